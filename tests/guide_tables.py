@@ -1,6 +1,7 @@
 """Tables that the guides speak of: small enough for their blocks to run in moments. Names are those of the guides."""
 
 import gc
+import json
 import shutil
 import sqlite3
 import subprocess
@@ -48,6 +49,17 @@ def write_sites():
     for name, size in (("north", 600), ("south", 900), ("new", 20)):
         table = frame(size).drop(columns=["sex", "patient"])
         (table.drop(columns="outcome") if name == "new" else table).to_csv(f"{name}.csv", index=False)
+
+
+def write_large():
+    """Write a folder of Parquet files and large.json, the schema that the guide declares."""
+    Path("visits").mkdir()
+    for name in ("first", "second"):
+        age = CHANCE.integers(0, 100, 10_000)
+        pd.DataFrame({"age": age, "ill": np.where(age > 50, "yes", "no")}).to_parquet(f"visits/{name}.parquet")
+    columns = {"age": {"kind": "number", "low": 0, "high": 100}}
+    label = {"column": "ill", "classes": ["no", "yes"]}
+    Path("large.json").write_text(json.dumps({"columns": columns, "label": label}))
 
 
 def write_census():

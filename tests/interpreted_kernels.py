@@ -7,7 +7,7 @@ import sys
 
 import numpy as np
 
-from quorate.learners import BatchedLogistic, Deal
+from quorate.learners import BatchedLogistic, Deal, gpu
 from quorate.learners.gpu import GpuTeachers, TwoClassChunks, fit_on_gpu
 from test_gpu import KINDS, TWO, on_the_last_bit, teachers_of
 
@@ -20,6 +20,11 @@ def counts_alike(kind: str) -> None:
     for devices in (["cpu"], ["cpu", "cpu"]):
         placed = GpuTeachers(tables, intercepts, devices=devices)
         assert (placed.votes(queries) == expected).all(), (kind, devices)
+    gpu._REACH, whole = 2**9, gpu._REACH  # a table that is cut, since a number of 32 bits does not reach all of it
+    try:
+        assert (GpuTeachers(tables, intercepts, devices=["cpu"]).votes(queries) == expected).all(), kind
+    finally:
+        gpu._REACH = whole
     assert (placed.votes(queries[3:4]) == expected[:, 3:4]).all(), kind
     if kind in TWO:
         teachers, queries = on_the_last_bit(kind)
@@ -42,6 +47,10 @@ def fits_alike() -> None:
         learner = BatchedLogistic(C=0.5, fit_intercept=intercept)
         scores = learner.fit(X, y - 1, deal, classes=2, device="cpu").arrays()["scores"][:, 0]
         assert np.abs(fitted(X, y, intercept=intercept) - scores).max() < 1e-6
+    chunks = TwoClassChunks(X, y, deal.rows, starts, sizes, np.array([2, 2, 2]), weights)
+    for most in (1, 50, 1000):  # rows sent together
+        parts = [fit_on_gpu(part, intercept=True, device="cpu") for part in chunks.parts(most)]
+        assert (np.concatenate(parts) == fitted(X, y)).all()
     others = np.delete(deal.rows, np.arange(20, 50))
     changed, labels = X.copy(), y.copy()
     changed[others], labels[others] = rng.normal(size=(60, 3)) * 1e30, 3 - y[others]

@@ -13,12 +13,13 @@ from quorate.cli.commands.fit import new_spelling
 
 TABLES = "table label classes read-classes public schema groups leave-out texts missing-texts gaps"
 CONCEPT = f"{TABLES} concept rows-per-person ask out json no-json"
-TEACHERS = "learner teachers aggregator queries no-quorums disagreement holdout jobs"
+TEACHERS = "learner teachers aggregator queries no-quorums disagreement holdout jobs device"
+LARGE = "memory spill cluster"
 SCORES = "scores no-scores threshold prior class-weight"
-STUDENT = "student learner teachers dissents no-quorums queries jobs"
-PHASES = "learner concept chunk no-quorums growth max-phase-size refresh relabel jobs"
+STUDENT = "student learner teachers dissents no-quorums queries jobs device"
+PHASES = "learner concept chunk no-quorums growth max-phase-size refresh relabel jobs device"
 TAKEN = {
-    "subsample": f"{TABLES} epsilon delta {TEACHERS} {SCORES} out report json no-json",
+    "subsample": f"{TABLES} {LARGE} epsilon delta {TEACHERS} {SCORES} out report json no-json",
     "everlasting": f"{TABLES} epsilon delta query-epsilon {PHASES} out json no-json",
     "neighbours": f"{TABLES} epsilon delta records queries radius votes kernel metric out json no-json",
     "student-first": f"{TABLES} epsilon delta {STUDENT} trusted out json no-json",

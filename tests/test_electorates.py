@@ -92,9 +92,9 @@ def test_a_function_that_writes_into_its_rows_or_draws_at_random_reaches_no_othe
 
     X = np.random.default_rng(0).normal(size=(64, 2))
     alone = FunctionTeachers([above(0.0), draws], labels=["ill", "well"])
-    alone._secret = 7
+    alone.asked = 7
     among = FunctionTeachers([spoils, draws, above(0.0)], labels=["ill", "well"])
-    among._secret = 7
+    among.asked = 7
     assert (among.ballots(X)[:, 1:] == alone.ballots(X)[:, ::-1]).all()
 
 
@@ -116,7 +116,9 @@ def test_functions_may_take_frames_of_texts():
         (Counted(), {"classes": [1, 2, 3]}, "votes on 2 classes, and 3 are declared"),
         (["https://one.example.org/models/m"], {}, "a teacher's address ends in /v2/models/"),
         (["https://me:word@one.example.org/v2/models/m"], {}, "no password in it"),
+        (["https://a.org:99999/v2/models/m"], {}, "cannot be read"),
         (["http://127.0.0.1:9/v2/models/m"] * 2, {}, "two teachers have one address"),
+        (["https://a.org/v2/models/m", "https://A.org:443/v2/models/m"], {}, "two teachers have one address"),
     ],
 )
 def test_what_cannot_be_is_refused(teachers, settings, text):
@@ -148,6 +150,12 @@ class Models(BaseHTTPRequestHandler):
         X = np.array(tensor["data"]).reshape(tensor["shape"])
         if name == "slow":
             self.server.wait.wait(20)
+        if name == "endless":
+            return self._send({"outputs": ["ill" * 1000]})
+        if name == "rude":  # it says more than it was asked, on a connection that another could be given next
+            document = json.dumps({"outputs": [{"name": "y", "data": ["well"] * len(X)}]}).encode()
+            head = f"HTTP/1.1 200 OK\r\ncontent-length: {len(document)}\r\n\r\n".encode()
+            return self.wfile.write(2 * (head + document))
         if name == "broken":
             return self._send({"error": "no"}, 500)
         if name == "picky" and (X[:, 1] > 0).any():
@@ -203,6 +211,33 @@ def test_servers_vote_each_by_itself_and_failures_stay_with_one(server):
         assert (ballots[:, 4] == np.where(X[:, 1] > 0, 0, X[:, 0] <= 0)).all()  # it refuses some rows, and those alone
         teachers.close()
     assert server.asked.count("slow") == 2, "once in each batch"
+
+
+def test_what_one_server_leaves_on_its_connection_is_read_by_no_other_teacher(server, monkeypatch):
+    """Connections are kept; one that two teachers of a host shared would carry what the first says beyond its reply."""
+    monkeypatch.setattr(Models, "protocol_version", "HTTP/1.1")
+    X = np.full((1, 2), 9.0)
+    for _ in range(20):
+        teachers = endpoints(server, ["rude", "0", "1", "2"], seconds=5.0)
+        monkeypatch.setattr("quorate.ensemble.endpoints._AT_ONCE", 1)  # one after the other
+        assert teachers.ballots(X)[0, 1:].tolist() == [0, 0, 0]
+        teachers.close()
+
+
+def test_an_answer_without_an_end_is_none(server, monkeypatch):
+    monkeypatch.setattr("quorate.ensemble.endpoints._LARGEST", 2000)
+    teachers = endpoints(server, ["0", "endless"])
+    assert teachers.ballots(np.full((1, 2), 9.0)).tolist() == [[0, 1]]
+    teachers.close()
+
+
+def test_a_proxy_of_the_environment_is_not_told_what_goes_to_the_loopback(server, monkeypatch):
+    monkeypatch.setenv("QUORATE_TEACHERS_KEY", "secret")
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")  # where nobody listens
+    teachers = endpoints(server, ["0", "5"])
+    assert teachers.silent_on(PUBLIC) == 0
+    teachers.close()
 
 
 def test_a_model_of_servers_is_saved_by_addresses_and_goes_on(server, tmp_path, monkeypatch):

@@ -5,10 +5,12 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -178,7 +180,7 @@ class Replays:
         (lies_below_zero, "lied about its count"),
         (cuts_short, "another shape"),
         (Replays(), "replayed the answer to another batch"),
-        (lambda reply: Enrolled(3), "no message of a federation"),
+        (lambda reply: Enrolled(3, "now"), "no message of a federation"),
         (lambda reply: 1 / 0, "something failed"),
     ],
 )
@@ -206,19 +208,57 @@ def test_with_masks_a_lie_shows_in_the_sum_and_nobody_can_say_whose(federation, 
     assert classifier.budget_.spent().renyi == 0
 
 
+def test_whether_a_lie_is_refused_says_nothing_about_the_counts_of_others(federation, keys):
+    """With masks, a site moves its ballots so far that a class has none, or one less than none, by others' counts.
+
+    Were one answered and the other refused, the site would have compared a count of the others with a number.
+    """
+    moved = [0]
+
+    def moves(reply):
+        counts = np.frombuffer(reply.counts, dtype="<u8").reshape(-1, 2)
+        lie = np.array([moved[0], -moved[0]]).view(np.uint64)
+        return Counted(reply.id, reply.context, (counts + lie).astype("<u8").tobytes(), reply.payable)
+
+    addresses, sites = federation("sums", change=changed_reply(moves))
+    together = federation.opened(addresses, keys["centre"], mode="sums")
+    FederatedClassifier.from_sites(together, epsilon=4.0, delta=1e-6, queries=100)
+    first = int(local_counts(sites, QUERIES[:1])[0, 0])
+    for lie, told in [(-first, 0), (-first - 1, 0), (1 - first, 1), (TOTAL - first, TOTAL), (TOTAL + 1 - first, TOTAL)]:
+        moved[0] = lie
+        assert together.votes(QUERIES[:1]).tolist() == [[told, TOTAL - told]]
+
+
+@pytest.mark.parametrize("teachers", [0, -3, 2**63])
+def test_a_site_that_cannot_have_so_many_teachers_is_refused(federation, keys, teachers):
+    def apply(site):
+        if site.name == "south":
+            told, site.about = site.about(), lambda: replace(told, teachers=teachers)
+
+    addresses, _sites = federation("sums", change=apply)
+    with pytest.raises(SiteRefused, match=r"site south: .* has no number of teachers that can be"):
+        Sites(addresses, keys["centre"], mode="sums")
+
+
 def test_a_site_whose_budget_is_spent_ends_the_answers_before_others_pay(federation, keys):
     addresses, sites = federation()
     together = federation.opened(addresses, keys["centre"])
     classifier = FederatedClassifier.from_sites(together, epsilon=4.0, delta=1e-6, queries=200)
     assert together.payable() >= 195
     sites["north"]._budget.spend(qr.Cost(sites["north"]._budget.remaining().renyi * 0.99))
-    with pytest.raises(qr.BudgetSpent, match="site north: the budget has"):
-        classifier.predict(np.arange(20.0).reshape(10, 2))  # north is found out here, and the others have paid
-    together.declare(classifier.mechanism_)
     paid = spent(sites["south"])
     with pytest.raises(qr.BudgetSpent, match="site north can pay for"):
-        classifier.predict(np.arange(40.0, 60.0).reshape(10, 2))
+        classifier.predict(np.arange(20.0).reshape(10, 2))
     assert spent(sites["south"]) == paid
+
+
+def test_a_site_that_starts_anew_goes_on_with_masks_that_nobody_has_seen(federation, keys):
+    addresses, sites = federation("sums")
+    together = federation.opened(addresses, keys["centre"], mode="sums")
+    classifier = FederatedClassifier.from_sites(together, epsilon=4.0, delta=1e-6, queries=100)
+    assert classifier.predict(QUERIES[:1]).answered.all()
+    sites["north"].start = "another process"
+    assert classifier.predict(QUERIES[1:2]).answered.all()
 
 
 def test_only_the_coordinator_is_answered_and_only_by_the_site_of_a_card(federation, keys):
@@ -231,6 +271,29 @@ def test_only_the_coordinator_is_answered_and_only_by_the_site_of_a_card(federat
         Sites(other, keys["centre"])
     with pytest.raises(SiteRefused, match="in the mode 'counts' alone"):
         Sites(addresses, keys["centre"], mode="sums")
+
+
+def test_a_card_stands_for_the_certificate_that_was_looked_at_and_for_no_other(keys):
+    """A second certificate in a card's text lets nobody in: not a party's, not an authority's."""
+    centre, mallory = keys["centre"], keys["south"]
+    card = CardOfKeys("centre", centre.card.certificate + mallory.card.certificate, centre.card.mask)
+    for caller, let_in in ((centre, True), (mallory, False)):
+        ends = socket.socketpair()
+        served = keys["north"].context(card, server=True)
+        said = []
+
+        def serve(context=served, end=ends[0], said=said):
+            with contextlib.suppress(OSError), context.wrap_socket(end, server_side=True) as wrapped:
+                said.append(wrapped.recv(1))
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        with contextlib.suppress(OSError):
+            asking = caller.context(keys["north"].card, server=False)
+            with asking.wrap_socket(ends[1], server_hostname="north") as wrapped:
+                wrapped.send(b"?")
+        thread.join()
+        assert bool(said) == let_in
 
 
 def test_what_cannot_be_a_federation_is_refused(keys, tmp_path):

@@ -29,7 +29,7 @@ from quorate.learners import (
     LinearTeachers,
 )
 from quorate.learners.backends import choose_backend
-from quorate.learners.gpu import GpuTeachers, fits_kernel
+from quorate.learners.gpu import GpuTeachers, TwoClassChunks, fits_kernel
 from quorate.learners.linear import gridded_queries, sliced
 
 KINDS = {  # learner, classes, features, one slice
@@ -132,6 +132,21 @@ def test_teachers_fitted_on_a_gpu_vote_as_those_of_the_cpu(rows):
     assert (one.ballots(X) == two.ballots(X)).mean() > 0.999
 
 
+@needs_gpu
+def test_how_much_memory_is_free_changes_no_teacher(monkeypatch):
+    """The number of rows is not public where people are dealt: it must not decide how others' teachers are fitted."""
+    import torch
+
+    rng = np.random.default_rng(9)
+    X, y = rng.normal(size=(2000, 20)), rng.integers(0, 2, size=2000)
+    deal = Deal(rng.permutation(len(X)), [20] * 100)
+    scores = []
+    for free in (2**40, 2 * X.nbytes, X.nbytes, 10_000):
+        monkeypatch.setattr(torch.cuda, "mem_get_info", lambda free=free: (free, 2**40))
+        scores.append(BatchedLogistic().fit(X, y, deal, classes=2, device="cuda").arrays()["scores"])
+    assert all((one == scores[0]).all() for one in scores)
+
+
 @pytest.mark.parametrize("device", [pytest.param("torch", marks=needs_torch), pytest.param("cuda", marks=needs_gpu)])
 @pytest.mark.parametrize("classes", [2, 3])
 @pytest.mark.parametrize("learner", LEARNERS, ids=repr)
@@ -160,6 +175,28 @@ def test_a_chunk_is_fitted_by_the_kernel_where_its_own_size_allows_it():
     assert fits_kernel(np.array([2, 50, 256, 257]), 21).tolist() == [True, True, True, False]
     assert fits_kernel(np.array([2, 129]), 64).tolist() == [True, False]
     assert not fits_kernel(np.array([2]), 65).any()
+
+
+def test_chunks_that_are_sent_some_at_a_time_bring_their_own_rows():
+    rng = np.random.default_rng(8)
+    X, y, rows = rng.normal(size=(40, 3)), rng.integers(0, 2, size=40), rng.permutation(40)
+    starts, sizes, upper = np.array([3, 20, 25, 31]), np.array([10, 5, 6, 9]), np.array([1, 2, 3, 4])  # 30 of 40 rows
+    whole = TwoClassChunks(X, y, rows, starts, sizes, upper, np.arange(8.0).reshape(4, 2))
+
+    def each(chunks):
+        for start, size, *known in zip(chunks.starts, chunks.sizes, chunks.upper, chunks.weights, strict=True):
+            own = chunks.rows[start : start + size]
+            yield (
+                chunks.X[own].tolist(),
+                chunks.y[own].tolist(),
+                np.concatenate([np.atleast_1d(a) for a in known]).tolist(),
+            )
+
+    for most, number in ((1, 4), (15, 2), (16, 2), (30, 1), (1000, 1)):
+        parts = list(whole.parts(most))
+        assert len(parts) == number
+        assert [one for part in parts for one in each(part)] == list(each(whole))
+        assert all(len(part.X) <= most or len(part.sizes) == 1 for part in parts)
 
 
 def test_device_is_cpu_unless_there_is_a_gpu(monkeypatch):

@@ -62,7 +62,7 @@ def spilled():
         for start in range(0, len(X), batch):
             part = slice(start, start + batch)
             named = None if people is None else np.unique(people[part], return_inverse=True)
-            rows.add(X[part], codes[part], None if named is None else (named[0].tolist(), named[1]))
+            rows.add((X[part], codes[part], None if named is None else (named[0].tolist(), named[1])))
         return rows
 
     yield spill
@@ -188,13 +188,61 @@ def test_what_is_wrong_is_said_and_repeats_no_value(tmp_path):
     with pytest.raises(InvalidInput, match="not a readable"):
         fit(tmp_path / "broken.parquet", SCHEMA)
     pyarrow.parquet.write_table(table_of(X, codes, c=X[:, 0]), tmp_path / "two.parquet")
-    with pytest.raises(InvalidInput, match="its columns are not those of one"):
+    with pytest.raises(InvalidInput, match="its columns are not those of the first file"):
         fit([file, tmp_path / "two.parquet"], SCHEMA)
     pyarrow.parquet.write_table(table_of(X[:0], codes[:0]), tmp_path / "empty.parquet")
     with pytest.raises(InvalidInput, match="the table has no rows"):
         fit(tmp_path / "empty.parquet", SCHEMA)
     with pytest.raises(InvalidInput, match="teachers must be at most records=200"):
         PrivateClassifier(**SETTINGS | {"teachers": 500}).fit_table(file, SCHEMA)
+
+
+def test_a_file_is_not_named_twice_in_two_ways(tmp_path):
+    X, codes = records(200)
+    pyarrow.parquet.write_table(table_of(X, codes), tmp_path / "one.parquet")
+    (tmp_path / "again.parquet").symlink_to(tmp_path / "one.parquet")
+    for other in (tmp_path / "again.parquet", tmp_path / ".." / tmp_path.name / "one.parquet"):
+        with pytest.raises(InvalidInput, match="named twice"):
+            TableStream([tmp_path / "one.parquet", other])
+
+
+def test_an_error_of_a_dataset_repeats_no_value(tmp_path):
+    (tmp_path / "a.csv").write_text("a,b,y\n1,2,ill\n")
+    (tmp_path / "b.csv").write_text("a,b,y\n1,secret,well\n")
+    source = pyarrow.dataset.dataset(tmp_path, format="csv")
+    with pytest.raises(InvalidInput, match="the dataset cannot be read") as refused:
+        PrivateClassifier(**SETTINGS | {"teachers": 20}).fit_table(source, SCHEMA)
+    assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "alike"),
+    [
+        (pa.int64(), pa.int32(), True),
+        (pa.string(), pa.large_string(), True),
+        (pa.string(), pa.dictionary(pa.int32(), pa.string()), True),
+        (pa.int64(), pa.uint8(), True),
+        (pa.int64(), pa.float64(), False),  # 10000000000000000 and 1e+16
+        (pa.int64(), pa.string(), False),  # 7 and 007
+        (pa.float64(), pa.decimal128(20, 0), False),
+    ],
+)
+def test_a_person_goes_by_one_name_in_all_files(tmp_path, first, second, alike):
+    """People whose names are stored in different ways would have two names, and be dealt to two teachers."""
+    X, codes = records(200)
+    people = [str(place % 100) for place in range(200)]
+    for file, kind in (("a", first), ("b", second)):
+        named = (
+            pa.array(people).cast(kind) if not pa.types.is_dictionary(kind) else pa.array(people).dictionary_encode()
+        )
+        pyarrow.parquet.write_table(table_of(X, codes, who=named), tmp_path / f"{file}.parquet")
+    schema = Schema(dict(SCHEMA.columns), label=SCHEMA.label, groups="who")
+    fit = PrivateClassifier(**SETTINGS | {"teachers": 20}).fit_table
+    if alike:
+        assert fit(tmp_path, schema).unit_ == "person"
+    else:
+        with pytest.raises(InvalidInput, match="one of them could go by two names"):
+            fit(tmp_path, schema)
 
 
 def test_a_teacher_that_does_not_fit_is_refused_before_it_is_fitted(spilled):
@@ -208,7 +256,7 @@ import os, signal, sys
 import numpy as np
 from quorate.ensemble.sources import SpilledRows
 rows = SpilledRows(2, memory=10**6, folder=sys.argv[1])
-rows.add(np.ones((5000, 2)), np.zeros(5000, dtype=np.int64))
+rows.add((np.ones((5000, 2)), np.zeros(5000, dtype=np.int64), None))
 for bucket in rows._files:
     bucket._rows.flush()
 modes = {oct(os.fstat(bucket._rows.fileno()).st_mode & 0o777) for bucket in rows._files}
@@ -242,7 +290,7 @@ def test_a_full_disk_is_said(spilled, monkeypatch):
     rows = spilled(*records(10))
     monkeypatch.setattr(Bucket, "add", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
     with pytest.raises(InvalidInput, match="No space left on device"):
-        rows.add(np.ones((5, 2)), np.zeros(5, dtype=np.int64))
+        rows.add((np.ones((5, 2)), np.zeros(5, dtype=np.int64), None))
 
 
 def test_folders_and_patterns_name_their_files_in_order(tmp_path):

@@ -8,6 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from sklearn.exceptions import NotFittedError
 
 from quorate import InvalidInput, NeighbourClassifier, plan_neighbours
 from quorate.auditing.neighbour_games import RECORDS, game_terms, game_units, widest_change, worst_delta
@@ -47,6 +48,18 @@ def test_a_point_is_a_function_of_its_row_alone(metric):
             assert (point == wanted[np.ascontiguousarray(row).tobytes()]).all()
     assert (whole == np.rint(whole)).all()
     assert (whole.astype(np.int64) ** 2).sum(axis=1).max() <= LONGEST**2
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("metric", ["cosine", "euclidean"])
+@pytest.mark.parametrize("centre", [0.0, 1e3, -1e308])
+def test_no_row_raises_or_warns_however_far_out_it_is(metric, centre):
+    space = Space(metric, np.full(3, centre), reach=5.0)
+    top = np.finfo(np.float64).max
+    X = np.array([[top, top, top], [top, -top, 0], [1e200, 1, 1], [5e-324, 0, 0], [0, 0, 0], [centre] * 3])
+    points = space.points(X)
+    assert (points == np.concatenate([space.points(row) for row in X[:, np.newaxis]])).all()
+    assert (points.astype(np.int64) ** 2).sum(axis=1).max() <= LONGEST**2
 
 
 def test_points_keep_directions_or_distances():
@@ -159,6 +172,24 @@ def test_a_name_is_there_once_and_what_is_forgotten_was_there():
         pickle.dumps(units)
 
 
+@pytest.mark.parametrize("again", [7, 7.0, "7", " 7 ", np.float32(7), np.int16(7)])
+def test_a_person_has_one_name_however_it_is_written(again):
+    """A second name would be a second budget."""
+    X, y = blobs(10)
+    model = small_model(X, y, classes=None)
+    with pytest.raises(InvalidInput, match="there already"):
+        model.insert(X[:1], y[:1], ids=[again])
+    with pytest.raises(InvalidInput, match="there already"):
+        model.insert(X[:1], y[:1], ids=np.array([again]))
+    model.forget([again])
+    assert "7" not in model.session_.answerer.units
+    for wrong in (["\ud800"], [" "], [None]):
+        with pytest.raises(InvalidInput, match=r"UTF-8|missing"):
+            model.insert(X[:1], y[:1], ids=wrong)
+    people = NeighbourClassifier(radius=0.6, votes=5.0, classes=[0, 1, 2]).fit(X[:4], y[:4], groups=[7, again, "8", 8])
+    assert len(people.session_.answerer.units.spends()) == 2
+
+
 @pytest.mark.parametrize("classes", [2, 3])
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 8.0, 1000.0])
 def test_the_noise_is_what_the_whole_capacity_takes(epsilon, classes):
@@ -247,6 +278,16 @@ def test_wear_is_estimated_and_paid_for():
         model.wear()
 
 
+def test_a_fit_that_is_refused_leaves_no_model_that_answers():
+    X, y = blobs(50)
+    for groups, labels in ((["a"] * 49, y), ([None] * 50, y), (None, y + 5)):
+        model = NeighbourClassifier(radius=0.6, votes=5.0, classes=[0, 1, 2])
+        with pytest.raises(InvalidInput):
+            model.fit(X, labels, groups=groups)
+        with pytest.raises(NotFittedError):
+            model.predict(X[:1])
+
+
 def test_settings_are_checked_and_public_rows_asked_for():
     X, y = blobs(50)
     for wrong, text in (
@@ -284,11 +325,13 @@ def test_a_plan_is_made_of_public_rows_and_comes_true():
     plan = model.plan_
     assert plan.feasible
     assert abs(model.score(X[judges], y[judges]) - plan.right) < 0.06
+    assert plan.right < plan.forecast[0][2] + 0.005  # no better than half-way, since records wear out
     unlabelled = plan_neighbours(
         X[public], records=12_000, queries=500, epsilon=2.0, delta=1e-6, classes=4, metric="cosine"
     )
     assert unlabelled.right is None
     assert unlabelled.spoilt < 0.2
+    assert unlabelled.forecast[1][1] < 0.6  # most last as long as was planned
     assert [line[1] for line in plan.forecast] == sorted(line[1] for line in plan.forecast)
     assert "votes of full weight" in plan.summary()
     again = NeighbourClassifier(**plan.settings(), classes=[0, 1, 2, 3])

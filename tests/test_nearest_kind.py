@@ -59,14 +59,14 @@ def test_units_and_what_they_have_spent_come_back(tmp_path):
     model.insert(X[:2], Y[:2], ids=["new", "newer"])
     model.forget(["0", "new"])
     model.wear()
-    before, rows = spends(model), [(name, row[0].tolist()) for _, name, row in model.session_.answerer.units.rows()]
+    before, rows = spends(model), [(name, row[0].tolist()) for _, name, _, row in model.session_.answerer.units.rows()]
     model.session_.close()
     with pytest.raises(LedgerRefused, match="closed here"):
         model.predict([[1.0, 0.0, 0.0, 0.0]])
     again = load(folder)
     assert max(before) > 0
     assert spends(again) == before
-    assert [(name, row[0].tolist()) for _, name, row in again.session_.answerer.units.rows()] == rows
+    assert [(name, row[0].tolist()) for _, name, _, row in again.session_.answerer.units.rows()] == rows
     assert [name for name, _ in again.forgotten()] == ["0", "new"]
     assert again.wear().reports_left == again.terms_.reports - 2
     assert again.insert(X[:1], Y[:1]) == ["3002"]
@@ -74,6 +74,27 @@ def test_units_and_what_they_have_spent_come_back(tmp_path):
     assert spends(again)[:3002] == before
     assert again.predict(SURE).tolist() == [1, 0]
     again.session_.close()
+
+
+def test_who_was_forgotten_before_the_model_was_saved_has_spent_what_it_had(tmp_path):
+    """Whoever comes back has the number that it had, and not that of another who left."""
+    people = ["p", "unused", "q", "gone", "worn"]
+    rows, labels = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.0, 1.0], [1.0, 0.0]]), [0, 1, 0, 1, 0]
+    model = NeighbourClassifier(epsilon=100.0, radius=0.5, votes=3.0, classes=[0, 1]).fit(rows, labels, groups=people)
+    for caller in "abcd":
+        model.predict([[1.0, 0.0]], caller=caller)
+    before = spends(model)
+    assert before[4] > before[3] == 0
+    model.forget(["q", "gone", "worn"])
+    assert [name for name, _ in model.forgotten()] == ["q", "gone", "worn"]
+    save(model, tmp_path / "model")
+    model.session_.close()
+    model = load(tmp_path / "model")
+    assert [name for name, _ in model.forgotten()] == ["q", "gone", "worn"]
+    model.insert(rows[4:], labels[4:], ids=["worn"])
+    assert spends(model) == before
+    assert [name for _, name, at, _ in model.session_.answerer.units.rows() if at is None] == ["p", "unused", "worn"]
+    model.session_.close()
 
 
 def test_a_forgotten_record_leaves_no_trace_in_the_folder(tmp_path):
@@ -120,7 +141,7 @@ def test_a_crash_between_file_and_ledger_leaves_what_was_charged(tmp_path, monke
     def crash(*_arguments, **_named):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Ledger, "keep", crash)
+    monkeypatch.setattr(Ledger, "keep_own", crash)
     with pytest.raises(KeyboardInterrupt):
         model.predict(SURE)
     monkeypatch.undo()
@@ -146,11 +167,43 @@ def test_an_old_copy_of_the_units_is_refused(tmp_path):
     load(folder).session_.close()
 
 
+def test_a_copy_of_the_whole_folder_that_is_put_back_is_refused(tmp_path):
+    """The process was killed: nothing but the marks of its charges says how far it had come."""
+    folder, copied = saved(tmp_path / "model"), tmp_path / "copy"
+    shutil.copytree(folder, copied)
+    asks = "import os, sys; from quorate import load; load(sys.argv[1]).predict([[3.0] * 4]); os._exit(0)"
+    assert run_forked(asks, str(folder)) == (0, "", "")
+    shutil.rmtree(folder)
+    shutil.copytree(copied, folder)
+    with pytest.raises(LedgerRefused, match="rolled back"):
+        load(folder)
+    assert main(["ledger", "restore", str(folder)]) == 0
+    with pytest.raises(LedgerRefused, match="does not know what units have spent since"):
+        load(folder)
+
+
+def test_two_copies_of_the_units_do_not_answer_from_one_ledger(tmp_path):
+    """As two hosts with one database would; they charge alike, so that both files have the same sum."""
+    folder = saved(tmp_path / "model")
+    first = load(folder)
+    shutil.copy(folder / "units.sqlite", tmp_path / "copy")
+    (folder / "units.sqlite").unlink()
+    shutil.copy(tmp_path / "copy", folder / "units.sqlite")
+    second = load(folder)
+    assert second.predict(SURE, caller="somebody").tolist() == [1, 0]
+    with pytest.raises(LedgerRefused, match="another copy of this model"):
+        first.predict(SURE)
+    assert second.predict([[3.0, 3.0, 3.0, 2.0]]).tolist() == [1]
+    for model in (first, second):
+        model.session_.close()
+
+
 @pytest.mark.parametrize(
     "change",
     [
         "UPDATE state SET spends = zeroblob(length(spends))",
         "UPDATE state SET reports = 0",
+        "DELETE FROM state",
         "UPDATE state SET number = number + 1",
         "UPDATE unit SET codes = x'0700000000000000' WHERE number = 3",
         "DELETE FROM unit WHERE number = 3",

@@ -5,8 +5,10 @@ workers that draw the same 32 numbers (below 1e-90), and for eight threads that 
 for so long that no three of them meet within half a second.
 """
 
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -60,6 +62,8 @@ WAYS = {
     "what was met, forgotten at a restart": "no_quorums_forgotten",
     "double spend": "double_spend",
     "cache shared between tenants": "cache_shared_between_callers",
+    "a lost part dealt anew": "lost_part_dealt_anew",
+    "a deal that depends on company": "dealt_by_company",
     "class 0 without noise when no neighbour votes": "zero_when_nobody_votes",
 }
 GAMES = [bug for bug in PLANTED if bug.by == "game"]
@@ -73,6 +77,11 @@ def test_every_way_is_planted():
     names = [bug.name for bug in PLANTED]
     assert len(names) == len(set(names))
     assert set(WAYS.values()) <= set(names)
+
+
+def test_the_readme_says_how_many_bugs_are_planted():
+    readme = Path(__file__).parent.parent / "README.md"
+    assert re.findall(r"(\d+)\s+planted\s+bugs", readme.read_text()) == [str(len(PLANTED))]
 
 
 @pytest.mark.parametrize("bug", PLANTED, ids=name)

@@ -9,7 +9,7 @@ from quorate import Budget, QueryRelease, Workload
 from quorate.release import Columns
 from quorate.release.engines import ENGINES
 from quorate.release.engines.components import least_squares
-from quorate.release.engines.mixture import Mixture, _Misfit
+from quorate.release.engines.mixture import Mixture, _Misfit, _split
 from quorate.release.engines.released import check_private, simplex_marginals
 from quorate.release.engines.residual import measure_marginals
 from quorate.release.queries import Marginals, Rows
@@ -64,6 +64,15 @@ def test_the_slope_of_the_misfit_is_the_slope(cliques):
         moved = weights.copy()
         moved[component] += step
         assert (misfit.slope(moved, shares)[0] - value) / step == pytest.approx(by_weights[component], abs=1e-3)
+
+
+def test_noise_is_split_into_two_that_know_nothing_of_each_other():
+    noise = np.random.default_rng(3).normal(size=200_000)  # the table itself is 0, and its noise has deviation 1
+    (one, first), (two, second) = (part[(0,)] for part in _split({(0,): (noise, 1.0)}))
+    assert one.std() == pytest.approx(first, rel=0.02)
+    assert two.std() == pytest.approx(second, rel=0.02)
+    assert abs(np.mean(one * two)) < 6 * first * second / np.sqrt(len(noise))  # alarms by chance in 2e-9 of the seeds
+    assert first**-2 + second**-2 == pytest.approx(1.0)  # and together they tell all
 
 
 def test_tables_never_contradict_each_other():

@@ -3,6 +3,7 @@
 Statistical tests here fail by chance less than once in 10**7 runs each.
 """
 
+import itertools
 import shutil
 from dataclasses import replace
 
@@ -11,11 +12,12 @@ import pytest
 
 from federation import NAMES, QUERIES, TEACHERS, TOTAL, declared, made_folder, masks_for, opened_site
 from quorate import BudgetSpent, InvalidInput
-from quorate.errors import IdReused
+from quorate.errors import IdReused, InProgress
+from quorate.exchange import Asked
 from quorate.mechanisms import DistributedMax, NoisyMax, Quorum
 from quorate.models import load
 from quorate.models.codecs import mechanism_document
-from quorate.sites.masks import Masks
+from quorate.sites.masks import Masks, unmasked
 from quorate.sites.messages import Batch, Declaration
 from quorate.sites.site import Site
 
@@ -50,6 +52,10 @@ def spent(folder):
         return classifier.budget_.spent().renyi
     finally:
         classifier.session_.close()
+
+
+def starts_of(sites):
+    return {site.name: site.start for site in sites}
 
 
 def counts_of(reply):
@@ -182,7 +188,7 @@ def test_a_site_needs_a_ledger_and_masks_of_its_own(folders):
 def test_masked_counts_add_up_and_one_site_alone_shows_nothing_of_them(folders):
     declaration, rows = declared("sums"), np.tile(QUERIES, (20, 1))
     sites = [opened_site(folders[name], "sums") for name in NAMES]
-    batch = Batch.of(ID, declaration, rows)
+    batch = Batch.of(ID, declaration, rows, starts_of(sites))
     replies = [site.ballots(batch).totals(len(rows), 2) for site in sites]
     local = [site._session.answerer.ensemble.fitted.votes(rows) for site in sites]
     assert np.array_equal(sum(replies).view(np.int64), sum(local))  # exactly
@@ -203,7 +209,8 @@ def test_a_site_adds_up_with_its_own_peers_alone(folders):
 def test_with_noise_no_count_leaves_and_the_noise_must_suffice(folders):
     sites = [opened_site(folders[name], "noise", corrupt=1) for name in NAMES]
     declaration, rows = declared("noise"), np.tile(QUERIES[:1], (90, 1))
-    replies = [site.ballots(Batch.of(ID, declaration, rows)).totals(90, 2) for site in sites]
+    batch = Batch.of(ID, declaration, rows, starts_of(sites))
+    replies = [site.ballots(batch).totals(90, 2) for site in sites]
     noise = sum(replies).view(np.int64) - sum(site._session.answerer.ensemble.fitted.votes(rows) for site in sites)
     scale = declaration.mechanism["scale"] * np.sqrt(3)
     assert 0.6 < noise.std() / scale < 1.5  # of 180 draws; outside less than once in 10**8
@@ -263,6 +270,61 @@ def test_masks_of_any_number_of_sites_cancel_exactly():
         assert not np.array_equal(without.view(np.int64), counts[1:].sum(axis=0))
 
 
+def test_a_card_with_the_key_of_another_site_does_not_make_masks_cancel(tmp_path):
+    """Nobody proves that a card's key is theirs: east copies south's, and north would add a stream and subtract it."""
+    pytest.importorskip("cryptography", reason="keys need the extra 'sites'")
+    from quorate.sites.keys import Card, Keys
+    from quorate.sites.masks import masks_of
+
+    north, south, east = (Keys.make(tmp_path / name, name) for name in ("north", "south", "east"))
+    raw = bytes.fromhex(south.card.mask)
+    for copied in (raw, raw[:31] + bytes([raw[31] | 128])):  # X25519 does not look at the last bit
+        card = Card("east", east.card.certificate, copied.hex())
+        with pytest.raises(InvalidInput, match="one of them is a copy"):
+            masks_of(north, [card, south.card])
+
+
+def test_a_stream_is_of_one_pair_of_sites():
+    """Also where two pairs had one secret, their streams would differ."""
+    asked = []
+
+    def noted(secret, context, size):
+        asked.append(context)
+        return bytes(size)
+
+    for one, other in (("north", "east"), ("north", "south"), ("east", "north")):
+        Masks(one, {other: b"secret"}, stream=noted).masked(np.zeros((1, 2), dtype=np.int64), b"batch")
+    assert len(set(asked)) == 2
+    assert asked[0] == asked[2]
+
+
+def test_sums_of_counts_stay_as_they_are():
+    rng = np.random.default_rng(5)
+    for classes in (2, 3, 10):
+        counts = rng.multinomial(1000, np.ones(classes) / classes, size=200)
+        counts[0] = [1000] + [0] * (classes - 1)
+        counts[1] = [0] * (classes - 1) + [1000]
+        assert np.array_equal(unmasked(counts.view(np.uint64), 1000), counts)
+
+
+@pytest.mark.parametrize("classes", [2, 3, 4])
+def test_a_ballot_that_moves_behind_a_lie_moves_one_ballot(classes):
+    """All totals within 3 ballots of counts, and some across 2**63, with every neighbour: a lie widens no step."""
+    teachers, far = 3, [0, 2**63 - 1, -(2**63), 2**62]
+    within = np.array(list(itertools.product(range(-3, 7), repeat=classes - 1)))
+    parts = [within + np.array([lie, *[0] * (classes - 2)]).astype(np.int64) for lie in far]
+    free = np.concatenate(parts).astype(np.uint64)
+    total = np.concatenate([free, teachers - free.sum(axis=1, keepdims=True, dtype=np.uint64)], axis=1)
+    for up, down in itertools.permutations(range(classes), 2):
+        moved = total.copy()
+        moved[:, up] += np.uint64(1)
+        moved[:, down] -= np.uint64(1)
+        both = unmasked(np.concatenate([total, moved]), teachers)  # one cut for both: as in the proof
+        assert (both >= 0).all()
+        assert (both.sum(axis=1) == teachers).all()
+        assert np.abs(both[: len(total)] - both[len(total) :]).sum(axis=1).max() <= 2
+
+
 def test_masks_are_bound_to_all_of_a_batch():
     batch = Batch.of(ID, declared("sums"), QUERIES)
     changed = [
@@ -270,5 +332,46 @@ def test_masks_are_bound_to_all_of_a_batch():
         Batch.of(ID, declared("sums"), QUERIES + 1e-9),
         Batch.of(ID, declared("sums", queries=99), QUERIES),
         Batch.of(ID, Declaration(batch.declaration.mechanism, ["east", "north"], "sums"), QUERIES),
+        Batch.of(ID, declared("sums"), QUERIES, {"north": "1"}),
+        Batch.of(ID, declared("sums"), QUERIES, {"north": "2"}),
     ]
-    assert len({one.context() for one in [batch, *changed]}) == 5
+    assert len({one.context() for one in [batch, *changed]}) == 7
+
+
+def test_masks_are_of_one_start_of_a_site(folders, tmp_path, monkeypatch):
+    """Two models of one owner have the same keys, and a copy on another machine has no ids: neither repeats a mask."""
+    others = {"east": "e", "south": "s"}
+    views = []
+    for folder in (folders["north"], shutil.copytree(folders["north"], tmp_path / "copied" / "north")):
+        monkeypatch.setenv("QUORATE_STATE", str(tmp_path / f"machine {len(views)}"))
+        site = opened_site(folder, "sums")
+        own = Batch.of(ID, declared("sums"), QUERIES, others | {"north": site.start})
+        for starts in (others | {"north": "another"}, others, {"north": site.start}, {**own.starts, "mallory": "m"}):
+            with pytest.raises(InvalidInput, match="started anew, or the batch is not for it"):
+                site.ballots(replace(own, starts=starts))
+        assert site.payable(declared("sums")) == 100  # nothing was charged for these
+        views.append(counts_of(site.ballots(own)))
+        site.close()
+    assert (np.abs(views[0] - views[1]) > 2**40).mean() > 0.5  # of 8 numbers; counts would be apart by 0
+
+
+@pytest.mark.parametrize("ended", [True, False])
+def test_a_site_whose_id_was_taken_over_does_not_answer(folders, monkeypatch, ended):
+    """Another process took this one for dead while it charged, and has perhaps answered: so this one does not."""
+    slow, other = opened_site(folders["north"]), opened_site(folders["north"])
+    monkeypatch.setattr("quorate.ledger.ledger._is_gone", lambda owner, silent: True)
+    batch = Batch.of(ID, declared(), QUERIES)
+    keep = slow._session.ledger.keep
+
+    def meanwhile(*given, **named):
+        if ended:
+            other.ballots(batch)
+        else:
+            other._session.ledger.admit([Asked("federation", (batch.context(),), ID, batch.context())])
+        return keep(*given, **named)
+
+    monkeypatch.setattr(slow._session.ledger, "keep", meanwhile)
+    with pytest.raises(IdReused if ended else InProgress):
+        slow.ballots(batch)
+    slow.close()
+    other.close()

@@ -13,7 +13,6 @@ from quorate import __version__
 from quorate.cli.commands import ask, audit, bench, datasets, demo, doctor, export, plan, predict, release, serve, start
 from quorate.cli.keys import keys
 from quorate.cli.ledger import ledger
-from quorate.cli.site import site
 from quorate.errors import QuorateError
 from quorate.progress import HIDDEN
 
@@ -46,6 +45,7 @@ Insert and forget records of a model of neighbours, and look at how far they are
 
 Example: `quorate neighbours forget model p17,p20`
 """
+_SITE = "Answer together with other owners: make keys, run a site beside its records, coordinate all sites."
 for command in (
     demo,
     start,
@@ -59,7 +59,6 @@ for command in (
     bench,
     ledger,
     keys,
-    site,
     datasets,
     doctor,
 ):
@@ -67,6 +66,7 @@ for command in (
 app.command("quorate.cli.commands.fit:fit", help=_FIT)  # by name: loaded when it is called
 app.command("quorate.cli.commands.check:check", help=_CHECK)
 app.command("quorate.cli.commands.neighbours:neighbours", help=_NEIGHBOURS)
+app.command("quorate.cli.site:site", help=_SITE)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -15,10 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["site"]
 
-site = App(
-    name="site",
-    help="Answer together with other owners: make keys, run a site beside its records, coordinate all sites.",
-)
+site = App(name="site")
 
 KeysPath = Annotated[Path, Parameter(help="The folder of this party's keys, as `quorate site keys` made it.")]
 ModeName = Annotated[

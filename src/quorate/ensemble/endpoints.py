@@ -21,6 +21,7 @@ from quorate.errors import InvalidInput
 __all__ = ["EndpointTeachers"]
 
 _AT_ONCE = 16  # servers that are asked at a time
+_LARGEST = 2**24  # bytes of a response: to read more would hold others up
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _REFUSED = range(400, 500)  # statuses that are about the rows, and not about the server
 
@@ -48,10 +49,10 @@ class EndpointTeachers:
         self.teachers, self.classes, self.features = len(self.urls), len(self.labels), features
         for url in self.urls:
             _check_address(url)
-        if len(set(self.urls)) < len(self.urls):
+        if len(set(map(_place, self.urls))) < len(self.urls):
             raise InvalidInput("two teachers have one address: the records behind it would vote twice")
         self._codes = {label: code for code, label in enumerate(self.labels)}
-        self._http = _client(self.urls, transport)
+        self._http = _clients(self.urls, transport)
         self._inputs: dict[str, tuple[str, str]] = {}  # by address: the tensor's name and datatype
 
     def votes(self, X: Any) -> Integers:
@@ -69,7 +70,8 @@ class EndpointTeachers:
 
     def close(self) -> None:
         """End the connections."""
-        self._http.close()
+        for client in self._http.values():
+            client.close()
 
     def _asked(self, X: Any, silent: Sequence[int]) -> Integers:
         """Ask each teacher, some at a time, and put the class of `silent` where it says nothing."""
@@ -86,9 +88,9 @@ class EndpointTeachers:
         """
         try:
             if url not in self._inputs:
-                first = self._exchanged("GET", url)[1]["inputs"][0]
+                first = self._exchanged(url)[1]["inputs"][0]
                 self._inputs[url] = str(first["name"]), str(first["datatype"])
-            status, document = self._exchanged("POST", f"{url}/infer", {"inputs": [_tensor(X, *self._inputs[url])]})
+            status, document = self._exchanged(url, {"inputs": [_tensor(X, *self._inputs[url])]})
             said = None if status in _REFUSED else _labels(document["outputs"], len(X), self._codes)
         except (LookupError, TypeError, StopIteration):  # nothing came, or no such document
             return None
@@ -96,18 +98,23 @@ class EndpointTeachers:
             raise ValueError("the rows are refused")
         return said
 
-    def _exchanged(self, method: str, url: str, body: Any = None) -> tuple[int, Any]:
-        """Return the status and the document of a response; 0 where none came in time."""
+    def _exchanged(self, url: str, body: Any = None) -> tuple[int, Any]:
+        """Return the status and the document of a response: what the model is, or to a body; 0 where none came in time.
+
+        A model has connections of its own: one that another's server has closed is none of its business.
+        """
         import httpx  # noqa: PLC0415
 
-        end = time.monotonic() + self.seconds
+        end, size = time.monotonic() + self.seconds, 0
+        asked: tuple[Any, ...] = ("GET", url) if body is None else ("POST", f"{url}/infer")
         content = None if body is None else json.dumps(body, allow_nan=False).encode()
         try:
-            with self._http.stream(method, url, content=content, timeout=self.seconds) as response:
+            with self._http[url].stream(*asked, content=content, timeout=self.seconds) as response:
                 parts = []
                 for part in response.iter_bytes():
                     parts.append(part)
-                    if time.monotonic() > end:  # a server that sends a byte now and then is late all the same
+                    size += len(part)
+                    if time.monotonic() > end or size > _LARGEST:  # a byte now and then, or bytes without an end
                         return 0, None
                 return response.status_code, json.loads(b"".join(parts)) if response.status_code == 200 else None
         except (httpx.HTTPError, ValueError):
@@ -141,20 +148,33 @@ def _labels(outputs: Sequence[Mapping[str, Any]], rows: int, codes: Mapping[Any,
 
 
 def _check_address(url: str) -> None:
-    parts = urlsplit(url)
+    try:
+        parts, _ = urlsplit(url), urlsplit(url).port
+    except ValueError:
+        raise InvalidInput("a teacher's address is none: its host or its port cannot be read") from None
     if parts.scheme not in ("http", "https") or not parts.hostname or "/v2/models/" not in parts.path:
         raise InvalidInput(f"a teacher's address ends in /v2/models/ and the model's name; {parts.hostname!r} has none")
     if parts.username or parts.password:
         raise InvalidInput("an address has no password in it: give the key as QUORATE_TEACHERS_KEY")
 
 
-def _client(urls: Sequence[str], transport: Any) -> Any:
+def _place(url: str) -> tuple[Any, ...]:
+    """Return what an address names, however it is written."""
+    parts = urlsplit(url)
+    return parts.hostname, parts.port or {"http": 80, "https": 443}[parts.scheme], parts.path
+
+
+def _clients(urls: Sequence[str], transport: Any) -> dict[str, Any]:
+    """Return a client for each address. A proxy of the environment would read what goes to this machine's loopback."""
     try:
         import httpx  # noqa: PLC0415
     except ImportError:
         raise InvalidInput("teachers behind servers need httpx: pip install 'quorate[client]'") from None
     key = os.environ.get("QUORATE_TEACHERS_KEY", "")
-    open_ = [parts.hostname for parts in map(urlsplit, urls) if parts.scheme == "http"]
-    if key and not set(open_) <= set(_LOOPBACK):
+    hosts = {url: urlsplit(url).hostname for url in urls}
+    plain = {url for url in urls if urlsplit(url).scheme == "http"}
+    if key and not {hosts[url] for url in plain} <= set(_LOOPBACK):
         raise InvalidInput("the key of the teachers would be readable on the way: use https://")
-    return httpx.Client(headers={"authorization": f"Bearer {key}"} if key else {}, transport=transport)
+    known = {"headers": {"authorization": f"Bearer {key}"} if key else {}, "transport": transport}
+    known["verify"] = httpx.create_ssl_context()  # one for all: to read the authorities takes a while
+    return {url: httpx.Client(trust_env=url not in plain or hosts[url] not in _LOOPBACK, **known) for url in urls}

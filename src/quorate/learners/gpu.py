@@ -4,7 +4,7 @@ Several GPUs share the teachers between them. What a kernel counts is what `Line
 bit (PROOF.md, step 18).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -31,6 +31,7 @@ __all__ = [
 _DEEP = 16  # columns that one product of tensor cores takes
 _SPAN = 4096  # teachers that one program counts: enough to pay for its start, few enough to keep all of a GPU busy
 _TOGETHER = 2**18  # queries sent together
+_REACH = 2**30  # cells of a table, so that a kernel finds each by a number of 32 bits
 _UNROLLED = 64  # columns of all slices: beyond, they would not fit into the memory of a multiprocessor
 _SPARE = 4  # columns left after whole products of `_DEEP` that are cheaper to multiply one by one
 
@@ -65,6 +66,8 @@ class GpuTeachers:
         if self._columns % _DEEP:
             self._shape = _Shape(32, 64, 2)
         parts = [part.reshape(teachers, self._several, -1) for pair in coefficients for part in pair]
+        each = -(-teachers * self._columns // (len(devices) * _REACH)) or 1
+        devices = [device for device in devices for _ in range(each)]
         bounds = np.linspace(0, teachers, len(devices) + 1).astype(int).tolist()
         self._parts = [
             self._placed([part[start:stop] for part in parts], intercepts[start:stop], device)
@@ -184,6 +187,21 @@ class TwoClassChunks:
     upper: Integers  # the higher class of each chunk
     weights: Matrix  # (chunks, 2): what a row of the lower and of the higher class weighs
 
+    def parts(self, most: int) -> Iterator["TwoClassChunks"]:
+        """Yield these chunks some at a time, with a copy of their own rows alone: at most so many, or one chunk's."""
+        ends = np.cumsum(self.sizes)
+        first = 0
+        while first < len(ends):
+            stop = max(first + 1, int(np.searchsorted(ends, ends[first] - self.sizes[first] + most, side="right")))
+            some = slice(first, stop)
+            starts = ends[some] - self.sizes[some] - (ends[first] - self.sizes[first])
+            seats = np.arange(self.sizes[some].sum())
+            rows = self.rows[np.repeat(self.starts[some] - starts, self.sizes[some]) + seats]
+            yield TwoClassChunks(
+                self.X[rows], self.y[rows], seats, starts, self.sizes[some], self.upper[some], self.weights[some]
+            )
+            first = stop
+
 
 def fits_kernel(sizes: Integers, columns: int) -> NDArray[np.bool_]:
     """Return which chunks, by their number of rows, are small enough to be fitted by one program each."""
@@ -197,21 +215,23 @@ def fit_small_chunks(
 ) -> tuple[Integers, Matrix] | tuple[None, None]:
     """Return the teachers of small chunks that show two classes, and their logistic scores: 0 of the lower class.
 
-    `weights` says what a row of each class weighs, by the numbers of rows and the classes that a chunk shows. There are
-    no such teachers where the table would take more than half of what the GPU has free.
+    `weights` says what a row of each class weighs, by the numbers of rows and the classes that a chunk shows. Where the
+    table would take more than half of what the GPU has free, chunks are sent some at a time; they are fitted alike.
     """
     import torch  # noqa: PLC0415
 
     X, y, rows, starts, sizes = chunks.dealt()
     teachers = chunks.showing(2)
     teachers = teachers[fits_kernel(sizes[teachers], chunks.features + intercept)]
-    if len(teachers) == 0 or 2 * X.nbytes > int(torch.cuda.mem_get_info()[0]):
+    if len(teachers) == 0:
         return None, None
     shown = chunks.shown(teachers)
     counts = np.take_along_axis(chunks.counts[teachers], shown, axis=1).astype(np.float64)
     own = TwoClassChunks(X, y, rows, starts[teachers], sizes[teachers], shown[:, 1], weights(counts, shown))
     fitted = np.zeros((len(teachers), 2, chunks.features + 1))
-    fitted[:, 1] = fit_on_gpu(own, intercept=intercept)
+    free = int(torch.cuda.mem_get_info()[0])
+    parts = [own] if 2 * X.nbytes <= free else own.parts(free // (4 * 8 * chunks.features))
+    fitted[:, 1] = np.concatenate([fit_on_gpu(part, intercept=intercept) for part in parts])
     return teachers, fitted
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from quorate.errors import InvalidInput, LedgerRefused, QuorateError
-from quorate.exchange import NO_QUORUM, Admitted, Asked, Outcome, Query, SetAside
+from quorate.exchange import NO_QUORUM, OWN_CALLER, Admitted, Asked, Outcome, Query, SetAside
 from quorate.ledger.budget import LeasedBudget, is_gone, owner_name
 from quorate.ledger.chain import Change, Entry, Head, Witness, keyed_hash
 from quorate.ledger.compaction import Compacting
@@ -285,6 +285,20 @@ class Ledger(Notes, Phases, KeyRing, Compacting):
                 used=used,
                 drawn=drawn,
             )
+
+    def keep_own(self, values: Mapping[bytes, int]) -> None:
+        """Keep what a model goes on from, each value under a name of its own, and mark it as a charge is marked.
+
+        Nothing is replaced: where one of these names is taken, another copy of the model is in use, or was.
+        """
+        with self.change() as change:
+            if recall(change, {OWN_CALLER: values}):
+                raise LedgerRefused(
+                    "another copy of this model has gone on from here: one of the two gives budget back"
+                )
+            fresh = {(OWN_CALLER, name): value for name, value in values.items()}
+            keep(change, fresh, {}, [], owner=self._owner(), lease=self.lease_name, no_quorum=NO_QUORUM, used=None)
+            change.charged = True  # an old copy must not go on from before
 
     def renew(self, caller: str, held: SetAside, used: Sequence[int], *, rows: int, need: int) -> SetAside:
         """Charge a caller with what a request has used so far, and set more aside for so many rows that are left."""

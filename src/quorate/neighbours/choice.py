@@ -29,6 +29,7 @@ _SHARES = tuple(2.0**-power for power in range(1, 13))  # of all records, that l
 _WEAR = (0.5, 1.0, 1.5, 2.0, 3.0)  # votes that a unit can pay for, in multiples of what a typical one would cast
 _MARGIN = 0.5  # of all votes: by how much the right class leads, where no labels say
 _HARM = 0.01  # more queries that noise may spoil, for a smaller radius
+_MOMENTS = (0.125, 0.375, 0.625, 0.875)  # of the planned queries, at which answers are judged
 _LATER = (0.5, 1.0, 2.0, 4.0)  # when to say how far units are worn, in multiples of the planned queries
 
 
@@ -204,8 +205,14 @@ class _Scene:
         typical = float(np.mean(spent)) / kernel.top**2
         for number in [max(1.0, factor * typical) for factor in _WEAR] if votes is None else [votes]:
             terms = Terms.calibrate(**guarantee, votes=number, top=kernel.top, classes=self._classes)
-            alive = np.minimum(1.0, terms.capacity / np.maximum(spent, 1e-9))
-            yield number, self._judged(weights, alive, terms)
+            yield number, self._over_time(weights, spent, terms)
+
+    def _over_time(self, weights: NDArray[np.float32], spent: Floats, terms: Terms) -> _Look:
+        """Return what is expected of all planned queries: late ones meet fewer records than a typical one does."""
+        alive = [(moment * spent <= terms.capacity).astype(np.float64) for moment in _MOMENTS]
+        looks = [self._judged(weights, one, terms) for one in alive]
+        right = None if self._codes is None else float(np.mean([look.right or 0.0 for look in looks]))
+        return _Look(right, float(np.mean([look.spoilt for look in looks])))
 
     def forecast(self, kernel: Kernel, votes: float, **guarantee: float) -> tuple[tuple[int, float, float | None], ...]:
         """Return lines of queries answered, the share of records worn out by then, and the share right at that time."""

@@ -102,7 +102,11 @@ class NeighbourClassifier(SessionClassifier):
         self.unit_ = "row" if groups is None else "person"
         self.epsilon_, self.delta_, self.declared_ = self.terms_.epsilon, self.terms_.delta, classes is not None
         self.open(Budget(epsilon=self.epsilon_, delta=self.delta_, slack=0.0))
-        self.session_.insert(X, class_codes(self.classes_, labels), groups)
+        try:
+            self.session_.insert(X, class_codes(self.classes_, labels), groups)
+        except BaseException:
+            del self.session_  # a model without records would answer, with noise alone
+            raise
         return self
 
     def partial_fit(
@@ -120,7 +124,7 @@ class NeighbourClassifier(SessionClassifier):
 
         `ids` names the unit of each row, as `groups` does: it is needed where the unit is a person. A unit that is
         there is not added to. One that was forgotten goes on with what it had spent: a record is a new unit only if it
-        is of another person, and then has another name.
+        is of another person, and then has another name. Names are texts: 7, 7.0 and " 7 " are one.
         """
         check_is_fitted(self)
         rows = check_matrix(self, X, reset=False)
@@ -129,12 +133,15 @@ class NeighbourClassifier(SessionClassifier):
         return self.session_.insert(rows, class_codes(self.classes_, labels), ids)
 
     def forget(self, ids: Any) -> None:
-        """Remove the records of these units at once. What they have told stays told, and nobody's budget comes back."""
+        """Remove the records of these units at once. What they have told stays told, and nobody's budget comes back.
+
+        A query that was answered before is answered as it was, now as after an insertion: an answer is drawn once.
+        """
         check_is_fitted(self)
-        self.session_.forget([str(name) for name in np.asarray(ids, dtype=object).ravel().tolist()])
+        self.session_.forget(np.asarray(ids, dtype=object).ravel().tolist())
 
     def forgotten(self) -> list[tuple[str, float]]:
-        """Return which units were forgotten and when, of a model in a folder: for the owner alone."""
+        """Return which units were forgotten and when: for the owner alone."""
         check_is_fitted(self)
         return self.session_.forgotten()
 

@@ -59,11 +59,11 @@ class Space:
         return self.length / (self.reach if self.metric == "euclidean" else 1.0)
 
     def points(self, X: Any) -> Points:
-        """Return the point of each row."""
-        rows = np.asarray(X, dtype=np.float64) - self.centre
-        long = lengths(rows)
-        farthest = np.maximum(long, self.reach) if self.metric == "euclidean" else np.maximum(long, 1e-300)
-        with np.errstate(over="ignore", invalid="ignore"):
+        """Return the point of each row. No value raises or warns: rows are private."""
+        with np.errstate(all="ignore"):
+            rows = np.asarray(X, dtype=np.float64) - self.centre
+            long = lengths(rows)
+            farthest = np.maximum(long, self.reach) if self.metric == "euclidean" else np.maximum(long, 1e-300)
             whole = np.rint(rows * (self.length / farthest)[:, np.newaxis])
         whole = np.fmax(np.fmin(whole, LONGEST), -LONGEST)  # what is no number becomes one
         whole[np.einsum("ij,ij->i", whole, whole) > LONGEST**2] = 0  # proof: step 1

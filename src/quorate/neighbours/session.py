@@ -16,6 +16,7 @@ from quorate.errors import InvalidInput
 from quorate.neighbours.answerer import Nearby
 from quorate.neighbours.unit_file import UnitFile
 from quorate.session import Session
+from quorate.tables.read import canonical_text
 
 __all__ = ["NeighbourSession", "Wear"]
 
@@ -58,7 +59,8 @@ class NeighbourSession(Session):
         goes on with what it had spent.
         """
         units, points = self.answerer.units, self.answerer.space.points(X)
-        numbers, count = unit_numbers(len(codes), ids)
+        given = None if ids is None else _written(ids, len(codes))
+        numbers, count = unit_numbers(len(codes), given)
         order, sizes = np.argsort(numbers, kind="stable"), np.bincount(numbers, minlength=count).tolist()
         if units.persons and ids is None:
             raise InvalidInput("the unit is a person: ids must name the person of each row")
@@ -66,25 +68,24 @@ class NeighbourSession(Session):
             raise InvalidInput("the unit is a row: each row has a name of its own")
         points, codes = points[order], codes[order]
         with self._changing() as file:
-            names = _names(len(units.spends()), order, sizes, ids)
+            names = _names(len(units.spends()), order, sizes, given)
             inserted = units.insert(names, sizes, points, codes)
             if file is not None:
                 file.insert(inserted, names, sizes, points, codes)
         return names
 
-    def forget(self, names: Sequence[str]) -> None:
+    def forget(self, names: Sequence[Any]) -> None:
         """Remove the records of these units, from the disk too. Nobody's budget comes back."""
+        written, at = [_text(name) for name in names], time.time()
         with self._changing() as file:
-            numbers = self.answerer.units.forget(names)
+            numbers = self.answerer.units.forget(written, at=at)
             if file is not None:
-                file.forget(numbers, at=time.time())
+                file.forget(numbers, at=at)
 
     def forgotten(self) -> list[tuple[str, float]]:
         """Return which units were forgotten and when, oldest first: for the owner alone."""
-        with self._changing() as file:
-            if file is None:
-                raise InvalidInput("what was forgotten is on record where the model is in a folder: save it first")
-            return file.forgotten()
+        with self._changing():
+            return self.answerer.units.forgotten()
 
     def wear(self) -> Wear:
         """Release an estimate of wear, which the fit has paid for."""
@@ -125,10 +126,26 @@ class NeighbourSession(Session):
                 raise
 
 
-def _names(first: int, order: Integers, sizes: Sequence[int], ids: Any) -> list[str]:
-    """Return the name of each unit: the one that its first row was given, or a number of its own."""
-    if ids is None:
+def _written(ids: Any, rows: int) -> list[str]:
+    """Return names as texts, one for each row: 7, 7.0 and " 7 " are one person. The proof's step 6 rests on names."""
+    unit_numbers(rows, ids)  # refuses what is missing, or of another length
+    names = [_text(name) for name in (ids if isinstance(ids, list | tuple) else np.asarray(ids).tolist())]
+    try:
+        "".join(names).encode()
+    except UnicodeEncodeError:
+        raise InvalidInput("a name must be a text that UTF-8 can write") from None
+    if "" in names:
+        raise InvalidInput("groups must name a person for every row: some are missing")
+    return names
+
+
+def _text(name: Any) -> str:
+    return canonical_text(name.item() if isinstance(name, np.generic) else name)
+
+
+def _names(first: int, order: Integers, sizes: Sequence[int], given: Sequence[str] | None) -> list[str]:
+    """Return the name of each unit: the one that its rows were given, or a number of its own."""
+    if given is None:
         return [str(number) for number in range(first, first + len(sizes))]
-    given: Sequence[Any] = ids if isinstance(ids, list | tuple) else np.asarray(ids).tolist()
     firsts = np.cumsum([0, *sizes[:-1]])
-    return [str(given[place]) for place in order[firsts].tolist()]
+    return [given[place] for place in order[firsts].tolist()]

@@ -1,8 +1,8 @@
 """Units on the disk: one SQLite file that its owner alone may read and one process at a time holds.
 
 Every change is one synced transaction with a number of its own. A keyed sum over all that the file holds goes with it,
-and the ledger keeps that sum under the same number. A file that is older than the ledger is refused: it would give
-budget back (PROOF.md, step 8). A file that is one change ahead belongs to answers that never left.
+and the ledger keeps that sum under the same number, once. A file that is older than the ledger is refused: it would
+give budget back (PROOF.md, step 8). A file that is one change ahead belongs to answers that never left.
 """
 
 import hashlib
@@ -19,11 +19,11 @@ import numpy as np
 from quorate.arrays import Integers
 from quorate.errors import InvalidInput, LedgerRefused
 from quorate.exchange import OWN_CALLER
-from quorate.ledger import Ledger
+from quorate.ledger import LOST, Ledger
 from quorate.neighbours.points import Points
 from quorate.neighbours.units import Units
 
-__all__ = ["UnitFile"]
+__all__ = ["UnitFile", "change_key"]
 
 _TABLES = """
 CREATE TABLE unit (number INTEGER PRIMARY KEY, name TEXT NOT NULL, forgotten REAL, points BLOB, codes BLOB);
@@ -50,7 +50,10 @@ class UnitFile:
         file._connected_file().executescript(_TABLES)
         file._reports, file._spends = reports, _packed(units.spends())
         with file._change():
-            file._add((number, name, None, *_row_bytes(*row)) for number, name, row in units.rows())
+            file._add(
+                (number, name, at, *((None, None) if at is not None else _row_bytes(*row)))
+                for number, name, at, row in units.rows()
+            )
         return file
 
     def read(self, units: Units, *, features: int) -> int:
@@ -67,12 +70,13 @@ class UnitFile:
     def _read(self, units: Units, features: int) -> int:
         run = self._connected_file().execute
         rows = run(f"{_LINES} ORDER BY number").fetchall()
-        self._number, stated, self._reports, self._spends = run("SELECT * FROM state").fetchone()
+        self._number, stated, self._reports, self._spends = run("SELECT * FROM state").fetchone() or (0, -1, 0, b"")
         self._units = sum(self._tag(*row) for row in rows) % _SUMS
         if stated != self._sum() or [row[0] for row in rows] != list(range(1, len(rows) + 1)):
             raise LedgerRefused(f"{self._path} was changed by something else; nothing is answered")
         self._check_latest()
-        units.restore([row[1] for row in rows], np.frombuffer(self._spends, dtype="<i8").astype(np.int64))
+        gone = {row[0]: row[2] for row in rows if row[2] is not None}
+        units.restore([row[1] for row in rows], np.frombuffer(self._spends, dtype="<i8").astype(np.int64), gone)
         there = [row for row in rows if row[2] is None]
         codes = [np.frombuffer(row[4], dtype="<i8") for row in there]
         points = [np.frombuffer(row[3], dtype="<i2").reshape(-1, features) for row in there]
@@ -113,11 +117,6 @@ class UnitFile:
         with self._change():
             self._reports = reports
 
-    def forgotten(self) -> list[tuple[str, float]]:
-        """Return the names of the units that were forgotten, and when."""
-        statement = "SELECT name, forgotten FROM unit WHERE forgotten IS NOT NULL ORDER BY forgotten, number"
-        return [(str(name), float(at)) for name, at in self._connected_file().execute(statement)]
-
     def close(self) -> None:
         """Let go of the file: another process may open it then."""
         if self._connection is not None:
@@ -138,7 +137,7 @@ class UnitFile:
                 state = self._number, self._sum(), self._reports, self._spends
                 connection.execute("DELETE FROM state")
                 connection.execute("INSERT INTO state VALUES (?, ?, ?, ?)", state)
-            self._keep_sums([self._number])
+            self._keep_sum()
         except sqlite3.Error as error:
             self.close()
             raise LedgerRefused(f"{self._path} cannot be written: {error}; nothing is answered") from None
@@ -182,27 +181,29 @@ class UnitFile:
     def _sum(self) -> int:
         return (self._units + self._tag(self._number, self._reports, self._spends)) % _SUMS
 
-    def _keep_sums(self, numbers: Iterable[int]) -> None:
-        """Keep the sum in the ledger under these numbers."""
-        total = self._sum()
-        self._ledger.keep({(OWN_CALLER, _key(number)): total for number in numbers}, {}, [])
+    def _keep_sum(self) -> None:
+        """Keep the sum in the ledger under the number of the last change."""
+        self._ledger.keep_own({change_key(self._number): self._sum()})
 
     def _known(self, number: int) -> int | None:
         """Return the sum that the ledger has under a number."""
-        return self._ledger.recall(OWN_CALLER, [_key(number)]).get((OWN_CALLER, _key(number)))
+        return self._ledger.recall(OWN_CALLER, [change_key(number)]).get((OWN_CALLER, change_key(number)))
 
     def _check_latest(self) -> None:
-        """Refuse a file that the ledger has seen a later state of, and tell the ledger of one that is ahead."""
-        known = self._known(self._number)
-        if self._known(self._number + 1) is not None or known not in (None, self._sum()):
+        """Refuse a file that may not be the last one, and tell the ledger of a change that it was not told of."""
+        if self._ledger.choice() == LOST:  # proof: step 8
+            raise LedgerRefused(
+                "this ledger was restored from an old copy and does not know what units have spent since: it answers "
+                "nothing more. Fit a new model: its epsilon and the old one's add up"
+            )
+        before, known, after = map(self._known, range(self._number - 1, self._number + 2))
+        ahead = known is None and (before is not None or self._number == 1)
+        if after is not None or not (ahead or known == self._sum()):
             raise LedgerRefused(
                 f"{self._path} is older than the ledger, or another one: it would give back what units have spent since"
             )
-        if known is None:
-            missing = self._number
-            while missing > 1 and self._known(missing - 1) is None:
-                missing -= 1
-            self._keep_sums(range(missing, self._number + 1))
+        if ahead:
+            self._keep_sum()
 
 
 def _connected(path: Path) -> sqlite3.Connection:
@@ -232,6 +233,6 @@ def _packed(spends: Integers) -> bytes:
     return spends.astype("<i8").tobytes()
 
 
-def _key(number: int) -> bytes:
-    """Return the key of a change in a ledger."""
+def change_key(number: int) -> bytes:
+    """Return the name of a change in a ledger: no query has it."""
     return hashlib.blake2b(f"units {number}".encode(), digest_size=16).digest()

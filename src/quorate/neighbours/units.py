@@ -5,7 +5,7 @@ floats hold exactly, so that no result depends on how the records are laid out (
 """
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from typing import Any, NoReturn
@@ -41,6 +41,7 @@ class Units:
         self._kernel, self._capacity, self._classes = kernel, capacity, classes
         self._numbers: dict[str, int] = {}
         self._rows: dict[int, slice] = {}  # where the rows of a unit are; a unit that is forgotten has none
+        self._forgotten: dict[int, float] = {}  # and when that was
         self._factors: Points = np.zeros((0, features + 2), dtype=np.float32)  # of the points: see `_record_factors`
         self._codes = np.zeros(0, dtype=np.int64)
         self._owners = np.zeros(0, dtype=np.int64)  # which unit each row is of; 0 where no record is
@@ -64,17 +65,19 @@ class Units:
         for number, size in zip(numbers, sizes, strict=True):
             self._rows[number] = slice(start, start + size)
             self._owners[start : start + size] = number
+            self._forgotten.pop(number, None)
             start += size
         return numbers
 
-    def forget(self, names: Sequence[str]) -> list[int]:
-        """Remove the records of these units, and return their numbers. What they have spent stays spent."""
+    def forget(self, names: Sequence[str], *, at: float = 0.0) -> list[int]:
+        """Remove the records of these units, note when, and return their numbers. What they have spent stays spent."""
         numbers = [self._numbers.get(name, 0) for name in names]
         if len(set(names)) != len(names) or not all(number in self._rows for number in numbers):
             raise InvalidInput("some of these units are not there: name each that is there once")
         for number in numbers:
             rows = self._rows.pop(number)  # proof: step 6: nothing else of the unit is touched
-            self._factors[rows], self._owners[rows] = self._nobody(), 0
+            self._factors[rows], self._owners[rows], self._codes[rows] = self._nobody(), 0, 0
+            self._forgotten[number] = at
         return numbers
 
     def __contains__(self, name: object) -> bool:
@@ -100,17 +103,29 @@ class Units:
         """Return what each unit has spent, by number: for the owner's file and for nothing else."""
         return self._spent[1 : len(self._numbers) + 1]
 
-    def rows(self) -> Iterator[tuple[int, str, tuple[Points, Integers]]]:
-        """Yield number, name, points and classes of each unit that is there: for the owner's file and nothing else."""
-        for name, number in self._numbers.items():
-            if number in self._rows:
-                rows = self._rows[number]
-                yield number, name, (self._factors[rows, :-2] / np.float32(2), self._codes[rows])
+    def rows(self) -> Iterator[tuple[int, str, float | None, tuple[Points, Integers]]]:
+        """Yield number, name, when it was forgotten, points and classes of each unit, of all that ever were there.
 
-    def restore(self, names: Sequence[str], spends: Integers) -> None:
+        This is for the owner's file and nothing else.
+        """
+        for name, number in self._numbers.items():
+            rows = self._rows.get(number, slice(0))
+            yield (
+                number,
+                name,
+                self._forgotten.get(number),
+                (self._factors[rows, :-2] / np.float32(2), self._codes[rows]),
+            )
+
+    def restore(self, names: Sequence[str], spends: Integers, forgotten: Mapping[int, float]) -> None:
         """Go on with units that a file knows, in the order of their numbers, and with what each has spent."""
         self._numbers = {name: number for number, name in enumerate(names, 1)}
-        self._spent = np.concatenate([self._spent[:1], spends])
+        self._spent, self._forgotten = np.concatenate([self._spent[:1], spends]), dict(forgotten)
+
+    def forgotten(self) -> list[tuple[str, float]]:
+        """Return the names of the units that were forgotten, and when, oldest first: for the owner alone."""
+        names = [(name, self._forgotten[number]) for name, number in self._numbers.items() if number in self._forgotten]
+        return sorted(names, key=lambda one: one[1])
 
     def _blocks(self) -> list[slice]:
         """Return the rows in blocks that no unit straddles."""

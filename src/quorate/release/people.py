@@ -9,7 +9,7 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
 
 from quorate.ensemble import unit_numbers
-from quorate.errors import InvalidInput
+from quorate.errors import Infeasible, InvalidInput
 
 __all__ = ["PERSON", "RECORD", "first_records", "loss_for_each_record"]
 
@@ -48,4 +48,6 @@ def loss_for_each_record(epsilon: float, delta: float, most: int) -> tuple[float
     if most == 1:
         return epsilon, delta
     each = epsilon / most * (1 - 1e-9)  # proof: step 2
+    if epsilon > 700:  # the sum below is no float, and the delta of a record none
+        raise Infeasible("epsilon is too large for several records of a person; lower it, or let one of each count")
     return each, delta / math.fsum(math.exp(turn * each) for turn in range(most)) * (1 - 1e-9)

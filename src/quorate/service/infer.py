@@ -56,14 +56,13 @@ class Infer:
         """Take records into a model of neighbours, as the owner alone may: its inputs, with labels and names."""
         model, request = await self._changed(http)
         labels, names = request.inputs.pop("label", None), request.inputs.pop("unit", None)
-        if labels is None:
-            raise Refused("bad_request", "an insertion has the inputs of a query, and a label for each row")
+        if labels is None or names is None:  # a request that is sent again must not become another unit
+            raise Refused("bad_request", "an insertion has the inputs of a query, and a label and a unit for each row")
         X = model.inputs.queries(request.inputs)
-        if len(labels.values) != len(X) or (names is not None and len(names.values) != len(X)):
-            raise Refused("bad_tensor", "there is one label, and one unit if units are named, for each row")
+        if not len(labels.values) == len(names.values) == len(X):
+            raise Refused("bad_tensor", "there is one label and one unit for each row")
         codes = class_codes(model.outputs.classes, np.asarray(labels.values))
-        ids = None if names is None else np.asarray(names.values).tolist()
-        inserted = await _done(model.session.insert, X, codes, ids)
+        inserted = await _done(model.session.insert, X, codes, np.asarray(names.values).tolist())
         return json_response({"inserted": inserted})
 
     async def forget(self, http: HTTPRequest) -> Response:
@@ -72,7 +71,7 @@ class Infer:
         names = request.inputs.pop("unit", None)
         if names is None or request.inputs:
             raise Refused("bad_request", "who is to be forgotten is named by the input 'unit', and by no other")
-        await _done(model.session.forget, [str(name) for name in np.asarray(names.values).tolist()])
+        await _done(model.session.forget, np.asarray(names.values).tolist())
         return json_response({"forgotten": len(names.values)})
 
     async def _changed(self, http: HTTPRequest) -> tuple[Model, InferRequest]:

@@ -26,12 +26,14 @@ from quorate.planner import PrivatePlan
 from quorate.predictors import PrivateClassifier
 from quorate.privacy import best_order
 from quorate.sites.keys import Card, Keys
+from quorate.sites.masks import unmasked
 from quorate.sites.messages import About, Batch, Counted, Declaration, Enrolled, Mode
 
 __all__ = ["FederatedClassifier", "Sites"]
 
 _BATCH_BYTES = 32 * 2**20  # of queries in one message
 _CONNECT_SECONDS = 10.0
+_MOST_TEACHERS = 2**40  # of a site: sums stay far below 2**62
 
 Message = TypeVar("Message")
 
@@ -117,6 +119,7 @@ class Sites:
         self._finalizer = weakref.finalize(self, _close, self._pool, self._remotes)
         self._declaration: Declaration | None = None
         self._payable: dict[str, int] = {}
+        self._starts: dict[str, str] = {}
         try:
             self.about = [self._checked(*pair) for pair in zip(self._remotes, self._all("/site", About), strict=True)]
         except BaseException:
@@ -124,8 +127,8 @@ class Sites:
             raise
 
     def _checked(self, remote: _Remote, told: About) -> About:
-        if told.name != remote.card.name or told.teachers < 1:
-            raise remote.refused("it does not go by the name of its card, or has no teachers")
+        if told.name != remote.card.name or not 1 <= told.teachers <= _MOST_TEACHERS:
+            raise remote.refused("it does not go by the name of its card, or has no number of teachers that can be")
         if told.mode != self.mode:
             raise remote.refused(f"it answers in the mode {told.mode!r} alone")
         return told
@@ -156,9 +159,14 @@ class Sites:
 
     def declare(self, mechanism: QueryMechanism) -> None:
         """Tell all sites what is done with their counts. One that does not agree, or cannot pay, is named."""
-        declaration = Declaration(mechanism_document(mechanism), self.names, self.mode)
-        enrolled = self._all("/enrol", Enrolled, declaration)
-        self._payable = {one.card.name: told.payable for one, told in zip(self._remotes, enrolled, strict=True)}
+        self._enrol(Declaration(mechanism_document(mechanism), self.names, self.mode))
+
+    def _enrol(self, declaration: Declaration) -> None:
+        enrolled = dict(
+            zip([one.card.name for one in self._remotes], self._all("/enrol", Enrolled, declaration), strict=True)
+        )
+        self._payable = {name: told.payable for name, told in enrolled.items()}
+        self._starts = {name: told.start for name, told in enrolled.items()}
         self._declaration = declaration
 
     def payable(self) -> int:
@@ -169,6 +177,7 @@ class Sites:
         """Return the counts of all sites together; with noise in them, `NoisyTotals`."""
         if self._declaration is None:
             raise InvalidInput("declare a mechanism first: a site charges for what is done with its counts")
+        self._enrol(self._declaration)  # a site may have started anew, or have paid for something else
         poorest = min(self._payable, key=self._payable.__getitem__)
         if len(X) > self._payable[poorest]:  # before any site is charged
             raise BudgetSpent(
@@ -181,19 +190,21 @@ class Sites:
 
     def _batch(self, X: Floats) -> Integers:
         assert self._declaration is not None
-        batch = Batch.of(secrets.token_hex(16), self._declaration, X)  # an id is never used again; proof: step 4
+        id = secrets.token_hex(16)  # never used again; proof: step 4
+        batch = Batch.of(id, self._declaration, X, self._starts)
         replies = self._all("/ballots", Counted, batch)
         total = np.zeros((len(X), self.classes), dtype=np.uint64)
         for remote, told, reply in zip(self._remotes, self.about, replies, strict=True):
             total = total + self._counts(remote, told, batch, reply)  # mod 2**64
             self._payable[told.name] = reply.payable
-        summed = total.view(np.int64)
-        if self.mode == "sums" and not _are_counts(summed, self.teachers):
+        if self.mode != "sums":
+            return total.view(np.int64)
+        if (total.sum(axis=1) != np.uint64(self.teachers)).any():  # which no record decides; proof: step 7
             raise SiteRefused(
                 "the sites' masked counts do not add up to one ballot a teacher: a site lied, or has another card of "
                 "another site. In this mode nobody can say which. Nothing is drawn"
             )
-        return summed
+        return unmasked(total, self.teachers)
 
     def _counts(self, remote: _Remote, told: About, batch: Batch, reply: Counted) -> Any:
         """Return what one site sent, or name it where that cannot be; proof: step 7."""

@@ -53,7 +53,7 @@ class Card:
     def __post_init__(self) -> None:
         _check_name(self.name)
         try:
-            certificate = x509.load_pem_x509_certificate(self.certificate.encode())
+            certificate = _parsed(self)
             _mask_key(self)
         except (AttributeError, TypeError, ValueError):
             raise InvalidInput(
@@ -78,6 +78,11 @@ class Card:
             if isinstance(error, InvalidInput):
                 raise
             raise InvalidInput(f"{path} is no card; 'quorate site keys' writes one") from None
+
+
+def _parsed(card: Card) -> x509.Certificate:
+    """Return the certificate of a card: the first in its text, and the only one that counts."""
+    return x509.load_pem_x509_certificate(card.certificate.encode())
 
 
 def _mask_key(card: Card) -> bytes:
@@ -168,7 +173,7 @@ class Keys:
         context.minimum_version = ssl.TLSVersion.TLSv1_3
         context.check_hostname = False  # the certificate itself is known, whatever the host is called; proof: step 1
         context.verify_mode = ssl.CERT_REQUIRED
-        context.load_verify_locations(cadata=other.certificate)
+        context.load_verify_locations(cadata=_parsed(other).public_bytes(serialization.Encoding.DER))  # one, not a list
         with _file(self._key + "\n" + self.card.certificate) as path:
             context.load_cert_chain(path)
         return context

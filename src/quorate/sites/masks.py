@@ -5,6 +5,7 @@ over all sites, masks cancel and the sum of the counts is left (Bonawitz and oth
 sites that drop out: a batch that one site does not answer is refused). Proof: PROOF.md, steps 5 and 6.
 """
 
+import secrets as system_secrets
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ from quorate.errors import InvalidInput
 if TYPE_CHECKING:
     from quorate.sites.keys import Card, Keys
 
-__all__ = ["Masked", "Masks", "masks_of", "stream"]
+__all__ = ["Masked", "Masks", "masks_of", "stream", "unmasked"]
 
 Stream = Callable[[bytes, bytes, int], bytes]
 Masked = NDArray[np.uint64]
@@ -51,6 +52,10 @@ class Masks:
     def __init__(self, name: str, secrets: Mapping[str, bytes], *, stream: Stream = stream) -> None:
         if not secrets or name in secrets:
             raise InvalidInput("masks are shared with at least 1 other site, each of another name")
+        if len(set(secrets.values())) < len(secrets):
+            raise InvalidInput(
+                "two cards have the same key of masks: one of them is a copy, by which masks could cancel"
+            )
         self.name, self._secrets, self._stream = name, dict(secrets), stream
 
     @property
@@ -62,9 +67,14 @@ class Masks:
         """Return the counts with the masks of this context, mod 2**64. A context must not be used twice."""
         masked = counts.astype(np.int64).view(np.uint64)
         for other, secret in self._secrets.items():
-            mask = np.frombuffer(self._stream(secret, context, 8 * counts.size), dtype="<u8").reshape(counts.shape)
+            words = self._stream(secret, self._bound(other, context), 8 * counts.size)
+            mask = np.frombuffer(words, dtype="<u8").reshape(counts.shape)
             masked = masked + mask if self.name < other else masked - mask  # unsigned: mod 2**64; proof: step 6
         return masked
+
+    def _bound(self, other: str, context: bytes) -> bytes:
+        """Return what a stream is bound to, beside the secret: this pair of sites, and the context. proof: step 5."""
+        return f"{min(self.name, other)} {max(self.name, other)} ".encode() + context
 
     def __repr__(self) -> str:
         return f"<masks of {self.name}>"
@@ -76,3 +86,18 @@ def masks_of(keys: "Keys", others: Iterable["Card"]) -> Masks:
     if len({card.name for card in cards}) < len(cards):
         raise InvalidInput("two cards have the same name")
     return Masks(keys.card.name, {card.name: keys.shared(card) for card in cards})
+
+
+def unmasked(total: Masked, teachers: int) -> Integers:
+    """Return the sums of all sites' masked counts, whose rows add up to the teachers, as counts.
+
+    Sums of counts stay as they are. Where a site has lied, no class has less than 0 or more than is left, and a ballot
+    that moves at another site still moves one ballot: whatever is drawn from the counts costs no more (proof: step 7).
+
+    >>> unmasked(np.array([[3, 0, 4], [9, 2, -4]]).view(np.uint64), 7).tolist()
+    [[3, 0, 4], [7, 0, 0]]
+    """
+    cut = np.uint64(2**62 + system_secrets.randbits(63))  # where the numbers mod 2**64 begin: a liar cannot meet it
+    within = np.clip(np.cumsum(total, axis=1, dtype=np.uint64) + cut, cut, cut + np.uint64(teachers)) - cut
+    reached = np.maximum.accumulate(within, axis=1)  # by each class and those before it
+    return np.diff(reached, axis=1, prepend=np.uint64(0)).astype(np.int64)

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -49,30 +50,34 @@ class Declaration:
 
 @dataclass(frozen=True)
 class Enrolled:
-    """A site has accepted a declaration, and can pay for so many queries under it."""
+    """A site has accepted a declaration, can pay for so many queries under it, and goes by this name since it began."""
 
     payable: int
+    start: str
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Queries under a declaration: rows of 64-bit floats, and an id that is used once."""
+    """Queries under a declaration: rows of 64-bit floats, an id that is used once, and the `start` of each site."""
 
     id: str
     declaration: Declaration
+    starts: dict[str, str]
     rows: int
     columns: int
     data: bytes
 
     @classmethod
-    def of(cls, id: str, declaration: Declaration, X: Floats) -> "Batch":
-        """Return the message for canonical queries."""
-        return cls(id, declaration, len(X), X.shape[1], np.ascontiguousarray(X, dtype="<f8").tobytes())
+    def of(cls, id: str, declaration: Declaration, X: Floats, starts: Mapping[str, str] | None = None) -> "Batch":
+        """Return the message for canonical queries. Where there are no masks, `starts` may be left out."""
+        data = np.ascontiguousarray(X, dtype="<f8").tobytes()
+        return cls(id, declaration, dict(starts or {}), len(X), X.shape[1], data)
 
     def context(self) -> bytes:
-        """Return a hash of the id, the declaration and the queries: masks and replies are bound to it."""
+        """Return a hash of all of it: masks and replies are bound to it."""
+        begun = hashlib.sha256(json.dumps(self.starts, sort_keys=True).encode()).digest()
         shape = f"{self.id} {self.rows} {self.columns} ".encode()
-        return hashlib.sha256(self.declaration.digest() + shape + self.data).digest()  # proof: step 5
+        return hashlib.sha256(self.declaration.digest() + begun + shape + self.data).digest()  # proof: step 5
 
     def queries(self) -> NDArray[np.float64]:
         """Return the rows, or say what is wrong with the message."""

@@ -69,7 +69,7 @@ def make_site_app(site: Site, *, log: Log | None = None) -> Starlette:
 
     async def enrol(request: Request) -> Any:
         declaration = await _read(request, Declaration)
-        return Enrolled(await asyncio.to_thread(site.payable, declaration))
+        return Enrolled(await asyncio.to_thread(site.payable, declaration), site.start)
 
     async def ballots(request: Request) -> Any:
         batch = await _read(request, Batch)

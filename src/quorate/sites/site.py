@@ -5,13 +5,14 @@ follows from the answers of this site is (epsilon, delta)-differentially private
 ledger, whatever the coordinator asks. Who must do what is declared depends on the mode. Proof: PROOF.md.
 """
 
+import secrets
 import threading
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.errors import IdReused, InvalidInput
+from quorate.errors import IdReused, InvalidInput, QuorateError
 from quorate.exchange import Admitted, Asked
 from quorate.mechanisms import DistributedMax
 from quorate.mechanisms.base import QueryMechanism
@@ -87,6 +88,7 @@ class Site:
         self._classifier, self._schema = classifier, schema
         self._session = classifier.session_
         self._budget: Any = self._session.budget
+        self.start = secrets.token_hex(16)  # tells this object from all others that have these keys
         self._prices: dict[bytes, tuple[QueryMechanism, Cost]] = {}
         self._lock = threading.Lock()
 
@@ -109,8 +111,11 @@ class Site:
         """Charge for a batch, and return its counts as the mode says. A batch is answered once."""
         queries = self._classifier.checked(batch.queries())
         mechanism, cost = self._price(batch.declaration)
+        self._check_starts(batch)
         context = batch.context()
-        self._take(Asked(_CALLER, (), batch.id, context), cost, batch.rows)  # charge, then answer; proof: step 2
+        self._take(
+            Asked(_CALLER, (context,), batch.id, context), cost, batch.rows
+        )  # charge, then answer; proof: step 2
         counts = release_votes(
             self._session.answerer.ensemble, queries, lambda votes: self._sealed(votes, mechanism, context)
         )
@@ -125,11 +130,19 @@ class Site:
             if not isinstance(admitted, Admitted):
                 raise admitted
             if admitted.outcome is not None:
-                raise IdReused(
-                    "this batch was answered before; nothing was charged. Ask in a new batch"
-                )  # proof: step 4
+                raise _answered()  # proof: step 4
             self._budget.spend(cost, times=rows)
-            ledger.keep({}, {}, [asked])
+            own = secrets.randbelow(2**31)
+            (kept,) = ledger.keep({}, {(asked.caller, asked.body): own}, [asked], drawn=1)
+            if kept != [own]:  # another process took this one for dead, and the id with it
+                raise kept if isinstance(kept, QuorateError) else _answered()
+
+    def _check_starts(self, batch: Batch) -> None:
+        """Refuse masks that are not of this start of this site: another may have used them. proof: step 4."""
+        if self._masks is None:
+            return
+        if sorted(batch.starts) != self._masks.roster or batch.starts[self.name] != self.start:
+            raise InvalidInput("this site has started anew, or the batch is not for it: enrol again, and ask again")
 
     def _sealed(self, votes: NDArray[np.int64], mechanism: QueryMechanism, context: bytes) -> NDArray[np.uint64]:
         """Return what of the counts may leave."""
@@ -185,3 +198,7 @@ class Site:
     def close(self) -> None:
         """Let go of the ledger."""
         self._session.close()
+
+
+def _answered() -> IdReused:
+    return IdReused("this batch was answered before. Ask in a new batch")

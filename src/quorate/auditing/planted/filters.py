@@ -1,6 +1,8 @@
 """Neighbours with one mistake each in how a unit pays for its votes; `Units` and `Nearby` are sound."""
 
+import shutil
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,12 +11,18 @@ from numpy.typing import NDArray
 from quorate.arrays import Integers
 from quorate.auditing.neighbour_games import QUERIES, game_terms, game_units, widest_change
 from quorate.auditing.planted.bug import Caught, PlantedBug
+from quorate.auditing.planted.states import quiet_folder
 from quorate.auditing.replay import entropy_tape
-from quorate.errors import BudgetSpent, QuorateError
+from quorate.errors import BudgetSpent, LedgerRefused, QuorateError
+from quorate.exchange import OWN_CALLER
+from quorate.ledger import Ledger
 from quorate.mechanisms import Answers
 from quorate.neighbours.answerer import Nearby
+from quorate.neighbours.kernel import Kernel
 from quorate.neighbours.points import Space
+from quorate.neighbours.unit_file import UnitFile, change_key
 from quorate.neighbours.units import Units
+from quorate.privacy import Budget
 
 __all__ = ["FILTERS"]
 
@@ -24,9 +32,9 @@ _FAR = np.full((64, 2), 500.0)  # queries that no record of the game is near
 class _RefundOnForget(Units):
     """Gives a unit its budget back when it is forgotten: whoever comes and goes tells more each time."""
 
-    def forget(self, names: Sequence[str]) -> list[int]:
+    def forget(self, names: Sequence[str], *, at: float = 0.0) -> list[int]:
         """Strike out what was spent: that is the mistake."""
-        numbers = super().forget(names)
+        numbers = super().forget(names, at=at)
         self._spent[numbers] = 0
         return numbers
 
@@ -68,6 +76,14 @@ class _RefusesForTheWorn(Nearby):
         return answers
 
 
+class _UnmarkedUnits(UnitFile):
+    """Keeps the state of its units in the ledger as an answer, which is no charge and has no mark outside."""
+
+    def _keep_sum(self) -> None:
+        """Keep it with the answers of the ledger alone: that is the mistake."""
+        self._ledger.keep({(OWN_CALLER, change_key(self._number)): self._sum()}, {}, [])
+
+
 def _space() -> Space:
     """Return the space in which rows of the game are points as they are."""
     space = Space("euclidean", np.zeros(2))
@@ -98,6 +114,42 @@ def _seen(answerer: type[Nearby], _plays: int, seed: int) -> Caught:
             replies.append(sum(_replied(asked) for _ in range(6)))
     evidence = f"{replies[0]} of 6 queries were answered with the record there, and {replies[1]} without it"
     return Caught("replay on neighbours", evidence, found=replies[0] != replies[1])
+
+
+def _rolled_back(file: type[UnitFile], _plays: int, _seed: int) -> Caught:
+    """Ask, kill the process, put back a copy of the whole folder, and begin again."""
+    whole = 0
+    with quiet_folder() as place:
+        folder, copied = place / "model", place / "copy"
+        folder.mkdir()
+        ledger = Ledger.create(folder / "ledger.sqlite", Budget(epsilon=1.0, delta=1e-5), fingerprint="planted")
+        file.create(folder / "units.sqlite", ledger, game_units(), reports=0).close()
+        ledger.close()
+        shutil.copytree(folder, copied)
+        for _ in range(3):
+            try:
+                whole += not _asked_and_killed(file, folder)
+            except LedgerRefused:
+                break
+            shutil.rmtree(folder)
+            shutil.copytree(copied, folder)
+    evidence = f"{whole} of 3 processes began with units that had spent nothing, and charged them"
+    return Caught("a copy that is put back", evidence, found=whole > 1)
+
+
+def _asked_and_killed(file: type[UnitFile], folder: Path) -> int:
+    """Return what units had spent, then charge them for a query, and leave no more behind than who is killed does."""
+    ledger = Ledger.open(folder / "ledger.sqlite", fingerprint="planted")
+    kernel = Kernel(shape="flat", squared_radius=400, top=3)
+    units = Units(kernel, capacity=game_terms().capacity, features=2, classes=2, persons=False)
+    kept = file(folder / "units.sqlite", ledger)
+    kept.read(units, features=2)
+    before = int(units.spends().sum())
+    units.count(QUERIES[:1])
+    kept.keep_spends(units.spends())
+    kept.close()
+    ledger.close_store()
+    return before
 
 
 def _replied(answerer: Nearby) -> int:
@@ -147,5 +199,13 @@ FILTERS = (
         lambda: _RefusesForTheWorn,
         lambda: Nearby,
         _seen,
+    ),
+    PlantedBug(
+        "unmarked_units",
+        "what units have spent is in the folder alone: a copy that is put back gives it back",
+        "state",
+        lambda: _UnmarkedUnits,
+        lambda: UnitFile,
+        _rolled_back,
     ),
 )

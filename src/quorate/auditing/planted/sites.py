@@ -1,7 +1,8 @@
-"""Sites of a federation, each with one mistake: noise that counts on corrupt sites, a mask twice, a charge too late."""
+"""Federations with one mistake each: noise that counts on corrupt sites, masks that cancel, a lie refused by counts."""
 
 import hashlib
 import math
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from quorate.arrays import Integers
 from quorate.auditing.planted.bug import Caught, PlantedBug
 from quorate.auditing.planted.states import quiet_folder
 from quorate.ensemble import Ensemble
+from quorate.errors import InvalidInput, SiteRefused
 from quorate.exchange import Asked
 from quorate.mechanisms import DistributedMax, NoisyMax
 from quorate.mechanisms.distributions import gaussian_pmf
@@ -17,11 +19,23 @@ from quorate.models import load, save
 from quorate.models.codecs import mechanism_document
 from quorate.predictors import PrivateClassifier
 from quorate.privacy import Budget, Cost
-from quorate.sites.masks import Masked, Masks
+from quorate.sites.masks import Masked, Masks, unmasked
 from quorate.sites.messages import Batch, Counted, Declaration
 from quorate.sites.site import Site
 
-__all__ = ["SITES", "ChargesAfterwards", "CountsOnAllSites", "MasksTwice", "look_at_charge", "subtract", "sum_shares"]
+__all__ = [
+    "SITES",
+    "ChargesAfterwards",
+    "CountsOnAllSites",
+    "MasksOfSecretsAlone",
+    "MasksTwice",
+    "copy_key",
+    "look_at_charge",
+    "move_ballots",
+    "refuse_lies",
+    "subtract",
+    "sum_shares",
+]
 
 _ORDERS = (2.0, 8.0, 32.0)
 _QUERIES = np.linspace(-1.0, 1.0, 8)[:, np.newaxis]
@@ -57,6 +71,55 @@ class MasksTwice(Masks):
     def masked(self, counts: Integers, context: bytes) -> Masked:
         """The mistake: the batch is no part of it."""
         return super().masked(counts, b"")
+
+
+class MasksOfSecretsAlone(Masks):
+    """Takes what cards say for keys of their owners, and makes the stream of a pair of the secret and the batch."""
+
+    def __init__(self, name: str, secrets: Mapping[str, bytes], *, stream: Any) -> None:
+        super().__init__(name, {other: other.encode() for other in secrets}, stream=stream)
+        self._secrets = dict(secrets)
+
+    def _bound(self, other: str, context: bytes) -> bytes:
+        """The mistake: the pair is no part of it."""
+        return context
+
+
+def copy_key(kind: type[Masks]) -> Caught:
+    """Give a site two cards of one key, as a site does that copies another's, and look for its counts in what leaves.
+
+    The site stands between the two by name: it adds the one stream, and subtracts the other, which is the same.
+    """
+    counts = np.arange(16).reshape(8, 2)
+    try:
+        masks = kind("north", dict.fromkeys(["east", "south"], b"north and south"), stream=_words)
+    except InvalidInput:
+        return Caught("a copied key", "the cards are refused", found=False)
+    seen = int((masks.masked(counts, b"batch").view(np.int64) == counts).sum())
+    return Caught("a copied key", f"{seen} of {counts.size} counts are seen", seen > 0)
+
+
+def refuse_lies(total: Masked, teachers: int) -> Integers:
+    """The mistake: sums that cannot be counts are refused, and whether they can be depends on the counts of others."""
+    counts = total.view(np.int64)
+    if (counts < 0).any() or (counts > teachers).any():
+        raise SiteRefused("the sites' masked counts do not add up to one ballot a teacher")
+    return counts
+
+
+def move_ballots(unmask: Callable[[Masked, int], Integers]) -> Caught:
+    """Let a site move as many of its ballots as others gave to a class, and look whether one of these shows."""
+    totals = np.array([[0, 10], [-1, 11]]).view(np.uint64)  # of the others (5, 5), or their neighbour, and the lie
+    told: list[Any] = []
+    for total in totals:
+        try:
+            told.append(unmask(total[np.newaxis], 10))
+        except SiteRefused:
+            told.append(None)
+    refused = [one is None for one in told]
+    moved = 0 if any(refused) else int(np.abs(told[0] - told[1]).sum()) // 2
+    evidence = f"refused for the two neighbours: {refused}; ballots between what is counted: {moved}"
+    return Caught("a lie as large as a count", evidence, found=refused[0] != refused[1] or moved > 1)
 
 
 def _words(secret: bytes, context: bytes, size: int) -> bytes:
@@ -142,6 +205,22 @@ SITES = (
         lambda: MasksTwice,
         lambda: Masks,
         lambda target, plays, seed: subtract(target),
+    ),
+    PlantedBug(
+        "mask_not_of_a_pair",
+        "masks that do not name their two sites: with a copied key in a card, two of them cancel",
+        "state",
+        lambda: MasksOfSecretsAlone,
+        lambda: Masks,
+        lambda target, plays, seed: copy_key(target),
+    ),
+    PlantedBug(
+        "sums_refused_by_their_range",
+        "masked sums that are refused where they cannot be counts: a site that lies compares counts of others with it",
+        "state",
+        lambda: refuse_lies,
+        lambda: unmasked,
+        lambda target, plays, seed: move_ballots(target),
     ),
     PlantedBug(
         "site_charges_afterwards",

@@ -26,7 +26,7 @@ from quorate.privacy import Budget, Cost
 from quorate.release.domain import CoverDomain, Domain, TableDomain
 from quorate.release.engines import Mixture, Released
 from quorate.release.people import PERSON, RECORD
-from quorate.release.queries import Rows
+from quorate.release.queries import Marginals, Rows
 from quorate.release.release import QueryRelease
 from quorate.release.workloads import BoundWorkload
 
@@ -133,9 +133,11 @@ def restore(folder: PublishedFolder, *, trusted: Trusted = None, lease: int = 0)
 
 
 def _model(arrays: dict[str, NDArray[Any]], domain: Domain) -> Mixture | None:
-    if "component_weights" not in arrays or not isinstance(domain, TableDomain):
+    if "component_weights" not in arrays:
         return None
-    weights, shares, sizes = arrays["component_weights"], arrays["component_shares"], domain.bound.sizes
+    if not isinstance(domain.queries, Marginals):
+        raise InvalidInput("this release has components, which only marginals have")
+    weights, shares, sizes = arrays["component_weights"], arrays["component_shares"], domain.queries.sizes
     if weights.ndim != 1 or shares.shape != (len(weights), sum(sizes)):
         raise InvalidInput("the components of this release do not belong to its columns")
     return Mixture(sizes, weights, shares)

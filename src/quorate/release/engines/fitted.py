@@ -6,6 +6,7 @@ how far the fit is from the unbiased answers; it is taken over many cells of lik
 """
 
 import math
+from functools import partial
 
 import numpy as np
 
@@ -16,10 +17,9 @@ from quorate.release.engines.mixture import MixtureFit, NoisyTables, fit_mixture
 from quorate.release.engines.released import Released, expected_largest_of, simplex_marginals
 from quorate.release.queries import Marginals
 
-__all__ = ["fits_in_memory", "misfit_wanted", "release_tables", "tables_to_check"]
+__all__ = ["fits_in_memory", "release_tables", "tables_to_check"]
 
 _MOST_CODES, _MOST_CELLS = 4000, 3_000_000  # of all columns together; of tables of three columns and more
-_MISFIT = 0.92  # of the noise, chosen on simulated tables: the fit is a little nearer than the truth would be
 _REPEATS, _MANY_CELLS, _FEW_REPEATS, _STEPS = 6, 10_000, 3, 150  # of the fits to tables with more noise
 _SPREAD = 1.3  # of the variance: fits that start where another ended move less than fits from afar
 _LEAST_CLASS, _MOST_CLASSES = 150, 12  # cells that share one estimate of how far the fit is off
@@ -29,14 +29,6 @@ def fits_in_memory(queries: Marginals) -> bool:
     """Return whether one table is fitted to all marginals: not where there are too many codes or cells."""
     larger = sum(math.prod(shape) for shape in queries.shapes if len(shape) > 2)
     return sum(queries.sizes) <= _MOST_CODES and larger <= _MOST_CELLS
-
-
-def misfit_wanted(noisy: NoisyTables) -> float:
-    """Return the mean square of differences, in units of the noise, that a fit may have.
-
-    It is below 1, the truth's own, by what the noise of a mean of so many squares makes uncertain.
-    """
-    return _MISFIT - 2.0 * math.sqrt(2.0 / sum(len(table) for table, _ in noisy.values()))
 
 
 def tables_to_check(sizes: tuple[int, ...], noisy: NoisyTables) -> NoisyTables:
@@ -55,7 +47,9 @@ def release_tables(queries: Marginals, noisy: NoisyTables, spent: Cost, engine: 
     if not fits_in_memory(queries):
         note = "too many codes for one table: each marginal is projected by itself"
         return Released(simplex_marginals(queries, unbiased), deviations, None, None, spent, engine, (*notes, note))
-    fit = fit_mixture(queries.sizes, noisy, tables_to_check(queries.sizes, noisy), misfit=misfit_wanted(noisy))
+    fit = fit_mixture(
+        queries.sizes, noisy, partial(tables_to_check, queries.sizes), emphasis=queries.importance is None
+    )
     answers = fit.mixture.answers(queries)
     errors = _errors(queries, noisy, fit, (answers, unbiased, deviations))
     details = {

@@ -1,13 +1,15 @@
 """A mixture of products fitted to noisy marginals: one table, nowhere negative, that everything is read off.
 
 Every marginal of it agrees with every other, and records are drawn from it. It is fitted by the likelihood of the noise
-and a penalty on what the components know beyond the columns one by one; the penalty is as strong as the noise allows.
+and a penalty on what the components know beyond the columns one by one. How strong the penalty is to be is found by
+splitting the noise: tables y with noise of deviation e, and z drawn like that noise, give y + z / 2 and y - 2 z, whose
+noise is independent. What is fitted to the first is held against the second.
 All of it is post-processing: it reads noisy tables and draws nothing but from a generator of a fixed seed.
 """
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,8 +26,9 @@ NoisyTables = Mapping[Clique, tuple[Floats, float]]  # by sorted columns: shares
 
 _COMPONENTS = 100
 _SPREAD = 0.3  # of the components at the start, in logits of an even column
-_FIRST_PENALTY, _STRONGER, _MOST_STEPS = 8.0, 3.0, 14  # the ladder of penalties
-_START_STEPS, _LADDER_STEPS, _CHECK_STEPS = 150, 80, 50  # of the descent
+_FIRST_PENALTY, _STRONGER, _MOST_STEPS = 8.0, 2.0, 20  # the ladder of penalties
+_APART = 0.5  # of the noise that is added to the half that is fitted; the other half has its inverse
+_START_STEPS, _LADDER_STEPS, _CHECK_STEPS = 150, 60, 50  # of the descent
 _STANDS_OUT, _MOST_WEIGHT, _CHECKS = 2.5, 10.0, 3  # deviations of an answer; the factor of its weight; how often
 _MOST_MENDED, _SWEEPS = 1_000_000, 3  # records whose pairs are mended, and how often
 _LEAST_SHARE = 1e-3  # below it a code's logit is not scaled further
@@ -248,50 +251,80 @@ class MixtureFit:
 
 
 def fit_mixture(
-    sizes: Sequence[int], noisy: NoisyTables, checked: NoisyTables, *, misfit: float, start: MixtureFit | None = None
+    sizes: Sequence[int],
+    noisy: NoisyTables,
+    estimate: Callable[[NoisyTables], NoisyTables],
+    *,
+    emphasis: bool = True,
 ) -> MixtureFit:
-    """Return the mixture that knows least beyond the columns one by one and is as near to noisy tables as noise is.
+    """Return the mixture that is expected to be nearest to the tables behind noisy ones.
 
-    `checked` has the best estimate of each column, and of whatever must not stand out. The penalty grows until the mean
-    square of the differences, in units of the noise, is about `misfit`; a fit to start from lends its penalty.
+    `estimate` returns the best estimate of each column, and of whatever must not stand out, from noisy tables. With
+    `emphasis` cells that stand out get more weight, which makes the largest error smaller and the mean one larger.
     """
+    fitted, held = _split(noisy)
+    fit = _ladder(_begin(sizes, _Misfit(sizes, fitted), estimate(fitted)), _Misfit(sizes, held))
+    checked = estimate(noisy)
     measure = _Misfit(sizes, noisy)
-    if start is not None:
-        return _descend(replace(start, measure=measure), start.penalty, _CHECK_STEPS)
-    fit = _ladder(_begin(sizes, measure, checked), misfit)
-    for _ in range(_CHECKS):
+    fit = _descend(replace(_moved(fit, _logarithms(measure, checked)), measure=measure), fit.penalty, _LADDER_STEPS)
+    for _ in range(_CHECKS if emphasis else 0):
         emphasised = fit.measure.emphasised(checked, fit.mixture)
         fit = replace(_descend(replace(fit, measure=emphasised), fit.penalty, _CHECK_STEPS), misfit=fit.misfit)
     return fit
 
 
-def _begin(sizes: Sequence[int], measure: _Misfit, checked: NoisyTables) -> MixtureFit:
+def _split(noisy: NoisyTables) -> tuple[NoisyTables, NoisyTables]:
+    """Return two copies of noisy tables whose noise is independent, the first with less of it."""
+    generator = np.random.default_rng(2)
+    fitted: dict[Clique, tuple[Floats, float]] = {}
+    held: dict[Clique, tuple[Floats, float]] = {}
+    for clique, (table, deviation) in noisy.items():
+        drawn = deviation * generator.normal(size=len(table))
+        fitted[clique] = table + _APART * drawn, deviation * math.hypot(1.0, _APART)
+        held[clique] = table - drawn / _APART, deviation * math.hypot(1.0, 1.0 / _APART)
+    return fitted, held
+
+
+def _logarithms(measure: _Misfit, checked: NoisyTables) -> Floats:
+    """Return the logarithms of the shares of each column by itself."""
     base = np.empty(measure.codes)
     for column, block in enumerate(measure.blocks):
-        even = np.full(sizes[column], 1.0 / sizes[column])
-        table, deviation = checked.get((column,), (even, 0.0))
+        size = measure.sizes[column]
+        table, deviation = checked.get((column,), (np.full(size, 1.0 / size), 0.0))
         shares = np.clip(table, max(0.1 * deviation, 1e-6), None)
         base[block] = np.log(shares / shares.sum())
+    return base
+
+
+def _begin(sizes: Sequence[int], measure: _Misfit, checked: NoisyTables) -> MixtureFit:
+    base = _logarithms(measure, checked)
     spread = _SPREAD * np.random.default_rng(0).normal(size=(_COMPONENTS, measure.codes)) / _scale(base)
     point = np.concatenate([spread.ravel(), np.zeros(_COMPONENTS)])
     start = MixtureFit(Mixture(tuple(sizes), np.ones(1), np.exp(base)[None, :]), math.inf, point, 0.0, measure, base)
     return _descend(start, _FIRST_PENALTY, _START_STEPS)
 
 
-def _ladder(fit: MixtureFit, misfit: float) -> MixtureFit:
-    """Return the fit of the strongest penalty that leaves no more than this misfit, within a factor of 1.3."""
-    if fit.misfit > misfit:
-        return fit
-    step = _STRONGER
+def _moved(fit: MixtureFit, base: Floats) -> MixtureFit:
+    """Return the same mixture, to be held against other shares of the columns."""
+    logits = fit.base + fit.point[:-_COMPONENTS].reshape(_COMPONENTS, -1) * _scale(fit.base)
+    point = np.concatenate([((logits - base) / _scale(base)).ravel(), fit.point[-_COMPONENTS:]])
+    return replace(fit, point=point, base=base)
+
+
+def _ladder(fit: MixtureFit, held: _Misfit) -> MixtureFit:
+    """Return the fit of the penalty that is nearest to tables with other noise.
+
+    The ladder ends where a fit is further from them than the best one by more than their noise would move either.
+    """
+    best, least = fit, held.slope(fit.mixture.weights, fit.mixture.shares)[0]
     for _ in range(_MOST_STEPS):
-        following = _descend(fit, fit.penalty * step, _LADDER_STEPS)
-        if following.misfit <= misfit:
-            fit = following
-        elif step < 1.5:
+        fit = _descend(fit, fit.penalty * _STRONGER, _LADDER_STEPS)
+        away = held.slope(fit.mixture.weights, fit.mixture.shares)[0]
+        if away < least:
+            best, least = fit, away
+        elif away > least + math.sqrt(held.cells / 2):
             break
-        else:
-            step = math.sqrt(step)
-    return fit
+    return best
 
 
 def _scale(base: Floats) -> Floats:

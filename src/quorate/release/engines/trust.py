@@ -47,7 +47,7 @@ def weigh_evidence(queries: Marginals, measured: MeasuredMarginals, support: Row
     least squared error, which noisy answers estimate without bias (Stein 1981).
     """
     noise = measured.errors**2
-    shares = queries.answers(support)
+    shares = np.clip(queries.answers(support), 0.0, 1.0)  # weights may sum up to a last bit more than 1
     squares = (measured.answers - shares) ** 2 - noise
     scatter = shares * (1.0 - shares)
     foreseen = float(scatter.sum()) / fair
