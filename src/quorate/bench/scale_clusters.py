@@ -137,7 +137,8 @@ def _started(name: EngineName, workers: int) -> str:
     """Return what `cluster=` takes for so many workers on this machine."""
     if name == "dask":
         return f"local:{workers}"
-    os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
+    quiet = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
+    os.environ |= quiet | {"RAY_worker_niceness": "0"}  # Ray's workers would wait for all others of a busy machine
     settings = {"include_dashboard": False, "log_to_driver": False}
     importlib.import_module("ray").init(address="local", num_cpus=workers, **settings)
     return name
