@@ -1,9 +1,9 @@
 """Teachers on clusters: the same ballots as here, also when workers die, and no record comes to who asks."""
 
 import json
-import multiprocessing
 import pickle
 import struct
+import subprocess
 import sys
 from pathlib import Path
 
@@ -143,8 +143,10 @@ def fitted_there(engine, source, schema, key, **fitting):
 # ---------------------------------------------------------------- the same deal, the same teachers, the same ballots
 
 
-@pytest.mark.parametrize("learner", LEARNERS)
-@pytest.mark.parametrize("workers", [1, 7])
+@pytest.mark.parametrize(
+    ("learner", "workers"),
+    [("logistic", 1), ("logistic", 7), ("naive bayes", 2), ("tree", 5), ("random tree", 3), ("neighbours", 3)],
+)
 def test_teachers_are_those_of_one_process_with_the_same_key_to_the_last_bit(learner, workers, folder):
     fitting = {"estimator": LEARNERS[learner], "teachers": 120}
     there, here = (
@@ -313,7 +315,8 @@ def test_clusters_that_cannot_be_are_refused(folder, monkeypatch):
 def test_a_model_of_a_cluster_is_saved_with_its_teachers_and_goes_on_anywhere(folder, tmp_path, monkeypatch):
     monkeypatch.setenv("QUORATE_STATE", str(tmp_path / "state"))
     for learner in ("logistic", "random tree"):
-        made = PrivateClassifier(LEARNERS[learner], **SETTINGS).fit_table(folder, SCHEMA, cluster=Here())
+        made = PrivateClassifier(LEARNERS[learner], **SETTINGS | {"teachers": 60})
+        made.fit_table(folder, SCHEMA, cluster=Here())
         there = made.session_.answerer.ensemble.fitted
         path = save(made, tmp_path / learner)
         first = made.predict(QUERIES[:10]).tolist()
@@ -416,17 +419,13 @@ def test_a_server_counts_on_a_cluster(folder, tmp_path, monkeypatch):
 # ---------------------------------------------------------------- real clusters
 
 
-def marked(folder):
-    table, mark = Marked.written(folder, rows=4000, teachers=200)
-    return table, mark, table.local_votes(Mortal(), table.queries())
-
-
 @pytest.mark.parametrize(
     ("name", "package"), [("dask", "distributed"), pytest.param("ray", "ray", marks=pytest.mark.long)]
 )
 def test_a_real_cluster_survives_kills_and_shows_no_row_to_its_driver(name, package, tmp_path):
     pytest.importorskip(package, reason=f"{package} is not installed")
-    table, mark, expected = marked(tmp_path)
+    table, mark = Marked.written(tmp_path, rows=4000, teachers=100)
+    expected = table.local_votes(Mortal(), table.queries())
     seen = driven(name, 2, table, mark, kills=True)
     assert not {"fit", "predict"} & {path.name for path in tmp_path.iterdir()}, "two workers were killed"
     assert (seen.first == expected).all()
@@ -434,22 +433,16 @@ def test_a_real_cluster_survives_kills_and_shows_no_row_to_its_driver(name, pack
     assert seen.marks == 0
 
 
-def holds_rows(pipe, file):
-    table = pyarrow.parquet.read_table(file)
-    pipe.send(table.num_rows)
-    pipe.recv()
+_HOLDS_ROWS = "import sys, pyarrow.parquet as pq; table = pq.read_table(sys.argv[1]); print(flush=True); input()"
 
 
 def test_rows_are_found_in_the_memory_of_a_process_that_has_them(tmp_path):
-    table, mark, _ = marked(tmp_path)
-    context = multiprocessing.get_context("spawn")
-    here, there = context.Pipe()
-    process = context.Process(target=holds_rows, args=(there, table.folder / "0.parquet"))
-    process.start()
-    here.recv()
-    found = marks_in(process.pid, mark)
-    here.send(None)
-    process.join()
+    table, mark = Marked.written(tmp_path, rows=4000, teachers=200)
+    command = [sys.executable, "-c", _HOLDS_ROWS, str(table.folder / "0.parquet")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        process.stdout.readline()
+        found = marks_in(process.pid, mark)
+        process.communicate(b"\n")
     assert found >= 1000
 
 

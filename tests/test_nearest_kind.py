@@ -222,6 +222,21 @@ def test_two_copies_of_the_units_do_not_answer_from_one_ledger(tmp_path):
         model.session_.close()
 
 
+def test_two_hosts_with_one_database_do_not_both_answer(tmp_path, postgres_url, capsys):
+    folder, other = saved(tmp_path / "model"), tmp_path / "other"
+    assert main(["ledger", "move", str(folder), postgres_url]) == 0
+    shutil.copytree(folder, other)
+    first, second = load(folder), load(other)
+    assert first.predict(SURE).tolist() == [1, 0]
+    with pytest.raises(LedgerRefused, match="another copy of this model"):
+        second.predict([[3.0, 3.0, 3.0, 2.0]])
+    first.session_.close()
+    with pytest.raises(LedgerRefused, match="older than the ledger"):
+        load(other)
+    load(folder).session_.close()
+    capsys.readouterr()
+
+
 @pytest.mark.parametrize(
     "change",
     [

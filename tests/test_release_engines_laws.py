@@ -191,7 +191,7 @@ def test_every_branch_of_reweighting_uses_nothing_but_the_measurement(branch, mo
         np.array([*np.full(7, 1 / 7), 0.0]) if branch == "repaired" else np.eye(8)[0] if branch == "refuted" else fair
     )
     shares = rare if branch == "repaired" else fair
-    one, two = (rows(2001, shares) for _ in range(2))  # few: public records then err less than noise alone
+    one, two = (rows(601, shares) for _ in range(2))  # few: public records then err less than noise alone
     releases = replayed(ReweightingEngine(), queries, one, two, rows(20_000, known), monkeypatch)
     assert same(*releases)
     for released in releases:

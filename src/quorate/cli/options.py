@@ -34,11 +34,11 @@ PLAN_OPTIONS = {
     "scores prior class_weight features public epsilon delta queries json",
 }
 RELEASE_OPTIONS = {
-    "when a release is asked": "table ask out synthetic json",
+    "when a release is asked": "table ask band counts out synthetic json",
     "with --plan": "plan table workload public columns leave_out epsilon delta alpha records report json",
     "with --online": "online table workload public columns groups leave_out epsilon delta alpha ledger out ask json",
     "without --plan or --online": "table workload public columns groups records_per_person leave_out epsilon delta "
-    "engine error target out ask synthetic report json",
+    "engine error target out ask band counts synthetic report json",
 }
 
 

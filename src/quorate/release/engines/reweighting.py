@@ -114,7 +114,18 @@ def reweight(queries: Marginals, measured: MeasuredMarginals, public: Rows, reco
         f"public data used with a strength of {evidence.strength:,.0f} records; {cells} repaired; {_unseen(evidence)}"
     )
     details |= {"refuted": 0.0, "expected_error": min(1.0, expected_largest_of(errors))}
-    return Released(answers, errors, weights, support, measured.spent, ReweightingEngine.name, (note,), details)
+    return Released(
+        answers,
+        errors,
+        weights,
+        support,
+        measured.spent,
+        ReweightingEngine.name,
+        (note,),
+        details,
+        unbiased=measured.answers,
+        deviations=measured.errors,
+    )
 
 
 def _without(queries: Marginals, measured: MeasuredMarginals, note: str, **details: float) -> Released:
