@@ -8,6 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from sklearn.exceptions import NotFittedError
 
 from quorate import InvalidInput, NeighbourClassifier, plan_neighbours
 from quorate.auditing.neighbour_games import RECORDS, game_terms, game_units, widest_change, worst_delta
@@ -277,6 +278,16 @@ def test_wear_is_estimated_and_paid_for():
         model.wear()
 
 
+def test_a_fit_that_is_refused_leaves_no_model_that_answers():
+    X, y = blobs(50)
+    for groups, labels in ((["a"] * 49, y), ([None] * 50, y), (None, y + 5)):
+        model = NeighbourClassifier(radius=0.6, votes=5.0, classes=[0, 1, 2])
+        with pytest.raises(InvalidInput):
+            model.fit(X, labels, groups=groups)
+        with pytest.raises(NotFittedError):
+            model.predict(X[:1])
+
+
 def test_settings_are_checked_and_public_rows_asked_for():
     X, y = blobs(50)
     for wrong, text in (
@@ -320,6 +331,7 @@ def test_a_plan_is_made_of_public_rows_and_comes_true():
     )
     assert unlabelled.right is None
     assert unlabelled.spoilt < 0.2
+    assert unlabelled.forecast[1][1] < 0.6  # most last as long as was planned
     assert [line[1] for line in plan.forecast] == sorted(line[1] for line in plan.forecast)
     assert "votes of full weight" in plan.summary()
     again = NeighbourClassifier(**plan.settings(), classes=[0, 1, 2, 3])

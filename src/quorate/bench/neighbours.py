@@ -21,6 +21,7 @@ from quorate.bench.splits import DigitSplit, digit_splits
 from quorate.bench.students import adult_student_accuracy
 from quorate.neighbours import NeighbourClassifier
 from quorate.neighbours.kernel import Kernel
+from quorate.neighbours.points import LONGEST
 from quorate.neighbours.terms import Terms
 from quorate.neighbours.units import Units
 
@@ -101,7 +102,8 @@ def _global_epsilon(model: NeighbourClassifier, split: DigitSplit, right: float)
 def _unfiltered(model: NeighbourClassifier, split: DigitSplit, factor: float) -> Units:
     """Return the records with a squared radius so many times as large, none of which ever wears out."""
     kernel = model.kernel_
-    wide = Kernel(shape=kernel.shape, squared_radius=round(factor * kernel.squared_radius), top=kernel.top)
+    squared = min(round(factor * kernel.squared_radius), (2 * LONGEST) ** 2)  # no two points are further apart
+    wide = Kernel(shape=kernel.shape, squared_radius=squared, top=kernel.top)
     units = Units(wide, capacity=2**62, features=split.private.shape[1], classes=10, persons=False)
     names = [str(number) for number in range(len(split.private))]
     units.insert(names, [1] * len(names), model.space_.points(split.private), split.labels)

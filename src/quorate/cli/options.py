@@ -37,7 +37,7 @@ RELEASE_OPTIONS = {
     "with --plan": "plan table workload public columns leave_out epsilon delta alpha records report json",
     "with --online": "online table workload public columns groups leave_out epsilon delta alpha ledger out ask json",
     "without --plan or --online": "table workload public columns groups records_per_person leave_out epsilon delta "
-    "engine out ask band counts synthetic report json",
+    "engine error target out ask band counts synthetic report json",
 }
 
 

@@ -27,6 +27,7 @@ from quorate.models import Folder, load, open_folder, save
 from quorate.planner.release import ReleasePlan, plan_release
 from quorate.release import Columns, OnlineRelease, QueryRelease, Workload
 from quorate.release.domain import Domain, make_domain
+from quorate.release.objective import Errors
 from quorate.release.query_texts import parse_queries
 from quorate.report.release_page import release_bill, write_report_of
 from quorate.tables import Number, Schema, read_table
@@ -85,6 +86,8 @@ def run_release(
     epsilon: float,
     delta: float,
     engine: str,
+    error: Errors,
+    target: str | None,
     out: Path | None,
     ask: Sequence[str],
     reading: Mapping[str, Any],
@@ -141,6 +144,8 @@ def run_release(
         engine=engine,
         columns=declared,
         records_per_person=records_per_person,
+        error=error,
+        target=target,
     )
     return _release(
         release,

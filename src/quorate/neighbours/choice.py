@@ -8,7 +8,7 @@ noise does hardly more harm than at any other: a small radius keeps the neighbou
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -205,14 +205,14 @@ class _Scene:
         typical = float(np.mean(spent)) / kernel.top**2
         for number in [max(1.0, factor * typical) for factor in _WEAR] if votes is None else [votes]:
             terms = Terms.calibrate(**guarantee, votes=number, top=kernel.top, classes=self._classes)
-            alive = np.minimum(1.0, terms.capacity / np.maximum(spent, 1e-9))
-            look = self._judged(weights, alive, terms)
-            yield number, look if look.right is None else replace(look, right=self._over_time(weights, spent, terms))
+            yield number, self._over_time(weights, spent, terms)
 
-    def _over_time(self, weights: NDArray[np.float32], spent: Floats, terms: Terms) -> float:
-        """Return the share right of all planned queries: late ones meet fewer records than a typical one does."""
+    def _over_time(self, weights: NDArray[np.float32], spent: Floats, terms: Terms) -> _Look:
+        """Return what is expected of all planned queries: late ones meet fewer records than a typical one does."""
         alive = [(moment * spent <= terms.capacity).astype(np.float64) for moment in _MOMENTS]
-        return float(np.mean([self._judged(weights, one, terms).right or 0.0 for one in alive]))
+        looks = [self._judged(weights, one, terms) for one in alive]
+        right = None if self._codes is None else float(np.mean([look.right or 0.0 for look in looks]))
+        return _Look(right, float(np.mean([look.spoilt for look in looks])))
 
     def forecast(self, kernel: Kernel, votes: float, **guarantee: float) -> tuple[tuple[int, float, float | None], ...]:
         """Return lines of queries answered, the share of records worn out by then, and the share right at that time."""

@@ -102,7 +102,11 @@ class NeighbourClassifier(SessionClassifier):
         self.unit_ = "row" if groups is None else "person"
         self.epsilon_, self.delta_, self.declared_ = self.terms_.epsilon, self.terms_.delta, classes is not None
         self.open(Budget(epsilon=self.epsilon_, delta=self.delta_, slack=0.0))
-        self.session_.insert(X, class_codes(self.classes_, labels), groups)
+        try:
+            self.session_.insert(X, class_codes(self.classes_, labels), groups)
+        except BaseException:
+            del self.session_  # a model without records would answer, with noise alone
+            raise
         return self
 
     def partial_fit(

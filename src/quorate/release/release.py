@@ -7,6 +7,7 @@ PROOF.md says why.
 
 import math
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from quorate.privacy.claims import Claim
 from quorate.progress import progress
 from quorate.release.domain import NOTHING, Domain, make_domain
 from quorate.release.engines import ENGINES, Released, choose_engine
+from quorate.release.objective import Errors, weighed
 from quorate.release.people import PERSON, RECORD, first_records, loss_for_each_record
 from quorate.release.queries import BoxRanges, Marginals, Prefixes, Ranges, Rows
 from quorate.release.synthetic import fit_weights, product_support, round_weights
@@ -58,6 +60,13 @@ class QueryRelease(ShowsClaim, BaseEstimator):
         records, or where categories are not to be read off them.
     records_per_person
         With `groups`, how many records of a person count, at most. Whatever the number, each person counts once.
+    error
+        What is made small: "largest", the largest error of all answers; "mean", the mean total variation of a
+        marginal; "weighted", the same with weights. The last two are for marginals.
+    error_weights
+        With error="weighted": {"income": 3.0} for each marginal with a column, {("age", "sex"): 5.0} for one of them.
+    target
+        With error="weighted": the column that a model is to predict from synthetic records.
 
     After `fit`: `engine_` is the engine used, `claim_` the guarantee, `unit_` whether the record or the person is
     protected, `budget_` the account, `records_` how many private records were counted, `notes_` what the engine says
@@ -83,9 +92,13 @@ class QueryRelease(ShowsClaim, BaseEstimator):
         engine: str = "auto",
         columns: Any = None,
         records_per_person: int = 1,
+        error: Errors = "largest",
+        error_weights: Mapping[Any, float] | None = None,
+        target: str | None = None,
     ) -> None:
         self.subject, self.epsilon, self.delta, self.engine, self.columns = subject, epsilon, delta, engine, columns
         self.records_per_person = records_per_person
+        self.error, self.error_weights, self.target = error, error_weights, target
 
     def fit(self, private: Any, public: Any = None, groups: Any = None) -> "QueryRelease":
         """Count the private records by public cells, and release the counts through the engine.
@@ -101,6 +114,7 @@ class QueryRelease(ShowsClaim, BaseEstimator):
         if self.engine != "auto" and self.engine not in ENGINES:
             raise InvalidInput(f"engine must be 'auto' or one of {', '.join(sorted(ENGINES))}, not {self.engine!r}")
         domain = make_domain(self.subject, public, self.columns)  # proof: step 1
+        queries = weighed(domain, self.error, self.error_weights, self.target)
         most = check_count("records_per_person", self.records_per_person)
         if groups is None and most > 1:
             raise InvalidInput(
@@ -111,8 +125,8 @@ class QueryRelease(ShowsClaim, BaseEstimator):
         sealed, records = domain.seal(private)  # proof: step 2
         each = loss_for_each_record(epsilon, delta, most)
         settings: dict[str, Any] = {"records": records, "epsilon": each[0], "delta": each[1], "public": known}
-        engine = choose_engine(domain.queries, engine=self.engine, **settings)
-        expected = engine.expected_error(domain.queries, **settings)
+        engine = choose_engine(queries, engine=self.engine, **settings)
+        expected = engine.expected_error(queries, **settings)
         if not math.isfinite(expected):
             raise Infeasible(
                 f"engine {engine.name!r} cannot answer these {domain.queries.count} queries"
@@ -122,7 +136,7 @@ class QueryRelease(ShowsClaim, BaseEstimator):
         budget = Budget(epsilon=each[0], delta=each[1], slack=0.0)
         with progress(f"releasing {domain.queries.count:,} queries by the engine {engine.name}"):
             released = release_counts(  # proof: step 3
-                sealed, lambda counted: engine.run(domain.queries, counted, public=known, budget=budget)
+                sealed, lambda counted: engine.run(queries, counted, public=known, budget=budget)
             )
         if unread:
             note = f"columns that are neither declared nor public, and left out: {shown_names(unread)}"

@@ -60,9 +60,8 @@ def simulate_release(release: QueryRelease, public: Any, *, epsilon: float) -> t
     rows = min(release.records_, _MOST_ROWS)
     records = release.synthetic(rows)
     queries = release.domain_.queries
-    again = QueryRelease(
-        release.subject, epsilon=epsilon, delta=release.budget_.delta, engine=release.engine_, columns=release.columns
-    ).fit(records, public)
+    settings = {**release.get_params(deep=False), "epsilon": epsilon, "delta": release.budget_.delta}
+    again = QueryRelease(**settings | {"engine": release.engine_, "records_per_person": 1}).fit(records, public)
     which = np.arange(queries.count)
     if queries.count > _MOST_ROWS:
         which = np.unique(np.linspace(0, queries.count - 1, _MOST_ROWS).astype(np.int64))

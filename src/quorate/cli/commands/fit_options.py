@@ -93,10 +93,15 @@ class Reading:
         teachers. 1GB for several files, a folder or a pattern; a single file is read whole unless this is given.
     spill
         The folder where rows wait, in files without a name. Where the system keeps temporary files, unless given.
+    cluster
+        Where the files are read and the teachers fitted: a Dask scheduler (tcp://host:8786), a Ray cluster
+        (ray://host:10001), "ray" for one that runs on this machine, or "local" for Dask workers that are started here.
+        Tables may be addresses of Parquet files (s3://bucket/visits). No row comes to this process.
     """
 
     memory: str | None = None
     spill: Path | None = None
+    cluster: str | None = None
 
 
 @Parameter(name="*", group=Group("Budget", sort_key=2))

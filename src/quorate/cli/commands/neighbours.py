@@ -13,6 +13,8 @@ neighbours = App(name="neighbours")  # its help stands where it is registered
 def _insert(folder: Path, table: Path, *, json: bool = False) -> int:
     """Insert records at once. A person that is there already is refused; one that was forgotten goes on as it was.
 
+    Where the unit is a row, each row becomes a new unit: a table that is inserted twice counts, and tells, twice.
+
     Example: `quorate neighbours insert model new.csv`
 
     Parameters

@@ -20,6 +20,8 @@ def release(
     epsilon: float = 1.0,
     delta: float = 1e-6,
     engine: Literal["auto", "plain", "prefix", "public_weights", "residual", "reweighting", "weights"] = "auto",
+    error: Literal["largest", "mean", "weighted"] = "largest",
+    target: str | None = None,
     out: Path | None = None,
     ask: list[str] | None = None,
     band: float | None = None,
@@ -62,6 +64,11 @@ def release(
         The delta of (epsilon, delta)-differential privacy: far below one over the number of records.
     engine
         How counts become answers. "auto" takes the one of the smallest expected error, by public numbers alone.
+    error
+        What is made small: the largest error of all answers, the mean error of a marginal, or with --target the mean
+        with more weight on marginals with that column.
+    target
+        With --error weighted, the column that a model is to predict from synthetic records.
     out
         The folder for the release, or with --online for a model that answers from its budget; it must be new or empty.
         When asking a folder, a CSV file for the answers.
@@ -105,6 +112,8 @@ def release(
         epsilon=epsilon,
         delta=delta,
         engine=engine,
+        error=error,
+        target=target,
         out=out,
         ask=ask or (),
         reading={"band": band, "counts": counts},

@@ -84,7 +84,9 @@ def release_tables(queries: Marginals, noisy: NoisyTables, spent: Cost, engine: 
 
 def _estimate(queries: Marginals, noisy: NoisyTables) -> _Estimate:
     unbiased, deviations = least_squares(queries, noisy)
-    fit = fit_mixture(queries.sizes, noisy, partial(tables_to_check, queries.sizes))
+    fit = fit_mixture(
+        queries.sizes, noisy, partial(tables_to_check, queries.sizes), emphasis=queries.importance is None
+    )
     agreement = weigh_components(queries.sizes, noisy, fit.mixture)
     return _Estimate(fit, agreement, agreement.answers(queries, noisy, fit.mixture, deviations), unbiased, deviations)
 

@@ -49,7 +49,8 @@ class ReweightingEngine(Engine):
         """Return the expected largest error if public and private records come from one population."""
         if not isinstance(queries, Marginals) or not isinstance(public, Rows) or not public.weights.sum() > 0:
             return math.inf
-        deviations = histogram_scale(epsilon, delta) * np.sqrt(plan_marginals(queries).variances) / records
+        whole = histogram_scale(epsilon, delta) / records
+        deviations = whole * np.sqrt(plan_marginals(queries, whole).variances)
         errors = np.repeat(deviations, np.diff(queries.offsets))
         amount = float(public.weights.sum())
         return expected_largest_of(

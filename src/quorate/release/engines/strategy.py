@@ -1,9 +1,12 @@
-"""Which marginals to measure, and with how much noise each, so that the worst answer of a workload errs least.
+"""Which marginals to measure, and with how much noise each, so that the worst answer errs least, or the mean.
 
 A table of counts splits into orthogonal components, one for each set of columns (what the set tells beyond its
 subsets). A noisy marginal of columns A tells about every component B within A, with a precision of its own precision
 over the sizes of the columns in A but not in B; precisions add up. So the variance of every answer is a convex function
 of the precisions, and their best choice a small problem in public numbers (Xiao, He, Zhang, Kifer 2023).
+
+For the mean, components are taken to be of some size (`_TYPICAL`), and what noise would drown is left to the fit, which
+takes it for nothing: with little budget, columns are measured and few pairs of them.
 """
 
 import itertools
@@ -25,6 +28,11 @@ __all__ = ["Clique", "MarginalStrategy", "plan_marginals", "subsets"]
 Clique = tuple[int, ...]
 _SHARPNESS = (4.0, 16.0, 64.0, 256.0)  # powers whose means approach the largest variance
 _LEAST_SHARE = 1e-4  # of an equal share: below, a marginal is not worth its draws
+_TYPICAL, _DEEPER = (
+    1.0,
+    0.5,
+)  # of the mean cell: what columns, and pairs, tell beyond their parts; with each column more
+_FOR_ALL = 0.1  # of the budget: goes where the largest error needs it, so that every answer has an unbiased estimate
 
 
 @dataclass(frozen=True)
@@ -44,14 +52,20 @@ def subsets(clique: Sequence[int]) -> list[Clique]:
     return [part for size in range(1, len(clique) + 1) for part in itertools.combinations(clique, size)]
 
 
-def plan_marginals(queries: Marginals) -> MarginalStrategy:
-    """Return the strategy of least largest variance, among independent noise on marginals, for these marginals."""
+def plan_marginals(queries: Marginals, noise: float = 0.0) -> MarginalStrategy:
+    """Return the best strategy, among independent noise on marginals, for what these marginals are to make small.
+
+    `noise` is the deviation of a share, if one marginal were all that is measured: the mean error depends on it.
+    """
     sizes = queries.sizes  # a column of one code tells nothing
-    return _plan(sizes, tuple(tuple(sorted(c for c in clique if sizes[c] > 1)) for clique in queries.cliques))
+    wanted = tuple(tuple(sorted(c for c in clique if sizes[c] > 1)) for clique in queries.cliques)
+    return _plan(sizes, wanted, queries.importance, noise if queries.importance is not None else 0.0)
 
 
 @lru_cache(maxsize=32)  # a prediction and the run that follows it ask for the same
-def _plan(sizes: tuple[int, ...], wanted: tuple[Clique, ...]) -> MarginalStrategy:
+def _plan(
+    sizes: tuple[int, ...], wanted: tuple[Clique, ...], importance: tuple[float, ...] | None, noise: float
+) -> MarginalStrategy:
     known = sorted({part for clique in wanted for part in subsets(clique)}, key=lambda clique: (len(clique), clique))
     if not known:
         raise Infeasible("marginals of no column are known without a measurement; choose engine='plain'")
@@ -60,6 +74,11 @@ def _plan(sizes: tuple[int, ...], wanted: tuple[Clique, ...]) -> MarginalStrateg
     variance = _variances(sizes, wanted, place)
     start = np.array([0.0 if clique in set(wanted) else -4.0 for clique in known])
     shares = _search(precision, variance, start)
+    if importance is not None:
+        cells = np.array([math.prod(sizes[column] for column in clique) for clique in wanted], dtype=np.float64)
+        prior = (noise / _typical(sizes, known)) ** 2
+        mean = _search_mean(precision, variance, cells * np.array(importance), prior, np.maximum(start, -1.0))
+        shares = _FOR_ALL * shares + (1.0 - _FOR_ALL) * mean
     kept = shares > _LEAST_SHARE / len(known)
     shares = np.where(kept, shares, 0.0)
     if not bool((precision @ shares > 0).all()):  # each component must be told by something
@@ -67,6 +86,12 @@ def _plan(sizes: tuple[int, ...], wanted: tuple[Clique, ...]) -> MarginalStrateg
     shares = shares / shares.sum()
     variances = np.asarray(variance @ (1.0 / (precision @ shares)))
     return MarginalStrategy(tuple(itertools.compress(known, kept)), shares[kept], variances)
+
+
+def _typical(sizes: Sequence[int], known: Sequence[Clique]) -> Floats:
+    """Return how large the cells of each component are taken to be."""
+    cells = np.array([math.prod(sizes[column] for column in clique) for clique in known], dtype=np.float64)
+    return np.array([_TYPICAL * _DEEPER ** max(len(clique) - 2, 0) for clique in known]) / cells
 
 
 def _precisions(sizes: Sequence[int], known: Sequence[Clique], place: dict[Clique, int]) -> sparse.csr_array:
@@ -110,5 +135,25 @@ def _search(precision: sparse.csr_array, variance: sparse.csr_array, start: Floa
     logits = start
     for sharpness in _SHARPNESS:
         logits = descend(partial(objective, sharpness), logits, steps=300)
+    shares = np.exp(logits - logits.max())
+    return np.asarray(shares / shares.sum())
+
+
+def _search_mean(
+    precision: sparse.csr_array, variance: sparse.csr_array, weights: Floats, prior: Floats, start: Floats
+) -> Floats:
+    """Return shares that minimise the weighted sum of deviations of answers, each component known by `prior` before."""
+
+    def objective(logits: Floats) -> tuple[float, Floats]:
+        shares = np.exp(logits - logits.max())
+        shares /= shares.sum()
+        told = precision @ shares + prior
+        deviations = np.sqrt(np.maximum(variance @ (1.0 / told), 1e-300))
+        total = float(weights @ deviations)
+        slope = -(variance.T @ (0.5 * weights / (deviations * total))) / told**2
+        change = precision.T @ slope
+        return math.log(total), shares * (change - shares @ change)
+
+    logits = descend(objective, start, steps=600)
     shares = np.exp(logits - logits.max())
     return np.asarray(shares / shares.sum())

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from quorate.arrays import Floats
-from quorate.checks import check_count
+from quorate.checks import check_count, check_positive
 from quorate.errors import InvalidInput
 from quorate.release.queries.protocol import Queries, check_listed, check_numbers, check_weights, check_whole
 from quorate.release.queries.rows import Rows
@@ -22,10 +22,14 @@ _MOST_QUERIES = 2**31
 class Marginals(Queries):
     """Every cell of the table of each clique (a tuple of column numbers), clique by clique, the last column fastest.
 
-    Weights are given on the whole table (`cells` numbers, the last column fastest) or as `Rows`.
+    Weights are given on the whole table (`cells` numbers, the last column fastest) or as `Rows`. `importance` says
+    what an engine makes small: None the largest error of all; or the mean error of a marginal, each weighted by its
+    number.
     """
 
-    def __init__(self, sizes: Sequence[int], cliques: Sequence[Sequence[int]]) -> None:
+    def __init__(
+        self, sizes: Sequence[int], cliques: Sequence[Sequence[int]], importance: Sequence[float] | None = None
+    ) -> None:
         self.sizes = tuple(check_count("size", size) for size in sizes)
         self.cliques = tuple(tuple(int(column) for column in clique) for clique in cliques)
         if not self.cliques:
@@ -40,6 +44,9 @@ class Marginals(Queries):
         if ends[-1] > _MOST_QUERIES:
             raise InvalidInput(f"these marginals have {ends[-1]} cells, more than the {_MOST_QUERIES} that fit")
         self.offsets = np.array(ends, dtype=np.int64)
+        self.importance = None if importance is None else tuple(check_positive("weight", one) for one in importance)
+        if self.importance is not None and len(self.importance) != len(self.cliques):
+            raise InvalidInput(f"{len(self.cliques)} marginals take as many weights, not {len(self.importance)}")
 
     @classmethod
     def of_order(cls, sizes: Sequence[int], order: int) -> "Marginals":
