@@ -103,18 +103,6 @@ class PrivatePlan:
             plain[name] = list(plain[name])
         return plain
 
-    @classmethod
-    def from_dict(cls, described: Mapping[str, Any], mechanism: QueryMechanism | ThresholdMechanism) -> "PrivatePlan":
-        """Return the plan that `as_dict` described, with its mechanism."""
-        known = dict(described)
-        known["order"] = math.inf if known["order"] is None else known["order"]
-        kinds = (("candidates", Candidate), ("published", PublishedBound), ("nearest", Change), ("roads", Road))
-        for name, kind in kinds:
-            known[name] = tuple(kind(**entry) for entry in known.get(name, ()))  # the first release had no roads
-        for name in ("assumptions", "warnings"):
-            known[name] = tuple(known.get(name, ()))  # nor warnings
-        return cls(mechanism=mechanism, **known)
-
     def lacking(self) -> str:
         """Return which of the two conditions of a feasible plan does not hold, by which figures."""
         parts, least = [], least_agreement(self.classes)

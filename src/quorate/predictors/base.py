@@ -37,6 +37,7 @@ from quorate.session import Replies, Session
 __all__ = [
     "Predictions",
     "QuorateClassifier",
+    "QuorateModel",
     "SessionClassifier",
     "SessionModel",
     "allows_missing",

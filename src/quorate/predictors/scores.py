@@ -16,7 +16,7 @@ from quorate.checks import check_rate
 from quorate.errors import InvalidInput
 from quorate.mechanisms import NO_QUORUM
 
-__all__ = ["Scoring", "Threshold", "check_threshold", "takes_class_weight", "weigh_classes"]
+__all__ = ["Scoring", "SharesOfVotes", "Threshold", "check_threshold", "takes_class_weight", "weigh_classes"]
 
 Threshold = float | Literal["balanced"] | None
 

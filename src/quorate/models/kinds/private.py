@@ -16,7 +16,8 @@ The ledger is bound to the manifest by a fingerprint: a file that was changed, o
 holds private models: it is made for its owner's eyes alone.
 """
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ from quorate.checks import check_process
 from quorate.ensemble import Ensemble
 from quorate.errors import InvalidInput
 from quorate.ledger import Ledger
-from quorate.mechanisms.base import ThresholdMechanism
+from quorate.mechanisms.base import QueryMechanism, ThresholdMechanism
 from quorate.models.codecs import (
     check_loads,
     from_skops,
@@ -42,7 +43,7 @@ from quorate.models.codecs import (
     to_skops,
 )
 from quorate.models.folder import Extra, PrivateFolder, Trusted, check_folder
-from quorate.planner import PrivatePlan
+from quorate.planner import Candidate, Change, PrivatePlan, PublishedBound, Road
 from quorate.predictors import PrivateClassifier
 from quorate.predictors.base import SessionClassifier
 from quorate.predictors.estimate import Estimate
@@ -50,7 +51,7 @@ from quorate.predictors.trial import LearnerChoice, Trial
 from quorate.privacy import Budget
 from quorate.session import Session
 
-__all__ = ["FOLDER", "KIND", "check_movable", "move_into", "restore", "save"]
+__all__ = ["FOLDER", "KIND", "check_movable", "move_into", "plan_from", "restore", "save"]
 
 KIND, FOLDER = "classifier", PrivateFolder
 _UNCHARGED = 2.0**-20  # epsilon of the account of a model whose answers are not charged: a ledger has an account
@@ -63,6 +64,18 @@ def save(classifier: PrivateClassifier, folder: str | Path, *, extra: Extra = No
     if classifier.estimator_ is not None:  # else the teachers were brought
         contents["estimator.skops"] = to_skops(classifier.estimator_)
     return move_into(folder, KIND, classifier, _manifest(classifier), contents, extra=extra, trusted=trusted)
+
+
+def plan_from(described: Mapping[str, Any], mechanism: QueryMechanism | ThresholdMechanism) -> PrivatePlan:
+    """Return the plan that `PrivatePlan.as_dict` described, with its mechanism."""
+    known = dict(described)
+    known["order"] = math.inf if known["order"] is None else known["order"]
+    kinds = (("candidates", Candidate), ("published", PublishedBound), ("nearest", Change), ("roads", Road))
+    for name, kind in kinds:
+        known[name] = tuple(kind(**entry) for entry in known.get(name, ()))  # the first release had no roads
+    for name in ("assumptions", "warnings"):
+        known[name] = tuple(known.get(name, ()))  # nor warnings
+    return PrivatePlan(mechanism=mechanism, **known)
 
 
 def check_movable(classifier: SessionClassifier, folder: str | Path) -> None:
@@ -127,7 +140,7 @@ def restore(folder: PrivateFolder, *, trusted: Trusted = None, lease: int = 0) -
     classifier.chosen_ = _chosen(manifest.get("chosen"))  # earlier releases chose nothing
     ensemble = Ensemble(teachers_from(contents, trusted))
     mechanism = mechanism_of(manifest["mechanism"])
-    classifier.plan_ = PrivatePlan.from_dict(manifest["plan"], mechanism)
+    classifier.plan_ = plan_from(manifest["plan"], mechanism)
     classifier.mechanism_, classifier.teachers_ = mechanism, ensemble.teachers
     classifier.session_ = Session(Votes(ensemble, mechanism), ledger.budget(lease=lease), ledger=ledger)
     return classifier

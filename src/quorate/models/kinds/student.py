@@ -28,7 +28,7 @@ from quorate.models.codecs import (
 )
 from quorate.models.folder import Extra, PublishedFolder, Trusted
 from quorate.models.kinds.page import publish_folder
-from quorate.planner import PrivatePlan
+from quorate.models.kinds.private import plan_from
 from quorate.predictors.base import class_codes
 from quorate.students import Labelled, StudentClassifier
 
@@ -70,7 +70,7 @@ def restore(folder: PublishedFolder, *, trusted: Trusted = None, lease: int = 0)
     restore_rows(classifier, manifest)
     labels = classifier.classes_[arrays["codes"].astype(np.int64)]
     classifier.labelled_ = Labelled(arrays["asked"], arrays["answered"], labels)
-    classifier.plan_ = PrivatePlan.from_dict(manifest["plan"], mechanism_of(manifest["mechanism"]))
+    classifier.plan_ = plan_from(manifest["plan"], mechanism_of(manifest["mechanism"]))
     classifier.claim_, classifier.spent_epsilon_ = manifest["claim"], manifest["spent_epsilon"]
     classifier.student_ = student["fitted"]
     return classifier
