@@ -27,6 +27,7 @@ NoisyTables = Mapping[Clique, tuple[Floats, float]]  # by sorted columns: shares
 _COMPONENTS = 100
 _SPREAD = 0.3  # of the components at the start, in logits of an even column
 _FIRST_PENALTY, _STRONGER, _MOST_STEPS = 8.0, 2.0, 20  # the ladder of penalties
+_MISFIT, _SAME = 0.92, 1.02  # mean square in units of the noise, a little below the truth's; of the first fit's own
 _APART = 0.5  # of the noise that is added to the half that is fitted; the other half has its inverse
 _START_STEPS, _LADDER_STEPS, _CHECK_STEPS = 150, 60, 50  # of the descent
 _STANDS_OUT, _MOST_WEIGHT, _CHECKS = 2.5, 10.0, 3  # deviations of an answer; the factor of its weight; how often
@@ -238,6 +239,10 @@ class MixtureFit:
     measure: _Misfit
     base: Floats  # logarithms of the shares of each column by itself
 
+    def refit(self, noisy: NoisyTables, *, steps: int) -> "MixtureFit":
+        """Return the fit to other tables, of any columns, with the same penalty and no emphasis, from where this is."""
+        return _descend(replace(self, measure=_Misfit(self.mixture.sizes, noisy)), self.penalty, steps)
+
     def again(self, noisy: NoisyTables, *, steps: int = _CHECK_STEPS) -> "MixtureFit":
         """Return the fit to other tables, with the same penalty and the emphasis of this one, from where this is."""
         measure = _Misfit(self.mixture.sizes, noisy)
@@ -255,19 +260,20 @@ def fit_mixture(
     noisy: NoisyTables,
     estimate: Callable[[NoisyTables], NoisyTables],
     *,
-    emphasis: bool = True,
+    wary: bool = True,
 ) -> MixtureFit:
     """Return the mixture that is expected to be nearest to the tables behind noisy ones.
 
-    `estimate` returns the best estimate of each column, and of whatever must not stand out, from noisy tables. With
-    `emphasis` cells that stand out get more weight, which makes the largest error smaller and the mean one larger.
+    `estimate` returns the best estimate of each column, and of whatever must not stand out, from noisy tables. If
+    `wary`, it is smoothed no further than noise explains, and cells that stand out have more weight: the largest error
+    is smaller then, and the mean one larger.
     """
     fitted, held = _split(noisy)
-    fit = _ladder(_begin(sizes, _Misfit(sizes, fitted), estimate(fitted)), _Misfit(sizes, held))
+    fit = _ladder(_begin(sizes, _Misfit(sizes, fitted), estimate(fitted)), _Misfit(sizes, held), wary=wary)
     checked = estimate(noisy)
     measure = _Misfit(sizes, noisy)
     fit = _descend(replace(_moved(fit, _logarithms(measure, checked)), measure=measure), fit.penalty, _LADDER_STEPS)
-    for _ in range(_CHECKS if emphasis else 0):
+    for _ in range(_CHECKS if wary else 0):
         emphasised = fit.measure.emphasised(checked, fit.mixture)
         fit = replace(_descend(replace(fit, measure=emphasised), fit.penalty, _CHECK_STEPS), misfit=fit.misfit)
     return fit
@@ -311,19 +317,21 @@ def _moved(fit: MixtureFit, base: Floats) -> MixtureFit:
     return replace(fit, point=point, base=base)
 
 
-def _ladder(fit: MixtureFit, held: _Misfit) -> MixtureFit:
+def _ladder(fit: MixtureFit, held: _Misfit, *, wary: bool) -> MixtureFit:
     """Return the fit of the penalty that is nearest to tables with other noise.
 
-    The ladder ends where a fit is further from them than the best one by more than their noise would move either.
+    The ladder ends where a fit is further from them than the best one by more than their noise would move either. If it
+    is to be `wary`, it also ends where the misfit is about the truth's own: a few cells may be far off by then.
     """
     best, least = fit, held.slope(fit.mixture.weights, fit.mixture.shares)[0]
+    most = max(_MISFIT - 2.0 * math.sqrt(2.0 / held.cells), _SAME * fit.misfit) if wary else math.inf
     for _ in range(_MOST_STEPS):
         fit = _descend(fit, fit.penalty * _STRONGER, _LADDER_STEPS)
         away = held.slope(fit.mixture.weights, fit.mixture.shares)[0]
+        if fit.misfit > most or away > least + math.sqrt(held.cells / 2):
+            break
         if away < least:
             best, least = fit, away
-        elif away > least + math.sqrt(held.cells / 2):
-            break
     return best
 
 

@@ -87,4 +87,5 @@ class ResidualEngine(Engine):
         if not isinstance(queries, Marginals):
             raise InvalidInput(f"the residual engine answers Marginals, not {type(queries).__name__}")
         measured = measure_marginals(queries, check_private(queries, data), budget, noise)
-        return release_tables(queries, measured.noisy, measured.spent, self.name)
+        wary = queries.importance is None
+        return release_tables(queries, measured.noisy, measured.spent, self.name, wary=wary)

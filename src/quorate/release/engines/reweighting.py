@@ -119,7 +119,9 @@ def reweight(queries: Marginals, measured: MeasuredMarginals, public: Rows, reco
 
 def _without(queries: Marginals, measured: MeasuredMarginals, note: str, **details: float) -> Released:
     """Return what noisy answers say alone."""
-    released = release_tables(queries, measured.noisy, measured.spent, ReweightingEngine.name, note)
+    released = release_tables(
+        queries, measured.noisy, measured.spent, ReweightingEngine.name, note, wary=queries.importance is None
+    )
     return replace(released, details={**released.details, **details})
 
 
