@@ -122,6 +122,8 @@ SUBJECTS = [
     qr.PureClassifier(epsilon=1e6, method="realizable", queries=1000, teachers=1),
     qr.EverlastingClassifier(epsilon=1e5, chunk=3, no_quorums=1),
     qr.NeighbourClassifier(epsilon=4e3, radius=0.9, votes=1000.0),
+    qr.NeighbourClassifier(epsilon=4e3, radius=0.9, votes=1000.0, scores=True),
+    qr.NeighbourRegressor(epsilon=4e3, radius=0.7, votes=30.0, bounds=(-4, 4)),
     OwnStudentClassifier(**_VOTES),
     OwnSemiPrivateClassifier(epsilon=1e5),
     OwnQueryReleaseClassifier(epsilon=1e5),

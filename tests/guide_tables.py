@@ -1,11 +1,13 @@
 """Tables that the guides speak of: small enough for their blocks to run in moments. Names are those of the guides."""
 
 import gc
+import importlib.util
 import json
 import shutil
 import sqlite3
 import subprocess
 import sys
+import types
 from contextlib import closing
 from pathlib import Path
 
@@ -19,6 +21,34 @@ def visits(rows=40_000, columns=3):
     """Return records, labels and people of a clinic, as arrays."""
     X = CHANCE.normal(size=(rows, columns))
     return X, np.where(X[:, 0] + X[:, 1] > 0, "ill", "well"), np.arange(rows) // 2
+
+
+def letters(rows):
+    """Return short letters about a bill or a fault, and which of the two each is about."""
+    about = CHANCE.choice(["bill", "fault"], rows)
+    words = {"bill": "charged twice invoice refund card paid", "fault": "line broken noise offline repair engineer"}
+    texts = [" ".join(CHANCE.choice([*words[topic].split(), "please", "again", "today"], 8)) for topic in about]
+    return texts, about
+
+
+class _Words:
+    """An embedding of texts by a random direction for each word."""
+
+    @classmethod
+    def load(cls, **_settings):
+        return cls()
+
+    def embed(self, texts, norm):
+        known = {word for text in texts for word in text.split()}
+        found = {word: np.random.default_rng(list(word.encode())).normal(size=64) for word in known}
+        rows = np.array([sum(found[word] for word in text.split()) for text in texts])
+        return rows / np.linalg.norm(rows, axis=1, keepdims=norm)
+
+
+def stand_in_for_wordllama():
+    """Put an embedding of our own in the place of a package that is not installed."""
+    if importlib.util.find_spec("wordllama") is None:
+        sys.modules["wordllama"] = types.SimpleNamespace(WordLlama=_Words, __file__=__file__)
 
 
 def rare(rows=30_000):

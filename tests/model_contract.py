@@ -47,7 +47,12 @@ def told(model, queries):
     answers = model.predict(np.array(queries))
     if hasattr(model, "session_"):
         model.session_.close()
-    return {"claim": model.claim_, "classes": model.classes_.tolist(), "answers": answers.tolist()}
+    classes = getattr(model, "classes_", None)
+    return {
+        "claim": model.claim_,
+        "classes": None if classes is None else classes.tolist(),
+        "answers": answers.tolist(),
+    }
 
 
 def check_model(model, folder, *, kind, access, queries, table):

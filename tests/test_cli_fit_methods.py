@@ -14,7 +14,7 @@ from quorate.cli.commands.fit import new_spelling
 TABLES = "table label classes read-classes public schema groups leave-out texts missing-texts gaps"
 CONCEPT = f"{TABLES} concept rows-per-person ask out json no-json"
 TEACHERS = "learner teachers aggregator queries no-quorums disagreement holdout jobs device"
-LARGE = "memory spill"
+LARGE = "memory spill cluster"
 SCORES = "scores no-scores threshold prior class-weight"
 STUDENT = "student learner teachers dissents no-quorums queries jobs device"
 PHASES = "learner concept chunk no-quorums growth max-phase-size refresh relabel jobs device"

@@ -25,6 +25,7 @@ NOT_RUN = {  # programs of other people, what needs a database or a second host,
     "quorate ledger move": "PostgreSQL; tests/test_ledger_commands.py moves one",
     "quorate site serve": "runs until it is stopped; tests/test_federation.py starts three",
     "quorate site join": "joins sites that are not started here; tests/test_federation.py joins three",
+    "quorate fit subsample": "a cluster; tests/test_clusters.py starts some",
     "quorate predict": "asks sites that are not started here; tests/test_federation.py asks three",
 }
 NEEDS = {

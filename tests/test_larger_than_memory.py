@@ -62,7 +62,7 @@ def spilled():
         for start in range(0, len(X), batch):
             part = slice(start, start + batch)
             named = None if people is None else np.unique(people[part], return_inverse=True)
-            rows.add(X[part], codes[part], None if named is None else (named[0].tolist(), named[1]))
+            rows.add((X[part], codes[part], None if named is None else (named[0].tolist(), named[1])))
         return rows
 
     yield spill
@@ -188,7 +188,7 @@ def test_what_is_wrong_is_said_and_repeats_no_value(tmp_path):
     with pytest.raises(InvalidInput, match="not a readable"):
         fit(tmp_path / "broken.parquet", SCHEMA)
     pyarrow.parquet.write_table(table_of(X, codes, c=X[:, 0]), tmp_path / "two.parquet")
-    with pytest.raises(InvalidInput, match="its columns are not those of one"):
+    with pytest.raises(InvalidInput, match="its columns are not those of the first file"):
         fit([file, tmp_path / "two.parquet"], SCHEMA)
     pyarrow.parquet.write_table(table_of(X[:0], codes[:0]), tmp_path / "empty.parquet")
     with pytest.raises(InvalidInput, match="the table has no rows"):
@@ -256,7 +256,7 @@ import os, signal, sys
 import numpy as np
 from quorate.ensemble.sources import SpilledRows
 rows = SpilledRows(2, memory=10**6, folder=sys.argv[1])
-rows.add(np.ones((5000, 2)), np.zeros(5000, dtype=np.int64))
+rows.add((np.ones((5000, 2)), np.zeros(5000, dtype=np.int64), None))
 for bucket in rows._files:
     bucket._rows.flush()
 modes = {oct(os.fstat(bucket._rows.fileno()).st_mode & 0o777) for bucket in rows._files}
@@ -290,7 +290,7 @@ def test_a_full_disk_is_said(spilled, monkeypatch):
     rows = spilled(*records(10))
     monkeypatch.setattr(Bucket, "add", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
     with pytest.raises(InvalidInput, match="No space left on device"):
-        rows.add(np.ones((5, 2)), np.zeros(5, dtype=np.int64))
+        rows.add((np.ones((5, 2)), np.zeros(5, dtype=np.int64), None))
 
 
 def test_folders_and_patterns_name_their_files_in_order(tmp_path):

@@ -9,7 +9,7 @@ import pytest
 
 from forked import run_forked
 from model_contract import check_model
-from quorate import InvalidInput, NeighbourClassifier, load, save
+from quorate import InvalidInput, NeighbourClassifier, NeighbourRegressor, load, save
 from quorate.cli import main
 from quorate.errors import LedgerRefused
 from quorate.ledger import Ledger
@@ -50,6 +50,30 @@ def test_it_keeps_the_contract_of_every_model(tmp_path):
         fitted(), tmp_path / "model", kind="neighbours", access=PrivateFolder, queries=SURE, table=table
     )
     assert answers == [1, 0]
+
+
+def test_a_regressor_keeps_the_contract_too(tmp_path):
+    table = tmp_path / "queries.csv"
+    table.write_text("a,b,c,d\n3,3,3,3\n-3,-3,-3,-3\n")
+    model = NeighbourRegressor(epsilon=100.0, share=0.2, votes=9.0, bounds=(0, 250), metric="euclidean")
+    model.fit(X, np.where(Y, 200.0, 50.0), public=X[:500], public_targets=np.where(Y[:500], 200.0, 50.0))
+    low, high = check_model(
+        model, tmp_path / "model", kind="neighbours", access=PrivateFolder, queries=SURE, table=table
+    )[::-1]
+    assert abs(low - 50) < 10
+    assert abs(high - 200) < 10
+
+
+def test_scores_come_back_with_the_model(tmp_path):
+    model = fitted(scores=True, votes=30.0)
+    before = model.predict_proba(SURE)
+    save(model, tmp_path / "model")
+    model.session_.close()
+    again = load(tmp_path / "model")
+    assert (again.predict_proba(SURE) == before).all()
+    assert again.predict(SURE).tolist() == [1, 0]
+    assert again.decision_function(SURE).round(6).tolist() == (before[:, 1] - 0.5).round(6).tolist()
+    again.session_.close()
 
 
 def test_units_and_what_they_have_spent_come_back(tmp_path):
@@ -198,6 +222,21 @@ def test_two_copies_of_the_units_do_not_answer_from_one_ledger(tmp_path):
         model.session_.close()
 
 
+def test_two_hosts_with_one_database_do_not_both_answer(tmp_path, postgres_url, capsys):
+    folder, other = saved(tmp_path / "model"), tmp_path / "other"
+    assert main(["ledger", "move", str(folder), postgres_url]) == 0
+    shutil.copytree(folder, other)
+    first, second = load(folder), load(other)
+    assert first.predict(SURE).tolist() == [1, 0]
+    with pytest.raises(LedgerRefused, match="another copy of this model"):
+        second.predict([[3.0, 3.0, 3.0, 2.0]])
+    first.session_.close()
+    with pytest.raises(LedgerRefused, match="older than the ledger"):
+        load(other)
+    load(folder).session_.close()
+    capsys.readouterr()
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -274,3 +313,45 @@ def test_the_commands_of_the_owner(tmp_path, capsys, monkeypatch):
     assert json.loads(capsys.readouterr().out)["may_be_refused"] == 0
     assert main(["neighbours", "forget", "public.csv", "p1"]) == 1
     assert "is not a model" in capsys.readouterr().err
+
+
+def test_a_plan_and_a_regressor_by_the_command_line(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = "".join(f"{a:.3f},{b:.3f},p{i},{100 + 20 * a:.1f}\n" for i, (a, b, *_) in enumerate(X))
+    (tmp_path / "records.csv").write_text("a,b,who,cost\n" + rows)
+    (tmp_path / "public.csv").write_text(
+        "a,b,cost\n" + "".join(f"{a:.3f},{b:.3f},{100 + 20 * a}\n" for a, b, *_ in X[:400])
+    )
+    (tmp_path / "new.csv").write_text("a,b,who,cost\n3,3,q1,oops\n")
+    (tmp_path / "queries.csv").write_text("a,b\n3,3\n-3,-3\n")
+    plan = "neighbours plan public.csv --label cost --bounds 0,200 --records 3000 --queries 50 --epsilon 8"
+    assert main([*plan.split(), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["feasible"]
+    assert 0 < told["error"] < 60
+    assert main(plan.split()) == 0
+    assert "off by" in capsys.readouterr().out
+    fit = "fit neighbours records.csv --label cost --groups who --public public.csv --bounds 0,200 --records 3000"
+    assert main([*fit.split(), "--queries", "50", "--epsilon", "8", "--out", "model", "--json"]) == 0
+    bill = json.loads(capsys.readouterr().out)
+    assert bill["expected_error"] == pytest.approx(told["error"], rel=0.2)
+    assert main(["neighbours", "insert", "model", "new.csv", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"inserted": 1, "names": ["q1"]}
+    assert main(["predict", "model", "queries.csv", "--json"]) == 0
+    high, low = json.loads(capsys.readouterr().out)["answers"]
+    assert high - low > 40
+    assert main([*fit.split(), "--scores", "--out", "other"]) == 1
+    assert "--bounds takes" in capsys.readouterr().err
+
+
+def test_scores_by_the_command_line(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    table = "a,b,ill\n" + "".join(f"{a:.3f},{b:.3f},{'yes' if y else 'no'}\n" for a, b, *_, y in np.c_[X, Y])
+    (tmp_path / "records.csv").write_text(table)
+    (tmp_path / "queries.csv").write_text("a,b\n3,3\n-3,-3\n")
+    fit = "fit neighbours records.csv --label ill --classes no,yes --radius 0.5 --votes 9 --metric cosine --scores"
+    assert main([*fit.split(), "--epsilon", "8", "--out", "model", "--json"]) == 0
+    assert main(["predict", "model", "queries.csv", "--json"]) in (0, 1)
+    told = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert told["answers"] == ["yes", "no"]
+    assert told["scores"][0][1] > 0.8 > 0.2 > told["scores"][1][1]

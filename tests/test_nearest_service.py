@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("uvicorn", reason="the server's packages are not installed")
 
-from quorate import InvalidInput, NeighbourClassifier, load, save
+from quorate import InvalidInput, NeighbourClassifier, NeighbourRegressor, load, save
 from quorate.service import Settings
 from quorate.service.app import make_app
 from quorate.service.documents import DOCUMENTS
@@ -27,10 +27,14 @@ def _state(tmp_path, monkeypatch):
     monkeypatch.setenv("QUORATE_STATE", str(tmp_path / "state"))
 
 
-def saved(folder, **fit):
+def saved(folder, *, scores=False, **fit):
     """Save a model and return keys of one who asks and of the owner."""
-    model = NeighbourClassifier(epsilon=100.0, radius=0.5, votes=9.0, classes=["no", "yes"])
-    save(model.fit(X, np.where(Y, "yes", "no"), **fit), folder)
+    model = NeighbourClassifier(epsilon=100.0, radius=0.5, votes=9.0, classes=["no", "yes"], scores=scores)
+    return keys_of(model.fit(X, np.where(Y, "yes", "no"), **fit), folder)
+
+
+def keys_of(model, folder):
+    save(model, folder)
     tokens = {name: model.session_.ledger.add_key(name, scopes=[name]) for name in ("ask", "admin")}
     model.session_.close()
     return {name: {"authorization": f"Bearer {token}"} for name, token in tokens.items()}
@@ -102,3 +106,35 @@ def test_without_keys_nobody_changes_it_and_one_worker_has_it(tmp_path):
     assert (refused.status, refused.code) == (403, "forbidden")
     with pytest.raises(InvalidInput, match="one process asks at a time"):
         open_models(Settings(models={"m": str(tmp_path / "model")}, workers=2))
+
+
+def test_it_gives_scores_where_it_was_fitted_for_them(tmp_path):
+    keys = saved(tmp_path / "model", scores=True)
+
+    async def work(app):
+        return await call(app, "POST", INFER, features([3.0, 3.0], [-3.0, -3.0]), keys["ask"])
+
+    outputs = {one["name"]: one["data"] for one in json.loads(served(tmp_path / "model", work).body)["outputs"]}
+    assert outputs["label"] == ["yes", "no"]
+    first, second = np.reshape(outputs["scores"], (2, 2))
+    assert first[1] > 0.8 > 0.2 > second[1]
+
+
+def test_a_regressor_gives_values_and_takes_targets(tmp_path):
+    model = NeighbourRegressor(epsilon=100.0, radius=0.5, votes=9.0, bounds=(0, 10))
+    keys = keys_of(model.fit(X, np.where(Y, 8.0, 1.0)), tmp_path / "model")
+
+    async def work(app):
+        def insert(data, datatype):
+            inputs = json.loads(body([[0.0, 1.0]], unit=["q"]))["inputs"]
+            inputs.append({"name": "label", "shape": [1], "datatype": datatype, "data": data})
+            return call(app, "POST", "/insert/m", json.dumps({"inputs": inputs}).encode(), keys["admin"])
+
+        told = await call(app, "POST", INFER, features([3.0, 3.0], [-3.0, -3.0]), keys["ask"])
+        return told, await insert(["much"], "BYTES"), await insert([4.5], "FP64")
+
+    told, refused, inserted = served(tmp_path / "model", work)
+    (output,) = json.loads(told.body)["outputs"]
+    assert output["name"] == "value"
+    assert np.abs(np.array(output["data"]) - [8, 1]).max() < 1
+    assert (refused.status, inserted.status) == (400, 200)

@@ -62,6 +62,8 @@ WAYS = {
     "what was met, forgotten at a restart": "no_quorums_forgotten",
     "double spend": "double_spend",
     "cache shared between tenants": "cache_shared_between_callers",
+    "a lost part dealt anew": "lost_part_dealt_anew",
+    "a deal that depends on company": "dealt_by_company",
     "class 0 without noise when no neighbour votes": "zero_when_nobody_votes",
 }
 GAMES = [bug for bug in PLANTED if bug.by == "game"]

@@ -184,7 +184,17 @@ def test_the_bound_allows_for_answers_that_are_differences_and_for_weights_of_bo
 
 def test_it_has_parameters_and_can_be_cloned():
     release = QueryRelease(Thresholds(), epsilon=0.5, engine="prefix")
-    names = {"subject", "epsilon", "delta", "engine", "columns", "records_per_person"}
+    names = {
+        "subject",
+        "epsilon",
+        "delta",
+        "engine",
+        "columns",
+        "records_per_person",
+        "error",
+        "error_weights",
+        "target",
+    }
     assert set(release.get_params(deep=False)) == names
     copy = clone(release)
     assert copy.epsilon == 0.5

@@ -150,10 +150,10 @@ def replayed(engine, queries, data, other, public, monkeypatch):
 
 
 class FittedOnPrivate(ReweightingEngine):
-    """A planted bug: the weights start from private records instead of public ones."""
+    """A planted bug: the weights start from private records, ten times each, instead of public ones."""
 
     def _run(self, queries, data, public, budget, noise):
-        return super()._run(queries, data, data, budget, noise)
+        return super()._run(queries, data, Rows(np.repeat(data.codes, 10, axis=0), data.sizes), budget, noise)
 
 
 def same(one, two):
@@ -191,7 +191,7 @@ def test_every_branch_of_reweighting_uses_nothing_but_the_measurement(branch, mo
         np.array([*np.full(7, 1 / 7), 0.0]) if branch == "repaired" else np.eye(8)[0] if branch == "refuted" else fair
     )
     shares = rare if branch == "repaired" else fair
-    one, two = (rows(2001, shares) for _ in range(2))  # few: public records then err less than noise alone
+    one, two = (rows(601, shares) for _ in range(2))  # few: public records then err less than noise alone
     releases = replayed(ReweightingEngine(), queries, one, two, rows(20_000, known), monkeypatch)
     assert same(*releases)
     for released in releases:
@@ -201,7 +201,8 @@ def test_every_branch_of_reweighting_uses_nothing_but_the_measurement(branch, mo
 
 def test_public_weights_fitted_on_private_data_are_found(monkeypatch):
     generator, queries = np.random.default_rng(3), Marginals((2, 8), [(0,), (1,), (0, 1)])
-    one, two = (Rows(np.stack([generator.integers(0, size, 500) for size in (2, 8)], axis=1), (2, 8)) for _ in range(2))
+    one = Rows(generator.integers(0, (2, 8), size=(301, 2)), (2, 8))  # few, so that public records would be used
+    two = Rows(np.concatenate([1 - one.codes[:1] % 2, one.codes[1:]]), (2, 8))
     assert not same(*replayed(FittedOnPrivate(), queries, one, two, one, monkeypatch))
 
 

@@ -13,6 +13,7 @@ import pytest
 from federation import NAMES, QUERIES, TEACHERS, TOTAL, declared, made_folder, masks_for, opened_site
 from quorate import BudgetSpent, InvalidInput
 from quorate.errors import IdReused, InProgress
+from quorate.exchange import Asked
 from quorate.mechanisms import DistributedMax, NoisyMax, Quorum
 from quorate.models import load
 from quorate.models.codecs import mechanism_document
@@ -354,8 +355,23 @@ def test_masks_are_of_one_start_of_a_site(folders, tmp_path, monkeypatch):
     assert (np.abs(views[0] - views[1]) > 2**40).mean() > 0.5  # of 8 numbers; counts would be apart by 0
 
 
-def test_a_site_whose_id_was_taken_over_does_not_answer(north, monkeypatch):
-    """Another process took this one for dead: that one may have answered, so this one does not."""
-    monkeypatch.setattr(north._session.ledger, "keep", lambda *given: [InProgress("taken over")])
-    with pytest.raises(InProgress):
-        north.ballots(Batch.of(ID, declared(), QUERIES))
+@pytest.mark.parametrize("ended", [True, False])
+def test_a_site_whose_id_was_taken_over_does_not_answer(folders, monkeypatch, ended):
+    """Another process took this one for dead while it charged, and has perhaps answered: so this one does not."""
+    slow, other = opened_site(folders["north"]), opened_site(folders["north"])
+    monkeypatch.setattr("quorate.ledger.ledger._is_gone", lambda owner, silent: True)
+    batch = Batch.of(ID, declared(), QUERIES)
+    keep = slow._session.ledger.keep
+
+    def meanwhile(*given, **named):
+        if ended:
+            other.ballots(batch)
+        else:
+            other._session.ledger.admit([Asked("federation", (batch.context(),), ID, batch.context())])
+        return keep(*given, **named)
+
+    monkeypatch.setattr(slow._session.ledger, "keep", meanwhile)
+    with pytest.raises(IdReused if ended else InProgress):
+        slow.ballots(batch)
+    slow.close()
+    other.close()

@@ -12,7 +12,8 @@
     ConformalClassifier, ConformalRegressor
                                 sets and intervals around a published model that hold the truth as often as they say
     PrivateSearchCV             the best of several such models, chosen by private trials, all of which are paid for
-    NeighbourClassifier         votes of the records near a query; each pays for its own, and records come and go
+    NeighbourClassifier, NeighbourRegressor
+                                votes of the records near a query; each pays for its own, and records come and go
     EverlastingClassifier       answers for ever: queries teach the teachers of later queries, and are protected too
     QueryRelease, OnlineRelease, Workload
                                 all thresholds, ranges, boxes, halfspaces or marginals of a table, with public data
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
         make_private_pipeline,
     )
     from quorate.models import load, save
-    from quorate.neighbours import NeighbourClassifier, plan_neighbours
+    from quorate.neighbours import NeighbourClassifier, NeighbourRegressor, plan_neighbours
     from quorate.planner import plan, plan_concept
     from quorate.planner.everlasting import plan_everlasting
     from quorate.planner.release import plan_release
@@ -77,6 +78,7 @@ __all__ = [
     "Infeasible",
     "InvalidInput",
     "NeighbourClassifier",
+    "NeighbourRegressor",
     "NoQuorum",
     "OnlineRelease",
     "PrivateClassifier",
@@ -115,6 +117,7 @@ _LATER = {  # found when first asked for: scikit-learn takes a second to load
     "ConformalRegressor": "quorate.held_out",
     "EverlastingClassifier": "quorate.everlasting",
     "NeighbourClassifier": "quorate.neighbours",
+    "NeighbourRegressor": "quorate.neighbours",
     "OnlineRelease": "quorate.release",
     "PrivateClassifier": "quorate.predictors",
     "PrivateLinearRegression": "quorate.linear",

@@ -15,6 +15,7 @@
     |-- RateLimited     this caller has had the answers that its key allows in a minute; ask again later
     |-- ServerRefused   a server refused a request of `quorate.client`; `code` and `status` are the server's
     |-- SiteRefused     a site of a federation stopped, refused, lied or replayed; `site` names it. Nothing was drawn
+    |-- ClusterLost     a cluster that has the teachers cannot be reached, or has lost them. Nothing was drawn
     |-- Unanswered      a server did not answer in time; asked again with the same `id`, nothing is charged twice
     |-- InvalidInput    a value of the wrong kind (also a ValueError); the text says what was expected
     `-- Infeasible      no mechanism can meet this target (also a ValueError); the text says what would work
@@ -26,6 +27,7 @@ with one text that repeats none of them. Each class has a `code`, a name for pro
 
 __all__ = [
     "BudgetSpent",
+    "ClusterLost",
     "IdReused",
     "InProgress",
     "Infeasible",
@@ -225,6 +227,12 @@ class SiteRefused(QuorateError):
     def __init__(self, text: str, *, site: str = "") -> None:
         super().__init__(text)
         self.site = site
+
+
+class ClusterLost(QuorateError):
+    """The cluster on which the teachers stand is gone, or could not count their ballots. Nothing was drawn."""
+
+    code = "cluster_lost"
 
 
 class Unanswered(QuorateError):

@@ -34,11 +34,12 @@ _LINEAR = _TWO_FITS | dict.fromkeys(
     ),
     WEIGHT,
 )
-_REGRESSION = _LINEAR | {
+_TARGETS = {
     "check_regressor_data_not_an_array": NOISE,
     "check_regressors_int": NOISE,
     "check_supervised_y_no_nan": VALUE,
 }
+_REGRESSION = _LINEAR | _TARGETS
 _HELD_OUT = dict.fromkeys(("check_dtype_object", "check_estimators_nan_inf"), VALUE)
 _FAILED: dict[str, dict[str, str]] = {
     "PrivateClassifier": _BUDGET,
@@ -49,6 +50,7 @@ _FAILED: dict[str, dict[str, str]] = {
     "PureClassifier": _BUDGET,
     "EverlastingClassifier": _BUDGET | dict.fromkeys((*_TWO_FITS, "check_classifiers_train"), NO_ANSWER),
     "NeighbourClassifier": _BUDGET | _TWO_FITS,
+    "NeighbourRegressor": _BUDGET | _TWO_FITS | _TARGETS,
     "SemiPrivateClassifier": _TWO_FITS,
     "PrivateLogisticRegression": _LINEAR,
     "PrivateLinearRegression": _REGRESSION,

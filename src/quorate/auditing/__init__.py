@@ -25,6 +25,7 @@ from quorate.auditing.cutoffs import audit_cutoff
 from quorate.auditing.enumeration import Outcomes, Query, enumerate_outcomes
 from quorate.auditing.everlasting_plays import audit_terms
 from quorate.auditing.game import Game
+from quorate.auditing.nearest import audit_nearest
 from quorate.auditing.predictors import audit_classifier
 from quorate.auditing.quantiles import audit_quantile
 from quorate.auditing.release import audit_release
@@ -59,6 +60,7 @@ __all__ = [
     "audit_classifier",
     "audit_count",
     "audit_cutoff",
+    "audit_nearest",
     "audit_quantile",
     "audit_relabel",
     "audit_release",

@@ -13,11 +13,13 @@ import numpy as np
 
 from quorate.arrays import Integers
 from quorate.mechanisms.distributions import gaussian_pmf
+from quorate.neighbours.ballots import Ballot, Labels
 from quorate.neighbours.kernel import Kernel
 from quorate.neighbours.terms import Terms
 from quorate.neighbours.units import Units
 
 __all__ = [
+    "BALLOT",
     "CHURN",
     "QUERIES",
     "RECORDS",
@@ -33,7 +35,8 @@ CHURN = -1  # the first record is forgotten, and inserted again under its name
 STEPS = 4
 RECORDS = np.array([[0, 0], [10, 0], [0, 12], [-9, -9], [30, 0]], dtype=np.float32)
 QUERIES = np.array([[0, 0], [8, 4], [25, 0]], dtype=np.float32)
-_CODES = np.array([1, 1, 0, 0, 1])
+BALLOT = Labels([0, 1])
+_SIDES = np.array([1, 1, 0, 0, 1])
 _KERNEL = Kernel(shape="linear", squared_radius=400, top=3)
 _VOTES = 2.5  # of full weight: two and a part of a third
 
@@ -42,29 +45,37 @@ World = dict[tuple[int, ...], Integers]
 Law = Callable[[int], tuple[float, float]]
 
 
-def game_terms(epsilon: float = 1.0, delta: float = 1e-5) -> Terms:
+def game_terms(epsilon: float = 1.0, delta: float = 1e-5, *, ballot: Ballot = BALLOT) -> Terms:
     """Return the terms of the game: a unit may cast two votes of full weight, and not three."""
-    return Terms.calibrate(epsilon=epsilon, delta=delta, votes=_VOTES, top=_KERNEL.top, classes=2)
+    return Terms.calibrate(epsilon=epsilon, delta=delta, votes=_VOTES, top=_KERNEL.top, ballot=ballot)
 
 
-def game_units(make: Make = Units, *, without: int | None = None, persons: bool = False) -> Units:
+def game_units(
+    make: Make = Units, *, without: int | None = None, persons: bool = False, ballot: Ballot = BALLOT
+) -> Units:
     """Return the records of the game as units, all of them or all but one."""
-    units = make(_KERNEL, capacity=game_terms().capacity, features=2, classes=2, persons=persons)
+    capacity = game_terms(ballot=ballot).capacity
+    units = make(_KERNEL, capacity=capacity, features=2, table=ballot.table, persons=persons)
     there = [place for place in range(len(RECORDS)) if place != without]
-    units.insert([str(place) for place in there], [1] * len(there), RECORDS[there], _CODES[there])
+    units.insert([str(place) for place in there], [1] * len(there), RECORDS[there], _codes(units, _SIDES[there]))
     return units
 
 
+def _codes(units: Units, sides: Integers) -> Integers:
+    """Return the first code of a ballot for one side, and the last for the other."""
+    return sides * (units.codes - 1)
+
+
 def counted(units: Units, steps: Sequence[int]) -> Integers:
-    """Return what gets noise, for every query among these steps in order: by how much the second class leads."""
+    """Return what gets noise, for every query among these steps in order: with labels, the second class's lead."""
     leads = [np.empty(0, dtype=np.int64)]
     for churns, queries in itertools.groupby(steps, key=lambda step: step == CHURN):
         if not churns:
-            leads.append(units.count(QUERIES[list(queries)]).put_to(lambda counts: counts[:, 1] - counts[:, 0]))
+            leads.append(units.count(QUERIES[list(queries)]).put_to(np.ravel))
         elif "0" in units:  # in the world without the first record there is nobody to forget
             for _ in queries:
                 units.forget(["0"])
-                units.insert(["0"], [1], RECORDS[:1], _CODES[:1])
+                units.insert(["0"], [1], RECORDS[:1], _codes(units, _SIDES[:1]))
     return np.concatenate(leads)
 
 
@@ -72,17 +83,25 @@ def _sequences(churn: bool) -> Iterator[tuple[int, ...]]:
     return itertools.product([*range(len(QUERIES)), *([CHURN] if churn else [])], repeat=STEPS)
 
 
-def widest_change(make: Make = Units, *, removed: Sequence[int] = range(len(RECORDS)), churn: bool = True) -> int:
+def widest_change(
+    make: Make = Units,
+    *,
+    removed: Sequence[int] = range(len(RECORDS)),
+    churn: bool = True,
+    ballot: Ballot = BALLOT,
+    persons: bool = False,
+) -> int:
     """Return how far one of these records moves all that is counted, at most: a sum of squares over a sequence.
 
     The steps with `churn` are for the first record: the others are never forgotten.
     """
     widest = 0
     for steps in _sequences(churn):
-        whole = counted(game_units(make), steps)
+        whole = counted(game_units(make, ballot=ballot, persons=persons), steps)
         for place in removed:
             if place == 0 or CHURN not in steps:
-                widest = max(widest, int(((whole - counted(game_units(make, without=place), steps)) ** 2).sum()))
+                rest = counted(game_units(make, without=place, ballot=ballot, persons=persons), steps)
+                widest = max(widest, int(((whole - rest) ** 2).sum()))
     return widest
 
 

@@ -28,11 +28,13 @@ from quorate.mechanisms import (
 from quorate.mechanisms.above_threshold import AboveThreshold
 from quorate.mechanisms.cutoff import NoisyCutoff
 from quorate.mechanisms.noisy_vector import NoisyVector
+from quorate.neighbours import NeighbourClassifier, NeighbourRegressor
 from quorate.predictors import PrivateClassifier
 from quorate.release import QueryRelease
 
 __all__ = ["REPLAYS", "TARGETS", "make_target", "run_replay"]
 
+_NEAR: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-2, "radius": 0.5, "votes": 4.0}
 _ASK: dict[str, Any] = {"epsilon": 2.0, "delta": 1e-2, "teachers": 60}
 
 
@@ -74,6 +76,9 @@ TARGETS: dict[str, Callable[[], Any]] = {
     "classifier_soft_majority": lambda: _classifier("soft_majority"),
     "classifier_quorum": lambda: _classifier("quorum", queries=4, no_quorums=1),
     "everlasting": lambda: _everlasting().fit(*_made_up(6000, 1, seed=0)),
+    "nearest": lambda: NeighbourClassifier(**_NEAR, classes=[0, 1, 2]),
+    "nearest_scores": lambda: NeighbourClassifier(**_NEAR, classes=[0, 1], scores=True),
+    "nearest_numbers": lambda: NeighbourRegressor(**_NEAR, bounds=(0, 1)),
     "query_release": lambda: QueryRelease(Thresholds(), epsilon=4.0, delta=1e-2, engine="plain"),
 }
 

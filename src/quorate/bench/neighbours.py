@@ -13,8 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from quorate.auditing.bounds import score_lower_bound
-from quorate.auditing.neighbour_games import counted, game_terms, game_units
+from quorate.auditing import audit
+from quorate.auditing.membership import attack_membership, make_targets
+from quorate.auditing.nearest import neighbour_means
+from quorate.auditing.tracing import trace
 from quorate.bench.adult import read_adult
 from quorate.bench.figures import Figure, data_folder
 from quorate.bench.splits import DigitSplit, digit_splits
@@ -36,7 +38,6 @@ _MNIST = (
 )
 _ADULT = ("accuracy_percent.queries2000", "points_over_student")
 _GLOBAL = (1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)  # epsilons that are tried with one account for all
-_SEQUENCE = (0, 0, 0, 0)  # of the game: the query at which the first record has its full weight
 
 
 def neighbour_figures(quick: bool) -> Iterator[Figure]:
@@ -44,7 +45,7 @@ def neighbour_figures(quick: bool) -> Iterator[Figure]:
     yield from _mnist_figures(quick)
     yield from _adult_figures(quick)
     yield from _speed_figures(quick)
-    yield "neighbours.game.epsilon_lower_bound", _game(100_000 if quick else 1_000_000), "epsilon"
+    yield from _attack_figures(quick)
 
 
 def _mnist_figures(quick: bool) -> Iterator[Figure]:
@@ -82,7 +83,7 @@ def _digit_run(split: DigitSplit) -> tuple[float, ...]:
 
 
 def _global_epsilon(model: NeighbourClassifier, split: DigitSplit, right: float) -> float:
-    """Return the least epsilon tried at which one account for all records answers as well, at the best of three radii.
+    """Return the least epsilon tried at which one account for all records answers as well: the best of three reaches.
 
     Every query then costs every record a vote of full weight, and no record wears out.
     """
@@ -90,7 +91,7 @@ def _global_epsilon(model: NeighbourClassifier, split: DigitSplit, right: float)
     counts = [_unfiltered(model, split, factor).count(queries).put_to(np.copy) for factor in (1.0, 2.0, 4.0)]
     for epsilon in _GLOBAL:
         mechanism = Terms.calibrate(
-            epsilon=epsilon, delta=_DELTA, votes=2000.0, top=model.terms_.top, classes=10
+            epsilon=epsilon, delta=_DELTA, votes=2000.0, top=model.kernel_.top, ballot=model.ballot()
         ).mechanism
         noisy = [mechanism.release([votes.ravel()])[0].reshape(votes.shape) for votes in counts]
         if max(float(np.mean(votes.argmax(axis=1) == truth)) for votes in noisy) >= right:
@@ -99,10 +100,13 @@ def _global_epsilon(model: NeighbourClassifier, split: DigitSplit, right: float)
 
 
 def _unfiltered(model: NeighbourClassifier, split: DigitSplit, factor: float) -> Units:
-    """Return the records with a squared radius so many times as large, none of which ever wears out."""
+    """Return the records, of which a query reaches so many times as many, and none of which ever wears out."""
     kernel = model.kernel_
-    wide = Kernel(shape=kernel.shape, squared_radius=round(factor * kernel.squared_radius), top=kernel.top)
-    units = Units(wide, capacity=2**62, features=split.private.shape[1], classes=10, persons=False)
+    assert kernel.anchors is not None
+    assert kernel.rank is not None
+    rank = min(len(kernel.anchors), round(factor * kernel.rank))
+    wide = Kernel(shape=kernel.shape, anchors=kernel.anchors, rank=rank, top=kernel.top)
+    units = Units(wide, capacity=2**62, features=split.private.shape[1], table=model.ballot().table, persons=False)
     names = [str(number) for number in range(len(split.private))]
     units.insert(names, [1] * len(names), model.space_.points(split.private), split.labels)
     return units
@@ -163,16 +167,26 @@ def _churn_figures(model: NeighbourClassifier, X: Any, folder: Path) -> Iterator
     yield "neighbours.forget_ms", 1000 * median(forgotten), "ms"
 
 
-def _game(plays: int) -> float:
-    """Return the largest epsilon that plays with and without the first record show, at the claim's delta.
+def _attack_figures(quick: bool) -> Iterator[Figure]:
+    """Yield what a game shows at the claim's delta, and what membership inference and tracing find beyond a claim.
 
-    The player sees all noisy counts, not labels alone, and knows in which direction the record moves them.
+    Both of these replace a person: their claims are for that.
     """
-    terms = game_terms(epsilon=1.0, delta=_DELTA)
-    worlds = [counted(game_units(without=without), _SEQUENCE) for without in (None, 0)]
-    moved = worlds[0] - worlds[1]
-    seen = [
-        terms.mechanism.release([np.tile(counts, plays)])[0].reshape(plays, -1) @ moved.astype(np.float64)
-        for counts in worlds
-    ]
-    return max(score_lower_bound(*pair, delta=terms.delta, confidence=1 - 1e-9).epsilon for pair in (seen, seen[::-1]))
+    near: dict[str, Any] = {"radius": 0.5, "votes": 4.0, "classes": [0, 1]}
+    verdict = audit(NeighbourClassifier(epsilon=1.0, delta=_DELTA, **near), plays=100_000 if quick else 1_000_000)
+    yield "neighbours.game.epsilon_lower_bound", verdict.lower_bound, "epsilon"
+    model = NeighbourClassifier(epsilon=1.0, delta=_DELTA, **near, scores=True)
+
+    def train(X: Any, y: Any) -> Any:
+        return model.fit(X, y).predict_proba
+
+    targets = make_targets(records=2000, targets=40 if quick else 100, features=8, seed=1)
+    roc = attack_membership(train, targets, models=24 if quick else 160)
+    claim = {"epsilon": model.terms_.replaced_epsilon(), "delta": _DELTA}
+    yield "neighbours.membership.area", roc.area, "share"
+    yield "neighbours.membership.excess_over_claim", roc.excess(**claim, confidence=1 - 1e-9), "share"
+    means = neighbour_means(epsilon=1.0, delta=1e-6)
+    traced = trace(means, stumps=1000, people=50, strangers=1000, repeats=2 if quick else 20)
+    yield "neighbours.tracing.hits_at_1_percent", traced.hits(false_alarms=0.01), "share"
+    excess = traced.excess(epsilon=1.0, delta=1e-6, confidence=1 - 1e-9)
+    yield "neighbours.tracing.excess_over_claim", excess, "share"

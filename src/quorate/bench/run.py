@@ -23,6 +23,7 @@ from quorate.bench.overhead import overhead_figures
 from quorate.bench.peers import peer_figures
 from quorate.bench.release import adult_figures, front_figures
 from quorate.bench.scale import scale_figures
+from quorate.bench.scale_clusters import cluster_figures
 from quorate.bench.scale_gpu import gpu_figures
 from quorate.bench.scale_sites import site_figures
 from quorate.bench.scores import score_figures
@@ -52,7 +53,7 @@ BENCHES: dict[str, tuple[Callable[[bool], Iterator[Figure]], ...]] = {
     "everlasting": (everlasting_figures,),
     "release": (adult_figures, cover_figures, front_figures, peer_figures),
     "audit": (audit_figures,),
-    "scale": (scale_figures, gpu_figures, site_figures),
+    "scale": (scale_figures, gpu_figures, cluster_figures, site_figures),
 }
 
 

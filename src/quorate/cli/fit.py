@@ -4,7 +4,7 @@ import sys
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,6 +30,7 @@ from quorate.tables.read import texts, whole_array
 from quorate.tables.stream import TableStream, is_folder_or_pattern
 
 if TYPE_CHECKING:
+    from quorate.ensemble.clusters import ClusterTable
     from quorate.predictors import PrivateClassifier
 
 __all__ = [
@@ -139,17 +140,15 @@ def run_fit(
     """
     check_new_folder(output.out)
     check_report(output.report, inputs=[tables.table, tables.public, tables.schema])
-    with steps(["reading", "encoding", "fitting", "saving"], quiet=output.json) as step:
+    progress = steps(["reading", "encoding", "fitting", "saving"], quiet=output.json)
+    with progress as step, _opened([tables.table, *more], reading) as stream:
         from quorate.models import save
 
         make = partial(_classifier, budget, teachers)
-        if more or reading.memory is not None or is_folder_or_pattern(tables.table):
-            stream = TableStream([tables.table, *more])
-            classifier, columns = _fitted_from_stream(stream, reading, tables, make, step)
-        elif reading.spill is not None:
-            raise InvalidInput("--spill says where rows wait that do not fit into memory: give --memory too")
-        else:
+        if stream is None:
             classifier, columns = _fitted_in_memory(tables, make, step)
+        else:
+            classifier, columns = _fitted_from_stream(stream, reading, tables, make, step)
         step()
         save(classifier, output.out, extra={SCHEMA_FILE: columns.to_json().encode()})
     bill = _bill(classifier, columns, output.out)
@@ -162,6 +161,22 @@ def run_fit(
         for sentence in classifier.plan_.assumptions:
             console.print(f"Assumed: {sentence}.")
     return 0
+
+
+@contextmanager
+def _opened(paths: Sequence[Path], reading: Reading) -> Iterator["TableStream | ClusterTable | None"]:
+    """Give a table that is read in parts, here or on a cluster, which is let go of at the end; None for any other."""
+    if reading.cluster is not None:
+        from quorate.ensemble.clusters import ClusterTable
+
+        with closing(ClusterTable(paths, reading.cluster)) as table:
+            yield table
+    elif len(paths) > 1 or reading.memory is not None or is_folder_or_pattern(paths[0]):
+        yield TableStream(paths)
+    elif reading.spill is not None:
+        raise InvalidInput("--spill says where rows wait that do not fit into memory: give --memory too")
+    else:
+        yield None
 
 
 def _fitted_in_memory(
@@ -179,7 +194,7 @@ def _fitted_in_memory(
 
 
 def _fitted_from_stream(
-    stream: TableStream,
+    stream: "TableStream | ClusterTable",
     reading: Reading,
     tables: Tables,
     make: Callable[..., "PrivateClassifier"],
@@ -194,8 +209,8 @@ def _fitted_from_stream(
     step()
     classifier = make(columns, known, list(label.classes))
     with _told_at_once():
-        memory = reading.memory or "1GB"
-        return classifier.fit_table(stream, columns, public=known, memory=memory, spill=reading.spill), columns
+        made = classifier.fit_table(stream, columns, public=known, memory=reading.memory, spill=reading.spill)
+        return made, columns
 
 
 def _classifier(budget: Budget, teachers: Teachers, columns: Schema, known: Any, declared: Any) -> "PrivateClassifier":

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from quorate.cli.commands.fit_options import Budget, Columns, Output, ReportedOutput, Tables, Target, Trials
 from quorate.cli.fit import beside_public_rows, read_features, read_tables, target_column, told_labels
-from quorate.cli.options import listed
+from quorate.cli.options import listed, two_numbers
 from quorate.cli.output import check_new_folder, check_report, show_bill, steps
 from quorate.errors import InvalidInput
 from quorate.tables import SCHEMA_FILE, Category, Number, Schema
@@ -82,11 +82,7 @@ def _family(target: Target) -> Callable[..., Any]:
     if target.bounds is not None and target.largest is not None:
         raise InvalidInput("the label is a number (--bounds) or a count (--largest), not both")
     if target.bounds is not None:
-        try:
-            low, high = (float(part) for part in target.bounds.split(","))
-        except ValueError:
-            raise InvalidInput(f"--bounds takes two numbers, as in 0,250, not {target.bounds!r}") from None
-        return partial(PrivateLinearRegression, bounds=(low, high))
+        return partial(PrivateLinearRegression, bounds=two_numbers(target.bounds))
     if target.largest is not None:
         return partial(PrivatePoissonRegression, largest=target.largest)
     return PrivateLogisticRegression

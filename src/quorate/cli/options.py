@@ -18,6 +18,7 @@ __all__ = [
     "LearnerName",
     "listed",
     "refuse_idle",
+    "two_numbers",
     "use_device",
 ]
 
@@ -33,17 +34,26 @@ PLAN_OPTIONS = {
     "scores prior class_weight features public epsilon delta queries json",
 }
 RELEASE_OPTIONS = {
-    "when a release is asked": "table ask out synthetic json",
+    "when a release is asked": "table ask band counts out synthetic json",
     "with --plan": "plan table workload public columns leave_out epsilon delta alpha records report json",
     "with --online": "online table workload public columns groups leave_out epsilon delta alpha ledger out ask json",
     "without --plan or --online": "table workload public columns groups records_per_person leave_out epsilon delta "
-    "engine error target out ask synthetic report json",
+    "engine error target out ask band counts synthetic report json",
 }
 
 
 def listed(text: str) -> list[str]:
     """Return what an option lists, separated by commas."""
     return [part.strip() for part in text.split(",")]
+
+
+def two_numbers(text: str) -> tuple[float, float]:
+    """Return the bounds that an option gives."""
+    try:
+        low, high = (float(part) for part in text.split(","))
+    except ValueError:
+        raise InvalidInput(f"--bounds takes two numbers, as in 0,250, not {text!r}") from None
+    return low, high
 
 
 def refuse_idle(command: Callable[..., Any], given: Mapping[str, Any], used: str, when: str) -> None:

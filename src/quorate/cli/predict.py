@@ -26,6 +26,7 @@ from quorate.errors import BudgetSpent, InvalidInput
 from quorate.exchange import Quote
 from quorate.mechanisms.base import ThresholdMechanism
 from quorate.models import Folder, PublishedFolder, load, open_folder
+from quorate.predictors.base import Predictions
 from quorate.report import Claim, ReportData, proofs_for, software_versions, write_report
 from quorate.rows import FrameForm, take_rows
 from quorate.tables import frame_of, matrix_of, read_table
@@ -236,7 +237,9 @@ def _everlasting_answers(
 
 
 def _outcomes(predictions: Any) -> list[Answer]:
-    """Return each label with what became of its query."""
+    """Return each label, or each value of a regressor, with what became of its query."""
+    if not isinstance(predictions, Predictions):  # values, all of which are answers
+        return [(value, "answered") for value in predictions.tolist()]
     return list(zip(predictions.labels.tolist(), predictions.outcomes.tolist(), strict=True))
 
 

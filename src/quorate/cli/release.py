@@ -9,8 +9,9 @@ import io
 import json
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -89,6 +90,7 @@ def run_release(
     target: str | None,
     out: Path | None,
     ask: Sequence[str],
+    reading: Mapping[str, Any],
     synthetic: int | None,
     online: bool,
     alpha: float,
@@ -104,7 +106,7 @@ def run_release(
         folder = open_folder(table)
         if folder.kind == "online release":
             return ask_online(folder, asked, out=out, as_json=as_json)
-        return ask_published(folder, asked, out=out, synthetic=synthetic, as_json=as_json)
+        return ask_published(folder, asked, out=out, synthetic=synthetic, reading=reading, as_json=as_json)
     if workload is None:
         if table is not None and not table.exists():
             raise InvalidInput(f"{table}: there is no such table, and no such release")
@@ -153,6 +155,7 @@ def run_release(
         queries,
         groups=groups,
         out=out,
+        reading=reading,
         synthetic=synthetic,
         report=report,
         as_json=as_json,
@@ -168,6 +171,7 @@ def _release(
     *,
     groups: str | None,
     out: Path,
+    reading: Mapping[str, Any],
     synthetic: int | None,
     report: Path | None,
     as_json: bool,
@@ -184,14 +188,14 @@ def _release(
                 f"{shown_names(unread)}; declare them, or leave them out (--leave-out {','.join(unread)})"
             )
         if queries:  # what cannot be asked is refused before anything is paid
-            domain.find(queries)
+            domain.find_sums(queries)
         step()
         release.fit(private, known, groups=people)
         del private, people
         step()
         _write(release, subject, out, synthetic)
         step()
-        answers = release.answer(queries).to_pylist() if queries else []
+        answers = release.answer(queries, **reading).to_pylist() if queries else []
         _say_nearest(release.domain_, queries)
         if report is not None:
             write_report_of(release, known, report)
@@ -264,7 +268,13 @@ def _csv(rows: Sequence[dict[str, Any]], names: Sequence[str], *, full: bool = F
 
 
 def ask_published(
-    folder: Folder, asked: Sequence[str], *, out: Path | None, synthetic: int | None, as_json: bool
+    folder: Folder,
+    asked: Sequence[str],
+    *,
+    out: Path | None,
+    synthetic: int | None,
+    reading: Mapping[str, Any] = MappingProxyType({}),
+    as_json: bool,
 ) -> int:
     """Answer from a folder that was published before. Nothing is spent."""
     release = load(folder, kind="query release")
@@ -278,7 +288,7 @@ def ask_published(
         show_bill(f"synthetic records in {out}", {"rows": synthetic, "out": str(out)}, as_json=as_json)
         return 0
     queries = parse_queries(asked, release.subject) if asked else None
-    table = release.answer(queries)
+    table = release.answer(queries, **reading)
     _say_nearest(release.domain_, queries)
     rows = table.to_pylist()
     if out is not None:
@@ -444,12 +454,18 @@ def _told(
 
 def _say_nearest(domain: Domain, queries: Sequence[Any] | None) -> None:
     """Say which queries are answered at other cuts than they were asked at."""
-    named = domain.describe(domain.find(queries), queries) if queries else []
+    named = domain.describe(_firsts(domain, queries), queries) if queries else []
     moved = [name for name in named if "asked" in name]
     for name in moved[:_MOVED]:
         print(f"quorate: {name['asked']} is answered at the nearest cut: {name['query']}", file=sys.stderr)
     if len(moved) > _MOVED:
         print(f"quorate: and {len(moved) - _MOVED} more at the nearest cut", file=sys.stderr)
+
+
+def _firsts(domain: Domain, queries: Sequence[Any]) -> Any:
+    """Return a number for each query: of one that is a sum, that of the first part."""
+    numbers, starts = domain.find_sums(queries)
+    return numbers[starts]
 
 
 def _show(answers: Sequence[dict[str, Any]]) -> None:

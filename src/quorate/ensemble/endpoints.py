@@ -21,7 +21,7 @@ from quorate.errors import InvalidInput
 __all__ = ["EndpointTeachers"]
 
 _AT_ONCE = 16  # servers that are asked at a time
-_LARGEST = 2**26  # bytes of a response
+_LARGEST = 2**24  # bytes of a response: to read more would hold others up
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _REFUSED = range(400, 500)  # statuses that are about the rows, and not about the server
 

@@ -1,21 +1,24 @@
 """The ensemble: what becomes of records before they meet noise, and its ballots, counted and sealed."""
 
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from itertools import chain
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from quorate.calls import one_thread
 from quorate.checks import check_count
+from quorate.ensemble.dealing import Dealer
 from quorate.ensemble.electorate import Electorate
-from quorate.ensemble.estimators import Part, fit_parts
+from quorate.ensemble.estimators import Part, check_fitted, fit_parts
 from quorate.errors import InvalidInput
 from quorate.learners import Deal, DeviceName, batched_equivalent, joined_teachers
 from quorate.progress import progress
 from quorate.quiet import silence
 
-__all__ = ["Ballots", "Ensemble"]
+__all__ = ["Ballots", "Ensemble", "probe"]
 
 Released = TypeVar("Released")
 
@@ -87,6 +90,7 @@ class Ensemble:
         public: Any = None,
         units: int | None = None,
         one_scale: bool = False,
+        dealer: Dealer | None = None,
     ) -> "Ensemble":
         """Fit so many teachers, one for each chunk of the parts, which are taken as they come.
 
@@ -94,20 +98,25 @@ class Ensemble:
         equivalent is fitted as one array, on the `device`, which also counts its ballots; any other through joblib, on
         the backend that is named. It is first tried on made-up rows, as many as a teacher has `units`, or on `public`
         ones: what it refuses there, it says. (How many rows people have is not public; each row is a unit unless told.)
-        `one_scale` says that columns are of about one size, which makes counting faster and must be public.
+        `one_scale` says that columns are of about one size, which makes counting faster and must be public. With a
+        `dealer` all randomness of teachers comes from its key, and linear algebra has one thread: the same teachers
+        everywhere.
         """
         check_count("classes", classes, least=2)
         learner = batched_equivalent(estimator)
         if learner is not None:
-            with progress(f"fitting {teachers:,} teachers"):
+            with progress(f"fitting {teachers:,} teachers"), nullcontext() if dealer is None else one_thread():
                 fitted = [learner.fit(*part, classes=classes, device=device, one_scale=one_scale) for part in parts]
             return cls(joined_teachers(fitted))
         coming = iter(parts)
         first = next(coming)
         dealt = first[2].rows.size if units is None else units
-        _probe(estimator, first[0], rows=-(-dealt // teachers), classes=classes, public=public)
+        probe(estimator, first[0], rows=-(-dealt // teachers), classes=classes, public=public)
         taken = chain([first], coming)
-        return cls(fit_parts(taken, estimator, teachers, classes=classes, n_jobs=n_jobs, backend=backend))
+        own = None if dealer is None else dealer.randomness(0, teachers)
+        made, failed = fit_parts(taken, estimator, teachers, classes=classes, n_jobs=n_jobs, backend=backend, own=own)
+        check_fitted(failed, teachers)
+        return cls(made)
 
     @property
     def teachers(self) -> int:
@@ -136,7 +145,7 @@ class Ensemble:
         return f"Ensemble(teachers={self.teachers}, classes={self.classes})"
 
 
-def _probe(estimator: Any, X: Any, *, rows: int, classes: int, public: Any = None) -> None:
+def probe(estimator: Any, X: Any, *, rows: int, classes: int, public: Any = None) -> None:
     """Refuse an estimator that cannot be fitted on public rows, or on made-up ones where X is a matrix of numbers.
 
     A teacher's own failure is never reported, since the message may speak of its rows; a setting that no rows could

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs, parallel_config
@@ -22,12 +22,23 @@ from quorate.progress import advance, progress
 from quorate.quiet import global_randomness, silence
 from quorate.rows import copy_rows, is_frame, take_rows
 
-__all__ = ["EstimatorTeachers", "Fitted", "Part", "fit_estimators", "fit_parts"]
+__all__ = ["EstimatorTeachers", "Fitted", "Part", "Randomness", "check_fitted", "fit_estimators", "fit_parts"]
 
 Fitted = tuple[Any, int]  # a fitted estimator, or None, and the class that it votes for where it has nothing to say
 Part = tuple[Any, Integers, Deal]  # rows and their codes, and which of them belong to each of some teachers
 _Tried = tuple[Any, int, bool]  # as `Fitted`, and whether its rows could not be fitted
 _Chunk = tuple[Any, Integers, int]  # rows, codes, and the seed of the teacher's own randomness
+
+
+class Randomness(NamedTuple):
+    """What the randomness of some teachers is made of: a seed for each to be fitted with, and to be asked with.
+
+    A teacher is asked with the sum of `asked` and its place. Both are secret, and by position.
+    """
+
+    seeds: Sequence[int]
+    asked: int
+
 
 _BLOCK = 2**16  # queries put to one teacher at a time
 _FITS = 50  # at least this many in one task: shipping a task costs a cluster about as much as a small fit
@@ -62,12 +73,12 @@ def _fit_one(estimator: Any, chunk: _Chunk, classes: int) -> _Tried:
         return None, majority, True
 
 
-def _fit_some(estimator: Any, chunks: Sequence[_Chunk], classes: int, parent: int) -> list[_Tried]:
+def _fit_some(estimator: Any, chunks: Sequence[_Chunk], classes: int, parent: int, alone: bool = False) -> list[_Tried]:
     elsewhere = os.getpid() != parent
     if elsewhere:
         warnings.simplefilter("ignore")  # for as long as this worker lives; the parent has silenced itself
     fitted = []
-    with np.errstate(all="ignore"), global_randomness() as seed:
+    with np.errstate(all="ignore"), global_randomness() as seed, one_thread() if alone else nullcontext():
         for chunk in chunks:
             seed(chunk[2])
             fitted.append(_fit_one(estimator, chunk, classes))
@@ -86,7 +97,11 @@ def fit_estimators(
     backend: str | None = None,
 ) -> "EstimatorTeachers":
     """Fit one clone of the estimator for each chunk of the deal, on any joblib backend: "loky", "dask", "ray", ..."""
-    return fit_parts([(X, codes, deal)], estimator, deal.teachers, classes=classes, n_jobs=n_jobs, backend=backend)
+    made, failed = fit_parts(
+        [(X, codes, deal)], estimator, deal.teachers, classes=classes, n_jobs=n_jobs, backend=backend
+    )
+    check_fitted(failed, deal.teachers)
+    return made
 
 
 def fit_parts(
@@ -97,22 +112,24 @@ def fit_parts(
     classes: int,
     n_jobs: int | None = None,
     backend: str | None = None,
-) -> "EstimatorTeachers":
+    own: Randomness | None = None,
+) -> tuple["EstimatorTeachers", int]:
     """Fit one clone of the estimator for each chunk of the parts, which are taken as they come.
 
     A teacher whose rows show one class votes for it, and one without rows for class 0; so does one whose own rows
-    cannot be fitted, with the class that most of them show. Only where more than half of all teachers fail is their
-    owner told so.
+    cannot be fitted, with the class that most of them show. How many these are is returned too. Where their `own`
+    randomness is given, linear algebra has one thread.
     """
     if backend == "ray":
         _register_ray()
     seeds = np.frombuffer(os.urandom(4 * teachers), dtype=np.uint32) // 2  # by position, and secret
+    given = seeds.tolist() if own is None else own.seeds
 
     def tasks(jobs: int) -> Iterator[Any]:
         size = max(_FITS, -(-teachers // (4 * jobs))) if jobs > 1 else _FITS
-        chunks = zip(_chunks(parts), seeds.tolist(), strict=True)
+        chunks = zip(_chunks(parts), given, strict=True)
         while dealt := [(*chunk, seed) for chunk, seed in islice(chunks, size)]:
-            yield delayed(_fit_some)(estimator, dealt, classes, os.getpid())
+            yield delayed(_fit_some)(estimator, dealt, classes, os.getpid(), own is not None)
 
     named = nullcontext() if backend is None else _named(backend, n_jobs)
     counted = progress("fitting teachers,", teachers)  # here, one after the other
@@ -121,12 +138,18 @@ def fit_parts(
     with named, silence(), counted:
         fitted = Parallel(n_jobs=n_jobs)(tasks(effective_n_jobs(n_jobs)))
     tried = [teacher for some in fitted for teacher in some]
-    if sum(failed for _, _, failed in tried) > len(tried) / 2:
+    made = [(model, majority) for model, majority, _ in tried]
+    asked = None if own is None else own.asked
+    return EstimatorTeachers(made, classes=classes, asked=asked), sum(failed for _, _, failed in tried)
+
+
+def check_fitted(failed: int, teachers: int) -> None:
+    """Tell the owner where more than half of all teachers could not be fitted."""
+    if failed > teachers / 2:
         raise InvalidInput(
             "more than half of the teachers could not be fitted on their own rows: missing values, text, or too few "
             "rows for this estimator are the usual reasons. Give rows that are not private as public= to hear why"
         )
-    return EstimatorTeachers([(model, majority) for model, majority, _ in tried], classes=classes)
 
 
 def _chunks(parts: Iterable[Part]) -> Iterator[tuple[Any, Integers]]:
@@ -158,12 +181,12 @@ class EstimatorTeachers:
     it is and wherever the query stands.
     """
 
-    def __init__(self, fitted: Sequence[Fitted], *, classes: int) -> None:
+    def __init__(self, fitted: Sequence[Fitted], *, classes: int, asked: int | None = None) -> None:
         self.fitted, self.classes, self.teachers = list(fitted), classes, len(fitted)
         one = next((model for model, _ in self.fitted if model is not None), None)  # all are clones of one estimator
         self._rows = None if one is None else call_rows(one)
         self._copied = one is not None and asks_a_copy(one)
-        self._secret = int.from_bytes(os.urandom(4), "big")
+        self.asked = int.from_bytes(os.urandom(4), "big") if asked is None else asked
 
     def votes(self, X: Any) -> Integers:
         """Return how many teachers vote for each class: one row a query, one column a class."""
@@ -192,7 +215,7 @@ class EstimatorTeachers:
                 if model is None or calls is None:
                     yield majority
                     continue
-                value = (self._secret + place) % 2**32
+                value = (self.asked + place) % 2**32
                 asked = _Seeded(model, seed, value, copied=self._copied) if self._rows == 1 else model
                 yield calls.ballots(asked, majority, self.classes)
 

@@ -1,14 +1,11 @@
 """Where units come from: rows in memory, or a table of any size that is read once, dealt, and spilled to disk.
 
-Of a table on disk every unit gets a secret random word as it is read, and the order of the words is the secret
-permutation. Rows are written to files by ranges of words. Then the ranges are read one after the other, and teachers
-are fitted as their chunks fill (PROOF.md, step 13).
+Of a table on disk every unit gets a secret word as it is read (`dealing`). Rows are written to files by ranges of
+words. Then the ranges are read one after the other, and teachers are fitted as their chunks fill (PROOF.md, step 13).
 """
 
-import hashlib
-import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -18,12 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quorate.arrays import Integers
+from quorate.ensemble.dealing import Dealer, Encoded, Rows, Seats, by_ranges
 from quorate.ensemble.ensemble import Ensemble
 from quorate.ensemble.estimators import Part
 from quorate.ensemble.units import deal_units, unit_numbers
 from quorate.errors import Infeasible, InvalidInput
-from quorate.learners import Deal
-from quorate.rows import canonical_matrix, take_rows
+from quorate.rows import take_rows
 
 __all__ = ["RowsInMemory", "SpilledRows", "Units"]
 
@@ -69,41 +66,31 @@ class RowsInMemory:
 class SpilledRows:
     """Rows of a table of any size, in files without a name that nobody else can read and that end with the process.
 
-    `add` takes rows in the order of the table, and then `ensemble` deals and fits them. A row is a unit, or, where
-    `people` are named, a person. Apart from the fitted teachers, about `memory` bytes are used.
+    `add` takes rows, and then `ensemble` deals and fits them. A row is a unit, or, where people are named, a person.
+    Apart from the fitted teachers, about `memory` bytes are used. The `dealer` has the secret key.
     """
 
-    def __init__(self, features: int, *, memory: int, folder: str | Path | None = None) -> None:
+    def __init__(
+        self, features: int, *, memory: int, folder: str | Path | None = None, dealer: Dealer | None = None
+    ) -> None:
         self.features, self.rows = features, 0
         self._memory, self._folder, self._by_person = memory, folder, False
-        self._key = os.urandom(32)
+        self._dealer = dealer or Dealer()
         self._open = ExitStack()
         with _spilling(folder):
             self._files = [_Bucket(features, self._open, folder) for _ in range(_BUCKETS)]
 
-    def add(
-        self, X: NDArray[np.float64], codes: Integers, people: tuple[Sequence[str], Integers] | None = None
-    ) -> None:
-        """Write more rows; `people` are names, and which of them each row belongs to."""
-        if people is None:
-            words = np.frombuffer(os.urandom(8 * len(X)), dtype=np.uint64)  # proof: step 13
-        else:
-            self._by_person = True
-            words = np.array([self._word(name) for name in people[0]], dtype=np.uint64)[people[1]]
-        notes = np.stack([words.view(np.int64), codes, self.rows + np.arange(len(X))], axis=1)
-        bucket = (words >> np.uint64(57)).astype(np.uint8)
-        order = np.argsort(bucket, kind="stable")
-        starts = np.searchsorted(bucket[order], np.arange(_BUCKETS + 1))
-        X, notes = canonical_matrix(X)[order], notes[order]
-        with _spilling(self._folder):
-            for place in np.flatnonzero(np.diff(starts)).tolist():
-                part = slice(starts[place], starts[place + 1])
-                self._files[place].add(X[part], notes[part])
-        self.rows += len(X)
+    def add(self, encoded: Encoded, *, first: int | None = None) -> None:
+        """Write more rows, which stand in the table from the place `first` on; after those before, unless it is said.
 
-    def _word(self, name: str) -> int:
-        """Return a person's word: the same wherever a row of that person stands."""
-        return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8, key=self._key).digest(), "big")
+        The places of all rows differ.
+        """
+        self._by_person = encoded[2] is not None
+        notes = self._dealer.notes(self.rows if first is None else first, encoded)
+        with _spilling(self._folder):
+            for place, X, noted in by_ranges(encoded[0], notes, _BUCKETS):
+                self._files[place].add(X, noted)
+        self.rows += len(notes)
 
     @cached_property
     def count(self) -> int:
@@ -114,54 +101,46 @@ class SpilledRows:
 
     def ensemble(self, *, teachers: int, held_out: int, **fitting: Any) -> tuple[Ensemble, Any, Integers]:
         """Deal the units by the order of their words and fit the teachers, a range of words at a time."""
-        rows, count = self.rows / teachers, self.count
-        if teachers + held_out > count:
-            raise Infeasible(f"{count} units cannot be dealt to teachers={teachers}: each teacher needs at least one")
+        seats, rows = Seats(self.count, teachers, held_out, self._by_person), self.rows / teachers
         if _HEAVY * rows * 8 * self.features > self._memory:
             raise Infeasible(
                 f"a teacher has about {rows:,.0f} rows of {self.features} columns, and fitting it would take more than "
                 "the memory that is allowed: more memory, or more teachers"
             )
         held: list[tuple[Any, Integers]] = [(np.empty((0, self.features)), np.empty(0, dtype=np.int64))]
-        parts = self.parts(count, teachers=teachers, held_out=held_out, held=held)
-        made = Ensemble.fit_parts(parts, teachers, units=count - held_out, **fitting)
+        made = Ensemble.fit_parts(
+            self.parts(seats, held=held), teachers, units=self.count - held_out, dealer=self._dealer, **fitting
+        )
         return made, np.concatenate([X for X, _ in held]), np.concatenate([codes for _, codes in held])
 
-    def parts(self, count: int, *, teachers: int, held_out: int, held: list[tuple[Any, Integers]]) -> Iterator[Part]:
+    def parts(self, seats: Seats, *, held: list[tuple[Any, Integers]]) -> Iterator[Part]:
         """Yield the rows of some teachers at a time, each teacher's in the order of the table.
 
         Rows of units that are held out are appended to `held`, one of each.
         """
-        kept = _Rows.none(self.features)
-        for piece in self._pieces(count, teachers, held_out):
+        kept = Rows.none(self.features)
+        for piece in self._pieces(seats):
             held.append((piece.X[piece.owners < 0], piece.codes[piece.owners < 0]))
-            kept = kept.joined(piece.where(piece.owners >= 0))
+            kept = Rows.joined([kept, piece.where(piece.owners >= 0)])
             last = kept.owners.max(initial=-1)  # who may have more rows in the next range
             if (kept.owners < last).any():
                 yield kept.dealt(kept.owners < last)
                 kept = kept.where(kept.owners == last)
         yield kept.dealt(kept.owners >= 0)
 
-    def _pieces(self, count: int, teachers: int, held_out: int) -> Iterator["_Rows"]:
+    def _pieces(self, seats: Seats) -> Iterator[Rows]:
         """Yield rows by the ranks of their units: no more than have room, unless one teacher has."""
         first, room = 0, max(1, self._memory // (_SHARE * 8 * self.features))
         for bucket in self._files:
             notes = bucket.notes()
             words = notes[:, 0].view(np.uint64)
-            order = np.argsort(words, kind="stable")
-            begins = np.ones(len(order), dtype=np.bool_)
-            if self._by_person:
-                begins[1:] = words[order][1:] != words[order][:-1]
-            ranks = first + np.cumsum(begins) - 1
-            first += int(begins.sum())
-            owners = np.where(ranks < held_out, -1, (ranks - held_out) * teachers // (count - held_out))
-            used = (owners >= 0) | begins  # of a unit that is held out its first row alone
-            order, owners, start = order[used], owners[used], 0
+            order, owners, units = seats.owners(words, first)
+            first, start = first + units, 0
             while start < len(order):
                 stop = _cut(owners, start, room)
                 places = np.argsort(order[start:stop])
                 rows = order[start:stop][places]
-                yield _Rows(bucket.read(rows), notes[rows, 1], notes[rows, 2], owners[start:stop][places])
+                yield Rows(bucket.read(rows), notes[rows, 1], notes[rows, 2], owners[start:stop][places])
                 start = stop
 
     def close(self) -> None:
@@ -175,36 +154,6 @@ def _cut(owners: Integers, start: int, room: int) -> int:
         return len(owners)
     stop = int(np.searchsorted(owners, owners[start + room], side="left"))
     return stop if stop > start else int(np.searchsorted(owners, owners[start], side="right"))
-
-
-class _Rows:
-    """Rows with their codes, their places in the table, and whose they are."""
-
-    def __init__(self, X: NDArray[np.float64], codes: Integers, places: Integers, owners: Integers) -> None:
-        self.X, self.codes, self.places, self.owners = X, codes, places, owners
-
-    @classmethod
-    def none(cls, features: int) -> "_Rows":
-        nobody = np.empty(0, dtype=np.int64)
-        return cls(np.empty((0, features)), nobody, nobody, nobody)
-
-    def where(self, mask: NDArray[np.bool_]) -> "_Rows":
-        if mask.all():
-            return self
-        return _Rows(self.X[mask], self.codes[mask], self.places[mask], self.owners[mask])
-
-    def joined(self, other: "_Rows") -> "_Rows":
-        if not len(self.X):
-            return other
-        pairs = [(getattr(self, name), getattr(other, name)) for name in ("X", "codes", "places", "owners")]
-        return _Rows(*(np.concatenate(pair) for pair in pairs))
-
-    def dealt(self, ready: NDArray[np.bool_]) -> Part:
-        """Return the rows, and the deal of those that are ready to their owners, who are neighbours by number."""
-        order = np.lexsort((self.places, self.owners))
-        order = order[ready[order]]
-        owners = self.owners[order]
-        return self.X, self.codes, Deal(order, np.bincount(owners - owners[0]))
 
 
 class _Bucket:

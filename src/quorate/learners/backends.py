@@ -51,7 +51,7 @@ class Backend:
     orthogonal: Callable[[Array], tuple[Array, Array]]  # reduced QR factors of many matrices
     product: Callable[[Array, Array, Array], Array]  # of two matrices, in the given room where that saves time
     spread: Callable[[Array, int], Array]  # a column, repeated
-    count: Callable[[Array], Array]  # how many are true in each column
+    count: Callable[[Array], Array]  # how many are true in each column, of one matrix or of several
     fused: bool = False  # whether `gpu` has kernels for it that count, and fit, without writing scores to memory
 
     def __repr__(self) -> str:
@@ -154,13 +154,12 @@ def _numpy_product(left: NDArray[Any], right: NDArray[Any], room: NDArray[Any]) 
 
 def _numpy_count(flags: NDArray[np.bool_]) -> NDArray[Any]:
     """Add 255 rows at a time as single bytes, which is as fast as reading them."""
-    if flags.shape[1] < 32:
-        return np.asarray(np.count_nonzero(flags, axis=0))
-    total = np.add.reduce(flags[:255].view(np.uint8), axis=0, dtype=np.uint8)
-    for start in range(255, len(flags), 255):
-        total = total + np.add.reduce(flags[start : start + 255].view(np.uint8), axis=0, dtype=np.uint8).astype(
-            np.int64
-        )
+    if flags.shape[-1] < 32:
+        return np.asarray(np.count_nonzero(flags, axis=-2))
+    total = np.add.reduce(flags[..., :255, :].view(np.uint8), axis=-2, dtype=np.uint8)
+    for start in range(255, flags.shape[-2], 255):
+        part = np.add.reduce(flags[..., start : start + 255, :].view(np.uint8), axis=-2, dtype=np.uint8)
+        total = total + part.astype(np.int64)
     return np.asarray(total)
 
 
@@ -189,6 +188,6 @@ def _torch(device: str) -> Backend:
         orthogonal=torch.linalg.qr,
         product=lambda left, right, room: left @ right,
         spread=lambda column, times: column[:, None].expand(-1, times),
-        count=lambda flags: flags.sum(dim=0),
+        count=lambda flags: flags.sum(dim=-2),
         fused=device == "cuda" and importlib.util.find_spec("triton") is not None,
     )

@@ -42,7 +42,7 @@ __all__ = [
     "gridded_coefficients",
     "gridded_queries",
     "sliced",
-    "winners",
+    "votes_beyond",
 ]
 
 SOUND = 1e200  # of a coefficient's magnitude: beyond, a score could overflow
@@ -110,55 +110,60 @@ _BLOCKS = 16  # of queries that a block of teachers is asked in turn
 
 def ballots_in_blocks(
     backend: Backend, coefficients: Sequence[Sequence[Matrix]], intercepts: Matrix, queries: Matrix, *, memory: int
-) -> Iterator[tuple[slice, slice, int, Array]]:
-    """Yield which queries, which teachers, a label of at least 1, and who of them votes for it: one row a teacher.
+) -> Iterator[tuple[slice, slice, Array]]:
+    """Yield which queries, which teachers, and who of them votes beyond each label but the last: (labels, teachers,
+    queries).
 
     `intercepts` is (teachers, scores). `coefficients` holds those of the features and then, if there are any, of their
     squares: each as slices of `gridded_coefficients`, one row a score and one column a feature. Queries are sliced as
-    often. A teacher that votes for none of the labels yielded votes for 0.
+    often.
     """
     (teachers, several), features = intercepts.shape, queries.shape[1]
     powers, slices = len(coefficients), len(coefficients[0])
-    rooms = min(2, powers * slices)
-    cells = min(memory // (8 * several * (1 + rooms) + 16), backend.count_cells)
+    pairs = _pairs(powers, slices)
+    cells = min(memory // (8 * several * (1 + min(2, len(pairs))) + several + 16), backend.count_cells)
     wide, high = block_shape(len(queries), teachers, cells=cells)
-    tables = [[backend.put(table) for table in pair] for pair in coefficients]
-    room = [backend.put(np.empty(high * several * wide)) for _ in range(rooms)]
+    tables = [backend.put(table).reshape(teachers, several, -1) for pair in coefficients for table in pair]
+    room = [backend.put(np.empty(high * several * wide)) for _ in pairs[:2]]
     together = wide * max(1, min(_BLOCKS, memory // (16 * features * powers * slices * wide)))
     for start in range(0, len(queries), together):
         asked = [slice(left, left + wide) for left in range(start, min(start + together, len(queries)), wide)]
         across = [_columns(backend, queries[part], powers, slices) for part in asked]
         for top in range(0, teachers, high):
-            parts = [[table[top * several : (top + high) * several] for table in pair] for pair in tables]
-            bars = backend.spread(backend.put(-intercepts[top : top + high].ravel()), wide)
+            part = slice(top, min(top + high, teachers))
+            rows = [_by_label(table[part]) for table in tables]
+            bars = backend.spread(backend.put(-intercepts[part].T.ravel()), wide)
             for place, columns in zip(asked, across, strict=True):
-                product = _product(backend, parts, columns, room)
-                for label, chosen in winners(backend, product, bars[:, : product.shape[1]], several):
-                    yield place, slice(top, top + len(chosen)), label, chosen
+                product = backend.product(rows[0], columns[0], room[0])
+                for left, right in pairs[1:]:
+                    product += backend.product(rows[left], columns[right], room[1])
+                yield place, part, votes_beyond(backend, product, bars[:, : product.shape[1]], several)
 
 
-def _columns(backend: Backend, queries: Matrix, powers: int, slices: int) -> list[list[Array]]:
-    """Return the features and their squares as slices, one row a feature and one column a query."""
-    clipped = np.clip(queries, -LARGEST, LARGEST)
-    parts = [sliced(gridded_queries, power, slices) for power in (clipped, clipped * clipped)[:powers]]
-    return [[backend.put(np.ascontiguousarray(part.T)) for part in pair] for pair in parts]
+def _by_label(tables: Array) -> Array:
+    """Return (teachers, labels, columns) as a matrix: the rows of all teachers for the first label, then the next."""
+    return tables.swapaxes(0, 1).reshape(tables.shape[0] * tables.shape[1], -1)
 
 
-def _product(backend: Backend, parts: list[list[Array]], columns: list[list[Array]], room: list[Array]) -> Array:
-    """Return the sum of products of slices: each is exact, and they are added up in one order (proof: step 4).
+def _pairs(powers: int, slices: int) -> list[tuple[int, int]]:
+    """Return which slices of coefficients and queries are multiplied, in the order in which they are added up.
 
-    Products of two slices that were rounded off are left out: they are below the last bit of the others.
+    Each product is exact, and they are added up in one order (proof: step 4). Products of two slices that were rounded
+    off are left out: they are below the last bit of the others.
     """
-    pairs = (
-        (left, right)
-        for pair, across in zip(parts, columns, strict=True)
-        for rank, left in enumerate(pair)
-        for right in across[: len(pair) - rank]
-    )
-    total = backend.product(*next(pairs), room[0])
-    for left, right in pairs:
-        total += backend.product(left, right, room[1])
-    return total
+    return [
+        (power * slices + rank, power * slices + other)
+        for power in range(powers)
+        for rank in range(slices)
+        for other in range(slices - rank)
+    ]
+
+
+def _columns(backend: Backend, queries: Matrix, powers: int, slices: int) -> list[Array]:
+    """Return the slices of the features, then those of their squares: one row a feature and one column a query."""
+    clipped = np.clip(queries, -LARGEST, LARGEST)
+    parts = [part for power in (clipped, clipped * clipped)[:powers] for part in sliced(gridded_queries, power, slices)]
+    return [backend.put(np.ascontiguousarray(part.T)) for part in parts]
 
 
 def block_shape(queries: int, teachers: int, *, cells: int) -> tuple[int, int]:
@@ -170,23 +175,20 @@ def block_shape(queries: int, teachers: int, *, cells: int) -> tuple[int, int]:
     return wide, high
 
 
-def winners(backend: Backend, product: Array, bars: Array, several: int) -> Iterator[tuple[int, Array]]:
-    """Yield each label of at least 1 and where it wins: where its score is the largest and no lower label has it too.
+def votes_beyond(backend: Backend, product: Array, bars: Array, several: int) -> Array:
+    """Return who votes for a label above each but the last: (labels, teachers, queries). The lowest of equals wins.
 
-    A score is the product less its bar, and each teacher has `several`, one row each. A single score stands for class 1
-    against class 0, and wins where it is positive. The product is changed in place.
+    A score is the product less its bar; those of a label stand together, one row a teacher. A single score stands for
+    class 1 against class 0, and wins where it is positive. The product is changed in place.
     """
     if several == 1:
-        yield 1, product > bars
-        return
+        return (product > bars)[None]
     product -= bars
-    scores = product.reshape(-1, several, product.shape[1])
-    best = backend.largest(scores, 1)
-    taken = scores[:, 0] == best
-    for label in range(1, several):
-        chosen = (scores[:, label] == best) & ~taken
-        taken = taken | chosen
-        yield label, chosen
+    scores = product.reshape(several, -1, product.shape[1])
+    beyond = scores[:-1] != backend.largest(scores, 0)
+    for label in range(1, several - 1):
+        beyond[label] &= beyond[label - 1]
+    return beyond
 
 
 _NEVER = -1e300  # the intercept of a class that a teacher never votes for
@@ -233,11 +235,13 @@ class LinearTeachers(Teachers):
             from quorate.learners.gpu import on_gpus  # noqa: PLC0415  which imports this module
 
             totals[1:] = on_gpus(self).votes(queries)
+            totals[0] = self.teachers - totals[1:].sum(axis=0)
         else:
             with np.errstate(all="ignore"):
-                for asked, _, label, chosen in self._blocks(arrays, queries, memory):
-                    totals[label, asked] += arrays.take(arrays.count(chosen))
-        totals[0] = self.teachers - totals[1:].sum(axis=0)
+                for asked, _, beyond in self._blocks(arrays, queries, memory):
+                    totals[1:, asked] += arrays.take(arrays.count(beyond))
+            totals[0] = self.teachers  # who votes beyond the label before
+            totals[:-1] -= totals[1:]
         return np.ascontiguousarray(totals.T)
 
     def ballots(self, X: Any, *, device: DeviceName | None = None, memory: int = MEMORY) -> NDArray[Any]:
@@ -248,15 +252,15 @@ class LinearTeachers(Teachers):
         arrays, queries = choose_backend(device or self.device), check_queries(X, features=self.features)
         result = np.zeros((len(queries), self.teachers), dtype=np.min_scalar_type(self.classes - 1))
         with np.errstate(all="ignore"):
-            for asked, part, label, chosen in self._blocks(arrays, queries, memory):
-                result[asked, part][arrays.take(chosen).T] = label
+            for asked, part, beyond in self._blocks(arrays, queries, memory):
+                result[asked, part] = arrays.take(beyond).sum(axis=0, dtype=result.dtype).T
         return result
 
     def tables(self) -> tuple[list[list[Matrix]], Matrix]:
         """Return coefficients and intercepts as `ballots_in_blocks` takes them. They are private."""
         return self._tables, self._intercepts
 
-    def _blocks(self, backend: Backend, queries: Matrix, memory: int) -> Iterator[tuple[slice, slice, int, Array]]:
+    def _blocks(self, backend: Backend, queries: Matrix, memory: int) -> Iterator[tuple[slice, slice, Array]]:
         room = check_memory(memory) // 2
         return ballots_in_blocks(backend, self._tables, self._intercepts, queries, memory=room)
 

@@ -23,6 +23,7 @@ from sklearn.utils import get_tags
 from quorate import concepts, mechanisms
 from quorate.concepts import Concept, Hypothesis
 from quorate.ensemble import Electorate
+from quorate.ensemble.clusters import ClusterTeachers
 from quorate.ensemble.electorate import FunctionTeachers
 from quorate.ensemble.endpoints import EndpointTeachers
 from quorate.ensemble.estimators import EstimatorTeachers
@@ -280,8 +281,11 @@ def skops_types(content: bytes) -> list[str]:
 def teacher_files(teachers: Electorate) -> dict[str, bytes]:
     """Return the file of fitted teachers: plain arrays where they were fitted as one, addresses of those elsewhere.
 
-    Functions are code, which no file keeps, and an electorate that stands elsewhere is not ours to keep.
+    Functions are code, which no file keeps, and an electorate that stands elsewhere is not ours to keep. Teachers on a
+    cluster are brought here.
     """
+    if isinstance(teachers, ClusterTeachers):
+        teachers = teachers.gathered()
     if isinstance(teachers, EndpointTeachers):
         names = ("urls", "labels", "features", "call_rows", "seconds")
         return {"teachers.json": json.dumps({name: getattr(teachers, name) for name in names}, indent=1).encode()}

@@ -2,12 +2,11 @@
 
 from typing import Any
 
-import numpy as np
-
 from quorate.arrays import Integers
 from quorate.errors import InvalidInput
 from quorate.ledger import Ledger
 from quorate.mechanisms import Answers
+from quorate.neighbours.ballots import Ballot
 from quorate.neighbours.points import Space
 from quorate.neighbours.terms import Terms
 from quorate.neighbours.unit_file import UnitFile
@@ -26,8 +25,9 @@ class Nearby:
 
     stops_at_last_no_quorum = False
 
-    def __init__(self, space: Space, units: Units, terms: Terms, *, file: UnitFile | None = None) -> None:
-        self.space, self.units, self.terms, self.file = space, units, terms, file
+    def __init__(self, space: Space, units: Units, terms: Terms, ballot: Ballot) -> None:
+        self.space, self.units, self.terms, self.ballot = space, units, terms, ballot
+        self.file: UnitFile | None = None
         self.reports = 0  # of wear, that were drawn
         self._mechanism = terms.mechanism
 
@@ -53,11 +53,11 @@ class Nearby:
         return most, Cost(0.0)
 
     def draw(self, X: Any) -> Answers:
-        """Charge the units near these queries, keep that, then release the counts with noise on every class."""
+        """Charge the units near these queries, keep that, then release what they count with noise on every number."""
         ballots = self.units.count(self.space.points(X))
         if self.file is not None:
             self.file.keep_spends(self.units.spends())  # proof: step 8
-        return Answers(labels=release_counts(ballots, self._labels), spent=Cost(0.0))
+        return Answers(labels=release_counts(ballots, self._answers), spent=Cost(0.0))
 
     def report(self) -> tuple[int, int]:
         """Release how many units can vote and how many are worn out, both with noise, times `terms.reported`."""
@@ -75,11 +75,9 @@ class Nearby:
     def move(self, ledger: Ledger) -> None:
         """Leave nothing in the ledger: what units have spent goes into a file of its own."""
 
-    def _labels(self, counts: Integers) -> Integers:
-        """Return the class of the largest noisy count; of two, the one that the noisy difference speaks for."""
-        if self.terms.classes == 2:
-            return np.asarray(self._noisy(counts[:, 1:] - counts[:, :1]) > 0, dtype=np.int64).ravel()
-        return np.asarray(self._noisy(counts).argmax(axis=1), dtype=np.int64)
+    def _answers(self, counts: Integers) -> Integers:
+        """Return what is read of the counts, with noise on all of them."""
+        return self.ballot.answers(self._noisy(counts), self.terms.scale)
 
     def _noisy(self, counts: Integers) -> Integers:
         """Return the counts with noise on every entry, also where nobody has voted."""

@@ -1,14 +1,15 @@
 """Which radius and how much noise: from public points and public numbers alone, and what to expect of them.
 
-Public points stand in for records and for queries. How often a record would vote, and how many votes a query would get,
-follows from their distances; what the noise does to them is computed, not drawn. Where public points have labels, the
-radius is the one that would answer the most of them correctly. Where they have none, it is the smallest one at which
-noise does hardly more harm than at any other: a small radius keeps the neighbours alike.
+Public points stand in for records and for queries. A query reaches as far as a share of the public points: so it finds
+about as many records wherever it is. How often a record would vote, and how many votes a query would get, follows from
+distances between public points; what the noise does to them is computed, not drawn. Where public points have labels,
+the share is the one that would answer them best. Where they have none, it is the smallest one at which noise does
+hardly more harm than at any other: near neighbours are alike.
 """
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -18,39 +19,49 @@ from scipy.special import ndtr
 from quorate.arrays import Floats, Integers
 from quorate.checks import check_count
 from quorate.errors import InvalidInput
-from quorate.neighbours.kernel import Kernel, Shape, squares_of
+from quorate.neighbours.ballots import Ballot, Labels, Levels, Shares
+from quorate.neighbours.kernel import Kernel, Shape, squared_distances
 from quorate.neighbours.points import Metric, Points, Space
 from quorate.neighbours.terms import Terms
+from quorate.predictors.labels import target_numbers
 
-__all__ = ["NeighbourPlan", "plan_neighbours"]
+__all__ = ["TOP", "NeighbourPlan", "anchors_of", "plan_for", "plan_neighbours", "rank_of"]
 
-_MOST_RECORDS, _MOST_QUERIES = 4000, 1000  # public points that stand for either
-_SHARES = tuple(2.0**-power for power in range(1, 13))  # of all records, that lie within a radius
+TOP = 32  # the largest weight: weights are whole numbers
+
+MOST_ANCHORS = 4000  # public points that stand for records, and that say how far a query reaches
+_MOST_QUERIES = 1000  # those that stand for queries
+_SHARES = tuple(2.0**-power for power in range(1, 13))  # of public points, that a query may reach
+_LEAST_RANK = 5  # public points that a query reaches at least: the distance to one alone says little
 _WEAR = (0.5, 1.0, 1.5, 2.0, 3.0)  # votes that a unit can pay for, in multiples of what a typical one would cast
 _MARGIN = 0.5  # of all votes: by how much the right class leads, where no labels say
 _HARM = 0.01  # more queries that noise may spoil, for a smaller radius
-_MOMENTS = (0.125, 0.375, 0.625, 0.875)  # of the planned queries, at which answers are judged
+_FEWEST = 1 / 64  # votes of full weight: records that are far away cast small ones
+_MOMENTS = (0.125, 0.375, 0.625, 0.875)  # of the planned queries, over which what is expected is averaged
 _LATER = (0.5, 1.0, 2.0, 4.0)  # when to say how far units are worn, in multiples of the planned queries
 
 
 @dataclass(frozen=True)
 class NeighbourPlan:
-    """A radius, how many votes of full weight a unit may cast, and what to expect after so many queries.
+    """How far a query reaches, how many votes of full weight a unit may cast, and what to expect after so many queries.
 
-    `forecast` has lines of queries answered, the share of records worn out by then, and the share of answers right
-    (None where public points have no labels).
+    The radius of a query is such that this `share` of the public points lies within, or one `radius` for all queries.
+
+    `forecast` has lines of queries answered, the share of records worn out by then, and what to expect of answers then:
+    the share right, or of targets the root of the mean squared error (None where public points have no labels).
     """
 
     epsilon: float
     delta: float
     records: int
     queries: int
-    radius: float
+    radius: float | None
+    share: float | None
     votes: float
-    top: int
     kernel: Shape
     metric: Metric
     right: float | None
+    error: float | None
     spoilt: float
     forecast: tuple[tuple[int, float, float | None], ...]
 
@@ -66,8 +77,8 @@ class NeighbourPlan:
 
     def settings(self) -> dict[str, Any]:
         """Return the settings of the classifier that follows the plan."""
-        names = ("epsilon", "delta", "queries", "records", "radius", "votes", "kernel", "metric")
-        return {name: getattr(self, name) for name in names}
+        names = ("epsilon", "delta", "queries", "records", "radius", "share", "votes", "kernel", "metric")
+        return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
 
     @classmethod
     def from_dict(cls, document: dict[str, Any]) -> "NeighbourPlan":
@@ -78,14 +89,23 @@ class NeighbourPlan:
         """Return the plan as plain values that JSON can hold."""
         return asdict(self) | {"forecast": [list(line) for line in self.forecast]}
 
+    @property
+    def reach(self) -> str:
+        """How far a query reaches, in words."""
+        if self.share is None:
+            return f"a query reaches records within {self.radius:.3g}"
+        return f"a query reaches about {self.share:.3%} of the records"
+
     def summary(self) -> str:
         """Return the plan in a few sentences."""
         worn = self.forecast[1][1]
         text = (
-            f"radius {self.radius:.3g} ({self.metric}, {self.kernel} kernel): a unit may cast {self.votes:.3g} votes "
-            f"of full weight. After {self.queries:,} queries about {worn:.0%} of the records are worn out, and noise "
-            f"spoils about {self.spoilt:.1%} of the answers"
+            f"{self.reach} ({self.metric}, {self.kernel} kernel), and a unit may cast {self.votes:.3g} votes of full "
+            f"weight. After {self.queries:,} queries about {worn:.0%} of the records are worn out, and noise spoils "
+            f"about {self.spoilt:.1%} of the answers"
         )
+        if self.error is not None:
+            return f"{text}; they are off by about {self.error:.3g}"
         return text if self.right is None else f"{text}; about {self.right:.1%} are right"
 
 
@@ -100,14 +120,16 @@ def plan_neighbours(
     metric: Metric = "cosine",
     kernel: Shape = "linear",
     radius: float | None = None,
+    share: float | None = None,
     votes: float | None = None,
     classes: int | None = None,
-    top: int = 32,
+    bounds: tuple[float, float] | None = None,
+    scores: bool = False,
 ) -> NeighbourPlan:
-    """Return radius and votes for so many records and queries, by public rows and, where they have some, their labels.
+    """Return reach and votes for so many records and queries, by public rows and, where they have some, their labels.
 
-    No private record is read: `records` is a number that is public, or made up. A `radius` or a number of `votes` that
-    is given stays as it is.
+    No private record is read: `records` is a number that is public, or made up. A `radius` for all queries, a `share`
+    or a number of `votes` that is given stays as it is. With `bounds`, labels are targets of a regression.
 
     >>> rows = np.random.default_rng(0).normal(size=(400, 8)) + np.repeat([[4.0], [-4.0]], 200, axis=0)
     >>> known = np.repeat([0, 1], 200)
@@ -115,58 +137,112 @@ def plan_neighbours(
     >>> plan.feasible, plan.right > 0.99
     (True, True)
     """
-    check_count("records", records)
-    check_count("queries", queries)
     rows = np.asarray(public, dtype=np.float64)
-    if rows.ndim != 2 or len(rows) < 10:
-        raise InvalidInput("a plan looks at at least 10 public rows; pass more, or set radius= and votes=")
-    space = Space.of_public(metric, rows, features=rows.shape[1])
-    chosen = _spread(len(rows), _MOST_RECORDS)
-    scene = _Scene(
-        space.points(rows[chosen]),
-        None if labels is None else np.unique(np.asarray(labels), return_inverse=True)[1][chosen],
-        classes=classes or (2 if labels is None else len(np.unique(np.asarray(labels)))),
+    ballot: Ballot
+    if bounds is not None:
+        shown = None if labels is None else np.clip(np.nan_to_num(target_numbers(labels)), *bounds)
+        ballot = Levels(low=bounds[0], high=bounds[1], centre=sum(bounds) / 2 if shown is None else shown.mean())
+    else:
+        known = range(classes or 2) if labels is None else np.unique(np.asarray(labels))
+        ballot = Shares(known) if scores else Labels(known)
+    return plan_for(
+        ballot,
+        rows,
+        labels,
+        space=Space.of_public(metric, _enough(rows), features=rows.shape[1]),
         records=records,
         queries=queries,
+        epsilon=epsilon,
+        delta=delta,
+        kernel=kernel,
+        radius=radius,
+        share=share,
+        votes=votes,
     )
-    kernels = {
-        reach: Kernel.within(reach, space, shape=kernel, top=top)
-        for reach in (scene.radii(space) if radius is None else [radius])
-    }
+
+
+def plan_for(
+    ballot: Ballot,
+    public: Floats,
+    labels: Any,
+    *,
+    space: Space,
+    records: int,
+    queries: int,
+    epsilon: float,
+    delta: float,
+    kernel: Shape,
+    radius: float | None,
+    share: float | None,
+    votes: float | None,
+) -> NeighbourPlan:
+    """Return reach and votes for such ballots, by public rows in their space."""
+    check_count("records", records)
+    check_count("queries", queries)
+    chosen = _spread(len(_enough(public)), MOST_ANCHORS)
+    codes = None if labels is None else ballot.codes(labels)[chosen]
+    make = _Means if isinstance(ballot, Levels) else _Votes
+    scene = make(space.points(public[chosen]), codes, ballot, records=records, queries=queries)
+    one = Kernel.within(1.0 if radius is None else radius, space, shape=kernel, top=TOP)
+    wanted = _SHARES if share is None else [share]
+    ranks = {} if radius is not None else {part: rank_of(part, len(chosen)) for part in wanted}
+    weights = {part: scene.weights(one, rank) for part, rank in ranks.items() if share or rank >= _LEAST_RANK}
+    guarantee = {"epsilon": epsilon, "delta": delta}
     tried = [
-        (reach, number, look)
-        for reach, within in kernels.items()
-        for number, look in scene.looks(within, votes, epsilon=epsilon, delta=delta)
+        (part, number, look)
+        for part, within in (weights or {0.0: scene.weights(one)}).items()
+        for number, look in scene.looks(within, votes, **guarantee)
     ]
-    reach, number, look = _best(tried)
+    part, number, look = _best(tried)
     return NeighbourPlan(
         epsilon=epsilon,
         delta=delta,
         records=records,
         queries=queries,
-        radius=reach,
+        radius=radius,
+        share=part or None,
         votes=number,
-        top=top,
         kernel=kernel,
-        metric=metric,
+        metric=space.metric,
         right=look.right,
+        error=look.error,
         spoilt=look.spoilt,
-        forecast=scene.forecast(kernels[reach], number, epsilon=epsilon, delta=delta),
+        forecast=scene.forecast(weights[part] if part else scene.weights(one), number, **guarantee),
     )
+
+
+def anchors_of(public: Floats, space: Space) -> Points:
+    """Return the public points that say how far a query reaches."""
+    return space.points(public[_spread(len(public), MOST_ANCHORS)])
+
+
+def rank_of(share: float, anchors: int) -> int:
+    """Return the rank of the public point that is as far as a query reaches."""
+    return min(anchors, max(1, round(share * anchors)))
+
+
+def _enough(rows: Floats) -> Floats:
+    if rows.ndim != 2 or len(rows) < 10:
+        raise InvalidInput("a plan looks at at least 10 public rows; pass more, or set radius= and votes=")
+    return rows
 
 
 @dataclass(frozen=True)
 class _Look:
-    """What is expected of the answers: the share that is right, and the share that noise spoils."""
+    """What is expected of answers: the share that noise spoils, and the share that is right or how far they are off."""
 
-    right: float | None
     spoilt: float
+    right: float | None = None
+    error: float | None = None
 
 
 def _best(tried: Sequence[tuple[float, float, _Look]]) -> tuple[float, float, _Look]:
-    """Return the radius and votes that answer the most correctly, or the smallest radius that noise hardly harms."""
-    if tried[0][2].right is not None:
+    """Return the share and votes that answer best, or the smallest share that noise hardly harms."""
+    first = tried[0][2]
+    if first.right is not None:
         return max(tried, key=lambda one: one[2].right or 0.0)
+    if first.error is not None:
+        return min(tried, key=lambda one: one[2].error or 0.0)
     least = min(look.spoilt for _, _, look in tried)
     harmless = [one for one in tried if one[2].spoilt <= least + _HARM]
     smallest = min(one[0] for one in harmless)
@@ -181,65 +257,95 @@ def _spread(rows: int, most: int) -> Integers:
 class _Scene:
     """Public points, each of which stands for a share of the records and of the queries."""
 
-    def __init__(self, points: Points, codes: Integers | None, *, classes: int, records: int, queries: int) -> None:
-        asked = _spread(len(points), _MOST_QUERIES)
-        self._codes, self._classes, self._queries = codes, classes, queries
-        self._truth = None if codes is None else codes[asked, np.newaxis]
+    def __init__(self, points: Points, codes: Integers | None, ballot: Any, *, records: int, queries: int) -> None:
+        self._asked = _spread(len(points), _MOST_QUERIES)
+        self._codes, self._ballot, self._queries = codes, ballot, queries
         self._each = records / len(points)
-        squares = squares_of(points)
-        self._apart: NDArray[np.float32] = squares[asked, np.newaxis] + squares - 2 * (points[asked] @ points.T)
-        self._apart[np.arange(len(asked)), asked] = np.inf  # no point is its own neighbour
+        apart = squared_distances(points[self._asked], points)
+        apart[np.arange(len(self._asked)), self._asked] = np.inf  # no point is its own neighbour
+        self._apart = apart
 
-    def radii(self, space: Space) -> list[float]:
-        """Return radii within which a record in two, in four and so on would be, on average, the smallest last."""
-        apart = np.sqrt(self._apart[np.isfinite(self._apart)])
-        return [float(reach) for reach in np.quantile(apart, _SHARES) / space.unit if reach > 0]
+    def weights(self, kernel: Kernel, rank: int | None = None) -> NDArray[np.float32]:
+        """Return weights of records on queries, within the radius of a kernel or as far as the point of this rank."""
+        radii = np.full(len(self._asked), kernel.squared_radius, dtype=np.float32)
+        if rank is not None:
+            least = min(rank, self._apart.shape[1] - 1)
+            radii = np.maximum(np.partition(self._apart, least - 1, axis=1)[:, least - 1], np.float32(1))
+        return kernel.weigh(radii[:, np.newaxis] - self._apart, radii)
 
-    def looks(self, kernel: Kernel, votes: float | None, **guarantee: float) -> Iterator[tuple[float, _Look]]:
+    def looks(
+        self, weights: NDArray[np.float32], votes: float | None, **guarantee: float
+    ) -> Iterator[tuple[float, _Look]]:
         """Yield numbers of votes, and what is then expected of all planned queries, on average while records wear out.
 
         Those that are tried are multiples of what a typical record would cast, in votes of full weight.
         """
-        weights = self._weights(kernel)
         spent = self._spent(weights)
-        typical = float(np.mean(spent)) / kernel.top**2
-        for number in [max(1.0, factor * typical) for factor in _WEAR] if votes is None else [votes]:
-            terms = Terms.calibrate(**guarantee, votes=number, top=kernel.top, classes=self._classes)
-            alive = np.minimum(1.0, terms.capacity / np.maximum(spent, 1e-9))
-            look = self._judged(weights, alive, terms)
-            yield number, look if look.right is None else replace(look, right=self._over_time(weights, spent, terms))
+        typical = float(np.mean(spent)) / (TOP**2 * int(self._ballot.prices.max()))
+        for number in [max(_FEWEST, factor * typical) for factor in _WEAR] if votes is None else [votes]:
+            terms = Terms.calibrate(**guarantee, votes=number, top=TOP, ballot=self._ballot)
+            yield number, self._judged(weights, np.outer(spent, _MOMENTS) <= terms.capacity, terms)
 
-    def _over_time(self, weights: NDArray[np.float32], spent: Floats, terms: Terms) -> float:
-        """Return the share right of all planned queries: late ones meet fewer records than a typical one does."""
-        alive = [(moment * spent <= terms.capacity).astype(np.float64) for moment in _MOMENTS]
-        return float(np.mean([self._judged(weights, one, terms).right or 0.0 for one in alive]))
-
-    def forecast(self, kernel: Kernel, votes: float, **guarantee: float) -> tuple[tuple[int, float, float | None], ...]:
-        """Return lines of queries answered, the share of records worn out by then, and the share right at that time."""
-        weights, lines = self._weights(kernel), []
-        terms = Terms.calibrate(**guarantee, votes=votes, top=kernel.top, classes=self._classes)
+    def forecast(
+        self, weights: NDArray[np.float32], votes: float, **guarantee: float
+    ) -> tuple[tuple[int, float, float | None], ...]:
+        """Return lines of queries answered, the share of records worn out by then, and how good answers are then."""
+        lines = []
+        terms = Terms.calibrate(**guarantee, votes=votes, top=TOP, ballot=self._ballot)
         spent = self._spent(weights)
         for factor in _LATER:
-            alive = (factor * spent <= terms.capacity).astype(np.float64)
-            look = self._judged(weights, alive, terms)
-            lines.append((math.ceil(factor * self._queries), float(1 - alive.mean()), look.right))
+            alive = factor * spent <= terms.capacity
+            look = self._judged(weights, alive[:, np.newaxis], terms)
+            then = look.right if look.error is None else look.error
+            lines.append((math.ceil(factor * self._queries), float(1 - alive.mean()), then))
         return tuple(lines)
-
-    def _weights(self, kernel: Kernel) -> NDArray[np.float32]:
-        return kernel.weigh(np.float32(kernel.squared_radius) - self._apart)
 
     def _spent(self, weights: NDArray[np.float32]) -> Floats:
         """Return what a record in the place of each point would spend on the planned queries."""
-        return np.asarray(self._queries * np.einsum("ij,ij->j", weights, weights) / len(weights), dtype=np.float64)
+        squares = np.einsum("ij,ij->j", weights, weights)
+        return np.asarray(self._queries * squares * self._prices() / len(weights), dtype=np.float64)
 
-    def _judged(self, weights: NDArray[np.float32], alive: Floats, terms: Terms) -> _Look:
-        each, noise = (alive * self._each).astype(np.float32), terms.scale * math.sqrt(min(2, self._classes - 1))
+    def _prices(self) -> Any:
+        """Return the price of a vote of weight 1 of each record; that of a typical one where labels are not known."""
+        return self._ballot.prices.mean() if self._codes is None else self._ballot.prices[self._codes]
+
+    def _judged(self, weights: NDArray[np.float32], alive: NDArray[np.bool_], terms: Terms) -> _Look:
+        """Return what is expected, on average over moments: a column of `alive` says who can still vote at one."""
+        raise NotImplementedError
+
+
+class _Votes(_Scene):
+    """How many answers are right where records vote for classes."""
+
+    def _judged(self, weights: NDArray[np.float32], alive: NDArray[np.bool_], terms: Terms) -> _Look:
+        several = self._ballot.classes
+        each, noise = alive.astype(np.float32) * self._each, self._ballot.contrast(terms.scale)
+        spoilt = float(np.minimum(1.0, (several - 1) * ndtr(-_MARGIN * (weights @ each) / noise)).mean())
+        if self._codes is None:
+            return _Look(spoilt)
+        ballots, truth = np.eye(several, dtype=np.float32)[self._codes], self._codes[self._asked, np.newaxis]
+        right = [_right(weights @ (ballots * now[:, np.newaxis]), truth, noise) for now in each.T]
+        return _Look(spoilt, right=float(np.mean(right)))
+
+
+def _right(counts: NDArray[np.float32], truth: Integers, noise: float) -> float:
+    """Return the share of queries whose own class is expected to win."""
+    own = np.take_along_axis(counts, truth, axis=1)
+    lost = ndtr((counts - own) / noise)
+    np.put_along_axis(lost, truth, 0.0, axis=1)
+    return float(np.mean(np.maximum(0.0, 1 - lost.sum(axis=1))))
+
+
+class _Means(_Scene):
+    """How far answers are off where targets are averaged."""
+
+    def _judged(self, weights: NDArray[np.float32], alive: NDArray[np.bool_], terms: Terms) -> _Look:
+        levels, each = self._ballot, alive.astype(np.float32) * self._each
         total = weights @ each
-        spoilt = np.minimum(1.0, (self._classes - 1) * ndtr(-_MARGIN * total / noise))
-        if self._codes is None or self._truth is None:
-            return _Look(None, float(spoilt.mean()))
-        counts = weights @ (np.eye(self._classes, dtype=np.float32)[self._codes] * each[:, np.newaxis])
-        own = np.take_along_axis(counts, self._truth, axis=1)
-        lost = ndtr((counts - own) / noise)
-        np.put_along_axis(lost, self._truth, 0.0, axis=1)
-        return _Look(float(np.mean(np.maximum(0.0, 1 - lost.sum(axis=1)))), float(spoilt.mean()))
+        spoilt = float(np.mean(1 - levels.means(total, total, terms.scale)[0]))  # what is drawn to the centre
+        if self._codes is None:
+            return _Look(spoilt)
+        targets = levels.targets(self._codes)[:, np.newaxis]
+        found, deviation = levels.means(total, weights @ (each * targets), terms.scale)
+        off = np.hypot(found - targets[self._asked], deviation)
+        return _Look(spoilt, error=float(levels.reach * math.sqrt(np.mean(off**2))))

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.utils.validation import check_consistent_length
 
 from quorate.arrays import Integers
 from quorate.checks import check_process
@@ -52,13 +53,14 @@ class NeighbourSession(Session):
 
     answerer: Nearby
 
-    def insert(self, X: Any, codes: Integers, ids: Any = None) -> list[str]:
-        """Add the units of checked rows and return their names, which `ids` gives for each row.
+    def insert(self, X: Any, labels: Any, ids: Any = None) -> list[str]:
+        """Add the units of checked rows, with their labels, and return their names, which `ids` gives for each row.
 
         Without `ids` each row is a unit, named by the number after those of all units so far. A name that was forgotten
         goes on with what it had spent.
         """
-        units, points = self.answerer.units, self.answerer.space.points(X)
+        units, points, codes = self.answerer.units, self.answerer.space.points(X), self.answerer.ballot.codes(labels)
+        check_consistent_length(points, codes)
         given = None if ids is None else _written(ids, len(codes))
         numbers, count = unit_numbers(len(codes), given)
         order, sizes = np.argsort(numbers, kind="stable"), np.bincount(numbers, minlength=count).tolist()

@@ -7,6 +7,7 @@ from quorate.checks import check_count, check_delta, check_positive, check_scale
 from quorate.errors import Infeasible
 from quorate.mechanisms import NoisyVector
 from quorate.mechanisms.noisy_vector.analytic import ROUNDING_VARIANCE, largest_length, smallest_excess
+from quorate.neighbours.ballots import Ballot
 
 __all__ = ["Terms"]
 
@@ -19,37 +20,42 @@ _UP = 1 + 2.0**-40
 class Terms:
     """The guarantee, and what it comes to in whole numbers.
 
-    A unit may spend `capacity` on answers: the sum of the squares of its weights. Each of `reports` reports of wear
-    counts it with the weight `reported`. Noise has this `scale` everywhere. Of two classes the difference is released,
-    which is one number with one noise; of more, the count of each.
+    A unit may spend `capacity` on answers: the sum of the squares of what its votes add. A vote of full weight takes
+    `full` of it. Each of `reports` reports of wear counts the unit with the weight `reported`. Noise has this `scale`
+    everywhere. A unit changes at most `entries` of the numbers that are released. Where it is replaced by another, what
+    is moved is `replacement` times as much.
 
-    >>> terms = Terms.calibrate(epsilon=1.0, delta=1e-5, votes=30.0, top=32, classes=10)
-    >>> terms.capacity == 30 * 32**2, round(terms.scale / 32), round(terms.replaced_epsilon(), 2)
+    >>> from quorate.neighbours.ballots import Labels
+    >>> terms = Terms.calibrate(epsilon=1.0, delta=1e-5, votes=30.0, top=32, ballot=Labels(range(10)))
+    >>> terms.capacity == 30 * terms.full, round(terms.noise), round(terms.replaced_epsilon(), 2)
     (True, 21, 1.47)
     """
 
     epsilon: float
     delta: float
-    top: int
+    full: int
     capacity: int
     reports: int
     reported: int
     scale: float
-    classes: int
+    entries: int
+    replacement: int
 
     def __post_init__(self) -> None:
-        whole = {name: check_count(name, getattr(self, name)) for name in ("top", "capacity", "reports", "reported")}
-        whole["classes"] = check_count("classes", self.classes, least=2)
+        names = ("full", "capacity", "reports", "reported", "entries", "replacement")
+        whole = {name: check_count(name, getattr(self, name)) for name in names}
         epsilon, delta = check_positive("epsilon", self.epsilon), check_delta(self.delta, zero=False)
         set_validated(self, epsilon=epsilon, delta=delta, scale=check_scale("scale", self.scale), **whole)
 
     @classmethod
-    def calibrate(cls, *, epsilon: float, delta: float, votes: float, top: int, classes: int) -> "Terms":
+    def calibrate(cls, *, epsilon: float, delta: float, votes: float, top: int, ballot: Ballot) -> "Terms":
         """Return the terms of the least noise by which a unit may cast this many votes of full weight."""
-        capacity = max(1, math.floor(check_positive("votes", votes) * top**2))
+        full = top**2 * int(ballot.prices.max())
+        capacity = max(1, math.floor(check_positive("votes", votes) * full))
         reported = max(1, math.isqrt(capacity // (_REPORTED * _REPORTS)))
         squares = capacity + _REPORTS * reported**2  # proof: step 4
-        length = largest_length(epsilon=epsilon, delta=delta, entries=squares)  # proof: step 5
+        entries = ballot.changes(capacity) + _REPORTS  # proof: step 5
+        length = largest_length(epsilon=epsilon, delta=delta, entries=entries)
         if length <= 0:
             raise Infeasible("this epsilon and delta allow no votes; raise epsilon, or plan for fewer votes of a unit")
         scale = math.sqrt(squares / length**2 + ROUNDING_VARIANCE) * _UP
@@ -60,12 +66,13 @@ class Terms:
         return cls(
             epsilon=epsilon,
             delta=delta,
-            top=top,
+            full=full,
             capacity=capacity,
             reports=_REPORTS,
             reported=reported,
             scale=scale,
-            classes=classes,
+            entries=entries,
+            replacement=ballot.replacement,
         )
 
     @property
@@ -74,12 +81,22 @@ class Terms:
         return self.capacity + self.reports * self.reported**2
 
     @property
+    def votes(self) -> float:
+        """How many votes of full weight a unit may cast."""
+        return self.capacity / self.full
+
+    @property
+    def noise(self) -> float:
+        """The deviation of the noise, in votes of full weight."""
+        return self.scale / math.sqrt(self.full)
+
+    @property
     def mechanism(self) -> NoisyVector:
         """What adds noise to a vector of counts."""
         return NoisyVector(squared_sensitivities=(self.squares,), scales=(self.scale,))
 
     def replaced_epsilon(self) -> float:
         """Return the epsilon, at the same delta, where a unit is replaced by another, not added or removed."""
-        squares = (4 if self.classes == 2 else 2) * self.squares  # proof: step 7
+        squares = self.replacement * self.squares  # proof: step 7
         length = math.sqrt(squares / (self.scale**2 - ROUNDING_VARIANCE)) * _UP
-        return smallest_excess(length, delta=self.delta, entries=squares)
+        return smallest_excess(length, delta=self.delta, entries=2 * self.entries)

@@ -26,6 +26,7 @@ _QUERIES, _RECORDS = 64, 2048  # of a block: what is computed for one fits a pro
 _FAR = 2.0**23  # stands for the square of a point where no record is: beyond every radius
 _BLOCK_SQUARES = 2**22  # the squares of all weights of a unit in a block stay below: 64 * 255**2 < 2**22
 _LARGEST_TOP = 255
+_LARGEST_VOTE = 2**13 - 1  # what one vote adds to one number: those of 2048 rows stay below 2**24
 
 
 class Units:
@@ -34,11 +35,12 @@ class Units:
     A unit that is forgotten keeps what it has spent, and goes on from there if it is inserted again.
     """
 
-    def __init__(self, kernel: Kernel, *, capacity: int, features: int, classes: int, persons: bool) -> None:
-        if kernel.top > _LARGEST_TOP:
-            raise InvalidInput(f"weights are at most {_LARGEST_TOP}, not {kernel.top}")
+    def __init__(self, kernel: Kernel, *, capacity: int, features: int, table: Integers, persons: bool) -> None:
+        if kernel.top > _LARGEST_TOP or kernel.top * np.abs(table).max() > _LARGEST_VOTE or len(table) > 2**16:
+            raise InvalidInput(f"weights are at most {_LARGEST_TOP}, and votes at most {_LARGEST_VOTE} of 65,536 kinds")
         self.persons = persons
-        self._kernel, self._capacity, self._classes = kernel, capacity, classes
+        self._kernel, self._capacity = kernel, capacity
+        self._table, self._prices = table, (table**2).sum(axis=1)  # of votes of weight 1, by code
         self._numbers: dict[str, int] = {}
         self._rows: dict[int, slice] = {}  # where the rows of a unit are; a unit that is forgotten has none
         self._forgotten: dict[int, float] = {}  # and when that was
@@ -80,6 +82,11 @@ class Units:
             self._forgotten[number] = at
         return numbers
 
+    @property
+    def codes(self) -> int:
+        """How many kinds of votes there are."""
+        return len(self._table)
+
     def __contains__(self, name: object) -> bool:
         return self._numbers.get(name) in self._rows  # type: ignore[call-overload]
 
@@ -87,10 +94,11 @@ class Units:
 
     def count(self, queries: Points) -> Ballots:
         """Charge every unit for its votes on these queries, in order, and return the counts of votes, sealed."""
-        counts = np.zeros((len(queries), self._classes), dtype=np.int64)
-        factors = _query_factors(queries, self._kernel.squared_radius)
+        counts = np.zeros((len(queries), self._table.shape[1]), dtype=np.int64)
+        radii = self._kernel.squared_radii(queries)
+        factors = _query_factors(queries, radii)
         with one_thread(), ThreadPoolExecutor(os.cpu_count()) as threads:
-            for part in threads.map(lambda rows: self._count_block(factors, rows), self._blocks()):
+            for part in threads.map(lambda rows: self._count_block(factors, radii, rows), self._blocks()):
                 counts += part
         return Ballots(counts)
 
@@ -135,41 +143,44 @@ class Units:
         cuts = [0, *starts[np.flatnonzero(np.diff(starts // _RECORDS)) + 1].tolist(), self._taken]
         return [slice(start, stop) for start, stop in pairwise(cuts) if start < stop]
 
-    def _count_block(self, factors: Points, rows: slice) -> Integers:
+    def _count_block(self, factors: Points, radii: NDArray[np.float32], rows: slice) -> Integers:
         """Return the counts of these rows' votes on all queries, and charge their units."""
-        counts = np.zeros((len(factors), self._classes), dtype=np.int64)
-        ballots = np.eye(self._classes, dtype=np.float32)[self._codes[rows]]
+        counts = np.zeros((len(factors), self._table.shape[1]), dtype=np.int64)
+        ballots, prices = self._table.astype(np.float32)[self._codes[rows]], self._prices[self._codes[rows]]
         for start in range(0, len(factors), _QUERIES):
             block = slice(start, start + _QUERIES)
-            weights = self._kernel.weigh(factors[block] @ self._factors[rows].T)  # proof: step 2
+            weights = self._kernel.weigh(factors[block] @ self._factors[rows].T, radii[block])  # proof: step 2
             if self.persons:
                 firsts = np.flatnonzero(np.diff(self._owners[rows], prepend=-1))
                 weights, codes = self._strongest(weights, self._codes[rows], firsts)
-                self._charge(weights, self._owners[rows][firsts])
-                counts[block] = _by_class(weights, codes, self._classes)
+                self._charge(weights, self._prices[codes], self._owners[rows][firsts])
+                counts[block] = np.stack([(weights * added[codes]).sum(axis=1) for added in self._table.T], axis=1)
             else:
-                self._charge(weights, self._owners[rows])
+                self._charge(weights, prices, self._owners[rows])
                 counts[block] = weights @ ballots  # whole numbers below 2**24
         return counts
 
     def _strongest(
         self, weights: NDArray[np.float32], codes: Integers, firsts: Integers
-    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Return for each unit the weight and the class of its nearest record; of equals, the last class."""
-        weights *= np.float32(self._classes)
+    ) -> tuple[NDArray[np.float32], Integers]:
+        """Return for each unit the weight and the code of its nearest record; of equals, the last code."""
+        weights *= np.float32(len(self._table))
         weights += codes.astype(np.float32)
         strongest = np.maximum.reduceat(weights, firsts, axis=1)
-        tops = np.floor(strongest / np.float32(self._classes))
-        return tops, strongest - tops * np.float32(self._classes)
+        tops = np.floor(strongest / np.float32(len(self._table)))
+        return tops, (strongest - tops * np.float32(len(self._table))).astype(np.int64)
 
-    def _charge(self, weights: NDArray[np.float32], owners: Integers) -> None:
-        """Charge units for their weights, query by query; from the first that does not fit on, they have none."""
-        left = self._capacity - self._spent[owners]
-        squares = weights * weights
+    def _charge(self, weights: NDArray[np.float32], prices: Integers, owners: Integers) -> None:
+        """Charge units for their votes, query by query; from the first that does not fit on, they have none.
+
+        `prices` has the price of each unit's vote of weight 1, on all queries or on each.
+        """
+        left, most = self._capacity - self._spent[owners], _BLOCK_SQUARES * int(self._prices.max())
+        squares = weights * weights if most == _BLOCK_SQUARES else (weights * weights).astype(np.float64) * prices
         for place in range(1, len(squares)):  # running sums; NumPy's own is twenty times slower along this axis
             np.add(squares[place - 1], squares[place], out=squares[place])
         after = self._spent[owners] + squares[-1].astype(np.int64)
-        np.subtract(np.minimum(left + 1, _BLOCK_SQUARES).astype(np.float32), squares, out=squares)
+        np.subtract(np.minimum(left + 1, most).astype(squares.dtype), squares, out=squares)
         weights *= np.clip(squares, 0, 1, out=squares)  # 1 while it fits, then 0; proof: step 3
         self._spent[owners] = np.minimum(after, self._capacity + 1)  # beyond: worn out, for ever
 
@@ -199,13 +210,8 @@ def _record_factors(points: Points) -> Points:
     return np.column_stack([2 * points, np.ones(len(points)), -squares_of(points)]).astype(np.float32)
 
 
-def _query_factors(points: Points, squared_radius: int) -> Points:
-    return np.column_stack([points, squared_radius - squares_of(points), np.ones(len(points))]).astype(np.float32)
-
-
-def _by_class(weights: NDArray[np.float32], codes: NDArray[np.float32], classes: int) -> Integers:
-    counted = [(weights * (codes == code)).sum(axis=1, dtype=np.float64) for code in range(classes)]
-    return np.stack(counted, axis=1).astype(np.int64)
+def _query_factors(points: Points, squared_radii: NDArray[np.float32]) -> Points:
+    return np.column_stack([points, squared_radii - squares_of(points), np.ones(len(points))]).astype(np.float32)
 
 
 def _grown(array: NDArray[Any], length: int, filled: Any) -> NDArray[Any]:

@@ -32,12 +32,13 @@ from quorate.privacy import Cost
 from quorate.privacy.claims import LABELS_READ, Claim, replaced
 from quorate.progress import HIDDEN, progress
 from quorate.rows import FrameForm, as_frame, canonical_matrix, is_frame, is_number
-from quorate.session import Session
+from quorate.session import Replies, Session
 
 __all__ = [
     "Predictions",
     "QuorateClassifier",
     "SessionClassifier",
+    "SessionModel",
     "allows_missing",
     "check_choice",
     "check_matrix",
@@ -303,16 +304,11 @@ def check_choice(name: str, value: object, known: Sequence[str]) -> None:
         raise InvalidInput(f"{name} must be one of {', '.join(known)}, not {value!r}")
 
 
-class QuorateClassifier(CountedCopies, ShowsClaim, ClassifierMixin, BaseEstimator):
-    """A classifier with a claim. `unit_` is what it protects, `declared_` whether its classes were declared."""
+class QuorateModel(CountedCopies, ShowsClaim, BaseEstimator):
+    """A classifier or a regressor with a claim. `unit_` is what it protects, `declared_` whether its classes were."""
 
-    classes: Any
-    classes_: NDArray[Any]
     unit_: str
     declared_: bool
-    predict_proba: Any = Without(NO_SCORES)
-    predict_log_proba: Any = Without(NO_SCORES)
-    decision_function: Any = Without(NO_SCORES)
 
     def _forget(self, *names: str) -> None:
         """Forget what an earlier fit has left, since no answer mixes two models, and count this one."""
@@ -332,13 +328,22 @@ class QuorateClassifier(CountedCopies, ShowsClaim, ClassifierMixin, BaseEstimato
         return tags
 
 
-class SessionClassifier(QuorateClassifier):
-    """A classifier that answers through `session_`, from a budget or by draws that are stable one by one."""
+class QuorateClassifier(ClassifierMixin, QuorateModel):
+    """A classifier with a claim, which has no scores unless it says how."""
+
+    classes: Any
+    classes_: NDArray[Any]
+    predict_proba: Any = Without(NO_SCORES)
+    predict_log_proba: Any = Without(NO_SCORES)
+    decision_function: Any = Without(NO_SCORES)
+
+
+class SessionModel(QuorateModel):
+    """A model that answers through `session_`, from a budget or by draws that are stable one by one."""
 
     session_: Session
     epsilon_: float
     delta_: float
-    on_no_quorum: str = "abstain"
 
     @property
     def budget_(self) -> Any:
@@ -382,6 +387,34 @@ class SessionClassifier(QuorateClassifier):
         self.check_settings()
         return self.session_.quote(self.checked(X), caller=caller)
 
+    def check_settings(self) -> None:
+        """Refuse settings that cannot be; it is called before every fit and every batch."""
+
+    def _asked(self, X: Any, caller: str) -> tuple[Any, Replies]:
+        """Check queries and ask them; return them with the replies."""
+        check_is_fitted(self)
+        self.check_settings()
+        queries = self.checked(X)
+        with nullcontext() if HIDDEN.get() else progress("answering", len(queries), left=_CHARGED):
+            return queries, self.session_.ask(queries, caller=caller)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "session_")
+
+    def __getstate__(self) -> Any:
+        if hasattr(self, "session_"):
+            raise TypeError(
+                f"a fitted {type(self).__name__} cannot be copied or pickled: the copy would spend the budget a second "
+                "time. It can be saved with quorate.save, which keeps one budget for all"
+            )
+        return super().__getstate__()
+
+
+class SessionClassifier(SessionModel, QuorateClassifier):
+    """A classifier that answers through `session_`."""
+
+    on_no_quorum: str = "abstain"
+
     def predict(self, X: Any, caller: str = "") -> Predictions:
         """Answer a batch of queries, in order, each paid for as its mechanism says.
 
@@ -389,11 +422,7 @@ class SessionClassifier(QuorateClassifier):
         within the batch the rest is refused; once it is spent, `BudgetSpent` is raised. Whatever is wrong with a query
         is said before anything is spent.
         """
-        check_is_fitted(self)
-        self.check_settings()
-        queries = self.checked(X)
-        with nullcontext() if HIDDEN.get() else progress("answering", len(queries), left=_CHARGED):
-            replies = self.session_.ask(queries, caller=caller)
+        queries, replies = self._asked(X, caller)
         return self._predictions(queries, replies.labels, refused=replies.refused, spent=replies.spent)
 
     def _predictions(self, queries: Any, codes: NDArray[np.int64], **known: Any) -> Predictions:
@@ -413,9 +442,6 @@ class SessionClassifier(QuorateClassifier):
         if self.on_no_quorum == "raise" and told.no_quorum.any():
             text = f"{int(told.no_quorum.sum())} of {told.size} queries found no quorum; they were paid for"
             raise NoQuorum(f"{text}, and the batch is in this error's `predictions`", predictions=told)
-
-    def check_settings(self) -> None:
-        """Refuse settings that cannot be; it is called before every fit and every batch."""
 
     def stream(self, queries: Iterable[Any], caller: str = "") -> Iterator[Any]:
         """Answer queries one by one as they come, each a row of features: a label, or None for no answer."""
@@ -446,14 +472,3 @@ class SessionClassifier(QuorateClassifier):
                 f"{new:,} new queries must all be paid for to have a score, and the budget is for {payable:,} of them: "
                 "none was asked. Score fewer rows, or fit with queries= as many as you will ask"
             )
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "session_")
-
-    def __getstate__(self) -> Any:
-        if hasattr(self, "session_"):
-            raise TypeError(
-                f"a fitted {type(self).__name__} cannot be copied or pickled: the copy would spend the budget a second "
-                "time. It can be saved with quorate.save, which keeps one budget for all"
-            )
-        return super().__getstate__()

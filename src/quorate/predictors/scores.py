@@ -7,14 +7,14 @@ a number t            class 1 of two where its noisy share is at least t
 """
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from quorate.checks import check_rate
 from quorate.errors import InvalidInput
-from quorate.mechanisms import NO_QUORUM, NoisyShares
+from quorate.mechanisms import NO_QUORUM
 
 __all__ = ["Scoring", "Threshold", "check_threshold", "takes_class_weight", "weigh_classes"]
 
@@ -31,11 +31,25 @@ def check_threshold(threshold: Any, *, scores: bool, prior: Any) -> None:
         raise InvalidInput("threshold='balanced' is at the prior: declare the shares of the classes with prior=")
 
 
+class SharesOfVotes(Protocol):
+    """What reads shares of the vote from answers: a `NoisyShares`, or the ballot of neighbours."""
+
+    @property
+    def classes(self) -> int:
+        """How many there are."""
+
+    def shares(self, answers: Any) -> NDArray[np.float64]:
+        """Return the share of each class, one row an answer."""
+
+    def excess(self, answers: Any) -> NDArray[np.float64]:
+        """Return the share of class 1 of two, which noise may have taken beyond 0 or 1."""
+
+
 @dataclass(frozen=True)
 class Scoring:
-    """What is read of the answers of `NoisyShares`, by the owner's threshold and prior."""
+    """What is read of answers that stand for shares, by the owner's threshold and prior."""
 
-    mechanism: NoisyShares
+    mechanism: SharesOfVotes
     threshold: Threshold = None
     prior: tuple[float, ...] | None = None
 

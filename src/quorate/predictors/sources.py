@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -12,6 +13,8 @@ from numpy.typing import NDArray
 from quorate.arrays import Integers
 from quorate.checks import check_bytes
 from quorate.ensemble import Electorate, Ensemble
+from quorate.ensemble.clusters import ClusterRows, ClusterTable, ClusterTeachers
+from quorate.ensemble.dealing import Encoded
 from quorate.ensemble.electorate import as_electorate
 from quorate.ensemble.sources import SpilledRows, Units
 from quorate.errors import InvalidInput
@@ -21,7 +24,7 @@ from quorate.progress import progress
 from quorate.tables import Schema, as_table
 from quorate.tables.stream import TableStream
 
-__all__ = ["OtherSources"]
+__all__ = ["Encoding", "OtherSources", "spilled"]
 
 _OF_A_FIT = (
     "estimator",
@@ -40,6 +43,9 @@ class OtherSources(GuidedClassifier, ABC):
 
     epsilon: float
     delta: float
+    holdout: float
+    n_jobs: int | None
+    backend: str | None
 
     @abstractmethod
     def _begin(self, classes: Any, y: Any) -> NDArray[Any]:
@@ -57,8 +63,9 @@ class OtherSources(GuidedClassifier, ABC):
         schema: Schema,
         *,
         public: Any = None,
-        memory: int | str = "1GB",
+        memory: int | str | None = None,
         spill: str | Path | None = None,
+        cluster: Any = None,
         teach: bool = False,
     ) -> Self:
         """Fit from a table of any size, which is read once, some ten thousand rows at a time.
@@ -68,7 +75,13 @@ class OtherSources(GuidedClassifier, ABC):
         people are; it is public. Rows are dealt to teachers as they are read, by a secret random word of each row or
         person, and wait on the disk until their teachers are fitted: in the folder `spill`, or where the system keeps
         temporary files. Their files have no name, nobody else can read them, and they are gone when the call ends,
-        however it ends. Beside the program itself and the fitted teachers, about `memory` bytes are used.
+        however it ends. Beside the program itself and the fitted teachers, about `memory` bytes are used (1GB unless
+        told).
+
+        With a `cluster` its workers read the files, deal the rows among themselves and fit the teachers, who stay there
+        and vote there: no row comes to this process. It is the address of a Dask scheduler (tcp://..., tls://...) or of
+        a Ray cluster (ray://...), "local" for Dask workers on this machine, "ray" for Ray's own choice of a cluster, or
+        a `distributed.Client`. How much memory there is, and where rows wait, is then a setting of the workers.
 
         `public` is a table of rows that are not private, with or without labels, which guide the plan as in `fit`.
         Queries are rows as `schema.encode` makes them.
@@ -88,8 +101,8 @@ class OtherSources(GuidedClassifier, ABC):
         """
         if schema.label is None:
             raise InvalidInput("the schema has no label: declare its column and classes")
-        memory = check_bytes("memory", memory, least=_LEAST_MEMORY)
-        stream = source if isinstance(source, TableStream) else TableStream(source)
+        if cluster is not None or isinstance(source, ClusterTable):
+            self._check_place(memory, spill)
         self._begin(np.asarray(schema.label.classes), np.asarray(schema.label.classes))
         width = len(schema.feature_names)
         check_records(self, np.zeros((1, width)), estimator=self.estimator_, reset=True, frames=False)
@@ -99,14 +112,36 @@ class OtherSources(GuidedClassifier, ABC):
             shown = schema.label.column in as_table(public).column_names
             guides["public_labels"] = schema.labels(public, role="public") if shown else None
         self.unit_, self.declared_ = "row" if schema.groups is None else "person", True
-        with closing(SpilledRows(width, memory=memory, folder=spill)) as rows:
-            with progress("reading records"):
-                for batch in stream:
-                    labels = class_codes(self.classes_, schema.labels(batch))
-                    rows.add(schema.encode(batch), labels, _people(schema, batch, stream.header))
-            if not rows.rows:
+        if cluster is not None or isinstance(source, ClusterTable):
+            table = source if isinstance(source, ClusterTable) else ClusterTable(source, cluster)
+            encoding = Encoding(schema, self.classes_, table.header)
+            rows: SpilledRows | ClusterRows = table.dealt(encoding, features=width, by_person=schema.groups is not None)
+        else:
+            size = check_bytes("memory", "1GB" if memory is None else memory, least=_LEAST_MEMORY)
+            stream = source if isinstance(source, TableStream) else TableStream(source)
+            encoding = Encoding(schema, self.classes_, stream.header)
+            rows = spilled(stream, encoding, SpilledRows(width, memory=size, folder=spill))
+        with closing(rows):
+            if not rows.count:
                 raise InvalidInput("the table has no rows")
             return self._fit_units(rows, one_scale=schema.one_scale, teach=teach, **guides)
+
+    def place_teachers(self, cluster: Any) -> None:
+        """Put the fitted teachers onto a cluster, which counts their ballots from now on; it is as for `fit_table`.
+
+        The answers are the same. Teachers that were brought, and those on a cluster, stand where they are.
+        """
+        answerer = self.session_.answerer
+        answerer.ensemble = Ensemble(ClusterTeachers.placed(answerer.ensemble.fitted, cluster))
+
+    def _check_place(self, memory: Any, spill: Any) -> None:
+        """Refuse settings of this machine where the teachers are fitted on others."""
+        settings = {"memory": memory, "spill": spill, "n_jobs": self.n_jobs, "backend": self.backend}
+        for name, value in settings.items():
+            if value is not None:
+                raise InvalidInput(f"{name} is about this machine; on a cluster it is a setting of the workers")
+        if self.holdout:
+            raise InvalidInput("holdout needs rows in this process, and with a cluster there are none: leave it at 0")
 
     @classmethod
     def from_teachers(
@@ -159,6 +194,32 @@ class OtherSources(GuidedClassifier, ABC):
         made.epsilon_, made.delta_ = float(made.epsilon), float(made.delta)
         made._open(Ensemble(electorate), planned)
         return made
+
+
+@dataclass(frozen=True, repr=False)
+class Encoding:
+    """How rows of a table become numbers and codes, in this process or on a worker; `header` is that of the table."""
+
+    schema: Schema
+    classes: NDArray[Any]
+    header: Any
+
+    def __call__(self, table: Any) -> Encoded:
+        """Return the rows, their class numbers, and whose they are."""
+        codes = class_codes(self.classes, self.schema.labels(table))
+        return self.schema.encode(table), codes, _people(self.schema, table, self.header)
+
+
+def spilled(stream: TableStream, encoding: Encoding, rows: SpilledRows) -> SpilledRows:
+    """Read a table and write its rows to the disk."""
+    try:
+        with progress("reading records"):
+            for place, batch in stream.placed():
+                rows.add(encoding(batch), first=place)
+    except BaseException:
+        rows.close()
+        raise
+    return rows
 
 
 def _people(schema: Schema, table: Any, first: Any) -> tuple[list[str], Integers] | None:

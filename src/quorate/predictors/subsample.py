@@ -346,7 +346,7 @@ class PrivateClassifier(OtherSources):
         >>> shares.round(1).tolist(), classifier.predict([[0.9]]).scores.tolist() == shares[1:].tolist()
         ([[1.0, 0.0], [0.0, 1.0]], True)
         """
-        return self.scoring().probabilities(self._answers(X, caller))
+        return self.scoring().probabilities(self._asked(X, caller)[1].labels)
 
     @only_with(_gives_scores, "scores=True")
     def decision_function(self, X: Any, caller: str = "") -> NDArray[np.float64]:
@@ -355,7 +355,7 @@ class PrivateClassifier(OtherSources):
         For more classes: what each is ranked by, its share, or with threshold="balanced" its share over its prior. The
         label of `predict` is the class of the largest, or the second where the excess is at least 0.
         """
-        return self.scoring().decisions(self._answers(X, caller))
+        return self.scoring().decisions(self._asked(X, caller)[1].labels)
 
     def scoring(self) -> Scoring:
         """Return how answers are read, by the threshold and the prior as they are set now."""
@@ -364,11 +364,6 @@ class PrivateClassifier(OtherSources):
             raise InvalidInput("this model was fitted for labels; set scores=True and fit it again")
         threshold = self.threshold
         return Scoring(self.mechanism_, threshold, self._prior() if threshold == "balanced" else None)
-
-    def _answers(self, X: Any, caller: str) -> NDArray[np.int64]:
-        check_is_fitted(self)
-        self.check_settings()
-        return self.session_.ask(self.checked(X), caller=caller).labels
 
     def _predictions(self, queries: Any, codes: NDArray[np.int64], **known: Any) -> Predictions:
         if not isinstance(self.mechanism_, NoisyShares):

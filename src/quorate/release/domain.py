@@ -24,6 +24,7 @@ from quorate.release.cover import Cover, make_cover
 from quorate.release.cover.base import read_points
 from quorate.release.queries import NOTHING, Queries, Rows, Whole
 from quorate.release.workloads import BoundWorkload, Workload
+from quorate.release.workloads.marginals import MarginalWorkload
 from quorate.release.workloads.truths import ExpressionWorkload
 
 __all__ = ["MOST_LISTED", "NOTHING", "CoverDomain", "Domain", "SealedCounts", "TableDomain", "make_domain"]
@@ -95,6 +96,11 @@ class Domain(ABC):
     @abstractmethod
     def find(self, asked: Any) -> Whole:
         """Return the numbers of what is asked."""
+
+    def find_sums(self, asked: Any) -> tuple[Whole, Whole]:
+        """Return numbers of queries, and where in them those begin that add up to each thing that is asked."""
+        numbers = self.find(asked)
+        return numbers, np.arange(len(numbers))
 
     @abstractmethod
     def every(self) -> Any:
@@ -214,6 +220,15 @@ class TableDomain(Domain):
             raise InvalidInput(f"a query of this workload has a number from 0 to {self.bound.count_queries - 1}")
         return numbers
 
+    def find_sums(self, asked: Any) -> tuple[Whole, Whole]:
+        """Return the numbers that add up to each thing asked: of a marginal of fewer columns, the cells of a table."""
+        parts = None if isinstance(asked, np.ndarray) else [self.bound.summed(one) for one in _listed(asked)]
+        if parts is None or all(part is None for part in parts):
+            return super().find_sums(asked)
+        pairs = zip(parts, _listed(asked), strict=True)
+        lists = [self.find([one]) if part is None else part for part, one in pairs]
+        return np.concatenate(lists), np.cumsum([0, *map(len, lists[:-1])])
+
     def _number(self, one: Any) -> int:
         if isinstance(one, int | np.integer) and not isinstance(one, bool):
             return int(one)
@@ -242,7 +257,9 @@ class TableDomain(Domain):
         """Return the tidy names of these queries; `asked` is what was asked, where a query near it is answered."""
         named = self.bound.describe(numbers)
         for name, one in zip(named, _listed(asked), strict=True):
-            if not self.bound.answers_itself(one):
+            if isinstance(self.bound, MarginalWorkload) and self.bound.summed(one) is not None:
+                name.update(self.bound.describe_sum(one))
+            elif not self.bound.answers_itself(one):
                 name["asked"] = json.dumps(one)
         return named
 

@@ -161,11 +161,14 @@ class QueryRelease(ShowsClaim, BaseEstimator):
         open_ = (*counted, "public records are not protected")
         self.claim_ = str(Claim(self.epsilon, self.delta, unit=replaced, what="the whole release is", conditions=open_))
 
-    def answer(self, queries: Any = None) -> pa.Table:
+    def answer(self, queries: Any = None, *, band: float | None = None, counts: bool = False) -> pa.Table:
         """Return a tidy table: names of queries, `answer`, `error` (one standard deviation), `low` and `high` (95%).
 
         Queries are hypotheses of the class, or names, expressions or numbers of the workload; all of the workload
-        unless given. Answers are shares of the private records. The cover's own share of the error is not in the bars:
+        unless given. Marginals also answer what is asked of fewer columns, by adding cells up. Answers are shares of
+        the private records; with `counts`, numbers of records (with `groups`, of people), rounded to the power of ten
+        that is not above the error. With `band`, say 0.95, `low` and `high` hold for *all* answers of the release
+        together with that probability, and not each for itself. The cover's own share of the error is not in the bars:
         `error_bound` has it. `error` is missing where the engine does not know it. Thresholds and ranges of a column
         are answered at the cuts nearest to those asked for: `query` then says which, and `asked` what was asked.
 
@@ -176,16 +179,39 @@ class QueryRelease(ShowsClaim, BaseEstimator):
         """
         check_is_fitted(self, "released_")
         asked = self.domain_.every() if queries is None else queries
-        numbers = self.domain_.find(asked)
-        names = self.domain_.describe(numbers, asked)
-        shares, errors = self.read(numbers)
+        numbers, starts = self.domain_.find_sums(asked)
+        names = self.domain_.describe(numbers[starts], asked)
         columns: dict[str, Any] = {key: [name.get(key) for name in names] for key in _keys(names)}
-        known = ~np.isnan(errors)
-        low, high = np.clip(shares - _TWO_SIDED * errors, 0, 1), np.clip(shares + _TWO_SIDED * errors, 0, 1)
-        columns["answer"] = shares
-        for name, values in (("error", errors), ("low", low), ("high", high)):
-            columns[name] = pa.array(values, mask=~known)
+        each, deviations = self.read(numbers)
+        shares, errors = _added(each, starts), np.sqrt(_added(deviations**2, starts))
+        known = np.full(len(starts), band is not None) | ~np.isnan(errors)
+        half = _TWO_SIDED * errors
+        low, high = (shares - half, shares + half) if band is None else self._band(numbers, starts, shares, band)
+        bars = {
+            "answer": np.clip(shares, 0, 1),
+            "error": errors,
+            "low": np.clip(low, 0, 1),
+            "high": np.clip(high, 0, 1),
+        }
+        if counts:
+            bars = _as_counts(bars, self.records_)
+        for name, values in bars.items():
+            missing = np.isnan(errors) if name == "error" else ~known if name != "answer" else np.zeros_like(known)
+            columns[name] = pa.array(values, mask=missing)
         return pa.table(columns)
+
+    def _band(self, numbers: Any, starts: Any, shares: Floats, band: float) -> tuple[Floats, Floats]:
+        """Return ends that hold for all answers together: PROOF.md, step 5."""
+        beta, released = 1.0 - check_rate("band", band), self.released_
+        if not self.has_error_bars:
+            raise InvalidInput(f"the engine {self.engine_!r} does not know its noise, and has no band")
+        if released.unbiased is None or released.deviations is None or self.domain_.has_differences():
+            wide = self.engine_error_bound(beta) * _added(np.ones(len(numbers)), starts)
+            return shares - wide, shares + wide
+        places = self.domain_.parts(numbers)[0]
+        level = math.sqrt(2 * math.log(2 * self.domain_.queries.count / beta))
+        centre, half = _added(released.unbiased[places], starts), level * _added(released.deviations[places], starts)
+        return np.minimum(centre - half, shares), np.maximum(centre + half, shares)
 
     def _facts(self) -> dict[str, Any]:
         counted = "private records" if self.unit_ == RECORD else "people"
@@ -221,12 +247,21 @@ class QueryRelease(ShowsClaim, BaseEstimator):
         released = self.released_
         if released.model is not None:
             rows = min(_PRODUCT_ROWS, self.records_)
-            return np.full(rows, 1.0 / rows), Rows(released.model.draw(rows), released.model.sizes)
+            return np.full(rows, 1.0 / rows), self._drawn(rows)
         if released.weights is not None:
             return released.weights, released.support
         if self._fitted is None:
             self._fitted = self._fit_weights()
         return self._fitted
+
+    def _drawn(self, rows: int) -> Rows:
+        """Return records drawn from the model, with pairs of columns as they were answered."""
+        model, queries, answers = self.released_.model, self.domain_.queries, self.released_.answers
+        assert model is not None
+        assert isinstance(queries, Marginals)
+        if answers is None or not self.released_.details.get("believed"):  # the answers are the model's own
+            return Rows(model.draw(rows), model.sizes)
+        return Rows(model.draw(rows, model.pairs(queries, answers)), model.sizes)
 
     def _fit_weights(self) -> tuple[Floats, Rows | None]:
         """Return weights that answer as the release does, as near as can be to the public histogram."""
@@ -261,9 +296,8 @@ class QueryRelease(ShowsClaim, BaseEstimator):
         wanted = min(self.records_, _MOST_ROWS) if rows is None else check_count("rows", rows)
         if wanted > _MOST_ROWS:
             raise InvalidInput(f"rows must be at most {_MOST_ROWS}, not {rows}")
-        model = self.released_.model
-        if model is not None:
-            return self.domain_.rows(np.arange(wanted), Rows(model.draw(wanted), model.sizes))
+        if self.released_.model is not None:
+            return self.domain_.rows(np.arange(wanted), self._drawn(wanted))
         weights, support = self.weights()
         counts = round_weights(self.domain_.queries, weights, wanted, support=support)
         return self.domain_.rows(np.repeat(np.arange(len(counts)), counts), support)
@@ -325,6 +359,26 @@ class QueryRelease(ShowsClaim, BaseEstimator):
         from quorate.models import save  # noqa: PLC0415
 
         return save(self, folder, extra=extra, answers=True)
+
+
+def _added(values: Floats, starts: Any) -> Floats:
+    """Return the sums of runs of values."""
+    return values if len(starts) == len(values) else np.asarray(np.add.reduceat(values, starts))
+
+
+def _as_counts(bars: dict[str, Floats], records: int) -> dict[str, Any]:
+    """Return shares as numbers of records, rounded to what the noise allows: ends outwards."""
+    errors = np.nan_to_num(bars["error"]) * records
+    unit = 10.0 ** np.floor(np.log10(np.maximum(errors, 1.0)))
+    ways = {"answer": np.rint, "low": np.floor, "high": np.ceil}
+    rounded = {name: way(np.nan_to_num(bars[name]) * records / unit) * unit for name, way in ways.items()}
+    limited = {name: np.minimum(values, records).astype(np.int64) for name, values in rounded.items()}
+    return {
+        "answer": limited["answer"],
+        "error": bars["error"] * records,
+        "low": limited["low"],
+        "high": limited["high"],
+    }
 
 
 def _keys(names: list[dict[str, Any]]) -> list[str]:

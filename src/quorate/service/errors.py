@@ -73,6 +73,9 @@ PROBLEMS: dict[str, Problem] = {
     "site_refused": Problem(
         503, "a site of this federation does not answer as it must, so nothing is drawn; ask again later", 60
     ),
+    "cluster_lost": Problem(
+        503, "the cluster that this model's teachers stand on does not answer, so nothing is drawn; ask again later", 60
+    ),
     "overloaded": Problem(503, "more is being asked than this server can answer; ask again in a moment", 1),
     "stopping": Problem(503, "this server is stopping; ask again in a moment", 1),
     "not_ready": Problem(503, "a model here is not answering just now; ask again in a moment", 1),

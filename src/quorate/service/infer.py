@@ -18,7 +18,6 @@ from starlette.responses import Response
 from quorate.errors import InvalidInput, QuorateError
 from quorate.everlasting import Feed
 from quorate.neighbours import NeighbourSession
-from quorate.predictors.base import class_codes
 from quorate.service.codec import InferRequest, check_id, read_request, request_digest, write_response
 from quorate.service.errors import Refused
 from quorate.service.http import Pace, context_of, json_response, read_body
@@ -61,8 +60,8 @@ class Infer:
         X = model.inputs.queries(request.inputs)
         if not len(labels.values) == len(names.values) == len(X):
             raise Refused("bad_tensor", "there is one label and one unit for each row")
-        codes = class_codes(model.outputs.classes, np.asarray(labels.values))
-        inserted = await _done(model.session.insert, X, codes, np.asarray(names.values).tolist())
+        values, units = np.asarray(labels.values), np.asarray(names.values).tolist()
+        inserted = await _done(model.session.insert, X, values, units)
         return json_response({"inserted": inserted})
 
     async def forget(self, http: HTTPRequest) -> Response:

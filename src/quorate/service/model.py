@@ -14,6 +14,7 @@ from quorate.errors import LedgerRefused
 from quorate.exchange import Replies, Request
 from quorate.held_out import ConformalClassifier, ConformalRegressor
 from quorate.mechanisms import NoisyShares
+from quorate.neighbours import NeighbourRegressor
 from quorate.predictors.base import class_codes
 from quorate.privacy import Cost
 from quorate.release import OnlineRelease, QueryRelease
@@ -204,7 +205,9 @@ def _outputs_of(classifier: Any) -> Outputs:
     """Return what a model that answers through a session gives: by its type and its mechanism, which are public."""
     if isinstance(classifier, OnlineRelease):
         return OnlineOutputs(classifier)
-    if isinstance(getattr(classifier, "mechanism_", None), NoisyShares):
+    if isinstance(classifier, NeighbourRegressor):
+        return ValueOutputs(classifier.read)
+    if isinstance(getattr(classifier, "mechanism_", None), NoisyShares) or getattr(classifier, "scores_", False):
         return NoisyScoreOutputs(classifier.classes_, classifier.scoring())
     return Outputs(classifier.classes_)
 

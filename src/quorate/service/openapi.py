@@ -45,7 +45,7 @@ _ASKED = (  # codes that only asking can meet
         "headers_too_large",
         "unsupported_encoding",
     ),
-    *("rate_limited", "overloaded", "stopping", "not_ready", "ledger_refused", "site_refused"),
+    *("rate_limited", "overloaded", "stopping", "not_ready", "ledger_refused", "site_refused", "cluster_lost"),
 )
 
 _ORDERS = ("bad_json", "bad_request", "cross_site", "too_slow", "too_large", "headers_too_large")

@@ -15,6 +15,7 @@ and over one, beside it:
 """
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -44,13 +45,17 @@ class SetOutputs(Outputs):
 
 
 class ValueOutputs(ColumnOutputs):
-    """The values of a regressor."""
+    """The values of a regressor: what a published one has told, or what `values` makes of the answers of a session."""
 
     names = ("value",)
 
+    def __init__(self, values: Callable[[Numbers], Any] | None = None) -> None:
+        super().__init__()
+        self._values = values
+
     def read(self, labels: Numbers, refused: Flags, told: Any) -> tuple[Numbers, Any]:
         """Return the value of each query by its name."""
-        return labels, {"value": told}
+        return labels, {"value": told if self._values is None else self._values(labels)}
 
 
 class IntervalOutputs(ColumnOutputs):

@@ -57,6 +57,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         Bytes of the headers of a request, at most, and how long they may take to arrive.
     idle_seconds
         How long a connection may rest between two requests.
+    cluster
+        Where ballots are counted, as `PrivateClassifier.place_teachers` takes it; "" for in this process.
     traces
         Where traces are sent: the address of an OpenTelemetry collector, such as http://localhost:4318/v1/traces.
     stop_seconds
@@ -87,6 +89,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     header_seconds: float = 10.0
     idle_seconds: float = 60.0
     stop_seconds: float = 8.0
+    cluster: str = ""
     traces: str = ""
 
     def __post_init__(self) -> None:

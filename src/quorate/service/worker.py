@@ -109,10 +109,19 @@ class Folders:
         if isinstance(opened, PublishedFolder):  # by its type: what is private is never answered for free
             return Model.of_published(name, classifier, schema=schema, queue_limit=settings.queue_limit)
         try:
+            if settings.cluster:
+                _check_placed(folder, classifier).place_teachers(settings.cluster)
             return Model.of(name, classifier, schema=schema, queue_limit=settings.queue_limit)
         except (InvalidInput, AttributeError):
             classifier.session_.close()
             raise
+
+
+def _check_placed(folder: Path, classifier: Any) -> Any:
+    """Return a classifier whose teachers can stand on a cluster."""
+    if not hasattr(classifier, "place_teachers"):
+        raise InvalidInput(f"{folder} is a {type(classifier).__name__}, which is not counted on a cluster")
+    return classifier
 
 
 class _FolderKeys:

@@ -113,7 +113,9 @@ class Site:
         mechanism, cost = self._price(batch.declaration)
         self._check_starts(batch)
         context = batch.context()
-        self._take(Asked(_CALLER, (), batch.id, context), cost, batch.rows)  # charge, then answer; proof: step 2
+        self._take(
+            Asked(_CALLER, (context,), batch.id, context), cost, batch.rows
+        )  # charge, then answer; proof: step 2
         counts = release_votes(
             self._session.answerer.ensemble, queries, lambda votes: self._sealed(votes, mechanism, context)
         )
@@ -128,13 +130,12 @@ class Site:
             if not isinstance(admitted, Admitted):
                 raise admitted
             if admitted.outcome is not None:
-                raise IdReused(
-                    "this batch was answered before; nothing was charged. Ask in a new batch"
-                )  # proof: step 4
+                raise _answered()  # proof: step 4
             self._budget.spend(cost, times=rows)
-            (kept,) = ledger.keep({}, {}, [asked])
-            if isinstance(kept, QuorateError):  # another process took this one for dead, and the id with it
-                raise kept
+            own = secrets.randbelow(2**31)
+            (kept,) = ledger.keep({}, {(asked.caller, asked.body): own}, [asked], drawn=1)
+            if kept != [own]:  # another process took this one for dead, and the id with it
+                raise kept if isinstance(kept, QuorateError) else _answered()
 
     def _check_starts(self, batch: Batch) -> None:
         """Refuse masks that are not of this start of this site: another may have used them. proof: step 4."""
@@ -197,3 +198,7 @@ class Site:
     def close(self) -> None:
         """Let go of the ledger."""
         self._session.close()
+
+
+def _answered() -> IdReused:
+    return IdReused("this batch was answered before. Ask in a new batch")

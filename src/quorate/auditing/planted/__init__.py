@@ -8,6 +8,7 @@ from quorate.auditing.planted.batches import BATCHES
 from quorate.auditing.planted.bug import Caught, PlantedBug
 from quorate.auditing.planted.calls import CALLS
 from quorate.auditing.planted.choices import CHOICES
+from quorate.auditing.planted.clusters import CLUSTERS
 from quorate.auditing.planted.columns import COLUMNS
 from quorate.auditing.planted.compactions import COMPACTIONS
 from quorate.auditing.planted.dealing import DEALING
@@ -38,7 +39,7 @@ __all__ = ["PLANTED", "Caught", "PlantedBug"]
 
 _NOISE = (*SUMS, *SCORES, *CHOICES, *THRESHOLDS, *PLANS, *NOISY_VECTORS, *SELECTIONS)
 _MODELS = (*LINEAR, *WORDS, *COLUMNS, *HELD_OUT, *FILTERS, *PEOPLE)
-_TEACHERS = (*DEALING, *BATCHES, *CALLS, *NEIGHBOURS, *TREES, *LEARNING)
+_TEACHERS = (*DEALING, *CLUSTERS, *BATCHES, *CALLS, *NEIGHBOURS, *TREES, *LEARNING)
 _AROUND = (*STATES, *RESTARTS, *SHARES, *COMPACTIONS, *GUARDS, *LOOKUPS, *EXPORTS, *FOLDERS, *SITES)
 
 PLANTED: tuple[PlantedBug, ...] = (*_NOISE, *_MODELS, *_TEACHERS, *_AROUND)

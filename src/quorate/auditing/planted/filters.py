@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quorate.arrays import Integers
-from quorate.auditing.neighbour_games import QUERIES, game_terms, game_units, widest_change
+from quorate.auditing.neighbour_games import BALLOT, QUERIES, game_terms, game_units, widest_change
 from quorate.auditing.planted.bug import Caught, PlantedBug
 from quorate.auditing.planted.states import quiet_folder
 from quorate.auditing.replay import entropy_tape
@@ -18,6 +18,7 @@ from quorate.exchange import OWN_CALLER
 from quorate.ledger import Ledger
 from quorate.mechanisms import Answers
 from quorate.neighbours.answerer import Nearby
+from quorate.neighbours.ballots import Levels
 from quorate.neighbours.kernel import Kernel
 from quorate.neighbours.points import Space
 from quorate.neighbours.unit_file import UnitFile, change_key
@@ -26,6 +27,7 @@ from quorate.privacy import Budget
 
 __all__ = ["FILTERS"]
 
+_LEVELS = Levels(low=0.0, high=1.0, centre=0.5)
 _FAR = np.full((64, 2), 500.0)  # queries that no record of the game is near
 
 
@@ -42,19 +44,27 @@ class _RefundOnForget(Units):
 class _VotesOfTheWorn(Units):
     """Charges a unit until its budget is spent, and lets it vote on."""
 
-    def _charge(self, weights: NDArray[np.float32], owners: Integers) -> None:
+    def _charge(self, weights: NDArray[np.float32], prices: Integers, owners: Integers) -> None:
         """Charge for a copy of the weights, and leave them as they were: that is the mistake."""
-        super()._charge(weights.copy(), owners)
+        super()._charge(weights.copy(), prices, owners)
 
 
 class _ChargedTogether(Units):
     """Charges every unit with the votes of all: one record decides when the others stop."""
 
-    def _charge(self, weights: NDArray[np.float32], owners: Integers) -> None:
+    def _charge(self, weights: NDArray[np.float32], prices: Integers, owners: Integers) -> None:
         """Count the squares of all units as those of each: that is the mistake."""
         shared = np.broadcast_to(np.sqrt((weights**2).sum(axis=1, keepdims=True)), weights.shape).copy()
-        super()._charge(shared, owners)
+        super()._charge(shared, prices, owners)
         weights *= shared > 0
+
+
+class _OnePrice(Units):
+    """Charges for the weight of a vote, whatever it adds: a target at the end of the bounds pays like any other."""
+
+    def _charge(self, weights: NDArray[np.float32], prices: Integers, owners: Integers) -> None:
+        """Take the lowest price for all: that is the mistake."""
+        super()._charge(weights, np.full_like(prices, self._prices.min()), owners)
 
 
 class _QuietClass(Nearby):
@@ -97,10 +107,17 @@ def _moved(units: type[Units], _plays: int, _seed: int) -> Caught:
     return Caught("exact enumeration", evidence, found=widest > paid)
 
 
+def _moved_by_targets(units: type[Units], _plays: int, _seed: int) -> Caught:
+    """Look at every sequence of queries where votes are for targets, and at how far the first record moves the sums."""
+    widest, paid = widest_change(units, removed=[0], churn=False, ballot=_LEVELS), game_terms(ballot=_LEVELS).capacity
+    evidence = f"one record moves the sums of a sequence by {widest} squares in all, and pays for {paid}"
+    return Caught("exact enumeration", evidence, found=widest > paid)
+
+
 def _silent(answerer: type[Nearby], _plays: int, seed: int) -> Caught:
     """Ask where no record votes, and look for classes without noise."""
     with entropy_tape(seed):
-        told = [answerer(_space(), game_units(), game_terms()).draw(_FAR).labels for _ in range(2)]
+        told = [answerer(_space(), game_units(), game_terms(), BALLOT).draw(_FAR).labels for _ in range(2)]
     ones = int(sum(labels.sum() for labels in told))
     return Caught("far queries on a tape", f"{ones} of 128 labels far from all records are not the first", not ones)
 
@@ -110,7 +127,7 @@ def _seen(answerer: type[Nearby], _plays: int, seed: int) -> Caught:
     replies = []
     for without in (None, 0):
         with entropy_tape(seed):
-            asked = answerer(_space(), game_units(without=without), game_terms())
+            asked = answerer(_space(), game_units(without=without), game_terms(), BALLOT)
             replies.append(sum(_replied(asked) for _ in range(6)))
     evidence = f"{replies[0]} of 6 queries were answered with the record there, and {replies[1]} without it"
     return Caught("replay on neighbours", evidence, found=replies[0] != replies[1])
@@ -141,7 +158,7 @@ def _asked_and_killed(file: type[UnitFile], folder: Path) -> int:
     """Return what units had spent, then charge them for a query, and leave no more behind than who is killed does."""
     ledger = Ledger.open(folder / "ledger.sqlite", fingerprint="planted")
     kernel = Kernel(shape="flat", squared_radius=400, top=3)
-    units = Units(kernel, capacity=game_terms().capacity, features=2, classes=2, persons=False)
+    units = Units(kernel, capacity=game_terms().capacity, features=2, table=BALLOT.table, persons=False)
     kept = file(folder / "units.sqlite", ledger)
     kept.read(units, features=2)
     before = int(units.spends().sum())
@@ -183,6 +200,14 @@ FILTERS = (
         lambda: _ChargedTogether,
         lambda: Units,
         _moved,
+    ),
+    PlantedBug(
+        "one_price_for_targets",
+        "a target at the end of the bounds moves more than its unit pays for",
+        "enumeration",
+        lambda: _OnePrice,
+        lambda: Units,
+        _moved_by_targets,
     ),
     PlantedBug(
         "quiet_class",

@@ -200,6 +200,7 @@ def serve(
     keys: Annotated[bool, Parameter(env_var="QUORATE_KEYS")] = True,
     trusted: str | None = None,
     device: Annotated[Device, Parameter(env_var="QUORATE_DEVICE")] = "auto",
+    cluster: Annotated[str, Parameter(env_var="QUORATE_CLUSTER")] = "",
     limits: ServerLimits | None = None,
 ) -> int:
     """Serve models over HTTP by the Open Inference Protocol, with a dashboard, until interrupted.
@@ -230,6 +231,9 @@ def serve(
         Types of estimators in the models that are not known to be safe, as `quorate predict` takes them.
     device
         Where ballots are counted: on the CPU, on a GPU ("cuda"), or on a GPU where there is one. They are the same.
+    cluster
+        A Dask or Ray cluster that counts ballots, as `quorate fit subsample` takes it. Each model's teachers are put
+        there, by each worker of this server.
     limits
         What it takes, and for how long it waits.
     """
@@ -245,6 +249,7 @@ def serve(
         use_device(device)
     told = {"host": host, "port": port, "workers": workers, "pace_ms": pace, "lease": lease, "keys": keys}
     types = tuple(listed(trusted)) if trusted else ()
+    told["cluster"] = cluster
     settings = Settings.of(model, *more, **told, trusted=types, **asdict(limits or ServerLimits()))
     opened = [open_folder(one) for one in (model, *more)]
     private = [folder for folder in opened if not isinstance(folder, PublishedFolder)]

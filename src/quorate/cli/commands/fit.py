@@ -74,6 +74,8 @@ def _subsample(
     Example: `quorate fit subsample visits.csv --label outcome --public survey.csv --groups patient --out model`
 
     A table larger than memory: `quorate fit subsample visits/*.parquet --memory 2GB --schema schema.json --out model`
+
+    On a cluster: `quorate fit subsample visits/*.parquet --cluster tcp://head:8786 --schema schema.json --out model`
     """
     from quorate.cli.fit import run_fit
 

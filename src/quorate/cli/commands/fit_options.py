@@ -93,10 +93,15 @@ class Reading:
         teachers. 1GB for several files, a folder or a pattern; a single file is read whole unless this is given.
     spill
         The folder where rows wait, in files without a name. Where the system keeps temporary files, unless given.
+    cluster
+        Where the files are read and the teachers fitted: a Dask scheduler (tcp://host:8786), a Ray cluster
+        (ray://host:10001), "ray" for one that runs on this machine, or "local" for Dask workers that are started here.
+        Tables may be addresses of Parquet files (s3://bucket/visits). No row comes to this process.
     """
 
     memory: str | None = None
     spill: Path | None = None
+    cluster: str | None = None
 
 
 @Parameter(name="*", group=Group("Budget", sort_key=2))
@@ -161,25 +166,35 @@ class Neighbours:
     Parameters
     ----------
     records
-        About how many records (or people) there will be: a public number. Needed for a choice of radius and votes.
+        About how many records (or people) there will be: a public number. Needed for a choice of share and votes.
     queries
         How many queries are planned for. More can be asked: accuracy suffers then, not privacy.
     radius
-        How near a record must be to vote; chosen on the public table unless given.
+        How near a record must be to vote, the same for all queries; by the share of the public table unless given.
+    share
+        A query reaches as far as this share of the public table; chosen on it unless given.
     votes
         How many votes of full weight a unit may cast in its life; chosen on the public table unless given.
     kernel
         Whether weights fall with the squared distance, or are all alike within the radius.
     metric
         Whether distances are between directions or between rows. The second needs a public table.
+    scores
+        Give the noisy share of votes for each class too. Of two classes labels then have an eighth more noise.
+    bounds
+        The label is a number between these two, as in 0,250: answers are means of the records nearby. Declare them;
+        they must not be read from the records.
     """
 
     records: int | None = None
     queries: int = 1000
-    radius: float | Literal["auto"] = "auto"
+    radius: float | None = None
+    share: float | Literal["auto"] = "auto"
     votes: float | Literal["auto"] = "auto"
     kernel: Literal["linear", "flat"] = "linear"
     metric: Literal["cosine", "euclidean"] = "euclidean"
+    scores: bool = False
+    bounds: str | None = None
 
 
 @Parameter(name="*", group=Group("Teachers", sort_key=3))

@@ -26,6 +26,8 @@ def release(
     target: str | None = None,
     out: Path | None = None,
     ask: list[str] | None = None,
+    band: float | None = None,
+    counts: bool = False,
     synthetic: int | None = None,
     online: bool = False,
     alpha: float = 0.05,
@@ -75,6 +77,10 @@ def release(
     ask
         A query to answer, or a .txt file with one a line; may be given several times. An expression or the name of a
         query, {"column": value}, low:high,low:high for boxes, a,b>c for halfspaces.
+    band
+        Let the ends of the answers hold for all answers of the release together with this probability, such as 0.95.
+    counts
+        Give answers as numbers of records, rounded to what the noise allows, and not as shares.
     synthetic
         How many synthetic records to write, to synthetic.csv in the folder; when asking a folder, to --out.
     online
@@ -112,6 +118,7 @@ def release(
         target=target,
         out=out,
         ask=ask or (),
+        reading={"band": band, "counts": counts},
         synthetic=synthetic,
         online=online,
         alpha=alpha,

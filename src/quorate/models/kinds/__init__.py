@@ -5,7 +5,7 @@
     concept        AgnosticClassifier, UniversalClassifier,
                    StableClassifier, PureClassifier                private, with a ledger
     everlasting    EverlastingClassifier                           private, with a ledger
-    neighbours     NeighbourClassifier                             private, with a ledger
+    neighbours     NeighbourClassifier, NeighbourRegressor         private, with a ledger
     online         OnlineRelease                                   private, with a ledger
     student        StudentClassifier                               published
     hypothesis     SemiPrivateClassifier, QueryReleaseClassifier   published
@@ -55,6 +55,7 @@ _BY_TYPE = {
     "PureClassifier": "concept",
     "EverlastingClassifier": "everlasting",
     "NeighbourClassifier": "neighbours",
+    "NeighbourRegressor": "neighbours",
     "StudentClassifier": "student",
     "SemiPrivateClassifier": "hypothesis",
     "QueryReleaseClassifier": "hypothesis",

@@ -1,7 +1,7 @@
-"""A NeighbourClassifier in a folder, without pickle.
+"""A NeighbourClassifier or a NeighbourRegressor in a folder, without pickle.
 
 manifest.json     settings, classes, terms, kernel, plan
-space.npz         the public centre of all points
+space.npz         the public centre of all points, and the public points that say how far a query reaches
 units.sqlite      units, their points, what each has spent, who was forgotten when: for the owner alone, and held by
                   the one process that asks
 schema.json       how rows are encoded, as in every model
@@ -13,11 +13,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from quorate.models.codecs import arrays_from, arrays_of, restore_rows, rows_document
 from quorate.models.folder import Extra, PrivateFolder, Trusted
 from quorate.models.kinds.private import check_movable, move_into
-from quorate.neighbours import NeighbourClassifier, NeighbourPlan
+from quorate.neighbours import NeighbourClassifier, NeighbourPlan, NeighbourRegressor
 from quorate.neighbours.kernel import Kernel
+from quorate.neighbours.model import NeighbourModel
 from quorate.neighbours.points import Space
 from quorate.neighbours.terms import Terms
 
@@ -27,44 +30,54 @@ KIND, FOLDER = "neighbours", PrivateFolder
 UNITS_FILE = "units.sqlite"
 
 
-def save(classifier: NeighbourClassifier, folder: str | Path, *, extra: Extra = None) -> Path:
-    """Write a fitted classifier into a new folder, and let it go on from there: same units, same amounts spent."""
-    check_movable(classifier, folder)
+def save(model: NeighbourModel, folder: str | Path, *, extra: Extra = None) -> Path:
+    """Write a fitted model into a new folder, and let it go on from there: same units, same amounts spent."""
+    check_movable(model, folder)
     return move_into(
         folder,
         KIND,
-        classifier,
-        _manifest(classifier),
-        {"space.npz": arrays_of(centre=classifier.space_.centre)},
+        model,
+        _manifest(model),
+        {"space.npz": arrays_of(centre=model.space_.centre, anchors=_anchors(model.kernel_).astype(np.int16))},
         extra=extra,
         then=lambda session, path: session.keep_in(path / UNITS_FILE),
     )
 
 
-def restore(folder: PrivateFolder, *, trusted: Trusted = None, lease: int = 0) -> NeighbourClassifier:
-    """Return the classifier of a folder, with its units as they were. One process at a time may have it."""
+def restore(folder: PrivateFolder, *, trusted: Trusted = None, lease: int = 0) -> NeighbourModel:
+    """Return the model of a folder, with its units as they were. One process at a time may have it."""
     ledger, manifest = folder.ledger(), folder.manifest
-    classifier = NeighbourClassifier(**manifest["settings"])
-    restore_rows(classifier, manifest)
-    centre = arrays_from(folder.contents["space.npz"])["centre"]
-    classifier.space_ = Space(manifest["metric"], centre, reach=manifest["reach"])
-    classifier.kernel_, classifier.terms_ = Kernel(**manifest["kernel"]), Terms(**manifest["terms"])
-    classifier.plan_ = None if manifest["plan"] is None else NeighbourPlan.from_dict(manifest["plan"])
-    classifier.epsilon_, classifier.delta_ = classifier.terms_.epsilon, classifier.terms_.delta
+    make = NeighbourRegressor if manifest["classes"] is None else NeighbourClassifier
+    model: NeighbourModel = make(**manifest["settings"])
+    for name, value in manifest["own"].items():
+        setattr(model, name, value)
+    restore_rows(model, manifest)
+    arrays = arrays_from(folder.contents["space.npz"])
+    model.space_ = Space(manifest["metric"], arrays["centre"], reach=manifest["reach"])
+    anchors = arrays["anchors"].astype(np.float32) if len(arrays["anchors"]) else None
+    model.kernel_, model.terms_ = Kernel(**manifest["kernel"], anchors=anchors), Terms(**manifest["terms"])
+    model.plan_ = None if manifest["plan"] is None else NeighbourPlan.from_dict(manifest["plan"])
+    model.epsilon_, model.delta_ = model.terms_.epsilon, model.terms_.delta
     try:
-        classifier.open(ledger.budget(lease=lease), ledger=ledger, path=folder.path / UNITS_FILE)
+        model.open(ledger.budget(lease=lease), ledger=ledger, path=folder.path / UNITS_FILE)
     except BaseException:
         ledger.close_store()
         raise
-    return classifier
+    return model
 
 
-def _manifest(classifier: NeighbourClassifier) -> dict[str, Any]:
+def _anchors(kernel: Kernel) -> Any:
+    return np.empty((0, 0)) if kernel.anchors is None else kernel.anchors
+
+
+def _manifest(model: NeighbourModel) -> dict[str, Any]:
+    own = ("centre_", "declared_") if isinstance(model, NeighbourRegressor) else ("scores_",)
     return {
-        **rows_document(classifier),
-        "metric": classifier.space_.metric,
-        "reach": classifier.space_.reach,
-        "kernel": asdict(classifier.kernel_),
-        "terms": asdict(classifier.terms_),
-        "plan": None if classifier.plan_ is None else classifier.plan_.as_dict(),
+        **rows_document(model),
+        "own": {name: getattr(model, name) for name in own},
+        "metric": model.space_.metric,
+        "reach": model.space_.reach,
+        "kernel": {name: getattr(model.kernel_, name) for name in ("shape", "top", "squared_radius", "rank")},
+        "terms": asdict(model.terms_),
+        "plan": None if model.plan_ is None else model.plan_.as_dict(),
     }

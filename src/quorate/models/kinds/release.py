@@ -34,6 +34,7 @@ __all__ = ["FOLDER", "KIND", "domain_files", "domain_from", "restore", "save"]
 
 KIND, FOLDER = "query release", PublishedFolder
 _MOST_ANSWERS = 200_000  # in answers.csv
+_ANSWERS = ("answers", "errors", "weights", "unbiased", "deviations")  # the last two since 0.3
 _ANSWERS_FILE = "answers.csv"
 
 
@@ -42,8 +43,8 @@ def save(release: QueryRelease, folder: str | Path, *, extra: Extra = None, answ
     check_is_fitted(release, "released_")
     arrays, about = domain_files(release.domain_)
     released = release.released_
-    for name, values in (("answers", released.answers), ("errors", released.errors), ("weights", released.weights)):
-        if values is not None:
+    for name in _ANSWERS:
+        if (values := getattr(released, name)) is not None:
             arrays[name] = np.asarray(values, dtype=np.float64)
     if released.support is not None:
         arrays |= {"support": released.support.codes, "sizes": np.array(released.support.sizes, dtype=np.int64)}
@@ -119,6 +120,8 @@ def restore(folder: PublishedFolder, *, trusted: Trusted = None, lease: int = 0)
         notes=tuple(str(note) for note in manifest["notes"]),
         details={str(name): float(value) for name, value in manifest["details"].items()},
         model=_model(arrays, domain),
+        unbiased=arrays.get("unbiased"),
+        deviations=arrays.get("deviations"),
     )
     if manifest["unit"] not in (RECORD, PERSON):
         raise InvalidInput("the manifest names a unit of privacy that this version does not know")

@@ -8,6 +8,7 @@ a tenth all marginals, so that every answer has an unbiased estimate and an erro
 
 import math
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -18,8 +19,8 @@ from quorate.errors import Infeasible, InvalidInput
 from quorate.mechanisms import ExponentialChoice
 from quorate.mechanisms.noisy_vector import NoisyVector
 from quorate.privacy import RENYI_QUANTA, Budget
-from quorate.release.engines.fitted import fit_tables, fits_in_memory, release_tables
-from quorate.release.engines.mixture import Mixture
+from quorate.release.engines.fitted import fits_in_memory, release_tables, tables_to_check
+from quorate.release.engines.mixture import Mixture, fit_mixture
 from quorate.release.engines.released import (
     Engine,
     Private,
@@ -68,7 +69,7 @@ class AdaptiveEngine(Engine):
         batch = min(len(steps.candidates), max(1, columns // _BATCH))
         each = budget.remaining().renyi * (1.0 - _COLUMNS - _FOR_ALL) / (_ROUNDS * columns)
         steps.measure_first()
-        fit = fit_tables(queries.sizes, steps.noisy)
+        fit = fit_mixture(queries.sizes, steps.noisy, partial(tables_to_check, queries.sizes), emphasis=False)
         rounds = chosen = 0
         while batch:
             last = budget.remaining().renyi < 2 * batch * each
@@ -88,7 +89,8 @@ class AdaptiveEngine(Engine):
             if sum(move < _ABSOLUTE * deviation for move in moved) >= len(picked) / 2:
                 each = min(4.0 * each, budget.remaining().renyi / batch)
         note = f"{chosen} marginals chosen in {rounds} rounds"
-        return release_tables(queries, steps.noisy, spent_since(before, budget), self.name, note)
+        smoothed = Marginals(queries.sizes, queries.cliques, queries.importance or [1.0] * len(queries.cliques))
+        return release_tables(smoothed, steps.noisy, spent_since(before, budget), self.name, note)
 
 
 @dataclass(repr=False)

@@ -14,7 +14,24 @@ from quorate.release.engines.mixture import NoisyTables
 from quorate.release.engines.strategy import Clique, subsets
 from quorate.release.queries import Marginals
 
-__all__ = ["consistent_marginals", "least_squares", "split_components"]
+__all__ = ["centred", "consistent_marginals", "least_squares", "precisions_told", "split_components"]
+
+
+def centred(table: Floats) -> Floats:
+    """Return what a table tells beyond its margins."""
+    for axis in range(table.ndim):
+        table = table - table.mean(axis=axis, keepdims=True)
+    return table
+
+
+def precisions_told(sizes: Sequence[int], noisy: NoisyTables) -> dict[Clique, float]:
+    """Return the precision of the best estimate of each component, the same in every direction of it."""
+    told: dict[Clique, float] = {}
+    for clique, (_, deviation) in noisy.items():
+        for part in subsets(clique):
+            rest = math.prod(sizes[column] for column in clique if column not in part)
+            told[part] = told.get(part, 0.0) + deviation**-2.0 / rest
+    return told
 
 
 def split_components(
@@ -27,9 +44,7 @@ def split_components(
         table = np.asarray(flat, dtype=np.float64).reshape([sizes[column] for column in clique])
         for part in subsets(clique):
             gone = tuple(place for place, column in enumerate(clique) if column not in part)
-            component = np.asarray(table.sum(axis=gone))
-            for axis in range(component.ndim):
-                component = component - component.mean(axis=axis, keepdims=True)
+            component = centred(np.asarray(table.sum(axis=gone)))
             weight = precision / math.prod(table.shape[place] for place in gone)
             sums[part] = sums.get(part, 0.0) + weight * component
             weights[part] = weights.get(part, 0.0) + weight
@@ -58,11 +73,7 @@ def least_squares(queries: Marginals, noisy: NoisyTables) -> tuple[Floats, Float
     The deviation of a marginal's cells is one number: each component has its own precision, and they are independent.
     """
     sizes = queries.sizes
-    told: dict[Clique, float] = {}
-    for clique, (_, deviation) in noisy.items():
-        for part in subsets(clique):
-            rest = math.prod(sizes[column] for column in clique if column not in part)
-            told[part] = told.get(part, 0.0) + deviation**-2.0 / rest
+    told = precisions_told(sizes, noisy)
     precisions = [deviation**-2.0 for _, deviation in noisy.values()]
     components = split_components(sizes, list(noisy), precisions, [table for table, _ in noisy.values()])
     variances = []

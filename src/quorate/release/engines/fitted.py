@@ -1,28 +1,32 @@
 """Noisy marginals made one table, with error bars: what every engine that measures marginals without public data does.
 
-The error of a fitted answer has two parts: the noise that is left, and what the fit takes off. The first is seen by
-fitting again to tables with more noise of the same kind. The sum of both is what Stein's unbiased estimate says, from
-how far the fit is from the unbiased answers; it is taken over many cells of like shares, as it is noisy itself.
+The error of a fitted answer has two parts: the noise that is left, and what the fit takes off. Both are seen by doing
+all of it again, from the choice of the penalty on, to the released tables with fresh noise of the same kind (where the
+cells are few, to the noisy ones in turn). What the released tables lack of the truth is added by the covariance penalty
+(Efron 2004): how far the fit is from the unbiased answers, less what noise explains; it is taken over many cells of
+like shares, as it is noisy itself.
 """
 
 import math
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
 from quorate.arrays import Floats
 from quorate.privacy import Cost
+from quorate.release.engines.agreement import Agreement, agreeing_marginals, weigh_components
 from quorate.release.engines.components import least_squares
-from quorate.release.engines.mixture import MixtureFit, NoisyTables, fit_mixture
-from quorate.release.engines.released import Released, expected_largest_of, simplex_marginals
+from quorate.release.engines.mixture import Mixture, NoisyTables, fit_mixture
+from quorate.release.engines.released import Released, expected_largest_of, project_simplex
 from quorate.release.queries import Marginals
 
-__all__ = ["fit_tables", "fits_in_memory", "release_tables", "tables_to_check"]
+__all__ = ["fits_in_memory", "release_tables", "tables_to_check"]
 
 _MOST_CODES, _MOST_CELLS = 4000, 3_000_000  # of all columns together; of tables of three columns and more
-_REPEATS, _MANY_CELLS, _FEW_REPEATS, _STEPS = 6, 10_000, 3, 150  # of the fits to tables with more noise
-_SPREAD = 1.3  # of the variance: fits that start where another ended move less than fits from afar
-_HIDDEN = 0.3  # of what its columns say: what a cell may be beyond it, unseen
+_REPEATS, _MANY_CELLS, _FEW_REPEATS = 4, 10_000, 1  # of all of it, to see the error
+_LIKES = 3.0  # repeats as which the mean over cells of like shares counts for each of them
+_SPREAD = 1.5  # of the variance, chosen on simulated tables: released tables are smoother than the truth
 _LEAST_CLASS, _MOST_CLASSES = 150, 12  # cells that share one estimate of how far the fit is off
 
 
@@ -42,88 +46,96 @@ def tables_to_check(sizes: tuple[int, ...], noisy: NoisyTables) -> NoisyTables:
     return {clique: (answers[start:end], float(errors[start])) for clique, start, end in ends}
 
 
-def fit_tables(sizes: tuple[int, ...], noisy: NoisyTables, *, wary: bool = False) -> MixtureFit:
-    """Return one table fitted to noisy ones; a `wary` one makes the largest error small in place of the mean."""
-    return fit_mixture(sizes, noisy, partial(tables_to_check, sizes), wary=wary)
+@dataclass(frozen=True)
+class _Estimate:
+    """Answers of some marginals, with the unbiased ones beside them and the deviations of these."""
+
+    model: Mixture
+    agreement: Agreement
+    answers: Floats
+    unbiased: Floats
+    deviations: Floats
+    details: dict[str, float]
 
 
-def release_tables(
-    queries: Marginals, noisy: NoisyTables, spent: Cost, engine: str, *notes: str, wary: bool = False
-) -> Released:
-    """Return what is released of noisy tables that tell about all marginals: one table fitted to them."""
-    unbiased, deviations = least_squares(queries, noisy)
+def release_tables(queries: Marginals, noisy: NoisyTables, spent: Cost, engine: str, *notes: str) -> Released:
+    """Return what is released of noisy tables that tell about all marginals: one table fitted to them.
+
+    Where the fit is further from them than noise is, answers are believed in its place as far as they stand out.
+    """
     if not fits_in_memory(queries):
-        note = "too many codes for one table: each marginal is projected by itself"
-        return Released(simplex_marginals(queries, unbiased), deviations, None, None, spent, engine, (*notes, note))
-    fit = fit_tables(queries.sizes, noisy, wary=wary)
-    answers = fit.mixture.answers(queries)
-    errors = _errors(queries, noisy, fit, (answers, unbiased, deviations))
+        note = "too many codes for one model: noisy marginals are brought to the nearest that agree"
+        unbiased, deviations = least_squares(queries, noisy)
+        answers = agreeing_marginals(queries, unbiased, deviations)
+        told, parts = (*notes, note), (unbiased, deviations)
+        return Released(answers, deviations, None, None, spent, engine, told, {}, None, *parts)
+    found = _estimate(queries, noisy)
+    errors = _errors(queries, noisy, found)
     details = {
-        "deviation": float(deviations.max()),
-        "moved": float(np.abs(answers - unbiased).max()),
+        "deviation": float(found.deviations.max()),
+        "moved": float(np.abs(found.answers - found.unbiased).max()),
         "expected_error": min(1.0, expected_largest_of(errors)),
-        "misfit": fit.misfit,
-        "penalty": fit.penalty,
+        **found.details,
+        "believed": float(np.mean(list(found.agreement.beliefs.values()))),
     }
-    return Released(answers, errors, None, None, spent, engine, notes, details, fit.mixture)
+    beside = (found.model, found.unbiased, found.deviations)
+    return Released(found.answers, errors, None, None, spent, engine, notes, details, *beside)
 
 
-def _errors(queries: Marginals, noisy: NoisyTables, fit: MixtureFit, found: tuple[Floats, Floats, Floats]) -> Floats:
+def _estimate(queries: Marginals, noisy: NoisyTables) -> _Estimate:
+    unbiased, deviations = least_squares(queries, noisy)
+    model, details = _model(queries, noisy)
+    agreement = weigh_components(queries.sizes, noisy, model)
+    answers = agreement.answers(queries, noisy, model, deviations)
+    return _Estimate(model, agreement, answers, unbiased, deviations, details)
+
+
+def _model(queries: Marginals, noisy: NoisyTables) -> tuple[Mixture, dict[str, float]]:
+    """Return the mixture that is fitted, and what is told of the fit: columns measured one by one are independent."""
+    sizes, checked = queries.sizes, partial(tables_to_check, queries.sizes)
+    if any(len(clique) > 1 for clique in noisy):
+        fit = fit_mixture(sizes, noisy, checked, emphasis=queries.importance is None)
+        return fit.mixture, {"misfit": fit.misfit, "penalty": fit.penalty}
+    known = checked(noisy)
+    shares = [
+        project_simplex(known[column,][0]) if (column,) in known else np.full(size, 1.0 / size)
+        for column, size in enumerate(sizes)
+    ]
+    return Mixture(sizes, np.ones(1), np.concatenate(shares)[None, :]), {}
+
+
+def _errors(queries: Marginals, noisy: NoisyTables, found: _Estimate) -> Floats:
     """Return one standard deviation of the error of each fitted answer."""
-    answers, unbiased, deviations = found
+    answers, deviations = found.answers, found.deviations
+    measured = Marginals(queries.sizes, list(noisy))
+    scales = np.repeat([deviation for _, deviation in noisy.values()], np.diff(measured.offsets))
+    released = found.agreement.answers(measured, noisy, found.model, scales)
+    start = least_squares(queries, _tables(measured, noisy, released))[0]
+    drawn = np.concatenate([table for table, _ in noisy.values()])
+    bases = (
+        (released, start),
+        (drawn, found.unbiased),
+    )  # in turn: the first is smoother than the truth, not the second
     generator = np.random.default_rng(1)
     repeats = _REPEATS if queries.count <= _MANY_CELLS else _FEW_REPEATS
     variance, moves = np.zeros(len(answers)), np.zeros(len(answers))
-    for _ in range(repeats):
-        more = {
-            clique: (table + deviation * generator.normal(size=len(table)), deviation)
-            for clique, (table, deviation) in noisy.items()
-        }
-        moved = fit.again(more, steps=_STEPS).mixture.answers(queries) - answers
-        variance += _SPREAD * moved**2 / repeats
-        moves += moved * (least_squares(queries, more)[0] - unbiased) / repeats
-    risk = (answers - unbiased) ** 2 - deviations**2 + 2.0 * moves
-    slope = _bias_slope(answers, risk - variance, deviations)
+    for turn in range(repeats):
+        tables, before = bases[turn % 2]
+        again = _estimate(queries, _tables(measured, noisy, tables + scales * generator.normal(size=len(scales))))
+        variance += _SPREAD * (again.answers - answers) ** 2 / repeats
+        moves += (again.answers - answers) * (again.unbiased - before) / repeats
+    risk = (answers - found.unbiased) ** 2 - deviations**2 + 2.0 * moves
     errors = np.empty(len(answers))
     classes = int(np.clip(len(answers) // _LEAST_CLASS, 1, _MOST_CLASSES))
     for members in np.array_split(np.argsort(answers, kind="stable"), classes):
-        typical = max(float(variance[members].mean()), 1e-300)
-        pooled = typical + slope * float(answers[members].mean())
-        doubt = math.sqrt(2.0 * float((deviations[members] ** 4).mean()) / len(members))
-        trust = pooled**2 / (pooled**2 + doubt**2)  # in this class's own estimate, beside that of all cells
-        ratio = max(1.0, (trust * float(risk[members].mean()) + (1.0 - trust) * pooled) / typical)
-        errors[members] = np.sqrt(ratio * (variance[members] + typical) / 2.0)
-    errors = np.maximum(errors, _unseen(queries, noisy, fit, deviations))
+        typical = float(variance[members].mean())
+        ratio = max(1.0, float(risk[members].mean()) / max(typical, 1e-300))
+        errors[members] = np.sqrt(ratio * (repeats * variance[members] + _LIKES * typical) / (repeats + _LIKES))
     errors[deviations == 0.0] = 0.0  # what is known without a measurement
     return errors
 
 
-def _unseen(queries: Marginals, noisy: NoisyTables, fit: MixtureFit, deviations: Floats) -> Floats:
-    """Return how large a cell may be that noise hides, beyond what its columns say: at most the noise itself.
-
-    Each column's share is taken at one deviation above what is fitted.
-    """
-    checked = tables_to_check(queries.sizes, noisy)
-    known = [clique for clique in checked if len(clique) == 1]
-    shares = {clique[0]: fit.mixture.table(clique) + checked[clique][1] for clique in known}
-    cells = []
-    for clique in queries.cliques:
-        product = np.ones(1)
-        for column in clique:
-            product = np.multiply.outer(product, shares.get(column, np.ones(queries.sizes[column]))).ravel()
-        cells.append(_HIDDEN * product)
-    hidden = np.concatenate(cells)
-    return np.asarray(hidden * deviations / np.maximum(np.hypot(hidden, deviations), 1e-300))
-
-
-def _bias_slope(answers: Floats, excess: Floats, deviations: Floats) -> float:
-    """Return the mean square of what the fit takes off, over the answer: one number for all cells.
-
-    It is the least-squares slope of the excess of the risk, by the precision of each, and one deviation of its own.
-    """
-    known = deviations > 0
-    weights = deviations[known] ** -4.0 * answers[known]
-    scale = float(weights @ answers[known])
-    if not scale > 0.0:
-        return 0.0
-    return max(0.0, float(weights @ excess[known]) / scale + math.sqrt(2.0 / scale))
+def _tables(measured: Marginals, noisy: NoisyTables, values: Floats) -> NoisyTables:
+    """Return other tables in the place of those measured, of the same deviations."""
+    parts = zip(noisy.items(), np.split(values, measured.offsets[1:-1]), strict=True)
+    return {clique: (part, deviation) for (clique, (_, deviation)), part in parts}

@@ -27,9 +27,9 @@ NoisyTables = Mapping[Clique, tuple[Floats, float]]  # by sorted columns: shares
 _COMPONENTS = 100
 _SPREAD = 0.3  # of the components at the start, in logits of an even column
 _FIRST_PENALTY, _STRONGER, _MOST_STEPS = 8.0, 2.0, 20  # the ladder of penalties
-_MISFIT, _SAME = 0.92, 1.02  # mean square in units of the noise, a little below the truth's; of the first fit's own
 _APART = 0.5  # of the noise that is added to the half that is fitted; the other half has its inverse
 _START_STEPS, _LADDER_STEPS, _CHECK_STEPS = 150, 60, 50  # of the descent
+_STAGES, _WORTHWHILE = 30, 0.985  # of a descent that is not yet within the noise; what makes one more worth it
 _STANDS_OUT, _MOST_WEIGHT, _CHECKS = 2.5, 10.0, 3  # deviations of an answer; the factor of its weight; how often
 _MOST_MENDED, _SWEEPS = 1_000_000, 3  # records whose pairs are mended, and how often
 _LEAST_SHARE = 1e-3  # below it a code's logit is not scaled further
@@ -55,11 +55,25 @@ class Mixture:
         """Return all marginals, one after the other."""
         return np.concatenate([self.table(clique) if clique else np.ones(1) for clique in queries.cliques])
 
-    def draw(self, rows: int) -> Integers:
+    def pairs(self, queries: Marginals, answers: Floats) -> Floats:
+        """Return the shares of all codes by all codes: as released, and those of the mixture where none was."""
+        shares = (self.weights[:, None] * self.shares).T @ self.shares
+        starts = np.cumsum([0, *self.sizes])
+        tables = zip(np.split(answers, queries.offsets[1:-1]), queries.shapes, queries.cliques, strict=True)
+        for table, shape, clique in tables:
+            for first, second in itertools.combinations(range(len(clique)), 2):
+                gone = tuple(axis for axis in range(len(clique)) if axis not in (first, second))
+                one, two = (slice(starts[clique[axis]], starts[clique[axis] + 1]) for axis in (first, second))
+                shares[one, two] = table.reshape(shape).sum(axis=gone)
+                shares[two, one] = shares[one, two].T
+        return np.asarray(shares)
+
+    def draw(self, rows: int, pairs: Floats | None = None) -> Integers:
         """Return the codes of so many records: the same each time.
 
         Each component has its share of the records, and each column of it the shares of its codes, up to one record
-        each. Which codes meet in a record is drawn, and then mended until the pairs of columns have their shares too.
+        each. Which codes meet in a record is drawn, and then mended until the pairs of columns have their shares too:
+        those of the mixture, or others that are given.
         """
         generator = np.random.default_rng(0)
         owned = _rounded(self.weights[None, :], np.array([rows]), generator)[0]
@@ -70,9 +84,12 @@ class Mixture:
             drawn = np.repeat(np.tile(np.arange(size), len(owned)), counts.ravel())
             codes[:, column] = drawn[np.lexsort((generator.random(rows), owner))]
         if rows <= _MOST_MENDED and len(self.sizes) > 1:
-            wanted = rows * (self.weights[:, None] * self.shares).T @ self.shares
+            wanted = (self.weights[:, None] * self.shares).T @ self.shares if pairs is None else pairs
             starts = np.cumsum([0, *self.sizes[:-1]])
-            codes = _mended(codes + starts, owner, wanted, generator) - starts
+            places = _mended(codes + starts, owner, rows * wanted, generator)
+            if pairs is not None:  # what no swap within a component mends
+                places = _mended(places, np.zeros_like(owner), rows * wanted, generator)
+            codes = places - starts
         return codes
 
     def _block(self, column: int) -> Floats:
@@ -243,37 +260,25 @@ class MixtureFit:
         """Return the fit to other tables, of any columns, with the same penalty and no emphasis, from where this is."""
         return _descend(replace(self, measure=_Misfit(self.mixture.sizes, noisy)), self.penalty, steps)
 
-    def again(self, noisy: NoisyTables, *, steps: int = _CHECK_STEPS) -> "MixtureFit":
-        """Return the fit to other tables, with the same penalty and the emphasis of this one, from where this is."""
-        measure = _Misfit(self.mixture.sizes, noisy)
-        emphasis = self.measure
-        if set(emphasis.more) == set(measure.more) and bool(
-            ((emphasis.two_weight > 0) == (measure.two_weight > 0)).all()
-        ):
-            measure.two_weight, measure.one_weight = emphasis.two_weight, emphasis.one_weight
-            measure.more = {clique: (table, emphasis.more[clique][1]) for clique, (table, _) in measure.more.items()}
-        return _descend(replace(self, measure=measure), self.penalty, steps)
-
 
 def fit_mixture(
     sizes: Sequence[int],
     noisy: NoisyTables,
     estimate: Callable[[NoisyTables], NoisyTables],
     *,
-    wary: bool = True,
+    emphasis: bool = True,
 ) -> MixtureFit:
     """Return the mixture that is expected to be nearest to the tables behind noisy ones.
 
-    `estimate` returns the best estimate of each column, and of whatever must not stand out, from noisy tables. If
-    `wary`, it is smoothed no further than noise explains, and cells that stand out have more weight: the largest error
-    is smaller then, and the mean one larger.
+    `estimate` returns the best estimate of each column, and of whatever must not stand out, from noisy tables. With
+    `emphasis` cells that stand out get more weight, which makes the largest error smaller and the mean one larger.
     """
     fitted, held = _split(noisy)
-    fit = _ladder(_begin(sizes, _Misfit(sizes, fitted), estimate(fitted)), _Misfit(sizes, held), wary=wary)
+    fit = _ladder(_settled(_begin(sizes, _Misfit(sizes, fitted), estimate(fitted))), _Misfit(sizes, held))
     checked = estimate(noisy)
     measure = _Misfit(sizes, noisy)
     fit = _descend(replace(_moved(fit, _logarithms(measure, checked)), measure=measure), fit.penalty, _LADDER_STEPS)
-    for _ in range(_CHECKS if wary else 0):
+    for _ in range(_CHECKS if emphasis else 0):
         emphasised = fit.measure.emphasised(checked, fit.mixture)
         fit = replace(_descend(replace(fit, measure=emphasised), fit.penalty, _CHECK_STEPS), misfit=fit.misfit)
     return fit
@@ -310,6 +315,17 @@ def _begin(sizes: Sequence[int], measure: _Misfit, checked: NoisyTables) -> Mixt
     return _descend(start, _FIRST_PENALTY, _START_STEPS)
 
 
+def _settled(fit: MixtureFit) -> MixtureFit:
+    """Return the fit after more steps, as long as it is further from its tables than noise is and they help."""
+    for _ in range(_STAGES):
+        if fit.misfit <= 1.0:
+            break
+        before, fit = fit, _descend(fit, fit.penalty, _START_STEPS)
+        if fit.misfit > _WORTHWHILE * before.misfit:
+            break
+    return fit
+
+
 def _moved(fit: MixtureFit, base: Floats) -> MixtureFit:
     """Return the same mixture, to be held against other shares of the columns."""
     logits = fit.base + fit.point[:-_COMPONENTS].reshape(_COMPONENTS, -1) * _scale(fit.base)
@@ -317,21 +333,19 @@ def _moved(fit: MixtureFit, base: Floats) -> MixtureFit:
     return replace(fit, point=point, base=base)
 
 
-def _ladder(fit: MixtureFit, held: _Misfit, *, wary: bool) -> MixtureFit:
+def _ladder(fit: MixtureFit, held: _Misfit) -> MixtureFit:
     """Return the fit of the penalty that is nearest to tables with other noise.
 
-    The ladder ends where a fit is further from them than the best one by more than their noise would move either. If it
-    is to be `wary`, it also ends where the misfit is about the truth's own: a few cells may be far off by then.
+    The ladder ends where a fit is further from them than the best one by more than their noise would move either.
     """
     best, least = fit, held.slope(fit.mixture.weights, fit.mixture.shares)[0]
-    most = max(_MISFIT - 2.0 * math.sqrt(2.0 / held.cells), _SAME * fit.misfit) if wary else math.inf
     for _ in range(_MOST_STEPS):
         fit = _descend(fit, fit.penalty * _STRONGER, _LADDER_STEPS)
         away = held.slope(fit.mixture.weights, fit.mixture.shares)[0]
-        if fit.misfit > most or away > least + math.sqrt(held.cells / 2):
-            break
         if away < least:
             best, least = fit, away
+        elif away > least + math.sqrt(held.cells / 2):
+            break
     return best
 
 

@@ -39,7 +39,8 @@ class Released:
     `answers` is None where the queries are too many to list: then `weights` answer them. `errors` is one standard
     deviation of the noise in each answer, or None where an engine has no such figure. `weights` add up to 1, over the
     cells, or over the records of `support` where there is one. `model` is the one table that the answers are read off,
-    where there is one: it answers any marginal, and records are drawn from it.
+    where there is one: it answers any marginal, and records are drawn from it. `unbiased` are the answers before any
+    model or public data, with noise of the standard deviations `deviations` and nothing else: where they are kept.
     """
 
     answers: Floats | None
@@ -51,6 +52,8 @@ class Released:
     notes: tuple[str, ...] = ()
     details: dict[str, float] = field(default_factory=dict)
     model: Mixture | None = None
+    unbiased: Floats | None = None
+    deviations: Floats | None = None
 
     def some(self, queries: Queries, which: ArrayLike) -> Floats:
         """Return the answers of some of the queries that were released."""

@@ -1,7 +1,8 @@
 """Gaussian noise on marginals, spent where the worst answer or the mean needs it, and answers that agree.
 
 The best strategy of independent noise on marginals. The best of all, with noise that is not independent, would have
-about 5% less deviation on the workloads measured; whole-number noise of that kind is not proved here.
+5% to 10% less deviation for columns of eight codes, and up to a third less for binary ones; whole-number noise of that
+kind is not proved here.
 """
 
 import math
@@ -87,5 +88,4 @@ class ResidualEngine(Engine):
         if not isinstance(queries, Marginals):
             raise InvalidInput(f"the residual engine answers Marginals, not {type(queries).__name__}")
         measured = measure_marginals(queries, check_private(queries, data), budget, noise)
-        wary = queries.importance is None
-        return release_tables(queries, measured.noisy, measured.spent, self.name, wary=wary)
+        return release_tables(queries, measured.noisy, measured.spent, self.name)

@@ -114,14 +114,23 @@ def reweight(queries: Marginals, measured: MeasuredMarginals, public: Rows, reco
         f"public data used with a strength of {evidence.strength:,.0f} records; {cells} repaired; {_unseen(evidence)}"
     )
     details |= {"refuted": 0.0, "expected_error": min(1.0, expected_largest_of(errors))}
-    return Released(answers, errors, weights, support, measured.spent, ReweightingEngine.name, (note,), details)
+    return Released(
+        answers,
+        errors,
+        weights,
+        support,
+        measured.spent,
+        ReweightingEngine.name,
+        (note,),
+        details,
+        unbiased=measured.answers,
+        deviations=measured.errors,
+    )
 
 
 def _without(queries: Marginals, measured: MeasuredMarginals, note: str, **details: float) -> Released:
     """Return what noisy answers say alone."""
-    released = release_tables(
-        queries, measured.noisy, measured.spent, ReweightingEngine.name, note, wary=queries.importance is None
-    )
+    released = release_tables(queries, measured.noisy, measured.spent, ReweightingEngine.name, note)
     return replace(released, details={**released.details, **details})
 
 

@@ -49,6 +49,10 @@ class BoundWorkload(Numbered, ABC):
         """Return whether this very query is answered, and not one near it."""
         return True
 
+    def summed(self, asked: Any) -> Whole | None:
+        """Return the numbers of the queries that add up to what is asked, None where it is one of them itself."""
+        return None
+
     @abstractmethod
     def _name(self, number: int) -> dict[str, Any]:
         """Return the name of one query, as one row of a tidy table."""

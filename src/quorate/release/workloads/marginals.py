@@ -1,11 +1,14 @@
 """All marginals of some order."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from quorate.checks import check_count
 from quorate.errors import Infeasible, InvalidInput
-from quorate.release.queries import MOST_LISTED, Marginals, Rows
+from quorate.release.queries import MOST_LISTED, Marginals, Rows, Whole
 from quorate.release.workloads.bound import BoundWorkload
 from quorate.release.workloads.columns import Columns, names_of
 
@@ -37,15 +40,36 @@ class MarginalWorkload(BoundWorkload):
         """Return the number of the query for a value of each of its columns."""
         if not isinstance(asked, Mapping) or len(asked) != self.order:
             raise InvalidInput(f"a query of this workload says a value for each of {self.order} columns")
-        chosen = self.columns.select(list(asked))
-        codes = {self.columns.names.index(name): chosen.code(name, value) for name, value in asked.items()}
+        codes = self._codes(asked)
         clique = tuple(sorted(codes))
         return self.queries.number(self.queries.cliques.index(clique), [codes[column] for column in clique])
 
+    def summed(self, asked: Any) -> Whole | None:
+        """Return the cells of a table that add up to what is asked of fewer columns: those of the smallest table."""
+        if not isinstance(asked, Mapping) or not 0 < len(asked) < self.order:
+            return None
+        codes = self._codes(asked)
+        tables = [place for place, clique in enumerate(self.queries.cliques) if set(codes) <= set(clique)]
+        place = min(tables, key=lambda table: math.prod(self.queries.shapes[table]))
+        index = tuple(codes.get(column, slice(None)) for column in self.queries.cliques[place])
+        cells = np.arange(math.prod(self.queries.shapes[place])).reshape(self.queries.shapes[place])
+        return np.asarray(cells[index].ravel() + self.queries.offsets[place])
+
+    def describe_sum(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the name of what is asked of fewer columns than a table has."""
+        return self._named(self._codes(asked))
+
+    def _codes(self, asked: Mapping[str, Any]) -> dict[int, int]:
+        chosen = self.columns.select(list(asked))
+        return {self.columns.names.index(name): chosen.code(name, value) for name, value in asked.items()}
+
     def _name(self, number: int) -> dict[str, Any]:
         clique, codes = self.queries.find(number)
+        return self._named(dict(zip(self.queries.cliques[clique], codes, strict=True)))
+
+    def _named(self, codes: Mapping[int, int]) -> dict[str, Any]:
         named = dict.fromkeys(self.columns.names, "")
-        for column, code in zip(self.queries.cliques[clique], codes, strict=True):
+        for column, code in codes.items():
             name = self.columns.names[column]
             named[name] = self.columns.cells[name].name(code)
         text = " and ".join(f"{name} = {value}" for name, value in named.items() if value)

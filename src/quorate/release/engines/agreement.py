@@ -1,0 +1,92 @@
+"""Answers that agree where one model does not say it all: each component believed as far as the noise bears it out.
+
+A mixture of so many products knows the tables that people have up to some distance. Where the noise is smaller than
+that, in a table of a million records, the model is what errs. So each component of the answers lies between the
+model's and the noisy one: at the model's where it is within the noise, at the noisy one where it is far outside (block
+shrinkage: Cai 1999). Then all marginals together are brought to the nearest that agree and are nowhere negative.
+All of it is post-processing.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+from quorate.arrays import Floats
+from quorate.release.engines.components import centred, consistent_marginals, precisions_told, split_components
+from quorate.release.engines.mixture import Mixture, NoisyTables
+from quorate.release.engines.strategy import Clique
+from quorate.release.queries import Marginals
+
+__all__ = ["Agreement", "agreeing_marginals", "weigh_components"]
+
+_LEVEL = 1e-3  # of the tests whether a component, or a cell of one, is further off than noise explains
+_ROUNDS, _CLOSE = 60, 0.02  # of the search for answers that agree; deviations below 0 at which it ends
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """By how much each noisy component is believed, from 0 (the model's is taken) to 1."""
+
+    beliefs: dict[Clique, float]
+
+    @property
+    def model_stands(self) -> bool:
+        """Whether the model is within the noise everywhere: it then gives all answers."""
+        return not any(self.beliefs.values())
+
+    def answers(self, queries: Marginals, noisy: NoisyTables, model: Mixture, deviations: Floats) -> Floats:
+        """Return the answers: shares that agree with each other, none below 0."""
+        if self.model_stands:
+            return model.answers(queries)
+        found = _components(queries.sizes, noisy)
+        for part, belief in self.beliefs.items():
+            modelled = centred(model.table(part).reshape(found[part].shape))
+            found[part] = modelled + belief * (found[part] - modelled)
+        return agreeing_marginals(queries, consistent_marginals(queries, found, 1.0), deviations)
+
+
+def weigh_components(sizes: tuple[int, ...], noisy: NoisyTables, model: Mixture) -> Agreement:
+    """Return how far each noisy component is believed: by its distance from the model's in units of its noise."""
+    told, beliefs = precisions_told(sizes, noisy), {}
+    for part, component in _components(sizes, noisy).items():
+        freedom = math.prod(size - 1 for size in component.shape)
+        off = component - centred(model.table(part).reshape(component.shape))
+        square = float((off**2).sum()) * told[part]
+        belief = max(0.0, 1.0 - float(stats.chi2.isf(_LEVEL, freedom)) / square) if square > 0 else 0.0
+        left = (1.0 - belief) * float(np.abs(off).max()) * math.sqrt(told[part] * component.size / freedom)
+        beliefs[part] = 1.0 if left > stats.norm.isf(_LEVEL / (2 * component.size)) else belief
+    return Agreement(beliefs)
+
+
+def agreeing_marginals(queries: Marginals, answers: Floats, deviations: Floats) -> Floats:
+    """Return marginals that agree and are not negative, the nearest to these, each cell in units of its deviation.
+
+    Projections in turn onto those that agree and onto those that are not negative (Dykstra 1983), until what is left
+    below 0 is small against the noise.
+    """
+    precisions = [float(deviation) ** -2.0 if deviation > 0 else 1.0 for deviation in deviations[queries.offsets[:-1]]]
+    cliques = [tuple(sorted(clique)) for clique in queries.cliques]
+    least = -_CLOSE * np.maximum(deviations, 1e-12)
+    owed = np.zeros_like(answers)
+    for _ in range(_ROUNDS):
+        if bool((answers >= least).all()):
+            break
+        kept = np.maximum(answers + owed, 0.0)
+        owed = answers + owed - kept
+        parts = split_components(queries.sizes, cliques, precisions, _sorted_tables(queries, kept))
+        answers = consistent_marginals(queries, parts, 1.0)
+    return np.clip(answers, 0.0, 1.0)
+
+
+def _sorted_tables(queries: Marginals, answers: Floats) -> list[Floats]:
+    """Return the marginals with their columns in order."""
+    tables = np.split(answers, queries.offsets[1:-1])
+    pairs = zip(tables, queries.shapes, queries.cliques, strict=True)
+    return [table.reshape(shape).transpose(np.argsort(clique)).ravel() for table, shape, clique in pairs]
+
+
+def _components(sizes: tuple[int, ...], noisy: NoisyTables) -> dict[Clique, Floats]:
+    tables, deviations = zip(*noisy.values(), strict=True)
+    return split_components(sizes, list(noisy), [deviation**-2.0 for deviation in deviations], tables)
