@@ -208,19 +208,6 @@ def few_pairs(seed, records, columns, copies):
     return Rows(codes, (3,) * columns)
 
 
-@pytest.mark.long
-def test_few_pairs_among_many_are_found():
-    rows = few_pairs(4, 5000, 24, 3)
-    queries = Marginals.of_order(rows.sizes, 2)
-    truth = queries.answers(rows) / rows.records
-    errors = {}
-    for name in ("adaptive", "residual"):
-        budget = Budget(epsilon=0.5, delta=1e-6, slack=0.0)
-        released = ENGINES[name]._run(queries, rows, None, budget, SeededNoise(2))
-        errors[name] = mean_distance(queries, released.answers, truth)
-    assert errors["adaptive"] < 0.9 * errors["residual"]
-
-
 # ---------------------------------------------------------------- which error is to be small
 
 
