@@ -28,7 +28,7 @@ def weighed(
     if error not in ERRORS:
         raise InvalidInput(f"error must be one of {', '.join(ERRORS)}, not {error!r}")
     named = {} if weights is None else dict(weights)
-    if (named or target is not None) != (error == "weighted"):
+    if (bool(named) or target is not None) != (error == "weighted"):
         raise InvalidInput(
             "error_weights= and target= weigh the mean error: give one of them with error='weighted', and only then"
         )

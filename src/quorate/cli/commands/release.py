@@ -19,7 +19,9 @@ def release(
     leave_out: str | None = None,
     epsilon: float = 1.0,
     delta: float = 1e-6,
-    engine: Literal["auto", "plain", "prefix", "public_weights", "residual", "reweighting", "weights"] = "auto",
+    engine: Literal[
+        "adaptive", "auto", "plain", "prefix", "public_weights", "residual", "reweighting", "weights"
+    ] = "auto",
     error: Literal["largest", "mean", "weighted"] = "largest",
     target: str | None = None,
     out: Path | None = None,

@@ -1,5 +1,6 @@
 """Engines: ways to answer every query of a list from counts, behind one interface. PROOF.md has their claims."""
 
+from quorate.release.engines.adaptive import AdaptiveEngine
 from quorate.release.engines.choice import ENGINES, choose_engine, expected_errors
 from quorate.release.engines.mixture import Mixture
 from quorate.release.engines.plain import PlainEngine
@@ -11,6 +12,7 @@ from quorate.release.engines.weights import PublicWeightsEngine, WeightsEngine
 
 __all__ = [
     "ENGINES",
+    "AdaptiveEngine",
     "Engine",
     "Mixture",
     "PlainEngine",

@@ -3,6 +3,7 @@
 import math
 
 from quorate.errors import Infeasible, InvalidInput
+from quorate.release.engines.adaptive import AdaptiveEngine
 from quorate.release.engines.plain import PlainEngine
 from quorate.release.engines.prefix import PrefixEngine
 from quorate.release.engines.released import Engine, Public
@@ -16,6 +17,7 @@ __all__ = ["ENGINES", "choose_engine", "expected_errors"]
 ENGINES: dict[str, Engine] = {
     engine.name: engine
     for engine in (
+        AdaptiveEngine(),
         PlainEngine(),
         PrefixEngine(),
         PublicWeightsEngine(),
