@@ -286,7 +286,9 @@ class QueryRelease(ShowsClaim, BaseEstimator):
         """Return synthetic records that answer the queries as the release does: so many, or as many as there are.
 
         Points of cells for a class of hypotheses, a table for a workload. It is made of what was released, and
-        costs nothing. With as many rows as there are records its answers are within twice the release's own error.
+        costs nothing. With as many rows as there are records its answers are mostly within twice the release's own
+        error. Where the noise is very small, in tables of many columns and some hundred thousand records, the largest
+        error of records is that of the fitted model, which answers correct by what was measured.
 
         >>> from quorate.concepts import Thresholds
         >>> QueryRelease(Thresholds()).fit([1.0, 2.0, 3.0] * 3000, [0.5, 1.5, 2.5]).synthetic(30).shape

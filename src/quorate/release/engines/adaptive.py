@@ -34,7 +34,7 @@ from quorate.release.engines.released import (
 from quorate.release.engines.strategy import Clique, plan_marginals, subsets
 from quorate.release.queries import Marginals, Queries
 
-__all__ = ["AdaptiveEngine"]
+__all__ = ["AdaptiveEngine", "misplaced"]
 
 _COLUMNS, _FOR_ALL = 0.25, 0.1  # of the budget: for every column, and for all marginals
 _CHOICE = 0.1  # of what a chosen marginal costs

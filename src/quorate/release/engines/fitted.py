@@ -26,7 +26,7 @@ __all__ = ["fits_in_memory", "release_tables", "tables_to_check"]
 _MOST_CODES, _MOST_CELLS = 4000, 3_000_000  # of all columns together; of tables of three columns and more
 _REPEATS, _MANY_CELLS, _FEW_REPEATS = 4, 10_000, 1  # of all of it, to see the error
 _LIKES = 3.0  # repeats as which the mean over cells of like shares counts for each of them
-_SPREAD = 1.5  # of the variance, chosen on simulated tables: released tables are smoother than the truth
+_SPREAD = 1.5  # of the variance, chosen on simulated tables and on Adult: released tables are smoother than the truth
 _LEAST_CLASS, _MOST_CLASSES = 150, 12  # cells that share one estimate of how far the fit is off
 
 
