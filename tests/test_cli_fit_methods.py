@@ -16,12 +16,13 @@ CONCEPT = f"{TABLES} concept rows-per-person ask out json no-json"
 TEACHERS = "learner teachers aggregator queries no-quorums disagreement holdout jobs device"
 LARGE = "memory spill cluster"
 SCORES = "scores no-scores threshold prior class-weight"
+NUMBERS = "scores no-scores bounds"
 STUDENT = "student learner teachers dissents no-quorums queries jobs device"
 PHASES = "learner concept chunk no-quorums growth max-phase-size refresh relabel jobs device"
 TAKEN = {
     "subsample": f"{TABLES} {LARGE} epsilon delta {TEACHERS} {SCORES} out report json no-json",
     "everlasting": f"{TABLES} epsilon delta query-epsilon {PHASES} out json no-json",
-    "neighbours": f"{TABLES} epsilon delta records queries radius votes kernel metric out json no-json",
+    "neighbours": f"{TABLES} epsilon delta records queries radius share votes kernel metric {NUMBERS} out json no-json",
     "student-first": f"{TABLES} epsilon delta {STUDENT} trusted out json no-json",
     "agnostic": f"{CONCEPT} epsilon delta queries report",
     "universal": f"{CONCEPT} epsilon delta report",

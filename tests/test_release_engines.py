@@ -38,6 +38,7 @@ def population(seed, records, sizes=SIZES):
 CASES = [
     ("plain", Marginals.of_order(SIZES, 2), population(1, 20_000), None),
     ("residual", Marginals.of_order(SIZES, 2), population(1, 20_000), None),
+    ("adaptive", Marginals.of_order(SIZES, 2), population(1, 20_000), None),
     ("reweighting", Marginals.of_order(SIZES, 2), population(1, 20_000), population(2, 2000)),
     ("public_weights", Marginals.of_order(SIZES, 2), population(1, 20_000), population(2, 2000)),
     ("weights", Marginals.of_order(SIZES, 2), population(1, 20_000), None),
@@ -72,7 +73,7 @@ def test_answers_are_near_the_truth_and_the_budget_is_kept(name, queries, data, 
     assert released.some(queries, [0, queries.count - 1]) == pytest.approx(released.answers[[0, -1]])
     assert budget.spent().renyi == pytest.approx(released.spent.renyi)
     assert budget.remaining().renyi < 1e-3 * budget.capacity().renyi
-    if "weights" not in name:  # whose rounds make do with whatever is left
+    if "weights" not in name and name != "adaptive":  # whose rounds make do with whatever is left
         with pytest.raises((BudgetSpent, Infeasible)):
             ENGINES[name].run(queries, data, public=public, budget=budget)
 
@@ -433,7 +434,7 @@ def test_auto_looks_at_public_numbers_alone():
     assert choose_engine(queries, engine="weights", **target).name == "weights"
     errors = expected_errors(queries, public=population(2, 1000), **target)
     assert list(errors.values()) == sorted(errors.values())
-    assert set(errors) == {"plain", "residual", "reweighting", "weights", "public_weights"}
+    assert set(errors) == {"adaptive", "plain", "residual", "reweighting", "weights", "public_weights"}
     with pytest.raises(InvalidInput, match="engine must be 'auto' or one of"):
         choose_engine(queries, engine="best", **target)
     with pytest.raises(Infeasible, match="no engine can answer"):
