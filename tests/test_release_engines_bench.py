@@ -73,6 +73,7 @@ def test_adult_is_answered_well(adult):
     assert released.details["refuted"] == 0.0
 
 
+@pytest.mark.long
 def test_the_far_part_of_adult_is_refuted(adult):
     sizes, codes = adult_columns(adult, "adult15", "_private")
     far = Rows(adult_columns(adult, "adult15", "_public_far")[1], sizes)
