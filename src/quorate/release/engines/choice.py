@@ -27,7 +27,9 @@ ENGINES: dict[str, Engine] = {
     )
 }
 
-_FEW_MEASUREMENTS = ("adaptive", "public_weights", "weights")  # how far they err where they do not measure is not known
+# For marginals, after all others: what the last two do not touch stays as they started, right or wrong, and how much
+# the choices of the first help is not known before.
+_LATER = {"adaptive": 1, "public_weights": 2, "weights": 2}
 
 
 def expected_errors(
@@ -44,7 +46,7 @@ def expected_errors(
     }
     usable = {name: error for name, error in errors.items() if error < math.inf}
     wary = isinstance(queries, Marginals)
-    return dict(sorted(usable.items(), key=lambda pair: (wary and pair[0] in _FEW_MEASUREMENTS, pair[1])))
+    return dict(sorted(usable.items(), key=lambda pair: (_LATER.get(pair[0], 0) if wary else 0, pair[1])))
 
 
 def choose_engine(

@@ -309,8 +309,10 @@ def _logarithms(measure: _Misfit, checked: NoisyTables) -> Floats:
 
 def _begin(sizes: Sequence[int], measure: _Misfit, checked: NoisyTables) -> MixtureFit:
     base = _logarithms(measure, checked)
-    spread = _SPREAD * np.random.default_rng(0).normal(size=(_COMPONENTS, measure.codes)) / _scale(base)
-    point = np.concatenate([spread.ravel(), np.zeros(_COMPONENTS)])
+    enough = math.prod(sizes) // max(sizes)  # with one for each choice of the other columns any table is a mixture
+    components = min(_COMPONENTS, 2 * enough)  # twice as many, since a descent does not find each its place
+    spread = _SPREAD * np.random.default_rng(0).normal(size=(components, measure.codes)) / _scale(base)
+    point = np.concatenate([spread.ravel(), np.zeros(components)])
     start = MixtureFit(Mixture(tuple(sizes), np.ones(1), np.exp(base)[None, :]), math.inf, point, 0.0, measure, base)
     return _descend(start, _FIRST_PENALTY, _START_STEPS)
 
@@ -328,9 +330,16 @@ def _settled(fit: MixtureFit) -> MixtureFit:
 
 def _moved(fit: MixtureFit, base: Floats) -> MixtureFit:
     """Return the same mixture, to be held against other shares of the columns."""
-    logits = fit.base + fit.point[:-_COMPONENTS].reshape(_COMPONENTS, -1) * _scale(fit.base)
-    point = np.concatenate([((logits - base) / _scale(base)).ravel(), fit.point[-_COMPONENTS:]])
+    beyond, weights = _parts(fit.point, len(base))
+    logits = fit.base + beyond * _scale(fit.base)
+    point = np.concatenate([((logits - base) / _scale(base)).ravel(), weights])
     return replace(fit, point=point, base=base)
+
+
+def _parts(point: Floats, codes: int) -> tuple[Floats, Floats]:
+    """Return what a point says: how the logits of each component differ from the columns', and logits of weights."""
+    components = len(point) // (codes + 1)
+    return point[:-components].reshape(components, codes), point[-components:]
 
 
 def _ladder(fit: MixtureFit, held: _Misfit) -> MixtureFit:
@@ -361,10 +370,11 @@ def _descend(fit: MixtureFit, penalty: float, steps: int) -> MixtureFit:
     sizes = list(measure.sizes)
 
     def read(point: Floats) -> tuple[Floats, Floats]:
-        logits = base + point[:-_COMPONENTS].reshape(_COMPONENTS, -1) * scale
+        beyond, logits_of_weights = _parts(point, len(base))
+        logits = base + beyond * scale
         logits = np.exp(logits - np.repeat(np.maximum.reduceat(logits, starts, axis=1), sizes, axis=1))
         shares = logits / np.repeat(np.add.reduceat(logits, starts, axis=1), sizes, axis=1)
-        weights = np.exp(point[-_COMPONENTS:] - point[-_COMPONENTS:].max())
+        weights = np.exp(logits_of_weights - logits_of_weights.max())
         return weights / weights.sum(), shares
 
     def objective(point: Floats) -> tuple[float, Floats]:
