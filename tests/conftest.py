@@ -65,9 +65,15 @@ def pate_votes():
     return folder
 
 
+@pytest.fixture
+def nursery(_nursery):
+    """The process that servers are forked from, with nobody left in its queue by the test before."""
+    _nursery.drain()
+    return _nursery
+
+
 @pytest.fixture(scope="session")
-def nursery(tmp_path_factory):
-    """The process that servers are forked from, for the tests in `crash`."""
+def _nursery(tmp_path_factory):
     pytest.importorskip("uvicorn", reason="the server's packages are not installed")
     from nursery import Nursery
 

@@ -5,6 +5,7 @@ that connect between a kill and the next start wait in its queue. Run as a progr
 
     {"start": {"folder": ..., "job": "serve", "count": ..., ...}} -> {"processes": [...]}
     {"reap": process}                                             -> {"status": ...}
+    {"drain": true}                                               -> {"drained": ...}
 """
 
 import json
@@ -54,6 +55,10 @@ class Nursery:
         os.kill(process, number)
         return self.wait(process)
 
+    def drain(self):
+        """Hang up on whoever waits in the queue: clients of a test that is over, whose requests nobody should answer."""
+        return self._order({"drain": True})["drained"]
+
     def stop(self):
         for process in list(self.alive):
             self.kill(process)
@@ -89,6 +94,8 @@ def main():
         order = json.loads(line)
         if "reap" in order:
             say({"status": os.waitpid(order["reap"], 0)[1]})
+        elif "drain" in order:
+            say({"drained": _drain(listening)})
         else:
             say({"processes": _fork(listening, plants, **order["start"])})
 
@@ -96,6 +103,14 @@ def main():
 def say(answer):
     sys.stdout.write(json.dumps(answer) + "\n")
     sys.stdout.flush()
+
+
+def _drain(listening):
+    drained = 0
+    while select.select([listening], [], [], 0)[0]:
+        listening.accept()[0].close()
+        drained += 1
+    return drained
 
 
 def _fork(listening, plants, *, folder, wait, job="serve", plant=None, count=1, **options):
