@@ -89,9 +89,9 @@ class _RefusesForTheWorn(Nearby):
 class _UnmarkedUnits(UnitFile):
     """Keeps the state of its units in the ledger as an answer, which is no charge and has no mark outside."""
 
-    def _keep_sum(self) -> None:
+    def _keep_sum(self, total: int) -> None:
         """Keep it with the answers of the ledger alone: that is the mistake."""
-        self._ledger.keep({(OWN_CALLER, change_key(self._number)): self._sum()}, {}, [])
+        self._ledger.keep({(OWN_CALLER, change_key(self._number)): total}, {}, [])
 
 
 def _space() -> Space:
