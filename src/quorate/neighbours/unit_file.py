@@ -212,7 +212,7 @@ class UnitFile:
         return self._ledger.recall(OWN_CALLER, [change_key(number)]).get((OWN_CALLER, change_key(number)))
 
     def _check_latest(self, total: int) -> None:
-        """Refuse a file of this sum that may not be the last one, and tell the ledger of a change that it was not told of."""
+        """Refuse a file of this sum that may not be the last, and tell the ledger of a change that it does not know."""
         if self._ledger.choice() == LOST:  # proof: step 8
             raise LedgerRefused(
                 "this ledger was restored from an old copy and does not know what units have spent since: it answers "
