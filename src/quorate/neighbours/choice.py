@@ -108,8 +108,10 @@ class NeighbourPlan:
             f"about {self.spoilt:.1%} of the answers"
         )
         if self.error is not None:
-            return f"{text}; they are off by about {self.error:.3g}"
-        return text if self.right is None else f"{text}; about {self.right:.1%} are right"
+            text += f"; they are off by about {self.error:.3g}"
+        elif self.right is not None:
+            text += f"; about {self.right:.1%} are right"
+        return text + "".join(f". It would do to {change.sentence}" for change in self.nearest)
 
 
 def plan_neighbours(
