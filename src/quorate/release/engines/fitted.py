@@ -1,10 +1,10 @@
 """Noisy marginals made one table, with error bars: what every engine that measures marginals without public data does.
 
-The error of a fitted answer has two parts: the noise that is left, and what the fit takes off. Both are seen by doing
-all of it again, from the choice of the penalty on, to the released tables with fresh noise of the same kind (where the
-cells are few, to the noisy ones in turn). What the released tables lack of the truth is added by the covariance penalty
-(Efron 2004): how far the fit is from the unbiased answers, less what noise explains; it is taken over many cells of
-like shares, as it is noisy itself.
+The error of a fitted answer has two parts: how it varies with the noise, and its bias. The first is seen by fits to the
+noisy tables with a little more noise, each from where the first fit ended. The bias is what is left of the distance
+between the fit and the unbiased answers after what noise explains (the covariance penalty: Efron 2004), over many cells
+of like shares. Where that is too noisy to tell, it is taken to be half of the variance, as it is about where the
+penalty is the best one: there, a little more of it adds as much squared bias as it takes off the variance.
 """
 
 import math
@@ -13,7 +13,7 @@ from functools import partial
 
 import numpy as np
 
-from quorate.arrays import Floats
+from quorate.arrays import Floats, Integers
 from quorate.privacy import Cost
 from quorate.release.engines.agreement import Agreement, agreeing_marginals, weigh_components
 from quorate.release.engines.components import least_squares
@@ -30,6 +30,7 @@ _SHORT = 1.1  # a descent that begins at a fit moves by so much less than a whol
 _LIKES = 10.0  # probes as which the mean over cells of like shares counts for each of them
 _USUAL, _USUAL_SPREAD = 0.5, 0.5  # squared bias over variance, where the penalty is the best one
 _TOGETHER = 2.0  # cells whose noise goes together: by so much the mean of estimates varies more
+_SMALL = 1e-3  # of a share: cells below it that are larger than they seem err as those at it do
 _LEAST_CLASS, _MOST_CLASSES = 150, 12  # cells that share one estimate of how far the fit is off
 
 
@@ -123,25 +124,36 @@ def _errors(queries: Marginals, noisy: NoisyTables, found: _Estimate) -> Floats:
     drawn = np.concatenate([table for table, _ in noisy.values()])
     generator = np.random.default_rng(1)
     probes = _PROBES if queries.count <= _MANY_CELLS else _FEW_PROBES
-    variance, moves, drawn_squares = np.zeros((3, len(answers)))
+    sums = np.zeros((3, len(answers)))  # over probes: of squared moves, of moves times noise, of squared noise
     for _ in range(probes):
         tables = _tables(measured, noisy, drawn + scales * generator.normal(size=len(scales)))
         again = _estimate(queries, tables, found)
         moved, noise = _SHORT * (again.answers - answers), again.unbiased - found.unbiased
-        variance, moves, drawn_squares = variance + moved**2, moves + moved * noise, drawn_squares + noise**2
+        sums += np.stack([moved**2, moved * noise, noise**2])
     squares = np.empty(len(answers))
     classes = int(np.clip(len(answers) // _LEAST_CLASS, 1, _MOST_CLASSES))
-    for members in np.array_split(np.argsort(answers, kind="stable"), classes):
+    floor = 0.0
+    for members in reversed(np.array_split(np.argsort(answers, kind="stable"), classes)):
         square = deviations[members] ** 2
-        unit = float(square.sum()) / max(float(drawn_squares[members].sum()), 1e-300)  # from probes to noise
-        typical = max(unit * float(variance[members].mean()), 1e-300)
-        own = (unit * probes * variance[members] + _LIKES * typical) / (probes + _LIKES)
-        risk = (answers - found.unbiased)[members] ** 2 - square + 2.0 * unit * moves[members]
-        bias, surely = _bias(risk / typical)
-        most = square * max(1.0, typical * (1.0 + surely) / max(float(square.mean()), 1e-300))
-        squares[members] = np.minimum(own + typical * bias, most)  # no worse than the unbiased ones, as far as is known
+        own = _squares(found, members, sums[:, members], probes)
+        squares[members] = np.where(answers[members] < _SMALL, np.maximum(own, floor * square), own)
+        if float(answers[members].max()) >= _SMALL:
+            floor = float(own.sum()) / max(float(square.sum()), 1e-300)
     squares[deviations == 0.0] = 0.0  # what is known without a measurement
     return np.sqrt(squares)
+
+
+def _squares(found: _Estimate, members: Integers, sums: Floats, probes: int) -> Floats:
+    """Return the expected squared errors of some cells of like shares, from sums over probes."""
+    variance, moves, drawn = sums
+    square = found.deviations[members] ** 2
+    unit = float(square.sum()) / max(float(drawn.sum()), 1e-300)  # from probes to noise
+    typical = max(unit * float(variance.mean()), 1e-300)
+    own = (unit * probes * variance + _LIKES * typical) / (probes + _LIKES)
+    risk = (found.answers - found.unbiased)[members] ** 2 - square + 2.0 * unit * moves
+    bias, surely = _bias(risk / typical)
+    most = square * max(1.0, typical * (1.0 + surely) / max(float(square.mean()), 1e-300))
+    return np.minimum(own + typical * bias, most)  # no worse than the unbiased ones, as far as is known
 
 
 def _bias(risks: Floats) -> tuple[float, float]:
