@@ -17,7 +17,7 @@ from quorate.mechanisms.noisy_vector import NoisyVector
 from quorate.privacy import Budget, Cost
 from quorate.release.engines.components import least_squares
 from quorate.release.engines.fitted import release_tables
-from quorate.release.engines.mixture import NoisyTables
+from quorate.release.engines.misfit import NoisyTables
 from quorate.release.engines.released import (
     Engine,
     Private,
