@@ -13,7 +13,7 @@ import pyarrow.parquet
 import pytest
 
 from quorate.cli import main
-from quorate.cli.release import Subject
+from quorate.cli.release_tables import Subject
 from quorate.concepts import Boxes, Halfspaces
 from quorate.errors import InvalidInput
 from quorate.release import QueryRelease

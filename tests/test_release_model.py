@@ -5,13 +5,13 @@ import itertools
 import numpy as np
 import pytest
 
+from marginal_runs import measure_marginals
 from quorate import Budget, QueryRelease, Workload
 from quorate.release import Columns
 from quorate.release.engines import ENGINES
 from quorate.release.engines.components import least_squares
 from quorate.release.engines.mixture import Mixture, _Misfit, _split
 from quorate.release.engines.released import check_private, simplex_marginals
-from quorate.release.engines.residual import measure_marginals
 from quorate.release.queries import Marginals, Rows
 from quorate.simulation import SeededNoise
 

@@ -131,7 +131,8 @@ def run_dry(folder: Path, queries: Path, *, caller: str, reading: Reading, as_js
 
 def _ask_release(folder: Folder, queries: Path, *, out: Path | None, caller: str, as_json: bool) -> int:
     """Ask a release the queries of a table, in its column "query". What was published is not charged."""
-    from quorate.cli.release import ask_online, ask_published
+    from quorate.cli.release import ask_published
+    from quorate.cli.release_online import ask_online
 
     table = read_table(queries, role="query")
     if "query" not in table.column_names:
