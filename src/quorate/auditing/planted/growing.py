@@ -38,7 +38,13 @@ def _draws_again(self: GrowingRelease) -> list[str]:
 
 def _growing(**settings: Any) -> GrowingRelease:
     columns = {"kind": ["a", "b"]}
-    known = {"engine": "plain", "epsilon": _EPSILON, "delta": _DELTA, "columns": columns, "updates": _MONTHS}
+    known: dict[str, Any] = {
+        "engine": "plain",
+        "epsilon": _EPSILON,
+        "delta": _DELTA,
+        "columns": columns,
+        "updates": _MONTHS,
+    }
     return GrowingRelease(Workload.marginals(1), **(known | settings))
 
 
@@ -83,9 +89,13 @@ def tell_twice(twin: Twin) -> Caught:
 
 def _bug(name: str, what: str, sound: Twin, broken: Any, attack: Callable[[Twin], Caught]) -> PlantedBug:
     owner, member, _ = sound
-    by = "replay" if attack is tell_twice else "enumeration"
     return PlantedBug(
-        name, what, by, lambda: (owner, member, broken), lambda: sound, lambda twin, plays, seed: attack(twin)
+        name,
+        what,
+        "replay" if attack is tell_twice else "enumeration",
+        lambda: (owner, member, broken),
+        lambda: sound,
+        lambda twin, plays, seed: attack(twin),
     )
 
 
