@@ -15,7 +15,7 @@
     NeighbourClassifier, NeighbourRegressor
                                 votes of the records near a query; each pays for its own, and records come and go
     EverlastingClassifier       answers for ever: queries teach the teachers of later queries, and are protected too
-    QueryRelease, OnlineRelease, Workload
+    QueryRelease, OnlineRelease, GrowingRelease, Workload
                                 all thresholds, ranges, boxes, halfspaces or marginals of a table, with public data
     check_model                 a private test of a published model: error, auc and calibration, with honest intervals
     plan, plan_concept, plan_everlasting, plan_neighbours, plan_release
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
         StudentFirstClassifier,
         UniversalClassifier,
     )
-    from quorate.release import OnlineRelease, QueryRelease, Workload
+    from quorate.release import GrowingRelease, OnlineRelease, QueryRelease, Workload
     from quorate.search import PrivateSearchCV
     from quorate.students import SemiPrivateClassifier, StudentClassifier
 
@@ -75,6 +75,7 @@ __all__ = [
     "ConformalRegressor",
     "Cost",
     "EverlastingClassifier",
+    "GrowingRelease",
     "Infeasible",
     "InvalidInput",
     "NeighbourClassifier",
@@ -116,6 +117,7 @@ _LATER = {  # found when first asked for: scikit-learn takes a second to load
     "ConformalClassifier": "quorate.held_out",
     "ConformalRegressor": "quorate.held_out",
     "EverlastingClassifier": "quorate.everlasting",
+    "GrowingRelease": "quorate.release",
     "NeighbourClassifier": "quorate.neighbours",
     "NeighbourRegressor": "quorate.neighbours",
     "OnlineRelease": "quorate.release",

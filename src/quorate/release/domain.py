@@ -39,8 +39,8 @@ class SealedCounts(Ballots):
 
     __slots__ = ()
 
-    def __init__(self, counts: Whole | Rows) -> None:
-        super().__init__(counts)  # type: ignore[arg-type]
+    def __init__(self, counts: Any) -> None:
+        super().__init__(counts)
 
     def put_to(self, release: Callable[[Any], Released]) -> Released:
         """Hand the counts to a mechanism's release, and return what it released."""

@@ -22,8 +22,8 @@ from quorate.checks import check_count, check_delta, check_positive, check_rate
 from quorate.errors import Infeasible, InvalidInput
 from quorate.predictors.manners import ShowsClaim
 from quorate.privacy import Budget
-from quorate.privacy.claims import Claim
 from quorate.progress import progress
+from quorate.release.claims import Update, growing_claim, release_claim
 from quorate.release.domain import NOTHING, Domain, make_domain
 from quorate.release.engines import ENGINES, Released, choose_engine
 from quorate.release.objective import Errors, weighed
@@ -70,7 +70,8 @@ class QueryRelease(ShowsClaim, BaseEstimator):
 
     After `fit`: `engine_` is the engine used, `claim_` the guarantee, `unit_` whether the record or the person is
     protected, `budget_` the account, `records_` how many private records were counted, `notes_` what the engine says
-    about its run, `seconds_` how long it took. No private record and no exact count is kept.
+    about its run, `seconds_` how long it took, `update_` which update of a growing release it is, if any. No private
+    record and no exact count is kept.
 
     >>> import numpy as np
     >>> from quorate.concepts import Threshold, Thresholds
@@ -148,18 +149,25 @@ class QueryRelease(ShowsClaim, BaseEstimator):
         self.seconds_ = time.perf_counter() - began
         return self
 
-    def keep_released(self, domain: Domain, released: Released, records: int, expected: float, *, unit: str) -> None:
-        """Keep what was released: for `fit`, and for a release that is loaded."""
+    def keep_released(
+        self,
+        domain: Domain,
+        released: Released,
+        records: int,
+        expected: float,
+        *,
+        unit: str,
+        update: Update | None = None,
+    ) -> None:
+        """Keep what was released: for `fit`, for a release that is loaded, and for an update of one that grows."""
         self.domain_, self.released_ = domain, released
         self._fitted: tuple[Floats, Rows | None] | None = None
         self.engine_, self.records_ = released.engine, records
         self.expected_error_ = released.details.get("expected_error", float(expected))
-        self.notes_, self.unit_ = tuple(released.notes), unit
-        replaced = f"one of {records} private records" if unit == RECORD else f"all records of one of {records} people"
-        most = self.records_per_person
-        counted = (f"up to {most} records of each person count",) if most > 1 else ()
-        open_ = (*counted, "public records are not protected")
-        self.claim_ = str(Claim(self.epsilon, self.delta, unit=replaced, what="the whole release is", conditions=open_))
+        self.notes_, self.unit_, self.update_ = tuple(released.notes), unit, update
+        said: dict[str, Any] = {"unit": unit, "records_per_person": self.records_per_person}
+        said |= {"records": records} if update is None else {"updates": update.updates}
+        self.claim_ = (release_claim if update is None else growing_claim)(self.epsilon, self.delta, **said)
 
     def answer(self, queries: Any = None, *, band: float | None = None, counts: bool = False) -> pa.Table:
         """Return a tidy table: names of queries, `answer`, `error` (one standard deviation), `low` and `high` (95%).

@@ -32,6 +32,9 @@ def release(
     online: bool = False,
     alpha: float = 0.05,
     ledger: Path | None = None,
+    growing: Path | None = None,
+    update: str | None = None,
+    updates: int | None = None,
     plan: bool = False,
     records: int | None = None,
     report: Path | None = None,
@@ -89,6 +92,13 @@ def release(
         With --online, how far off an unpaid answer may be; with --plan, the error to plan for.
     ledger
         With --online, a folder that keeps the budget alone, so that a later command goes on with the same records.
+    growing
+        A folder of the owner's own for a table that grows: one budget for all updates. The first command makes it, and
+        those that follow name it, the next records, --update and --out.
+    update
+        With --growing, the name of this update, such as 2024-01. One that was made before is answered as it was.
+    updates
+        With --growing, how many updates there will be, at most: more are refused.
     plan
         Say what can be achieved with --records private records, and read none of them.
     records
@@ -98,7 +108,9 @@ def release(
     json
         Print one JSON object.
     """
-    mode = "with --plan" if plan else "with --online" if online else "without --plan or --online"
+    mode = "with --plan" if plan else "with --online" if online else "without --plan, --online or --growing"
+    if growing is not None and not (plan or online):
+        mode = f"with a --growing folder that {'exists' if growing.exists() else 'is new'}"
     when = "when a release is asked" if table is not None and table.is_dir() else mode
     refuse_idle(release, locals(), RELEASE_OPTIONS[when], when)
     from quorate.cli.release import run_release
@@ -123,6 +135,9 @@ def release(
         online=online,
         alpha=alpha,
         ledger=ledger,
+        growing=growing,
+        update=update,
+        updates=updates,
         plan=plan,
         records=records,
         report=report,
