@@ -51,7 +51,8 @@ def learning_figures(quick: bool) -> Iterator[Figure]:
 def release_adult(train: Table, test: Table) -> Table:
     """Return as many synthetic records as there are in the table, at epsilon 1.
 
-    Numbers are cut at round values, and are none below 0. Categories are those that the table's documentation lists: all that either file has.
+    Numbers are cut at round values, and are none below 0. Categories are those that the table's documentation lists:
+    all that either file has.
     """
     kinds: dict[str, Any] = {}
     for name in train:
@@ -74,9 +75,9 @@ def read_table(path: Path) -> Table:
 
 def _areas(train: Table, test: Table) -> dict[str, float]:
     """Return the area under the curve, on the test rows, of each model that has learned from these rows."""
-    from sklearn.ensemble import HistGradientBoostingClassifier  # noqa: PLC0415 - slow to import
-    from sklearn.linear_model import LogisticRegression  # noqa: PLC0415
-    from sklearn.metrics import roc_auc_score  # noqa: PLC0415
+    from sklearn.ensemble import HistGradientBoostingClassifier
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.metrics import roc_auc_score
 
     labels = [np.array([value.startswith(">") for value in table[TARGET]]) for table in (train, test)]
     learned = {"logistic": (LogisticRegression(max_iter=500, C=0.1), _spread(train, test))}
