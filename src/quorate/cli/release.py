@@ -59,6 +59,7 @@ def run_release(
     online: bool,
     alpha: float,
     ledger: Path | None,
+    account: Path | None,
     growing: Path | None,
     update: str | None,
     updates: int | None,
@@ -93,7 +94,7 @@ def run_release(
     if groups is None and records_per_person != 1:
         raise InvalidInput("--records-per-person says how many records of a person count: --groups says whose they are")
     settings: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "engine": engine, "columns": declared}
-    settings |= {"error": error, "target": target}
+    settings |= {"error": error, "target": target, "account": account}
     if growing is not None:
         settings |= {"updates": updates, "public": public_records(subject, public, groups)}
         settings |= {"records_per_person": None if groups is None else records_per_person}
