@@ -21,7 +21,7 @@ from quorate.cli.release_tables import (
     names_in,
     private_records,
     public_records,
-    say_nearest,
+    say_between,
     show_release,
     to_csv,
     write_release,
@@ -213,8 +213,8 @@ def ask_published(
         return 0
     queries = parse_queries(asked, release.subject) if asked else None
     table = release.answer(queries, **reading)
-    say_nearest(release.domain_, queries)
     rows = table.to_pylist()
+    say_between(rows)
     if out is not None:
         out.write_text(to_csv(rows, table.column_names), encoding="utf-8")
     if as_json:

@@ -32,7 +32,7 @@ from quorate.release.objective import Errors, weighed
 from quorate.release.people import PERSON, RECORD, first_records, loss_for_each_record
 from quorate.release.queries import BoxRanges, Marginals, Prefixes, Ranges, Rows
 from quorate.release.synthetic import fit_weights, product_support, round_weights
-from quorate.release.tidy import added, as_counts, keys_of
+from quorate.release.tidy import added, as_counts, keys_of, name_between, take_between
 from quorate.session import release_counts
 from quorate.tables.read import shown_names
 
@@ -192,7 +192,8 @@ class QueryRelease(ShowsClaim, BaseEstimator):
         that is not above the error. With `band`, say 0.95, `low` and `high` hold for *all* answers of the release
         together with that probability, and not each for itself. The cover's own share of the error is not in the bars:
         `error_bound` has it. `error` is missing where the engine does not know it. Thresholds and ranges of a column
-        are answered at the cuts nearest to those asked for: `query` then says which, and `asked` what was asked.
+        at ends that are no cuts lie between two queries: `query` says which, `asked` what was asked, `gap` is how far
+        the two are apart; the answer takes values to spread evenly between cuts, and `low` and `high` do not.
 
         >>> from quorate.concepts import Threshold, Thresholds
         >>> release = QueryRelease(Thresholds()).fit([1.0, 2.0, 3.0] * 3000, [0.5, 1.5, 2.5])
@@ -203,24 +204,24 @@ class QueryRelease(ShowsClaim, BaseEstimator):
         asked = self.domain_.every() if queries is None else queries
         numbers, starts = self.domain_.find_sums(asked)
         names = self.domain_.describe(numbers[starts], asked)
+        bars = self._bars(numbers, starts, band)
+        moved = {place: near for place, near in enumerate(self.domain_.between(asked)) if near is not None}
+        if moved:
+            inner = self._bars(np.array([near.inner for near in moved.values()]), np.arange(len(moved)), band)
+            take_between(bars, inner, moved)
+            name_between(names, self.domain_, moved)
         columns: dict[str, Any] = {key: [name.get(key) for name in names] for key in keys_of(names)}
+        shown = as_counts(bars, self.records_) if counts else bars
+        return pa.table(columns | {name: pa.array(shown[name], mask=np.isnan(bars[name])) for name in bars})
+
+    def _bars(self, numbers: Any, starts: Any, band: float | None) -> dict[str, Floats]:
+        """Return the answers to sums of queries, their errors and the ends of their intervals: NaN where not known."""
         each, deviations = self.read(numbers)
         shares, errors = added(each, starts), np.sqrt(added(deviations**2, starts))
-        known = np.full(len(starts), band is not None) | ~np.isnan(errors)
         half = _TWO_SIDED * errors
         low, high = (shares - half, shares + half) if band is None else self._band(numbers, starts, shares, band)
-        bars = {
-            "answer": np.clip(shares, 0, 1),
-            "error": errors,
-            "low": np.clip(low, 0, 1),
-            "high": np.clip(high, 0, 1),
-        }
-        if counts:
-            bars = as_counts(bars, self.records_)
-        for name, values in bars.items():
-            missing = np.isnan(errors) if name == "error" else ~known if name != "answer" else np.zeros_like(known)
-            columns[name] = pa.array(values, mask=missing)
-        return pa.table(columns)
+        ends = {"low": np.clip(low, 0, 1), "high": np.clip(high, 0, 1)}
+        return {"answer": np.clip(shares, 0, 1), "error": errors, **ends}
 
     def _band(self, numbers: Any, starts: Any, shares: Floats, band: float) -> tuple[Floats, Floats]:
         """Return ends that hold for all answers together: PROOF.md, step 5."""
