@@ -171,8 +171,8 @@ def _subject(workload: str | None, table: Path | None, leave_out: Sequence[str])
         if table is not None and not table.exists():
             raise InvalidInput(f"{table}: there is no such table, and no such release")
         raise InvalidInput(
-            "--workload says what is asked: marginals:2, thresholds:COLUMN, ranges:COLUMN, expressions:FILE, "
-            "boxes:COLUMN,COLUMN or halfspaces:COLUMN,COLUMN"
+            "--workload says what is asked: marginals:2, thresholds:COLUMN, ranges:COLUMN, hierarchy:COLUMN, "
+            "expressions:FILE, boxes:COLUMN,COLUMN or halfspaces:COLUMN,COLUMN"
         )
     subject = Subject.parse(workload)
     subject.left_out = leave_out

@@ -25,7 +25,6 @@ from quorate.release.cover.base import read_points
 from quorate.release.queries import NOTHING, Queries, Rows, Whole
 from quorate.release.workloads import BoundWorkload, Workload
 from quorate.release.workloads.bound import Between
-from quorate.release.workloads.marginals import MarginalWorkload
 from quorate.release.workloads.truths import ExpressionWorkload
 
 __all__ = ["MOST_LISTED", "NOTHING", "CoverDomain", "Domain", "SealedCounts", "TableDomain", "make_domain"]
@@ -273,7 +272,7 @@ class TableDomain(Domain):
         """Return the tidy names of these queries; `asked` is what was asked, where a query near it is answered."""
         named = self.bound.describe(numbers)
         for name, one in zip(named, _listed(asked), strict=True):
-            if isinstance(self.bound, MarginalWorkload) and self.bound.summed(one) is not None:
+            if self.bound.summed(one) is not None:
                 name.update(self.bound.describe_sum(one))
             elif not self.bound.answers_itself(one):
                 name["asked"] = json.dumps(one)

@@ -20,7 +20,7 @@ def release(
     epsilon: float = 1.0,
     delta: float = 1e-6,
     engine: Literal[
-        "adaptive", "auto", "plain", "prefix", "public_weights", "residual", "reweighting", "weights"
+        "adaptive", "auto", "levels", "plain", "prefix", "public_weights", "residual", "reweighting", "weights"
     ] = "auto",
     error: Literal["largest", "mean", "weighted"] = "largest",
     target: str | None = None,
@@ -51,8 +51,8 @@ def release(
     table
         The private records: .csv, .csv.gz, .parquet, .arrow or .feather; or the folder of a release to ask.
     workload
-        What is asked: marginals:ORDER, thresholds:COLUMN[:BY,...], ranges:COLUMN[:BY,...], expressions:FILE,
-        boxes:COLUMN,... or halfspaces:COLUMN,COLUMN.
+        What is asked: marginals:ORDER, thresholds:COLUMN[:BY,...], ranges:COLUMN[:BY,...],
+        hierarchy:COLUMN[:BY,...], expressions:FILE, boxes:COLUMN,... or halfspaces:COLUMN,COLUMN.
     public
         A table of public records of the same columns. They define categories, cuts and cells, and help the engine.
     columns

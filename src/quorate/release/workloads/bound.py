@@ -70,6 +70,10 @@ class BoundWorkload(Numbered, ABC):
         """Return the numbers of the queries that add up to what is asked, None where it is one of them itself."""
         return None
 
+    def describe_sum(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the name of what queries add up to."""
+        return {}
+
     @abstractmethod
     def _name(self, number: int) -> dict[str, Any]:
         """Return the name of one query, as one row of a tidy table."""
