@@ -6,7 +6,7 @@ from typing import Any, Literal, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from quorate.checks import check_count, check_delta, check_positive, check_rate
+from quorate.checks import check_choice, check_count, check_delta, check_positive, check_rate
 from quorate.errors import InvalidInput
 from quorate.mechanisms.noisy_vector.mechanism import largest_whole_epsilon
 from quorate.neighbours.answerer import Nearby
@@ -18,7 +18,7 @@ from quorate.neighbours.session import NeighbourSession, Wear
 from quorate.neighbours.terms import Terms
 from quorate.neighbours.unit_file import UnitFile
 from quorate.neighbours.units import Units
-from quorate.predictors.base import SessionModel, check_choice, check_matrix
+from quorate.predictors.base import SessionModel, check_matrix
 from quorate.privacy import Budget
 from quorate.privacy.claims import added_or_removed
 

@@ -15,6 +15,7 @@ from quorate.auditing.planted.dealing import DEALING
 from quorate.auditing.planted.exports import EXPORTS
 from quorate.auditing.planted.filters import FILTERS
 from quorate.auditing.planted.folders import FOLDERS
+from quorate.auditing.planted.growing import GROWING
 from quorate.auditing.planted.guards import GUARDS
 from quorate.auditing.planted.held_out import HELD_OUT
 from quorate.auditing.planted.learning import LEARNING
@@ -39,7 +40,7 @@ from quorate.auditing.planted.words import WORDS
 __all__ = ["PLANTED", "Caught", "PlantedBug"]
 
 _NOISE = (*SUMS, *SCORES, *CHOICES, *THRESHOLDS, *PLANS, *NOISY_VECTORS, *SELECTIONS)
-_MODELS = (*LINEAR, *WORDS, *COLUMNS, *HELD_OUT, *FILTERS, *NEAREST, *PEOPLE)
+_MODELS = (*LINEAR, *WORDS, *COLUMNS, *HELD_OUT, *FILTERS, *NEAREST, *PEOPLE, *GROWING)
 _TEACHERS = (*DEALING, *CLUSTERS, *BATCHES, *CALLS, *NEIGHBOURS, *TREES, *LEARNING)
 _AROUND = (*STATES, *RESTARTS, *SHARES, *COMPACTIONS, *GUARDS, *LOOKUPS, *EXPORTS, *FOLDERS, *SITES)
 
