@@ -69,7 +69,9 @@ def test_all_updates_are_charged_once(account, tmp_path):
 def test_classifiers_and_releases_share_an_account(account, tmp_path):
     X = np.random.default_rng(0).normal(size=(2000, 1))
     y = (X[:, 0] > 0).astype(int)
-    classifier = account.fit(PrivateClassifier(epsilon=0.5, teachers=200, queries=10, classes=[0, 1], aggregator="noisy_max"), X, y)
+    classifier = account.fit(
+        PrivateClassifier(epsilon=0.5, teachers=200, queries=10, classes=[0, 1], aggregator="noisy_max"), X, y
+    )
     assert str(account.total) in classifier.claim_
     folder = save(classifier, tmp_path / "classifier")
     classifier.session_.close()

@@ -10,7 +10,8 @@ from quorate import Budget, QueryRelease, Workload
 from quorate.release import Columns
 from quorate.release.engines import ENGINES
 from quorate.release.engines.components import least_squares
-from quorate.release.engines.mixture import Mixture, _Misfit, _split
+from quorate.release.engines.misfit import Misfit
+from quorate.release.engines.mixture import Mixture, split_noise
 from quorate.release.engines.released import check_private, simplex_marginals
 from quorate.release.queries import Marginals, Rows
 from quorate.simulation import SeededNoise
@@ -44,11 +45,13 @@ ROWS = survey(5, 20_000, SIZES)
 TRUTH = PAIRS.answers(ROWS) / 20_000
 
 
-@pytest.mark.parametrize("cliques", [[(0,), (0, 1)], [(0, 1, 2)], [(0, 1, 2, 3), (1, 3), (2,)]])
+@pytest.mark.parametrize(
+    "cliques", [[(0,), (0, 1)], [(0, 1, 2)], [(0, 1, 2, 3), (1, 3), (2,)], [(0, 1, 2), (0, 2, 3), (1, 2, 3)]]
+)
 def test_the_slope_of_the_misfit_is_the_slope(cliques):
     generator, sizes = np.random.default_rng(1), (2, 3, 2, 2)
     noisy = {clique: (generator.normal(size=np.prod([sizes[c] for c in clique])), 0.7) for clique in cliques}
-    misfit = _Misfit(sizes, noisy)
+    misfit = Misfit(sizes, noisy)
     weights, shares = generator.uniform(size=3), generator.uniform(size=(3, sum(sizes)))
     value, by_shares, by_weights = misfit.slope(weights, shares)
     mixture = Mixture(sizes, weights, shares)
@@ -68,7 +71,7 @@ def test_the_slope_of_the_misfit_is_the_slope(cliques):
 
 def test_noise_is_split_into_two_that_know_nothing_of_each_other():
     noise = np.random.default_rng(3).normal(size=200_000)  # the table itself is 0, and its noise has deviation 1
-    (one, first), (two, second) = (part[(0,)] for part in _split({(0,): (noise, 1.0)}))
+    (one, first), (two, second) = (part[(0,)] for part in split_noise({(0,): (noise, 1.0)}))
     assert one.std() == pytest.approx(first, rel=0.02)
     assert two.std() == pytest.approx(second, rel=0.02)
     assert abs(np.mean(one * two)) < 6 * first * second / np.sqrt(len(noise))  # alarms by chance in 2e-9 of the seeds

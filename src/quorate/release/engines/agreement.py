@@ -15,7 +15,8 @@ from scipy import stats
 
 from quorate.arrays import Floats
 from quorate.release.engines.components import centred, consistent_marginals, precisions_told, split_components
-from quorate.release.engines.mixture import Mixture, NoisyTables
+from quorate.release.engines.misfit import NoisyTables
+from quorate.release.engines.mixture import Mixture
 from quorate.release.engines.strategy import Clique
 from quorate.release.queries import Marginals
 

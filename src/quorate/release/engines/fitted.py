@@ -1,33 +1,38 @@
 """Noisy marginals made one table, with error bars: what every engine that measures marginals without public data does.
 
-The error of a fitted answer has two parts: the noise that is left, and what the fit takes off. Both are seen by doing
-all of it again, from the choice of the penalty on, to the released tables with fresh noise of the same kind (where the
-cells are few, to the noisy ones in turn). What the released tables lack of the truth is added by the covariance penalty
-(Efron 2004): how far the fit is from the unbiased answers, less what noise explains; it is taken over many cells of
-like shares, as it is noisy itself.
+The error of a fitted answer has two parts: how it varies with the noise, and its bias. The first is seen by fits to the
+noisy tables with a little more noise, each from where the first fit ended. The bias is what is left of the distance
+between the fit and the unbiased answers after what noise explains (the covariance penalty: Efron 2004), over many cells
+of like shares. Where that is too noisy to tell, it is taken to be half of the variance, as it is about where the
+penalty is the best one: there, a little more of it adds as much squared bias as it takes off the variance.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 
-from quorate.arrays import Floats
+from quorate.arrays import Floats, Integers
 from quorate.privacy import Cost
 from quorate.release.engines.agreement import Agreement, agreeing_marginals, weigh_components
 from quorate.release.engines.components import least_squares
-from quorate.release.engines.mixture import Mixture, NoisyTables, fit_mixture
+from quorate.release.engines.misfit import NoisyTables
+from quorate.release.engines.mixture import Mixture, MixtureFit, fit_again, fit_mixture
 from quorate.release.engines.released import Released, expected_largest_of, project_simplex
 from quorate.release.queries import Marginals
 
 __all__ = ["fits_in_memory", "release_tables", "tables_to_check"]
 
 _MOST_CODES, _MOST_CELLS = 4000, 3_000_000  # of all columns together; of tables of three columns and more
-_REPEATS, _MANY_CELLS, _FEW_REPEATS = 4, 10_000, 1  # of all of it, to see the error
-_LIKES = 3.0  # repeats as which the mean over cells of like shares counts for each of them
-_SPREAD = 1.5  # of the variance, chosen on simulated tables and on Adult: released tables are smoother than the truth
-_LEAST_CLASS, _MOST_CLASSES = 150, 12  # cells that share one estimate of how far the fit is off
+_PROBE, _PROBES, _MANY_CELLS, _FEW_PROBES = 0.5, 4, 10_000, 2  # of the noise; how often it is added
+_WIDER = math.hypot(1.0, _PROBE)  # the deviation of noise and a probe
+_SHORT = 1.1  # a descent that begins at a fit moves by so much less than a whole one
+_LIKES = 10.0  # probes as which the mean over cells of like shares counts for each of them
+_USUAL, _USUAL_SPREAD = 0.5, 0.5  # squared bias over variance, where the penalty is the best one
+_TOGETHER = 2.0  # cells whose noise goes together: by so much the mean of estimates varies more
+_SMALL = 1e-3  # of a share: cells below it that are larger than they seem err as those at it do
+_LEAST_CLASS, _MOST_CLASSES = 150, 60  # cells that share one estimate of how far the fit is off
 
 
 def fits_in_memory(queries: Marginals) -> bool:
@@ -51,11 +56,11 @@ class _Estimate:
     """Answers of some marginals, with the unbiased ones beside them and the deviations of these."""
 
     model: Mixture
+    fit: MixtureFit | None
     agreement: Agreement
     answers: Floats
     unbiased: Floats
     deviations: Floats
-    details: dict[str, float]
 
 
 def release_tables(queries: Marginals, noisy: NoisyTables, spent: Cost, engine: str, *notes: str) -> Released:
@@ -75,67 +80,99 @@ def release_tables(queries: Marginals, noisy: NoisyTables, spent: Cost, engine: 
         "deviation": float(found.deviations.max()),
         "moved": float(np.abs(found.answers - found.unbiased).max()),
         "expected_error": min(1.0, expected_largest_of(errors)),
-        **found.details,
         "believed": float(np.mean(list(found.agreement.beliefs.values()))),
     }
+    if found.fit is not None:
+        details |= {"misfit": found.fit.misfit, "penalty": found.fit.penalty}
     beside = (found.model, found.unbiased, found.deviations)
     return Released(found.answers, errors, None, None, spent, engine, notes, details, *beside)
 
 
-def _estimate(queries: Marginals, noisy: NoisyTables) -> _Estimate:
+def _estimate(queries: Marginals, noisy: NoisyTables, earlier: _Estimate | None = None) -> _Estimate:
+    """Return the answers of noisy tables; with an earlier estimate, by its penalty, from where its fit is."""
     unbiased, deviations = least_squares(queries, noisy)
-    model, details = _model(queries, noisy)
+    fit = _fit(queries, noisy, None if earlier is None else earlier.fit)
+    model = _independent(queries.sizes, noisy) if fit is None else fit.mixture
     agreement = weigh_components(queries.sizes, noisy, model)
     answers = agreement.answers(queries, noisy, model, deviations)
-    return _Estimate(model, agreement, answers, unbiased, deviations, details)
+    return _Estimate(model, fit, agreement, answers, unbiased, deviations)
 
 
-def _model(queries: Marginals, noisy: NoisyTables) -> tuple[Mixture, dict[str, float]]:
-    """Return the mixture that is fitted, and what is told of the fit: columns measured one by one are independent."""
-    sizes, checked = queries.sizes, partial(tables_to_check, queries.sizes)
-    if any(len(clique) > 1 for clique in noisy):
-        fit = fit_mixture(sizes, noisy, checked, emphasis=queries.importance is None)
-        return fit.mixture, {"misfit": fit.misfit, "penalty": fit.penalty}
-    known = checked(noisy)
+def _fit(queries: Marginals, noisy: NoisyTables, earlier: MixtureFit | None) -> MixtureFit | None:
+    """Return the one table that is fitted, None where columns were measured one by one: they are independent."""
+    if all(len(clique) < 2 for clique in noisy):
+        return None
+    checked, emphasis = partial(tables_to_check, queries.sizes), queries.importance is None
+    if earlier is not None:  # the penalty is in units of the noise, which is wider by a probe
+        return fit_again(replace(earlier, penalty=earlier.penalty / _WIDER**2), noisy, checked, emphasis=emphasis)
+    return fit_mixture(queries.sizes, noisy, checked, emphasis=emphasis)
+
+
+def _independent(sizes: tuple[int, ...], noisy: NoisyTables) -> Mixture:
+    known = tables_to_check(sizes, noisy)
     shares = [
         project_simplex(known[column,][0]) if (column,) in known else np.full(size, 1.0 / size)
         for column, size in enumerate(sizes)
     ]
-    return Mixture(sizes, np.ones(1), np.concatenate(shares)[None, :]), {}
+    return Mixture(sizes, np.ones(1), np.concatenate(shares)[None, :])
 
 
 def _errors(queries: Marginals, noisy: NoisyTables, found: _Estimate) -> Floats:
-    """Return one standard deviation of the error of each fitted answer."""
+    """Return one standard deviation of the error of each fitted answer: PROOF.md, step 6."""
     answers, deviations = found.answers, found.deviations
     measured = Marginals(queries.sizes, list(noisy))
-    scales = np.repeat([deviation for _, deviation in noisy.values()], np.diff(measured.offsets))
-    released = found.agreement.answers(measured, noisy, found.model, scales)
-    start = least_squares(queries, _tables(measured, noisy, released))[0]
+    scales = _PROBE * np.repeat([deviation for _, deviation in noisy.values()], np.diff(measured.offsets))
     drawn = np.concatenate([table for table, _ in noisy.values()])
-    bases = (
-        (released, start),
-        (drawn, found.unbiased),
-    )  # in turn: the first is smoother than the truth, not the second
     generator = np.random.default_rng(1)
-    repeats = _REPEATS if queries.count <= _MANY_CELLS else _FEW_REPEATS
-    variance, moves = np.zeros(len(answers)), np.zeros(len(answers))
-    for turn in range(repeats):
-        tables, before = bases[turn % 2]
-        again = _estimate(queries, _tables(measured, noisy, tables + scales * generator.normal(size=len(scales))))
-        variance += _SPREAD * (again.answers - answers) ** 2 / repeats
-        moves += (again.answers - answers) * (again.unbiased - before) / repeats
-    risk = (answers - found.unbiased) ** 2 - deviations**2 + 2.0 * moves
-    errors = np.empty(len(answers))
+    probes = _PROBES if queries.count <= _MANY_CELLS else _FEW_PROBES
+    sums = np.zeros((3, len(answers)))  # over probes: of squared moves, of moves times noise, of squared noise
+    for _ in range(probes):
+        tables = _tables(measured, noisy, drawn + scales * generator.normal(size=len(scales)))
+        again = _estimate(queries, tables, found)
+        moved, noise = _SHORT * (again.answers - answers), again.unbiased - found.unbiased
+        sums += np.stack([moved**2, moved * noise, noise**2])
+    squares = np.empty(len(answers))
     classes = int(np.clip(len(answers) // _LEAST_CLASS, 1, _MOST_CLASSES))
-    for members in np.array_split(np.argsort(answers, kind="stable"), classes):
-        typical = float(variance[members].mean())
-        ratio = max(1.0, float(risk[members].mean()) / max(typical, 1e-300))
-        errors[members] = np.sqrt(ratio * (repeats * variance[members] + _LIKES * typical) / (repeats + _LIKES))
-    errors[deviations == 0.0] = 0.0  # what is known without a measurement
-    return errors
+    floor = 0.0
+    for members in reversed(np.array_split(np.argsort(answers, kind="stable"), classes)):
+        square = deviations[members] ** 2
+        own = _squares(found, members, sums[:, members], probes)
+        squares[members] = np.where(answers[members] < _SMALL, np.maximum(own, floor * square), own)
+        if float(answers[members].max()) >= _SMALL:
+            floor = float(own.sum()) / max(float(square.sum()), 1e-300)
+    squares[deviations == 0.0] = 0.0  # what is known without a measurement
+    return np.sqrt(squares)
+
+
+def _squares(found: _Estimate, members: Integers, sums: Floats, probes: int) -> Floats:
+    """Return the expected squared errors of some cells of like shares, from sums over probes."""
+    variance, moves, drawn = sums
+    square = found.deviations[members] ** 2
+    unit = float(square.sum()) / max(float(drawn.sum()), 1e-300)  # from probes to noise
+    if not square.any():  # nothing of them is measured: they are known
+        return square
+    typical = max(unit * float(variance.mean()), 1e-9 * float(square.mean()))
+    own = (unit * probes * variance + _LIKES * typical) / (probes + _LIKES)
+    risk = (found.answers - found.unbiased)[members] ** 2 - square + 2.0 * unit * moves
+    bias, surely = _bias(risk / typical)
+    most = square * max(1.0, typical * (1.0 + surely) / max(float(square.mean()), 1e-300))
+    return np.asarray(np.minimum(own + typical * bias, most))  # no worse than unbiased answers, as far as is known
+
+
+def _bias(risks: Floats) -> tuple[float, float]:
+    """Return the squared bias of cells in units of their variance, and what it surely is.
+
+    `risks` are unbiased estimates of their squared errors, in the same units. Where these say little, the bias is as
+    large as is usual; where they say much, it is what they say.
+    """
+    spread = math.sqrt(_TOGETHER * float(risks.var()) / len(risks)) + 1e-12
+    told = float(risks.mean()) - 1.0
+    trust = _USUAL_SPREAD**2 / (_USUAL_SPREAD**2 + spread**2)
+    surely = max(0.0, told - spread)
+    return max(surely, _USUAL + trust * (told - _USUAL)), surely
 
 
 def _tables(measured: Marginals, noisy: NoisyTables, values: Floats) -> NoisyTables:
-    """Return other tables in the place of those measured, of the same deviations."""
+    """Return other tables in the place of those measured, with the noise of a probe beside theirs."""
     parts = zip(noisy.items(), np.split(values, measured.offsets[1:-1]), strict=True)
-    return {clique: (part, deviation) for (clique, (_, deviation)), part in parts}
+    return {clique: (part, _WIDER * deviation) for (clique, (_, deviation)), part in parts}

@@ -9,20 +9,18 @@ All of it is post-processing: it reads noisy tables and draws nothing but from a
 
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from quorate.arrays import Floats, Integers
 from quorate.release.engines.entropy import descend
+from quorate.release.engines.misfit import Misfit, NoisyTables, pairwise
 from quorate.release.engines.strategy import Clique
 from quorate.release.queries import Marginals
 
-__all__ = ["Mixture", "MixtureFit", "NoisyTables", "fit_mixture"]
-
-NoisyTables = Mapping[Clique, tuple[Floats, float]]  # by sorted columns: shares, and the deviation of their noise
+__all__ = ["Mixture", "MixtureFit", "fit_again", "fit_mixture", "split_noise"]
 
 _COMPONENTS = 100
 _SPREAD = 0.3  # of the components at the start, in logits of an even column
@@ -30,7 +28,7 @@ _FIRST_PENALTY, _STRONGER, _MOST_STEPS = 8.0, 2.0, 20  # the ladder of penalties
 _APART = 0.5  # of the noise that is added to the half that is fitted; the other half has its inverse
 _START_STEPS, _LADDER_STEPS, _CHECK_STEPS = 150, 60, 50  # of the descent
 _STAGES, _WORTHWHILE = 30, 0.985  # of a descent that is not yet within the noise; what makes one more worth it
-_STANDS_OUT, _MOST_WEIGHT, _CHECKS = 2.5, 10.0, 3  # deviations of an answer; the factor of its weight; how often
+_CHECKS = 3  # times that cells which stand out get more weight
 _MOST_MENDED, _SWEEPS = 1_000_000, 3  # records whose pairs are mended, and how often
 _LEAST_SHARE = 1e-3  # below it a code's logit is not scaled further
 
@@ -48,7 +46,7 @@ class Mixture:
         *first, last = columns
         product = self.weights[:, None]
         for column in first:
-            product = _pairwise(product, self._block(column))
+            product = pairwise(product, self._block(column))
         return np.asarray(product.T @ self._block(last)).ravel()
 
     def answers(self, queries: Marginals) -> Floats:
@@ -95,11 +93,6 @@ class Mixture:
     def _block(self, column: int) -> Floats:
         start = sum(self.sizes[:column])
         return self.shares[:, start : start + self.sizes[column]]
-
-
-def _pairwise(left: Floats, right: Floats) -> Floats:
-    """Return the products of each entry of a row with each of the same row of another, the second running fastest."""
-    return np.asarray((left[:, :, None] * right[:, None, :]).reshape(len(left), -1))
 
 
 def _rounded(shares: Floats, totals: Integers, generator: np.random.Generator) -> Integers:
@@ -155,96 +148,6 @@ def _swap(places: Integers, excess: Floats, one: Integers, two: Integers, column
     places[one, column], places[two, column] = there.ravel(), here.ravel()
 
 
-class _Misfit:
-    """The squared distance of a mixture from noisy tables in units of their noise, and its slope.
-
-    Pairs are compared as one matrix of all codes by all codes, larger tables one by one.
-    """
-
-    def __init__(self, sizes: Sequence[int], noisy: NoisyTables) -> None:
-        self.sizes = tuple(sizes)
-        ends = np.cumsum([0, *sizes])
-        self.blocks = [slice(int(start), int(end)) for start, end in itertools.pairwise(ends)]
-        self.codes = int(ends[-1])
-        self.one, self.one_weight = np.zeros(self.codes), np.zeros(self.codes)
-        self.two = np.zeros((self.codes, self.codes))
-        self.two_weight = np.zeros((self.codes, self.codes))
-        self.more: dict[Clique, tuple[Floats, Floats]] = {}
-        self.cells = 0
-        for clique, (table, deviation) in noisy.items():
-            self._place(clique, table, np.full(len(table), deviation**-2.0))
-            self.cells += len(table)
-
-    def _place(self, clique: Clique, table: Floats, weight: Floats) -> None:
-        shape = [self.sizes[column] for column in clique]
-        where = tuple(self.blocks[column] for column in clique)
-        if len(clique) == 1:
-            self.one[where], self.one_weight[where] = table, weight
-        elif len(clique) == 2:
-            self.two[where], self.two_weight[where] = table.reshape(shape), weight.reshape(shape)
-        else:
-            last = shape[-1]
-            self.more[clique] = table.reshape(-1, last), weight.reshape(-1, last)
-
-    def emphasised(self, checked: NoisyTables, mixture: Mixture) -> "_Misfit":
-        """Return the same with more weight on cells of which the mixture is further from the best estimate than noise
-        explains.
-        """
-        heavier = _Misfit(self.sizes, {})
-        heavier.cells = self.cells
-        heavier.one, heavier.one_weight = self.one.copy(), self.one_weight.copy()
-        heavier.two, heavier.two_weight, heavier.more = self.two, self.two_weight.copy(), dict(self.more)
-        for clique, (table, deviation) in checked.items():
-            off = np.abs(mixture.table(clique) - table) / max(deviation, 1e-12)
-            factor = np.clip((off / _STANDS_OUT) ** 2, 1.0, _MOST_WEIGHT)
-            where = tuple(self.blocks[column] for column in clique)
-            if len(clique) == 1:
-                added = np.where(off > _STANDS_OUT, factor / max(deviation, 1e-12) ** 2, 0.0)
-                total = heavier.one_weight[where] + added
-                mean = heavier.one[where] * heavier.one_weight[where] + table * added
-                heavier.one[where] = np.where(total > 0, mean / np.maximum(total, 1e-300), 0.0)
-                heavier.one_weight[where] = total
-            elif len(clique) == 2:
-                heavier.two_weight[where] *= factor.reshape(heavier.two_weight[where].shape)
-            elif clique in self.more:
-                tables, weight = heavier.more[clique]
-                heavier.more[clique] = tables, weight * factor.reshape(weight.shape)
-        return heavier
-
-    def slope(self, weights: Floats, shares: Floats) -> tuple[float, Floats, Floats]:
-        """Return half the misfit, its slope by the shares over the weight of their component, and by the weights."""
-        owned = weights[:, None] * shares
-        off_one, off_two = owned.sum(axis=0) - self.one, owned.T @ shares - self.two
-        pull_one, pull_two = self.one_weight * off_one, self.two_weight * off_two
-        value = float(pull_one @ off_one) + float(np.vdot(pull_two, off_two))
-        by_pairs = shares @ (pull_two + pull_two.T)
-        by_shares = by_pairs + pull_one
-        by_weights = 0.5 * (shares * by_pairs).sum(axis=1) + shares @ pull_one
-        for clique, (table, weight) in self.more.items():
-            value += self._larger(clique, table, weight, (weights, shares), (by_shares, by_weights))
-        return 0.5 * value, by_shares, by_weights
-
-    def _larger(self, clique: Clique, table: Floats, weight: Floats, point: Any, slopes: Any) -> float:
-        """Add the slopes of a table of three columns or more, and return its misfit."""
-        (weights, shares), (by_shares, by_weights) = point, slopes
-        parts = [shares[:, self.blocks[column]] for column in clique]
-        products = [parts[0]]
-        for part in parts[1:-1]:
-            products.append(_pairwise(products[-1], part))
-        off = (weights[:, None] * products[-1]).T @ parts[-1] - table
-        pull = weight * off
-        last = products[-1] @ pull
-        by_shares[:, self.blocks[clique[-1]]] += last
-        by_weights += (last * parts[-1]).sum(axis=1)
-        back = parts[-1] @ pull.T
-        for place in range(len(clique) - 2, 0, -1):
-            cube = back.reshape(len(weights), -1, parts[place].shape[1])
-            by_shares[:, self.blocks[clique[place]]] += np.einsum("kij,ki->kj", cube, products[place - 1])
-            back = np.einsum("kij,kj->ki", cube, parts[place])
-        by_shares[:, self.blocks[clique[0]]] += back
-        return float(np.vdot(pull, off))
-
-
 @dataclass(frozen=True)
 class MixtureFit:
     """A mixture fitted to noisy tables, and what another fit of the same kind starts from."""
@@ -253,12 +156,12 @@ class MixtureFit:
     misfit: float  # the mean square of the differences in units of the noise
     point: Floats
     penalty: float
-    measure: _Misfit
+    measure: Misfit
     base: Floats  # logarithms of the shares of each column by itself
 
     def refit(self, noisy: NoisyTables, *, steps: int) -> "MixtureFit":
         """Return the fit to other tables, of any columns, with the same penalty and no emphasis, from where this is."""
-        return _descend(replace(self, measure=_Misfit(self.mixture.sizes, noisy)), self.penalty, steps)
+        return _descend(replace(self, measure=Misfit(self.mixture.sizes, noisy)), self.penalty, steps)
 
 
 def fit_mixture(
@@ -273,18 +176,25 @@ def fit_mixture(
     `estimate` returns the best estimate of each column, and of whatever must not stand out, from noisy tables. With
     `emphasis` cells that stand out get more weight, which makes the largest error smaller and the mean one larger.
     """
-    fitted, held = _split(noisy)
-    fit = _ladder(_settled(_begin(sizes, _Misfit(sizes, fitted), estimate(fitted))), _Misfit(sizes, held))
+    fitted, held = split_noise(noisy)
+    fit = _ladder(_settled(_begin(sizes, Misfit(sizes, fitted), estimate(fitted))), Misfit(sizes, held))
+    return fit_again(fit, noisy, estimate, emphasis=emphasis)
+
+
+def fit_again(
+    fit: MixtureFit, noisy: NoisyTables, estimate: Callable[[NoisyTables], NoisyTables], *, emphasis: bool = True
+) -> MixtureFit:
+    """Return the fit of the same penalty to all of the noise, or to other noise, from where this one is."""
     checked = estimate(noisy)
-    measure = _Misfit(sizes, noisy)
+    measure = Misfit(fit.mixture.sizes, noisy)
     fit = _descend(replace(_moved(fit, _logarithms(measure, checked)), measure=measure), fit.penalty, _LADDER_STEPS)
     for _ in range(_CHECKS if emphasis else 0):
-        emphasised = fit.measure.emphasised(checked, fit.mixture)
+        emphasised = fit.measure.emphasised(checked, fit.mixture.table)
         fit = replace(_descend(replace(fit, measure=emphasised), fit.penalty, _CHECK_STEPS), misfit=fit.misfit)
     return fit
 
 
-def _split(noisy: NoisyTables) -> tuple[NoisyTables, NoisyTables]:
+def split_noise(noisy: NoisyTables) -> tuple[NoisyTables, NoisyTables]:
     """Return two copies of noisy tables whose noise is independent, the first with less of it."""
     generator = np.random.default_rng(2)
     fitted: dict[Clique, tuple[Floats, float]] = {}
@@ -296,7 +206,7 @@ def _split(noisy: NoisyTables) -> tuple[NoisyTables, NoisyTables]:
     return fitted, held
 
 
-def _logarithms(measure: _Misfit, checked: NoisyTables) -> Floats:
+def _logarithms(measure: Misfit, checked: NoisyTables) -> Floats:
     """Return the logarithms of the shares of each column by itself."""
     base = np.empty(measure.codes)
     for column, block in enumerate(measure.blocks):
@@ -307,7 +217,7 @@ def _logarithms(measure: _Misfit, checked: NoisyTables) -> Floats:
     return base
 
 
-def _begin(sizes: Sequence[int], measure: _Misfit, checked: NoisyTables) -> MixtureFit:
+def _begin(sizes: Sequence[int], measure: Misfit, checked: NoisyTables) -> MixtureFit:
     base = _logarithms(measure, checked)
     enough = math.prod(sizes) // max(sizes)  # with one for each choice of the other columns any table is a mixture
     components = min(_COMPONENTS, 2 * enough)  # twice as many, since a descent does not find each its place
@@ -342,7 +252,7 @@ def _parts(point: Floats, codes: int) -> tuple[Floats, Floats]:
     return point[:-components].reshape(components, codes), point[-components:]
 
 
-def _ladder(fit: MixtureFit, held: _Misfit) -> MixtureFit:
+def _ladder(fit: MixtureFit, held: Misfit) -> MixtureFit:
     """Return the fit of the penalty that is nearest to tables with other noise.
 
     The ladder ends where a fit is further from them than the best one by more than their noise would move either.

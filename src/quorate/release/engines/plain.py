@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from quorate.arrays import Floats
 from quorate.errors import Infeasible
 from quorate.privacy import Cost
 from quorate.release.engines.measuring import Measurement, MeasuringEngine, Planned
@@ -21,6 +22,7 @@ from quorate.release.queries import MOST_LISTED, Marginals, Queries
 
 __all__ = ["PlainEngine"]
 
+_ONE_SIDED, _TWO_SIDED = 1.645, 1.960  # deviations below which 95% of a Gaussian lies, and within which
 _MOST_DRAWS = 5_000_000  # about a minute of exact draws
 
 
@@ -58,8 +60,9 @@ class PlainEngine(MeasuringEngine):
         return Measurement((2,), lambda private: [private.cells(queries)], partial(self._cells, queries))
 
     def _marginals(self, queries: Marginals, noisy: Any, scales: Any, records: int, spent: Cost) -> Released:
-        answers = simplex_marginals(queries, np.concatenate(noisy) / records)
-        errors = np.repeat(np.array(scales) / records, np.diff(queries.offsets))
+        shares = np.concatenate(noisy) / records
+        answers = simplex_marginals(queries, shares)
+        errors = _projected_errors(queries, shares, answers, np.array(scales) / records)
         return Released(answers, errors, None, None, spent, self.name)
 
     def _queries(self, queries: Queries, noisy: Any, scales: Any, records: int, spent: Cost) -> Released:
@@ -74,6 +77,22 @@ class PlainEngine(MeasuringEngine):
         sizes = queries.answers(np.ones(shares.size))
         errors = scale * np.sqrt(np.maximum(sizes * (1 - sizes / shares.size), 0.0))
         return Released(answers, errors, weights, None, spent, self.name, ("measured: cells",))
+
+
+def _projected_errors(queries: Marginals, noisy: Floats, answers: Floats, scales: Floats) -> Floats:
+    """Return one standard deviation of the error of each answer.
+
+    The projection takes the same off each cell that it leaves above 0, which is known: 1.96 deviations hold 95% of what
+    noise and that shift are together. Of k cells above 0 only k - 1 vary: their sum is known.
+    """
+    errors = []
+    tables = zip(*(np.split(values, queries.offsets[1:-1]) for values in (noisy, answers)), scales, strict=True)
+    for before, after, scale in tables:
+        above = after > 0.0
+        shift = float(np.abs(before - after)[above].mean())
+        noise = scale * math.sqrt(1.0 - 1.0 / max(int(above.sum()), 2)) if after.size > 1 else 0.0
+        errors.append(np.full(after.size, max(noise, (shift + _ONE_SIDED * noise) / _TWO_SIDED)))
+    return np.concatenate(errors)
 
 
 def _factors(queries: Queries) -> dict[str, float]:

@@ -18,7 +18,7 @@ from quorate.privacy import Cost
 from quorate.release.engines.components import least_squares
 from quorate.release.engines.fitted import release_tables
 from quorate.release.engines.measuring import Measurement, MeasuringEngine, Planned
-from quorate.release.engines.mixture import NoisyTables
+from quorate.release.engines.misfit import NoisyTables
 from quorate.release.engines.released import Public, Released, expected_largest, histogram_scale
 from quorate.release.engines.strategy import Clique, plan_marginals
 from quorate.release.queries import Marginals, Queries
