@@ -131,3 +131,26 @@ def test_a_range_that_ends_before_it_begins_is_refused():
     for ends in ((35, 25), (30, 30)):
         with pytest.raises(InvalidInput, match="lower end"):
             ranges.answer([{"age": ends}])
+
+
+def test_synthetic_numbers_are_spread_over_their_cells():
+    columns = {"age": {"cuts": [20, 40, 60]}, "wage": {"cuts": [1.5, 2.5, 3.5]}, "sex": ["f", "m"]}
+    table = {"age": AGES, "wage": AGES / 20, "sex": ["f", "m"] * 2000}
+    release = QueryRelease(Workload.marginals(1), columns=columns, epsilon=50.0, engine="plain").fit(table)
+    made = release.synthetic(4000)
+    ages, wages = (
+        np.array([value for value in made[name].to_pylist() if value is not None]) for name in ("age", "wage")
+    )
+    within = ages[(ages >= 20) & (ages < 60)]
+    assert set(within) == set(range(20, 60))  # whole numbers, as the cuts are
+    assert np.unique(wages).size > 200
+    low, high = np.quantile(within, [0.25, 0.75])
+    assert (low, high) == pytest.approx((30, 50), abs=2)
+    shares = np.histogram(ages, [-100, 20, 40, 60, 1000])[0] / 4000
+    assert shares == pytest.approx(np.histogram(AGES, [-100, 20, 40, 60, 1000])[0] / 4000, abs=0.01)
+
+
+def test_where_numbers_lie_in_their_cells_says_nothing_of_other_columns():
+    codes = np.tile([1, 1], (2000, 1))
+    values = Columns({"one": Number(cuts=[0, 1000]), "other": Number(cuts=[0, 1000])}).decode(codes)
+    assert abs(np.corrcoef(values["one"], values["other"])[0, 1]) < 0.2  # a fixed order of rows, so never by chance
