@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from quorate import InvalidInput, QueryRelease, Workload
+from quorate.cli import main
 from quorate.concepts import Threshold, Thresholds
 from quorate.release import Columns
 from quorate.tables import Category, Number
@@ -154,3 +155,24 @@ def test_where_numbers_lie_in_their_cells_says_nothing_of_other_columns():
     codes = np.tile([1, 1], (2000, 1))
     values = Columns({"one": Number(cuts=[0, 1000]), "other": Number(cuts=[0, 1000])}).decode(codes)
     assert abs(np.corrcoef(values["one"], values["other"])[0, 1]) < 0.2  # a fixed order of rows, so never by chance
+
+
+def test_quantiles_are_read_off_released_thresholds(tmp_path, capsys):
+    wages = np.exp(np.random.default_rng(6).normal(8, 2, 40_000))
+    first = {"wage": {"cuts": [float(1.3**power) for power in range(80)]}}
+    release = QueryRelease(Workload.thresholds("wage"), columns=first, epsilon=0.5).fit({"wage": wages})
+    columns = release.quantiles(5)
+    shares = np.bincount(columns.encode({"wage": wages}).codes[:, 0], minlength=6)[:5] / 40_000
+    assert len(shares) == 5
+    assert shares == pytest.approx([0.2] * 5, abs=0.06)
+    folder, out = release.publish(tmp_path / "published"), tmp_path / "columns.json"
+    assert main(["release", str(folder), "--quantiles", "5", "--out", str(out)]) == 0
+    assert Columns.load(out).to_dict() == columns.to_dict()
+    days = QueryRelease(
+        Workload.thresholds("day"), columns={"day": {"kind": "date", "cuts": ["2024-01-02", "2024-01-03"]}}
+    )
+    days.fit({"day": ["2024-01-01"] * 500 + ["2024-01-02"] * 500})
+    assert days.quantiles(2).to_dict()["day"]["cuts"] == ["2024-01-02"]
+    for other in (Workload.ranges("age"), Workload.thresholds("age", by="sex"), Workload.marginals(1)):
+        with pytest.raises(InvalidInput, match="without groups"):
+            QueryRelease(other, columns=COLUMNS, engine="plain").fit(people(50)).quantiles(3)
