@@ -20,11 +20,11 @@ TARGET = "income>50K"
 AREAS = ("logistic", "boosted")
 _RELEASES = 5
 _CUTS = {
-    "age": range(20, 80, 5),
+    "age": range(20, 80, 3),
     "fnlwgt": [100_000, 150_000, 200_000, 300_000],
     "education-num": range(2, 17),
-    "capital-gain": [1, 2500, 3500, 4500, 5000, 6000, 7000, 8000, 10_000, 15_000, 20_000],
-    "capital-loss": [1, 1500, 1700, 1800, 1900, 2000, 2200, 2400],
+    "capital-gain": [1, *range(1000, 11_000, 1000), 15_000, 20_000],
+    "capital-loss": [1, *range(1500, 2600, 100)],
     "hours-per-week": [20, 30, 35, 40, 41, 45, 50, 55, 60],
 }
 
