@@ -14,7 +14,7 @@ __all__ = ["ERRORS", "Errors", "target_column", "weighed"]
 Errors = Literal["largest", "mean", "weighted"]
 ERRORS: tuple[Errors, ...] = ("largest", "mean", "weighted")
 
-_TARGET = 16.0  # weight of a marginal with the column that a model is to predict
+_TARGET = 40.0  # weight of a marginal with the column that a model is to predict
 
 
 def weighed(
