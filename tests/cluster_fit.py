@@ -39,7 +39,7 @@ def main(backend):
     else:
         import ray
 
-        ray.init(num_cpus=2, include_dashboard=False)
+        ray.init(address="local", num_cpus=2, include_dashboard=False)  # not one that another test runs
         made = fit_estimators(estimator, X, codes, deal, classes=2, n_jobs=2, backend=backend)
         ray.shutdown()
     assert (made.ballots(X[:50]) == plain.ballots(X[:50])).all()

@@ -56,6 +56,22 @@ def check_like_a_dictionary(batches, most):
         assert table.find(caller, every).tolist() == expected
 
 
+@pytest.mark.parametrize("seed", range(40))
+def test_a_table_that_grows_within_a_batch_loses_nobody(seed, monkeypatch):
+    """Whichever rows of that batch are answered, and so stay."""
+    monkeypatch.setattr(answered, "_BLOCK", 16)
+    random = np.random.default_rng(seed)
+    batches = [
+        (
+            str(random.choice(["ann", "ben"])),
+            random.integers(0, random.choice([20, 100, 400]), random.integers(1, 120)).tolist(),
+            int(random.choice([10**6, random.integers(0, 60)])),
+        )
+        for _ in range(25)
+    ]
+    check_like_a_dictionary(batches, 10**6)
+
+
 @settings(max_examples=150)
 @given(BATCHES, st.sampled_from([8, 10**6]))
 def test_it_finds_what_a_dictionary_finds(batches, most):

@@ -22,7 +22,7 @@ def test_every_option_is_used_somewhere_and_every_name_is_an_option(command, tab
         ("plan --records 1000 --alpha 0.2", "--alpha does nothing without --concept"),
         ("plan --records 1000 --concept stumps --teachers 3", "--teachers does nothing with --concept"),
         ("release x.csv --workload marginals:2 --online --report p.html", "--report does nothing with --online"),
-        ("release x.csv --workload marginals:2 --out o --alpha 0.1", "--alpha does nothing without --plan or --online"),
+        ("release x.csv --workload marginals:2 --out o --alpha 0.1", "--alpha does nothing without --plan, --online"),
         ("release x.csv --workload marginals:2 --plan --ledger o", "--ledger does nothing with --plan"),
         ("release . --epsilon 2 --ask age>3", "--epsilon does nothing when a release is asked"),
     ],

@@ -31,7 +31,7 @@ from quorate.ensemble import Ballots, Ensemble, deal_units, unit_numbers
 from quorate.ensemble.estimators import EstimatorTeachers, fit_estimators
 from quorate.ensemble.units import _secret_permutation
 from quorate.learners import Deal
-from quorate.predictors.base import class_codes, declared_classes
+from quorate.predictors.labels import class_codes, declared_classes
 
 PAIRS = 1000
 

@@ -1,6 +1,7 @@
 """Neighbours with individual accounting: `src/quorate/neighbours/PROOF.md`, step by step."""
 
 import copy
+import json
 import math
 import pickle
 from dataclasses import replace
@@ -14,11 +15,13 @@ from quorate import InvalidInput, NeighbourClassifier, plan_neighbours
 from quorate.auditing.neighbour_games import RECORDS, game_terms, game_units, widest_change, worst_delta
 from quorate.errors import BudgetSpent
 from quorate.mechanisms.noisy_vector.analytic import ROUNDING_VARIANCE, discrete_delta
+from quorate.neighbours import NeighbourPlan
 from quorate.neighbours.ballots import Labels, Levels, Shares
+from quorate.neighbours.blocks import query_factors, record_factors
 from quorate.neighbours.kernel import Kernel
 from quorate.neighbours.points import LONGEST, Space
 from quorate.neighbours.terms import Terms
-from quorate.neighbours.units import Units, _query_factors, _record_factors
+from quorate.neighbours.units import Units
 from quorate.privacy import Cost
 from quorate.report.nearest import accuracy_as_records_wear, plot_nearest
 
@@ -86,27 +89,40 @@ def squared_distance(one, other):
     return sum((int(first) - int(second)) ** 2 for first, second in zip(one, other, strict=True))
 
 
-def reference_counts(kernel, capacity, units, queries, table):
-    """Return the counts and what each unit has spent, in plain integers, one query after the other."""
-    spent, worn = [0] * len(units), [False] * len(units)
-    counts = np.zeros((len(queries), table.shape[1]), dtype=np.int64)
-    for number, query in enumerate(queries):
-        radius = squared_radius(kernel, query)
-        for unit, rows in enumerate(units):
-            votes = []
-            for point, code in rows:
-                short = np.array([[radius - squared_distance(point, query)]], dtype=np.float32)
-                votes.append((int(kernel.weigh(short, np.array([radius], dtype=np.float32))[0, 0]), code))
-            weight, code = max(votes)
-            added = [weight * int(number) for number in table[code]]
-            squares = sum(number**2 for number in added)
-            worn[unit] = worn[unit] or spent[unit] + squares > capacity
-            if worn[unit]:
-                spent[unit] = capacity + 1
-            else:
-                spent[unit] += squares
-                counts[number] += added
-    return counts, spent
+def reference_votes(kernel, units, query, table):
+    """Return what each unit would add on a query, and the square of it, in plain integers."""
+    radius, votes = squared_radius(kernel, query), []
+    for rows in units:
+        near = []
+        for point, code in rows:
+            short = np.array([[radius - squared_distance(point, query)]], dtype=np.float32)
+            near.append((int(kernel.weigh(short, np.array([radius], dtype=np.float32))[0, 0]), code))
+        weight, code = max(near)
+        added = [weight * int(number) for number in table[code]]
+        votes.append((added, sum(number**2 for number in added)))
+    return votes
+
+
+def reference_counts(capacity, votes, batches):
+    """Return the counts and what each unit has spent, in plain integers, one group of queries after the other.
+
+    `votes` has those of all units on each query. Batches of up to 64 are paid for query by query, of up to 128 two by
+    two, and so on, up to 16.
+    """
+    spent, worn, counts, start = [0] * len(votes[0]), [False] * len(votes[0]), [], 0
+    for batch in batches:
+        together, stop = min(16, math.ceil(batch / 64)), start + batch
+        for first in range(start, stop, together):
+            group = votes[first : min(first + together, stop)]
+            for unit in range(len(spent)):
+                squares = sum(query[unit][1] for query in group)
+                worn[unit] = worn[unit] or spent[unit] + squares > capacity
+                spent[unit] = capacity + 1 if worn[unit] else spent[unit] + squares
+            for query in group:
+                there = [added for unit, (added, _) in enumerate(query) if not worn[unit]]
+                counts.append(np.sum(there, axis=0) if there else np.zeros(len(query[0][0]), dtype=np.int64))
+        start = stop
+    return np.array(counts), spent
 
 
 @pytest.mark.parametrize("persons", [False, True])
@@ -122,22 +138,53 @@ def reference_counts(kernel, capacity, units, queries, table):
 )
 def test_counts_and_spends_are_those_of_plain_integers_in_every_batch(persons, kernel, capacity, table):
     rng = np.random.default_rng(5)
-    sizes = rng.integers(1, 5, size=300) if persons else np.ones(300, dtype=np.int64)
+    sizes = rng.integers(1, 5, size=120) if persons else np.ones(120, dtype=np.int64)
     points = rng.integers(-700, 700, size=(sizes.sum(), 3)).astype(np.float32)
     codes = rng.integers(0, len(table), size=len(points))
     queries = rng.integers(-700, 700, size=(90, 3)).astype(np.float32)
     stops = np.cumsum(sizes)
     rows = list(zip(points.tolist(), codes.tolist(), strict=True))
-    wanted = reference_counts(
-        kernel, capacity, [rows[stop - size : stop] for size, stop in zip(sizes, stops, strict=True)], queries, table
-    )
-    assert max(wanted[1]) > capacity > min(wanted[1])  # some are worn out
-    for cuts in ((0, 90), (0, 1, 2, 66, 90), (0, 64, 89, 90)):
+    people = [rows[stop - size : stop] for size, stop in zip(sizes, stops, strict=True)]
+    votes = [reference_votes(kernel, people, query, table) for query in queries]
+    one_by_one = reference_counts(capacity, votes, (1,) * 90)
+    assert max(one_by_one[1]) > capacity > min(one_by_one[1])  # some are worn out
+    for batches in ((90,), (1, 1, 64, 24), (64, 25, 1), (45, 45)):
+        wanted = reference_counts(capacity, votes, batches)
         units = Units(kernel, capacity=capacity, features=3, table=table, persons=persons)
-        units.insert([str(number) for number in range(300)], sizes.tolist(), points, codes)
+        units.insert([str(number) for number in range(120)], sizes.tolist(), points, codes)
+        cuts = np.cumsum([0, *batches]).tolist()
         counts = [units.count(queries[start:stop]).put_to(np.copy) for start, stop in pairwise(cuts)]
         assert (np.concatenate(counts) == wanted[0]).all()
         assert units.spends().tolist() == wanted[1]
+        if max(batches) <= 64:  # then it does not matter how queries are put together
+            assert (wanted[0] == one_by_one[0]).all()
+            assert wanted[1] == one_by_one[1]
+
+
+@pytest.mark.parametrize("persons", [False, True])
+def test_large_batches_and_many_blocks_are_counted_like_small_ones(persons):
+    """1,030 queries, paid for 16 at a time, on 4,500 rows, some of which were forgotten: more than one block."""
+    rng, table = np.random.default_rng(6), Labels(range(6)).table
+    kernel = Kernel(shape="linear", squared_radius=250_000, top=5)
+    points = rng.integers(-700, 700, size=(4500, 2)).astype(np.float32)
+    codes, queries = rng.integers(0, 6, size=4500), rng.integers(-700, 700, size=(1030, 2)).astype(np.float32)
+    sizes = [4100, *[2] * 200] if persons else [1] * 4500  # one person has more rows than a block
+    units = Units(kernel, capacity=2500, features=2, table=table, persons=persons)
+    units.insert([str(number) for number in range(len(sizes))], sizes, points, codes)
+    gone = rng.permutation(len(sizes))[:50]
+    units.forget([str(number) for number in gone])
+    counts = units.count(queries).put_to(np.copy)
+    apart = ((points[:, np.newaxis].astype(np.int64) - queries.astype(np.int64)) ** 2).sum(axis=2)
+    weights = np.maximum(np.floor((250_000 - apart).astype(np.float32) * (np.float32(5) / np.float32(250_000))), 0)
+    keys, firsts = weights.astype(np.int64) * 6 + codes[:, np.newaxis], np.cumsum([0, *sizes[:-1]])
+    strongest = np.maximum.reduceat(keys, firsts, axis=0)
+    strongest[gone] = 0
+    tops = np.concatenate([strongest // 6, np.zeros((len(sizes), 10), dtype=np.int64)], axis=1)
+    running = (tops**2).reshape(len(sizes), -1, 16).sum(axis=2).cumsum(axis=1)
+    counted = tops[:, :1030] * np.repeat(running <= 2500, 16, axis=1)[:, :1030]
+    assert (counts == np.stack([(counted * (strongest % 6 == code)).sum(axis=0) for code in range(6)], axis=1)).all()
+    assert (units.spends() == np.where(running[:, -1] <= 2500, running[:, -1], 2501)).all()
+    assert 0.1 < (units.spends() > 2500).mean() < 0.9
 
 
 def test_products_of_the_longest_points_are_exact():
@@ -149,9 +196,9 @@ def test_products_of_the_longest_points_are_exact():
     whole = points.astype(np.int64)
     apart = ((whole[:8, np.newaxis] - whole) ** 2).sum(axis=2)
     for radius in (1, 2**20, (2 * LONGEST) ** 2):
-        queries, records = _query_factors(points[:8], np.full(8, radius, np.float32)), _record_factors(points)
+        queries, records = query_factors(points[:8], np.full(8, radius, np.float32)), record_factors(points)
         for order in (np.arange(258), np.arange(258)[::-1], rng.permutation(258)):
-            assert (queries[:, order] @ records[:, order].T == radius - apart).all()
+            assert (queries[:, order] @ records[order] == radius - apart).all()
 
 
 # --- Steps 3 to 7: the filter and the transcript ---------------------------------------------------------------------
@@ -391,8 +438,15 @@ def test_a_plan_is_made_of_public_rows_and_comes_true():
 
 def test_a_plan_with_too_few_records_says_so():
     X, _ = blobs(300)
-    plan = plan_neighbours(X, records=100, queries=100_000, epsilon=0.01, delta=1e-6, classes=3)
+    numbers = {"records": 500, "queries": 2000, "epsilon": 0.1}
+    plan = plan_neighbours(X, **numbers, delta=1e-6, classes=3)
     assert not plan.feasible
+    assert [change.parameter for change in plan.nearest] == ["records", "queries", "epsilon"]
+    for change in plan.nearest:
+        changed = plan_neighbours(X, **numbers | {change.parameter: change.value}, delta=1e-6, classes=3)
+        assert changed.feasible
+        assert changed.nearest == ()
+    assert NeighbourPlan.from_dict(json.loads(json.dumps(plan.as_dict()))) == plan
     with pytest.raises(InvalidInput, match="at least 10"):
         plan_neighbours(X[:5], records=100, queries=10, epsilon=1.0, delta=1e-6)
 

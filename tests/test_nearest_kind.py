@@ -144,7 +144,7 @@ def test_units_are_charged_on_the_disk_before_noise_is_drawn(tmp_path, monkeypat
         for suffix in ("", "-wal"):
             shutil.copy(f"{folder}/units.sqlite{suffix}", f"{copied}{suffix}")
         with sqlite3.connect(copied) as connection:
-            seen.append(np.frombuffer(connection.execute("SELECT spends FROM state").fetchone()[0], dtype="<i8"))
+            seen.append(np.frombuffer(connection.execute("SELECT amounts FROM spends").fetchone()[0], dtype="<i8"))
         raise KeyboardInterrupt
 
     monkeypatch.setattr(NoisyVector, "draw_release", crash)
@@ -240,7 +240,9 @@ def test_two_hosts_with_one_database_do_not_both_answer(tmp_path, postgres_url, 
 @pytest.mark.parametrize(
     "change",
     [
-        "UPDATE state SET spends = zeroblob(length(spends))",
+        "UPDATE spends SET amounts = zeroblob(length(amounts))",
+        "UPDATE spends SET amounts = x''",
+        "DELETE FROM spends",
         "UPDATE state SET reports = 0",
         "DELETE FROM state",
         "UPDATE state SET number = number + 1",
@@ -260,6 +262,76 @@ def test_a_file_that_was_edited_is_refused(tmp_path, change):
     connection.close()
     with pytest.raises(LedgerRefused, match="changed by something else"):
         load(folder)
+
+
+def write_as_before(path, key):
+    """Turn a file into one of an older version: all amounts in the state, hashed with it."""
+    with sqlite3.connect(path) as connection:
+        (number, _, reports), (amounts,) = (
+            connection.execute(f"SELECT * FROM {table}").fetchone() for table in ("state", "spends")
+        )
+        lines = connection.execute("SELECT * FROM unit").fetchall()
+        total = sum(key(*line) for line in lines) + key(number, reports, amounts)
+        connection.execute("DROP TABLE spends")
+        connection.execute("DROP TABLE state")
+        connection.execute("CREATE TABLE state (number INTEGER PRIMARY KEY, sum INTEGER, reports INTEGER, spends BLOB)")
+        connection.execute("INSERT INTO state VALUES (?, ?, ?, ?)", (number, total % 2**63, reports, amounts))
+    connection.close()
+
+
+def test_a_file_of_an_older_version_is_read_and_brought_up_to_date(tmp_path, monkeypatch):
+    """Once: an old copy of it is refused then, and one that was edited is not taken."""
+    folder = saved(tmp_path / "model")
+    model, kept = load(folder), {}
+    real = Ledger.keep_own
+    monkeypatch.setattr(Ledger, "keep_own", lambda _ledger, values: kept.update(values))  # a crash before the ledger
+    model.predict(SURE)
+    monkeypatch.setattr(Ledger, "keep_own", real)
+    before, tag = spends(model), model.session_.answerer.file._tag
+    model.session_.close()
+    write_as_before(folder / "units.sqlite", tag)
+    old = (folder / "units.sqlite").read_bytes()
+    with sqlite3.connect(folder / "units.sqlite") as connection:
+        connection.execute("UPDATE state SET spends = zeroblob(length(spends))")
+    connection.close()
+    with pytest.raises(LedgerRefused, match="changed by something else"):
+        load(folder)
+    (folder / "units.sqlite").write_bytes(old)
+    again = load(folder)
+    assert spends(again) == before
+    assert max(before) > 0
+    again.insert(X[:1], Y[:1], ids=["new"])
+    again.session_.close()
+    new = (folder / "units.sqlite").read_bytes()
+    (folder / "units.sqlite").write_bytes(old)
+    with pytest.raises(LedgerRefused, match="older than the ledger"):
+        load(folder)
+    (folder / "units.sqlite").write_bytes(new)
+    again = load(folder)
+    assert spends(again) == [*before, 0]
+    again.session_.close()
+
+
+def test_what_a_batch_writes_does_not_say_who_paid(tmp_path):
+    """Queries near all records and near none change as much of the file; an insertion writes no amounts."""
+    folder = saved(tmp_path / "model")
+    model, statements = load(folder), []
+    connection = model.session_.answerer.file._connected_file()
+    connection.set_trace_callback(statements.append)
+    written = []
+    for work in (
+        lambda: model.predict(SURE),
+        lambda: model.predict([[1.0, -1.0, 1.0, -1.0], [-1.0, 1.0, -1.0, 1.0]]),
+        lambda: model.insert(X[:1], Y[:1]),
+    ):
+        statements.clear()
+        work()
+        written.append([(line.split()[0], len(line)) for line in statements if "spends" in line])
+    near, far, inserted = written
+    assert near == far
+    assert len(near) == 1
+    assert inserted == []
+    model.session_.close()
 
 
 def test_one_process_at_a_time_has_the_units(tmp_path):

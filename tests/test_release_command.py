@@ -13,7 +13,7 @@ import pyarrow.parquet
 import pytest
 
 from quorate.cli import main
-from quorate.cli.release import Subject
+from quorate.cli.release_tables import Subject
 from quorate.concepts import Boxes, Halfspaces
 from quorate.errors import InvalidInput
 from quorate.release import QueryRelease
@@ -292,7 +292,7 @@ def test_the_help_says_what_there_is():
         assert word in shown.stdout
 
 
-def test_a_query_that_is_answered_at_another_cut_says_so(data, tmp_path, capsys):
+def test_a_query_that_is_answered_between_two_cuts_says_so(data, tmp_path, capsys):
     """{"income": 30000} was answered as < 29978.5, and only who compared the two could see it."""
     out, table = tmp_path / "line", [data / "private.csv", "--public", data / "public.csv"]
     asked = ["--ask", '{"wage": 1000.0001}']
@@ -300,9 +300,9 @@ def test_a_query_that_is_answered_at_another_cut_says_so(data, tmp_path, capsys)
     (answer,) = json.loads(printed)["answers"]
     assert code == 0
     assert answer["asked"] == '{"wage": 1000.0001}'
-    assert answer["query"].startswith("wage < ")
-    assert f"{answer['asked']} is answered at the nearest cut: {answer['query']}" in told
-    cut = answer["query"].removeprefix("wage < ")
+    assert answer["query"].startswith("between (wage < ")
+    assert f"{answer['asked']} is answered {answer['query']}, which are {answer['gap']:.3g} apart" in told
+    cut = answer["query"].removeprefix("between (wage < ").partition(")")[0]
     code, printed, told = run(capsys, out, "--ask", f'{{"wage": {cut}}}')
     assert (code, told) == (0, "")
     header, row = printed.splitlines()
@@ -358,3 +358,36 @@ def test_dates_are_released_as_dates(tmp_path, capsys, suffix, workload):
         assert (out / "synthetic.csv").read_text().splitlines()[1].count("2024-") == 1
         code, printed, _ = run(capsys, out, "--ask", asked, "--json")
         assert (code, json.loads(printed)["answers"][0]["answer"]) == (0, answer)
+
+
+def test_a_growing_table_is_released_after_each_update(data, tmp_path, capsys):
+    folder, first = tmp_path / "months", [data / "private.csv", "--columns", data / "columns.json"]
+    first += ["--leave-out", "age,wage", "--workload", "marginals:1", "--engine", "plain"]
+    ask = ["--ask", '{"sex": "f"}', "--json"]
+    for wrong, told in (
+        (["--updates", "2", "--out", tmp_path / "x"], "--update"),
+        (["--update", "jan", "--out", tmp_path / "x"], "--updates"),
+        (["--update", "jan", "--updates", "2"], "--out"),
+    ):
+        code, _, error = run(capsys, *first, "--growing", folder, *wrong)
+        assert (code, told in error, folder.exists()) == (1, True, False)
+    code, printed, _ = run(
+        capsys, *first, "--growing", folder, "--updates", "2", "--update", "jan", "--out", tmp_path / "jan", *ask
+    )
+    assert code == 0
+    assert "all 2 updates together" in json.loads(printed)["claim"]
+    later = [data / "few.csv", "--leave-out", "age,wage", "--growing", folder]
+    bills = []
+    for out in ("feb", "again"):
+        code, printed, _ = run(capsys, *later, "--update", "feb", "--out", tmp_path / out, *ask)
+        assert code == 0
+        bills.append(json.loads(printed))
+    assert (bills[0]["update"], bills[0]["number"], bills[0]["records"]) == ("feb", 2, 12_012)
+    assert bills[0]["answers"] == bills[1]["answers"]
+    code, _, error = run(capsys, *later, "--update", "mar", "--out", tmp_path / "mar")
+    assert (code, "all 2 updates" in error) == (1, True)
+    code, _, error = run(capsys, *later, "--update", "mar", "--out", tmp_path / "mar", "--epsilon", "2")
+    assert (code, "--epsilon does nothing" in error) == (1, True)
+    code, _, error = run(capsys, folder, "--ask", '{"sex": "f"}')
+    assert (code, "growing release" in error) == (1, True)
+    assert QueryRelease.load(tmp_path / "feb").update_.number == 2

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from marginal_runs import measure_marginals
 from quorate import Budget, BudgetSpent, Cost, Infeasible, InvalidInput
 from quorate.release.engines import ENGINES, choose_engine, expected_errors
 from quorate.release.engines.components import consistent_marginals, split_components
 from quorate.release.engines.grid import make_grid
 from quorate.release.engines.learning import LearningTable, start_weights
 from quorate.release.engines.released import check_private, expected_largest, project_simplex
-from quorate.release.engines.residual import measure_marginals
 from quorate.release.engines.series import best_factor, make_factor
 from quorate.release.engines.strategy import plan_marginals, subsets
 from quorate.release.engines.weights import plan_rounds

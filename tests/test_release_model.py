@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
+from marginal_runs import measure_marginals
 from quorate import Budget, QueryRelease, Workload
 from quorate.release import Columns
 from quorate.release.engines import ENGINES
@@ -12,7 +13,6 @@ from quorate.release.engines.components import least_squares
 from quorate.release.engines.misfit import Misfit
 from quorate.release.engines.mixture import Mixture, split_noise
 from quorate.release.engines.released import check_private, simplex_marginals
-from quorate.release.engines.residual import measure_marginals
 from quorate.release.queries import Marginals, Rows
 from quorate.release.synthetic import draw_target
 from quorate.simulation import SeededNoise

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
+from marginal_runs import measure_marginals
 from quorate import Budget
 from quorate.release import QueryRelease, Workload
 from quorate.release.engines import ENGINES
 from quorate.release.engines.released import check_private
-from quorate.release.engines.residual import measure_marginals
 from quorate.release.engines.trust import _law_of_squares, _sampling_square, weigh_evidence
 from quorate.release.queries import Marginals, Rows
 from quorate.simulation import SeededNoise

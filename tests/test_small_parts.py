@@ -19,9 +19,10 @@ from quorate.ensemble import Ensemble
 from quorate.ensemble.estimators import EstimatorTeachers
 from quorate.models.codecs import array_from, mechanism_of
 from quorate.models.kinds.page import publish_folder
-from quorate.predictors.base import allows_missing, check_matrix, takes_frames, without_values
+from quorate.predictors.base import allows_missing, check_matrix, takes_frames
 from quorate.predictors.estimate import Estimate, estimate_rates
 from quorate.predictors.flip import flip
+from quorate.predictors.labels import without_values
 from quorate.predictors.relabelled_sample import RelabelledSample, paper_no_quorums
 from quorate.predictors.stable import stable_subset
 from quorate.predictors.stable_choice import StableChoice, check_calibration, check_gamma

@@ -15,12 +15,13 @@
     NeighbourClassifier, NeighbourRegressor
                                 votes of the records near a query; each pays for its own, and records come and go
     EverlastingClassifier       answers for ever: queries teach the teachers of later queries, and are protected too
-    QueryRelease, OnlineRelease, Workload
+    QueryRelease, OnlineRelease, GrowingRelease, Workload
                                 all thresholds, ranges, boxes, halfspaces or marginals of a table, with public data
     check_model                 a private test of a published model: error, auc and calibration, with honest intervals
     plan, plan_concept, plan_everlasting, plan_neighbours, plan_release
                                 what is achievable, before any private record is read
     audit                       attacks a claim and says how close it came (`quorate.auditing` has the attacks)
+    Account                     one total for all that is released about the same people
     save, load                  models in a folder, without pickle, with their budget
     Budget, Cost                what may be spent
     set_progress                whether long calls show on a terminal or in a notebook how far they have come
@@ -41,6 +42,7 @@ from quorate.privacy import Budget, Cost
 from quorate.progress import set_progress
 
 if TYPE_CHECKING:
+    from quorate.account import Account
     from quorate.auditing import audit
     from quorate.everlasting import EverlastingClassifier
     from quorate.held_out import ConformalClassifier, ConformalRegressor, check_model
@@ -63,11 +65,12 @@ if TYPE_CHECKING:
         StudentFirstClassifier,
         UniversalClassifier,
     )
-    from quorate.release import OnlineRelease, QueryRelease, Workload
+    from quorate.release import GrowingRelease, OnlineRelease, QueryRelease, Workload
     from quorate.search import PrivateSearchCV
     from quorate.students import SemiPrivateClassifier, StudentClassifier
 
 __all__ = [
+    "Account",
     "AgnosticClassifier",
     "Budget",
     "BudgetSpent",
@@ -75,6 +78,7 @@ __all__ = [
     "ConformalRegressor",
     "Cost",
     "EverlastingClassifier",
+    "GrowingRelease",
     "Infeasible",
     "InvalidInput",
     "NeighbourClassifier",
@@ -112,10 +116,12 @@ __all__ = [
 __version__ = "0.1.0"
 
 _LATER = {  # found when first asked for: scikit-learn takes a second to load
+    "Account": "quorate.account",
     "AgnosticClassifier": "quorate.predictors",
     "ConformalClassifier": "quorate.held_out",
     "ConformalRegressor": "quorate.held_out",
     "EverlastingClassifier": "quorate.everlasting",
+    "GrowingRelease": "quorate.release",
     "NeighbourClassifier": "quorate.neighbours",
     "NeighbourRegressor": "quorate.neighbours",
     "OnlineRelease": "quorate.release",

@@ -44,6 +44,7 @@ class AnsweredRows:
 
     def __init__(self, *, columns: int, unknown: int) -> None:
         self.columns, self.size = columns, 0
+        self._settled = 0  # rows that were there before the batch
         self._unknown = unknown
         self._callers: dict[str, int] = {}
         self._rows: Words = np.empty((0, columns), dtype=np.uint64)
@@ -56,6 +57,7 @@ class AnsweredRows:
     def entered(self, caller: str, X: NDArray[np.float64]) -> Iterator["EnteredRows"]:
         """Enter the rows that are not there yet. Those that have no answer when this ends are removed again."""
         rows, start, whole = np.ascontiguousarray(X).view(np.uint64), self.size, False
+        self._settled = start
         try:
             yield EnteredRows(self, start, *self._enter(rows, self.number(caller)))
             whole = True
@@ -149,7 +151,7 @@ class AnsweredRows:
         return places, new[firsts]
 
     def _keep_of_newest(self, start: int, kept: Integers) -> None:
-        """Keep, of the rows from this place on, those that are `kept`. No older row has its slot because of a newer."""
+        """Keep, of the rows from this place on, those that are `kept`. Older rows were claimed before all of them."""
         self._slots[self._slots >= start] = _FREE
         self.size, kept = start, start + kept
         for array in self._arrays():
@@ -173,13 +175,15 @@ class AnsweredRows:
             waiting, slots = waiting[~alike], (slots[~alike] + 1) & (self._slots.size - 1)
         return places
 
-    def _claim(self, start: int) -> Integers:
+    def _claim(self, start: int, stop: int | None = None) -> Integers:
         """Give slots to the rows from this place on; return the place of each, or that of one among them that is alike.
 
         Rows that are alike look at the same slots in the same order, and so meet where the first of them finds room.
+        Rows that are claimed together may push each other along, so that none can be removed without claiming the rest
+        anew: those that may be removed are claimed after those that stay.
         """
-        places = np.arange(start, self.size)
-        waiting, slots = places, self._first_slots(self._hashes[start : self.size])
+        places = np.arange(start, self.size if stop is None else stop)
+        waiting, slots = places, self._first_slots(self._hashes[places])
         while waiting.size:
             free = self._slots[slots] == _FREE
             self._slots[slots[free]] = waiting[free]
@@ -205,7 +209,8 @@ class AnsweredRows:
             self._set_arrays([_grown(array, max(likely, 2 * len(array))) for array in self._arrays()], self.size)
         if 2 * size > self._slots.size:
             self._slots = np.full(2 ** (2 * likely - 1).bit_length(), _FREE, dtype=np.int32)
-            self._claim(0)
+            self._claim(0, self._settled)
+            self._claim(self._settled)
 
     def _place_all(self) -> None:
         """Give every row a slot anew."""

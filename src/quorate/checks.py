@@ -5,7 +5,7 @@ import math
 import os
 import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from numbers import Integral, Real
 from typing import Any
 
@@ -13,6 +13,7 @@ from quorate.errors import InvalidInput, WrongProcess
 
 __all__ = [
     "check_bytes",
+    "check_choice",
     "check_count",
     "check_delta",
     "check_divergence",
@@ -57,6 +58,12 @@ def check_bytes(name: str, value: object, *, least: int = 1) -> int:
     if isinstance(size, bool) or not isinstance(size, Integral) or int(size) < least:
         raise InvalidInput(f'{name} must be a size of at least {least:,} bytes, such as "2GB", not {value!r}')
     return int(size)
+
+
+def check_choice(name: str, value: object, known: Sequence[str]) -> None:
+    """Refuse a setting that is none of the known ones."""
+    if value not in known:
+        raise InvalidInput(f"{name} must be one of {', '.join(known)}, not {value!r}")
 
 
 def check_process(what: str, opened_in: tuple[int, int]) -> None:

@@ -31,6 +31,7 @@ __all__ = [
     "is_frame",
     "is_number",
     "join_rows",
+    "named_columns",
     "named_rows",
     "query_digests",
     "row_digest",
@@ -150,6 +151,15 @@ def canonical_matrix(X: Any) -> NDArray[np.float64]:
         matrix = np.add(np.asarray(X, dtype=np.float64, order="C"), 0.0)
     matrix[np.isnan(matrix)] = np.nan
     return matrix
+
+
+def named_columns(X: Any, names: Any) -> Any:
+    """Return a matrix as a data frame with these names, for a model that was trained on one."""
+    if not isinstance(X, np.ndarray):
+        return X
+    from pandas import DataFrame  # noqa: PLC0415  only for models that know names
+
+    return DataFrame(X, columns=names)
 
 
 def take_rows(X: Any, rows: Any) -> Any:

@@ -56,7 +56,7 @@ class Nursery:
         return self.wait(process)
 
     def drain(self):
-        """Hang up on whoever waits in the queue: clients of a test that is over, whose requests nobody should answer."""
+        """Hang up on whoever waits in the queue: requests of a test that is over."""
         return self._order({"drain": True})["drained"]
 
     def stop(self):

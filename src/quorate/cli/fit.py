@@ -13,13 +13,8 @@ import numpy as np
 import pyarrow.compute as pc
 from rich.console import Console
 
-from quorate.cli.commands.fit_options import (
-    Budget,
-    Reading,
-    ReportedOutput,
-    Tables,
-    Teachers,
-)
+from quorate.cli.commands.fit_options import Budget, Reading, ReportedOutput, Tables
+from quorate.cli.commands.method_options import Teachers
 from quorate.cli.named import make_learner
 from quorate.cli.options import listed
 from quorate.cli.output import check_new_folder, check_report, show_bill, steps

@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from quorate.cli.commands.fit_options import Hypotheses, Output, PlannedHypotheses, ReportedOutput, Tables
+from quorate.cli.commands.fit_options import Output, ReportedOutput, Tables
+from quorate.cli.commands.method_options import Hypotheses, PlannedHypotheses
 from quorate.cli.fit import beside_public_rows, read_tables, told_labels
 from quorate.cli.named import make_concept
 from quorate.cli.output import check_new_folder, check_report, show_bill, steps

@@ -10,7 +10,8 @@ from typing import Any, Literal
 import numpy as np
 from rich.console import Console
 
-from quorate.cli.commands.fit_options import Output, Phases, PhasesBudget, Tables
+from quorate.cli.commands.fit_options import Output, PhasesBudget, Tables
+from quorate.cli.commands.method_options import Phases
 from quorate.cli.fit import read_tables
 from quorate.cli.named import make_concept, make_learner
 from quorate.cli.options import ConceptName, LearnerName

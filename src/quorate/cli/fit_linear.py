@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from quorate.cli.commands.fit_options import Budget, Columns, Output, ReportedOutput, Tables, Target, Trials
+from quorate.cli.commands.fit_options import Budget, Output, ReportedOutput, Tables
+from quorate.cli.commands.method_options import Columns, Target, Trials
 from quorate.cli.fit import beside_public_rows, read_features, read_tables, target_column, told_labels
 from quorate.cli.options import listed, two_numbers
 from quorate.cli.output import check_new_folder, check_report, show_bill, steps

@@ -4,7 +4,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from quorate.cli.commands.fit_options import Budget, Output, StudentFirst, Tables, Trusting
+from quorate.cli.commands.fit_options import Budget, Output, Tables, Trusting
+from quorate.cli.commands.method_options import StudentFirst
 from quorate.cli.fit import read_tables, shown_model
 from quorate.cli.named import make_learner
 from quorate.cli.output import check_new_folder, show_bill, steps

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from quorate.cli.commands.check import Tested
-from quorate.cli.commands.fit_options import Budget, Epsilon, Output, Sets, Tables, Trusting
+from quorate.cli.commands.fit_options import Budget, Epsilon, Output, Tables, Trusting
+from quorate.cli.commands.method_options import Sets
 from quorate.cli.fit import check_named, read_features, read_tables, target_column
 from quorate.cli.fit_student_first import check_columns, published_model
 from quorate.cli.options import listed

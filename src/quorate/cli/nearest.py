@@ -8,7 +8,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Column, Table
 
-from quorate.cli.commands.fit_options import Budget, Neighbours, Output, Tables
+from quorate.cli.commands.fit_options import Budget, Output, Tables
+from quorate.cli.commands.method_options import Neighbours
 from quorate.cli.fit import public_labels, read_features, read_tables, target_column
 from quorate.cli.options import listed, two_numbers
 from quorate.cli.output import check_new_folder, show_bill, steps

@@ -72,7 +72,7 @@ def run_predict(
     opened = open_folder(folder)
     if report is not None and opened.kind != "classifier":
         raise InvalidInput(f"there is no report of a model of kind {opened.kind}; its folder or its server has a page")
-    if opened.kind in ("query release", "online release"):
+    if opened.kind in ("query release", "online release", "growing release"):
         return _ask_release(opened, queries, out=out, caller=caller, as_json=as_json)
     if isinstance(opened, PublishedFolder):
         return _ask_published(opened, queries, out=out, reading=reading, as_json=as_json)
@@ -107,7 +107,7 @@ def run_predict(
 def run_dry(folder: Path, queries: Path, *, caller: str, reading: Reading, as_json: bool) -> int:
     """Say what the queries would cost, and ask nothing. Exit code 1 if some may be refused."""
     opened = open_folder(folder)
-    if opened.kind in ("query release", "online release", "everlasting"):
+    if opened.kind in ("query release", "online release", "growing release", "everlasting"):
         raise InvalidInput(f"there is no dry run of a model of kind {opened.kind}: see quorate ledger show {folder}")
     encoded, _, unknown = _encoded(opened, queries, reading)
     quote = Quote(len(encoded), 0, len(encoded), takes=0.0, left=1.0)
@@ -131,7 +131,8 @@ def run_dry(folder: Path, queries: Path, *, caller: str, reading: Reading, as_js
 
 def _ask_release(folder: Folder, queries: Path, *, out: Path | None, caller: str, as_json: bool) -> int:
     """Ask a release the queries of a table, in its column "query". What was published is not charged."""
-    from quorate.cli.release import ask_online, ask_published
+    from quorate.cli.release import ask_published
+    from quorate.cli.release_online import ask_online
 
     table = read_table(queries, role="query")
     if "query" not in table.column_names:

@@ -29,7 +29,8 @@ from quorate.everlasting.terms import Guarantee, Refresh, Terms, boost_terms, vo
 from quorate.exchange import REFUSED
 from quorate.learners import DeviceName
 from quorate.mechanisms import NO_QUORUM
-from quorate.predictors.base import Predictions, allows_missing, check_records, class_codes, declared_classes
+from quorate.predictors.base import Predictions, allows_missing, check_records
+from quorate.predictors.labels import class_codes, declared_classes
 
 __all__ = ["EverlastingClassifier"]
 

@@ -33,7 +33,7 @@ from quorate.held_out.rows import (
     probabilities_by_row,
 )
 from quorate.mechanisms import NoisyVector
-from quorate.predictors.base import class_codes
+from quorate.predictors.labels import class_codes
 from quorate.privacy.claims import Claim, replaced
 from quorate.rows import take_rows
 from quorate.session import release_counts

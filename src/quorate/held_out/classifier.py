@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from quorate.held_out.conformal import ROUNDING, ConformalModel
 from quorate.held_out.rows import classes_of, first_rows, model_rows, private_rows, probabilities_by_row
-from quorate.predictors.base import class_codes, without_values
+from quorate.predictors.labels import class_codes, without_values
 
 __all__ = ["ConformalClassifier"]
 

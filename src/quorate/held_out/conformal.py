@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from quorate.arrays import Integers
-from quorate.checks import check_count, check_positive, check_rate
+from quorate.checks import check_choice, check_count, check_positive, check_rate
 from quorate.ensemble.ensemble import Ballots
 from quorate.errors import InvalidInput
 from quorate.held_out.rows import check_published
 from quorate.mechanisms import PrivateQuantile
-from quorate.predictors.base import check_choice, check_records
+from quorate.predictors.base import check_records
 from quorate.predictors.manners import KeepsPublished
 from quorate.privacy.claims import Claim, replaced
 from quorate.session import release_counts

@@ -18,10 +18,11 @@ from quorate.calls import Calls, asks_a_copy, call_rows, one_thread
 from quorate.ensemble import unit_numbers
 from quorate.errors import InvalidInput
 from quorate.features.words import finite_numbers
-from quorate.predictors.base import check_records, class_codes, named_columns
+from quorate.predictors.base import check_records
+from quorate.predictors.labels import class_codes
 from quorate.progress import progress
 from quorate.quiet import global_randomness, silence
-from quorate.rows import as_frame, is_frame, query_digests, take_rows
+from quorate.rows import as_frame, is_frame, named_columns, query_digests, take_rows
 
 __all__ = [
     "check_published",

@@ -16,7 +16,7 @@ from quorate.errors import InvalidInput
 from quorate.features import AdditiveColumns, HashedColumns
 from quorate.linear.families import Bernoulli
 from quorate.linear.model import LinearModel, refuse_weights
-from quorate.predictors.base import class_codes, declared_classes
+from quorate.predictors.labels import class_codes, declared_classes
 from quorate.privacy.claims import LABELS_READ
 
 __all__ = ["PrivateLogisticRegression"]

@@ -8,6 +8,7 @@ points      rows as points of whole numbers, each a function of its row alone
 kernel      the weight of a record's vote, a function of the record and the query alone
 ballots     what a vote adds for each label, and what is read of the noisy sums
 terms       what a unit may spend, and the noise that this takes
+blocks      records and batches of queries as factors of exact products
 units       the records and what each has spent: private, and counted behind a seal
 answerer    counts, keeps what was spent, then draws
 session     answers, and takes insertions, deletions and reports of wear in between

@@ -3,6 +3,9 @@
 Every change is one synced transaction with a number of its own. A keyed sum over all that the file holds goes with it,
 and the ledger keeps that sum under the same number, once. A file that is older than the ledger is refused: it would
 give budget back (PROOF.md, step 8). A file that is one change ahead belongs to answers that never left.
+
+The sum is made of tags of its parts, so that a change hashes and writes no more than it changes: the lines of the units
+that are inserted or forgotten, or all amounts spent, whoever was near the queries.
 """
 
 import hashlib
@@ -25,10 +28,11 @@ from quorate.neighbours.units import Units
 
 __all__ = ["UnitFile", "change_key"]
 
-_TABLES = """
-CREATE TABLE unit (number INTEGER PRIMARY KEY, name TEXT NOT NULL, forgotten REAL, points BLOB, codes BLOB);
-CREATE TABLE state (number INTEGER PRIMARY KEY, sum INTEGER NOT NULL, reports INTEGER NOT NULL, spends BLOB NOT NULL);
-"""
+_UNITS = "CREATE TABLE unit (number INTEGER PRIMARY KEY, name TEXT NOT NULL, forgotten REAL, points BLOB, codes BLOB)"
+_STATE = (
+    "CREATE TABLE state (number INTEGER PRIMARY KEY, sum INTEGER NOT NULL, reports INTEGER NOT NULL)",
+    "CREATE TABLE spends (amounts BLOB NOT NULL)",  # one line: of the first units; those after them have spent nothing
+)
 _LINES = "SELECT number, name, forgotten, points, codes FROM unit"
 _SUMS = 2**63  # keyed sums are taken modulo this: a ledger keeps 64-bit numbers
 
@@ -38,8 +42,8 @@ class UnitFile:
 
     def __init__(self, path: Path, ledger: Ledger) -> None:
         self._path, self._ledger = path, ledger
-        self._number = self._reports = self._units = 0
-        self._spends = b""
+        self._number = self._reports = 0
+        self._lines = self._amounts = 0  # tags of the units' lines, added up, and that of what they have spent
         self._connection: sqlite3.Connection | None = _connected(path)
 
     @classmethod
@@ -47,9 +51,10 @@ class UnitFile:
         """Write units and what they have spent into a new file."""
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
         file = cls(path, ledger)
-        file._connected_file().executescript(_TABLES)
-        file._reports, file._spends = reports, _packed(units.spends())
-        with file._change():
+        file._reports = reports
+        with file._change() as connection:
+            connection.execute(_UNITS)
+            file._divide(connection, _packed(units.spends()))
             file._add(
                 (number, name, at, *((None, None) if at is not None else _row_bytes(*row)))
                 for number, name, at, row in units.rows()
@@ -70,13 +75,21 @@ class UnitFile:
     def _read(self, units: Units, features: int) -> int:
         run = self._connected_file().execute
         rows = run(f"{_LINES} ORDER BY number").fetchall()
-        self._number, stated, self._reports, self._spends = run("SELECT * FROM state").fetchone() or (0, -1, 0, b"")
-        self._units = sum(self._tag(*row) for row in rows) % _SUMS
-        if stated != self._sum() or [row[0] for row in rows] != list(range(1, len(rows) + 1)):
+        self._number, stated, self._reports, *whole = run("SELECT * FROM state").fetchone() or (0, -1, 0)
+        (packed,) = whole or run("SELECT amounts FROM spends").fetchone() or (b"",)
+        self._lines = sum(self._tag(*row) for row in rows) % _SUMS
+        self._amounts = self._tag("spends", packed)
+        total = (self._lines + self._tag(self._number, self._reports, packed)) % _SUMS if whole else self._sum()
+        if stated != total or [row[0] for row in rows] != list(range(1, len(rows) + 1)):
             raise LedgerRefused(f"{self._path} was changed by something else; nothing is answered")
-        self._check_latest()
-        gone = {row[0]: row[2] for row in rows if row[2] is not None}
-        units.restore([row[1] for row in rows], np.frombuffer(self._spends, dtype="<i8").astype(np.int64), gone)
+        self._check_latest(total)
+        if whole:  # a file of an older version, where amounts are part of the state
+            with self._change() as connection:
+                connection.execute("DROP TABLE state")
+                self._divide(connection, packed)
+        spends = np.zeros(len(rows), dtype=np.int64)
+        spends[: len(packed) // 8] = np.frombuffer(packed, dtype="<i8")
+        units.restore([row[1] for row in rows], spends, {row[0]: row[2] for row in rows if row[2] is not None})
         there = [row for row in rows if row[2] is None]
         codes = [np.frombuffer(row[4], dtype="<i8") for row in there]
         points = [np.frombuffer(row[3], dtype="<i2").reshape(-1, features) for row in there]
@@ -97,7 +110,6 @@ class UnitFile:
         ]
         with self._change():
             self._remove(numbers)
-            self._spends += bytes(8 * max(0, max(numbers, default=0) - len(self._spends) // 8))
             self._add(rows)
 
     def forget(self, numbers: Sequence[int], *, at: float) -> None:
@@ -108,9 +120,9 @@ class UnitFile:
         self._connected_file().execute("PRAGMA wal_checkpoint(TRUNCATE)")  # no copy stays in the log
 
     def keep_spends(self, spends: Integers) -> None:
-        """Keep what each unit has spent, before anything is drawn for it."""
-        with self._change():
-            self._spends = _packed(spends)
+        """Keep what each unit has spent, before anything is drawn for it: all of it, so that no write says who paid."""
+        with self._change() as connection:
+            self._spend(connection, "UPDATE spends SET amounts = ?", _packed(spends))
 
     def keep_reports(self, reports: int) -> None:
         """Keep how many reports of wear were drawn, before the next one is."""
@@ -134,10 +146,9 @@ class UnitFile:
                 connection.execute("BEGIN IMMEDIATE")
                 yield connection
                 self._number += 1
-                state = self._number, self._sum(), self._reports, self._spends
                 connection.execute("DELETE FROM state")
-                connection.execute("INSERT INTO state VALUES (?, ?, ?, ?)", state)
-            self._keep_sum()
+                connection.execute("INSERT INTO state VALUES (?, ?, ?)", (self._number, self._sum(), self._reports))
+            self._keep_sum(self._sum())
         except sqlite3.Error as error:
             self.close()
             raise LedgerRefused(f"{self._path} cannot be written: {error}; nothing is answered") from None
@@ -145,11 +156,22 @@ class UnitFile:
             self.close()  # memory and disk may differ: the model is loaded again
             raise
 
+    def _divide(self, connection: sqlite3.Connection, packed: bytes) -> None:
+        """Make the tables of the state and of what units have spent."""
+        for table in _STATE:
+            connection.execute(table)
+        self._spend(connection, "INSERT INTO spends VALUES (?)", packed)
+
+    def _spend(self, connection: sqlite3.Connection, statement: str, packed: bytes) -> None:
+        """Write what units have spent, with its tag for the sum."""
+        connection.execute(statement, (packed,))
+        self._amounts = self._tag("spends", packed)
+
     def _add(self, rows: Iterable[tuple[Any, ...]]) -> None:
         """Add lines, and their tags to the sum."""
         lines = list(rows)
         self._connected_file().executemany("INSERT INTO unit VALUES (?, ?, ?, ?, ?)", lines)
-        self._units = (self._units + sum(self._tag(*line) for line in lines)) % _SUMS
+        self._lines = (self._lines + sum(self._tag(*line) for line in lines)) % _SUMS
 
     def _remove(self, numbers: Sequence[int]) -> list[Any]:
         """Remove the lines of these units, where they have some, and their tags from the sum; return the lines."""
@@ -160,7 +182,7 @@ class UnitFile:
             for line in connection.execute(f"{_LINES} WHERE number = ?", (number,)).fetchall()
         ]
         connection.executemany("DELETE FROM unit WHERE number = ?", [(number,) for number in numbers])
-        self._units = (self._units - sum(self._tag(*line) for line in lines)) % _SUMS
+        self._lines = (self._lines - sum(self._tag(*line) for line in lines)) % _SUMS
         return lines
 
     def _connected_file(self) -> sqlite3.Connection:
@@ -179,18 +201,18 @@ class UnitFile:
         return int.from_bytes(seal.digest()[:8]) % _SUMS
 
     def _sum(self) -> int:
-        return (self._units + self._tag(self._number, self._reports, self._spends)) % _SUMS
+        return self._tag("state", self._number, self._reports, self._lines, self._amounts)
 
-    def _keep_sum(self) -> None:
+    def _keep_sum(self, total: int) -> None:
         """Keep the sum in the ledger under the number of the last change."""
-        self._ledger.keep_own({change_key(self._number): self._sum()})
+        self._ledger.keep_own({change_key(self._number): total})
 
     def _known(self, number: int) -> int | None:
         """Return the sum that the ledger has under a number."""
         return self._ledger.recall(OWN_CALLER, [change_key(number)]).get((OWN_CALLER, change_key(number)))
 
-    def _check_latest(self) -> None:
-        """Refuse a file that may not be the last one, and tell the ledger of a change that it was not told of."""
+    def _check_latest(self, total: int) -> None:
+        """Refuse a file of this sum that may not be the last, and tell the ledger of a change that it does not know."""
         if self._ledger.choice() == LOST:  # proof: step 8
             raise LedgerRefused(
                 "this ledger was restored from an old copy and does not know what units have spent since: it answers "
@@ -198,12 +220,12 @@ class UnitFile:
             )
         before, known, after = map(self._known, range(self._number - 1, self._number + 2))
         ahead = known is None and (before is not None or self._number == 1)
-        if after is not None or not (ahead or known == self._sum()):
+        if after is not None or not (ahead or known == total):
             raise LedgerRefused(
                 f"{self._path} is older than the ledger, or another one: it would give back what units have spent since"
             )
         if ahead:
-            self._keep_sum()
+            self._keep_sum(total)
 
 
 def _connected(path: Path) -> sqlite3.Connection:

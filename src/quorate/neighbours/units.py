@@ -7,26 +7,25 @@ floats hold exactly, so that no result depends on how the records are laid out (
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import pairwise
 from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.arrays import Integers
+from quorate.arrays import Floats, Integers
 from quorate.calls import one_thread
 from quorate.ensemble.ensemble import Ballots
 from quorate.errors import InvalidInput
-from quorate.neighbours.kernel import Kernel, squares_of
+from quorate.neighbours.blocks import RECORDS, Batch, Block
+from quorate.neighbours.kernel import Kernel
 from quorate.neighbours.points import Points
 
 __all__ = ["Units"]
 
-_QUERIES, _RECORDS = 64, 2048  # of a block: what is computed for one fits a processor's cache
-_FAR = 2.0**23  # stands for the square of a point where no record is: beyond every radius
-_BLOCK_SQUARES = 2**22  # the squares of all weights of a unit in a block stay below: 64 * 255**2 < 2**22
-_LARGEST_TOP = 255
-_LARGEST_VOTE = 2**13 - 1  # what one vote adds to one number: those of 2048 rows stay below 2**24
+_EXACT = 2**24 - 1  # up to which 32-bit floats hold all whole numbers
+_LARGEST_TOP = 255  # of weights: the squares of all that a unit has on 256 queries stay below 2**24
+_LARGEST_VOTE = 2**12 - 1  # what one vote adds to one number: those of the 4096 rows of a block stay below 2**24
+_COLUMNS = 4  # of the table, that votes are added up for in one product: linear algebra is fastest so
 
 
 class Units:
@@ -42,12 +41,9 @@ class Units:
         self._kernel, self._capacity = kernel, capacity
         self._table, self._prices = table, (table**2).sum(axis=1)  # of votes of weight 1, by code
         self._numbers: dict[str, int] = {}
-        self._rows: dict[int, slice] = {}  # where the rows of a unit are; a unit that is forgotten has none
+        self._rows: dict[int, tuple[Block, slice]] = {}  # of each unit; one that is forgotten has none
         self._forgotten: dict[int, float] = {}  # and when that was
-        self._factors: Points = np.zeros((0, features + 2), dtype=np.float32)  # of the points: see `_record_factors`
-        self._codes = np.zeros(0, dtype=np.int64)
-        self._owners = np.zeros(0, dtype=np.int64)  # which unit each row is of; 0 where no record is
-        self._taken = 0
+        self._features, self._blocks = features, list[Block]()
         self._spent = np.zeros(1, dtype=np.int64)  # by number, of which 0 is nobody's
 
     # --- Who is there ------------------------------------------------------------------------------------------------
@@ -61,15 +57,26 @@ class Units:
         numbers = [self._numbers.setdefault(name, len(self._numbers) + 1) for name in names]
         if len(self._spent) <= len(self._numbers):
             self._spent = _grown(self._spent, len(self._numbers) * 3 // 2 + 1, 0)
-        start = self._taken
-        self._make_room(start + len(points))
-        self._factors[start : self._taken], self._codes[start : self._taken] = _record_factors(points), codes
-        for number, size in zip(numbers, sizes, strict=True):
-            self._rows[number] = slice(start, start + size)
-            self._owners[start : start + size] = number
+        self._put(numbers, list(sizes), points, codes)
+        for number in numbers:
             self._forgotten.pop(number, None)
-            start += size
         return numbers
+
+    def _put(self, numbers: Sequence[int], sizes: Sequence[int], points: Points, codes: Integers) -> None:
+        """Put the rows of these units into blocks, those of one unit into one. What is there stays where it is."""
+        unit = first = 0
+        while unit < len(numbers):
+            if not self._blocks or self._blocks[-1].room < sizes[unit]:
+                self._blocks.append(Block(self._features, max(RECORDS, sizes[unit])))
+            block, last, stop = self._blocks[-1], unit, first
+            while last < len(numbers) and stop - first + sizes[last] <= block.room:
+                last, stop = last + 1, stop + sizes[last]
+            owners = np.repeat(numbers[unit:last], sizes[unit:last])
+            place = block.add(points[first:stop], codes[first:stop], owners)
+            for number, size in zip(numbers[unit:last], sizes[unit:last], strict=True):
+                self._rows[number] = block, slice(place, place + size)
+                place += size
+            unit, first = last, stop
 
     def forget(self, names: Sequence[str], *, at: float = 0.0) -> list[int]:
         """Remove the records of these units, note when, and return their numbers. What they have spent stays spent."""
@@ -77,8 +84,8 @@ class Units:
         if len(set(names)) != len(names) or not all(number in self._rows for number in numbers):
             raise InvalidInput("some of these units are not there: name each that is there once")
         for number in numbers:
-            rows = self._rows.pop(number)  # proof: step 6: nothing else of the unit is touched
-            self._factors[rows], self._owners[rows], self._codes[rows] = self._nobody(), 0, 0
+            block, rows = self._rows.pop(number)  # proof: step 6: nothing else of the unit is touched
+            block.clear(rows)
             self._forgotten[number] = at
         return numbers
 
@@ -93,14 +100,16 @@ class Units:
     # --- Counting ----------------------------------------------------------------------------------------------------
 
     def count(self, queries: Points) -> Ballots:
-        """Charge every unit for its votes on these queries, in order, and return the counts of votes, sealed."""
-        counts = np.zeros((len(queries), self._table.shape[1]), dtype=np.int64)
-        radii = self._kernel.squared_radii(queries)
-        factors = _query_factors(queries, radii)
+        """Charge every unit for its votes on these queries, in order, and return the counts of votes, sealed.
+
+        A unit pays for a few queries at once: for one by one in a batch of up to 64, and for 16 in a large one.
+        """
+        batch = Batch.of(queries, self._kernel.squared_radii(queries))
+        counts = np.zeros((len(batch.radii), self._table.shape[1]))
         with one_thread(), ThreadPoolExecutor(os.cpu_count()) as threads:
-            for part in threads.map(lambda rows: self._count_block(factors, radii, rows), self._blocks()):
-                counts += part
-        return Ballots(counts)
+            for votes in threads.map(lambda block: self._count_block(block, batch), self._blocks):
+                counts += votes
+        return Ballots(counts[: len(queries)].astype(np.int64))
 
     def worn(self, reported: int) -> Ballots:
         """Return how many units can vote and how many are worn out, each times a weight, sealed."""
@@ -116,14 +125,10 @@ class Units:
 
         This is for the owner's file and nothing else.
         """
+        nobody = Block(self._features, 0)
         for name, number in self._numbers.items():
-            rows = self._rows.get(number, slice(0))
-            yield (
-                number,
-                name,
-                self._forgotten.get(number),
-                (self._factors[rows, :-2] / np.float32(2), self._codes[rows]),
-            )
+            block, rows = self._rows.get(number, (nobody, slice(0)))
+            yield number, name, self._forgotten.get(number), (block.points(rows), block.codes[rows])
 
     def restore(self, names: Sequence[str], spends: Integers, forgotten: Mapping[int, float]) -> None:
         """Go on with units that a file knows, in the order of their numbers, and with what each has spent."""
@@ -135,30 +140,41 @@ class Units:
         names = [(name, self._forgotten[number]) for name, number in self._numbers.items() if number in self._forgotten]
         return sorted(names, key=lambda one: one[1])
 
-    def _blocks(self) -> list[slice]:
-        """Return the rows in blocks that no unit straddles."""
-        if not self.persons:
-            return [slice(start, min(start + _RECORDS, self._taken)) for start in range(0, self._taken, _RECORDS)]
-        starts = np.flatnonzero(np.diff(self._owners[: self._taken], prepend=-1))
-        cuts = [0, *starts[np.flatnonzero(np.diff(starts // _RECORDS)) + 1].tolist(), self._taken]
-        return [slice(start, stop) for start, stop in pairwise(cuts) if start < stop]
-
-    def _count_block(self, factors: Points, radii: NDArray[np.float32], rows: slice) -> Integers:
+    def _count_block(self, block: Block, batch: Batch) -> Floats:
         """Return the counts of these rows' votes on all queries, and charge their units."""
-        counts = np.zeros((len(factors), self._table.shape[1]), dtype=np.int64)
-        ballots, prices = self._table.astype(np.float32)[self._codes[rows]], self._prices[self._codes[rows]]
-        for start in range(0, len(factors), _QUERIES):
-            block = slice(start, start + _QUERIES)
-            weights = self._kernel.weigh(factors[block] @ self._factors[rows].T, radii[block])  # proof: step 2
-            if self.persons:
-                firsts = np.flatnonzero(np.diff(self._owners[rows], prepend=-1))
-                weights, codes = self._strongest(weights, self._codes[rows], firsts)
-                self._charge(weights, self._prices[codes], self._owners[rows][firsts])
-                counts[block] = np.stack([(weights * added[codes]).sum(axis=1) for added in self._table.T], axis=1)
-            else:
-                self._charge(weights, prices, self._owners[rows])
-                counts[block] = weights @ ballots  # whole numbers below 2**24
-        return counts
+        if self.persons:
+            whole = self._weights(block, slice(0, block.taken), batch)
+            return np.concatenate([self._count_persons(block, weights, batch) for _, weights in whole])
+        few = [self._table[:, place : place + _COLUMNS] for place in range(0, self._table.shape[1], _COLUMNS)]
+        counts = [np.zeros((len(batch.radii), columns.shape[1]), dtype=np.float32) for columns in few]
+        for rows in batch.cuts(block):
+            codes, spent = block.codes[rows], self._spent[block.owners[rows]]
+            ballots, prices = [columns.astype(np.float32)[codes] for columns in few], self._prices[codes]
+            for part, weights in self._weights(block, rows, batch):
+                self._charge(weights, prices, spent, batch.together)
+                for counted, added in zip(counts, ballots, strict=True):
+                    counted[part] += weights @ added  # whole numbers below 2**24
+            self._spent[block.owners[rows]] = spent
+        return np.concatenate(counts, axis=1).astype(np.float64)
+
+    def _weights(self, block: Block, rows: slice, batch: Batch) -> Iterator[tuple[slice, NDArray[np.float32]]]:
+        """Yield parts of the queries, and the weights of these rows on them: in the same place each time."""
+        records, scores = block.factors[:, rows], np.empty((0, 0), dtype=np.float32)
+        for part in batch.parts(records.shape[1]):
+            factors, radii = batch.factors[part], batch.radii[part]
+            if len(scores) != len(factors):
+                scores = np.empty((len(factors), records.shape[1]), dtype=np.float32)
+            yield part, self._kernel.weigh(np.matmul(factors, records, out=scores), radii)  # proof: step 2
+
+    def _count_persons(self, block: Block, weights: NDArray[np.float32], batch: Batch) -> Floats:
+        """Return the counts of the votes of units that may have several rows, and charge them."""
+        firsts = np.flatnonzero(np.diff(block.owners[: block.taken], prepend=-1))
+        owners = block.owners[firsts]
+        strongest, codes = self._strongest(weights, block.codes[: block.taken], firsts)
+        spent = self._spent[owners]
+        self._charge(strongest, self._prices[codes], spent, batch.together)
+        self._spent[owners] = spent
+        return np.stack([(strongest * added[codes]).sum(axis=1, dtype=np.float64) for added in self._table.T], axis=1)
 
     def _strongest(
         self, weights: NDArray[np.float32], codes: Integers, firsts: Integers
@@ -170,48 +186,32 @@ class Units:
         tops = np.floor(strongest / np.float32(len(self._table)))
         return tops, (strongest - tops * np.float32(len(self._table))).astype(np.int64)
 
-    def _charge(self, weights: NDArray[np.float32], prices: Integers, owners: Integers) -> None:
-        """Charge units for their votes, query by query; from the first that does not fit on, they have none.
+    def _charge(self, weights: NDArray[np.float32], prices: Integers, spent: Integers, together: int) -> None:
+        """Charge units for their votes, so many queries together; from the first that do not fit on, they have none.
 
-        `prices` has the price of each unit's vote of weight 1, on all queries or on each.
+        `prices` has the price of each unit's vote of weight 1, on all queries or on each; `spent` changes in its place.
         """
-        left, most = self._capacity - self._spent[owners], _BLOCK_SQUARES * int(self._prices.max())
-        squares = weights * weights if most == _BLOCK_SQUARES else (weights * weights).astype(np.float64) * prices
+        groups, left, each = (
+            weights.reshape(-1, together, weights.shape[1]),
+            self._capacity - spent,
+            np.ones_like(spent),
+        )
+        if prices.ndim == 1:  # the squares of weights below 2**24, which are multiplied by the price at the end
+            left, each = np.minimum(left // prices, _EXACT), prices
+            squares = np.einsum("gqu,gqu->gu", groups, groups)
+        else:
+            squares = np.einsum("gqu,gqu,gqu->gu", groups, groups, prices.reshape(groups.shape), dtype=np.float64)
         for place in range(1, len(squares)):  # running sums; NumPy's own is twenty times slower along this axis
             np.add(squares[place - 1], squares[place], out=squares[place])
-        after = self._spent[owners] + squares[-1].astype(np.int64)
-        np.subtract(np.minimum(left + 1, most).astype(squares.dtype), squares, out=squares)
-        weights *= np.clip(squares, 0, 1, out=squares)  # 1 while it fits, then 0; proof: step 3
-        self._spent[owners] = np.minimum(after, self._capacity + 1)  # beyond: worn out, for ever
-
-    def _make_room(self, rows: int) -> None:
-        """Make room for so many rows; what is there stays where it is."""
-        if rows > len(self._codes):
-            room = max(rows, len(self._codes) * 3 // 2, _RECORDS)
-            self._factors = _grown(self._factors, room, self._nobody())
-            self._codes, self._owners = _grown(self._codes, room, 0), _grown(self._owners, room, 0)
-        self._taken = rows
-
-    def _nobody(self) -> Points:
-        """Return the factors of a row where no record is: it has no weight."""
-        nobody = np.zeros(self._factors.shape[1], dtype=np.float32)
-        nobody[-1] = -_FAR
-        return nobody
+        fits = squares <= left.astype(squares.dtype)  # proof: step 3
+        groups *= fits[:, np.newaxis].astype(np.float32)
+        spent[:] = np.where(fits[-1], spent + squares[-1].astype(np.int64) * each, self._capacity + 1)  # or worn out
 
     def __repr__(self) -> str:
         return "<sealed units>"
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         raise TypeError("units hold private records and what they have spent: they are not copied or pickled")
-
-
-def _record_factors(points: Points) -> Points:
-    """Return rows whose products with `_query_factors` are what squared distances fall short of a squared radius by."""
-    return np.column_stack([2 * points, np.ones(len(points)), -squares_of(points)]).astype(np.float32)
-
-
-def _query_factors(points: Points, squared_radii: NDArray[np.float32]) -> Points:
-    return np.column_stack([points, squared_radii - squares_of(points), np.ones(len(points))]).astype(np.float32)
 
 
 def _grown(array: NDArray[Any], length: int, filled: Any) -> NDArray[Any]:

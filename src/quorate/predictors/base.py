@@ -1,11 +1,12 @@
-"""What all classifiers share: what they are given and return, how they are asked, and what they claim.
+"""What all classifiers share: how queries are checked and asked, and what comes back.
 
 What a classifier is given is checked before anything is spent. Errors of `fit` are for the owner of the records and
 repeat no value of theirs. Queries belong to the one who asks.
 """
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from abc import ABCMeta, abstractmethod
+from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from importlib import import_module
 from typing import Any, Literal
@@ -18,7 +19,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
-from quorate.checks import is_named_id, warn_of_id
+from quorate.checks import check_choice, is_named_id, warn_of_id
 from quorate.concepts import Concept
 from quorate.errors import BudgetSpent, InvalidInput, NoQuorum
 from quorate.exchange import Quote
@@ -26,7 +27,7 @@ from quorate.learners import batched_equivalent
 from quorate.mechanisms import NO_QUORUM
 from quorate.mechanisms.base import ThresholdMechanism
 from quorate.notebook import html_card
-from quorate.predictors.labels import REMEDY, class_codes, declared_classes, two_classes, without_values
+from quorate.predictors.labels import REMEDY, without_values
 from quorate.predictors.manners import NO_SCORES, CountedCopies, ShowsClaim, Without
 from quorate.privacy import Cost
 from quorate.privacy.claims import LABELS_READ, Claim, replaced
@@ -41,16 +42,10 @@ __all__ = [
     "SessionClassifier",
     "SessionModel",
     "allows_missing",
-    "check_choice",
     "check_matrix",
     "check_records",
-    "class_codes",
-    "declared_classes",
     "is_auto",
-    "named_columns",
     "takes_frames",
-    "two_classes",
-    "without_values",
 ]
 
 _SHOWN = 10  # labels in a notebook
@@ -93,6 +88,11 @@ def _estimators_in(estimator: Any) -> list[Any]:
     return [one for one in (*settings, *named) if hasattr(one, "fit") and not isinstance(one, type)]
 
 
+def takes_frames(estimator: Any) -> bool:
+    """Return whether teachers of this kind get a data frame as one: those that are not fitted as one array do."""
+    return not isinstance(estimator, Concept) and batched_equivalent(estimator) is None
+
+
 def check_records(
     classifier: Any, X: Any, *, estimator: Any, reset: bool, frames: bool | None = None, missing: bool | None = None
 ) -> Any:
@@ -123,11 +123,6 @@ def check_records(
     return classifier.form_.rows(X)
 
 
-def takes_frames(estimator: Any) -> bool:
-    """Return whether teachers of this kind get a data frame as one: those that are not fitted as one array do."""
-    return not isinstance(estimator, Concept) and batched_equivalent(estimator) is None
-
-
 def check_matrix(classifier: Any, X: Any, *, missing: bool = False, reset: bool) -> NDArray[np.float64]:
     """Return records or queries as a canonical matrix, and check (or, with `reset`, learn) names and columns."""
     X = as_frame(X)
@@ -155,15 +150,6 @@ def check_matrix(classifier: Any, X: Any, *, missing: bool = False, reset: bool)
             raise
         raise type(error)(without_values(str(error))) from None
     return canonical_matrix(checked)
-
-
-def named_columns(X: Any, names: Any) -> Any:
-    """Return a matrix as a data frame with these names, for a model that was trained on one."""
-    if not isinstance(X, np.ndarray):
-        return X
-    from pandas import DataFrame  # noqa: PLC0415  only for models that know names
-
-    return DataFrame(X, columns=names)
 
 
 class Predictions(np.ndarray):
@@ -299,12 +285,6 @@ class Predictions(np.ndarray):
         return html_card("Predictions", facts | {"labels": f"{first}{more}"}, bar=("answered", share))
 
 
-def check_choice(name: str, value: object, known: Sequence[str]) -> None:
-    """Refuse a setting that is none of the known ones."""
-    if value not in known:
-        raise InvalidInput(f"{name} must be one of {', '.join(known)}, not {value!r}")
-
-
 class QuorateModel(CountedCopies, ShowsClaim, BaseEstimator):
     """A classifier or a regressor with a claim. `unit_` is what it protects, `declared_` whether its classes were."""
 
@@ -314,12 +294,13 @@ class QuorateModel(CountedCopies, ShowsClaim, BaseEstimator):
     def _forget(self, *names: str) -> None:
         """Forget what an earlier fit has left, since no answer mixes two models, and count this one."""
         self._count_fit()
-        for name in names:
+        for name in (*names, "total_"):
             self.__dict__.pop(name, None)
 
     def _claim(self, epsilon: float, delta: float, *, what: str = "", unit: str = "", open_: str = "") -> Claim:
         """Return the claim; `open_` says what it does not protect."""
-        conditions = tuple(text for text in (open_, "" if self.declared_ else LABELS_READ) if text)
+        total = str(getattr(self, "total_", ""))  # of an account that several models draw on
+        conditions = tuple(text for text in (open_, total, "" if self.declared_ else LABELS_READ) if text)
         return Claim(epsilon, delta, unit=unit or replaced(self.unit_), what=what, conditions=conditions)
 
     def __sklearn_tags__(self) -> Any:
@@ -339,7 +320,7 @@ class QuorateClassifier(ClassifierMixin, QuorateModel):
     decision_function: Any = Without(NO_SCORES)
 
 
-class SessionModel(QuorateModel):
+class SessionModel(QuorateModel, metaclass=ABCMeta):
     """A model that answers through `session_`, from a budget or by draws that are stable one by one."""
 
     session_: Session
@@ -370,9 +351,9 @@ class SessionModel(QuorateModel):
         check_is_fitted(self)
         return float(self.budget_.spent_epsilon())
 
+    @abstractmethod
     def checked(self, X: Any) -> Any:
         """Return queries as the session takes them, or say what is wrong with them. Nothing is asked."""
-        raise NotImplementedError
 
     def cost(self, X: Any, caller: str = "") -> Quote:
         """Return what `predict(X)` would cost now: how many are free, how many can be paid for. Nothing is asked.

@@ -8,7 +8,8 @@ from quorate.checks import check_count
 from quorate.concepts import Concept, Stumps
 from quorate.concepts.sealed import sealed, works_alone
 from quorate.errors import InvalidInput
-from quorate.predictors.base import SessionClassifier, check_matrix, two_classes
+from quorate.predictors.base import SessionClassifier, check_matrix
+from quorate.predictors.labels import two_classes
 from quorate.predictors.unit_rows import UnitRows, fill_unit_rows
 from quorate.privacy.claims import Claim
 

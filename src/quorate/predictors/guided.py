@@ -16,7 +16,8 @@ from quorate.learners import DeviceName
 from quorate.mechanisms import NoisyShares
 from quorate.planner import PrivatePlan
 from quorate.planner.mechanisms.task import Task
-from quorate.predictors.base import SessionClassifier, check_records, class_codes, is_auto
+from quorate.predictors.base import SessionClassifier, check_records, is_auto
+from quorate.predictors.labels import class_codes
 from quorate.predictors.pilot import Pilot, run_pilot
 from quorate.predictors.trial import Goal, LearnerChoice, candidates, choose_learner
 

@@ -10,12 +10,11 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal
 
 from quorate.answerers import OneByOne, Votes
-from quorate.checks import check_count, check_positive
+from quorate.checks import check_choice, check_count, check_positive
 from quorate.concepts import Concept
 from quorate.ensemble import deal_units
 from quorate.errors import Infeasible, InvalidInput
 from quorate.mechanisms import SoftMajority
-from quorate.predictors.base import check_choice
 from quorate.predictors.concept_classifier import ConceptClassifier
 from quorate.predictors.concept_teachers import fit_concept_teachers
 from quorate.predictors.pure_relabel import PureRelabelling

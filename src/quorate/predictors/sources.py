@@ -18,8 +18,9 @@ from quorate.ensemble.dealing import Encoded
 from quorate.ensemble.electorate import as_electorate
 from quorate.ensemble.sources import SpilledRows, Units
 from quorate.errors import InvalidInput
-from quorate.predictors.base import check_records, class_codes, declared_classes
+from quorate.predictors.base import check_records
 from quorate.predictors.guided import GuidedClassifier
+from quorate.predictors.labels import class_codes, declared_classes
 from quorate.progress import progress
 from quorate.tables import Schema, as_table
 from quorate.tables.stream import TableStream

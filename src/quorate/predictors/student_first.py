@@ -18,7 +18,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from quorate.answerers import open_runs
-from quorate.checks import check_count, check_delta, check_positive
+from quorate.checks import check_choice, check_count, check_delta, check_positive
 from quorate.ensemble import Ensemble
 from quorate.errors import BudgetSpent, Infeasible, InvalidInput, RunEnded
 from quorate.journal import Journal
@@ -29,13 +29,14 @@ from quorate.mechanisms import NO_QUORUM, Answers, Dissent, Quorum
 from quorate.mechanisms.base import Run
 from quorate.mechanisms.dissent import proposed_first
 from quorate.planner import plan_student_first
-from quorate.predictors.base import Predictions, check_choice, class_codes, named_columns
+from quorate.predictors.base import Predictions
 from quorate.predictors.guided import PublicRows
+from quorate.predictors.labels import class_codes
 from quorate.predictors.manners import KeepsPublished
 from quorate.predictors.subsample import PrivateClassifier
 from quorate.privacy import Budget, Cost
 from quorate.privacy.budget import charged_together
-from quorate.rows import take_rows
+from quorate.rows import named_columns, take_rows
 from quorate.session import Session, release_votes
 
 __all__ = ["StudentFirst", "StudentFirstClassifier", "StudentFirstPredictions"]

@@ -17,7 +17,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from quorate.answerers import Votes
-from quorate.checks import check_count, check_delta, check_positive
+from quorate.checks import check_choice, check_count, check_delta, check_positive
 from quorate.ensemble import Ensemble
 from quorate.ensemble.sources import RowsInMemory, Units
 from quorate.errors import Infeasible, InvalidInput
@@ -26,16 +26,9 @@ from quorate.learners.backends import choose_backend
 from quorate.mechanisms import NoisyShares
 from quorate.planner import ON_NO_QUORUM, PrivatePlan, plan
 from quorate.planner.classes import by_class, check_prior
-from quorate.predictors.base import (
-    Predictions,
-    allows_missing,
-    check_choice,
-    check_records,
-    class_codes,
-    declared_classes,
-    is_auto,
-)
+from quorate.predictors.base import Predictions, allows_missing, check_records, is_auto
 from quorate.predictors.estimate import ESTIMATE_SHARE, Estimate, estimate_rates
+from quorate.predictors.labels import class_codes, declared_classes
 from quorate.predictors.manners import only_with
 from quorate.predictors.scores import Scoring, Threshold, check_threshold, takes_class_weight, weigh_classes
 from quorate.predictors.sources import OtherSources

@@ -1,6 +1,7 @@
 """Query release with public data: every question of a class or a workload answered, for one budget.
 
     QueryRelease             all answers published once; afterwards anyone may ask, at no privacy cost
+    GrowingRelease           a table that grows by updates, released after each, for one budget over all of them
     OnlineRelease            one query at a time, paid for only where public data and earlier answers are clearly wrong
     Workload, Columns        what is asked of a table, and what is known about its columns in public
     ENGINES                  the ways to turn counts into released answers
@@ -15,11 +16,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from quorate.release.engines import ENGINES
+from quorate.release.growing import GrowingRelease
 from quorate.release.online import OnlineAnswer, OnlineRelease
 from quorate.release.release import QueryRelease
 from quorate.release.workloads import Columns, Workload
 
-__all__ = ["ENGINES", "Columns", "OnlineAnswer", "OnlineRelease", "QueryRelease", "Workload"]
+__all__ = ["ENGINES", "Columns", "GrowingRelease", "OnlineAnswer", "OnlineRelease", "QueryRelease", "Workload"]
 
 if not TYPE_CHECKING:
 

@@ -1,19 +1,22 @@
 """As many records for each person, so that replacing a person replaces that many records."""
 
+import hashlib
 import math
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
 
 from quorate.ensemble import unit_numbers
 from quorate.errors import Infeasible, InvalidInput
 
-__all__ = ["PERSON", "RECORD", "first_records", "loss_for_each_record"]
+__all__ = ["PERSON", "RECORD", "Counted", "first_records", "loss_for_each_record"]
 
 RECORD, PERSON = "record", "person"  # the unit of privacy
+_DIGEST = 16  # bytes
 
 
 def first_records(private: Any, groups: Any, most: int = 1) -> Any:
@@ -22,6 +25,50 @@ def first_records(private: Any, groups: Any, most: int = 1) -> Any:
     Which ones are kept depends on this person's records alone. They are not drawn at random, so that a run that goes on
     after a restart goes on with the same records.
     """
+    units, people = unit_numbers(_rows_of(private), groups)
+    order = np.argsort(units, kind="stable")
+    counts = np.bincount(units, minlength=people)
+    kept = np.minimum(counts, most)
+    starts = np.cumsum(counts) - counts
+    return _taken(private, np.concatenate([order[starts + turn % kept] for turn in range(most)]))
+
+
+class Counted:
+    """Who was counted how often, over several updates: up to `most` records of a person, the first of theirs."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self._times: dict[bytes, int] = {}
+
+    def choose(self, private: Any, groups: Any) -> tuple[Any, NDArray[np.uint8]]:
+        """Return the records that are counted, and for each the digest of its person's name."""
+        units, people = unit_numbers(_rows_of(private), groups)
+        first = np.unique(units, return_index=True)[1]
+        names = list(groups)
+        digests = [_digest(names[place]) for place in first.tolist()]
+        before = np.array([self._times.get(digest, 0) for digest in digests])
+        order = np.argsort(units, kind="stable")
+        counts = np.bincount(units, minlength=people)
+        turns = np.empty(len(units), dtype=np.int64)  # how many records of the same person stand before each
+        turns[order] = np.arange(len(units)) - np.repeat(np.cumsum(counts) - counts, counts)
+        chosen = np.flatnonzero(before[units] + turns < self.most)
+        told = np.frombuffer(b"".join(digests), dtype=np.uint8).reshape(-1, _DIGEST)
+        return _taken(private, chosen), told[units[chosen]]
+
+    def remember(self, digests: NDArray[np.uint8] | None) -> None:
+        """Count the people of these digests once for each time they stand here."""
+        for row in () if digests is None else digests:
+            self._times[row.tobytes()] = self._times.get(row.tobytes(), 0) + 1
+
+
+def _digest(name: Any) -> bytes:
+    """Return what tells a person from others in every update, also where whole numbers are read as floats."""
+    text = str(int(name)) if isinstance(name, float | np.floating) and float(name).is_integer() else str(name)
+    return hashlib.sha256(text.encode()).digest()[:_DIGEST]
+
+
+def _rows_of(private: Any) -> int:
+    """Return how many records there are, at least one."""
     columns = list(private.values()) if isinstance(private, Mapping) else [private]
     try:
         rows = {_num_samples(column) for column in columns}
@@ -29,12 +76,10 @@ def first_records(private: Any, groups: Any, most: int = 1) -> Any:
         raise InvalidInput("private must be a table or a list of records") from None
     if len(rows) != 1 or 0 in rows:
         raise InvalidInput("private must hold at least one record, and as many values in each column")
-    units, people = unit_numbers(rows.pop(), groups)
-    order = np.argsort(units, kind="stable")
-    counts = np.bincount(units, minlength=people)
-    kept = np.minimum(counts, most)
-    starts = np.cumsum(counts) - counts
-    chosen = np.concatenate([order[starts + turn % kept] for turn in range(most)])
+    return int(rows.pop())
+
+
+def _taken(private: Any, chosen: NDArray[np.int64]) -> Any:
     if isinstance(private, Mapping):
         return {name: _safe_indexing(column, chosen) for name, column in private.items()}
     return _safe_indexing(private, chosen)

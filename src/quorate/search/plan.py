@@ -4,11 +4,10 @@ from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import Any, Literal
 
-from quorate.checks import check_count, check_positive
+from quorate.checks import check_choice, check_count, check_positive
 from quorate.mechanisms import EveryCandidate, RandomStopping
 from quorate.mechanisms.selection import ApproximateTrial, GaussianTrial, Trial
 from quorate.notebook import html_card
-from quorate.predictors.base import check_choice
 
 __all__ = ["METHODS", "Method", "SearchPlan", "choose_selection", "plan_of", "plan_search"]
 

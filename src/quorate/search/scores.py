@@ -13,14 +13,14 @@ from scipy.special import expit
 from sklearn.base import BaseEstimator, is_regressor
 
 from quorate.arrays import Floats, Integers
-from quorate.checks import check_positive
+from quorate.checks import check_choice, check_positive
 from quorate.ensemble import Ballots
 from quorate.errors import InvalidInput
 from quorate.features.blocks import as_numbers
 from quorate.held_out.intervals import area_interval
 from quorate.held_out.rows import classes_of, labels_by_row, private_rows, probabilities_by_row, values_by_row
 from quorate.mechanisms import NoisyVector
-from quorate.predictors.base import check_choice, class_codes
+from quorate.predictors.labels import class_codes
 from quorate.session import release_counts
 
 __all__ = ["Scoring", "scoring_of"]

@@ -30,8 +30,8 @@ from quorate.errors import Infeasible, InvalidInput, NoQuorum
 from quorate.features.words import as_counts
 from quorate.linear.model import LinearModel
 from quorate.mechanisms.selection.trials import MOST_ENTRIES
-from quorate.predictors.base import check_matrix, declared_classes
-from quorate.predictors.labels import as_vector
+from quorate.predictors.base import check_matrix
+from quorate.predictors.labels import as_vector, declared_classes
 from quorate.privacy.claims import LABELS_READ, Claim, replaced
 from quorate.progress import hidden_progress, progress
 from quorate.quiet import randomness_kept, silence

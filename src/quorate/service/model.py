@@ -15,7 +15,7 @@ from quorate.exchange import Replies, Request
 from quorate.held_out import ConformalClassifier, ConformalRegressor
 from quorate.mechanisms import NoisyShares
 from quorate.neighbours import NeighbourRegressor
-from quorate.predictors.base import class_codes
+from quorate.predictors.labels import class_codes
 from quorate.privacy import Cost
 from quorate.release import OnlineRelease, QueryRelease
 from quorate.service.batcher import RequestBatcher

@@ -103,6 +103,8 @@ class Folders:
                 f"{folder} is a model of kind {opened.kind}, which one process asks at a time; serve it with 1 worker, "
                 "and others from a server of their own"
             )
+        if opened.kind == "growing release":
+            raise InvalidInput(f"{folder} is a growing release, which is the owner's: serve what its updates published")
         if isinstance(opened, PrivateFolder):
             _check_mode(folder)
         schema, classifier = opened.schema(), load(opened, trusted=list(settings.trusted), lease=settings.lease)

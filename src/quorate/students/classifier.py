@@ -23,18 +23,12 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
-from quorate.checks import check_count
+from quorate.checks import check_choice, check_count
 from quorate.errors import BudgetSpent, InvalidInput, NoQuorum
 from quorate.learners import DeviceName
 from quorate.predictors import PrivateClassifier
-from quorate.predictors.base import (
-    QuorateClassifier,
-    allows_missing,
-    check_choice,
-    check_records,
-    declared_classes,
-    is_auto,
-)
+from quorate.predictors.base import QuorateClassifier, allows_missing, check_records, is_auto
+from quorate.predictors.labels import declared_classes
 from quorate.rows import query_digests, take_rows
 from quorate.students.halves import labels_of, split_units
 from quorate.students.labelled import Labelled

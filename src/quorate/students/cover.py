@@ -9,12 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from quorate.checks import check_count
+from quorate.checks import check_choice, check_count
 from quorate.concepts import Concept, Dichotomies, Hypothesis, Stumps
 from quorate.concepts.sealed import opened, sealed_candidates
 from quorate.concepts.words import named_condition, rule_text
 from quorate.errors import InvalidInput
-from quorate.predictors.base import QuorateClassifier, check_choice, check_matrix, two_classes
+from quorate.predictors.base import QuorateClassifier, check_matrix
+from quorate.predictors.labels import two_classes
 from quorate.predictors.unit_rows import UnitRows, fill_unit_rows
 from quorate.privacy.claims import replaced
 from quorate.students.points import random_points

@@ -24,7 +24,8 @@ from quorate.checks import check_count, check_rate
 from quorate.ensemble import deal_units, unit_numbers
 from quorate.errors import InvalidInput
 from quorate.predictors import PrivateClassifier
-from quorate.predictors.base import QuorateClassifier, check_matrix, declared_classes
+from quorate.predictors.base import QuorateClassifier, check_matrix
+from quorate.predictors.labels import declared_classes
 from quorate.privacy.claims import LABELS_READ
 from quorate.rows import take_rows
 from quorate.students.halves import labels_of

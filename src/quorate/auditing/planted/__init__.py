@@ -15,11 +15,13 @@ from quorate.auditing.planted.dealing import DEALING
 from quorate.auditing.planted.exports import EXPORTS
 from quorate.auditing.planted.filters import FILTERS
 from quorate.auditing.planted.folders import FOLDERS
+from quorate.auditing.planted.growing import GROWING
 from quorate.auditing.planted.guards import GUARDS
 from quorate.auditing.planted.held_out import HELD_OUT
 from quorate.auditing.planted.learning import LEARNING
 from quorate.auditing.planted.linear import LINEAR
 from quorate.auditing.planted.lookups import LOOKUPS
+from quorate.auditing.planted.nearest import NEAREST
 from quorate.auditing.planted.neighbours import NEIGHBOURS
 from quorate.auditing.planted.noisy_vectors import NOISY_VECTORS
 from quorate.auditing.planted.people import PEOPLE
@@ -38,7 +40,7 @@ from quorate.auditing.planted.words import WORDS
 __all__ = ["PLANTED", "Caught", "PlantedBug"]
 
 _NOISE = (*SUMS, *SCORES, *CHOICES, *THRESHOLDS, *PLANS, *NOISY_VECTORS, *SELECTIONS)
-_MODELS = (*LINEAR, *WORDS, *COLUMNS, *HELD_OUT, *FILTERS, *PEOPLE)
+_MODELS = (*LINEAR, *WORDS, *COLUMNS, *HELD_OUT, *FILTERS, *NEAREST, *PEOPLE, *GROWING)
 _TEACHERS = (*DEALING, *CLUSTERS, *BATCHES, *CALLS, *NEIGHBOURS, *TREES, *LEARNING)
 _AROUND = (*STATES, *RESTARTS, *SHARES, *COMPACTIONS, *GUARDS, *LOOKUPS, *EXPORTS, *FOLDERS, *SITES)
 

@@ -44,27 +44,27 @@ class _RefundOnForget(Units):
 class _VotesOfTheWorn(Units):
     """Charges a unit until its budget is spent, and lets it vote on."""
 
-    def _charge(self, weights: NDArray[np.float32], prices: Integers, owners: Integers) -> None:
+    def _charge(self, weights: NDArray[np.float32], prices: Integers, spent: Integers, together: int) -> None:
         """Charge for a copy of the weights, and leave them as they were: that is the mistake."""
-        super()._charge(weights.copy(), prices, owners)
+        super()._charge(weights.copy(), prices, spent, together)
 
 
 class _ChargedTogether(Units):
     """Charges every unit with the votes of all: one record decides when the others stop."""
 
-    def _charge(self, weights: NDArray[np.float32], prices: Integers, owners: Integers) -> None:
+    def _charge(self, weights: NDArray[np.float32], prices: Integers, spent: Integers, together: int) -> None:
         """Count the squares of all units as those of each: that is the mistake."""
         shared = np.broadcast_to(np.sqrt((weights**2).sum(axis=1, keepdims=True)), weights.shape).copy()
-        super()._charge(shared, prices, owners)
+        super()._charge(shared, prices, spent, together)
         weights *= shared > 0
 
 
 class _OnePrice(Units):
     """Charges for the weight of a vote, whatever it adds: a target at the end of the bounds pays like any other."""
 
-    def _charge(self, weights: NDArray[np.float32], prices: Integers, owners: Integers) -> None:
+    def _charge(self, weights: NDArray[np.float32], prices: Integers, spent: Integers, together: int) -> None:
         """Take the lowest price for all: that is the mistake."""
-        super()._charge(weights, np.full_like(prices, self._prices.min()), owners)
+        super()._charge(weights, np.full_like(prices, self._prices.min()), spent, together)
 
 
 class _QuietClass(Nearby):
@@ -89,9 +89,9 @@ class _RefusesForTheWorn(Nearby):
 class _UnmarkedUnits(UnitFile):
     """Keeps the state of its units in the ledger as an answer, which is no charge and has no mark outside."""
 
-    def _keep_sum(self) -> None:
+    def _keep_sum(self, total: int) -> None:
         """Keep it with the answers of the ledger alone: that is the mistake."""
-        self._ledger.keep({(OWN_CALLER, change_key(self._number)): self._sum()}, {}, [])
+        self._ledger.keep({(OWN_CALLER, change_key(self._number)): total}, {}, [])
 
 
 def _space() -> Space:

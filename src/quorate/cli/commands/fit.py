@@ -9,26 +9,28 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from quorate.cli.commands.fit_options import (
-    AskedHypotheses,
     Budget,
-    Candidates,
-    Columns,
     Epsilon,
-    Neighbours,
     Output,
-    Phases,
     PhasesBudget,
-    PlannedHypotheses,
     Reading,
     ReportedOutput,
-    Sets,
     Stability,
-    StudentFirst,
     Tables,
+    Trusting,
+)
+from quorate.cli.commands.method_options import (
+    AskedHypotheses,
+    Candidates,
+    Columns,
+    Neighbours,
+    Phases,
+    PlannedHypotheses,
+    Sets,
+    StudentFirst,
     Target,
     Teachers,
     Trials,
-    Trusting,
 )
 
 __all__ = ["fit", "new_spelling"]

@@ -7,6 +7,7 @@
     everlasting    EverlastingClassifier                           private, with a ledger
     neighbours     NeighbourClassifier, NeighbourRegressor         private, with a ledger
     online         OnlineRelease                                   private, with a ledger
+    growing        GrowingRelease                                  private, with a ledger
     student        StudentClassifier                               published
     hypothesis     SemiPrivateClassifier, QueryReleaseClassifier   published
     release        QueryRelease                                    published
@@ -39,6 +40,7 @@ _BY_KIND = {
     "everlasting": "everlasting",
     "neighbours": "neighbours",
     "online release": "online",
+    "growing release": "growing",
     "student": "student",
     "published hypothesis": "hypothesis",
     "query release": "release",
@@ -61,6 +63,7 @@ _BY_TYPE = {
     "QueryReleaseClassifier": "hypothesis",
     "QueryRelease": "release",
     "OnlineRelease": "online",
+    "GrowingRelease": "growing",
     "PrivateLogisticRegression": "linear",
     "PrivateLinearRegression": "linear",
     "PrivatePoissonRegression": "linear",

@@ -11,6 +11,7 @@ Nothing in it is private. It is written from what `fit` left: noisy values, publ
 
 import csv
 import io
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,8 @@ from quorate.models.codecs import arrays_from, arrays_of, concept_document, conc
 from quorate.models.folder import Extra, PublishedFolder, Trusted
 from quorate.models.kinds.page import publish_folder
 from quorate.privacy import Budget, Cost
+from quorate.privacy.claims import Total
+from quorate.release.claims import Update
 from quorate.release.domain import CoverDomain, Domain, TableDomain
 from quorate.release.engines import Mixture, Released
 from quorate.release.people import PERSON, RECORD
@@ -57,6 +60,8 @@ def save(release: QueryRelease, folder: str | Path, *, extra: Extra = None, answ
         "unit": release.unit_,
         "records_per_person": release.records_per_person,
         "records": release.records_,
+        "total": release.total_ and asdict(release.total_),
+        "update": release.update_ and asdict(release.update_),
         "engine": release.engine_,
         "expected_error": release.expected_error_,
         "notes": list(release.notes_),
@@ -126,7 +131,10 @@ def restore(folder: PublishedFolder, *, trusted: Trusted = None, lease: int = 0)
     if manifest["unit"] not in (RECORD, PERSON):
         raise InvalidInput("the manifest names a unit of privacy that this version does not know")
     expected = float(manifest["expected_error"])
-    release.keep_released(domain, released, int(manifest["records"]), expected, unit=manifest["unit"])
+    said: dict[str, Any] = {"unit": manifest["unit"]}
+    for name, kind in (("update", Update), ("total", Total)):  # neither before 0.3
+        said[name] = kind(**manifest[name]) if manifest.get(name) else None
+    release.keep_released(domain, released, int(manifest["records"]), expected, **said)
     release.budget_ = Budget(
         epsilon=release.epsilon, delta=release.delta, order=float(manifest["spent"]["order"]), slack=0.0
     )
@@ -167,6 +175,7 @@ def _facts(release: QueryRelease) -> list[str]:
     share, counted = release.domain_.share(0.025), "Private records" if release.unit_ == RECORD else "People"
     return [
         "It was computed from noisy counts, from public records and from the number of private records.",
+        *_update_facts(release),
         f"Engine: {release.engine_}. {counted}: {release.records_}. Queries: {release.domain_.queries.count}.",
         f"Largest error of the engine: {release.expected_error_:.4g} expected; {release.engine_error_bound(0.025):.4g} "
         f"{'at most, at 97.5%' if release.has_error_bars else 'is twice that'}.",
@@ -174,3 +183,8 @@ def _facts(release: QueryRelease) -> list[str]:
         "public records cannot tell from it.",
         *(f"Note: {note}" for note in release.notes_),
     ]
+
+
+def _update_facts(release: QueryRelease) -> list[str]:
+    made = release.update_
+    return [] if made is None else [f"It is update {made.number} of {made.updates}, {made.name!r}, of a growing table."]

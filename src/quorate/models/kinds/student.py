@@ -29,7 +29,7 @@ from quorate.models.codecs import (
 from quorate.models.folder import Extra, PublishedFolder, Trusted
 from quorate.models.kinds.page import publish_folder
 from quorate.models.kinds.private import plan_from
-from quorate.predictors.base import class_codes
+from quorate.predictors.labels import class_codes
 from quorate.students import Labelled, StudentClassifier
 
 __all__ = ["FOLDER", "KIND", "restore", "save"]

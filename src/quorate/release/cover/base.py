@@ -84,13 +84,9 @@ class Cover(Numbered, ABC):
     def _locate(self, points: Points) -> Any:
         """Return the cells of points of the class."""
 
+    @abstractmethod
     def _project(self, hypotheses: Sequence[Any]) -> Any:
         """Return the queries of checked hypotheses."""
-        return [self._number(hypothesis) for hypothesis in hypotheses]
-
-    def _number(self, hypothesis: Any) -> int:
-        """Return the query of a checked hypothesis, where they are found one by one."""
-        raise NotImplementedError
 
     def _rest(self) -> int:
         """Return the cell of what is no point: the last."""

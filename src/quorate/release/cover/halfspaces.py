@@ -6,7 +6,7 @@ the public points alike are a face of those. So the faces of the public points' 
 a line counts as below it, as if all were moved down by less than any distance: so every point lies in a face.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -123,6 +123,9 @@ class HalfspaceCover(Cover):
                 x, y = (Fraction(value) for value in part[row].tolist())
                 above[row, line] = y > self.lines.slopes[line] * x + self.lines.intercepts[line]
             yield np.packbits(above, axis=1)
+
+    def _project(self, hypotheses: Sequence[Any]) -> Any:
+        return [self._number(hypothesis) for hypothesis in hypotheses]
 
     def _number(self, hypothesis: Any) -> int:
         if isinstance(hypothesis, Constant):

@@ -1,6 +1,7 @@
 """What covers over rows of codes have in common: one categorical column for each thing that is asked."""
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -41,6 +42,13 @@ class RowCover(Cover):
 
     def _locate(self, points: Points) -> Any:
         raise AssertionError("records are counted as rows")
+
+    def _project(self, hypotheses: Sequence[Any]) -> Any:
+        return [self._number(hypothesis) for hypothesis in hypotheses]
+
+    @abstractmethod
+    def _number(self, hypothesis: Any) -> int:
+        """Return the query of a checked hypothesis."""
 
     @abstractmethod
     def _codes(self, points: Points) -> NDArray[np.int64]:

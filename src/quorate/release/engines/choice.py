@@ -4,6 +4,7 @@ import math
 
 from quorate.errors import Infeasible, InvalidInput
 from quorate.release.engines.adaptive import AdaptiveEngine
+from quorate.release.engines.levels import LevelsEngine
 from quorate.release.engines.plain import PlainEngine
 from quorate.release.engines.prefix import PrefixEngine
 from quorate.release.engines.released import Engine, Public
@@ -18,6 +19,7 @@ ENGINES: dict[str, Engine] = {
     engine.name: engine
     for engine in (
         AdaptiveEngine(),
+        LevelsEngine(),
         PlainEngine(),
         PrefixEngine(),
         PublicWeightsEngine(),

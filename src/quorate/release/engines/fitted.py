@@ -149,7 +149,9 @@ def _squares(found: _Estimate, members: Integers, sums: Floats, probes: int) -> 
     variance, moves, drawn = sums
     square = found.deviations[members] ** 2
     unit = float(square.sum()) / max(float(drawn.sum()), 1e-300)  # from probes to noise
-    typical = max(unit * float(variance.mean()), 1e-300)
+    if not square.any():  # nothing of them is measured: they are known
+        return square
+    typical = max(unit * float(variance.mean()), 1e-9 * float(square.mean()))
     own = (unit * probes * variance + _LIKES * typical) / (probes + _LIKES)
     risk = (found.answers - found.unbiased)[members] ** 2 - square + 2.0 * unit * moves
     bias, surely = _bias(risk / typical)

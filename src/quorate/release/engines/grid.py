@@ -53,10 +53,14 @@ class Grid:
         """The variance of the worst box for noise of variance 1."""
         return math.prod(float(axis.ranges.max()) for axis in self._axes)
 
+    @property
+    def largest_coefficient(self) -> int:
+        """The most that one record adds to an entry of the measured vector."""
+        return math.prod(int(axis.matrix.max()) for axis in self._axes)
+
     def measure(self, counts: Integers) -> Integers:
         """Return the grid multiplied along each axis, exactly: whole numbers that doubles hold."""
-        largest = math.prod(int(axis.matrix.max()) for axis in self._axes) * int(counts.sum())
-        if largest >= 2**52:
+        if self.largest_coefficient * int(counts.sum()) >= 2**52:
             raise Infeasible("these counts are too large to be measured exactly; use fewer records or cells")
         return np.rint(self._along([axis.matrix for axis in self._axes], counts)).astype(np.int64)
 

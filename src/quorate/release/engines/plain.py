@@ -1,24 +1,22 @@
 """Plain noisy answers: everything is measured once, with equal noise."""
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from quorate.arrays import Floats
 from quorate.errors import Infeasible
-from quorate.mechanisms.noisy_vector import NoisyVector
-from quorate.privacy import Budget
+from quorate.privacy import Cost
+from quorate.release.engines.measuring import Measurement, MeasuringEngine, Planned
 from quorate.release.engines.released import (
-    Engine,
     Public,
     Released,
-    check_private,
     expected_largest,
     histogram_scale,
     project_simplex,
     simplex_marginals,
-    spent_since,
 )
 from quorate.release.queries import MOST_LISTED, Marginals, Queries
 
@@ -28,7 +26,7 @@ _ONE_SIDED, _TWO_SIDED = 1.645, 1.960  # deviations below which 95% of a Gaussia
 _MOST_DRAWS = 5_000_000  # about a minute of exact draws
 
 
-class PlainEngine(Engine):
+class PlainEngine(MeasuringEngine):
     """Each marginal once, projected onto the simplex; other lists by their queries or by their cells, whichever errs
     less.
     """
@@ -42,49 +40,43 @@ class PlainEngine(Engine):
         different = queries.count if best == "queries" else min(queries.count, queries.cells or 1)
         return expected_largest(deviation, different) / records if deviation < math.inf else math.inf
 
-    def _run(self, queries: Queries, data: Any, public: Public, budget: Budget, noise: Any) -> Released:
-        private = check_private(queries, data)
+    def measurement(
+        self, queries: Queries, public: Public, noise: float, planned: Planned = None
+    ) -> Measurement[Released]:
+        """Return the marginals, or the queries or the cells."""
         if isinstance(queries, Marginals):
-            return self._marginals(queries, private.counts(queries), private.records, budget, noise)
+            squares = tuple(2 if math.prod(shape) > 1 else 0 for shape in queries.shapes)
+            return Measurement(
+                squares,
+                lambda private: np.split(private.counts(queries), queries.offsets[1:-1]),
+                partial(self._marginals, queries),
+            )
         factors = _factors(queries)
         if min(factors.values()) == math.inf:
             raise Infeasible(f"{queries.count} queries of these cells are too many to measure; choose another engine")
-        return self._listed(queries, private, min(factors, key=lambda name: factors[name]), budget, noise)
+        if min(factors, key=lambda name: factors[name]) == "queries":
+            square = max(queries.sensitivity, 1)
+            return Measurement((square,), lambda private: [private.counts(queries)], partial(self._queries, queries))
+        return Measurement((2,), lambda private: [private.cells(queries)], partial(self._cells, queries))
 
-    def _marginals(self, queries: Marginals, counts: Any, records: int, budget: Budget, noise: Any) -> Released:
-        squares = [2 if math.prod(shape) > 1 else 0 for shape in queries.shapes]
-        mechanism = NoisyVector.for_budget(budget, squared_sensitivities=squares)
-        before = budget.spent()
-        noisy = mechanism.draw_release(np.split(counts, queries.offsets[1:-1]), budget, noise)
+    def _marginals(self, queries: Marginals, noisy: Any, scales: Any, records: int, spent: Cost) -> Released:
         shares = np.concatenate(noisy) / records
         answers = simplex_marginals(queries, shares)
-        return Released(
-            answers,
-            _projected_errors(queries, shares, answers, np.array(mechanism.scales) / records),
-            None,
-            None,
-            spent_since(before, budget),
-            self.name,
-        )
+        errors = _projected_errors(queries, shares, answers, np.array(scales) / records)
+        return Released(answers, errors, None, None, spent, self.name)
 
-    def _listed(self, queries: Queries, private: Any, what: str, budget: Budget, noise: Any) -> Released:
-        square = max(queries.sensitivity, 1) if what == "queries" else 2
-        mechanism = NoisyVector.for_budget(budget, squared_sensitivities=(square,))
-        measured = private.counts(queries) if what == "queries" else private.cells(queries)
-        before = budget.spent()
-        [noisy] = mechanism.draw_release([measured], budget, noise)
-        shares, scale = noisy / private.records, mechanism.scales[0] / private.records
-        if what == "queries":
-            answers, weights = np.clip(shares, 0.0, 1.0), None
-            errors = np.full(queries.count, scale)
-        else:
-            weights = project_simplex(shares)
-            shares = shares - (shares.sum() - 1.0) / shares.size  # the number of records is public
-            answers = np.clip(queries.answers(shares), 0.0, 1.0)
-            sizes = queries.answers(np.ones(shares.size))
-            errors = scale * np.sqrt(np.maximum(sizes * (1 - sizes / shares.size), 0.0))
-        spent = spent_since(before, budget)
-        return Released(answers, errors, weights, None, spent, self.name, (f"measured: {what}",))
+    def _queries(self, queries: Queries, noisy: Any, scales: Any, records: int, spent: Cost) -> Released:
+        answers, errors = np.clip(noisy[0] / records, 0.0, 1.0), np.full(queries.count, scales[0] / records)
+        return Released(answers, errors, None, None, spent, self.name, ("measured: queries",))
+
+    def _cells(self, queries: Queries, noisy: Any, scales: Any, records: int, spent: Cost) -> Released:
+        shares, scale = noisy[0] / records, scales[0] / records
+        weights = project_simplex(shares)
+        shares = shares - (shares.sum() - 1.0) / shares.size  # the number of records is public
+        answers = np.clip(queries.answers(shares), 0.0, 1.0)
+        sizes = queries.answers(np.ones(shares.size))
+        errors = scale * np.sqrt(np.maximum(sizes * (1 - sizes / shares.size), 0.0))
+        return Released(answers, errors, weights, None, spent, self.name, ("measured: cells",))
 
 
 def _projected_errors(queries: Marginals, noisy: Floats, answers: Floats, scales: Floats) -> Floats:

@@ -1,6 +1,7 @@
 """Thresholds, intervals and boxes by a factorisation of the prefix sums: errors grow with logarithms of the cells."""
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -8,21 +9,11 @@ from scipy import optimize
 
 from quorate.arrays import Floats
 from quorate.errors import InvalidInput
-from quorate.mechanisms.noisy_vector import NoisyVector
-from quorate.privacy import Budget
-from quorate.release.engines.grid import make_grid
-from quorate.release.engines.released import (
-    Engine,
-    Private,
-    Public,
-    Released,
-    check_private,
-    expected_largest,
-    histogram_scale,
-    project_simplex,
-    spent_since,
-)
-from quorate.release.engines.series import best_factor
+from quorate.privacy import Cost
+from quorate.release.engines.grid import Grid, make_grid
+from quorate.release.engines.measuring import Measurement, MeasuringEngine, Planned
+from quorate.release.engines.released import Public, Released, expected_largest, histogram_scale, project_simplex
+from quorate.release.engines.series import Factor, best_factor
 from quorate.release.queries import BoxRanges, Prefixes, Queries, Ranges
 
 __all__ = ["PrefixEngine"]
@@ -30,7 +21,7 @@ __all__ = ["PrefixEngine"]
 _MOST_ANSWERS = 5_000_000  # ranges that are written out; more are answered from the weights when asked for
 
 
-class PrefixEngine(Engine):
+class PrefixEngine(MeasuringEngine):
     """Counts of cells on lines, each measured through a square-root factor (Henzinger, Upadhyay, Upadhyay 2023), with
     the total known and prefix sums made monotone.
     """
@@ -50,48 +41,58 @@ class PrefixEngine(Engine):
         largest = expected_largest(deviation, max(queries.cells // 8, 1))  # neighbours err alike
         return largest * (1.0 if isinstance(queries, Prefixes) else 2.0) / records
 
-    def _run(self, queries: Queries, data: Any, public: Public, budget: Budget, noise: Any) -> Released:
-        if not isinstance(queries, Prefixes | Ranges | BoxRanges):
+    def measurement(
+        self, queries: Queries, public: Public, noise: float, planned: Planned = None
+    ) -> Measurement[Released]:
+        """Return the cells of the lines, or of the grid, multiplied by the factor."""
+        if isinstance(queries, BoxRanges):
+            grid = make_grid(queries.shape)
+            return Measurement(
+                (grid.squared_sensitivity,),
+                lambda private: [grid.measure(private.cells(queries))],
+                partial(self._boxes, queries=queries, grid=grid),
+                largest=grid.largest_coefficient,
+            )
+        if not isinstance(queries, Prefixes | Ranges):
             raise InvalidInput(
                 f"the prefix engine answers Prefixes, Ranges and BoxRanges, not {type(queries).__name__}"
             )
-        private = check_private(queries, data)
-        if isinstance(queries, BoxRanges):
-            return self._boxes(queries, private, budget, noise)
         factor = best_factor(queries.length, queries.lines)
-        mechanism = NoisyVector.for_budget(budget, squared_sensitivities=(factor.squared_sensitivity,))
-        before = budget.spent()
-        [measured] = mechanism.draw_release([factor.measure(private.cells(queries))], budget, noise)
-        sums = factor.prefixes(measured, float(private.records)) / private.records
+        return Measurement(
+            (factor.squared_sensitivity,),
+            lambda private: [factor.measure(private.cells(queries))],
+            partial(self._lines, queries=queries, factor=factor),
+            largest=int(factor.coefficients.max()),
+        )
+
+    def _lines(
+        self, noisy: Any, scales: Any, records: int, spent: Cost, *, queries: Prefixes | Ranges, factor: Factor
+    ) -> Released:
+        sums = factor.prefixes(noisy[0], float(records)) / records
         sums = _monotone(sums.reshape(queries.lines, queries.length))
         weights = np.diff(sums, prepend=0.0, axis=1).ravel()
-        deviations = mechanism.scales[0] * np.sqrt(factor.variances) / private.records
+        deviations = scales[0] * np.sqrt(factor.variances) / records
         listed = queries.count <= _MOST_ANSWERS
         return Released(
             queries.answers(weights) if listed else None,
             _errors(queries, deviations) if listed else None,
             weights,
             None,
-            spent_since(before, budget),
+            spent,
             self.name,
             () if listed else ("answers are read off the weights",),
             {"deviation": float(deviations.max()) * (1.0 if isinstance(queries, Prefixes) else math.sqrt(2.0))},
         )
 
-    def _boxes(self, queries: BoxRanges, private: Private, budget: Budget, noise: Any) -> Released:
-        grid = make_grid(queries.shape)
-        mechanism = NoisyVector.for_budget(budget, squared_sensitivities=(grid.squared_sensitivity,))
-        before = budget.spent()
-        [measured] = mechanism.draw_release([grid.measure(private.cells(queries))], budget, noise)
-        estimates = grid.estimate(measured, float(private.records)) / private.records
-        weights = grid.nearest_weights(estimates)
-        scale, listed = mechanism.scales[0] / private.records, queries.count <= _MOST_ANSWERS
+    def _boxes(self, noisy: Any, scales: Any, records: int, spent: Cost, *, queries: BoxRanges, grid: Grid) -> Released:
+        weights = grid.nearest_weights(grid.estimate(noisy[0], float(records)) / records)
+        scale, listed = scales[0] / records, queries.count <= _MOST_ANSWERS
         return Released(
             np.clip(queries.answers(weights), 0.0, 1.0) if listed else None,
             scale * grid.deviations() if listed else None,
             weights,
             None,
-            spent_since(before, budget),
+            spent,
             self.name,
             () if listed else ("answers are read off the weights",),
             {"deviation": scale * math.sqrt(grid.largest_variance)},

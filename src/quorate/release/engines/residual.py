@@ -6,32 +6,26 @@ kind is not proved here.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from quorate.arrays import Floats
 from quorate.errors import InvalidInput
-from quorate.mechanisms.noisy_vector import NoisyVector
-from quorate.privacy import Budget, Cost
+from quorate.privacy import Cost
 from quorate.release.engines.components import least_squares
 from quorate.release.engines.fitted import release_tables
+from quorate.release.engines.measuring import Measurement, MeasuringEngine, Planned
 from quorate.release.engines.misfit import NoisyTables
-from quorate.release.engines.released import (
-    Engine,
-    Private,
-    Public,
-    Released,
-    check_private,
-    expected_largest,
-    histogram_scale,
-    spent_since,
-)
+from quorate.release.engines.released import Public, Released, expected_largest, histogram_scale
 from quorate.release.engines.strategy import Clique, plan_marginals
 from quorate.release.queries import Marginals, Queries
 
-__all__ = ["MeasuredMarginals", "ResidualEngine", "measure_marginals"]
+__all__ = ["MeasuredMarginals", "ResidualEngine", "marginal_measurement"]
+
+Made = TypeVar("Made")
 
 
 @dataclass(frozen=True)
@@ -56,23 +50,33 @@ class MeasuredMarginals:
         return dict(zip(self.cliques, pairs, strict=True))
 
 
-def measure_marginals(queries: Marginals, private: Private, budget: Budget, noise: Any = None) -> MeasuredMarginals:
-    """Measure the marginals of the best strategy, once each, and return what was measured, as shares."""
-    whole = NoisyVector.for_budget(budget, squared_sensitivities=(2,)).scales[0]
-    plan = plan_marginals(queries, whole / private.records)
-    measured = Marginals(queries.sizes, plan.cliques)
-    squares = [2 if math.prod(shape) > 1 else 0 for shape in measured.shapes]
-    mechanism = NoisyVector.for_budget(budget, squared_sensitivities=squares, shares=plan.shares.tolist())
-    before = budget.spent()
-    noisy = mechanism.draw_release(np.split(private.counts(measured), measured.offsets[1:-1]), budget, noise)
-    tables = [part / private.records for part in noisy]
-    deviations = [scale / private.records for scale in mechanism.scales]
-    answers, errors = least_squares(queries, dict(zip(plan.cliques, zip(tables, deviations, strict=True), strict=True)))
-    spent = spent_since(before, budget)
-    return MeasuredMarginals(plan.cliques, tuple(tables), tuple(deviations), answers, errors, spent)
+def marginal_measurement(
+    queries: Marginals, noise: float, finish: Callable[[MeasuredMarginals, int], Made], planned: Planned = None
+) -> Measurement[Made]:
+    """Return the marginals of the best strategy, and what is made of them and of the number of records."""
+    if planned is None:
+        plan = plan_marginals(queries, noise)
+        planned = plan.cliques, tuple(plan.shares.tolist())
+    cliques, shares = planned
+    measured = Marginals(queries.sizes, cliques)
+
+    def made(noisy: Any, scales: Any, records: int, spent: Cost) -> Made:
+        tables, deviations = [part / records for part in noisy], [scale / records for scale in scales]
+        parts = dict(zip(cliques, zip(tables, deviations, strict=True), strict=True))
+        answers, errors = least_squares(queries, parts)
+        found = MeasuredMarginals(cliques, tuple(tables), tuple(deviations), answers, errors, spent)
+        return finish(found, records)
+
+    return Measurement(
+        tuple(2 if math.prod(shape) > 1 else 0 for shape in measured.shapes),
+        lambda private: np.split(private.counts(measured), measured.offsets[1:-1]),
+        made,
+        shares,
+        cliques=cliques,
+    )
 
 
-class ResidualEngine(Engine):
+class ResidualEngine(MeasuringEngine):
     """Marginals by the best strategy of independent Gaussian noise, and one table fitted to all of them."""
 
     name = "residual"
@@ -84,8 +88,14 @@ class ResidualEngine(Engine):
         plan = plan_marginals(queries, whole)
         return expected_largest(whole * math.sqrt(float(plan.variances.max())), queries.count)
 
-    def _run(self, queries: Queries, data: Any, public: Public, budget: Budget, noise: Any) -> Released:
+    def measurement(
+        self, queries: Queries, public: Public, noise: float, planned: Planned = None
+    ) -> Measurement[Released]:
+        """Return the marginals of the best strategy."""
         if not isinstance(queries, Marginals):
             raise InvalidInput(f"the residual engine answers Marginals, not {type(queries).__name__}")
-        measured = measure_marginals(queries, check_private(queries, data), budget, noise)
-        return release_tables(queries, measured.noisy, measured.spent, self.name)
+
+        def fitted(measured: MeasuredMarginals, records: int) -> Released:
+            return release_tables(queries, measured.noisy, measured.spent, self.name)
+
+        return marginal_measurement(queries, noise, fitted, planned)

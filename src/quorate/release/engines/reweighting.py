@@ -6,7 +6,6 @@ how much, whether the public data are any good, and what is missing from them.
 
 import math
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -14,18 +13,11 @@ from scipy.special import ndtri
 
 from quorate.arrays import Floats
 from quorate.errors import InvalidInput
-from quorate.privacy import Budget
 from quorate.release.engines.entropy import fit_entropy
 from quorate.release.engines.fitted import release_tables
-from quorate.release.engines.released import (
-    Engine,
-    Public,
-    Released,
-    check_private,
-    expected_largest_of,
-    histogram_scale,
-)
-from quorate.release.engines.residual import MeasuredMarginals, measure_marginals
+from quorate.release.engines.measuring import Measurement, MeasuringEngine, Planned
+from quorate.release.engines.released import Public, Released, expected_largest_of, histogram_scale
+from quorate.release.engines.residual import MeasuredMarginals, marginal_measurement
 from quorate.release.engines.strategy import plan_marginals
 from quorate.release.engines.trust import Evidence, posterior_errors, prior_weight, weigh_evidence
 from quorate.release.queries import Marginals, Queries, Rows
@@ -40,7 +32,7 @@ _DONORS = 24  # public records that lend their other columns to a missing cell
 _MOST_CELLS = 300  # missing cells that are filled
 
 
-class ReweightingEngine(Engine):
+class ReweightingEngine(MeasuringEngine):
     """Marginals measured as the residual engine does, and public records weighted to agree with them."""
 
     name = "reweighting"
@@ -57,14 +49,19 @@ class ReweightingEngine(Engine):
             posterior_errors(queries.answers(public) / amount, errors, _trust(records, amount), amount)
         )
 
-    def _run(self, queries: Queries, data: Any, public: Public, budget: Budget, noise: Any) -> Released:
+    def measurement(
+        self, queries: Queries, public: Public, noise: float, planned: Planned = None
+    ) -> Measurement[Released]:
+        """Return the marginals of the best strategy."""
         if not isinstance(queries, Marginals):
             raise InvalidInput(f"reweighting answers Marginals, not {type(queries).__name__}")
         if not isinstance(public, Rows) or public.sizes != queries.sizes or not public.weights.sum() > 0:
             raise InvalidInput("reweighting takes public Rows over the columns of the marginals; use engine='residual'")
-        private = check_private(queries, data)
-        measured = measure_marginals(queries, private, budget, noise)
-        return reweight(queries, measured, public, private.records)
+
+        def weighted(measured: MeasuredMarginals, records: int) -> Released:
+            return reweight(queries, measured, public, records)
+
+        return marginal_measurement(queries, noise, weighted, planned)
 
 
 def _trust(records: int, amount: float) -> float:

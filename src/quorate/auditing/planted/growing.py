@@ -1,0 +1,162 @@
+"""Several releases about the same people, with one mistake each: a month, a person or an account tells too much."""
+
+import math
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+from scipy.special import log_ndtr
+
+from quorate.account import Account
+from quorate.auditing.planted.bug import By, Caught, PlantedBug
+from quorate.auditing.planted.guards import replaced
+from quorate.auditing.planted.states import quiet_folder
+from quorate.errors import BudgetSpent
+from quorate.mechanisms.noisy_vector import NoisyVector
+from quorate.release import GrowingRelease, QueryRelease, Workload
+from quorate.release.people import Counted
+from quorate.release.running_sums import RunningSums
+
+__all__ = ["GROWING", "draw_again", "replace_in_a_month", "tell_twice"]
+
+_MONTHS, _PEOPLE = 6, 40
+_EPSILON, _DELTA = 1.0, 1e-6
+
+Twin = tuple[type, str, Any]  # a class, one of its members, and what stands in for it
+
+
+def _pays_for_its_own_month(self: RunningSums) -> int:
+    """Pay for what a record adds after its own update, and not for what it adds after those that follow."""
+    return int((np.diag(self.coefficients) ** 2).max())
+
+
+def _forgets(self: Counted, digests: Any) -> None:
+    """Remember nobody, so that a person counts anew in every update: that is the mistake."""
+
+
+def _draws_again(self: GrowingRelease) -> list[str]:
+    """Know no update by its name, so that one that is asked for again is drawn again: that is the mistake."""
+    return []
+
+
+def _keeps_it_in_memory(self: Account, *, epsilon: float, delta: float, unit: str) -> None:
+    """Add up in this process what is charged, and not in the ledger: that is the mistake."""
+    spent = vars(self).setdefault("spent", [])
+    if sum(spent) + epsilon > self.epsilon:
+        raise BudgetSpent("nothing is left")
+    spent.append(epsilon)
+
+
+def _growing(**settings: Any) -> GrowingRelease:
+    columns = {"kind": ["a", "b"]}
+    known: dict[str, Any] = {
+        "engine": "plain",
+        "epsilon": _EPSILON,
+        "delta": _DELTA,
+        "columns": columns,
+        "updates": _MONTHS,
+    }
+    return GrowingRelease(Workload.marginals(1), **(known | settings))
+
+
+def _measured(cell: str, person: bool) -> tuple[NoisyVector, list[np.ndarray]]:
+    """Return all that is put to the mechanism where the first person's records are all of one kind."""
+    seen: list[tuple[NoisyVector, list[np.ndarray]]] = []
+    original = NoisyVector.draw_release
+
+    def record(self: NoisyVector, parts: Any, budget: Any, noise: Any) -> Any:
+        seen.append((self, [np.asarray(part) for part in parts]))
+        return original(self, parts, budget, noise)
+
+    growing = _growing(records_per_person=1 if person else None)
+    with replaced(NoisyVector, "draw_release", record):
+        for month in range(_MONTHS):
+            first = cell if person or month == 0 else "b"
+            names = ["always", *(f"{month}-{number}" for number in range(_PEOPLE - 1))] if person else None
+            growing.update(str(month), {"kind": [first] + ["b"] * (_PEOPLE - 1)}, groups=names)
+    return seen[0][0], [np.concatenate(parts) for _, parts in seen]
+
+
+def replace_in_a_month(twin: Twin, *, person: bool) -> Caught:
+    """Replace a record of the first month, or a person's of all months; compute the exact delta of Gaussian noise."""
+    with replaced(*twin):
+        (mechanism, one), (_, other) = _measured("a", person), _measured("b", person)
+    moved = sum(float(((first - second) ** 2).sum()) for first, second in zip(one, other, strict=True))
+    distance = math.sqrt(moved) / mechanism.scales[0]
+    near, far = (float(log_ndtr(sign * distance / 2 - _EPSILON / distance)) for sign in (1, -1))
+    delta = math.exp(near) - math.exp(_EPSILON + far)  # Balle and Wang 2018, theorem 8
+    evidence = f"all updates together have a delta of {delta:.1e} at epsilon {_EPSILON:g}; claimed: {_DELTA:g}"
+    return Caught("replaced person" if person else "replaced record", evidence, found=delta > _DELTA)
+
+
+def tell_twice(twin: Twin) -> Caught:
+    """Ask for the same update twice: what is told of the same counts must not have fresh noise."""
+    with replaced(*twin):
+        growing, months = _growing(), {"kind": ["a"] * 30 + ["b"] * 10}
+        told = {tuple(growing.update("2024-01", months).answer()["answer"].to_pylist()) for _ in range(_MONTHS)}
+    evidence = f"an update that was asked for {_MONTHS} times had {len(told)} different answers"
+    return Caught("repeated update", evidence, found=len(told) > 1)
+
+
+def draw_again(twin: Twin) -> Caught:
+    """Let command after command draw on one account, each opening it anew, and add up what they drew."""
+    drawn = 0.0
+    with replaced(*twin), quiet_folder() as home:
+        Account(home / "account", epsilon=_EPSILON, delta=_DELTA).close()
+        for _ in range(3):
+            account = Account(home / "account")
+            release = QueryRelease(Workload.marginals(1), columns={"kind": ["a", "b"]}, engine="plain", account=account)
+            with suppress(BudgetSpent):
+                release.set_params(epsilon=0.6 * _EPSILON, delta=_DELTA / 3).fit({"kind": ["a"] * _PEOPLE})
+                drawn += 0.6 * _EPSILON
+            account.close()
+    evidence = f"releases of epsilon {drawn:g} in all were drawn on an account of {_EPSILON:g}"
+    return Caught("account opened again", evidence, found=drawn > _EPSILON)
+
+
+_BY: dict[Any, By] = {tell_twice: "replay", draw_again: "state"}
+
+
+def _bug(name: str, what: str, sound: Twin, broken: Any, attack: Callable[[Twin], Caught]) -> PlantedBug:
+    owner, member, _ = sound
+    return PlantedBug(
+        name,
+        what,
+        _BY.get(attack, "enumeration"),
+        lambda: (owner, member, broken),
+        lambda: sound,
+        lambda twin, plays, seed: attack(twin),
+    )
+
+
+GROWING = (
+    _bug(
+        "pays_for_one_month",
+        "running sums paid for by one of them",
+        (RunningSums, "squared_length", RunningSums.squared_length),
+        property(_pays_for_its_own_month),
+        lambda twin: replace_in_a_month(twin, person=False),
+    ),
+    _bug(
+        "person_counts_every_month",
+        "a person who counts anew in every update",
+        (Counted, "remember", Counted.remember),
+        _forgets,
+        lambda twin: replace_in_a_month(twin, person=True),
+    ),
+    _bug(
+        "month_drawn_again",
+        "an update that is drawn again when it is asked for again",
+        (GrowingRelease, "updates_", GrowingRelease.updates_),
+        property(_draws_again),
+        tell_twice,
+    ),
+    _bug(
+        "account_kept_in_memory",
+        "an account that forgets what was drawn on it when it is opened again",
+        (Account, "charge", Account.charge),
+        _keeps_it_in_memory,
+        draw_again,
+    ),
+)

@@ -1,0 +1,91 @@
+"""`quorate release --growing FOLDER`: a table that grows, released after each update for one budget over all."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from quorate.checks import check_count
+from quorate.cli.output import check_new_folder, steps
+from quorate.cli.release_tables import (
+    Subject,
+    check_declared,
+    columns_file,
+    names_in,
+    private_records,
+    show_release,
+    write_release,
+)
+from quorate.errors import InvalidInput
+from quorate.models import load, open_folder, save
+from quorate.release import GrowingRelease
+from quorate.release.query_texts import parse_queries
+
+__all__ = ["begin_growing", "run_growing"]
+
+
+def begin_growing(
+    folder: Path,
+    subject: Subject,
+    table: Path,
+    asked: Sequence[str],
+    settings: Mapping[str, Any],
+    **how: Any,
+) -> int:
+    """Make the first update of a release, and keep the release in a folder before its answers leave."""
+    if settings["updates"] is None:
+        raise InvalidInput("--updates says how many updates there will be, at most: 24 for two years of months")
+    check_new_folder(folder)
+    return _update(GrowingRelease(subject.about, **settings), subject, folder, table, asked, **how)
+
+
+def run_growing(folder: Path, table: Path, asked: Sequence[str], *, leave_out: Sequence[str], **settings: Any) -> int:
+    """Make an update of the release in a folder, or answer one that was made before as it was."""
+    opened = open_folder(folder)
+    release = load(opened, kind="growing release")
+    subject = Subject(release.subject, tuple(names_in(opened)))
+    subject.left_out = leave_out
+    try:
+        return _update(release, subject, folder, table, asked, **settings)
+    finally:
+        release.close()
+
+
+def _update(
+    release: GrowingRelease,
+    subject: Subject,
+    folder: Path,
+    table: Path,
+    asked: Sequence[str],
+    *,
+    update: str | None,
+    groups: str | None,
+    out: Path | None,
+    reading: Mapping[str, Any],
+    synthetic: int | None,
+    as_json: bool,
+) -> int:
+    if update is None:
+        raise InvalidInput("--update names the update, as in --update 2024-01: the same name is answered as it was")
+    if out is None:
+        raise InvalidInput("--out FOLDER says where to write the release of this update")
+    check_new_folder(out)
+    if synthetic is not None:
+        check_count("synthetic", synthetic)
+    queries = parse_queries(asked, release.subject)
+    if queries:  # what cannot be asked is refused before anything is drawn
+        release.domain_.find_sums(queries)
+    with steps(["reading", "releasing", "writing"], quiet=as_json) as step:
+        step()
+        private, people = private_records(subject, table, groups)
+        check_declared(release.domain_, private)
+        step()
+        made = release.update(update, private, groups=people)
+        del private, people
+        if not release.is_kept:
+            save(release, folder, extra=columns_file(subject.names))
+            release.close()
+        step()
+        write_release(made, subject.names, out, synthetic)
+    assert made.update_ is not None
+    more = {"update": made.update_.name, "number": made.update_.number, "updates": made.update_.updates}
+    return show_release(made, queries, out, reading, more, as_json=as_json)

@@ -1,0 +1,116 @@
+"""`quorate release --online`: queries one at a time, paid for only where public data and earlier answers miss."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from quorate.cli.output import check_new_file, check_new_folder, show_bill
+from quorate.cli.release_tables import (
+    Subject,
+    print_answers,
+    private_records,
+    public_records,
+    say_nearest,
+    to_csv,
+)
+from quorate.errors import BudgetSpent, InvalidInput
+from quorate.models import Folder, load, save
+from quorate.release import Columns, OnlineRelease
+from quorate.release.domain import make_domain
+from quorate.release.query_texts import parse_queries
+
+__all__ = ["ask_online", "run_online"]
+
+
+def run_online(
+    subject: Subject,
+    table: Path,
+    public: Path | None,
+    columns: Columns | None,
+    queries: Sequence[Any],
+    *,
+    groups: str | None,
+    epsilon: float,
+    delta: float,
+    alpha: float,
+    ledger: Path | None,
+    out: Path | None,
+    as_json: bool,
+) -> int:
+    """Ask queries one at a time, and keep the model in a folder or its budget in a ledger."""
+    if not queries and out is None:
+        raise InvalidInput("--online answers the queries of the same command: --ask QUERY or --ask FILE.txt")
+    if public is None:
+        raise InvalidInput("--online starts from public records: --public TABLE")
+    if (ledger is None) == (out is None):
+        raise InvalidInput(
+            "--online keeps its budget in a folder, so that a later command goes on with it: --out FOLDER keeps the "
+            "model too, and --ledger FOLDER the budget alone, for a command that reads the records again"
+        )
+    if out is not None:
+        check_new_folder(out)
+    known = public_records(subject, public, groups)
+    release = OnlineRelease(subject.about, epsilon=epsilon, delta=delta, alpha=alpha, columns=columns, ledger=ledger)
+    make_domain(subject.about, known, columns).find(queries)  # what cannot be asked is refused before it is paid
+    private, people = private_records(subject, table, groups)
+    release.fit(private, known, groups=people)
+    if out is not None:
+        save(release, out)
+    return _told(release, queries, {} if out is None else {"folder": str(out)}, as_json=as_json)
+
+
+def ask_online(folder: Folder, asked: Sequence[str], *, out: Path | None, caller: str = "", as_json: bool) -> int:
+    """Ask an online release in a folder, which pays from its budget; exit code 1 where that could not pay for all."""
+    if out is not None:
+        check_new_file(out, inputs=[folder.path / "manifest.json"])
+    release = load(folder, kind="online release")
+    try:
+        queries = parse_queries(asked, release.subject)
+        release.domain_.find(queries)
+    except InvalidInput:
+        release.close()
+        raise
+    return _told(release, queries, {}, out=out, caller=caller, as_json=as_json)
+
+
+def _told(
+    release: OnlineRelease,
+    queries: Sequence[Any],
+    more: dict[str, Any],
+    *,
+    out: Path | None = None,
+    caller: str = "",
+    as_json: bool,
+) -> int:
+    """Ask, let go of the ledger, and print the answers and the bill."""
+    try:
+        told = release.ask(queries, caller=caller)
+    except BudgetSpent:
+        told = []
+    finally:
+        release.close()
+    say_nearest(release.domain_, queries)
+    answers: list[dict[str, Any]] = [
+        {"query": answer.query, "answer": answer.answer, "error": answer.error, "paid": answer.paid}
+        for answer in told
+        if not answer.refused
+    ]
+    refused = len(queries) - len(answers)
+    bill = more | {
+        "claim": release.claim_,
+        "privacy_unit": release.unit_,
+        "epsilon": release.budget_.epsilon,
+        "delta": release.budget_.delta,
+        "alpha": release.alpha_,
+        "opening_epsilon": release.opening_epsilon_,
+        "asked": len(queries),
+        "paid": sum(answer["paid"] for answer in answers),
+        "refused": refused,
+        "answers": answers,
+    }
+    if out is not None:
+        out.write_text(to_csv(answers, ("query", "answer", "error", "paid")), encoding="utf-8")
+    elif not as_json:
+        print_answers(answers)
+    show_bill("online release", bill, as_json=as_json)
+    return 1 if refused else 0

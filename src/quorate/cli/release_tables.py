@@ -1,0 +1,207 @@
+"""What `quorate release` reads and prints: tables, the columns that are asked about, answers."""
+
+import csv
+import io
+import json
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from rich.console import Console
+from rich.table import Table
+
+from quorate.cli.output import readable, show_bill
+from quorate.concepts import Boxes, Concept, Halfspaces
+from quorate.errors import InvalidInput
+from quorate.models import Folder
+from quorate.release import QueryRelease, Workload
+from quorate.release.domain import Domain
+from quorate.report.release_page import release_bill
+from quorate.tables import Number, Schema, read_table
+from quorate.tables.lenient import read_columns, read_numbers
+from quorate.tables.read import shown_names
+
+__all__ = [
+    "COLUMNS_FILE",
+    "SYNTHETIC_FILE",
+    "Subject",
+    "check_declared",
+    "columns_file",
+    "names_in",
+    "print_answers",
+    "private_records",
+    "public_records",
+    "say_between",
+    "say_nearest",
+    "show_release",
+    "to_csv",
+    "write_release",
+    "write_synthetic",
+]
+
+SYNTHETIC_FILE = "synthetic.csv"
+COLUMNS_FILE = "columns.json"  # beside a release about a class of hypotheses: the columns that its points have
+_SHOWN = 20  # answers printed for people
+_MOVED = 5  # of those that are answered at another cut
+
+
+class Subject:
+    """What `--workload` says: a workload of tables, or boxes or halfspaces over columns of numbers."""
+
+    def __init__(self, about: Workload | Concept, names: tuple[str, ...] = ()) -> None:
+        self.about, self.names = about, names
+        self.left_out: Sequence[str] = ()  # columns of the tables that are not read
+
+    @classmethod
+    def parse(cls, text: str) -> "Subject":
+        """Return the subject that one word says."""
+        kind, _, rest = text.partition(":")
+        if kind not in ("boxes", "halfspaces"):
+            try:
+                return cls(Workload.parse(text))
+            except InvalidInput as error:
+                raise InvalidInput(f"{error}; or boxes:COLUMN,... or halfspaces:COLUMN,COLUMN") from None
+        names = tuple(name.strip() for name in rest.split(",") if name.strip())
+        if not names or len(set(names)) != len(names):
+            raise InvalidInput(f"{kind} are over different columns of numbers: {kind}:COLUMN,COLUMN, not {text!r}")
+        return cls(Boxes(len(names)) if kind == "boxes" else Halfspaces(len(names)), names)
+
+    def records(self, table: pa.Table) -> Any:
+        """Return a table as the release takes it: its columns, or those of points, with NaN for non-numbers."""
+        if not self.names:
+            return table.drop_columns([name for name in self.left_out if name in table.column_names])
+        return np.stack([read_numbers(column) for column in read_columns(table, self.names).values()], axis=1)
+
+    def public(self, table: pa.Table | None) -> Any:
+        """Return public records; those of a class must be numbers, and an error may say which is not."""
+        return None if table is None else self.records(table)
+
+
+def private_records(subject: Subject, path: Path, groups: str | None) -> tuple[Any, Any]:
+    """Return the private records, and whose they are where a column says so."""
+    table = read_table(path, role="private")
+    if groups is None:
+        return subject.records(table), None
+    if groups not in table.column_names:
+        raise InvalidInput(f"--groups names {groups!r}, and the private table has no such column")
+    people = Schema({"": Number()}, groups=groups).people(table)  # as `quorate fit` reads them: a name is never missing
+    return subject.records(table.drop_columns(groups)), people
+
+
+def public_records(subject: Subject, path: Path | None, groups: str | None) -> Any:
+    """Return the public records; names of people are no column to release."""
+    if path is None:
+        return None
+    table = read_table(path, role="public")
+    return subject.public(table.drop_columns(groups) if groups in table.column_names else table)
+
+
+def check_declared(domain: Domain, private: Any) -> None:
+    """Refuse a private table with columns that nobody has declared: they would be left out in silence."""
+    if unread := domain.unread(private):
+        raise InvalidInput(
+            f"the private table has columns that are neither declared (--columns) nor public: "
+            f"{shown_names(unread)}; declare them, or leave them out (--leave-out {','.join(unread)})"
+        )
+
+
+def columns_file(names: Sequence[str]) -> dict[str, bytes] | None:
+    """Return the file that says which columns the points of a class of hypotheses have."""
+    return {COLUMNS_FILE: json.dumps({"columns": list(names)}).encode()} if names else None
+
+
+def names_in(folder: Folder) -> list[str]:
+    """Return the names of the columns; the first release wrote them beside what its manifest lists."""
+    try:
+        first = "access" not in folder.manifest
+        text = (folder.path / COLUMNS_FILE).read_bytes() if first else folder.contents[COLUMNS_FILE]
+        return [str(name) for name in json.loads(text)["columns"]]
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
+
+
+def write_release(release: QueryRelease, names: Sequence[str], out: Path, synthetic: int | None) -> None:
+    """Publish a release into a new folder, with synthetic records where they are asked for."""
+    release.publish(out, extra=columns_file(names))
+    if synthetic is not None:
+        write_synthetic(release, out / SYNTHETIC_FILE, synthetic, names)
+
+
+def show_release(
+    release: QueryRelease,
+    queries: Sequence[Any],
+    out: Path,
+    reading: Mapping[str, Any],
+    more: Mapping[str, Any] = MappingProxyType({}),
+    *,
+    as_json: bool,
+) -> int:
+    """Print the answers of a release that was published, and what it promises."""
+    answers = release.answer(queries, **reading).to_pylist() if queries else []
+    say_between(answers)
+    bill = {**release_bill(release), **more, "folder": str(out), "answers": answers}
+    if not as_json:
+        print_answers(answers)
+    show_bill(f"release in {out}", bill, as_json=as_json)
+    return 0
+
+
+def write_synthetic(release: QueryRelease, path: Path, rows: int, names: Sequence[str]) -> None:
+    """Write synthetic records as CSV."""
+    records = release.synthetic(rows)
+    if not isinstance(records, pa.Table):
+        known = names or [f"x{place + 1}" for place in range(records.shape[1])]
+        records = pa.table({name: records[:, place] for place, name in enumerate(known)})
+    path.write_text(to_csv(records.to_pylist(), records.column_names, full=True), encoding="utf-8")
+
+
+def to_csv(rows: Sequence[dict[str, Any]], names: Sequence[str], *, full: bool = False) -> str:
+    """Return rows as CSV, numbers with the digits that people read, or with all of them."""
+
+    def shown(value: Any) -> Any:
+        if value is None or (isinstance(value, float) and math.isnan(value)):
+            return ""
+        return value if full else readable(value)
+
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(names)
+    writer.writerows([shown(row[name]) for name in names] for row in rows)
+    return file.getvalue()
+
+
+def say_nearest(domain: Domain, queries: Sequence[Any]) -> None:
+    """Say which queries are asked at other cuts than they were given, where each is one of the workload."""
+    named = domain.describe(domain.find(queries), queries) if queries else []
+    _say([(name["asked"], f"at the nearest cut: {name['query']}") for name in named if "asked" in name])
+
+
+def say_between(answers: Sequence[dict[str, Any]]) -> None:
+    """Say which answers lie between two queries, and how far these are apart."""
+    near = [row for row in answers if row.get("gap") is not None]
+    _say([(row["asked"], f"{row['query']}, which are {row['gap']:.3g} apart") for row in near])
+
+
+def _say(moved: Sequence[tuple[str, str]]) -> None:
+    for asked, how in moved[:_MOVED]:
+        print(f"quorate: {asked} is answered {how}", file=sys.stderr)
+    if len(moved) > _MOVED:
+        print(f"quorate: and {len(moved) - _MOVED} more in the same way", file=sys.stderr)
+
+
+def print_answers(answers: Sequence[dict[str, Any]]) -> None:
+    """Show the first answers as a table, for people."""
+    if not answers:
+        return
+    table = Table(*answers[0])
+    for row in answers[:_SHOWN]:
+        table.add_row(*(f"{value:.4g}" if isinstance(value, float) else str(value) for value in row.values()))
+    console = Console(stderr=True)
+    console.print(table)
+    if len(answers) > _SHOWN:
+        console.print(f"and {len(answers) - _SHOWN} more")

@@ -1,0 +1,313 @@
+"""A table that grows: released after each update, about all records so far, for one budget over all updates.
+
+Claim: all that `update` ever returns is together (epsilon, delta)-differentially private under replacement of one
+record by another of the same update, or, with `records_per_person`, of all records of one person by as many others in
+the same updates. How many updates there will be is declared, and how many records each counts is public. PROOF.md, step
+7, says why.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quorate.account import Account
+from quorate.arrays import Integers
+from quorate.checks import check_count, check_delta, check_positive, check_process, process_identity
+from quorate.errors import BudgetSpent, Infeasible, InvalidInput
+from quorate.mechanisms.noisy_vector import NoisyVector
+from quorate.notebook import html_card
+from quorate.privacy import Budget
+from quorate.release.claims import Update, growing_claim
+from quorate.release.domain import Domain, SealedCounts, make_domain
+from quorate.release.engines import ENGINES, expected_errors
+from quorate.release.engines.measuring import Measurement, MeasuringEngine, Planned
+from quorate.release.engines.released import Released, check_private, histogram_scale
+from quorate.release.objective import Errors, weighed
+from quorate.release.people import PERSON, RECORD, Counted
+from quorate.release.release import QueryRelease
+from quorate.release.running_sums import RunningSums, best_running_sums
+from quorate.session import release_counts
+
+__all__ = ["GrowingRelease", "KeptUpdate", "Plan", "UpdateStore"]
+
+_LARGEST = 2**60  # entries that are measured
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is measured after every update, and with which noise: fixed by the first, from public numbers alone."""
+
+    engine: str
+    planned: Planned
+    noise: float
+    sums: RunningSums
+    mechanism: NoisyVector
+
+
+@dataclass(frozen=True)
+class KeptUpdate:
+    """One update: its name, how many records it counts, what was measured with noise; and the secrets of its owner.
+
+    The secrets are the exact vectors, and who was counted: they are sealed, and go to the owner's own file alone.
+    """
+
+    name: str
+    records: int
+    noisy: list[NDArray[np.int64]]
+    vectors: SealedCounts
+    people: SealedCounts
+
+
+class UpdateStore(Protocol):
+    """Where updates are kept, so that none is drawn twice: `quorate.models.kinds.growing` has one in a folder."""
+
+    def keep(self, number: int, update: KeptUpdate) -> None:
+        """Keep an update before its answers leave, once and for all; refuse where another has its number."""
+
+    def close(self) -> None:
+        """Let go of the place."""
+
+
+class GrowingRelease:
+    """A release of a table that grows by updates, say by months: one budget for all of them.
+
+    Each update brings new records, and returns a `QueryRelease` about all records so far, which may be published. Its
+    noise is the same after every update, 1.82 times that of a single release with the whole budget for 24 updates: as
+    little as any factorisation of the running sums has.
+
+    Parameters
+    ----------
+    subject
+        A class of hypotheses of `quorate.concepts`, or a workload of `quorate.release.Workload`.
+    updates
+        How many updates there will be, at most. More are refused.
+    epsilon, delta
+        The privacy loss allowed for all updates together. All of it is charged before the first is drawn.
+    engine
+        "auto" or the name of an engine that measures once: "plain", "prefix", "residual", "reweighting".
+    columns, public
+        What is known of the table, as for `QueryRelease`: it stays the same for all updates.
+    records_per_person
+        None: the record is protected, wherever a person has more than one. A number k: the person is, and the first k
+        records of each are counted, over all updates; `groups` then says in each update whose records they are.
+    error, error_weights, target
+        What is made small, as for `QueryRelease`.
+    account
+        An `Account`, or its folder: a total that all updates together draw on once, before the first.
+    domain
+        The cells and queries, where they are known already: for a release that is loaded.
+
+    `updates_` lists the updates so far; `claim_` is the guarantee, `unit_` what is protected, `budget_` the account.
+
+    >>> from quorate.release import Workload
+    >>> growing = GrowingRelease(Workload.marginals(1), updates=24, columns={"kind": ["a", "b"]})
+    >>> january = growing.update("2024-01", {"kind": ["a"] * 3000 + ["b"] * 1000})
+    >>> february = growing.update("2024-02", {"kind": ["b"] * 4000})
+    >>> [share] = february.answer([{"kind": "a"}])["answer"].to_pylist()
+    >>> january.records_, february.records_, 0.3 < share < 0.45
+    (4000, 8000, True)
+    >>> growing.update("2024-02", {"kind": []}).answer() == february.answer()  # what was answered is answered again
+    True
+    """
+
+    def __init__(
+        self,
+        subject: Any,
+        *,
+        updates: int,
+        epsilon: float = 1.0,
+        delta: float = 1e-6,
+        engine: str = "auto",
+        columns: Any = None,
+        public: Any = None,
+        records_per_person: int | None = None,
+        error: Errors = "largest",
+        error_weights: Mapping[Any, float] | None = None,
+        target: str | None = None,
+        account: Any = None,
+        domain: Domain | None = None,
+    ) -> None:
+        self.subject, self.engine = subject, engine
+        self.updates, self.records_per_person = check_count("updates", updates), records_per_person
+        self.epsilon, self.delta = check_positive("epsilon", epsilon), check_delta(delta, zero=False)
+        self.account = None if account is None else Account.of(account)
+        self.total_ = None if self.account is None else self.account.total
+        if self.account is not None:
+            self.epsilon, self.delta = self.account.whole(self.epsilon, self.delta)
+        if engine != "auto" and not isinstance(ENGINES.get(engine), MeasuringEngine):
+            known = ", ".join(name for name, one in sorted(ENGINES.items()) if isinstance(one, MeasuringEngine))
+            raise InvalidInput(f"engine must be 'auto' or one that measures once ({known}), not {engine!r}")
+        most = 1 if records_per_person is None else check_count("records_per_person", records_per_person)
+        self.error, self.error_weights, self.target = error, error_weights, target
+        self.domain_ = make_domain(subject, public, columns) if domain is None else domain
+        self.queries_ = weighed(self.domain_, error, error_weights, target)
+        self.budget_ = Budget(epsilon=self.epsilon, delta=self.delta, slack=0.0)
+        self.unit_ = RECORD if records_per_person is None else PERSON
+        self._counted = Counted(most)
+        self._store: UpdateStore | None = None
+        self._kept: list[KeptUpdate] = []
+        self._process = process_identity()
+        self.plan_: Plan | None = None
+
+    @property
+    def claim_(self) -> str:
+        """The guarantee, in one sentence."""
+        said: dict[str, Any] = {"records_per_person": self._counted.most, "total": self.total_}
+        return growing_claim(self.epsilon, self.delta, unit=self.unit_, updates=self.updates, **said)
+
+    @property
+    def updates_(self) -> list[str]:
+        """The names of the updates so far."""
+        return [update.name for update in self._kept]
+
+    @property
+    def kept(self) -> tuple[KeptUpdate, ...]:
+        """The updates so far: for whoever keeps them in a folder."""
+        return tuple(self._kept)
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether updates are kept in a folder."""
+        return self._store is not None
+
+    def update(self, name: str, private: Any, groups: Any = None) -> QueryRelease:
+        """Count new records, and return the release about all records so far.
+
+        An update has a name of its own, such as "2024-01". One that was made before is answered as it was: its records
+        are not read again, whatever they are. More updates than were declared are refused.
+        """
+        check_process("this release", self._process)
+        if not isinstance(name, str) or not name.strip():
+            raise InvalidInput('an update has a name of its own, such as "2024-01"')
+        if name in self.updates_:
+            return self._released(self.updates_.index(name) + 1)
+        if len(self._kept) == self.updates:
+            raise BudgetSpent(f"all {self.updates} updates that were declared are made: begin another release")
+        if (groups is None) != (self.records_per_person is None):
+            raise InvalidInput(
+                "groups says whose records they are, where records_per_person was declared, and only there"
+            )
+        counted, people = (private, None) if groups is None else self._counted.choose(private, groups)
+        sealed, records = self._sealed(counted, people)
+        first = self.plan_ is None
+        plan = self.plan_ or self._planned(records)
+        measurement = self._measurement(plan)
+        if measurement.largest * int(plan.sums.coefficients.max()) * self._records(records) >= _LARGEST:
+            raise Infeasible("these counts are too large to be measured exactly; use fewer records or cells")
+        vectors = sealed.put_to(lambda data: SealedCounts(self._vectors(measurement, data)))
+        if first and self.account is not None:
+            self.account.charge(epsilon=self.epsilon, delta=self.delta, unit=self.unit_)  # proof: step 8
+        noisy = self._draw(plan, vectors, budget=self.budget_ if first else None)  # charged once: proof: step 7
+        update = KeptUpdate(name, records, noisy, vectors, SealedCounts(people))
+        if self._store is not None:
+            self._store.keep(len(self._kept) + 1, update)  # before its answers leave
+        self.plan_ = plan
+        self._kept.append(update)
+        self._counted.remember(people)
+        return self._released(len(self._kept))
+
+    def go_on(self, plan: Plan, kept: Sequence[KeptUpdate], store: UpdateStore) -> None:
+        """Go on from updates that were made, and keep those that follow: for a release in a folder."""
+        self.plan_, self._kept, self._store = plan, list(kept), store
+        self._counted = Counted(self._counted.most)
+        for update in kept:
+            update.people.put_to(self._counted.remember)
+
+    def close(self) -> None:
+        """Let go of the folder, if there is one."""
+        if self._store is not None:
+            self._store.close()
+
+    def _sealed(self, private: Any, people: NDArray[np.uint8] | None) -> tuple[SealedCounts, int]:
+        """Return the records by their cells, sealed, and how many there are; an update may bring nobody new."""
+        if people is not None and len(people) == 0:
+            return SealedCounts(None), 0
+        return self.domain_.seal(private)
+
+    def _records(self, more: int = 0) -> int:
+        return sum(update.records for update in self._kept) + more
+
+    def _planned(self, records: int) -> Plan:
+        """Return the plan for as many records in each update as in the first."""
+        if not records:
+            raise InvalidInput("the first update must hold at least one record")
+        sums = best_running_sums(self.updates)
+        known, total = self.domain_.public(), records * self.updates
+        settings: dict[str, Any] = {"records": total, "epsilon": self.epsilon, "delta": self.delta, "public": known}
+        names = expected_errors(self.queries_, **settings) if self.engine == "auto" else [self.engine]
+        usable = [name for name in names if isinstance(ENGINES[name], MeasuringEngine)]
+        if not usable:
+            raise Infeasible("no engine that measures once can answer this month by month: ask for fewer queries")
+        engine = ENGINES[usable[0]]
+        assert isinstance(engine, MeasuringEngine)
+        inflated = sums.squared_length * self._counted.most**2  # proof: step 7
+        scale = histogram_scale(self.epsilon, self.delta, 2 * inflated) * sums.deviation(self.updates)
+        measurement = engine.measurement(self.queries_, known, scale / total)
+        squares = [square * inflated for square in measurement.squares]
+        mechanism = NoisyVector.for_budget(self.budget_, squared_sensitivities=squares, shares=measurement.shares)
+        return Plan(engine.name, measurement.planned, scale / total, sums, mechanism)
+
+    def _measurement(self, plan: Plan) -> Measurement[Released]:
+        engine = ENGINES[plan.engine]
+        assert isinstance(engine, MeasuringEngine)
+        return engine.measurement(self.queries_, self.domain_.public(), plan.noise, plan.planned)
+
+    def _vectors(self, measurement: Measurement[Released], data: Any) -> list[Integers]:
+        """Return the vectors of an update's records; of no records, as many zeros as others have entries."""
+        if data is None:
+            return [np.zeros(len(part), dtype=np.int64) for part in self._kept[0].noisy]
+        return measurement.vectors(check_private(self.queries_, data))
+
+    def _draw(self, plan: Plan, vectors: SealedCounts, *, budget: Budget | None) -> list[NDArray[np.int64]]:
+        """Return what is measured after an update, with noise."""
+
+        def drawn(last: list[Integers]) -> list[NDArray[np.int64]]:
+            before = [update.vectors.put_to(list) for update in self._kept]
+            return plan.mechanism.draw_release(plan.sums.measure([*before, last]), budget, None)
+
+        return release_counts(vectors, drawn)  # proof: step 7
+
+    def _released(self, number: int) -> QueryRelease:
+        """Return the release about all records up to an update: a function of what was measured."""
+        plan, kept = self.plan_, self._kept[:number]
+        assert plan is not None
+        records, grown = sum(update.records for update in kept), plan.sums.deviation(number)
+        released = self._measurement(plan).finish(
+            plan.sums.estimate([update.noisy for update in kept]),
+            [scale * grown for scale in plan.mechanism.scales],
+            records,
+            self.budget_.capacity(),
+        )
+        expected = ENGINES[plan.engine].expected_error(
+            self.queries_, records=records, epsilon=self.epsilon, delta=self.delta, public=self.domain_.public()
+        )
+        expected = min(1.0, expected * grown * math.sqrt(plan.sums.squared_length) * self._counted.most)
+        release = QueryRelease(
+            self.subject,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            engine=plan.engine,
+            records_per_person=self._counted.most,
+            error=self.error,
+            error_weights=self.error_weights,
+            target=self.target,
+        )
+        update = Update(kept[-1].name, number, self.updates)
+        release.keep_released(
+            self.domain_, released, records, expected, unit=self.unit_, update=update, total=self.total_
+        )
+        release.budget_ = Budget(epsilon=self.epsilon, delta=self.delta, order=self.budget_.order, slack=0.0)
+        release.budget_.spend(release.budget_.remaining())
+        release.seconds_ = 0.0
+        return release
+
+    def _repr_html_(self) -> str:
+        facts = {"updates made": len(self._kept), "updates declared": self.updates, "records": self._records()}
+        sentence = f"{self.claim_[:1].upper()}{self.claim_[1:]}."
+        return html_card(
+            "GrowingRelease", facts, bar=("updates made", len(self._kept) / self.updates), lines=[sentence]
+        )

@@ -1,0 +1,14 @@
+"""Marginals measured once, before anything is made of them: for tests of the engines that go on from there."""
+
+from quorate.release.engines.measuring import measure_once
+from quorate.release.engines.residual import marginal_measurement
+
+
+def measure_marginals(queries, private, budget, noise=None):
+    """Measure the marginals of the best strategy, and return what was measured, as shares."""
+    return measure_once(
+        lambda deviation: marginal_measurement(queries, deviation, lambda measured, records: measured),
+        private,
+        budget,
+        noise,
+    )
