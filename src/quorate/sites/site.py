@@ -12,8 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from quorate.ensemble.clusters import ClusterTeachers
+from quorate.ensemble.endpoints import EndpointTeachers
+from quorate.ensemble.estimators import EstimatorTeachers
 from quorate.errors import IdReused, InvalidInput, QuorateError
 from quorate.exchange import Admitted, Asked
+from quorate.learners import Teachers
 from quorate.mechanisms import DistributedMax
 from quorate.mechanisms.base import QueryMechanism
 from quorate.models.codecs import mechanism_of
@@ -28,6 +32,7 @@ __all__ = ["Site"]
 
 _CALLER = "federation"  # under which the ledger keeps the ids of batches
 _PRICES = 64  # mechanisms whose price is remembered
+_ONE_BALLOT_A_UNIT = (Teachers, EstimatorTeachers, ClusterTeachers, EndpointTeachers)  # and paid for here alone
 
 
 class Site:
@@ -78,6 +83,11 @@ class Site:
     ) -> None:
         if not isinstance(classifier, PrivateClassifier) or classifier.session_.ledger is None:
             raise InvalidInput("a site answers from a PrivateClassifier in a folder, whose budget is in a ledger")
+        if not isinstance(classifier.session_.answerer.ensemble.fitted, _ONE_BALLOT_A_UNIT):  # proof: step 3
+            raise InvalidInput(
+                "a site answers from teachers of its own. A federation cannot be a site of another: its sites would "
+                "charge for what was declared to them, and their exact counts would leave for something else"
+            )
         if classifier.form_ is not None:
             raise InvalidInput("a site takes rows of numbers: fit its model on a matrix, or with a schema")
         if mode not in MODES:
