@@ -60,11 +60,24 @@ class Card:
             raise InvalidInput(
                 f"the card of {self.name} is damaged: it has no certificate, or no key of masks"
             ) from None
-        if not _is_partys_own(certificate):
+        if not self.is_own(certificate):
             raise InvalidInput(
                 f"the card of {self.name} has the certificate of an authority, or one that others have signed; it must "
                 "be the party's own"
             )
+
+    @staticmethod
+    def is_own(certificate: x509.Certificate) -> bool:
+        """Return whether a certificate is signed by its own key and says that it can sign no other; proof: step 1.
+
+        TLS takes one that says nothing of this for an authority's, if it may sign, or is of the first version.
+        """
+        try:
+            certificate.verify_directly_issued_by(certificate)
+            constraints = certificate.extensions.get_extension_for_class(x509.BasicConstraints).value
+        except (InvalidSignature, TypeError, ValueError, x509.ExtensionNotFound, x509.DuplicateExtension):
+            return False
+        return not constraints.ca
 
     @classmethod
     def read(cls, path: str | Path) -> "Card":
@@ -84,19 +97,6 @@ class Card:
 def _parsed(card: Card) -> x509.Certificate:
     """Return the certificate of a card: the first in its text, and the only one that counts."""
     return x509.load_pem_x509_certificate(card.certificate.encode())
-
-
-def _is_partys_own(certificate: x509.Certificate) -> bool:
-    """Return whether it is signed by its own key and says that it can sign no other; proof: step 1.
-
-    TLS takes a certificate that says nothing of this for an authority's, if it may sign, or is of the first version.
-    """
-    try:
-        certificate.verify_directly_issued_by(certificate)
-        constraints = certificate.extensions.get_extension_for_class(x509.BasicConstraints).value
-    except (InvalidSignature, TypeError, ValueError, x509.ExtensionNotFound, x509.DuplicateExtension):
-        return False
-    return not constraints.ca
 
 
 def _mask_key(card: Card) -> bytes:

@@ -32,7 +32,7 @@ __all__ = ["Site"]
 
 _CALLER = "federation"  # under which the ledger keeps the ids of batches
 _PRICES = 64  # mechanisms whose price is remembered
-_ONE_BALLOT_A_UNIT = (Teachers, EstimatorTeachers, ClusterTeachers, EndpointTeachers)  # and paid for here alone
+_ONE_BALLOT_A_UNIT = (Teachers, EstimatorTeachers, ClusterTeachers, EndpointTeachers)
 
 
 class Site:
@@ -83,11 +83,7 @@ class Site:
     ) -> None:
         if not isinstance(classifier, PrivateClassifier) or classifier.session_.ledger is None:
             raise InvalidInput("a site answers from a PrivateClassifier in a folder, whose budget is in a ledger")
-        if not isinstance(classifier.session_.answerer.ensemble.fitted, _ONE_BALLOT_A_UNIT):  # proof: step 3
-            raise InvalidInput(
-                "a site answers from teachers of its own. A federation cannot be a site of another: its sites would "
-                "charge for what was declared to them, and their exact counts would leave for something else"
-            )
+        self._check_teachers(classifier.session_.answerer.ensemble.fitted)
         if classifier.form_ is not None:
             raise InvalidInput("a site takes rows of numbers: fit its model on a matrix, or with a schema")
         if mode not in MODES:
@@ -101,6 +97,14 @@ class Site:
         self.start = secrets.token_hex(16)  # tells this object from all others that have these keys
         self._prices: dict[bytes, tuple[QueryMechanism, Cost]] = {}
         self._lock = threading.Lock()
+
+    def _check_teachers(self, teachers: Any) -> None:
+        """Refuse all but teachers of one ballot a unit, whose ballots are paid for here and nowhere else."""
+        if not isinstance(teachers, _ONE_BALLOT_A_UNIT):  # proof: step 3
+            raise InvalidInput(
+                "a site answers from teachers of its own. A federation cannot be a site of another: its sites would "
+                "charge for what was declared to them, and their exact counts would leave for something else"
+            )
 
     @property
     def teachers(self) -> int:
