@@ -161,8 +161,9 @@ def rows():
 
 @pytest.mark.parametrize("name", sorted(PEERS))
 def test_an_exact_peer_has_no_error_whatever_the_order_of_columns_and_codes(name, stand_ins, rows):
-    error, seconds = run_peer(name, Marginals(rows.sizes, _CLIQUES), rows, epsilon=1.0, limit=300.0)
+    error, distance, seconds = run_peer(name, Marginals(rows.sizes, _CLIQUES), rows, epsilon=1.0, limit=300.0)
     assert error < 1e-12
+    assert distance < 1e-12
     assert seconds > 0
 
 

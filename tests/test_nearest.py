@@ -1,6 +1,7 @@
 """Neighbours with individual accounting: `src/quorate/neighbours/PROOF.md`, step by step."""
 
 import copy
+import json
 import math
 import pickle
 from dataclasses import replace
@@ -14,6 +15,7 @@ from quorate import InvalidInput, NeighbourClassifier, plan_neighbours
 from quorate.auditing.neighbour_games import RECORDS, game_terms, game_units, widest_change, worst_delta
 from quorate.errors import BudgetSpent
 from quorate.mechanisms.noisy_vector.analytic import ROUNDING_VARIANCE, discrete_delta
+from quorate.neighbours import NeighbourPlan
 from quorate.neighbours.ballots import Labels, Levels, Shares
 from quorate.neighbours.blocks import query_factors, record_factors
 from quorate.neighbours.kernel import Kernel
@@ -436,8 +438,15 @@ def test_a_plan_is_made_of_public_rows_and_comes_true():
 
 def test_a_plan_with_too_few_records_says_so():
     X, _ = blobs(300)
-    plan = plan_neighbours(X, records=100, queries=100_000, epsilon=0.01, delta=1e-6, classes=3)
+    numbers = {"records": 500, "queries": 2000, "epsilon": 0.1}
+    plan = plan_neighbours(X, **numbers, delta=1e-6, classes=3)
     assert not plan.feasible
+    assert [change.parameter for change in plan.nearest] == ["records", "queries", "epsilon"]
+    for change in plan.nearest:
+        changed = plan_neighbours(X, **numbers | {change.parameter: change.value}, delta=1e-6, classes=3)
+        assert changed.feasible
+        assert changed.nearest == ()
+    assert NeighbourPlan.from_dict(json.loads(json.dumps(plan.as_dict()))) == plan
     with pytest.raises(InvalidInput, match="at least 10"):
         plan_neighbours(X[:5], records=100, queries=10, epsilon=1.0, delta=1e-6)
 

@@ -96,3 +96,38 @@ def test_bands_hold_in_nearly_all_runs_and_narrower_ones_do_not():
         halved += bool((off > level * release.released_.deviations / 3).any())
     assert missed <= 20
     assert halved > 50  # a planted band of a third of the width is seen to fail
+
+
+AGES = np.random.default_rng(5).uniform(0, 80, 4000)
+
+
+@pytest.mark.parametrize("by", [(), "sex"])
+@pytest.mark.parametrize("ends", [(25, 35), (25, 55), (None, 55), (30, None), (20, 45), (5, 70), (-9, 10), (61, 90)])
+def test_ends_that_are_no_cuts_are_answered_between_those_that_are(by, ends):
+    columns, table = {"age": {"cuts": [20, 40, 60]}}, {"age": AGES}
+    if by:
+        columns["sex"], table["sex"] = ["f", "m"], ["f", "m"] * 2000
+    ranges = QueryRelease(Workload.ranges("age", by=by), columns=columns, epsilon=50.0).fit(table)
+    asked = {"age": ends} | ({"sex": "f"} if by else {})
+    [row] = ranges.answer([asked], band=0.999_999).to_pylist()
+    low, high = -np.inf if ends[0] is None else ends[0], np.inf if ends[1] is None else ends[1]
+    truth = np.mean((low <= AGES) & (high > AGES) & (np.arange(4000) % 2 == 0 if by else True))
+    assert row["low"] <= truth <= row["high"]
+    assert row["asked"] is not None
+    if low >= 20 and high <= 60:
+        assert abs(row["answer"] - truth) < 0.04  # ages are spread evenly
+    assert abs(row["answer"] - truth) <= row["gap"] + 6 * row["error"]
+    assert row["query"].startswith("between (")
+    [counted] = ranges.answer([asked], counts=True).to_pylist()
+    assert counted["gap"] == pytest.approx(4000 * row["gap"])
+    if ends[0] is None:
+        below = QueryRelease(Workload.thresholds("age", by=by), columns=columns, epsilon=50.0).fit(table)
+        [row] = below.answer([asked | {"age": ends[1]}]).to_pylist()
+        assert abs(row["answer"] - truth) < 0.1
+
+
+def test_a_range_that_ends_before_it_begins_is_refused():
+    ranges = QueryRelease(Workload.ranges("age"), columns={"age": {"cuts": [20, 40]}}).fit({"age": AGES})
+    for ends in ((35, 25), (30, 30)):
+        with pytest.raises(InvalidInput, match="lower end"):
+            ranges.answer([{"age": ends}])

@@ -292,7 +292,7 @@ def test_the_help_says_what_there_is():
         assert word in shown.stdout
 
 
-def test_a_query_that_is_answered_at_another_cut_says_so(data, tmp_path, capsys):
+def test_a_query_that_is_answered_between_two_cuts_says_so(data, tmp_path, capsys):
     """{"income": 30000} was answered as < 29978.5, and only who compared the two could see it."""
     out, table = tmp_path / "line", [data / "private.csv", "--public", data / "public.csv"]
     asked = ["--ask", '{"wage": 1000.0001}']
@@ -300,9 +300,9 @@ def test_a_query_that_is_answered_at_another_cut_says_so(data, tmp_path, capsys)
     (answer,) = json.loads(printed)["answers"]
     assert code == 0
     assert answer["asked"] == '{"wage": 1000.0001}'
-    assert answer["query"].startswith("wage < ")
-    assert f"{answer['asked']} is answered at the nearest cut: {answer['query']}" in told
-    cut = answer["query"].removeprefix("wage < ")
+    assert answer["query"].startswith("between (wage < ")
+    assert f"{answer['asked']} is answered {answer['query']}, which are {answer['gap']:.3g} apart" in told
+    cut = answer["query"].removeprefix("between (wage < ").partition(")")[0]
     code, printed, told = run(capsys, out, "--ask", f'{{"wage": {cut}}}')
     assert (code, told) == (0, "")
     header, row = printed.splitlines()

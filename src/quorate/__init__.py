@@ -21,6 +21,7 @@
     plan, plan_concept, plan_everlasting, plan_neighbours, plan_release
                                 what is achievable, before any private record is read
     audit                       attacks a claim and says how close it came (`quorate.auditing` has the attacks)
+    Account                     one total for all that is released about the same people
     save, load                  models in a folder, without pickle, with their budget
     Budget, Cost                what may be spent
     set_progress                whether long calls show on a terminal or in a notebook how far they have come
@@ -41,6 +42,7 @@ from quorate.privacy import Budget, Cost
 from quorate.progress import set_progress
 
 if TYPE_CHECKING:
+    from quorate.account import Account
     from quorate.auditing import audit
     from quorate.everlasting import EverlastingClassifier
     from quorate.held_out import ConformalClassifier, ConformalRegressor, check_model
@@ -68,6 +70,7 @@ if TYPE_CHECKING:
     from quorate.students import SemiPrivateClassifier, StudentClassifier
 
 __all__ = [
+    "Account",
     "AgnosticClassifier",
     "Budget",
     "BudgetSpent",
@@ -113,6 +116,7 @@ __all__ = [
 __version__ = "0.1.0"
 
 _LATER = {  # found when first asked for: scikit-learn takes a second to load
+    "Account": "quorate.account",
     "AgnosticClassifier": "quorate.predictors",
     "ConformalClassifier": "quorate.held_out",
     "ConformalRegressor": "quorate.held_out",

@@ -65,7 +65,7 @@ def _counted(target: Any, present: bool) -> tuple[Integers, Any]:
     return counts, model.terms_
 
 
-def neighbour_means(*, epsilon: float, delta: float) -> Release:
+def neighbour_means(*, epsilon: float, delta: float, make: type[NeighbourRegressor] = NeighbourRegressor) -> Release:
     """Return the release of all means by a regressor of neighbours, as `trace` takes it.
 
     A person has a record for each question, at a place of its own, and a query is asked at each place: so a person
@@ -75,10 +75,9 @@ def neighbour_means(*, epsilon: float, delta: float) -> Release:
     def release(rows: Any) -> Floats:
         people, questions = rows.shape
         places = np.arange(questions, dtype=np.float64)[:, np.newaxis]
-        added = _added_epsilon(epsilon, delta, questions)
-        model = NeighbourRegressor(
-            epsilon=added, delta=delta, bounds=(-1, 1), radius=0.4, votes=float(questions), metric="euclidean"
-        )
+        votes = float(questions)
+        added = _added_epsilon(epsilon, delta, votes)
+        model = make(epsilon=added, delta=delta, bounds=(-1, 1), radius=0.4, votes=votes, metric="euclidean")
         everyone = np.repeat(np.arange(people), questions)
         model.fit(np.tile(places, (people, 1)), rows.ravel().astype(np.float64), groups=everyone, public=places)
         return model.predict(places)
@@ -86,11 +85,11 @@ def neighbour_means(*, epsilon: float, delta: float) -> Release:
     return release
 
 
-def _added_epsilon(epsilon: float, delta: float, votes: int) -> float:
+def _added_epsilon(epsilon: float, delta: float, votes: float) -> float:
     """Return an epsilon for addition or removal at which replacement has at most this one."""
     ballot, low, high = Levels(low=-1.0, high=1.0, centre=0.0), 0.0, epsilon
     for _ in range(20):
         middle = (low + high) / 2
-        terms = Terms.calibrate(epsilon=middle, delta=delta, votes=float(votes), top=TOP, ballot=ballot)
+        terms = Terms.calibrate(epsilon=middle, delta=delta, votes=votes, top=TOP, ballot=ballot)
         low, high = (middle, high) if terms.replaced_epsilon() <= epsilon else (low, middle)
     return low

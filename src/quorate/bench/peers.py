@@ -31,6 +31,7 @@ import numpy as np
 
 from quorate.bench.adult import adult_columns, adult_split
 from quorate.bench.figures import Figure, data_folder
+from quorate.bench.release_tables import mean_distance
 from quorate.privacy import best_order, to_capacity
 from quorate.release.queries import Marginals, Rows
 
@@ -175,10 +176,11 @@ def _rho(epsilon: float) -> float:
 
 def run_peer(
     name: str, queries: Marginals, private: Rows, *, epsilon: float, limit: float
-) -> tuple[float, float] | None:
-    """Return the largest error and the seconds of one peer; None where it is missing, fails or takes too long.
+) -> tuple[float, float, float] | None:
+    """Return the largest error, the mean distance of a marginal and the seconds of one peer.
 
-    The seconds are those of its whole program: loading the library, fitting the model and answering.
+    None where it is missing, fails or takes too long. The seconds are those of its whole program: loading the
+    library, fitting the model and answering.
     """
     module, program = PEERS[name]
     with tempfile.TemporaryDirectory() as folder:
@@ -194,7 +196,8 @@ def run_peer(
         print(f"{name} gave {answers.size} answers to {queries.count} queries: left out", file=sys.stderr)
         return None
     shares = answers * (len(queries.cliques) / answers.sum())
-    return float(np.abs(shares - queries.answers(private) / private.records).max()), seconds
+    truth = queries.answers(private) / private.records
+    return float(np.abs(shares - truth).max()), mean_distance(queries, shares, truth), seconds
 
 
 def peer_figures(quick: bool) -> Iterator[Figure]:
@@ -218,4 +221,5 @@ def peer_figures(quick: bool) -> Iterator[Figure]:
                     measured = run_peer(name, *given, epsilon=epsilon, limit=45.0 if quick else 420.0)
                 about = f"release.peer.{name}.{table}.{label}"
                 yield f"{about}.largest_error", measured[0] if measured else None, "share"
-                yield f"{about}.seconds", measured[1] if measured else None, "s"
+                yield f"{about}.mean_distance", measured[1] if measured else None, "share"
+                yield f"{about}.seconds", measured[2] if measured else None, "s"

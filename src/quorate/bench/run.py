@@ -23,6 +23,8 @@ from quorate.bench.overhead import overhead_figures
 from quorate.bench.peers import peer_figures
 from quorate.bench.release import adult_figures, front_figures
 from quorate.bench.release_growing import growing_figures
+from quorate.bench.release_learning import learning_figures
+from quorate.bench.release_tables import table_figures
 from quorate.bench.scale import scale_figures
 from quorate.bench.scale_clusters import cluster_figures
 from quorate.bench.scale_gpu import gpu_figures
@@ -52,7 +54,15 @@ BENCHES: dict[str, tuple[Callable[[bool], Iterator[Figure]], ...]] = {
     "neighbours": (neighbour_figures,),
     "service": (service_figures, caller_figures, operation_figures),
     "everlasting": (everlasting_figures,),
-    "release": (adult_figures, cover_figures, front_figures, growing_figures, peer_figures),
+    "release": (
+        adult_figures,
+        table_figures,
+        learning_figures,
+        growing_figures,
+        cover_figures,
+        front_figures,
+        peer_figures,
+    ),
     "audit": (audit_figures,),
     "scale": (scale_figures, gpu_figures, cluster_figures, site_figures),
 }

@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
 __all__ = ["ledger"]
 
-ledger = App(name="ledger", help="Show, verify, compact, export, move or restore what a model has spent.")
+ledger = App(
+    name="ledger",
+    help="Show, verify, compact, export, move or restore what a model has spent; open an account for several.",
+)
 
 
 @ledger.command(name="show")
@@ -43,6 +46,42 @@ def _show(model: Path, *, json: bool = False) -> int:
             "keys": f"{len(keys)} in use, {len(figures['keys']) - len(keys)} revoked",
         }
     show_bill(f"The ledger of {model}", figures, as_json=json, asked=True)
+    return 0
+
+
+@ledger.command(name="account")
+def _account(
+    folder: Path,
+    *,
+    epsilon: float | None = None,
+    delta: float = 1e-6,
+    unit: Literal["record", "person"] = "record",
+    json: bool = False,
+) -> int:
+    """Open an account: a total that several releases about the same people draw on, or show what is left of one.
+
+    Parameters
+    ----------
+    folder
+        A new folder, for the owner alone; `quorate release --account` names it. Or an account to show.
+    epsilon
+        The total of a new account. Epsilons of what is drawn on it add up, and never above this.
+    delta
+        The total of delta of a new account; deltas add up too.
+    unit
+        What is protected. What protects records only is refused by an account of people.
+    json
+        Print one JSON object.
+    """
+    from quorate.account import Account
+    from quorate.cli.output import show_bill
+
+    account = Account(folder) if epsilon is None else Account(folder, epsilon=epsilon, delta=delta, unit=unit)
+    left = account.left()
+    figures = {"epsilon": account.epsilon, "delta": account.delta, "privacy_unit": account.unit}
+    figures |= {"epsilon_left": left[0], "delta_left": left[1]}
+    account.close()
+    show_bill(f"The account in {folder}", figures, as_json=json, asked=True)
     return 0
 
 

@@ -38,10 +38,10 @@ RELEASE_OPTIONS = {
     "with --plan": "plan table workload public columns leave_out epsilon delta alpha records report json",
     "with --online": "online table workload public columns groups leave_out epsilon delta alpha ledger out ask json",
     "with a --growing folder that is new": "growing update updates table workload public columns groups "
-    "records_per_person leave_out epsilon delta engine error target out ask band counts synthetic json",
+    "records_per_person leave_out epsilon delta engine error target account out ask band counts synthetic json",
     "with a --growing folder that exists": "growing update table groups leave_out out ask band counts synthetic json",
     "without --plan, --online or --growing": "table workload public columns groups records_per_person leave_out "
-    "epsilon delta engine error target out ask band counts synthetic report json",
+    "epsilon delta engine error target account out ask band counts synthetic report json",
 }
 
 

@@ -21,7 +21,7 @@ from quorate.cli.release_tables import (
     names_in,
     private_records,
     public_records,
-    say_nearest,
+    say_between,
     show_release,
     to_csv,
     write_release,
@@ -59,6 +59,7 @@ def run_release(
     online: bool,
     alpha: float,
     ledger: Path | None,
+    account: Path | None,
     growing: Path | None,
     update: str | None,
     updates: int | None,
@@ -93,7 +94,7 @@ def run_release(
     if groups is None and records_per_person != 1:
         raise InvalidInput("--records-per-person says how many records of a person count: --groups says whose they are")
     settings: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "engine": engine, "columns": declared}
-    settings |= {"error": error, "target": target}
+    settings |= {"error": error, "target": target, "account": account}
     if growing is not None:
         settings |= {"updates": updates, "public": public_records(subject, public, groups)}
         settings |= {"records_per_person": None if groups is None else records_per_person}
@@ -170,8 +171,8 @@ def _subject(workload: str | None, table: Path | None, leave_out: Sequence[str])
         if table is not None and not table.exists():
             raise InvalidInput(f"{table}: there is no such table, and no such release")
         raise InvalidInput(
-            "--workload says what is asked: marginals:2, thresholds:COLUMN, ranges:COLUMN, expressions:FILE, "
-            "boxes:COLUMN,COLUMN or halfspaces:COLUMN,COLUMN"
+            "--workload says what is asked: marginals:2, thresholds:COLUMN, ranges:COLUMN, hierarchy:COLUMN, "
+            "expressions:FILE, boxes:COLUMN,COLUMN or halfspaces:COLUMN,COLUMN"
         )
     subject = Subject.parse(workload)
     subject.left_out = leave_out
@@ -212,8 +213,8 @@ def ask_published(
         return 0
     queries = parse_queries(asked, release.subject) if asked else None
     table = release.answer(queries, **reading)
-    say_nearest(release.domain_, queries)
     rows = table.to_pylist()
+    say_between(rows)
     if out is not None:
         out.write_text(to_csv(rows, table.column_names), encoding="utf-8")
     if as_json:

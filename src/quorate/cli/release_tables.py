@@ -36,6 +36,7 @@ __all__ = [
     "print_answers",
     "private_records",
     "public_records",
+    "say_between",
     "say_nearest",
     "show_release",
     "to_csv",
@@ -142,7 +143,7 @@ def show_release(
 ) -> int:
     """Print the answers of a release that was published, and what it promises."""
     answers = release.answer(queries, **reading).to_pylist() if queries else []
-    say_nearest(release.domain_, queries)
+    say_between(answers)
     bill = {**release_bill(release), **more, "folder": str(out), "answers": answers}
     if not as_json:
         print_answers(answers)
@@ -174,20 +175,23 @@ def to_csv(rows: Sequence[dict[str, Any]], names: Sequence[str], *, full: bool =
     return file.getvalue()
 
 
-def say_nearest(domain: Domain, queries: Sequence[Any] | None) -> None:
-    """Say which queries are answered at other cuts than they were asked at."""
-    named = domain.describe(_firsts(domain, queries), queries) if queries else []
-    moved = [name for name in named if "asked" in name]
-    for name in moved[:_MOVED]:
-        print(f"quorate: {name['asked']} is answered at the nearest cut: {name['query']}", file=sys.stderr)
+def say_nearest(domain: Domain, queries: Sequence[Any]) -> None:
+    """Say which queries are asked at other cuts than they were given, where each is one of the workload."""
+    named = domain.describe(domain.find(queries), queries) if queries else []
+    _say([(name["asked"], f"at the nearest cut: {name['query']}") for name in named if "asked" in name])
+
+
+def say_between(answers: Sequence[dict[str, Any]]) -> None:
+    """Say which answers lie between two queries, and how far these are apart."""
+    near = [row for row in answers if row.get("gap") is not None]
+    _say([(row["asked"], f"{row['query']}, which are {row['gap']:.3g} apart") for row in near])
+
+
+def _say(moved: Sequence[tuple[str, str]]) -> None:
+    for asked, how in moved[:_MOVED]:
+        print(f"quorate: {asked} is answered {how}", file=sys.stderr)
     if len(moved) > _MOVED:
-        print(f"quorate: and {len(moved) - _MOVED} more at the nearest cut", file=sys.stderr)
-
-
-def _firsts(domain: Domain, queries: Sequence[Any]) -> Any:
-    """Return a number for each query: of one that is a sum, that of the first part."""
-    numbers, starts = domain.find_sums(queries)
-    return numbers[starts]
+        print(f"quorate: and {len(moved) - _MOVED} more in the same way", file=sys.stderr)
 
 
 def print_answers(answers: Sequence[dict[str, Any]]) -> None:

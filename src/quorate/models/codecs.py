@@ -11,7 +11,7 @@ import json
 import math
 import zipfile
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import asdict, fields
 from fractions import Fraction
 from importlib import import_module
 from typing import Any
@@ -29,6 +29,7 @@ from quorate.ensemble.endpoints import EndpointTeachers
 from quorate.ensemble.estimators import EstimatorTeachers
 from quorate.errors import InvalidInput
 from quorate.learners import Teachers, teachers_from_arrays
+from quorate.privacy.claims import Total
 from quorate.rows import FrameForm
 
 __all__ = [
@@ -356,6 +357,7 @@ def columns_document(model: Any) -> dict[str, Any]:
     return {
         "settings": {name: value for name, value in settings.items() if name not in _IN_OTHER_FILES},
         "unit": model.unit_,
+        "total": asdict(model.total_) if hasattr(model, "total_") else None,
         "features": model.n_features_in_,
         "missing": bool(get_tags(model).input_tags.allow_nan),
         "form": None if form is None else form.described(),
@@ -374,6 +376,8 @@ def restore_rows(classifier: Any, manifest: dict[str, Any]) -> None:
 def restore_columns(model: Any, manifest: dict[str, Any]) -> None:
     """Give a model back its unit and its columns, as `columns_document` wrote them."""
     model.unit_, model.n_features_in_ = manifest["unit"], int(manifest["features"])
+    if manifest.get("total") is not None:  # of the account that it was drawn on
+        model.total_ = Total(**manifest["total"])
     if manifest["feature_names"]:
         model.feature_names_in_ = np.array(manifest["feature_names"], dtype=object)
     model.form_ = _form(manifest)

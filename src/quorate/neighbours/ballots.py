@@ -6,6 +6,7 @@ vectors is free. An answer is one whole number of at least 0, which memories and
 """
 
 import math
+from abc import ABC, abstractmethod
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
@@ -27,18 +28,18 @@ _SPREAD = 0.5  # of targets around the centre, in parts of the reach: how far a 
 _FINE = 2**30  # steps in which a value is kept
 
 
-class Ballot:
+class Ballot(ABC):
     """A table of what votes add, a row for each code of a label, and what follows from it."""
 
     table: Integers
 
+    @abstractmethod
     def codes(self, labels: Any) -> Integers:
         """Return the row of the table for each label; refuse one that there is not."""
-        raise NotImplementedError
 
+    @abstractmethod
     def answers(self, noisy: Integers, scale: float) -> Integers:
         """Return what the noisy vectors of queries say, with noise of this scale."""
-        raise NotImplementedError
 
     @cached_property
     def prices(self) -> Integers:

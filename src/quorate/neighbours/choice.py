@@ -8,7 +8,8 @@ hardly more harm than at any other: near neighbours are alike.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -23,6 +24,7 @@ from quorate.neighbours.ballots import Ballot, Labels, Levels, Shares
 from quorate.neighbours.kernel import Kernel, Shape, squared_distances
 from quorate.neighbours.points import Metric, Points, Space
 from quorate.neighbours.terms import Terms
+from quorate.planner.result import Change
 from quorate.predictors.labels import target_numbers
 
 __all__ = ["TOP", "NeighbourPlan", "anchors_of", "plan_for", "plan_neighbours", "rank_of"]
@@ -34,6 +36,8 @@ _MOST_QUERIES = 1000  # those that stand for queries
 _SHARES = tuple(2.0**-power for power in range(1, 13))  # of public points, that a query may reach
 _LEAST_RANK = 5  # public points that a query reaches at least: the distance to one alone says little
 _WEAR = (0.5, 1.0, 1.5, 2.0, 3.0)  # votes that a unit can pay for, in multiples of what a typical one would cast
+_SPOILT = 0.5  # share of answers that noise spoils, from which on a plan is not feasible
+_DOUBLED, _MOST_EPSILON = 12, 64.0  # how often a number is doubled or halved, and how far, to find a plan that is
 _MARGIN = 0.5  # of all votes: by how much the right class leads, where no labels say
 _HARM = 0.01  # more queries that noise may spoil, for a smaller radius
 _FEWEST = 1 / 64  # votes of full weight: records that are far away cast small ones
@@ -49,6 +53,7 @@ class NeighbourPlan:
 
     `forecast` has lines of queries answered, the share of records worn out by then, and what to expect of answers then:
     the share right, or of targets the root of the mean squared error (None where public points have no labels).
+    `nearest` has changes of one number that would make the plan feasible, to within a factor of 2; none where it is.
     """
 
     epsilon: float
@@ -64,16 +69,12 @@ class NeighbourPlan:
     error: float | None
     spoilt: float
     forecast: tuple[tuple[int, float, float | None], ...]
+    nearest: tuple[Change, ...] = ()
 
     @property
     def feasible(self) -> bool:
         """Whether the noise is expected to spoil fewer than half of the answers."""
-        return self.spoilt < 0.5
-
-    @property
-    def nearest(self) -> tuple[Any, ...]:
-        """Changes of one number that would make the plan feasible: none is searched for."""
-        return ()
+        return self.spoilt < _SPOILT
 
     def settings(self) -> dict[str, Any]:
         """Return the settings of the classifier that follows the plan."""
@@ -83,11 +84,13 @@ class NeighbourPlan:
     @classmethod
     def from_dict(cls, document: dict[str, Any]) -> "NeighbourPlan":
         """Return the plan that a document describes."""
-        return cls(**document | {"forecast": tuple(tuple(line) for line in document["forecast"])})
+        changes = tuple(Change(**change) for change in document.get("nearest", ()))
+        return cls(**document | {"forecast": tuple(tuple(line) for line in document["forecast"]), "nearest": changes})
 
     def as_dict(self) -> dict[str, Any]:
         """Return the plan as plain values that JSON can hold."""
-        return asdict(self) | {"forecast": [list(line) for line in self.forecast]}
+        nearest = [asdict(change) for change in self.nearest]
+        return asdict(self) | {"forecast": [list(line) for line in self.forecast], "nearest": nearest}
 
     @property
     def reach(self) -> str:
@@ -105,8 +108,10 @@ class NeighbourPlan:
             f"about {self.spoilt:.1%} of the answers"
         )
         if self.error is not None:
-            return f"{text}; they are off by about {self.error:.3g}"
-        return text if self.right is None else f"{text}; about {self.right:.1%} are right"
+            text += f"; they are off by about {self.error:.3g}"
+        elif self.right is not None:
+            text += f"; about {self.right:.1%} are right"
+        return text + "".join(f". It would do to {change.sentence}" for change in self.nearest)
 
 
 def plan_neighbours(
@@ -179,21 +184,28 @@ def plan_for(
     """Return reach and votes for such ballots, by public rows in their space."""
     check_count("records", records)
     check_count("queries", queries)
-    chosen = _spread(len(_enough(public)), MOST_ANCHORS)
-    codes = None if labels is None else ballot.codes(labels)[chosen]
-    make = _Means if isinstance(ballot, Levels) else _Votes
-    scene = make(space.points(public[chosen]), codes, ballot, records=records, queries=queries)
+    some = _spread(len(_enough(public)), MOST_ANCHORS)
+    codes = None if labels is None else ballot.codes(labels)[some]
+    make, points = _Means if isinstance(ballot, Levels) else _Votes, space.points(public[some])
+    scene = make(points, codes, ballot, records=records, queries=queries)
     one = Kernel.within(1.0 if radius is None else radius, space, shape=kernel, top=TOP)
     wanted = _SHARES if share is None else [share]
-    ranks = {} if radius is not None else {part: rank_of(part, len(chosen)) for part in wanted}
+    ranks = {} if radius is not None else {part: rank_of(part, len(some)) for part in wanted}
     weights = {part: scene.weights(one, rank) for part, rank in ranks.items() if share or rank >= _LEAST_RANK}
-    guarantee = {"epsilon": epsilon, "delta": delta}
-    tried = [
-        (part, number, look)
-        for part, within in (weights or {0.0: scene.weights(one)}).items()
-        for number, look in scene.looks(within, votes, **guarantee)
-    ]
-    part, number, look = _best(tried)
+    weights = weights or {0.0: scene.weights(one)}
+
+    def chosen(**changed: float) -> tuple[float, float, _Look]:
+        """Return the best share and votes, with some of the numbers changed."""
+        known = {"records": records, "queries": queries, "epsilon": epsilon} | changed
+        there = make(points, codes, ballot, records=int(known["records"]), queries=int(known["queries"]))
+        tried = [
+            (part, number, look)
+            for part, within in weights.items()
+            for number, look in there.looks(within, votes, epsilon=known["epsilon"], delta=delta)
+        ]
+        return _best(tried)
+
+    part, number, look = chosen()
     return NeighbourPlan(
         epsilon=epsilon,
         delta=delta,
@@ -207,7 +219,8 @@ def plan_for(
         right=look.right,
         error=look.error,
         spoilt=look.spoilt,
-        forecast=scene.forecast(weights[part] if part else scene.weights(one), number, **guarantee),
+        forecast=scene.forecast(weights[part], number, epsilon=epsilon, delta=delta),
+        nearest=() if look.spoilt < _SPOILT else tuple(_changes(chosen, records, queries, epsilon)),
     )
 
 
@@ -249,12 +262,30 @@ def _best(tried: Sequence[tuple[float, float, _Look]]) -> tuple[float, float, _L
     return min((one for one in harmless if one[0] == smallest), key=lambda one: one[2].spoilt)
 
 
+def _changes(
+    chosen: Callable[..., tuple[float, float, _Look]], records: int, queries: int, epsilon: float
+) -> Iterator[Change]:
+    """Yield the first that does of ever more records, ever fewer queries, and an ever larger epsilon."""
+    tried = {
+        "records": (2**power * records for power in range(1, _DOUBLED + 1)),
+        "queries": (queries // 2**power for power in range(1, _DOUBLED + 1) if queries >= 2**power),
+        "epsilon": (2**power * epsilon for power in range(1, _DOUBLED + 1) if 2**power * epsilon <= _MOST_EPSILON),
+    }
+    says = {"records": "collect about {:,} records", "queries": "plan for {:,} queries", "epsilon": "set epsilon={:g}"}
+    for parameter, values in tried.items():
+        for value in values:
+            look = chosen(**{parameter: value})[2]
+            if look.spoilt < _SPOILT:
+                yield Change(parameter, value, look.right, says[parameter].format(value))
+                break
+
+
 def _spread(rows: int, most: int) -> Integers:
     """Return at most so many rows, spread evenly over all."""
     return np.unique(np.linspace(0, rows - 1, min(rows, most)).astype(np.int64))
 
 
-class _Scene:
+class _Scene(ABC):
     """Public points, each of which stands for a share of the records and of the queries."""
 
     def __init__(self, points: Points, codes: Integers | None, ballot: Any, *, records: int, queries: int) -> None:
@@ -309,9 +340,9 @@ class _Scene:
         """Return the price of a vote of weight 1 of each record; that of a typical one where labels are not known."""
         return self._ballot.prices.mean() if self._codes is None else self._ballot.prices[self._codes]
 
+    @abstractmethod
     def _judged(self, weights: NDArray[np.float32], alive: NDArray[np.bool_], terms: Terms) -> _Look:
         """Return what is expected, on average over moments: a column of `alive` says who can still vote at one."""
-        raise NotImplementedError
 
 
 class _Votes(_Scene):

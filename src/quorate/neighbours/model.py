@@ -1,5 +1,6 @@
 """What a classifier and a regressor by neighbours share: settings, the fit, insertions and deletions, the claim."""
 
+from abc import ABC, abstractmethod
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -24,8 +25,11 @@ from quorate.privacy.claims import added_or_removed
 __all__ = ["NeighbourModel"]
 
 
-class NeighbourModel(SessionModel):
-    """Records near a query answer it, each unit as long as its own budget pays for its own votes."""
+class NeighbourModel(SessionModel, ABC):
+    """Records near a query answer it, each unit as long as its own budget pays for its own votes.
+
+    Each kind of model names these parameters in its own `__init__`: scikit-learn reads them from nowhere else.
+    """
 
     epsilon: float
     delta: float
@@ -68,9 +72,9 @@ class NeighbourModel(SessionModel):
             raise
         return self
 
+    @abstractmethod
     def ballot(self) -> Ballot:
         """Return what votes of the fitted model are for, and how answers are read."""
-        raise NotImplementedError
 
     def open(self, budget: Budget, *, ledger: Any = None, path: Any = None) -> None:
         """Open the session, with no units, or with those in the file at this path."""

@@ -294,12 +294,13 @@ class QuorateModel(CountedCopies, ShowsClaim, BaseEstimator):
     def _forget(self, *names: str) -> None:
         """Forget what an earlier fit has left, since no answer mixes two models, and count this one."""
         self._count_fit()
-        for name in names:
+        for name in (*names, "total_"):
             self.__dict__.pop(name, None)
 
     def _claim(self, epsilon: float, delta: float, *, what: str = "", unit: str = "", open_: str = "") -> Claim:
         """Return the claim; `open_` says what it does not protect."""
-        conditions = tuple(text for text in (open_, "" if self.declared_ else LABELS_READ) if text)
+        total = str(getattr(self, "total_", ""))  # of an account that several models draw on
+        conditions = tuple(text for text in (open_, total, "" if self.declared_ else LABELS_READ) if text)
         return Claim(epsilon, delta, unit=unit or replaced(self.unit_), what=what, conditions=conditions)
 
     def __sklearn_tags__(self) -> Any:

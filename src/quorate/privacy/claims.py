@@ -5,9 +5,20 @@ from dataclasses import dataclass, replace
 
 from quorate.privacy.cost import text_up
 
-__all__ = ["LABELS_READ", "Claim", "added_or_removed", "replaced"]
+__all__ = ["LABELS_READ", "Claim", "Total", "added_or_removed", "replaced"]
 
 LABELS_READ = "the label set was read from y and counts as public"  # a condition, where classes are not declared
+
+
+@dataclass(frozen=True)
+class Total:
+    """What an account promises for all that is drawn on it: a condition of the claim of each model."""
+
+    epsilon: float
+    delta: float
+
+    def __str__(self) -> str:
+        return f"with all else that is drawn on its account, ({text_up(self.epsilon)}, {text_up(self.delta)})"
 
 
 @dataclass(frozen=True)

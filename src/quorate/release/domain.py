@@ -24,7 +24,7 @@ from quorate.release.cover import Cover, make_cover
 from quorate.release.cover.base import read_points
 from quorate.release.queries import NOTHING, Queries, Rows, Whole
 from quorate.release.workloads import BoundWorkload, Workload
-from quorate.release.workloads.marginals import MarginalWorkload
+from quorate.release.workloads.bound import Between
 from quorate.release.workloads.truths import ExpressionWorkload
 
 __all__ = ["MOST_LISTED", "NOTHING", "CoverDomain", "Domain", "SealedCounts", "TableDomain", "make_domain"]
@@ -101,6 +101,10 @@ class Domain(ABC):
         """Return numbers of queries, and where in them those begin that add up to each thing that is asked."""
         numbers = self.find(asked)
         return numbers, np.arange(len(numbers))
+
+    def between(self, asked: Any) -> list[Between | None]:
+        """Return for each thing that is asked the two queries between which it lies, None where it is one itself."""
+        return []
 
     @abstractmethod
     def every(self) -> Any:
@@ -221,13 +225,24 @@ class TableDomain(Domain):
         return numbers
 
     def find_sums(self, asked: Any) -> tuple[Whole, Whole]:
-        """Return the numbers that add up to each thing asked: of a marginal of fewer columns, the cells of a table."""
-        parts = None if isinstance(asked, np.ndarray) else [self.bound.summed(one) for one in _listed(asked)]
+        """Return the numbers that add up to each thing asked: of a marginal of fewer columns, the cells of a table.
+
+        Of what lies between two queries, the larger one.
+        """
+        parts = None if isinstance(asked, np.ndarray) else [self._parts_of(one) for one in _listed(asked)]
         if parts is None or all(part is None for part in parts):
             return super().find_sums(asked)
         pairs = zip(parts, _listed(asked), strict=True)
         lists = [self.find([one]) if part is None else part for part, one in pairs]
         return np.concatenate(lists), np.cumsum([0, *map(len, lists[:-1])])
+
+    def _parts_of(self, one: Any) -> Whole | None:
+        near = self.bound.between(one)
+        return self.bound.summed(one) if near is None else np.array([near.outer], dtype=np.int64)
+
+    def between(self, asked: Any) -> list[Between | None]:
+        """Return for each thing that is asked the two queries between which it lies, None where it is one itself."""
+        return [] if isinstance(asked, np.ndarray) else [self.bound.between(one) for one in _listed(asked)]
 
     def _number(self, one: Any) -> int:
         if isinstance(one, int | np.integer) and not isinstance(one, bool):
@@ -257,7 +272,7 @@ class TableDomain(Domain):
         """Return the tidy names of these queries; `asked` is what was asked, where a query near it is answered."""
         named = self.bound.describe(numbers)
         for name, one in zip(named, _listed(asked), strict=True):
-            if isinstance(self.bound, MarginalWorkload) and self.bound.summed(one) is not None:
+            if self.bound.summed(one) is not None:
                 name.update(self.bound.describe_sum(one))
             elif not self.bound.answers_itself(one):
                 name["asked"] = json.dumps(one)

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from quorate.account import Account
 from quorate.arrays import Integers
 from quorate.checks import check_count, check_delta, check_positive, check_process, process_identity
 from quorate.errors import BudgetSpent, Infeasible, InvalidInput
@@ -95,6 +96,8 @@ class GrowingRelease:
         records of each are counted, over all updates; `groups` then says in each update whose records they are.
     error, error_weights, target
         What is made small, as for `QueryRelease`.
+    account
+        An `Account`, or its folder: a total that all updates together draw on once, before the first.
     domain
         The cells and queries, where they are known already: for a release that is loaded.
 
@@ -125,11 +128,16 @@ class GrowingRelease:
         error: Errors = "largest",
         error_weights: Mapping[Any, float] | None = None,
         target: str | None = None,
+        account: Any = None,
         domain: Domain | None = None,
     ) -> None:
         self.subject, self.engine = subject, engine
         self.updates, self.records_per_person = check_count("updates", updates), records_per_person
         self.epsilon, self.delta = check_positive("epsilon", epsilon), check_delta(delta, zero=False)
+        self.account = None if account is None else Account.of(account)
+        self.total_ = None if self.account is None else self.account.total
+        if self.account is not None:
+            self.epsilon, self.delta = self.account.whole(self.epsilon, self.delta)
         if engine != "auto" and not isinstance(ENGINES.get(engine), MeasuringEngine):
             known = ", ".join(name for name, one in sorted(ENGINES.items()) if isinstance(one, MeasuringEngine))
             raise InvalidInput(f"engine must be 'auto' or one that measures once ({known}), not {engine!r}")
@@ -139,14 +147,17 @@ class GrowingRelease:
         self.queries_ = weighed(self.domain_, error, error_weights, target)
         self.budget_ = Budget(epsilon=self.epsilon, delta=self.delta, slack=0.0)
         self.unit_ = RECORD if records_per_person is None else PERSON
-        self.claim_ = growing_claim(
-            self.epsilon, self.delta, unit=self.unit_, updates=self.updates, records_per_person=most
-        )
         self._counted = Counted(most)
         self._store: UpdateStore | None = None
         self._kept: list[KeptUpdate] = []
         self._process = process_identity()
         self.plan_: Plan | None = None
+
+    @property
+    def claim_(self) -> str:
+        """The guarantee, in one sentence."""
+        said: dict[str, Any] = {"records_per_person": self._counted.most, "total": self.total_}
+        return growing_claim(self.epsilon, self.delta, unit=self.unit_, updates=self.updates, **said)
 
     @property
     def updates_(self) -> list[str]:
@@ -188,6 +199,8 @@ class GrowingRelease:
         if measurement.largest * int(plan.sums.coefficients.max()) * self._records(records) >= _LARGEST:
             raise Infeasible("these counts are too large to be measured exactly; use fewer records or cells")
         vectors = sealed.put_to(lambda data: SealedCounts(self._vectors(measurement, data)))
+        if first and self.account is not None:
+            self.account.charge(epsilon=self.epsilon, delta=self.delta, unit=self.unit_)  # proof: step 8
         noisy = self._draw(plan, vectors, budget=self.budget_ if first else None)  # charged once: proof: step 7
         update = KeptUpdate(name, records, noisy, vectors, SealedCounts(people))
         if self._store is not None:
@@ -284,7 +297,9 @@ class GrowingRelease:
             target=self.target,
         )
         update = Update(kept[-1].name, number, self.updates)
-        release.keep_released(self.domain_, released, records, expected, unit=self.unit_, update=update)
+        release.keep_released(
+            self.domain_, released, records, expected, unit=self.unit_, update=update, total=self.total_
+        )
         release.budget_ = Budget(epsilon=self.epsilon, delta=self.delta, order=self.budget_.order, slack=0.0)
         release.budget_.spend(release.budget_.remaining())
         release.seconds_ = 0.0

@@ -17,11 +17,13 @@ import pyarrow as pa
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from quorate.account import Account
 from quorate.arrays import Floats
 from quorate.checks import check_count, check_delta, check_positive, check_rate
 from quorate.errors import Infeasible, InvalidInput
 from quorate.predictors.manners import ShowsClaim
 from quorate.privacy import Budget
+from quorate.privacy.claims import Total
 from quorate.progress import progress
 from quorate.release.claims import Update, growing_claim, release_claim
 from quorate.release.domain import NOTHING, Domain, make_domain
@@ -30,6 +32,7 @@ from quorate.release.objective import Errors, weighed
 from quorate.release.people import PERSON, RECORD, first_records, loss_for_each_record
 from quorate.release.queries import BoxRanges, Marginals, Prefixes, Ranges, Rows
 from quorate.release.synthetic import fit_weights, product_support, round_weights
+from quorate.release.tidy import added, as_counts, keys_of, name_between, take_between
 from quorate.session import release_counts
 from quorate.tables.read import shown_names
 
@@ -67,6 +70,8 @@ class QueryRelease(ShowsClaim, BaseEstimator):
         With error="weighted": {"income": 3.0} for each marginal with a column, {("age", "sex"): 5.0} for one of them.
     target
         With error="weighted": the column that a model is to predict from synthetic records.
+    account
+        An `Account`, or its folder: a total that this release draws on, with others about the same people.
 
     After `fit`: `engine_` is the engine used, `claim_` the guarantee, `unit_` whether the record or the person is
     protected, `budget_` the account, `records_` how many private records were counted, `notes_` what the engine says
@@ -96,10 +101,11 @@ class QueryRelease(ShowsClaim, BaseEstimator):
         error: Errors = "largest",
         error_weights: Mapping[Any, float] | None = None,
         target: str | None = None,
+        account: Any = None,
     ) -> None:
         self.subject, self.epsilon, self.delta, self.engine, self.columns = subject, epsilon, delta, engine, columns
         self.records_per_person = records_per_person
-        self.error, self.error_weights, self.target = error, error_weights, target
+        self.error, self.error_weights, self.target, self.account = error, error_weights, target, account
 
     def fit(self, private: Any, public: Any = None, groups: Any = None) -> "QueryRelease":
         """Count the private records by public cells, and release the counts through the engine.
@@ -112,6 +118,9 @@ class QueryRelease(ShowsClaim, BaseEstimator):
         """
         began = time.perf_counter()
         epsilon, delta = check_positive("epsilon", self.epsilon), check_delta(self.delta, zero=False)
+        account = None if self.account is None else Account.of(self.account)
+        if account is not None:
+            epsilon, delta = account.whole(epsilon, delta)
         if self.engine != "auto" and self.engine not in ENGINES:
             raise InvalidInput(f"engine must be 'auto' or one of {', '.join(sorted(ENGINES))}, not {self.engine!r}")
         domain = make_domain(self.subject, public, self.columns)  # proof: step 1
@@ -134,7 +143,9 @@ class QueryRelease(ShowsClaim, BaseEstimator):
                 + (" without public records" if known is None else "")
                 + "; leave engine='auto', or ask fewer"
             )
-        budget = Budget(epsilon=each[0], delta=each[1], slack=0.0)
+        budget, unit = Budget(epsilon=each[0], delta=each[1], slack=0.0), RECORD if groups is None else PERSON
+        if account is not None:
+            account.charge(epsilon=epsilon, delta=delta, unit=unit)  # proof: step 8
         with progress(f"releasing {domain.queries.count:,} queries by the engine {engine.name}"):
             released = release_counts(  # proof: step 3
                 sealed, lambda counted: engine.run(queries, counted, public=known, budget=budget)
@@ -142,7 +153,8 @@ class QueryRelease(ShowsClaim, BaseEstimator):
         if unread:
             note = f"columns that are neither declared nor public, and left out: {shown_names(unread)}"
             released = replace(released, notes=(*released.notes, note))
-        self.keep_released(domain, released, records // most, expected, unit=RECORD if groups is None else PERSON)
+        total = None if account is None else account.total
+        self.keep_released(domain, released, records // most, expected, unit=unit, total=total)
         self.budget_ = budget if most == 1 else Budget(epsilon=epsilon, delta=delta, slack=0.0)
         if most > 1:
             self.budget_.spend(self.budget_.remaining())  # what is paid for each record is all of it for a person
@@ -158,6 +170,7 @@ class QueryRelease(ShowsClaim, BaseEstimator):
         *,
         unit: str,
         update: Update | None = None,
+        total: Total | None = None,
     ) -> None:
         """Keep what was released: for `fit`, for a release that is loaded, and for an update of one that grows."""
         self.domain_, self.released_ = domain, released
@@ -165,7 +178,8 @@ class QueryRelease(ShowsClaim, BaseEstimator):
         self.engine_, self.records_ = released.engine, records
         self.expected_error_ = released.details.get("expected_error", float(expected))
         self.notes_, self.unit_, self.update_ = tuple(released.notes), unit, update
-        said: dict[str, Any] = {"unit": unit, "records_per_person": self.records_per_person}
+        self.total_ = total
+        said: dict[str, Any] = {"unit": unit, "records_per_person": self.records_per_person, "total": total}
         said |= {"records": records} if update is None else {"updates": update.updates}
         self.claim_ = (release_claim if update is None else growing_claim)(self.epsilon, self.delta, **said)
 
@@ -178,7 +192,8 @@ class QueryRelease(ShowsClaim, BaseEstimator):
         that is not above the error. With `band`, say 0.95, `low` and `high` hold for *all* answers of the release
         together with that probability, and not each for itself. The cover's own share of the error is not in the bars:
         `error_bound` has it. `error` is missing where the engine does not know it. Thresholds and ranges of a column
-        are answered at the cuts nearest to those asked for: `query` then says which, and `asked` what was asked.
+        at ends that are no cuts lie between two queries: `query` says which, `asked` what was asked, `gap` is how far
+        the two are apart; the answer takes values to spread evenly between cuts, and `low` and `high` do not.
 
         >>> from quorate.concepts import Threshold, Thresholds
         >>> release = QueryRelease(Thresholds()).fit([1.0, 2.0, 3.0] * 3000, [0.5, 1.5, 2.5])
@@ -189,24 +204,24 @@ class QueryRelease(ShowsClaim, BaseEstimator):
         asked = self.domain_.every() if queries is None else queries
         numbers, starts = self.domain_.find_sums(asked)
         names = self.domain_.describe(numbers[starts], asked)
-        columns: dict[str, Any] = {key: [name.get(key) for name in names] for key in _keys(names)}
+        bars = self._bars(numbers, starts, band)
+        moved = {place: near for place, near in enumerate(self.domain_.between(asked)) if near is not None}
+        if moved:
+            inner = self._bars(np.array([near.inner for near in moved.values()]), np.arange(len(moved)), band)
+            take_between(bars, inner, moved)
+            name_between(names, self.domain_, moved)
+        columns: dict[str, Any] = {key: [name.get(key) for name in names] for key in keys_of(names)}
+        shown = as_counts(bars, self.records_) if counts else bars
+        return pa.table(columns | {name: pa.array(shown[name], mask=np.isnan(bars[name])) for name in bars})
+
+    def _bars(self, numbers: Any, starts: Any, band: float | None) -> dict[str, Floats]:
+        """Return the answers to sums of queries, their errors and the ends of their intervals: NaN where not known."""
         each, deviations = self.read(numbers)
-        shares, errors = _added(each, starts), np.sqrt(_added(deviations**2, starts))
-        known = np.full(len(starts), band is not None) | ~np.isnan(errors)
+        shares, errors = added(each, starts), np.sqrt(added(deviations**2, starts))
         half = _TWO_SIDED * errors
         low, high = (shares - half, shares + half) if band is None else self._band(numbers, starts, shares, band)
-        bars = {
-            "answer": np.clip(shares, 0, 1),
-            "error": errors,
-            "low": np.clip(low, 0, 1),
-            "high": np.clip(high, 0, 1),
-        }
-        if counts:
-            bars = _as_counts(bars, self.records_)
-        for name, values in bars.items():
-            missing = np.isnan(errors) if name == "error" else ~known if name != "answer" else np.zeros_like(known)
-            columns[name] = pa.array(values, mask=missing)
-        return pa.table(columns)
+        ends = {"low": np.clip(low, 0, 1), "high": np.clip(high, 0, 1)}
+        return {"answer": np.clip(shares, 0, 1), "error": errors, **ends}
 
     def _band(self, numbers: Any, starts: Any, shares: Floats, band: float) -> tuple[Floats, Floats]:
         """Return ends that hold for all answers together: PROOF.md, step 5."""
@@ -214,11 +229,11 @@ class QueryRelease(ShowsClaim, BaseEstimator):
         if not self.has_error_bars:
             raise InvalidInput(f"the engine {self.engine_!r} does not know its noise, and has no band")
         if released.unbiased is None or released.deviations is None or self.domain_.has_differences():
-            wide = self.engine_error_bound(beta) * _added(np.ones(len(numbers)), starts)
+            wide = self.engine_error_bound(beta) * added(np.ones(len(numbers)), starts)
             return shares - wide, shares + wide
         places = self.domain_.parts(numbers)[0]
         level = released.level(self.domain_.queries.count, beta)
-        centre, half = _added(released.unbiased[places], starts), level * _added(released.deviations[places], starts)
+        centre, half = added(released.unbiased[places], starts), level * added(released.deviations[places], starts)
         return np.minimum(centre - half, shares), np.maximum(centre + half, shares)
 
     def _facts(self) -> dict[str, Any]:
@@ -369,30 +384,3 @@ class QueryRelease(ShowsClaim, BaseEstimator):
         from quorate.models import save  # noqa: PLC0415
 
         return save(self, folder, extra=extra, answers=True)
-
-
-def _added(values: Floats, starts: Any) -> Floats:
-    """Return the sums of runs of values."""
-    return values if len(starts) == len(values) else np.asarray(np.add.reduceat(values, starts))
-
-
-def _as_counts(bars: dict[str, Floats], records: int) -> dict[str, Any]:
-    """Return shares as numbers of records, rounded to what the noise allows: ends outwards."""
-    errors = np.nan_to_num(bars["error"]) * records
-    unit = 10.0 ** np.floor(np.log10(np.maximum(errors, 1.0)))
-    ways = {"answer": np.rint, "low": np.floor, "high": np.ceil}
-    rounded = {name: way(np.nan_to_num(bars[name]) * records / unit) * unit for name, way in ways.items()}
-    limited = {name: np.minimum(values, records).astype(np.int64) for name, values in rounded.items()}
-    return {
-        "answer": limited["answer"],
-        "error": bars["error"] * records,
-        "low": limited["low"],
-        "high": limited["high"],
-    }
-
-
-def _keys(names: list[dict[str, Any]]) -> list[str]:
-    keys: dict[str, None] = {}
-    for name in names:
-        keys.update(dict.fromkeys(name))
-    return list(keys)

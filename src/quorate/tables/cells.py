@@ -5,6 +5,7 @@ record has a declared value, and what is not declared counts in the first cell.
 """
 
 import math
+from collections.abc import Mapping
 from datetime import date
 from functools import cached_property
 from typing import Any
@@ -27,10 +28,25 @@ Codes = NDArray[np.int64]
 
 
 class CategoryCells:
-    """One cell for each category, and a last one for everything else."""
+    """One cell for each category, and a last one for everything else; `parents` is a hierarchy above them."""
 
-    def __init__(self, values: tuple[str, ...], *, closed: bool = False) -> None:
+    def __init__(
+        self, values: tuple[str, ...], *, closed: bool = False, parents: Mapping[str, str] | None = None
+    ) -> None:
         self.values, self.closed, self.size = values, closed, len(values) + (not closed)
+        self.parents = {} if parents is None else dict(parents)
+
+    def levels(self) -> list[tuple[tuple[str, ...], Codes]]:
+        """Return the levels of the hierarchy, the top first: the names of each, and where each cell belongs."""
+        names: tuple[str, ...] = tuple(self.name(code) for code in range(self.size))
+        found = [(names, np.arange(self.size))]
+        while any(name in self.parents for name in names):
+            above = [self.parents.get(name, name) for name in names]  # what is not declared stays by itself
+            upper = tuple(dict.fromkeys(above))
+            place = {name: number for number, name in enumerate(upper)}
+            found.append((upper, np.array([place[name] for name in above])[found[-1][1]]))
+            names = upper
+        return found[::-1]
 
     @cached_property
     def _places(self) -> dict[str, int]:
@@ -60,7 +76,8 @@ class CategoryCells:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the declaration that a release writes down."""
-        return {"categories": list(self.values)} | ({"closed": True} if self.closed else {})
+        more = ({"closed": True} if self.closed else {}) | ({"parents": self.parents} if self.parents else {})
+        return {"categories": list(self.values)} | more
 
 
 class NumberCells:
@@ -196,7 +213,7 @@ Cells = CategoryCells | NumberCells
 def cells_of(kind: Kind) -> Cells:
     """Return the cells of a declared column; a number must say where it is cut."""
     if isinstance(kind, Category):
-        return CategoryCells(tuple(kind.categories), closed=kind.closed)
+        return CategoryCells(tuple(kind.categories), closed=kind.closed, parents=kind.parents)
     if not isinstance(kind, Number):
         raise InvalidInput("a release takes numbers, dates and categories: leave texts out")
     if kind.cuts is None:

@@ -8,7 +8,7 @@ import itertools
 import math
 import re
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any, Literal
@@ -120,7 +120,9 @@ class Category:
 
     Learners get one 0/1 column for each category; a text that is not on the list is all zeros, or with
     `unknown="refuse"` a query with it is refused. A release counts one cell for each, and one for everything else,
-    unless the column is `closed`: then any other value counts as the first. `missing` is as for `Number`.
+    unless the column is `closed`: then any other value counts as the first. `missing` is as for `Number`. `parents` is
+    a public hierarchy, {"county 1": "north", "north": "country"}: every category has a parent, and so may a parent; all
+    have as many above them. Learners do not use it.
 
     >>> from quorate.tables import Schema
     >>> Schema({"colour": Category(["red", "green"])}).encode(pa.table({"colour": ["green", "blue"]})).tolist()
@@ -131,6 +133,7 @@ class Category:
     missing: Missing = "refuse"
     unknown: Unknown = "other"
     closed: bool = False
+    parents: Mapping[str, str] | None = None
 
     def __post_init__(self) -> None:
         set_validated(
@@ -139,6 +142,28 @@ class Category:
         set_validated(self, missing=_check_missing(self.missing), closed=_check_closed(self.closed))
         if self.unknown not in ("other", "refuse"):
             raise InvalidInput(f'unknown must be "other" or "refuse", not {self.unknown!r}')
+        if self.parents is not None:
+            set_validated(self, parents=_check_parents(tuple(self.categories), self.parents))
+
+
+def _check_parents(categories: tuple[str, ...], parents: Any) -> dict[str, str]:
+    """Return a hierarchy in which all categories have as many above them."""
+    if not isinstance(parents, Mapping) or not parents:
+        raise InvalidInput('parents must be an object such as {"county 1": "north", "county 2": "north"}')
+    above = {canonical_text(child): canonical_text(parent) for child, parent in parents.items()}
+    level = tuple(dict.fromkeys(categories))
+    known: set[str] = set()
+    while any(name in above for name in level):
+        lacking = [name for name in level if name not in above]
+        if lacking:
+            raise InvalidInput(f"parents must say what {lacking[0]!r} belongs to, as they do for others beside it")
+        known |= set(level)
+        level = tuple(dict.fromkeys(above[name] for name in level))
+        if known & set(level):
+            raise InvalidInput(f"{min(known & set(level))!r} stands on two levels of the hierarchy")
+    if set(above) - known:
+        raise InvalidInput(f"parents name {min(set(above) - known)!r}, which no category belongs to")
+    return above
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ _TYPES: dict[str, type[Any]] = {"number": Number, "date": Date, "category": Cate
 _KEYS = {
     "number": ("centre", "spread", "low", "high", "missing", "cuts", "closed"),
     "date": ("centre", "spread", "low", "high", "missing", "cuts", "closed", "unit"),
-    "category": ("categories", "missing", "unknown", "closed"),
+    "category": ("categories", "missing", "unknown", "closed", "parents"),
     "text": ("buckets",),
 }
 _DEFAULTS = (("missing", "refuse"), ("unknown", "other"), ("closed", False))

@@ -21,6 +21,7 @@ from quorate.auditing.planted.held_out import HELD_OUT
 from quorate.auditing.planted.learning import LEARNING
 from quorate.auditing.planted.linear import LINEAR
 from quorate.auditing.planted.lookups import LOOKUPS
+from quorate.auditing.planted.nearest import NEAREST
 from quorate.auditing.planted.neighbours import NEIGHBOURS
 from quorate.auditing.planted.noisy_vectors import NOISY_VECTORS
 from quorate.auditing.planted.people import PEOPLE
@@ -39,7 +40,7 @@ from quorate.auditing.planted.words import WORDS
 __all__ = ["PLANTED", "Caught", "PlantedBug"]
 
 _NOISE = (*SUMS, *SCORES, *CHOICES, *THRESHOLDS, *PLANS, *NOISY_VECTORS, *SELECTIONS)
-_MODELS = (*LINEAR, *WORDS, *COLUMNS, *HELD_OUT, *FILTERS, *PEOPLE, *GROWING)
+_MODELS = (*LINEAR, *WORDS, *COLUMNS, *HELD_OUT, *FILTERS, *NEAREST, *PEOPLE, *GROWING)
 _TEACHERS = (*DEALING, *CLUSTERS, *BATCHES, *CALLS, *NEIGHBOURS, *TREES, *LEARNING)
 _AROUND = (*STATES, *RESTARTS, *SHARES, *COMPACTIONS, *GUARDS, *LOOKUPS, *EXPORTS, *FOLDERS, *SITES)
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-__all__ = ["Caught", "PlantedBug"]
+__all__ = ["By", "Caught", "PlantedBug"]
 
 By = Literal["game", "enumeration", "replay", "state"]
 Attack = Callable[[Any, int, int], "Caught"]

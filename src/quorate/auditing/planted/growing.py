@@ -1,20 +1,24 @@
-"""Releases of a table that grows, with one mistake each: an update, or a person, tells more than was paid for."""
+"""Several releases about the same people, with one mistake each: a month, a person or an account tells too much."""
 
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 from scipy.special import log_ndtr
 
-from quorate.auditing.planted.bug import Caught, PlantedBug
+from quorate.account import Account
+from quorate.auditing.planted.bug import By, Caught, PlantedBug
 from quorate.auditing.planted.guards import replaced
+from quorate.auditing.planted.states import quiet_folder
+from quorate.errors import BudgetSpent
 from quorate.mechanisms.noisy_vector import NoisyVector
-from quorate.release import GrowingRelease, Workload
+from quorate.release import GrowingRelease, QueryRelease, Workload
 from quorate.release.people import Counted
 from quorate.release.running_sums import RunningSums
 
-__all__ = ["GROWING", "replace_in_a_month", "tell_twice"]
+__all__ = ["GROWING", "draw_again", "replace_in_a_month", "tell_twice"]
 
 _MONTHS, _PEOPLE = 6, 40
 _EPSILON, _DELTA = 1.0, 1e-6
@@ -34,6 +38,14 @@ def _forgets(self: Counted, digests: Any) -> None:
 def _draws_again(self: GrowingRelease) -> list[str]:
     """Know no update by its name, so that one that is asked for again is drawn again: that is the mistake."""
     return []
+
+
+def _keeps_it_in_memory(self: Account, *, epsilon: float, delta: float, unit: str) -> None:
+    """Add up in this process what is charged, and not in the ledger: that is the mistake."""
+    spent = vars(self).setdefault("spent", [])
+    if sum(spent) + epsilon > self.epsilon:
+        raise BudgetSpent("nothing is left")
+    spent.append(epsilon)
 
 
 def _growing(**settings: Any) -> GrowingRelease:
@@ -87,12 +99,31 @@ def tell_twice(twin: Twin) -> Caught:
     return Caught("repeated update", evidence, found=len(told) > 1)
 
 
+def draw_again(twin: Twin) -> Caught:
+    """Let command after command draw on one account, each opening it anew, and add up what they drew."""
+    drawn = 0.0
+    with replaced(*twin), quiet_folder() as home:
+        Account(home / "account", epsilon=_EPSILON, delta=_DELTA).close()
+        for _ in range(3):
+            account = Account(home / "account")
+            release = QueryRelease(Workload.marginals(1), columns={"kind": ["a", "b"]}, engine="plain", account=account)
+            with suppress(BudgetSpent):
+                release.set_params(epsilon=0.6 * _EPSILON, delta=_DELTA / 3).fit({"kind": ["a"] * _PEOPLE})
+                drawn += 0.6 * _EPSILON
+            account.close()
+    evidence = f"releases of epsilon {drawn:g} in all were drawn on an account of {_EPSILON:g}"
+    return Caught("account opened again", evidence, found=drawn > _EPSILON)
+
+
+_BY: dict[Any, By] = {tell_twice: "replay", draw_again: "state"}
+
+
 def _bug(name: str, what: str, sound: Twin, broken: Any, attack: Callable[[Twin], Caught]) -> PlantedBug:
     owner, member, _ = sound
     return PlantedBug(
         name,
         what,
-        "replay" if attack is tell_twice else "enumeration",
+        _BY.get(attack, "enumeration"),
         lambda: (owner, member, broken),
         lambda: sound,
         lambda twin, plays, seed: attack(twin),
@@ -120,5 +151,12 @@ GROWING = (
         (GrowingRelease, "updates_", GrowingRelease.updates_),
         property(_draws_again),
         tell_twice,
+    ),
+    _bug(
+        "account_kept_in_memory",
+        "an account that forgets what was drawn on it when it is opened again",
+        (Account, "charge", Account.charge),
+        _keeps_it_in_memory,
+        draw_again,
     ),
 )

@@ -20,7 +20,7 @@ def release(
     epsilon: float = 1.0,
     delta: float = 1e-6,
     engine: Literal[
-        "adaptive", "auto", "plain", "prefix", "public_weights", "residual", "reweighting", "weights"
+        "adaptive", "auto", "levels", "plain", "prefix", "public_weights", "residual", "reweighting", "weights"
     ] = "auto",
     error: Literal["largest", "mean", "weighted"] = "largest",
     target: str | None = None,
@@ -32,6 +32,7 @@ def release(
     online: bool = False,
     alpha: float = 0.05,
     ledger: Path | None = None,
+    account: Path | None = None,
     growing: Path | None = None,
     update: str | None = None,
     updates: int | None = None,
@@ -50,8 +51,8 @@ def release(
     table
         The private records: .csv, .csv.gz, .parquet, .arrow or .feather; or the folder of a release to ask.
     workload
-        What is asked: marginals:ORDER, thresholds:COLUMN[:BY,...], ranges:COLUMN[:BY,...], expressions:FILE,
-        boxes:COLUMN,... or halfspaces:COLUMN,COLUMN.
+        What is asked: marginals:ORDER, thresholds:COLUMN[:BY,...], ranges:COLUMN[:BY,...],
+        hierarchy:COLUMN[:BY,...], expressions:FILE, boxes:COLUMN,... or halfspaces:COLUMN,COLUMN.
     public
         A table of public records of the same columns. They define categories, cuts and cells, and help the engine.
     columns
@@ -92,6 +93,9 @@ def release(
         With --online, how far off an unpaid answer may be; with --plan, the error to plan for.
     ledger
         With --online, a folder that keeps the budget alone, so that a later command goes on with the same records.
+    account
+        The folder of an account, as `quorate ledger account` opens it: a total that this release draws on, with others
+        about the same people.
     growing
         A folder of the owner's own for a table that grows: one budget for all updates. The first command makes it, and
         those that follow name it, the next records, --update and --out.
@@ -135,6 +139,7 @@ def release(
         online=online,
         alpha=alpha,
         ledger=ledger,
+        account=account,
         growing=growing,
         update=update,
         updates=updates,

@@ -26,6 +26,7 @@ from quorate.mechanisms.noisy_vector import NoisyVector
 from quorate.models.codecs import arrays_from, arrays_of
 from quorate.models.folder import Extra, PrivateFolder, Trusted, check_folder, write_new
 from quorate.models.kinds.release import domain_files, domain_from
+from quorate.privacy.claims import Total
 from quorate.release.domain import SealedCounts
 from quorate.release.growing import GrowingRelease, KeptUpdate, Plan
 from quorate.release.running_sums import RunningSums
@@ -55,6 +56,7 @@ def save(release: GrowingRelease, folder: str | Path, *, extra: Extra = None) ->
         "settings": {name: getattr(release, name) for name in _SETTINGS},
         "error_weights": None if weights is None else list(weights.items()),
         "unit": release.unit_,
+        "total": release.total_ and asdict(release.total_),
         "plan": {"engine": plan.engine, "planned": plan.planned, "noise": plan.noise},
         "mechanism": asdict(plan.mechanism),
         "about": about,
@@ -77,6 +79,7 @@ def restore(folder: PrivateFolder, *, trusted: Trusted = None, lease: int = 0) -
     sums = RunningSums(arrays.pop("running_sums"))
     subject, domain = domain_from(arrays, manifest["about"])
     release = GrowingRelease(subject, **manifest["settings"], error_weights=_weights(manifest), domain=domain)
+    release.total_ = manifest["total"] and Total(**manifest["total"])
     described = manifest["plan"]
     planned = described["planned"] and (tuple(map(tuple, described["planned"][0])), tuple(described["planned"][1]))
     mechanism = NoisyVector(**{name: tuple(values) for name, values in manifest["mechanism"].items()})

@@ -24,6 +24,7 @@ from quorate.models.codecs import arrays_from, arrays_of, concept_document, conc
 from quorate.models.folder import Extra, PublishedFolder, Trusted
 from quorate.models.kinds.page import publish_folder
 from quorate.privacy import Budget, Cost
+from quorate.privacy.claims import Total
 from quorate.release.claims import Update
 from quorate.release.domain import CoverDomain, Domain, TableDomain
 from quorate.release.engines import Mixture, Released
@@ -59,6 +60,7 @@ def save(release: QueryRelease, folder: str | Path, *, extra: Extra = None, answ
         "unit": release.unit_,
         "records_per_person": release.records_per_person,
         "records": release.records_,
+        "total": release.total_ and asdict(release.total_),
         "update": release.update_ and asdict(release.update_),
         "engine": release.engine_,
         "expected_error": release.expected_error_,
@@ -129,8 +131,10 @@ def restore(folder: PublishedFolder, *, trusted: Trusted = None, lease: int = 0)
     if manifest["unit"] not in (RECORD, PERSON):
         raise InvalidInput("the manifest names a unit of privacy that this version does not know")
     expected = float(manifest["expected_error"])
-    made = manifest.get("update") and Update(**manifest["update"])  # none before 0.3
-    release.keep_released(domain, released, int(manifest["records"]), expected, unit=manifest["unit"], update=made)
+    said: dict[str, Any] = {"unit": manifest["unit"]}
+    for name, kind in (("update", Update), ("total", Total)):  # neither before 0.3
+        said[name] = kind(**manifest[name]) if manifest.get(name) else None
+    release.keep_released(domain, released, int(manifest["records"]), expected, **said)
     release.budget_ = Budget(
         epsilon=release.epsilon, delta=release.delta, order=float(manifest["spent"]["order"]), slack=0.0
     )

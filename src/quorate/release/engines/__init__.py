@@ -2,6 +2,7 @@
 
 from quorate.release.engines.adaptive import AdaptiveEngine
 from quorate.release.engines.choice import ENGINES, choose_engine, expected_errors
+from quorate.release.engines.levels import LevelsEngine
 from quorate.release.engines.mixture import Mixture
 from quorate.release.engines.plain import PlainEngine
 from quorate.release.engines.prefix import PrefixEngine
@@ -14,6 +15,7 @@ __all__ = [
     "ENGINES",
     "AdaptiveEngine",
     "Engine",
+    "LevelsEngine",
     "Mixture",
     "PlainEngine",
     "PrefixEngine",

@@ -8,7 +8,7 @@ penalty is the best one: there, a little more of it adds as much squared bias as
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -26,12 +26,13 @@ __all__ = ["fits_in_memory", "release_tables", "tables_to_check"]
 
 _MOST_CODES, _MOST_CELLS = 4000, 3_000_000  # of all columns together; of tables of three columns and more
 _PROBE, _PROBES, _MANY_CELLS, _FEW_PROBES = 0.5, 4, 10_000, 2  # of the noise; how often it is added
+_WIDER = math.hypot(1.0, _PROBE)  # the deviation of noise and a probe
 _SHORT = 1.1  # a descent that begins at a fit moves by so much less than a whole one
 _LIKES = 10.0  # probes as which the mean over cells of like shares counts for each of them
 _USUAL, _USUAL_SPREAD = 0.5, 0.5  # squared bias over variance, where the penalty is the best one
 _TOGETHER = 2.0  # cells whose noise goes together: by so much the mean of estimates varies more
 _SMALL = 1e-3  # of a share: cells below it that are larger than they seem err as those at it do
-_LEAST_CLASS, _MOST_CLASSES = 150, 12  # cells that share one estimate of how far the fit is off
+_LEAST_CLASS, _MOST_CLASSES = 150, 60  # cells that share one estimate of how far the fit is off
 
 
 def fits_in_memory(queries: Marginals) -> bool:
@@ -88,7 +89,7 @@ def release_tables(queries: Marginals, noisy: NoisyTables, spent: Cost, engine: 
 
 
 def _estimate(queries: Marginals, noisy: NoisyTables, earlier: _Estimate | None = None) -> _Estimate:
-    """Return the answers of noisy tables; with an earlier estimate, of its penalty and from where its fit is."""
+    """Return the answers of noisy tables; with an earlier estimate, by its penalty, from where its fit is."""
     unbiased, deviations = least_squares(queries, noisy)
     fit = _fit(queries, noisy, None if earlier is None else earlier.fit)
     model = _independent(queries.sizes, noisy) if fit is None else fit.mixture
@@ -102,8 +103,8 @@ def _fit(queries: Marginals, noisy: NoisyTables, earlier: MixtureFit | None) -> 
     if all(len(clique) < 2 for clique in noisy):
         return None
     checked, emphasis = partial(tables_to_check, queries.sizes), queries.importance is None
-    if earlier is not None:
-        return fit_again(earlier, noisy, checked, emphasis=emphasis)
+    if earlier is not None:  # the penalty is in units of the noise, which is wider by a probe
+        return fit_again(replace(earlier, penalty=earlier.penalty / _WIDER**2), noisy, checked, emphasis=emphasis)
     return fit_mixture(queries.sizes, noisy, checked, emphasis=emphasis)
 
 
@@ -172,6 +173,6 @@ def _bias(risks: Floats) -> tuple[float, float]:
 
 
 def _tables(measured: Marginals, noisy: NoisyTables, values: Floats) -> NoisyTables:
-    """Return other tables in the place of those measured, of the same deviations."""
+    """Return other tables in the place of those measured, with the noise of a probe beside theirs."""
     parts = zip(noisy.items(), np.split(values, measured.offsets[1:-1]), strict=True)
-    return {clique: (part, deviation) for (clique, (_, deviation)), part in parts}
+    return {clique: (part, _WIDER * deviation) for (clique, (_, deviation)), part in parts}

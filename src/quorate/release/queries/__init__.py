@@ -1,6 +1,7 @@
 """Lists of 0/1 queries about cells, held by their structure: a list of a million queries is never a matrix."""
 
 from quorate.release.queries.boxes import BoxRanges
+from quorate.release.queries.levels import Levels
 from quorate.release.queries.line import Prefixes, Ranges
 from quorate.release.queries.marginals import Marginals
 from quorate.release.queries.matrix import Matrix
@@ -11,6 +12,7 @@ __all__ = [
     "MOST_LISTED",
     "NOTHING",
     "BoxRanges",
+    "Levels",
     "Marginals",
     "Matrix",
     "Numbered",

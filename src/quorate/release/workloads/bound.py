@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,19 @@ from quorate.errors import InvalidInput
 from quorate.release.queries import Numbered, Queries, Rows, Whole
 from quorate.release.workloads.columns import Columns
 
-__all__ = ["BoundWorkload", "check_asked"]
+__all__ = ["Between", "BoundWorkload", "check_asked"]
+
+
+@dataclass(frozen=True)
+class Between:
+    """What is asked at ends that are no cuts: it lies between two queries, the one within the other.
+
+    `weight` is the share of what lies between them that is taken to belong, if values spread evenly between two cuts.
+    """
+
+    inner: int
+    outer: int
+    weight: float
 
 
 class BoundWorkload(Numbered, ABC):
@@ -49,9 +62,17 @@ class BoundWorkload(Numbered, ABC):
         """Return whether this very query is answered, and not one near it."""
         return True
 
+    def between(self, asked: Any) -> Between | None:
+        """Return the two queries between which lies what is asked, None where it is a query itself."""
+        return None
+
     def summed(self, asked: Any) -> Whole | None:
         """Return the numbers of the queries that add up to what is asked, None where it is one of them itself."""
         return None
+
+    def describe_sum(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the name of what queries add up to."""
+        return {}
 
     @abstractmethod
     def _name(self, number: int) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from quorate.errors import InvalidInput
 from quorate.release.cover.base import check_cells
 from quorate.release.queries import NOTHING, Prefixes, Ranges, Whole
-from quorate.release.workloads.bound import BoundWorkload, check_asked
+from quorate.release.workloads.bound import Between, BoundWorkload, check_asked
 from quorate.release.workloads.columns import Columns
 from quorate.tables.cells import NumberCells
 
@@ -63,37 +63,64 @@ class LineWorkload(BoundWorkload):
 
     def parts(self, numbers: ArrayLike) -> tuple[Whole, Whole]:
         """Return the prefixes whose difference each threshold is, or the range on the line that each range is."""
-        group, place = np.divmod(np.asarray(numbers, dtype=np.int64), self._each)
+        asked = np.asarray(numbers, dtype=np.int64)
+        group, place = np.divmod(asked, self._each)
         start = group * self._cells
         if isinstance(self.queries, Prefixes):
             before = (
                 np.full_like(start, NOTHING) if self.apart else start - 1
             )  # before the first group there is nothing
-            return start + place, before
-        first, last = self._plain.pair(place)
-        plus = self.queries.number(start + first, start + last)
+            return np.where(asked == NOTHING, NOTHING, start + place), np.where(asked == NOTHING, NOTHING, before)
+        nothing = asked == NOTHING
+        first, last = self._plain.pair(np.where(nothing, 0, place))
+        start = np.where(nothing, 0, start)
+        plus = np.where(nothing, NOTHING, self.queries.number(start + first, start + last))
         return plus, np.full_like(plus, NOTHING)
 
     def find(self, asked: Any) -> int:
         """Return the query at the nearest cuts: `{column: end}`, for ranges `{column: (lower, upper)}`."""
+        group, (lower, upper) = self._asked(asked)
+        first, last = self._nearest(lower), self._nearest(upper)
+        if self.kind == "ranges" and first >= last:
+            raise InvalidInput(f"column {self.column!r}: no cut of the column lies between these two ends")
+        return self._run(group, first, last)
+
+    def between(self, asked: Any) -> Between | None:
+        """Return the cells that lie within the ends as a whole, and those that also lie there in part."""
+        if not isinstance(asked, Mapping):
+            return None
+        group, ends = self._asked(asked)
+        low, high = (self._place(end) for end in ends)
+        if low[1] == high[1] == 0.0:
+            return None
+        if ends[0] >= ends[1]:
+            raise InvalidInput(f"column {self.column!r}: the lower end of a range must be below the upper one")
+        within = [1.0 - low[1]] * (low[1] > 0) + [high[1]] * (high[1] > 0)
+        weight = high[1] - low[1] if low[0] == high[0] else sum(within) / len(within)
+        inner = self._run(group, low[0] + (low[1] > 0), high[0])
+        return Between(inner, self._run(group, low[0], high[0] + (high[1] > 0)), weight)
+
+    def _asked(self, asked: Any) -> tuple[int, tuple[float, float]]:
+        """Return the group and the two ends that are asked for."""
         given = check_asked(asked, self.columns.names)
         group = 0
         for name in self.by:
             group = group * self.columns.cells[name].size + self.columns.code(name, given[name])
         if self.kind == "thresholds":
-            edge = self._edge(given[self.column])
-            return group * self._each + edge - 1 if edge else NOTHING
+            return group, (-math.inf, self._number(given[self.column]))
         try:
             lower, upper = given[self.column]
         except (TypeError, ValueError):
             raise InvalidInput(f"column {self.column!r}: a range is asked by its two ends") from None
-        first, last = (
-            self._edge(-math.inf if lower is None else lower),
-            self._edge(math.inf if upper is None else upper),
-        )
+        low, high = -math.inf if lower is None else self._number(lower), math.inf if upper is None else upper
+        return group, (low, self._number(high))
+
+    def _run(self, group: int, first: int, last: int) -> int:
+        """Return the query of the cells from `first` to before `last` in a group."""
         if first >= last:
-            raise InvalidInput(f"column {self.column!r}: no cut of the column lies between these two ends")
-        return group * self._each + int(self._plain.number(first, last - 1))
+            return NOTHING
+        place = last - 1 if self.kind == "thresholds" else int(self._plain.number(first, last - 1))
+        return group * self._each + place
 
     def answers_itself(self, asked: Any) -> bool:
         """Return whether the ends that are asked for are cuts of the column: others are moved to the nearest."""
@@ -102,17 +129,31 @@ class LineWorkload(BoundWorkload):
         places = [self._line.number(end) for end in ends if end is not None]
         return all(math.isinf(place) or place in self._cuts for place in places)
 
-    def _edge(self, end: Any) -> int:
-        """Return the cell that begins at the cut nearest to an end: 0 for minus infinity, all for infinity."""
+    def _number(self, end: Any) -> float:
         try:
-            place = self._line.number(end)
+            return self._line.number(end)
         except InvalidInput:
             holds = self._line.holds
             raise InvalidInput(f"column {self.column!r}: an end must be a {holds}, not {end!r}") from None
+
+    def _nearest(self, end: float) -> int:
+        """Return the cell that begins at the cut nearest to an end: 0 for minus infinity, all for infinity."""
         cuts = np.array(self._cuts)
-        if math.isinf(place) or not cuts.size:
-            return 0 if place == -math.inf else cuts.size + 1
-        return 1 + int(np.abs(cuts - place).argmin())
+        if math.isinf(end) or not cuts.size:
+            return 0 if end == -math.inf else cuts.size + 1
+        return 1 + int(np.abs(cuts - end).argmin())
+
+    def _place(self, end: float) -> tuple[int, float]:
+        """Return the cell that an end lies in, and which share of it lies below: 0 at a cut, a half in an open cell."""
+        cuts = np.array(self._cuts)
+        if math.isinf(end):
+            return (0, 0.0) if end < 0 else (cuts.size + 1, 0.0)
+        cell = int(np.searchsorted(cuts, end, side="right"))
+        if cell and cuts[cell - 1] == end:
+            return cell, 0.0
+        if not 0 < cell < cuts.size:
+            return cell, 0.5
+        return cell, float((end - cuts[cell - 1]) / (cuts[cell] - cuts[cell - 1]))
 
     def _name(self, number: int) -> dict[str, Any]:
         group, place = divmod(number, self._each)

@@ -9,18 +9,19 @@ from quorate.checks import check_count
 from quorate.errors import InvalidInput
 from quorate.release.workloads.bound import BoundWorkload
 from quorate.release.workloads.columns import BINS, Columns
+from quorate.release.workloads.hierarchy import HierarchyWorkload
 from quorate.release.workloads.lines import LineWorkload
 from quorate.release.workloads.marginals import MarginalWorkload
 from quorate.release.workloads.truths import ExpressionWorkload
 
 __all__ = ["Workload"]
 
-_KINDS = ("marginals", "thresholds", "ranges", "expressions")
+_KINDS = ("marginals", "thresholds", "ranges", "hierarchy", "expressions")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Workload:
-    """All marginals of some order, thresholds or ranges of a column, or a list of boolean expressions.
+    """All marginals of some order, thresholds, ranges or the hierarchy of a column, or a list of boolean expressions.
 
     `bind` gives it its columns, from declarations and from public rows.
 
@@ -29,7 +30,7 @@ class Workload:
     ('age < 25 and sex = f', 9)
     """
 
-    kind: Literal["marginals", "thresholds", "ranges", "expressions"]
+    kind: Literal["marginals", "thresholds", "ranges", "hierarchy", "expressions"]
     order: int | None = None
     column: str | None = None
     by: tuple[str, ...] = ()
@@ -53,6 +54,11 @@ class Workload:
         return cls(kind="ranges", column=_column(column), by=_by(by), bins=_bins(bins))
 
     @classmethod
+    def hierarchy(cls, column: str, by: Sequence[str] | str = ()) -> "Workload":
+        """Return how much of each group belongs to each node of a column's `parents`: answers that add up."""
+        return cls(kind="hierarchy", column=_column(column), by=_by(by))
+
+    @classmethod
     def expressions(cls, texts: Sequence[str]) -> "Workload":
         """Return a list of boolean expressions over columns, each answered exactly as it says."""
         if isinstance(texts, str) or not texts or not all(isinstance(text, str) for text in texts):
@@ -67,13 +73,14 @@ class Workload:
         groups = tuple(name for name in by.split(",") if name)
         if kind == "marginals" and rest.isdecimal():
             return cls.marginals(int(rest))
-        if kind in ("thresholds", "ranges") and column:
-            return cls.thresholds(column, groups) if kind == "thresholds" else cls.ranges(column, groups)
+        if kind in ("thresholds", "ranges", "hierarchy") and column:
+            made: Workload = getattr(cls, kind)(column, groups)
+            return made
         if kind == "expressions" and rest:
             return cls.expressions(_lines(Path(rest)))
         raise InvalidInput(
-            "a workload is marginals:ORDER, thresholds:COLUMN[:BY,...], ranges:COLUMN[:BY,...] or expressions:FILE, "
-            f"not {text!r}"
+            "a workload is marginals:ORDER, thresholds:COLUMN[:BY,...], ranges:COLUMN[:BY,...], "
+            f"hierarchy:COLUMN[:BY,...] or expressions:FILE, not {text!r}"
         )
 
     def bind(self, public: Any = None, columns: Columns | Mapping[str, Any] | None = None) -> BoundWorkload:
@@ -92,7 +99,21 @@ class Workload:
             assert known is not None
             return MarginalWorkload(known, self.order)
         assert self.column is not None
+        if self.kind == "hierarchy":
+            return HierarchyWorkload(self._hierarchy_columns(public, declared), self.column, self.by)
         return LineWorkload(self._line_columns(public, declared), self.column, self.by, self.kind, apart=self.apart)
+
+    def _hierarchy_columns(self, public: Any, declared: Columns | None) -> Columns:
+        """Return the columns of groups, and the column itself, whose parents must be declared."""
+        assert self.column is not None
+        if declared is None or self.column not in declared.kinds:
+            raise InvalidInput(
+                f"a hierarchy is declared: columns={{{self.column!r}: Category([...], parents={{...}})}}"
+            )
+        names = [*self.by, self.column]
+        if public is None or set(names) <= set(declared.kinds):
+            return declared.select(names)
+        return Columns.from_public(public, declared=declared, names=names, bins=BINS, codes=True)
 
     def _known(self, public: Any, declared: Columns | None) -> Columns | None:
         """Return the columns of expressions, which compare dates as texts."""
@@ -130,6 +151,7 @@ class Workload:
             "marginals": ({"order"}, {"bins"}),
             "thresholds": ({"column"}, {"by", "bins", "apart"}),
             "ranges": ({"column"}, {"by", "bins", "apart"}),
+            "hierarchy": ({"column"}, {"by"}),
             "expressions": ({"expressions"}, set[str]()),
         }
         if kind not in takes:

@@ -1,0 +1,175 @@
+"""One account for all that is released about the same people: a total that several models draw on.
+
+Each model says its own (epsilon, delta), is charged for all of it before anything is drawn, and is refused where the
+total would be passed. Epsilons add up, and so do deltas: whatever the models are, whoever asks them in whatever order
+(release/PROOF.md, step 8). The account is a folder with a ledger, as a model has one, so that nothing that was charged
+comes back.
+"""
+
+import math
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from quorate.checks import check_delta, check_positive
+from quorate.errors import BudgetSpent, InvalidInput
+from quorate.ledger import Ledger
+from quorate.models.folder import PrivateFolder, open_folder
+from quorate.privacy import RENYI_QUANTA, Budget, Cost
+from quorate.privacy.claims import Total
+from quorate.privacy.cost import float_down
+
+__all__ = ["Account"]
+
+KIND = "account"
+Unit = Literal["record", "person"]
+Model = TypeVar("Model")
+_SAME_CLAIM = (  # models whose whole claim is (epsilon, delta) of their settings, under replacement of one unit
+    "ConformalClassifier",
+    "ConformalRegressor",
+    "PrivateClassifier",
+    "PrivateLinearRegression",
+    "PrivateLogisticRegression",
+    "PrivatePoissonRegression",
+    "QueryRelease",
+    "StudentClassifier",
+    "StudentFirstClassifier",
+)
+
+
+class Account:
+    """A total (epsilon, delta) about the same people, in a folder of the owner's own.
+
+    Parameters
+    ----------
+    folder
+        Where it is kept; made where it is not there yet.
+    epsilon, delta
+        The total. An account that is there already has one: the same, or none, may be said.
+    unit
+        What is protected: "record" or "person". What protects records only is refused by an account of people.
+
+    >>> import tempfile
+    >>> from quorate import QueryRelease, Workload
+    >>> home = tempfile.TemporaryDirectory()
+    >>> account = Account(Path(home.name) / "census", epsilon=2.0, delta=2e-6)
+    >>> census = {"sex": ["f", "m"] * 5000}
+    >>> sexes = {"subject": Workload.marginals(1), "columns": {"sex": ["f", "m"]}, "account": account}
+    >>> first = QueryRelease(**sexes, epsilon=1.5).fit(census)
+    >>> account.left()
+    (0.5, 1e-06)
+    >>> QueryRelease(**sexes, epsilon=1.0).fit(census)
+    Traceback (most recent call last):
+    quorate.errors.BudgetSpent: the account has (0.5, 1e-06) left, and this asks for (1, 1e-06): nothing was drawn
+    >>> account.close(); home.cleanup()
+    """
+
+    def __init__(
+        self,
+        folder: str | Path,
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        unit: Unit = "record",
+    ) -> None:
+        if unit not in ("record", "person"):
+            raise InvalidInput(f"unit must be 'record' or 'person', not {unit!r}")
+        path = Path(folder)
+        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+            self._folder = _opened(path)
+            self.ledger: Ledger = self._folder.ledger()
+        else:
+            if epsilon is None:
+                raise InvalidInput(f"{path} holds no account yet: epsilon= and delta= say the total of a new one")
+            self._folder, self.ledger = _created(path, epsilon, 1e-6 if delta is None else delta, unit)
+        known = self._folder.manifest
+        self.epsilon, self.delta, self.unit = float(known["epsilon"]), float(known["delta"]), str(known["unit"])
+        if epsilon not in (None, self.epsilon) or delta not in (None, self.delta):
+            self.close()
+            raise InvalidInput(f"{path} holds an account of ({self.epsilon:g}, {self.delta:g}), which stays as it is")
+
+    @classmethod
+    def of(cls, account: "Account | str | Path") -> "Account":
+        """Return an account, by itself or by its folder."""
+        return account if isinstance(account, Account) else cls(account)
+
+    @property
+    def total(self) -> Total:
+        """What a claim says of the account."""
+        return Total(self.epsilon, self.delta)
+
+    def left(self) -> tuple[float, float]:
+        """Return what is left of epsilon and of delta."""
+        left = self.ledger.budget().remaining()
+        return left.renyi, left.slack
+
+    @staticmethod
+    def whole(epsilon: float, delta: float) -> tuple[float, float]:
+        """Return an epsilon in whole quanta, rounded down, so that what adds up for people adds up here; and delta."""
+        epsilon, delta = check_positive("epsilon", epsilon), check_delta(delta)
+        return float_down(Fraction(math.floor(Fraction(epsilon) * RENYI_QUANTA), RENYI_QUANTA)), delta
+
+    def charge(self, *, epsilon: float, delta: float, unit: str) -> None:
+        """Charge a model that is (epsilon, delta)-differentially private for this unit, before anything is drawn.
+
+        `BudgetSpent` where the total would be passed; nothing is charged then.
+        """
+        if self.unit == "person" and unit != "person":
+            raise InvalidInput(
+                "this account is about people, and protects all records of each: say whose records they are (groups=)"
+            )
+        try:
+            self.ledger.budget().spend(Cost(epsilon, delta))
+        except BudgetSpent:
+            left = self.left()
+            raise BudgetSpent(
+                f"the account has ({left[0]:g}, {left[1]:g}) left, and this asks for ({epsilon:g}, {delta:g}): nothing "
+                "was drawn"
+            ) from None
+
+    def fit(self, model: Model, *records: Any, groups: Any = None, **options: Any) -> Model:
+        """Charge the account for a model by its epsilon and delta, fit it, and return it: its claim names the account.
+
+        What fails after it was charged stays charged.
+        """
+        settings: Any = model
+        if type(model).__name__ not in _SAME_CLAIM:
+            raise InvalidInput(f"a {type(model).__name__} is not charged to an account; {', '.join(_SAME_CLAIM)} are")
+        if groups is not None:
+            options["groups"] = groups
+        if "account" in settings.get_params(deep=False):  # it charges by itself, after its own checks
+            return settings.set_params(account=self).fit(*records, **options)  # type: ignore[no-any-return]
+        epsilon, delta = self.whole(settings.epsilon, settings.delta)
+        settings.set_params(epsilon=epsilon, delta=delta)
+        self.charge(epsilon=epsilon, delta=delta, unit="record" if groups is None else "person")
+        settings.fit(*records, **options)
+        if isinstance(getattr(type(model), "claim_", None), property):
+            settings.total_ = self.total  # until it is fitted again
+        else:
+            settings.claim_ += f"; {self.total}"
+        return model
+
+    def __deepcopy__(self, memo: Any) -> "Account":
+        return self  # scikit-learn copies what is set of an estimator, and an account has no copies
+
+    def close(self) -> None:
+        """Let go of the ledger."""
+        self.ledger.close()
+
+
+def _opened(path: Path) -> PrivateFolder:
+    folder = open_folder(path)
+    if folder.kind != KIND or not isinstance(folder, PrivateFolder):
+        raise InvalidInput(f"{path} holds a model of kind {folder.kind!r}, and no account")
+    return folder
+
+
+def _created(path: Path, epsilon: float, delta: float, unit: str) -> tuple[PrivateFolder, Ledger]:
+    epsilon, delta = check_positive("epsilon", epsilon), check_delta(delta)
+    manifest = {"epsilon": epsilon, "delta": delta, "unit": unit}
+    folder = PrivateFolder.create(path, KIND, manifest, {})
+    # At order infinity costs are epsilons. All of delta is set aside for theirs, and a budget has a little more.
+    account = Budget(epsilon=epsilon, delta=math.nextafter(delta, 1.0) if delta else 0.0, order=math.inf, slack=delta)
+    ledger = Ledger.create(path / "ledger.sqlite", account, fingerprint=folder.fingerprint)
+    folder.seal()
+    return folder, ledger

@@ -1,0 +1,57 @@
+"""Answers as a tidy table: sums of cells, numbers of records in place of shares, the columns of rows."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from quorate.arrays import Floats
+from quorate.release.domain import Domain
+from quorate.release.queries import NOTHING
+from quorate.release.workloads.bound import Between
+
+__all__ = ["added", "as_counts", "keys_of", "name_between", "take_between"]
+
+
+def added(values: Floats, starts: Any) -> Floats:
+    """Return the sums of runs of values."""
+    return values if len(starts) == len(values) else np.asarray(np.add.reduceat(values, starts))
+
+
+def as_counts(bars: dict[str, Floats], records: int) -> dict[str, Any]:
+    """Return shares as numbers of records, rounded to what the noise allows: ends outwards."""
+    errors = np.nan_to_num(bars["error"]) * records
+    unit = 10.0 ** np.floor(np.log10(np.maximum(errors, 1.0)))
+    ways = {"answer": np.rint, "low": np.floor, "high": np.ceil}
+    rounded = {name: way(np.nan_to_num(bars[name]) * records / unit) * unit for name, way in ways.items()}
+    limited = {name: np.minimum(values, records).astype(np.int64) for name, values in rounded.items()}
+    return limited | {name: bars[name] * records for name in ("error", "gap") if name in bars}
+
+
+def keys_of(names: list[dict[str, Any]]) -> list[str]:
+    """Return the columns of a tidy table: those that any row has, in order."""
+    keys: dict[str, None] = {}
+    for name in names:
+        keys.update(dict.fromkeys(name))
+    return list(keys)
+
+
+def take_between(bars: dict[str, Floats], inner: dict[str, Floats], moved: Mapping[int, Between]) -> None:
+    """Put answers between two queries into the place of those of the larger ones, and add how far these are apart."""
+    places, weights = list(moved), np.array([near.weight for near in moved.values()])
+    gaps = np.maximum(bars["answer"][places] - inner["answer"], 0.0)
+    bars["gap"] = np.full(len(bars["answer"]), np.nan)
+    bars["gap"][places] = gaps
+    bars["answer"][places] = np.minimum(bars["answer"][places], inner["answer"]) + weights * gaps
+    bars["error"][places] = np.maximum(bars["error"][places], inner["error"])
+    bars["low"][places] = np.minimum(bars["low"][places], inner["low"])
+    bars["high"][places] = np.maximum(bars["high"][places], inner["high"])
+
+
+def name_between(names: list[dict[str, Any]], domain: Domain, moved: Mapping[int, Between]) -> None:
+    """Say between which two queries the answers lie."""
+    for place, near in moved.items():
+        inner = "nothing"
+        if near.inner != NOTHING:
+            inner = domain.describe(np.array([near.inner]), [near.inner])[0]["query"]
+        names[place]["query"] = f"between ({inner}) and ({names[place]['query']})"

@@ -1,0 +1,142 @@
+"""One account for several models: nothing is drawn that it does not pay for, and claims say so."""
+
+import json
+
+import numpy as np
+import pytest
+
+from quorate import Account, GrowingRelease, PrivateClassifier, PrivateLogisticRegression, QueryRelease, load, save
+from quorate.cli import main
+from quorate.errors import BudgetSpent, InvalidInput, LedgerRefused
+from quorate.release import Workload
+
+TABLE = {"sex": ["f", "m"] * 200}
+PLAIN = {"subject": Workload.marginals(1), "columns": {"sex": ["f", "m"]}, "engine": "plain"}
+
+
+@pytest.fixture
+def account(tmp_path):
+    made = Account(tmp_path / "account", epsilon=1.0, delta=3e-6)
+    yield made
+    made.close()
+
+
+def test_releases_draw_on_one_total_until_it_is_spent(account, tmp_path):
+    first = QueryRelease(**PLAIN, epsilon=0.6, account=account).fit(TABLE)
+    assert "with all else that is drawn on its account, (1, 3e-06)" in first.claim_
+    with pytest.raises(BudgetSpent, match=r"the account has \(0.4, 2e-06\) left, and this asks for \(0.6, 1e-06\)"):
+        QueryRelease(**PLAIN, epsilon=0.6, account=account).fit(TABLE)
+    with pytest.raises(BudgetSpent):
+        QueryRelease(**PLAIN, epsilon=0.1, delta=2.5e-6, account=account).fit(TABLE)
+    second = QueryRelease(**PLAIN, epsilon=0.4, account=tmp_path / "account").fit(TABLE)
+    assert account.left()[0] < 1e-9
+    again = QueryRelease.load(second.publish(tmp_path / "published"))
+    assert again.claim_ == second.claim_
+    assert again.total_ == account.total
+
+
+@pytest.mark.parametrize("parts", [3, 7, 10])
+def test_equal_parts_add_up_to_the_whole(tmp_path, parts):
+    account = Account(tmp_path / "account", epsilon=0.7, delta=1e-5)
+    for _ in range(parts):
+        epsilon, delta = account.whole(0.7 / parts, 1e-5 / parts * (1 - 1e-12))
+        assert epsilon <= 0.7 / parts
+        account.charge(epsilon=epsilon, delta=delta, unit="record")
+    with pytest.raises(BudgetSpent):
+        account.charge(epsilon=1e-6, delta=0.0, unit="record")
+    account.close()
+
+
+def test_all_updates_are_charged_once(account, tmp_path):
+    growing = GrowingRelease(**PLAIN, updates=3, epsilon=0.6, account=account)
+    assert account.left()[0] == 1.0
+    growing.update("1", TABLE)
+    left = account.left()
+    made = growing.update("2", TABLE)
+    assert account.left() == left
+    assert str(account.total) in made.claim_ == growing.claim_
+    folder = save(growing, tmp_path / "growing")
+    growing.close()
+    again = load(folder)
+    assert again.claim_ == growing.claim_
+    assert again.update("3", TABLE).claim_ == made.claim_
+    assert account.left() == left
+    again.close()
+    with pytest.raises(BudgetSpent):
+        GrowingRelease(**PLAIN, updates=3, epsilon=0.6, account=account).update("1", TABLE)
+
+
+def test_classifiers_and_releases_share_an_account(account, tmp_path):
+    X = np.random.default_rng(0).normal(size=(2000, 1))
+    y = (X[:, 0] > 0).astype(int)
+    classifier = account.fit(
+        PrivateClassifier(epsilon=0.5, teachers=200, queries=10, classes=[0, 1], aggregator="noisy_max"), X, y
+    )
+    assert str(account.total) in classifier.claim_
+    folder = save(classifier, tmp_path / "classifier")
+    classifier.session_.close()
+    again = load(folder)
+    assert again.claim_ == classifier.claim_
+    again.session_.close()
+    with pytest.raises(BudgetSpent):
+        account.fit(QueryRelease(**PLAIN, epsilon=0.6), TABLE)
+    release = account.fit(QueryRelease(**PLAIN, epsilon=0.3), TABLE)
+    assert str(account.total) in release.claim_
+    linear = account.fit(PrivateLogisticRegression(epsilon=0.2, classes=[0, 1]), X, y, public=X[:100])
+    assert str(account.total) in linear.claim_
+    classifier.fit(X, y)  # on its own budget
+    assert str(account.total) not in classifier.claim_
+    with pytest.raises(InvalidInput, match="not charged to an account"):
+        account.fit(object(), X)
+
+
+def test_what_is_refused_for_other_reasons_is_not_charged(account):
+    with pytest.raises(InvalidInput):
+        QueryRelease(**PLAIN, epsilon=0.5, account=account).fit({"town": ["a"]})
+    with pytest.raises(InvalidInput):
+        QueryRelease(**PLAIN, epsilon=0.5, account=account, records_per_person=2).fit(TABLE)
+    assert account.left()[0] == 1.0
+
+
+def test_an_account_of_people_takes_no_release_of_records(tmp_path):
+    account = Account(tmp_path / "account", epsilon=2.0, unit="person")
+    with pytest.raises(InvalidInput, match="about people"):
+        QueryRelease(**PLAIN, account=account).fit(TABLE)
+    QueryRelease(**PLAIN, account=account).fit(TABLE, groups=np.arange(400) // 2)
+    assert account.left()[0] == pytest.approx(1.0)
+    account.close()
+
+
+def test_an_account_stays_as_it_was_opened(account, tmp_path):
+    for settings in ({"epsilon": 2.0}, {"epsilon": 1.0, "delta": 1e-5}):
+        with pytest.raises(InvalidInput, match="stays as it is"):
+            Account(tmp_path / "account", **settings)
+    with pytest.raises(InvalidInput, match="no account yet"):
+        Account(tmp_path / "other")
+    with pytest.raises(InvalidInput, match="unit"):
+        Account(tmp_path / "other", epsilon=1.0, unit="house")
+    release = QueryRelease(**PLAIN, epsilon=0.5, account=account).fit(TABLE)
+    release.publish(tmp_path / "published")
+    with pytest.raises(InvalidInput, match="no account"):
+        Account(tmp_path / "published")
+    manifest = tmp_path / "account" / "manifest.json"
+    manifest.write_text(manifest.read_text().replace('"epsilon": 1.0', '"epsilon": 9.0'))
+    with pytest.raises(LedgerRefused):
+        Account(tmp_path / "account")
+
+
+def test_the_command_line_draws_on_an_account(tmp_path, capsys):
+    (tmp_path / "private.csv").write_text("sex\n" + "f\nm\n" * 200)
+    (tmp_path / "columns.json").write_text(json.dumps({"sex": ["f", "m"]}))
+    place = str(tmp_path / "account")
+    assert main(["ledger", "account", place, "--epsilon", "1.5", "--delta", "2e-6", "--json"]) == 0
+    capsys.readouterr()
+    command = ["release", str(tmp_path / "private.csv"), "--columns", str(tmp_path / "columns.json")]
+    command += ["--workload", "marginals:1", "--engine", "plain", "--account", place, "--json"]
+    assert main([*command, "--out", str(tmp_path / "one")]) == 0
+    assert "drawn on its account, (1.5, 2e-06)" in json.loads(capsys.readouterr().out)["claim"]
+    assert main([*command, "--out", str(tmp_path / "two")]) == 1
+    assert "the account has (0.5, 1e-06) left" in capsys.readouterr().err
+    assert main(["ledger", "account", place, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["epsilon_left"] == 0.5
+    assert main(["ledger", "verify", place]) == 0
