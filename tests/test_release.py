@@ -194,6 +194,7 @@ def test_it_has_parameters_and_can_be_cloned():
         "error",
         "error_weights",
         "target",
+        "account",
     }
     assert set(release.get_params(deep=False)) == names
     copy = clone(release)
@@ -609,7 +610,9 @@ def test_domains_answer_for_what_they_are():
     bound = Workload.marginals(1).bind(columns=Columns.from_dict({"sex": ["f", "m"]}))
     assert isinstance(make_domain(bound, None), TableDomain)
     assert make_domain(bound, None).public() is None
-    assert sorted(ENGINES) == ["adaptive", "plain", "prefix", "public_weights", "residual", "reweighting", "weights"]
+    assert sorted(ENGINES) == [
+        "adaptive", "levels", "plain", "prefix", "public_weights", "residual", "reweighting", "weights",
+    ]  # fmt: skip
 
 
 def test_weights_fitted_to_thresholds_never_fall_and_end_at_all():

@@ -1,4 +1,4 @@
-"""Releases of marginals without public records: mean errors on Adult, coverage, bands, public records that do not help.
+"""Releases of marginals without public records: mean errors on Adult, coverage, bands, many columns.
 
 The mean error of a marginal is its total variation distance. Simulated tables have known structure: columns that are
 independent, that follow from each other, that have many rare codes, and answers of a survey to yes-or-no questions.
@@ -29,7 +29,6 @@ def table_figures(quick: bool) -> Iterator[Figure]:
     """Yield each figure; with `quick` one release of each, and the widest table is left out."""
     releases = 1 if quick else _RELEASES
     yield from _mean_figures(releases, quick)
-    yield from _public_figures(releases)
     yield from _coverage_figures(releases)
     yield "release.bands.held", _bands_held(_BANDS // 5 if quick else _BANDS), "share"
     yield from _wide_figures(quick)
@@ -41,9 +40,8 @@ def mean_distance(queries: Marginals, answers: Floats, truth: Floats) -> float:
     return float(np.mean([0.5 * part.sum() for part in parts]))
 
 
-def _run(queries: Marginals, rows: Rows, engine: str, epsilon: float, public: Rows | None = None) -> Released:
-    budget = Budget(epsilon=epsilon, delta=1e-6, slack=0.0)
-    return ENGINES[engine].run(queries, rows, public=public, budget=budget)
+def _run(queries: Marginals, rows: Rows, engine: str, epsilon: float) -> Released:
+    return ENGINES[engine].run(queries, rows, budget=Budget(epsilon=epsilon, delta=1e-6, slack=0.0))
 
 
 def _adult() -> dict[str, tuple[Marginals, Rows]] | None:
@@ -78,27 +76,6 @@ def _mean_figures(releases: int, quick: bool) -> Iterator[Figure]:
                     distances.append(mean_distance(queries, answers, truth))
                 yield f"{about}.distance", median(distances), "share"
                 yield f"{about}.seconds", (time.perf_counter() - began) / releases, "s"
-
-
-def _public_figures(releases: int) -> Iterator[Figure]:
-    """The mean error with public records over that without: all pairs of Adult's 15 columns."""
-    tables, folder = _adult(), data_folder() / "adult_release"
-    for label, epsilon in _EPSILONS.items():
-        alone = None
-        for part in ("near", "shifted", "far"):
-            if tables is None:
-                yield f"release.public.{part}.{label}.mean_over_alone", None, "ratio"
-                continue
-            queries, rows = tables["adult15"]
-            truth = queries.answers(rows) / rows.records
-            public = Rows(adult_columns(folder, "adult15", f"_public_{part}")[1], rows.sizes)
-
-            def error(engine: str, known: Rows | None) -> float:
-                runs = [_run(queries, rows, engine, epsilon, known).answers for _ in range(releases)]  # noqa: B023
-                return median(mean_distance(queries, run, truth) for run in runs if run is not None)  # noqa: B023
-
-            alone = alone or error("residual", None)
-            yield f"release.public.{part}.{label}.mean_over_alone", error("reweighting", public) / alone, "ratio"
 
 
 def _coverage_figures(releases: int) -> Iterator[Figure]:

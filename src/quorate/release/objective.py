@@ -9,12 +9,12 @@ from quorate.release.domain import Domain
 from quorate.release.queries import Marginals, Queries
 from quorate.release.workloads.marginals import MarginalWorkload
 
-__all__ = ["ERRORS", "Errors", "weighed"]
+__all__ = ["ERRORS", "Errors", "target_column", "weighed"]
 
 Errors = Literal["largest", "mean", "weighted"]
 ERRORS: tuple[Errors, ...] = ("largest", "mean", "weighted")
 
-_TARGET = 4.0  # weight of a marginal with the column that a model is to predict
+_TARGET = 40.0  # weight of a marginal with the column that a model is to predict
 
 
 def weighed(
@@ -49,6 +49,13 @@ def weighed(
                 weight *= factor
         importance.append(weight)
     return Marginals(asked.queries.sizes, asked.queries.cliques, importance)
+
+
+def target_column(domain: Domain, target: str) -> int:
+    """Return the number of the column that a model is to predict."""
+    asked = domain.asked
+    assert isinstance(asked, MarginalWorkload)
+    return asked.columns.names.index(target)
 
 
 def _columns(key: Any, place: Mapping[str, int]) -> set[int]:

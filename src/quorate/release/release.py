@@ -28,11 +28,13 @@ from quorate.progress import progress
 from quorate.release.claims import Update, growing_claim, release_claim
 from quorate.release.domain import NOTHING, Domain, make_domain
 from quorate.release.engines import ENGINES, Released, choose_engine
-from quorate.release.objective import Errors, weighed
+from quorate.release.objective import Errors, target_column, weighed
 from quorate.release.people import PERSON, RECORD, first_records, loss_for_each_record
 from quorate.release.queries import BoxRanges, Marginals, Prefixes, Ranges, Rows
-from quorate.release.synthetic import fit_weights, product_support, round_weights
+from quorate.release.synthetic import draw_records, fit_weights, product_support, round_weights
 from quorate.release.tidy import added, as_counts, keys_of, name_between, take_between
+from quorate.release.workloads import Columns
+from quorate.release.workloads.lines import LineWorkload
 from quorate.session import release_counts
 from quorate.tables.read import shown_names
 
@@ -69,7 +71,8 @@ class QueryRelease(ShowsClaim, BaseEstimator):
     error_weights
         With error="weighted": {"income": 3.0} for each marginal with a column, {("age", "sex"): 5.0} for one of them.
     target
-        With error="weighted": the column that a model is to predict from synthetic records.
+        With error="weighted": the column that a model is to predict from synthetic records. They have it drawn from
+        their other columns, by what pairs with it say.
     account
         An `Account`, or its folder: a total that this release draws on, with others about the same people.
 
@@ -173,6 +176,9 @@ class QueryRelease(ShowsClaim, BaseEstimator):
         total: Total | None = None,
     ) -> None:
         """Keep what was released: for `fit`, for a release that is loaded, and for an update of one that grows."""
+        if self.target is not None and released.model is not None:  # of which synthetic records need to know
+            told = {"target": float(target_column(domain, self.target))}
+            released = replace(released, details={**released.details, **told})
         self.domain_, self.released_ = domain, released
         self._fitted: tuple[Floats, Rows | None] | None = None
         self.engine_, self.records_ = released.engine, records
@@ -220,8 +226,12 @@ class QueryRelease(ShowsClaim, BaseEstimator):
         shares, errors = added(each, starts), np.sqrt(added(deviations**2, starts))
         half = _TWO_SIDED * errors
         low, high = (shares - half, shares + half) if band is None else self._band(numbers, starts, shares, band)
-        ends = {"low": np.clip(low, 0, 1), "high": np.clip(high, 0, 1)}
-        return {"answer": np.clip(shares, 0, 1), "error": errors, **ends}
+        return {
+            "answer": np.clip(shares, 0, 1),
+            "error": errors,
+            "low": np.clip(low, 0, 1),
+            "high": np.clip(high, 0, 1),
+        }
 
     def _band(self, numbers: Any, starts: Any, shares: Floats, band: float) -> tuple[Floats, Floats]:
         """Return ends that hold for all answers together: PROOF.md, step 5."""
@@ -270,21 +280,12 @@ class QueryRelease(ShowsClaim, BaseEstimator):
         released = self.released_
         if released.model is not None:
             rows = min(_PRODUCT_ROWS, self.records_)
-            return np.full(rows, 1.0 / rows), self._drawn(rows)
+            return np.full(rows, 1.0 / rows), draw_records(self.domain_.queries, released, rows)
         if released.weights is not None:
             return released.weights, released.support
         if self._fitted is None:
             self._fitted = self._fit_weights()
         return self._fitted
-
-    def _drawn(self, rows: int) -> Rows:
-        """Return records drawn from the model, with pairs of columns as they were answered."""
-        model, queries, answers = self.released_.model, self.domain_.queries, self.released_.answers
-        assert model is not None
-        assert isinstance(queries, Marginals)
-        if answers is None or not self.released_.details.get("believed"):  # the answers are the model's own
-            return Rows(model.draw(rows), model.sizes)
-        return Rows(model.draw(rows, model.pairs(queries, answers)), model.sizes)
 
     def _fit_weights(self) -> tuple[Floats, Rows | None]:
         """Return weights that answer as the release does, as near as can be to the public histogram."""
@@ -322,10 +323,17 @@ class QueryRelease(ShowsClaim, BaseEstimator):
         if wanted > _MOST_ROWS:
             raise InvalidInput(f"rows must be at most {_MOST_ROWS}, not {rows}")
         if self.released_.model is not None:
-            return self.domain_.rows(np.arange(wanted), self._drawn(wanted))
+            return self.domain_.rows(np.arange(wanted), draw_records(self.domain_.queries, self.released_, wanted))
         weights, support = self.weights()
         counts = round_weights(self.domain_.queries, weights, wanted, support=support)
         return self.domain_.rows(np.repeat(np.arange(len(counts)), counts), support)
+
+    def quantiles(self, cells: int) -> Columns:
+        """Return the column of thresholds with as many records in each cell, as far as was released: to declare it."""
+        check_is_fitted(self, "released_")
+        if not isinstance(bound := self.domain_.asked, LineWorkload):
+            raise InvalidInput("quantiles are read off thresholds of one column, without groups")
+        return bound.even_columns(self.read(np.arange(bound.count_queries))[0], check_count("cells", cells, least=2))
 
     def error_bound(self, beta: float = 0.05) -> float:
         """Return a bound on the largest error over all queries: with probability 1 - beta, half of beta for each part.

@@ -7,19 +7,21 @@ import math
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import optimize
+from scipy import optimize, sparse, special
 
 from quorate.arrays import Floats
 from quorate.errors import Infeasible
-from quorate.release.engines.entropy import fit_entropy
+from quorate.release.engines.entropy import descend, fit_entropy
+from quorate.release.engines.released import Released
 from quorate.release.queries import BoxRanges, Marginals, Prefixes, Queries, Ranges, Rows
 
-__all__ = ["fit_weights", "product_support", "round_weights"]
+__all__ = ["draw_records", "draw_target", "fit_weights", "product_support", "round_weights"]
 
 _ALPHAS = tuple(math.sqrt(prime) % 1.0 for prime in (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53))
 _FEW = 50  # times as many cells as queries: then multipliers are fitted in place of weights
 _NEWTON, _STEPS = 25, 100  # of the fit of weights to answers
 _TABLE = 50_000_000  # queries times cells of which a table is made
+_TARGET_STEPS = 200  # of the fit of a target to the other columns
 _MOVES = 4000  # of rows from one cell to another, at most
 _LISTED = 2_000_000  # answers up to which moves are tried: each step looks at all of them
 
@@ -182,6 +184,59 @@ def _held(queries: Queries, number: int) -> NDArray[np.bool_]:
     held = np.zeros(queries.cells or 0, dtype=np.bool_)
     held[queries.members(number)] = True
     return held
+
+
+def draw_records(queries: Queries, released: Released, rows: int) -> Rows:
+    """Return records drawn from the model of a release, with pairs of columns as they were answered."""
+    model, answers = released.model, released.answers
+    assert model is not None
+    assert isinstance(queries, Marginals)
+    pairs = None if answers is None else model.pairs(queries, answers)
+    codes = model.draw(rows, pairs if released.details.get("believed") else None)  # else answers are the model's own
+    if "target" in released.details and pairs is not None and released.deviations is not None:
+        target = int(released.details["target"])
+        told = [deviation for clique, deviation in _deviations(queries, released.deviations) if target in clique]
+        codes = draw_target(codes, model.sizes, target, pairs, float(np.median(told)))
+    return Rows(codes, model.sizes)
+
+
+def _deviations(queries: Marginals, deviations: Floats) -> list[tuple[tuple[int, ...], float]]:
+    """Return the deviation of each marginal's cells."""
+    return list(zip(queries.cliques, deviations[queries.offsets[:-1]].tolist(), strict=True))
+
+
+def draw_target(
+    codes: NDArray[np.int64], sizes: tuple[int, ...], target: int, pairs: Floats, deviation: float
+) -> NDArray[np.int64]:
+    """Return records whose target is drawn anew: from the other columns, so that its pairs with each are as released.
+
+    Of all laws of the target given the others this is the one of maximum entropy: a logistic one, with a term for each
+    code of each column. It is fitted as far as noise of this deviation in the pairs bears it out. A model that learns
+    from these records finds what pairs say, and nothing that the drawing of records has put in.
+    """
+    starts = np.cumsum([0, *sizes[:-1]])
+    rows, others = len(codes), [column for column in range(len(sizes)) if column != target]
+    places = (codes + starts)[:, others]
+    held = sparse.csr_array(
+        (np.ones(places.size), places.ravel(), np.arange(rows + 1) * len(others)), shape=(rows, sum(sizes))
+    )
+    known = pairs[:, starts[target] : starts[target] + sizes[target]]
+    own = np.asarray(held.sum(axis=0)).ravel()[:, None] / rows
+    wanted = own * known / np.maximum(known.sum(axis=1, keepdims=True), 1e-300)  # of columns as they were drawn
+
+    def objective(point: Floats) -> tuple[float, Floats]:
+        terms = point.reshape(wanted.shape)
+        scores = held @ terms
+        value = float(special.logsumexp(scores, axis=1).mean()) - float(np.vdot(terms, wanted))
+        slope = held.T @ special.softmax(scores, axis=1) / rows - wanted + deviation**2 * terms
+        return value + 0.5 * deviation**2 * float(np.vdot(terms, terms)), slope.ravel()
+
+    terms = descend(objective, np.zeros(wanted.size), steps=_TARGET_STEPS).reshape(wanted.shape)
+    upto = np.cumsum(special.softmax(held @ terms, axis=1), axis=1)
+    spots = np.random.default_rng(0).random((rows, 1))
+    drawn = codes.copy()
+    drawn[:, target] = np.minimum((spots > upto).sum(axis=1), sizes[target] - 1)
+    return drawn
 
 
 def product_support(queries: Marginals, answers: Floats, rows: int) -> Rows:

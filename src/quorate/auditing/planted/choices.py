@@ -1,6 +1,7 @@
 """Choices by votes or by mistakes, each with one mistake."""
 
 import itertools
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from quorate.arrays import Integers
 from quorate.auditing.choices import audit_choice
 from quorate.auditing.planted.attacks import CONFIDENCE, search
 from quorate.auditing.planted.bug import Caught, PlantedBug
@@ -15,6 +17,7 @@ from quorate.errors import InvalidInput
 from quorate.mechanisms import ExponentialChoice, NoisyMax, SoftMajority
 from quorate.mechanisms.base import Counts
 from quorate.mechanisms.noisy_max.mechanism import draw_winners
+from quorate.release.engines.adaptive import misplaced
 from quorate.simulation import SeededNoise
 
 __all__ = [
@@ -26,6 +29,8 @@ __all__ = [
     "ZeroWhenNobodyVotes",
     "attack_choice",
     "attack_exceptions",
+    "attack_score",
+    "both_sides",
 ]
 
 _CHOICES = 10_000  # plays: each is drawn exactly, one at a time, and these are enough
@@ -109,7 +114,35 @@ def _raised(mechanism: NoisyMax, votes: tuple[int, ...]) -> str:
     return ""
 
 
+def both_sides(counts: Integers, guess: Integers) -> int:
+    """Return the mistake: records that guesses lack and those they have too many, which one record moves by 2."""
+    return int(np.abs(counts - guess).sum())
+
+
+def attack_score(score: Callable[[Integers, Integers], int]) -> Caught:
+    """Look for a table of three records, guesses and a replaced record that move a score by more than is charged, 1."""
+    tables = [np.array(table) for table in itertools.product(range(4), repeat=3) if sum(table) == 3]
+    guesses = [np.array(guess) for guess in itertools.product(range(5), repeat=3)]
+    worst = 0
+    for table, guess in itertools.product(tables, guesses):
+        for left, entered in itertools.permutations(np.flatnonzero(table >= 0), 2):
+            if table[left]:
+                other = table.copy()
+                other[left] -= 1
+                other[entered] += 1
+                worst = max(worst, abs(score(table, guess) - score(other, guess)))
+    return Caught("all neighbours", f"a replaced record moves a score by {worst}, and 1 is charged", worst > 1)
+
+
 CHOICES = (
+    PlantedBug(
+        "score_of_both_sides",
+        "marginals chosen by a distance that a record moves by 2, charged as if by 1",
+        "enumeration",
+        lambda: both_sides,
+        lambda: misplaced,
+        lambda target, plays, seed: attack_score(target),
+    ),
     PlantedBug(
         "exponential_without_half",
         "the exponential mechanism without its factor 1/2",
