@@ -12,6 +12,7 @@ import pytest
 
 from federation import NAMES, QUERIES, TEACHERS, TOTAL, declared, made_folder, masks_for, opened_site
 from quorate import BudgetSpent, InvalidInput, PrivateClassifier, plan
+from quorate.answerers import Votes
 from quorate.auditing.planted.sites import SitesHere
 from quorate.ensemble import Ensemble
 from quorate.ensemble.endpoints import EndpointTeachers
@@ -197,9 +198,11 @@ def test_sites_count_for_the_mechanism_that_was_declared_and_no_other(folders):
     electorate = DeclaredSites(SitesHere(site), mechanism)
     with pytest.raises(AttributeError):
         electorate.mechanism = QUORUM
-    for other in ({"aggregator": "quorum"}, {"aggregator": "noisy_max", "queries": 50}):
+    for other in (QUORUM, replace(mechanism, scale=2 * mechanism.scale)):
         with pytest.raises(InvalidInput, match="sites have priced another mechanism"):
-            PrivateClassifier.from_teachers(electorate, **settings | other)
+            Votes(Ensemble(electorate), other)
+    with pytest.raises(InvalidInput, match="sites have priced another mechanism"):
+        PrivateClassifier.from_teachers(electorate, aggregator="noisy_max", queries=50, **settings)
     same = PrivateClassifier.from_teachers(electorate, aggregator="noisy_max", queries=100, **settings)
     assert same.predict(QUERIES[:1]).answered.all()
     each = mechanism.renyi(site._budget.order)
