@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from quorate import InvalidInput, QueryRelease, Workload
+from quorate.cli import main
 from quorate.concepts import Threshold, Thresholds
 from quorate.release import Columns
 from quorate.tables import Category, Number
@@ -131,3 +132,47 @@ def test_a_range_that_ends_before_it_begins_is_refused():
     for ends in ((35, 25), (30, 30)):
         with pytest.raises(InvalidInput, match="lower end"):
             ranges.answer([{"age": ends}])
+
+
+def test_synthetic_numbers_are_spread_over_their_cells():
+    columns = {"age": {"cuts": [20, 40, 60]}, "wage": {"cuts": [1.5, 2.5, 3.5]}, "sex": ["f", "m"]}
+    table = {"age": AGES, "wage": AGES / 20, "sex": ["f", "m"] * 2000}
+    release = QueryRelease(Workload.marginals(1), columns=columns, epsilon=50.0, engine="plain").fit(table)
+    made = release.synthetic(4000)
+    ages, wages = (
+        np.array([value for value in made[name].to_pylist() if value is not None]) for name in ("age", "wage")
+    )
+    within = ages[(ages >= 20) & (ages < 60)]
+    assert set(within) == set(range(20, 60))  # whole numbers, as the cuts are
+    assert np.unique(wages).size > 200
+    low, high = np.quantile(within, [0.25, 0.75])
+    assert (low, high) == pytest.approx((30, 50), abs=2)
+    shares = np.histogram(ages, [-100, 20, 40, 60, 1000])[0] / 4000
+    assert shares == pytest.approx(np.histogram(AGES, [-100, 20, 40, 60, 1000])[0] / 4000, abs=0.01)
+
+
+def test_where_numbers_lie_in_their_cells_says_nothing_of_other_columns():
+    codes = np.tile([1, 1], (2000, 1))
+    values = Columns({"one": Number(cuts=[0, 1000]), "other": Number(cuts=[0, 1000])}).decode(codes)
+    assert abs(np.corrcoef(values["one"], values["other"])[0, 1]) < 0.2  # a fixed order of rows, so never by chance
+
+
+def test_quantiles_are_read_off_released_thresholds(tmp_path, capsys):
+    wages = np.exp(np.random.default_rng(6).normal(8, 2, 40_000))
+    first = {"wage": {"cuts": [float(1.3**power) for power in range(80)]}}
+    release = QueryRelease(Workload.thresholds("wage"), columns=first, epsilon=0.5).fit({"wage": wages})
+    columns = release.quantiles(5)
+    shares = np.bincount(columns.encode({"wage": wages}).codes[:, 0], minlength=6)[:5] / 40_000
+    assert len(shares) == 5
+    assert shares == pytest.approx([0.2] * 5, abs=0.06)
+    folder, out = release.publish(tmp_path / "published"), tmp_path / "columns.json"
+    assert main(["release", str(folder), "--quantiles", "5", "--out", str(out)]) == 0
+    assert Columns.load(out).to_dict() == columns.to_dict()
+    days = QueryRelease(
+        Workload.thresholds("day"), columns={"day": {"kind": "date", "cuts": ["2024-01-02", "2024-01-03"]}}
+    )
+    days.fit({"day": ["2024-01-01"] * 500 + ["2024-01-02"] * 500})
+    assert days.quantiles(2).to_dict()["day"]["cuts"] == ["2024-01-02"]
+    for other in (Workload.ranges("age"), Workload.thresholds("age", by="sex"), Workload.marginals(1)):
+        with pytest.raises(InvalidInput, match="without groups"):
+            QueryRelease(other, columns=COLUMNS, engine="plain").fit(people(50)).quantiles(3)

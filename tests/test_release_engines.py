@@ -17,7 +17,7 @@ from quorate.release.engines.released import check_private, expected_largest, pr
 from quorate.release.engines.series import best_factor, make_factor
 from quorate.release.engines.strategy import plan_marginals, subsets
 from quorate.release.engines.weights import plan_rounds
-from quorate.release.queries import BoxRanges, Marginals, Matrix, Prefixes, Ranges, Rows
+from quorate.release.queries import BoxRanges, Levels, Marginals, Matrix, Prefixes, Ranges, Rows
 from quorate.simulation import SeededNoise
 
 SIZES = (3, 4, 2)
@@ -39,6 +39,7 @@ CASES = [
     ("plain", Marginals.of_order(SIZES, 2), population(1, 20_000), None),
     ("residual", Marginals.of_order(SIZES, 2), population(1, 20_000), None),
     ("adaptive", Marginals.of_order(SIZES, 2), population(1, 20_000), None),
+    ("levels", Levels([np.arange(30) // 5, np.arange(30)]), np.bincount(np.arange(20_000) % 30, minlength=30), None),
     ("reweighting", Marginals.of_order(SIZES, 2), population(1, 20_000), population(2, 2000)),
     ("public_weights", Marginals.of_order(SIZES, 2), population(1, 20_000), population(2, 2000)),
     ("weights", Marginals.of_order(SIZES, 2), population(1, 20_000), None),

@@ -4,12 +4,13 @@ Splits are those of `splits.py` and `students.py`; labels of public points are n
 public points are asked first, and have worn the records by then. A quick run takes fewer images and smaller sizes.
 """
 
+import math
 import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
@@ -22,7 +23,8 @@ from quorate.bench.figures import Figure, data_folder
 from quorate.bench.splits import DigitSplit, digit_splits
 from quorate.bench.students import adult_student_accuracy
 from quorate.neighbours import NeighbourClassifier
-from quorate.neighbours.kernel import Kernel
+from quorate.neighbours.choice import TOP, rank_of
+from quorate.neighbours.kernel import Kernel, Shape
 from quorate.neighbours.terms import Terms
 from quorate.neighbours.units import Units
 
@@ -35,9 +37,12 @@ _MNIST = (
     "points_lost_by_churn",
     "worn_percent.queries2000",
     "epsilon_over_global",
+    "epsilon_over_global.epsilon1",
 )
 _ADULT = ("accuracy_percent.queries2000", "points_over_student")
-_GLOBAL = (1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)  # epsilons that are tried with one account for all
+_NOISY = 0.25  # an epsilon at which noise decides about accuracy; at 1 how far a query reaches does as well
+_REACHES = tuple(2.0**-power for power in range(1, 10))  # shares of public points, tried with one account for all
+_MOST = 64.0  # how many times as much epsilon one account for all may need
 
 
 def neighbour_figures(quick: bool) -> Iterator[Figure]:
@@ -55,9 +60,9 @@ def _mnist_figures(quick: bool) -> Iterator[Figure]:
         yield f"neighbours.mnist.{name}", median(run[place] for run in runs) if runs else None, unit
 
 
-def _digit_model(split: DigitSplit, queries: int) -> NeighbourClassifier:
+def _digit_model(split: DigitSplit, queries: int, epsilon: float = 1.0) -> NeighbourClassifier:
     model = NeighbourClassifier(
-        epsilon=1.0, delta=_DELTA, queries=queries, records=len(split.private), classes=list(range(10))
+        epsilon=epsilon, delta=_DELTA, queries=queries, records=len(split.private), classes=list(range(10))
     )
     return model.fit(split.private, split.labels, public=split.public)
 
@@ -79,37 +84,45 @@ def _digit_run(split: DigitSplit) -> tuple[float, ...]:
     churned.forget(gone)
     churned.insert(split.private[gone], split.labels[gone])
     lost = right - _asked(churned, split, 2000)
-    return right, many, lost, worn, 1.0 / _global_epsilon(model, split, right / 100)
+    return right, many, lost, worn, _epsilon_over_global(split, _NOISY), _epsilon_over_global(split, 1.0)
 
 
-def _global_epsilon(model: NeighbourClassifier, split: DigitSplit, right: float) -> float:
-    """Return the least epsilon tried at which one account for all records answers as well: the best of three reaches.
+def _epsilon_over_global(split: DigitSplit, epsilon: float) -> float:
+    """Return this epsilon over the one at which one account for all records answers the last 1,000 of 2,000 as well.
 
-    Every query then costs every record a vote of full weight, and no record wears out.
+    Every query then costs every record a vote of full weight, and no record wears out. One account has the kernel and
+    the reach that turn out best for it, at each epsilon. Accuracies are means over draws of the noise.
     """
-    queries, truth = model.space_.points(split.judges), split.truth
-    counts = [_unfiltered(model, split, factor).count(queries).put_to(np.copy) for factor in (1.0, 2.0, 4.0)]
-    for epsilon in _GLOBAL:
-        mechanism = Terms.calibrate(
-            epsilon=epsilon, delta=_DELTA, votes=2000.0, top=model.kernel_.top, ballot=model.ballot()
-        ).mechanism
-        noisy = [mechanism.release([votes.ravel()])[0].reshape(votes.shape) for votes in counts]
-        if max(float(np.mean(votes.argmax(axis=1) == truth)) for votes in noisy) >= right:
-            return epsilon
-    return _GLOBAL[-1]
+    model = _digit_model(split, 2000, epsilon)
+    units, points = model.session_.answerer.units, model.space_.points
+    units.count(points(split.public[np.arange(1000) % len(split.public)]))
+    wanted = _expected(units.count(points(split.judges)).put_to(np.copy), model.terms_.scale, split.truth)
+    unworn = [_unfiltered(model, split, shape, share) for shape in get_args(Shape) for share in _REACHES]
+    low, high = epsilon, _MOST * epsilon
+    while high > 1.02 * low:
+        middle = math.sqrt(low * high)
+        terms = Terms.calibrate(epsilon=middle, delta=_DELTA, votes=2000.0, top=TOP, ballot=model.ballot())
+        reached = max(_expected(counts, terms.scale, split.truth) for counts in unworn)
+        low, high = (low, middle) if reached >= wanted else (middle, high)
+    return epsilon / high
 
 
-def _unfiltered(model: NeighbourClassifier, split: DigitSplit, factor: float) -> Units:
-    """Return the records, of which a query reaches so many times as many, and none of which ever wears out."""
-    kernel = model.kernel_
-    assert kernel.anchors is not None
-    assert kernel.rank is not None
-    rank = min(len(kernel.anchors), round(factor * kernel.rank))
-    wide = Kernel(shape=kernel.shape, anchors=kernel.anchors, rank=rank, top=kernel.top)
-    units = Units(wide, capacity=2**62, features=split.private.shape[1], table=model.ballot().table, persons=False)
+def _expected(counts: Any, scale: float, truth: Any) -> float:
+    """Return the share of right answers, on average over draws of noise: normal numbers, since nobody is answered."""
+    chance = np.random.default_rng(0)
+    noisy = (counts + scale * chance.standard_normal(counts.shape) for _ in range(20))
+    return float(np.mean([(one.argmax(axis=1) == truth).mean() for one in noisy]))
+
+
+def _unfiltered(model: NeighbourClassifier, split: DigitSplit, shape: Shape, share: float) -> Any:
+    """Return the votes on the judges of records none of which ever wears out, as far as this share of public points."""
+    anchors = model.kernel_.anchors
+    assert anchors is not None
+    kernel = Kernel(shape=shape, anchors=anchors, rank=rank_of(share, len(anchors)), top=TOP)
+    units = Units(kernel, capacity=2**62, features=split.private.shape[1], table=model.ballot().table, persons=False)
     names = [str(number) for number in range(len(split.private))]
     units.insert(names, [1] * len(names), model.space_.points(split.private), split.labels)
-    return units
+    return units.count(model.space_.points(split.judges)).put_to(np.copy)
 
 
 def _adult_figures(quick: bool) -> Iterator[Figure]:

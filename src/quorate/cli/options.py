@@ -34,7 +34,7 @@ PLAN_OPTIONS = {
     "scores prior class_weight features public epsilon delta queries json",
 }
 RELEASE_OPTIONS = {
-    "when a release is asked": "table ask band counts out synthetic json",
+    "when a release is asked": "table ask band counts out synthetic quantiles json",
     "with --plan": "plan table workload public columns leave_out epsilon delta alpha records report json",
     "with --online": "online table workload public columns groups leave_out epsilon delta alpha ledger out ask json",
     "with a --growing folder that is new": "growing update updates table workload public columns groups "

@@ -56,6 +56,7 @@ def run_release(
     ask: Sequence[str],
     reading: Mapping[str, Any],
     synthetic: int | None,
+    quantiles: int | None,
     online: bool,
     alpha: float,
     ledger: Path | None,
@@ -71,7 +72,8 @@ def run_release(
     """Release, plan, or ask a release that was published before, and print what it promises."""
     asked = _asked(ask)
     if table is not None and table.is_dir():
-        return _ask_folder(table, asked, out=out, synthetic=synthetic, reading=reading, as_json=as_json)
+        how: dict[str, Any] = {"synthetic": synthetic, "quantiles": quantiles, "reading": reading}
+        return _ask_folder(table, asked, out=out, as_json=as_json, **how)
     if growing is not None and growing.exists() and table is not None:
         return run_growing(
             growing, table, asked, update=update, groups=groups, leave_out=leave_out, out=out, reading=reading,
@@ -197,6 +199,7 @@ def ask_published(
     *,
     out: Path | None,
     synthetic: int | None,
+    quantiles: int | None = None,
     reading: Mapping[str, Any] = MappingProxyType({}),
     as_json: bool,
 ) -> int:
@@ -210,6 +213,13 @@ def ask_published(
             raise InvalidInput("--out FILE.csv says where to write the synthetic records")
         write_synthetic(release, out, synthetic, names_in(folder))
         show_bill(f"synthetic records in {out}", {"rows": synthetic, "out": str(out)}, as_json=as_json)
+        return 0
+    if quantiles is not None:
+        text = json.dumps(release.quantiles(quantiles).to_dict())
+        if out is None:
+            print(text)
+        else:
+            out.write_text(text + "\n", encoding="utf-8")
         return 0
     queries = parse_queries(asked, release.subject) if asked else None
     table = release.answer(queries, **reading)

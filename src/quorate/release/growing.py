@@ -76,8 +76,8 @@ class GrowingRelease:
     """A release of a table that grows by updates, say by months: one budget for all of them.
 
     Each update brings new records, and returns a `QueryRelease` about all records so far, which may be published. Its
-    noise is the same after every update, 1.82 times that of a single release with the whole budget for 24 updates: as
-    little as any factorisation of the running sums has.
+    noise is nearly the same after every update, 1.83 times that of a single release with the whole budget for 24
+    updates: within half a per cent of the least that any factorisation of the running sums has.
 
     Parameters
     ----------

@@ -33,6 +33,8 @@ from quorate.release.people import PERSON, RECORD, first_records, loss_for_each_
 from quorate.release.queries import BoxRanges, Marginals, Prefixes, Ranges, Rows
 from quorate.release.synthetic import draw_records, fit_weights, product_support, round_weights
 from quorate.release.tidy import added, as_counts, keys_of, name_between, take_between
+from quorate.release.workloads import Columns
+from quorate.release.workloads.lines import LineWorkload
 from quorate.session import release_counts
 from quorate.tables.read import shown_names
 
@@ -224,8 +226,12 @@ class QueryRelease(ShowsClaim, BaseEstimator):
         shares, errors = added(each, starts), np.sqrt(added(deviations**2, starts))
         half = _TWO_SIDED * errors
         low, high = (shares - half, shares + half) if band is None else self._band(numbers, starts, shares, band)
-        ends = {"low": np.clip(low, 0, 1), "high": np.clip(high, 0, 1)}
-        return {"answer": np.clip(shares, 0, 1), "error": errors, **ends}
+        return {
+            "answer": np.clip(shares, 0, 1),
+            "error": errors,
+            "low": np.clip(low, 0, 1),
+            "high": np.clip(high, 0, 1),
+        }
 
     def _band(self, numbers: Any, starts: Any, shares: Floats, band: float) -> tuple[Floats, Floats]:
         """Return ends that hold for all answers together: PROOF.md, step 5."""
@@ -321,6 +327,13 @@ class QueryRelease(ShowsClaim, BaseEstimator):
         weights, support = self.weights()
         counts = round_weights(self.domain_.queries, weights, wanted, support=support)
         return self.domain_.rows(np.repeat(np.arange(len(counts)), counts), support)
+
+    def quantiles(self, cells: int) -> Columns:
+        """Return the column of thresholds with as many records in each cell, as far as was released: to declare it."""
+        check_is_fitted(self, "released_")
+        if not isinstance(bound := self.domain_.asked, LineWorkload):
+            raise InvalidInput("quantiles are read off thresholds of one column, without groups")
+        return bound.even_columns(self.read(np.arange(bound.count_queries))[0], check_count("cells", cells, least=2))
 
     def error_bound(self, beta: float = 0.05) -> float:
         """Return a bound on the largest error over all queries: with probability 1 - beta, half of beta for each part.

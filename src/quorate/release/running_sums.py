@@ -21,7 +21,7 @@ __all__ = ["MOST_UPDATES", "RunningSums", "best_running_sums"]
 
 MOST_UPDATES = 240
 _ROUNDS = 100  # of the search: within a thousandth of the best after 50
-_UNIT = 2**10  # whole numbers in one
+_UNIT = 2**8  # whole numbers in one: more would cost noise by the count of entries that a record changes
 
 
 @dataclass(frozen=True)

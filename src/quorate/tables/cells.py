@@ -61,8 +61,8 @@ class CategoryCells:
         """Return the name of a cell."""
         return self.values[code] if code < len(self.values) else OTHER
 
-    def centre(self, code: int) -> str | None:
-        """Return a value in this cell; None for the last one."""
+    def centre(self, code: int, share: float = 0.5) -> str | None:
+        """Return the value of this cell; None for the last one."""
         return self.values[code] if code < len(self.values) else None
 
     def code(self, value: Any) -> int:
@@ -125,14 +125,15 @@ class NumberCells:
             return f"{self.written(self.values[-1])} and above"
         return f"{self.written(self.values[code - 1])} to below {self.written(self.values[code])}"
 
-    def centre(self, code: int) -> Any:
+    def centre(self, code: int, share: float = 0.5) -> Any:
         """Return a value in this cell, near the cut where the cell is unbounded; None for what is no number.
 
-        Where all cuts are whole numbers the value is one.
+        It is the middle one, or one that has another share of the cell below it. Where all cuts are whole numbers the
+        value is one.
         """
         if code == self.line:
             return None
-        middle = self._middle(code)
+        middle = self._place(code, share)
         low, high = self._ends(code)
         whole = math.floor(middle) if math.isfinite(middle) else middle
         return whole if low <= whole < high and all(cut.is_integer() for cut in self.values) else middle
@@ -140,17 +141,17 @@ class NumberCells:
     def _ends(self, code: int) -> tuple[float, float]:
         return (self.values[code - 1] if code else -math.inf), [*self.values, math.inf][code]
 
-    def _middle(self, code: int) -> float:
+    def _place(self, code: int, share: float) -> float:
+        """Return the place with this share of a cell below it; an unbounded one is taken to be as wide as others."""
         if not self.values:
             return 0.0
-        width = self.values[-1] - self.values[0] or 2.0
-        half = width / (2 * max(1, len(self.values) - 1))
+        width = (self.values[-1] - self.values[0] or 2.0) / max(1, len(self.values) - 1)
         if code == 0:
-            return min(self.values[0] - half, math.nextafter(self.values[0], -math.inf))
+            return min(self.values[0] - width * (1.0 - share), math.nextafter(self.values[0], -math.inf))
         if code == len(self.values):
-            return self.values[-1] + half
-        middle = self.values[code - 1] / 2 + self.values[code] / 2
-        return middle if self.values[code - 1] <= middle < self.values[code] else self.values[code - 1]
+            return self.values[-1] + width * share
+        place = self.values[code - 1] * (1.0 - share) + self.values[code] * share
+        return place if self.values[code - 1] <= place < self.values[code] else self.values[code - 1]
 
     @cached_property
     def _named(self) -> dict[str, int]:
@@ -192,12 +193,12 @@ class DateCells(NumberCells):
         text = value.isoformat() if isinstance(value, date) else value
         return super().number(declared_moment(text, self.unit))
 
-    def centre(self, code: int) -> Any:
-        """Return a date in this cell; None for the last one."""
+    def centre(self, code: int, share: float = 0.5) -> Any:
+        """Return a date in this cell, with this share of it before; None for the last one."""
         if code == self.line:
             return None
         low, high = self._ends(code)
-        middle = self._middle(code)
+        middle = self._place(code, share)
         whole = math.floor(middle)
         return self.written(whole if low <= whole < high else middle)
 

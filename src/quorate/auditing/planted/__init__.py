@@ -15,7 +15,6 @@ from quorate.auditing.planted.dealing import DEALING
 from quorate.auditing.planted.exports import EXPORTS
 from quorate.auditing.planted.filters import FILTERS
 from quorate.auditing.planted.folders import FOLDERS
-from quorate.auditing.planted.growing import GROWING
 from quorate.auditing.planted.guards import GUARDS
 from quorate.auditing.planted.held_out import HELD_OUT
 from quorate.auditing.planted.learning import LEARNING
@@ -26,6 +25,7 @@ from quorate.auditing.planted.neighbours import NEIGHBOURS
 from quorate.auditing.planted.noisy_vectors import NOISY_VECTORS
 from quorate.auditing.planted.people import PEOPLE
 from quorate.auditing.planted.plans import PLANS
+from quorate.auditing.planted.releases import RELEASES
 from quorate.auditing.planted.restarts import RESTARTS
 from quorate.auditing.planted.scores import SCORES
 from quorate.auditing.planted.selections import SELECTIONS
@@ -40,7 +40,7 @@ from quorate.auditing.planted.words import WORDS
 __all__ = ["PLANTED", "Caught", "PlantedBug"]
 
 _NOISE = (*SUMS, *SCORES, *CHOICES, *THRESHOLDS, *PLANS, *NOISY_VECTORS, *SELECTIONS)
-_MODELS = (*LINEAR, *WORDS, *COLUMNS, *HELD_OUT, *FILTERS, *NEAREST, *PEOPLE, *GROWING)
+_MODELS = (*LINEAR, *WORDS, *COLUMNS, *HELD_OUT, *FILTERS, *NEAREST, *PEOPLE, *RELEASES)
 _TEACHERS = (*DEALING, *CLUSTERS, *BATCHES, *CALLS, *NEIGHBOURS, *TREES, *LEARNING)
 _AROUND = (*STATES, *RESTARTS, *SHARES, *COMPACTIONS, *GUARDS, *LOOKUPS, *EXPORTS, *FOLDERS, *SITES)
 

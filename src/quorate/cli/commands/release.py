@@ -29,6 +29,7 @@ def release(
     band: float | None = None,
     counts: bool = False,
     synthetic: int | None = None,
+    quantiles: int | None = None,
     online: bool = False,
     alpha: float = 0.05,
     ledger: Path | None = None,
@@ -87,6 +88,9 @@ def release(
         Give answers as numbers of records, rounded to what the noise allows, and not as shares.
     synthetic
         How many synthetic records to write, to synthetic.csv in the folder; when asking a folder, to --out.
+    quantiles
+        When asking a folder of thresholds: declare the column with so many cells of about as many records each, as JSON
+        that --columns takes, to --out.
     online
         Ask the queries of --ask one at a time, and pay only for those that public data and earlier answers miss.
     alpha
@@ -136,6 +140,7 @@ def release(
         ask=ask or (),
         reading={"band": band, "counts": counts},
         synthetic=synthetic,
+        quantiles=quantiles,
         online=online,
         alpha=alpha,
         ledger=ledger,

@@ -53,8 +53,9 @@ class LevelsEngine(MeasuringEngine):
         def finish(noisy: Any, scales: Any, records: int, spent: Cost) -> Released:
             return self._released(queries, [part / records for part in noisy], np.array(scales) / records, spent)
 
-        squares = tuple(2 if size > 1 else 0 for size in queries.sizes)
-        return Measurement(squares, lambda private: np.split(private.counts(queries), queries.offsets[1:-1]), finish)
+        return Measurement(
+            queries.squares, lambda private: np.split(private.counts(queries), queries.offsets[1:-1]), finish
+        )
 
     def _released(self, queries: Levels, noisy: list[Floats], scales: Floats, spent: Cost) -> Released:
         known = [

@@ -46,9 +46,14 @@ class Levels(Queries):
         return self.sizes[-1]
 
     @property
+    def squares(self) -> tuple[int, ...]:
+        """The squared L2 change of each level when one record is replaced: it leaves one node and enters another."""
+        return tuple(2 if size > 1 else 0 for size in self.sizes)
+
+    @property
     def sensitivity(self) -> int:
-        """A replaced record leaves one node of each level and enters another."""
-        return 2 * sum(size > 1 for size in self.sizes)
+        """The squared L2 change of all levels together when one record is replaced."""
+        return sum(self.squares)
 
     def answers(self, weights: "ArrayLike | Rows") -> Floats:
         """Return the sum of the weights of each node's cells."""

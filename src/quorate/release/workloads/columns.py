@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from quorate.errors import Infeasible, InvalidInput
 from quorate.release.queries import Rows
 from quorate.tables import Category, Number
-from quorate.tables.cells import DateCells, cells_of
+from quorate.tables.cells import CategoryCells, Cells, DateCells, cells_of
 from quorate.tables.columns import Kind
 from quorate.tables.document import kind_from_document, read_document
 from quorate.tables.infer import cuts_from_public
@@ -20,6 +20,7 @@ from quorate.tables.lenient import read_columns
 __all__ = ["BINS", "Columns", "names_of"]
 
 BINS = 10  # cells of a column of numbers, where every gap between public values would be too many
+_STEPS = 200  # different values that synthetic records have in one cell, at most
 _MOST_CODES = 2**29  # of one table: 4 GiB
 
 
@@ -126,13 +127,33 @@ class Columns:
         return Rows(codes.T, self.sizes)
 
     def decode(self, codes: NDArray[np.int64]) -> dict[str, list[Any]]:
-        """Return a value for each code, column by column; None for the last cell of a column."""
+        """Return a value for each code, column by column; None for the last cell of a column.
+
+        Numbers and dates of one cell are spread evenly over it, in an order that says nothing of other columns.
+        """
         given = np.asarray(codes, dtype=np.int64).reshape(-1, len(self.kinds))
         values = {}
         for place, (name, cells) in enumerate(self.cells.items()):
-            centres = [cells.centre(code) for code in range(cells.size)]
-            values[name] = [centres[code] for code in given[:, place].tolist()]
+            values[name] = self._spread(cells, given[:, place], np.random.default_rng(place))
         return values
+
+    @staticmethod
+    def _spread(cells: Cells, codes: NDArray[np.int64], chance: np.random.Generator) -> list[Any]:
+        """Return values of cells: where several rows share one, at even distances, in random order."""
+        counts = np.bincount(codes, minlength=cells.size)
+        steps = np.ones_like(counts) if isinstance(cells, CategoryCells) else np.clip(counts, 1, _STEPS)
+        ends = np.cumsum(steps)
+        table = [
+            cells.centre(code, (step + 0.5) / count)
+            for code, count in enumerate(steps.tolist())
+            for step in range(count)
+        ]
+        shuffled = chance.permutation(len(codes))
+        order = shuffled[np.argsort(codes[shuffled], kind="stable")]
+        turns = np.empty(len(codes), dtype=np.int64)  # which of the rows of its cell each is, in random order
+        turns[order] = np.arange(len(codes)) - np.repeat(np.cumsum(counts) - counts, counts)
+        places = (ends - steps)[codes] + turns % steps[codes]
+        return [table[number] for number in places.tolist()]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON object that declares these columns: their cells, and nothing that learners alone use."""

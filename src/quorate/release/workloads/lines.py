@@ -2,17 +2,19 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from quorate.arrays import Floats
 from quorate.errors import InvalidInput
 from quorate.release.cover.base import check_cells
 from quorate.release.queries import NOTHING, Prefixes, Ranges, Whole
 from quorate.release.workloads.bound import Between, BoundWorkload, check_asked
 from quorate.release.workloads.columns import Columns
-from quorate.tables.cells import NumberCells
+from quorate.tables.cells import DateCells, NumberCells
 
 __all__ = ["LineWorkload"]
 
@@ -121,6 +123,18 @@ class LineWorkload(BoundWorkload):
             return NOTHING
         place = last - 1 if self.kind == "thresholds" else int(self._plain.number(first, last - 1))
         return group * self._each + place
+
+    def even_columns(self, below: Floats, cells: int) -> Columns:
+        """Return the column with cuts that split the records evenly, given the shares below all cuts and at all."""
+        if self.kind != "thresholds" or self.by:
+            raise InvalidInput("quantiles are read off thresholds of one column, without groups")
+        rising = np.maximum.accumulate(below[:-1])
+        wanted = below[-1] * np.arange(1, cells) / cells
+        chosen = sorted({int(np.abs(rising - share).argmin()) for share in wanted}) if rising.size else []
+        kind: Any = self.columns.kinds[self.column]
+        dated = isinstance(self._line, DateCells)
+        cuts = [self._line.written(self._cuts[place]) if dated else self._cuts[place] for place in chosen]
+        return Columns({self.column: replace(kind, cuts=cuts)})
 
     def answers_itself(self, asked: Any) -> bool:
         """Return whether the ends that are asked for are cuts of the column: others are moved to the nearest."""

@@ -107,9 +107,7 @@ class Workload:
         """Return the columns of groups, and the column itself, whose parents must be declared."""
         assert self.column is not None
         if declared is None or self.column not in declared.kinds:
-            raise InvalidInput(
-                f"a hierarchy is declared: columns={{{self.column!r}: Category([...], parents={{...}})}}"
-            )
+            raise InvalidInput(f"the hierarchy of {self.column!r} must be declared: Category([...], parents={{...}})")
         names = [*self.by, self.column]
         if public is None or set(names) <= set(declared.kinds):
             return declared.select(names)

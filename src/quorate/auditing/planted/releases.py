@@ -1,4 +1,4 @@
-"""Several releases about the same people, with one mistake each: a month, a person or an account tells too much."""
+"""Releases with one mistake each: a month, a person, an account or the level of a hierarchy tells too much."""
 
 import math
 from collections.abc import Callable
@@ -14,11 +14,15 @@ from quorate.auditing.planted.guards import replaced
 from quorate.auditing.planted.states import quiet_folder
 from quorate.errors import BudgetSpent
 from quorate.mechanisms.noisy_vector import NoisyVector
+from quorate.privacy import Budget
 from quorate.release import GrowingRelease, QueryRelease, Workload
+from quorate.release.engines import LevelsEngine
+from quorate.release.engines.released import check_private
 from quorate.release.people import Counted
+from quorate.release.queries import Levels
 from quorate.release.running_sums import RunningSums
 
-__all__ = ["GROWING", "draw_again", "replace_in_a_month", "tell_twice"]
+__all__ = ["RELEASES", "draw_again", "replace_in_a_hierarchy", "replace_in_a_month", "tell_twice"]
 
 _MONTHS, _PEOPLE = 6, 40
 _EPSILON, _DELTA = 1.0, 1e-6
@@ -84,10 +88,35 @@ def replace_in_a_month(twin: Twin, *, person: bool) -> Caught:
         (mechanism, one), (_, other) = _measured("a", person), _measured("b", person)
     moved = sum(float(((first - second) ** 2).sum()) for first, second in zip(one, other, strict=True))
     distance = math.sqrt(moved) / mechanism.scales[0]
+    return _judged("replaced person" if person else "replaced record", distance, "all updates together")
+
+
+def _judged(attack: str, distance: float, what: str) -> Caught:
     near, far = (float(log_ndtr(sign * distance / 2 - _EPSILON / distance)) for sign in (1, -1))
     delta = math.exp(near) - math.exp(_EPSILON + far)  # Balle and Wang 2018, theorem 8
-    evidence = f"all updates together have a delta of {delta:.1e} at epsilon {_EPSILON:g}; claimed: {_DELTA:g}"
-    return Caught("replaced person" if person else "replaced record", evidence, found=delta > _DELTA)
+    evidence = f"{what} have a delta of {delta:.1e} at epsilon {_EPSILON:g}; claimed: {_DELTA:g}"
+    return Caught(attack, evidence, found=delta > _DELTA)
+
+
+def _pays_for_its_leaves(self: Levels) -> tuple[int, ...]:
+    """Pay for the last level of a hierarchy, and for none above it: that is the mistake."""
+    return (*(0 for _ in self.sizes[:-1]), 2)
+
+
+def replace_in_a_hierarchy(twin: Twin) -> Caught:
+    """Replace a record by one of another node on every level; compute the exact delta of Gaussian noise."""
+    tree, moved = Levels([np.arange(8) // 4, np.arange(8) // 2, np.arange(8)]), []
+    budget = Budget(epsilon=_EPSILON, delta=_DELTA, slack=0.0)
+    with replaced(*twin):
+        plan = LevelsEngine().measurement(tree, None, 0.0)
+        mechanism = NoisyVector.for_budget(budget, squared_sensitivities=plan.squares, shares=plan.shares)
+    for cell in (0, 7):
+        counts = np.full(8, 5)
+        counts[cell] += 1
+        moved.append(plan.vectors(check_private(tree, counts)))
+    pairs = zip(*moved, mechanism.scales, strict=True)
+    distance = math.sqrt(sum(float(((one - other) ** 2).sum()) / scale**2 for one, other, scale in pairs))
+    return _judged("replaced record", distance, "the levels")
 
 
 def tell_twice(twin: Twin) -> Caught:
@@ -130,7 +159,7 @@ def _bug(name: str, what: str, sound: Twin, broken: Any, attack: Callable[[Twin]
     )
 
 
-GROWING = (
+RELEASES = (
     _bug(
         "pays_for_one_month",
         "running sums paid for by one of them",
@@ -151,6 +180,13 @@ GROWING = (
         (GrowingRelease, "updates_", GrowingRelease.updates_),
         property(_draws_again),
         tell_twice,
+    ),
+    _bug(
+        "one_level_paid",
+        "a hierarchy paid for by its last level",
+        (Levels, "squares", Levels.squares),
+        property(_pays_for_its_leaves),
+        replace_in_a_hierarchy,
     ),
     _bug(
         "account_kept_in_memory",
