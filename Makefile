@@ -4,8 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 TOOLS := build/tools
-# Each core has a worker, so linear algebra has one thread. Neighbouring tests share a worker, and what it has made.
-TESTS := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal
+# Each core has a worker, so linear algebra has one thread, and there is one more: tests of servers mostly wait.
+# Neighbouring tests share a worker, and what it has made.
+WORKERS ?= $(shell $(PYTHON) -c 'import os; print(len(os.sched_getaffinity(0)) + 1 if hasattr(os, "sched_getaffinity") else os.cpu_count() + 1)')
+TESTS := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 .PHONY: help demo docs linkcheck test lint types audit crash bench wheels release clean
 

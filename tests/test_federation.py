@@ -1,6 +1,7 @@
 """A federation on loopback, over TLS that both sides check: servers in threads, and the command line in processes."""
 
 import contextlib
+import datetime
 import json
 import os
 import re
@@ -18,6 +19,10 @@ import pytest
 pytest.importorskip("cryptography", reason="a federation needs the extra 'sites'")
 
 import uvicorn
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
 import quorate as qr
 from federation import NAMES, QUERIES, TOTAL, made_folder
@@ -25,12 +30,18 @@ from quorate.cli import main
 from quorate.errors import SiteRefused
 from quorate.mechanisms import DistributedMax, NoisyMax
 from quorate.models import load
+from quorate.models.codecs import mechanism_document
 from quorate.sites import Card, FederatedClassifier, Keys, Sites
 from quorate.sites.keys import Card as CardOfKeys
 from quorate.sites.messages import Counted, Enrolled
 from quorate.sites.server import make_site_app, open_site
+from quorate.sites.site import Site
 
 PARTIES = [*NAMES, "centre"]
+USES = (
+    *("digital_signature", "content_commitment", "key_encipherment", "data_encipherment", "key_agreement"),
+    *("key_cert_sign", "crl_sign", "encipher_only", "decipher_only"),
+)  # of a key
 
 
 @pytest.fixture(scope="module")
@@ -85,6 +96,10 @@ def local_counts(sites, X):
     return sum(site._session.answerer.ensemble.fitted.votes(X) for site in sites.values())
 
 
+def electorate_of(classifier):
+    return classifier.session_.answerer.ensemble.fitted
+
+
 def spent(site):
     return site._budget.spent().renyi
 
@@ -97,7 +112,7 @@ def test_the_sites_together_answer_as_one_ensemble(federation, keys, mode):
     assert classifier.teachers_ == together.teachers == TOTAL
     assert isinstance(classifier.mechanism_, NoisyMax)
     assert "replacement of one row" in classifier.claim_
-    assert np.array_equal(together.votes(QUERIES), local_counts(sites, QUERIES))
+    assert np.array_equal(electorate_of(classifier).votes(QUERIES), local_counts(sites, QUERIES))
     before = [spent(site) for site in sites.values()]
     told = classifier.predict(QUERIES[:2])
     assert told.tolist() == ["yes", "no"]
@@ -120,21 +135,46 @@ def test_with_noise_from_the_sites_the_coordinator_draws_none(federation, keys):
         FederatedClassifier.from_sites(together, aggregator="soft_majority")
 
 
-def test_a_federation_is_saved_and_goes_on_from_its_folder(federation, keys, tmp_path):
+def charge(site, ask):
+    before = spent(site)
+    ask()
+    return spent(site) - before
+
+
+def test_a_federation_is_saved_and_goes_on_from_its_folder(federation, keys, tmp_path, monkeypatch, capsys):
+    """Beside another one over the same sites: a site charges each for its own mechanism, before and after."""
     addresses, sites = federation("sums")
     together = federation.opened(addresses, keys["centre"], mode="sums")
-    classifier = FederatedClassifier.from_sites(together, epsilon=4.0, delta=1e-6, queries=100)
-    first = classifier.predict(QUERIES[:2]).tolist()
+    with pytest.raises(qr.InvalidInput, match="teachers must be"):  # to which nothing is declared, and who do not count
+        qr.PrivateClassifier.from_teachers(together, classes=["no", "yes"], public=QUERIES, aggregator="quorum")
+    classifier = FederatedClassifier.from_sites(together, epsilon=3.0, delta=1e-6, queries=4)
+    other = FederatedClassifier.from_sites(together, epsilon=2.0, delta=1e-6, queries=200)
+    each, less = (one.mechanism_.renyi(sites["north"]._budget.order) for one in (classifier, other))
+    assert each > 50 * less
+    assert charge(sites["north"], lambda: classifier.predict(QUERIES[:1])) == pytest.approx(each, rel=1e-6)
+    first = classifier.predict(QUERIES[:1]).tolist()
     folder = qr.save(classifier, tmp_path / "centre")
     classifier.session_.close()
     assert (folder / "sites.json").stat().st_mode & 0o077 == 0  # it has the coordinator's keys
-    paid = [spent(site) for site in sites.values()]
     again = load(folder)
-    assert again.predict(QUERIES[:2]).tolist() == first
-    assert [spent(site) for site in sites.values()] == paid
-    assert again.predict(QUERIES[2:]).answered.all()
+    assert charge(sites["north"], lambda: again.predict(QUERIES[:1])) == 0.0
+    assert again.predict(QUERIES[:1]).tolist() == first
+    assert charge(sites["north"], lambda: again.predict(QUERIES[1:2])) == pytest.approx(each, rel=1e-6)
     assert again.claim_ == classifier.claim_
+    with pytest.raises(qr.InvalidInput, match="cannot be a site of another"):
+        Site(again, name="centre")
     again.session_.close()
+    Keys.make(tmp_path / "own", "centre")
+    told = ["--keys", str(tmp_path / "own"), "--coordinator", str(tmp_path / "own" / "card.json")]
+    assert main(["site", "serve", str(folder), *told]) == 1
+    assert "cannot be a site of another" in capsys.readouterr().err
+    assert charge(sites["north"], lambda: other.predict(QUERIES[:1])) == pytest.approx(less, rel=1e-6)  # still open
+    forged = electorate_of(other).document() | {"mechanism": mechanism_document(classifier.mechanism_)}
+    monkeypatch.setattr(electorate_of(other), "document", lambda: forged)
+    damaged = qr.save(other, tmp_path / "damaged")
+    other.session_.close()
+    with pytest.raises(qr.InvalidInput, match="sites have priced another mechanism"):
+        load(damaged)
 
 
 def changed_reply(change):
@@ -222,11 +262,11 @@ def test_whether_a_lie_is_refused_says_nothing_about_the_counts_of_others(federa
 
     addresses, sites = federation("sums", change=changed_reply(moves))
     together = federation.opened(addresses, keys["centre"], mode="sums")
-    FederatedClassifier.from_sites(together, epsilon=4.0, delta=1e-6, queries=100)
+    classifier = FederatedClassifier.from_sites(together, epsilon=4.0, delta=1e-6, queries=100)
     first = int(local_counts(sites, QUERIES[:1])[0, 0])
     for lie, told in [(-first, 0), (-first - 1, 0), (1 - first, 1), (TOTAL - first, TOTAL), (TOTAL + 1 - first, TOTAL)]:
         moved[0] = lie
-        assert together.votes(QUERIES[:1]).tolist() == [[told, TOTAL - told]]
+        assert electorate_of(classifier).votes(QUERIES[:1]).tolist() == [[told, TOTAL - told]]
 
 
 @pytest.mark.parametrize("teachers", [0, -3, 2**63])
@@ -244,7 +284,7 @@ def test_a_site_whose_budget_is_spent_ends_the_answers_before_others_pay(federat
     addresses, sites = federation()
     together = federation.opened(addresses, keys["centre"])
     classifier = FederatedClassifier.from_sites(together, epsilon=4.0, delta=1e-6, queries=200)
-    assert together.payable() >= 195
+    assert electorate_of(classifier).payable() >= 195
     sites["north"]._budget.spend(qr.Cost(sites["north"]._budget.remaining().renyi * 0.99))
     paid = spent(sites["south"])
     with pytest.raises(qr.BudgetSpent, match="site north can pay for"):
@@ -294,6 +334,41 @@ def test_a_card_stands_for_the_certificate_that_was_looked_at_and_for_no_other(k
                 wrapped.send(b"?")
         thread.join()
         assert bool(said) == let_in
+
+
+def certified(subject, issuer, key, signer, *extensions):
+    now = datetime.datetime.now(datetime.UTC)
+    named = {
+        role: x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        for role, name in (("subject", subject), ("issuer", issuer))
+    }
+    builder = x509.CertificateBuilder(
+        named["issuer"],
+        named["subject"],
+        key.public_key(),
+        x509.random_serial_number(),
+        now,
+        now + datetime.timedelta(days=9),
+    )
+    for extension in extensions:
+        builder = builder.add_extension(extension, critical=True)
+    return builder.sign(signer, hashes.SHA256()).public_bytes(serialization.Encoding.PEM).decode()
+
+
+def test_a_card_has_a_certificate_that_is_its_own_and_can_sign_no_other(keys):
+    own, authority = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
+    signs = x509.KeyUsage(**dict.fromkeys(USES, False) | {"key_cert_sign": True})
+    leaf, signer = (x509.BasicConstraints(ca=ca, path_length=None) for ca in (False, True))
+    assert CardOfKeys("north", certified("north", "north", own, own, leaf), keys["north"].card.mask)
+    for certificate in (
+        certified("north", "north", own, own),  # says nothing, and may sign
+        certified("north", "north", own, own, signs),
+        certified("north", "north", own, own, signer),
+        certified("north", "authority", own, authority, leaf),  # somebody else vouches for it
+        certified("north", "north", own, authority, leaf),  # the same, under its own name
+    ):
+        with pytest.raises(qr.InvalidInput, match="it must be the party's own"):
+            CardOfKeys("north", certificate, keys["north"].card.mask)
 
 
 def test_what_cannot_be_a_federation_is_refused(keys, tmp_path):
@@ -434,7 +509,7 @@ def test_twenty_sites_in_processes_of_their_own(tmp_path, mode):
             told = classifier.predict(X)
             assert time.perf_counter() - begun < 30
             assert (told.labels == np.where(X[:, 0] > 0, "yes", "no")).mean() > 0.9
-            counted = together.votes(X[:20])
+            counted = electorate_of(classifier).votes(X[:20])
             processes["site-07"].terminate()
             processes["site-07"].wait(timeout=60)
             with pytest.raises(SiteRefused, match="site site-07: it does not answer"):

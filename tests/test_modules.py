@@ -30,8 +30,9 @@ def importers_of(files):
                 assert not node.level, f"{path}: imports are absolute"
                 whole = [f"{node.module}.{alias.name}" for alias in node.names]
                 targets = [one if one in files else node.module for one in whole]
-            for target in set(targets) & set(files) - {name}:
-                importers[target].add(name)
+            for target in targets:
+                if target in files and target != name:
+                    importers[target].add(name)
     return importers
 
 

@@ -194,6 +194,7 @@ def test_it_has_parameters_and_can_be_cloned():
         "error",
         "error_weights",
         "target",
+        "account",
     }
     assert set(release.get_params(deep=False)) == names
     copy = clone(release)

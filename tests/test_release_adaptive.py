@@ -10,10 +10,11 @@ from quorate import Budget, QueryRelease, Workload
 from quorate.errors import InvalidInput
 from quorate.mechanisms import ExponentialChoice
 from quorate.mechanisms.noisy_vector import NoisyVector
+from quorate.privacy import Cost
 from quorate.release import Columns
 from quorate.release.engines import ENGINES, AdaptiveEngine, Mixture
-from quorate.release.engines.adaptive import _Steps, misplaced
-from quorate.release.engines.released import check_private
+from quorate.release.engines.adaptive import _Steps, looks_of, misplaced
+from quorate.release.engines.released import Released, check_private
 from quorate.release.engines.strategy import plan_marginals
 from quorate.release.queries import Marginals, Rows
 from quorate.simulation import SeededNoise
@@ -248,3 +249,48 @@ def test_a_release_makes_the_error_small_that_it_is_told(engine, settings, tmp_p
 def test_what_cannot_be_weighed_is_refused(subject, settings, says):
     with pytest.raises(InvalidInput, match=says):
         QueryRelease(subject, columns=COLUMNS, **settings).fit(TABLE)
+
+
+# ---------------------------------------------------------------- bands, where earlier noise decides what is measured
+
+
+def out_of_band(level_at, paths=20_000, looks=40):
+    """How often an adversary gets an answer out of its band, who measures again until it is.
+
+    Each measurement has three times the precision of all before. The level is a function of the precision.
+    """
+    rng, precision = np.random.default_rng(0), 1.0
+    sums, out = rng.normal(size=paths), np.zeros(paths, dtype=bool)
+    for _ in range(looks):
+        out |= np.abs(sums) > level_at(precision) * math.sqrt(precision)
+        sums = np.where(out, sums, sums + rng.normal(scale=math.sqrt(3 * precision), size=paths))
+        precision *= 4.0
+    return out.mean()
+
+
+def test_an_adversary_who_measures_again_does_not_leave_the_band():
+    """The band of a fixed design, it does leave. (20,000 paths: 6 deviations of the share are below 0.01.)"""
+    beta, column, empty = 0.05, Marginals((2,), [(0,)]), np.zeros(1)
+
+    def proved(precision):
+        details = looks_of(column, {(0,): 1.0}, {(0,): precision})
+        return Released(empty, empty, None, None, Cost(0.0), "adaptive", (), details).level(1, beta)
+
+    assert out_of_band(lambda precision: math.sqrt(2 * math.log(2 / beta))) > beta + 0.01
+    assert out_of_band(proved) < beta - 0.01
+
+
+def test_bands_of_chosen_measurements_allow_for_the_choice(tmp_path):
+    release = QueryRelease(Workload.marginals(2), columns=COLUMNS, engine="adaptive").fit(TABLE)
+    again = QueryRelease.load(release.save(tmp_path / "kept"))
+    for one in (release, again):
+        released, count = one.released_, one.domain_.queries.count
+        level, fixed = released.level(count, 0.05), math.sqrt(2 * math.log(2 * count / 0.05))
+        assert level > fixed * 1.1
+        band = one.answer(band=0.95).to_pydict()
+        half = level * released.deviations
+        assert np.allclose(band["low"], np.clip(np.minimum(released.unbiased - half, released.answers), 0, 1))
+        assert np.allclose(band["high"], np.clip(np.maximum(released.unbiased + half, released.answers), 0, 1))
+        assert one.engine_error_bound(0.05) >= min(1.0, level * float(released.deviations.max()))
+    residual = QueryRelease(Workload.marginals(2), columns=COLUMNS, engine="residual").fit(TABLE)
+    assert residual.released_.level(9, 0.05) == math.sqrt(2 * math.log(2 * 9 / 0.05))  # a fixed design

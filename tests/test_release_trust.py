@@ -1,14 +1,17 @@
 """How far public data are trusted: the level and the power of the test, what far data cost, and what is said of it."""
 
+import math
+
 import numpy as np
 import pytest
+from scipy.stats import ncx2
 
 from marginal_runs import measure_marginals
 from quorate import Budget
 from quorate.release import QueryRelease, Workload
 from quorate.release.engines import ENGINES
 from quorate.release.engines.released import check_private
-from quorate.release.engines.trust import _law_of_squares, _sampling_square, weigh_evidence
+from quorate.release.engines.trust import _distance_found, _law_of_squares, _sampling_square, weigh_evidence
 from quorate.release.queries import Marginals, Rows
 from quorate.simulation import SeededNoise
 
@@ -148,9 +151,23 @@ def test_the_expected_error_is_that_of_what_was_released(tmp_path):
     )
     assert release.released_.details["refuted"] == 1.0
     assert release.expected_error_ == release.released_.details["expected_error"]
+    assert "refuted" in release.notes_[0]
     assert release.expected_error_ != foreseen  # which took the public records for a fair sample
     folder = release.publish(tmp_path / "published")
     said = (folder / "GUARANTEE.md").read_text()
     assert f"Largest error of the engine: {release.expected_error_:.4g} expected" in said
     assert release.notes_[0] in said
     assert QueryRelease.load(folder).expected_error_ == release.expected_error_
+
+
+@pytest.mark.parametrize(
+    ("freedom", "cost"), [(4, 3.1), (10, 1.9), (22, 1.5), (40, 1.01), (41, 0.99), (100, 0.57), (400, 0.26)]
+)
+def test_what_the_test_of_public_data_misses_is_what_the_proof_says(freedom, cost):
+    """Noise that is the same in all directions: the statistic is a noncentral chi-square, whose law is exact."""
+    critical, deviation = min(max(math.sqrt(freedom / 2) - 1.645, 0.0), 1.645), math.sqrt(2 * freedom)
+    found = _distance_found(critical, deviation, 1.0)
+    assert found / freedom == pytest.approx(cost, rel=0.02)
+    assert ncx2.cdf(freedom + critical * deviation, freedom, found) < 0.05
+    without = (critical + 1.645) * deviation  # the product with errors left out
+    assert ncx2.cdf(freedom + critical * deviation, freedom, without) > 0.08

@@ -11,12 +11,17 @@ import numpy as np
 import pytest
 
 from federation import NAMES, QUERIES, TEACHERS, TOTAL, declared, made_folder, masks_for, opened_site
-from quorate import BudgetSpent, InvalidInput
+from quorate import BudgetSpent, InvalidInput, PrivateClassifier, plan
+from quorate.answerers import Votes
+from quorate.auditing.planted.sites import SitesHere
+from quorate.ensemble import Ensemble
+from quorate.ensemble.endpoints import EndpointTeachers
 from quorate.errors import IdReused, InProgress
 from quorate.exchange import Asked
 from quorate.mechanisms import DistributedMax, NoisyMax, Quorum
 from quorate.models import load
 from quorate.models.codecs import mechanism_document
+from quorate.sites.declared import DeclaredSites
 from quorate.sites.masks import Masks, unmasked
 from quorate.sites.messages import Batch, Declaration
 from quorate.sites.site import Site
@@ -183,6 +188,42 @@ def test_a_site_needs_a_ledger_and_masks_of_its_own(folders):
     with pytest.raises(InvalidInput, match="in a folder"):
         Site("north", name="north")
     classifier.session_.close()
+
+
+def test_sites_count_for_the_mechanism_that_was_declared_and_no_other(folders):
+    site = opened_site(folders["north"])
+    settings = {"classes": ["no", "yes"], "public": QUERIES[:1], "epsilon": 4.0, "delta": 1e-6}
+    planned = {"epsilon": 4.0, "delta": 1e-6, "queries": 100, "classes": 2, "teachers": TEACHERS["north"]}
+    mechanism = plan(aggregator="noisy_max", **planned).mechanism
+    electorate = DeclaredSites(SitesHere(site), mechanism)
+    with pytest.raises(AttributeError):
+        electorate.mechanism = QUORUM
+    for other in (QUORUM, replace(mechanism, scale=2 * mechanism.scale)):
+        with pytest.raises(InvalidInput, match="sites have priced another mechanism"):
+            Votes(Ensemble(electorate), other)
+    with pytest.raises(InvalidInput, match="sites have priced another mechanism"):
+        PrivateClassifier.from_teachers(electorate, aggregator="noisy_max", queries=50, **settings)
+    same = PrivateClassifier.from_teachers(electorate, aggregator="noisy_max", queries=100, **settings)
+    assert same.predict(QUERIES[:1]).answered.all()
+    each = mechanism.renyi(site._budget.order)
+    site.close()
+    assert spent(folders["north"]) == pytest.approx(each, rel=1e-6)
+
+
+def test_a_site_answers_from_teachers_of_its_own(folders):
+    """Also where they stand on servers, each a unit; not from the counts of other sites."""
+    north, south = (load(folders[name]) for name in ("north", "south"))
+    urls = [f"https://models.example.org/v2/models/{place}" for place in range(50)]
+    servers = EndpointTeachers(urls, labels=["no", "yes"], features=2)
+    south.session_.answerer.ensemble = Ensemble(servers)
+    assert Site(south, name="south").teachers == 50
+    site = Site(north, name="north")
+    mechanism = NoisyMax.calibrate(epsilon=4.0, delta=1e-6, teachers=TOTAL, classes=2, queries=100)
+    south.session_.answerer.ensemble = Ensemble(DeclaredSites(SitesHere(site), mechanism))
+    with pytest.raises(InvalidInput, match="cannot be a site of another"):
+        Site(south, name="south")
+    for classifier in (north, south):
+        classifier.session_.close()
 
 
 def test_masked_counts_add_up_and_one_site_alone_shows_nothing_of_them(folders):

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quorate.ensemble import Ensemble
-from quorate.errors import BudgetSpent, RunEnded
+from quorate.errors import BudgetSpent, InvalidInput, RunEnded
 from quorate.ledger import Ledger
 from quorate.mechanisms import Answers
 from quorate.mechanisms.base import QueryMechanism, Run, ThresholdMechanism
@@ -24,6 +24,12 @@ class Votes:
     """Answers by a secret ballot: an ensemble, and the mechanism that counts for it."""
 
     def __init__(self, ensemble: Ensemble, mechanism: Mechanism) -> None:
+        declared = getattr(ensemble.fitted, "mechanism", None)  # to those who pay for the counts
+        if declared is not None and declared != mechanism:  # sites/PROOF.md, step 3
+            raise InvalidInput(
+                "sites have priced another mechanism than the one that would count their ballots: make this model anew "
+                "with FederatedClassifier.from_sites, or 'quorate site join'"
+            )
         self.ensemble, self.mechanism = ensemble, mechanism
         self.run: Run | None = None
         self._budget: Budget

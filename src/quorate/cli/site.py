@@ -146,7 +146,8 @@ def _join(
     finally:
         together.close()
     bill = {"sites": len(together.names), "teachers": together.teachers, "mode": mode, "claim": classifier.claim_}
-    bill |= {"queries_that_all_sites_can_pay_for": together.payable(), "model": str(out)}
+    payable = classifier.session_.answerer.ensemble.fitted.payable()
+    bill |= {"queries_that_all_sites_can_pay_for": payable, "model": str(out)}
     show_bill("The federation", bill, as_json=json)
     return 0
 

@@ -26,6 +26,9 @@ class Electorate(Protocol):
     `teachers` and `classes` are public and never change. What goes wrong with one teacher becomes a ballot that its
     place alone decides, and no error. An error that `votes` raises is about all of them (a cluster that is gone, a site
     that refuses), is decided by nothing private, and comes before anything is charged (PROOF.md, step 11).
+
+    An electorate whose counts are priced elsewhere, at sites, also has the one `mechanism` that they are priced for: no
+    other may count them.
     """
 
     @property

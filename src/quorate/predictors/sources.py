@@ -1,7 +1,7 @@
 """What a private classifier may be made of beside rows in memory: a table of any size, or teachers that you bring."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,9 @@ from quorate.ensemble.dealing import Encoded
 from quorate.ensemble.electorate import as_electorate
 from quorate.ensemble.sources import SpilledRows, Units
 from quorate.errors import InvalidInput
+from quorate.planner import PrivatePlan
 from quorate.predictors.base import check_records
+from quorate.predictors.estimate import Estimate
 from quorate.predictors.guided import GuidedClassifier
 from quorate.predictors.labels import class_codes, declared_classes
 from quorate.progress import progress
@@ -47,6 +49,7 @@ class OtherSources(GuidedClassifier, ABC):
     holdout: float
     n_jobs: int | None
     backend: str | None
+    estimate_: Estimate | None
 
     @abstractmethod
     def _begin(self, classes: Any, y: Any) -> NDArray[Any]:
@@ -175,26 +178,33 @@ class OtherSources(GuidedClassifier, ABC):
         >>> made.predict([[9.0, 0.0], [-9.0, 0.0]]).tolist(), made.unit_
         (['ill', 'well'], 'teacher')
         """
+        made = cls(classes=classes, **settings)
+        shown = made._begin_brought(public, settings)
+        electorate = as_electorate(
+            teachers, labels=made.classes_.tolist(), public=shown, call_rows=call_rows, seconds=seconds
+        )
+        known = {} if public_votes is None else {"votes": public_votes, "disagreement": None}
+        made._open_brought(electorate, made._plan(0, teachers=electorate.teachers, **known))
+        return made
+
+    def _begin_brought(self, public: Any, settings: Iterable[str]) -> Any:
+        """Settle the classes and the columns for teachers that are brought, and return the public rows as they are."""
         for name in _OF_A_FIT:
             if name in settings:
                 raise InvalidInput(
                     f"{name} is a setting of teachers that are fitted here; those that you bring are made"
                 )
-        made = cls(classes=classes, **settings)
-        made.check_settings()
-        made.classes_, _ = declared_classes(classes, np.asarray(classes))
-        made.estimator_ = made.chosen_ = made.estimate_ = None
-        shown = check_records(made, public, estimator=None, reset=True, frames=True, missing=False)
-        electorate = as_electorate(
-            teachers, labels=made.classes_.tolist(), public=shown, call_rows=call_rows, seconds=seconds
-        )
-        known = {} if public_votes is None else {"votes": public_votes, "disagreement": None}
-        planned = made._plan(0, teachers=electorate.teachers, **known)
-        made._warn(planned.warnings)
-        made.unit_, made.declared_ = "teacher", True
-        made.epsilon_, made.delta_ = float(made.epsilon), float(made.delta)
-        made._open(Ensemble(electorate), planned)
-        return made
+        self.check_settings()
+        self.classes_, _ = declared_classes(self.classes, np.asarray(self.classes))
+        self.estimator_ = self.chosen_ = self.estimate_ = None
+        return check_records(self, public, estimator=None, reset=True, frames=True, missing=False)
+
+    def _open_brought(self, electorate: Electorate, planned: PrivatePlan) -> None:
+        """Open the budget for teachers that were brought."""
+        self._warn(planned.warnings)
+        self.unit_, self.declared_ = "teacher", True
+        self.epsilon_, self.delta_ = float(self.epsilon), float(self.delta)
+        self._open(Ensemble(electorate), planned)
 
 
 @dataclass(frozen=True, repr=False)

@@ -194,7 +194,7 @@ class PrivateClassifier(OtherSources):
             public=public,
             one_scale=one_scale,
         )
-        self.estimate_: Estimate | None = None
+        self.estimate_ = None
         if held_out:
             self.estimate_ = self._estimate(ensemble, held, codes)
             told, planned = planned, self._plan_with(self.estimate_, held_out, planned.teachers)

@@ -242,7 +242,7 @@ class QueryRelease(ShowsClaim, BaseEstimator):
             wide = self.engine_error_bound(beta) * added(np.ones(len(numbers)), starts)
             return shares - wide, shares + wide
         places = self.domain_.parts(numbers)[0]
-        level = math.sqrt(2 * math.log(2 * self.domain_.queries.count / beta))
+        level = released.level(self.domain_.queries.count, beta)
         centre, half = added(released.unbiased[places], starts), level * added(released.deviations[places], starts)
         return np.minimum(centre - half, shares), np.maximum(centre + half, shares)
 
@@ -352,7 +352,7 @@ class QueryRelease(ShowsClaim, BaseEstimator):
         parts = 2 if self.domain_.has_differences() else 1  # PROOF.md, step 5
         if not self.has_error_bars:
             return min(1.0, 2 * parts * self.expected_error_)
-        level, details = math.sqrt(2 * math.log(2 * count / beta)), self.released_.details
+        level, details = self.released_.level(count, beta), self.released_.details
         if "moved" in details:  # PROOF.md, step 5: noise of the unbiased answers, and how far the model is from them
             return min(1.0, parts * (level * details["deviation"] + details["moved"]))
         largest = details["deviation"] if errors is None else float(errors.max())

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
@@ -59,11 +60,24 @@ class Card:
             raise InvalidInput(
                 f"the card of {self.name} is damaged: it has no certificate, or no key of masks"
             ) from None
-        with contextlib.suppress(x509.ExtensionNotFound):
-            if certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca:
-                raise InvalidInput(
-                    f"the card of {self.name} has the certificate of an authority; it must be the party's own"
-                )
+        if not self.is_own(certificate):
+            raise InvalidInput(
+                f"the card of {self.name} has the certificate of an authority, or one that others have signed; it must "
+                "be the party's own"
+            )
+
+    @staticmethod
+    def is_own(certificate: x509.Certificate) -> bool:
+        """Return whether a certificate is signed by its own key and says that it can sign no other; proof: step 1.
+
+        TLS takes one that says nothing of this for an authority's, if it may sign, or is of the first version.
+        """
+        try:
+            certificate.verify_directly_issued_by(certificate)
+            constraints = certificate.extensions.get_extension_for_class(x509.BasicConstraints).value
+        except (InvalidSignature, TypeError, ValueError, x509.ExtensionNotFound, x509.DuplicateExtension):
+            return False
+        return not constraints.ca
 
     @classmethod
     def read(cls, path: str | Path) -> "Card":

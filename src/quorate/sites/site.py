@@ -12,8 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from quorate.ensemble.clusters import ClusterTeachers
+from quorate.ensemble.endpoints import EndpointTeachers
+from quorate.ensemble.estimators import EstimatorTeachers
 from quorate.errors import IdReused, InvalidInput, QuorateError
 from quorate.exchange import Admitted, Asked
+from quorate.learners import Teachers
 from quorate.mechanisms import DistributedMax
 from quorate.mechanisms.base import QueryMechanism
 from quorate.models.codecs import mechanism_of
@@ -28,6 +32,7 @@ __all__ = ["Site"]
 
 _CALLER = "federation"  # under which the ledger keeps the ids of batches
 _PRICES = 64  # mechanisms whose price is remembered
+_ONE_BALLOT_A_UNIT = (Teachers, EstimatorTeachers, ClusterTeachers, EndpointTeachers)
 
 
 class Site:
@@ -78,6 +83,7 @@ class Site:
     ) -> None:
         if not isinstance(classifier, PrivateClassifier) or classifier.session_.ledger is None:
             raise InvalidInput("a site answers from a PrivateClassifier in a folder, whose budget is in a ledger")
+        self._check_teachers(classifier.session_.answerer.ensemble.fitted)
         if classifier.form_ is not None:
             raise InvalidInput("a site takes rows of numbers: fit its model on a matrix, or with a schema")
         if mode not in MODES:
@@ -91,6 +97,14 @@ class Site:
         self.start = secrets.token_hex(16)  # tells this object from all others that have these keys
         self._prices: dict[bytes, tuple[QueryMechanism, Cost]] = {}
         self._lock = threading.Lock()
+
+    def _check_teachers(self, teachers: Any) -> None:
+        """Refuse all but teachers of one ballot a unit, whose ballots are paid for here and nowhere else."""
+        if not isinstance(teachers, _ONE_BALLOT_A_UNIT):  # proof: step 3
+            raise InvalidInput(
+                "a site answers from teachers of its own. A federation cannot be a site of another: its sites would "
+                "charge for what was declared to them, and their exact counts would leave for something else"
+            )
 
     @property
     def teachers(self) -> int:

@@ -2,13 +2,15 @@
 
 import hashlib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
 
 from quorate.arrays import Integers
 from quorate.auditing.planted.bug import Caught, PlantedBug
+from quorate.auditing.planted.cards import accepts_authorities, come_signed, own_cards
 from quorate.auditing.planted.states import quiet_folder
 from quorate.ensemble import Ensemble
 from quorate.errors import InvalidInput, SiteRefused
@@ -19,19 +21,26 @@ from quorate.models import load, save
 from quorate.models.codecs import mechanism_document
 from quorate.predictors import PrivateClassifier
 from quorate.privacy import Budget, Cost
+from quorate.sites.declared import DeclaredSites
 from quorate.sites.masks import Masked, Masks, unmasked
-from quorate.sites.messages import Batch, Counted, Declaration
+from quorate.sites.messages import About, Batch, Counted, Declaration, Enrolled, Mode
 from quorate.sites.site import Site
 
 __all__ = [
     "SITES",
     "ChargesAfterwards",
     "CountsOnAllSites",
+    "LastDeclared",
     "MasksOfSecretsAlone",
     "MasksTwice",
+    "SitesHere",
+    "TakesAnyTeachers",
     "copy_key",
+    "declare_twice",
+    "federate_twice",
     "look_at_charge",
     "move_ballots",
+    "opened_models",
     "refuse_lies",
     "subtract",
     "sum_shares",
@@ -167,22 +176,115 @@ class _Watched:
         """Do nothing."""
 
 
-def look_at_charge(kind: type[Site]) -> Caught:
-    """Ask a site for one batch, and look what its ledger says at the time at which the teachers are asked."""
+@contextmanager
+def opened_models(*names: str) -> Iterator[list[PrivateClassifier]]:
+    """Yield small models that were loaded from folders of these names, each with a ledger of its own."""
     X = np.linspace(-1.0, 1.0, 200)[:, np.newaxis]
     classifier = PrivateClassifier(teachers=20, aggregator="noisy_max", queries=20, epsilon=4.0, classes=[0, 1])
     with quiet_folder() as folder:
-        save(classifier.fit(X, (X[:, 0] > 0).astype(int)), folder / "north")
-        opened = load(folder / "north")
+        for name in names:
+            save(classifier.fit(X, (X[:, 0] > 0).astype(int)), folder / name)
+        opened = [load(folder / name) for name in names]
+        yield opened
+        for one in opened:
+            one.session_.close()
+
+
+def look_at_charge(kind: type[Site]) -> Caught:
+    """Ask a site for one batch, and look what its ledger says at the time at which the teachers are asked."""
+    with opened_models("north") as (opened,):
+        site = kind(opened, name="north")
         watched = _Watched(opened.session_.answerer.ensemble.fitted, opened.budget_)
         opened.session_.answerer.ensemble = Ensemble(watched)
         mechanism = NoisyMax(teachers=40, classes=2, scale=20.0)
         declaration = Declaration(mechanism_document(mechanism), ["north", "south"], "counts")
-        kind(opened, name="north").ballots(Batch.of("0" * 32, declaration, _QUERIES))
-        opened.session_.close()
+        site.ballots(Batch.of("0" * 32, declaration, _QUERIES))
     due = len(_QUERIES) * mechanism.renyi(opened.budget_.order)
     evidence = f"charged when the teachers were asked: {watched.charged[0]:.4g}; due: {due:.4g}"
     return Caught("ledger at the time of the count", evidence, found=watched.charged[0] < due)
+
+
+class SitesHere:
+    """Sites in this process, asked without a network."""
+
+    mode: Mode = "counts"
+
+    def __init__(self, *sites: Site) -> None:
+        self._sites, self.about = sites, [site.about() for site in sites]
+        self.last: Declaration | None = None  # for the mistake
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the sites, in order."""
+        return sorted(told.name for told in self.about)
+
+    def check_agreement(self) -> About:
+        """Return what the first site says of its model."""
+        return self.about[0]
+
+    def ask(self, path: str, kind: Any, message: Any = None) -> list[Any]:
+        """Return the reply of every site."""
+        if path == "/enrol":
+            return [Enrolled(site.payable(message), site.start) for site in self._sites]
+        return [site.ballots(message) for site in self._sites]
+
+    def document(self) -> dict[str, Any]:
+        """Return nothing: these sites are in this process alone."""
+        return {}
+
+    def close(self) -> None:
+        """Close the sites."""
+        for site in self._sites:
+            site.close()
+
+
+class LastDeclared(DeclaredSites):
+    """Sends with every batch what was last declared to these sites, by whichever classifier."""
+
+    @property
+    def _declaration(self) -> Any:
+        """The mistake: it is one for all."""
+        return getattr(self._sites, "last")  # noqa: B009
+
+    @_declaration.setter
+    def _declaration(self, declaration: Declaration) -> None:
+        setattr(self._sites, "last", declaration)  # noqa: B010
+
+
+_DEAR, _CHEAP = (NoisyMax(teachers=40, classes=2, scale=scale) for scale in (10.0, 100.0))
+
+
+def _underpaid(attack: str, opened: PrivateClassifier) -> Caught:
+    charged, due = opened.budget_.spent().renyi, len(_QUERIES) * _DEAR.renyi(opened.budget_.order)
+    evidence = f"a site charged {charged:.4g} for counts that were drawn from at the price of {due:.4g}"
+    return Caught(attack, evidence, found=0 < charged < due)
+
+
+def declare_twice(kind: type[DeclaredSites]) -> Caught:
+    """Open two classifiers over one site, the second with more noise, and ask the first."""
+    with opened_models("north") as (opened,):
+        sites = SitesHere(Site(opened, name="north"))
+        first, _ = kind(sites, _DEAR), kind(sites, _CHEAP)
+        first.votes(_QUERIES)
+        return _underpaid("another declaration", opened)
+
+
+class TakesAnyTeachers(Site):
+    """Answers from a model whose ballots are counted by other sites."""
+
+    def _check_teachers(self, teachers: Any) -> None:
+        """The mistake: nobody asks whose teachers they are."""
+
+
+def federate_twice(kind: type[Site]) -> Caught:
+    """Make a site of the coordinator of another federation, and ask for its counts."""
+    with opened_models("north", "centre") as (north, centre):
+        counted = DeclaredSites(SitesHere(Site(north, name="north")), _CHEAP)
+        centre.session_.answerer.ensemble = Ensemble(counted)
+        declaration = Declaration(mechanism_document(_DEAR), ["centre", "east"], "counts")
+        with suppress(InvalidInput):
+            kind(centre, name="centre").ballots(Batch.of("0" * 32, declaration, _QUERIES))
+        return _underpaid("a federation as a site", north)
 
 
 def _shares(kind: type[DistributedMax]) -> DistributedMax:
@@ -229,5 +331,29 @@ SITES = (
         lambda: ChargesAfterwards,
         lambda: Site,
         lambda target, plays, seed: look_at_charge(target),
+    ),
+    PlantedBug(
+        "declaration_of_another",
+        "sites that are told what another classifier does with their counts, and charge for that",
+        "state",
+        lambda: LastDeclared,
+        lambda: DeclaredSites,
+        lambda target, plays, seed: declare_twice(target),
+    ),
+    PlantedBug(
+        "federation_as_a_site",
+        "a federation that is a site of another: its sites charge for what was declared to them, not for what is drawn",
+        "state",
+        lambda: TakesAnyTeachers,
+        lambda: Site,
+        lambda target, plays, seed: federate_twice(target),
+    ),
+    PlantedBug(
+        "card_of_an_authority",
+        "a card whose certificate does not say that it can sign no other: TLS lets in whoever it has signed",
+        "state",
+        accepts_authorities,
+        own_cards,
+        lambda target, plays, seed: come_signed(target),
     ),
 )

@@ -7,7 +7,8 @@ a tenth all marginals, so that every answer has an unbiased estimate and an erro
 """
 
 import math
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, cast
 
@@ -19,6 +20,7 @@ from quorate.errors import Infeasible, InvalidInput
 from quorate.mechanisms import ExponentialChoice
 from quorate.mechanisms.noisy_vector import NoisyVector
 from quorate.privacy import RENYI_QUANTA, Budget
+from quorate.release.engines.components import precisions_told
 from quorate.release.engines.fitted import fits_in_memory, release_tables, tables_to_check
 from quorate.release.engines.mixture import Mixture, fit_mixture
 from quorate.release.engines.released import (
@@ -34,7 +36,7 @@ from quorate.release.engines.released import (
 from quorate.release.engines.strategy import Clique, plan_marginals, subsets
 from quorate.release.queries import Marginals, Queries
 
-__all__ = ["AdaptiveEngine", "misplaced"]
+__all__ = ["AdaptiveEngine", "looks_of", "misplaced"]
 
 _COLUMNS, _FOR_ALL = 0.25, 0.1  # of the budget: for every column, and for all marginals
 _CHOICE = 0.1  # of what a chosen marginal costs
@@ -42,6 +44,7 @@ _ROUNDS = 4  # marginals a column that the rest would pay for, if it were spent 
 _BATCH = 4  # columns for each marginal that is chosen between two fits
 _STEPS = 60  # of a fit between two choices
 _MOST_WEIGHT = 8  # of a marginal in the choice: a whole number
+_BEFORE = 0.2  # of the first precision of a component: how it is known before anything is measured, in a band
 _ABSOLUTE = math.sqrt(2.0 / math.pi)  # the mean of |z| for a standard Gaussian z
 
 
@@ -69,6 +72,7 @@ class AdaptiveEngine(Engine):
         batch = min(len(steps.candidates), max(1, columns // _BATCH))
         each = budget.remaining().renyi * (1.0 - _COLUMNS - _FOR_ALL) / (_ROUNDS * columns)
         steps.measure_first()
+        first = precisions_told(queries.sizes, steps.noisy)
         fit = fit_mixture(queries.sizes, steps.noisy, partial(tables_to_check, queries.sizes), emphasis=False)
         rounds = chosen = 0
         while batch:
@@ -90,7 +94,9 @@ class AdaptiveEngine(Engine):
                 each = min(4.0 * each, budget.remaining().renyi / batch)
         note = f"{chosen} marginals chosen in {rounds} rounds"
         smoothed = Marginals(queries.sizes, queries.cliques, queries.importance or [1.0] * len(queries.cliques))
-        return release_tables(smoothed, steps.noisy, spent_since(before, budget), self.name, note)
+        released = release_tables(smoothed, steps.noisy, spent_since(before, budget), self.name, note)
+        chances = looks_of(queries, first, precisions_told(queries.sizes, steps.noisy))
+        return replace(released, details=released.details | chances)
 
 
 @dataclass(repr=False)
@@ -181,6 +187,20 @@ class _Steps:
                 share = known**2 / (known**2 + deviation**2)  # of what is new, by precision
                 table, deviation = earlier + share * (table - earlier), known * deviation / math.hypot(known, deviation)
             self.noisy[clique] = table, deviation
+
+
+def looks_of(queries: Marginals, first: Mapping[Clique, float], told: Mapping[Clique, float]) -> dict[str, float]:
+    """Return by what a band is wider because earlier noise decides what is measured again: ../PROOF.md, step 5.
+
+    `first` are the precisions of components after the first measurement, which is public, and `told` those at the end.
+    """
+    looks = wider = 0.0
+    for clique in queries.cliques:
+        parts = subsets(tuple(sorted(column for column in clique if queries.sizes[column] > 1)))
+        grown = [told[part] / first[part] for part in parts]
+        looks = max(looks, sum(math.log1p(one / _BEFORE) for one in grown))
+        wider = max(wider, 1.0 + _BEFORE / min(grown, default=1.0))
+    return {"looks": looks, "wider": wider}
 
 
 def misplaced(counts: Integers, guess: Integers) -> int:

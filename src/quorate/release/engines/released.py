@@ -55,6 +55,14 @@ class Released:
     unbiased: Floats | None = None
     deviations: Floats | None = None
 
+    def level(self, count: int, beta: float) -> float:
+        """Return within how many deviations `count` unbiased answers lie, all of them with probability 1 - beta.
+
+        An engine that chooses what to measure has `looks` and `wider` among its details: ../PROOF.md, step 5.
+        """
+        looks, wider = self.details.get("looks", 0.0), self.details.get("wider", 1.0)
+        return math.sqrt(wider * (2 * math.log(2 * count / beta) + looks))
+
     def some(self, queries: Queries, which: ArrayLike) -> Floats:
         """Return the answers of some of the queries that were released."""
         if self.answers is not None:

@@ -55,7 +55,8 @@ def weigh_evidence(queries: Marginals, measured: MeasuredMarginals, support: Row
     noisy, widest = _law_of_squares(queries, measured)
     sampled = _sampling_square(queries, support) / fair**2
     deviation = math.sqrt(noisy + 4.0 * float(noise @ scatter) / fair + 2.0 * sampled)
-    # with few answers the test is sharper, so that what it does not find costs less than the noise: proof: step 5
+    # with few answers the test is sharper, so that what it does not find costs no more than some times the noise:
+    # proof: step 5
     freedom = 2.0 * float(noise.sum()) ** 2 / max(noisy, 1e-300)
     critical = min(max(math.sqrt(freedom / 2.0) - _QUANTILE, 0.0), _QUANTILE)
     found = _distance_found(critical, deviation, widest + math.sqrt(sampled))
