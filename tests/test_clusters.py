@@ -420,7 +420,8 @@ def test_a_server_counts_on_a_cluster(folder, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("name", "package"), [("dask", "distributed"), pytest.param("ray", "ray", marks=pytest.mark.long)]
+    ("name", "package"),
+    [pytest.param("dask", "distributed", marks=pytest.mark.long), pytest.param("ray", "ray", marks=pytest.mark.long)],
 )
 def test_a_real_cluster_survives_kills_and_shows_no_row_to_its_driver(name, package, tmp_path):
     pytest.importorskip(package, reason=f"{package} is not installed")

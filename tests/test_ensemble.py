@@ -280,8 +280,15 @@ def _most_changed(ballots, monkeypatch, *, pairs=PAIRS, groups=False, enough=Non
     return most, moved
 
 
-@pytest.mark.parametrize("groups", [False, True], ids=["rows", "people"])
-@pytest.mark.parametrize("estimator", [LogisticRegression(), GaussianNB()], ids=["logistic", "naive_bayes"])
+@pytest.mark.parametrize(
+    ("estimator", "groups"),
+    [
+        pytest.param(LogisticRegression(), True, id="logistic-people"),
+        pytest.param(GaussianNB(), False, id="naive_bayes-rows"),
+        pytest.param(LogisticRegression(), False, marks=pytest.mark.long, id="logistic-rows"),
+        pytest.param(GaussianNB(), True, marks=pytest.mark.long, id="naive_bayes-people"),
+    ],
+)
 def test_a_neighbour_changes_the_ballots_of_one_teacher_at_most(estimator, groups, monkeypatch):
     most, moved = _most_changed(_ballots(estimator, groups=groups), monkeypatch, groups=groups)
     assert most == 1

@@ -205,6 +205,7 @@ def test_any_plan_is_affordable_and_consistent(epsilon, delta, queries, teachers
         budget.spend(mechanism.query_cost(budget.order), times=queries)
 
 
+@pytest.mark.long
 @settings(max_examples=6, deadline=None, derandomize=True)
 @given(
     epsilon=st.floats(0.5, 2.0), queries=st.integers(50, 3000), teachers=st.integers(20, 200), rate=st.floats(0.6, 0.9)

@@ -73,7 +73,9 @@ def test_no_other_table_of_this_price_is_wrong_less_often(teachers, order, price
         assert table[level] / ONE <= max(wrong[ones], FLOOR / ONE) * (1 + 1e-6) + 1e-9
 
 
-@pytest.mark.parametrize(("queries", "share"), [(100, 0.88), (1000, 0.80), (100_000, 0.75)])
+@pytest.mark.parametrize(
+    ("queries", "share"), [(100, 0.88), (1000, 0.80), pytest.param(100_000, 0.75, marks=pytest.mark.long)]
+)
 def test_fewer_ballots_than_a_noisy_maximum(queries, share):
     target = {"epsilon": 1.0, "delta": 1e-6, "teachers": 10_000, "queries": queries}
     sharp, noisy = SharpMajority.calibrate(**target), NoisyMax.calibrate(**target, classes=2)

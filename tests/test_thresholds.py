@@ -166,6 +166,7 @@ def test_the_constants_of_the_everlasting_paper(no_quorums):
     assert made.epsilon(delta=delta) <= epsilon
 
 
+@pytest.mark.long
 @settings(max_examples=8)
 @given(st.floats(0.3, 5), st.floats(1e-9, 1e-3), st.integers(1, 200))
 def test_tight_calibrations_meet_their_target(epsilon, delta, no_quorums):
