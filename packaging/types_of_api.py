@@ -9,6 +9,7 @@ Types that come from libraries without types of their own, such as scikit-learn,
 
 import importlib
 import json
+import os
 import re
 import subprocess
 import sys
@@ -48,8 +49,10 @@ def missing(report: Mapping[str, Any], public: set[str]) -> Iterator[str]:
 
 def ask(pyright: str, *arguments: str) -> dict[str, Any]:
     """Return what pyright says, as JSON."""
-    command = [pyright, "--pythonpath", sys.executable, "--outputjson", *arguments]
-    said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    command = [pyright, "--outputjson", *arguments]
+    place = Path(sys.executable).parent  # not by its path: pyright may follow a link to a Python without our packages
+    here = os.environ | {"PATH": f"{place}{os.pathsep}{os.environ['PATH']}", "VIRTUAL_ENV": sys.prefix}
+    said = subprocess.run(command, cwd=ROOT, env=here, capture_output=True, text=True, check=False)
     try:
         return json.loads(said.stdout)
     except ValueError:
