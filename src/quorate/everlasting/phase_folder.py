@@ -26,7 +26,7 @@ from quorate.exchange import Admitted, Asked, Outcome, Query, outcome_of
 from quorate.ledger import Ledger
 from quorate.ledger import Phase as KeptPhase
 from quorate.models.codecs import reaching_settings, skops_types
-from quorate.models.folder import checked_file, digest_of, write_new
+from quorate.models.folder import checked_file, digest_of, sync_names, write_new
 
 __all__ = ["PhaseFolder"]
 
@@ -144,7 +144,7 @@ class PhaseFolder:
             write_new(self.path / f"{name}.{part}", content, synced=True)
         file = self._seats_file(f"{name}.seats", new=True)
         file.append(*self._rows(0))
-        _sync(self.path)
+        sync_names(self.path)
         after = KeptPhase(
             number=arrivals.number,
             seats=arrivals.size,
@@ -255,7 +255,7 @@ class PhaseFolder:
                 path.unlink(missing_ok=True)
             except OSError as error:
                 raise LedgerRefused(f"{path} is of an earlier phase and cannot be removed: {error.strerror}") from None
-        _sync(self.path)
+        sync_names(self.path)
 
 
 def _count(arrivals: Arrivals) -> dict[str, Any]:
@@ -278,12 +278,3 @@ def _hold(folder: Path) -> int:
             "or stop it first"
         ) from None
     return file
-
-
-def _sync(folder: Path) -> None:
-    """Wait until the names in a folder are on the disk."""
-    file = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)

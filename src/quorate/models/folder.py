@@ -36,6 +36,7 @@ __all__ = [
     "digest_of",
     "open_folder",
     "open_private",
+    "sync_names",
     "write_new",
 ]
 
@@ -227,6 +228,15 @@ def checked_file(path: Path, digest: str) -> bytes:
     if digest_of(content) != digest:
         raise InvalidInput(f"{path} was changed after the model was saved; it is not loaded")
     return content
+
+
+def sync_names(folder: Path) -> None:
+    """Wait until the names in a folder are on the disk."""
+    file = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
 
 
 def write_new(path: Path, content: bytes, *, synced: bool = False) -> None:

@@ -24,7 +24,7 @@ from quorate.exchange import OWN_CALLER
 from quorate.ledger import LOST, Ledger
 from quorate.mechanisms.noisy_vector import NoisyVector
 from quorate.models.codecs import arrays_from, arrays_of
-from quorate.models.folder import Extra, PrivateFolder, Trusted, check_folder, write_new
+from quorate.models.folder import Extra, PrivateFolder, Trusted, check_folder, sync_names, write_new
 from quorate.models.kinds.release import domain_files, domain_from
 from quorate.privacy.claims import Total
 from quorate.release.domain import SealedCounts
@@ -112,6 +112,7 @@ class _UpdateFiles:
         path = self._file(number, _hash(content))
         path.unlink(missing_ok=True)  # of a run that ended here
         write_new(path, content, synced=True)
+        sync_names(self._path)
         self._ledger.keep_own({_key(number): _hash(content)})
 
     def read(self) -> list[KeptUpdate]:
