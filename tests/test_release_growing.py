@@ -3,8 +3,13 @@
 import itertools
 import math
 import shutil
+import threading
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import suppress
+from dataclasses import replace
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from scipy import stats
 from scipy.special import log_ndtr
@@ -15,6 +20,7 @@ from quorate.errors import BudgetSpent, InvalidInput, LedgerRefused
 from quorate.ledger import Ledger
 from quorate.mechanisms.noisy_vector import NoisyVector
 from quorate.release import GrowingRelease, QueryRelease, Workload
+from quorate.release.engines.plain import PlainEngine
 from quorate.release.running_sums import MOST_UPDATES, RunningSums, best_running_sums
 
 COLUMNS = {"sex": ["f", "m"], "town": ["n", "s", "w"]}
@@ -228,6 +234,76 @@ def test_a_person_counts_once_over_all_updates():
     numbers = growing(Workload.marginals(1), columns={"sex": ["f", "m"]}, records_per_person=1)
     numbers.update("1", {"sex": ["f"]}, groups=[7])
     assert numbers.update("2", {"sex": ["f", "m"]}, groups=np.array([7.0, 8.0])).records_ == 2
+
+
+@pytest.mark.parametrize(
+    "again", [[7.0], [" 7 "], pa.array([7.0]), pa.chunked_array([["7"]]), np.array([7.0], np.float32)]
+)
+def test_a_person_has_one_name_in_every_update_however_it_is_written(again):
+    release = growing(Workload.marginals(1), columns={"sex": ["f", "m"]}, records_per_person=1)
+    release.update("1", {"sex": ["f"]}, groups=[7])
+    assert release.update("2", {"sex": ["f"]}, groups=again).records_ == 1
+    with pytest.raises(InvalidInput, match="too long for floats"):
+        release.update("3", {"sex": ["f"]}, groups=[2.0**53])
+
+
+def test_an_update_is_drawn_once_by_however_many_threads():
+    """Each thread waits, where noise is drawn, for the other: they meet there if both have come so far."""
+    release, meeting, drawn = growing(Workload.marginals(1)), threading.Barrier(2), []
+    release.update("1", month(1))
+    original = NoisyVector.draw_release
+
+    def draw(self, parts, budget, noise):
+        drawn.append(1)
+        with suppress(threading.BrokenBarrierError):
+            meeting.wait(0.5)
+        return original(self, parts, budget, noise)
+
+    with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(2) as threads:
+        patch.setattr(NoisyVector, "draw_release", draw)
+        made = list(threads.map(lambda _: release.update("2", month(2)).answer(), range(2)))
+    assert made[0] == made[1]
+    assert len(drawn) == 1
+
+
+def test_an_update_that_is_made_while_the_release_is_saved_is_in_the_folder(tmp_path, monkeypatch):
+    release, right = growing(Workload.marginals(1)), Ledger.keep_own
+    release.update("1", month(1))
+    with ThreadPoolExecutor(1) as threads:
+        second = []
+
+        def keep(self, values):
+            if not second:
+                second.append(threads.submit(release.update, "2", month(2)))
+                wait(second, 0.5)
+            right(self, values)
+
+        monkeypatch.setattr(Ledger, "keep_own", keep)
+        save(release, tmp_path / "growing")
+    told = second[0].result().answer()
+    release.close()
+    again = load(tmp_path / "growing")
+    assert again.update("2", None).answer() == told
+    again.close()
+
+
+def test_what_was_not_paid_for_is_not_measured(tmp_path, monkeypatch):
+    """Two years are long: a later version of an engine may measure something else than the plan in the folder."""
+    release = growing(Workload.marginals(1))
+    release.update("1", month(1))
+    folder = save(release, tmp_path / "growing")
+    release.close()
+    again, right = load(folder), PlainEngine.measurement
+
+    def wrong(self, *given):
+        measurement = right(self, *given)
+        return replace(measurement, squares=tuple(4 * square for square in measurement.squares))
+
+    monkeypatch.setattr(PlainEngine, "measurement", wrong)
+    with pytest.raises(InvalidInput, match="version that began"):
+        again.update("2", month(2))
+    assert again.updates_ == ["1"]
+    again.close()
 
 
 @pytest.mark.parametrize(

@@ -115,7 +115,7 @@ def test_nor_in_any_of_many_trees_whatever_their_nodes_are_called():
         leaves, parents = [*"abcd"[: chance.randint(1, 3)], *(["other"] if chance.random() < 0.3 else [])], {}
         names = leaves
         for level in range(chance.randint(1, 2)):
-            above = [chance.choice(["other", "top"][level % 2 :] + [f"{level}x", f"{level}y"]) for _ in names]
+            above = [chance.choice([*["other", "top"][level % 2 :], f"{level}x", f"{level}y"]) for _ in names]
             parents, names = parents | dict(zip(names, above, strict=True)), list(dict.fromkeys(above))
         try:
             kind = Category(leaves, parents=parents, closed=chance.random() < 0.3)

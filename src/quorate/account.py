@@ -133,14 +133,13 @@ class Account:
         What fails after it was charged stays charged.
         """
         settings: Any = model
-        if type(model).__name__ not in _SAME_CLAIM:
-            raise InvalidInput(f"a {type(model).__name__} is not charged to an account; {', '.join(_SAME_CLAIM)} are")
+        self.check_claim(settings)
         if groups is not None:
             options["groups"] = groups
         if "account" in settings.get_params(deep=False):  # it charges by itself, after its own checks
             return settings.set_params(account=self).fit(*records, **options)  # type: ignore[no-any-return]
-        epsilon, delta = self.whole(settings.epsilon, settings.delta)
-        settings.set_params(epsilon=epsilon, delta=delta)
+        epsilon, delta = self.whole(settings.epsilon, getattr(settings, "delta", 0.0))  # some have no delta
+        settings.set_params(epsilon=epsilon)
         self.charge(epsilon=epsilon, delta=delta, unit="record" if groups is None else "person")
         settings.fit(*records, **options)
         if isinstance(getattr(type(model), "claim_", None), property):
@@ -148,6 +147,16 @@ class Account:
         else:
             settings.claim_ += f"; {self.total}"
         return model
+
+    def check_claim(self, model: Any) -> None:
+        """Refuse a model that does not protect all of a unit by its epsilon and delta: `fit` charges for no less."""
+        if type(model).__name__ not in _SAME_CLAIM:
+            raise InvalidInput(f"a {type(model).__name__} is not charged to an account; {', '.join(_SAME_CLAIM)} are")
+        if getattr(model, "mode", None) == "label-private":  # proof: step 8
+            raise InvalidInput(
+                "a student in mode='label-private' shows the features of half of the records, which an account "
+                "protects: use mode='transfer', with public points"
+            )
 
     def __deepcopy__(self, memo: Any) -> "Account":
         return self  # scikit-learn copies what is set of an estimator, and an account has no copies
