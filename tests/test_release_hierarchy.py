@@ -7,8 +7,10 @@ import random
 import numpy as np
 import pytest
 
+from exact_losses import exact_delta
 from quorate import InvalidInput, QueryRelease, Workload
 from quorate.cli import main
+from quorate.mechanisms.noisy_vector import NoisyVector
 from quorate.privacy import Budget
 from quorate.release import Columns, GrowingRelease
 from quorate.release.engines import ENGINES
@@ -106,6 +108,14 @@ def test_no_replaced_record_moves_more_than_is_paid_for():
         parts = np.split(moved, TREE.offsets[1:-1])
         assert all((part**2).sum() <= square for part, square in zip(parts, measurement.squares, strict=True))
     assert TREE.sensitivity == 6
+
+
+def test_the_exact_loss_of_all_levels_keeps_the_claim():
+    """By the law of the noise itself, of a record that changes every level."""
+    measurement, budget = ENGINES["levels"].measurement(TREE, None, 0.0), Budget(epsilon=1.0, delta=1e-3, slack=0.0)
+    mechanism = NoisyVector.for_budget(budget, squared_sensitivities=measurement.squares, shares=measurement.shares)
+    moved = [(scale, shift) for scale in mechanism.scales[1:] for shift in (1, -1)]
+    assert 0.5e-3 < exact_delta(moved, 1.0) <= 1e-3
 
 
 def test_nor_in_any_of_many_trees_whatever_their_nodes_are_called():

@@ -115,10 +115,12 @@ class _UpdateFiles:
         self._check_current()
         content = _content(update)
         path = self._file(number, _hash(content))
-        path.unlink(missing_ok=True)  # of a run that ended here
         write_new(path, content, synced=True)
         sync_names(self._path)
         self._ledger.keep_own({_key(number): _hash(content)})
+        for other in self._path.glob(f"update-{number:04}-*"):
+            if other != path:  # of a run that ended before the ledger knew of it: from here on none can tell it
+                other.unlink(missing_ok=True)
 
     def read(self) -> list[KeptUpdate]:
         """Return the updates that the ledger knows; a file that it does not know was never answered from."""
