@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from exact_losses import exact_delta, exact_renyi, losses
+from exact_losses import exact_delta, exact_renyi
 from quorate import Budget, BudgetSpent, Cost, Infeasible, InvalidInput
 from quorate.mechanisms.noisy_vector import NoisyVector
 from quorate.mechanisms.noisy_vector.analytic import discrete_delta, gaussian_delta
