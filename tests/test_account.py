@@ -136,7 +136,7 @@ def test_an_account_of_people_takes_no_release_of_records(tmp_path):
 
 
 def test_an_account_stays_as_it_was_opened(account, tmp_path):
-    for settings in ({"epsilon": 2.0}, {"epsilon": 1.0, "delta": 1e-5}):
+    for settings in ({"epsilon": 2.0}, {"epsilon": 1.0, "delta": 1e-5}, {"unit": "person"}):
         with pytest.raises(InvalidInput, match="stays as it is"):
             Account(tmp_path / "account", **settings)
     with pytest.raises(InvalidInput, match="no account yet"):

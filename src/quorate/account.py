@@ -47,7 +47,8 @@ class Account:
     epsilon, delta
         The total. An account that is there already has one: the same, or none, may be said.
     unit
-        What is protected: "record" or "person". What protects records only is refused by an account of people.
+        What is protected: "record", unless it is "person". What protects records only is refused by an account of
+        people. That of an account that is there already stays as it is, too.
 
     >>> import tempfile
     >>> from quorate import QueryRelease, Workload
@@ -70,9 +71,9 @@ class Account:
         *,
         epsilon: float | None = None,
         delta: float | None = None,
-        unit: Unit = "record",
+        unit: Unit | None = None,
     ) -> None:
-        if unit not in ("record", "person"):
+        if unit not in (None, "record", "person"):
             raise InvalidInput(f"unit must be 'record' or 'person', not {unit!r}")
         path = Path(folder)
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
@@ -81,12 +82,14 @@ class Account:
         else:
             if epsilon is None:
                 raise InvalidInput(f"{path} holds no account yet: epsilon= and delta= say the total of a new one")
-            self._folder, self.ledger = _created(path, epsilon, 1e-6 if delta is None else delta, unit)
+            self._folder, self.ledger = _created(path, epsilon, 1e-6 if delta is None else delta, unit or "record")
         known = self._folder.manifest
         self.epsilon, self.delta, self.unit = float(known["epsilon"]), float(known["delta"]), str(known["unit"])
-        if epsilon not in (None, self.epsilon) or delta not in (None, self.delta):
+        opened = zip((epsilon, delta, unit), (self.epsilon, self.delta, self.unit), strict=True)
+        if any(said not in (None, kept) for said, kept in opened):
             self.close()
-            raise InvalidInput(f"{path} holds an account of ({self.epsilon:g}, {self.delta:g}), which stays as it is")
+            held = f"of ({self.epsilon:g}, {self.delta:g}) for each {self.unit}"
+            raise InvalidInput(f"{path} holds an account {held}, which stays as it is")
 
     @classmethod
     def of(cls, account: "Account | str | Path") -> "Account":
