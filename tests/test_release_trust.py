@@ -10,8 +10,9 @@ from marginal_runs import measure_marginals
 from quorate import Budget
 from quorate.release import QueryRelease, Workload
 from quorate.release.engines import ENGINES
+from quorate.release.engines.components import least_squares
 from quorate.release.engines.released import check_private
-from quorate.release.engines.trust import _distance_found, _law_of_squares, _sampling_square, weigh_evidence
+from quorate.release.engines.trust import _critical, _distance_found, _law_of_squares, _sampling_square, weigh_evidence
 from quorate.release.queries import Marginals, Rows
 from quorate.simulation import SeededNoise
 
@@ -50,14 +51,7 @@ def weighed(queries, data, public, epsilon, seed):
     return weigh_evidence(queries, measure(queries, data, epsilon, seed), support, fair)
 
 
-def test_the_noise_in_the_statistic_varies_as_it_says():
-    queries, data = Marginals(SIZES, [(0, 1), (1, 2), (3,), (0, 2, 3)]), survey(4000, 1)
-    truth = queries.answers(data) / 4000
-    sums = [((measure(queries, data, 1.0, seed).answers - truth) ** 2).sum() for seed in range(250)]
-    assert np.var(sums) == pytest.approx(_law_of_squares(queries, measure(queries, data, 1.0, 0))[0], rel=0.25)
-
-
-def test_the_sampling_error_varies_as_it_says():
+def test_the_noise_and_the_sampling_error_vary_as_it_says():
     queries = Marginals((3, 2, 2), [(0, 1), (1, 2)])
     rows = survey(500, 1, sizes=(3, 2, 2)).merged()
     cells = np.stack([np.asarray(queries.answers(Rows([code], rows.sizes))) for code in rows.codes])
@@ -65,6 +59,22 @@ def test_the_sampling_error_varies_as_it_says():
     centred = cells - shares @ cells
     covariance = (centred * shares[:, np.newaxis]).T @ centred
     assert _sampling_square(queries, rows) == pytest.approx((covariance**2).sum(), rel=1e-9)
+    measured = measure(queries, survey(500, 1, sizes=(3, 2, 2)), 1.0, 0)
+    ends = np.cumsum([0, *(len(table) for table in measured.tables)])
+    noise = np.zeros((queries.count, queries.count))  # the covariance of the noise of all answers, unit by unit
+    for place, unit in enumerate(np.eye(int(ends[-1]))):
+        tables = dict(
+            zip(measured.cliques, zip(np.split(unit, ends[1:-1]), measured.deviations, strict=True), strict=True)
+        )
+        answers = (
+            least_squares(queries, tables)[0]
+            - least_squares(queries, {c: (0 * t, d) for c, (t, d) in tables.items()})[0]
+        )
+        noise += np.outer(answers, answers) * measured.deviations[np.searchsorted(ends, place, side="right") - 1] ** 2
+    variance, widest, crossed = _law_of_squares(queries, measured, rows)
+    assert variance == pytest.approx(2 * (noise**2).sum())
+    assert widest == pytest.approx(np.linalg.eigvalsh(noise).max())
+    assert crossed == pytest.approx((noise * covariance).sum())
 
 
 @pytest.mark.parametrize("epsilon", [0.05, 1.0, 10.0])
@@ -72,6 +82,20 @@ def test_a_fair_sample_is_refuted_as_seldom_as_the_level_says(epsilon):
     queries, data = Marginals.of_order(SIZES, 2), survey(8000, 1)
     refuted = [weighed(queries, data, survey(800, 2 + seed), epsilon, seed).refuted for seed in range(80)]
     assert np.mean(refuted) < 0.1  # at the level of 5%, and for these seeds
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 10.0])
+def test_a_small_fair_sample_of_few_answers_is_not_refuted_more_often(epsilon):
+    """A sample of 300 errs by more than the noise: what it could cost is little, and no reason for a sharper test.
+
+    The test used to be sharper for any few answers, and refuted 35% to 45% of such samples.
+    """
+    queries = Marginals((3, 2), [(0, 1)])
+    data = survey(8000, 1, sizes=(3, 2))
+    refuted = [
+        weighed(queries, data, survey(300, 2 + seed, sizes=(3, 2)), epsilon, seed).refuted for seed in range(150)
+    ]
+    assert np.mean(refuted) < 0.12  # at the level of 5%, and for these seeds
 
 
 @pytest.mark.parametrize("epsilon", [0.05, 0.3, 10.0])
@@ -161,13 +185,14 @@ def test_the_expected_error_is_that_of_what_was_released(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("freedom", "cost"), [(4, 3.1), (10, 1.9), (22, 1.5), (40, 1.01), (41, 0.99), (100, 0.57), (400, 0.26)]
+    ("freedom", "cost"), [(4, 3.14), (10, 1.86), (22, 1.5), (42, 1.007), (43, 0.992), (100, 0.586), (400, 0.263)]
 )
 def test_what_the_test_of_public_data_misses_is_what_the_proof_says(freedom, cost):
     """Noise that is the same in all directions: the statistic is a noncentral chi-square, whose law is exact."""
-    critical, deviation = min(max(math.sqrt(freedom / 2) - 1.645, 0.0), 1.645), math.sqrt(2 * freedom)
+    deviation = math.sqrt(2 * freedom)
+    critical = min(max(math.sqrt(freedom / 2) - 1.645, 0.0), _critical(freedom, deviation))
     found = _distance_found(critical, deviation, 1.0)
-    assert found / freedom == pytest.approx(cost, rel=0.02)
+    assert found / freedom == pytest.approx(cost, rel=0.005)
     assert ncx2.cdf(freedom + critical * deviation, freedom, found) < 0.05
     without = (critical + 1.645) * deviation  # the product with errors left out
     assert ncx2.cdf(freedom + critical * deviation, freedom, without) > 0.08

@@ -14,7 +14,14 @@ from quorate.release.engines.misfit import NoisyTables
 from quorate.release.engines.strategy import Clique, subsets
 from quorate.release.queries import Marginals
 
-__all__ = ["centred", "consistent_marginals", "least_squares", "precisions_told", "split_components"]
+__all__ = [
+    "centred",
+    "consistent_marginals",
+    "least_squares",
+    "noise_spectrum",
+    "precisions_told",
+    "split_components",
+]
 
 
 def centred(table: Floats) -> Floats:
@@ -65,6 +72,24 @@ def consistent_marginals(queries: Marginals, components: dict[Clique, Floats], t
                 table = table + components[part].reshape(spread) / rest
         parts.append(table.transpose([columns.index(column) for column in clique]).ravel())
     return np.concatenate(parts)
+
+
+def noise_spectrum(queries: Marginals, noisy: NoisyTables) -> dict[Clique, tuple[float, float, int]]:
+    """Return, for each component, the variance of the noise of all answers along it, its weight in them, and in how
+    many directions it has both.
+
+    Noise is independent between components, and within one it has the same precision in every direction. Each answer
+    has its share of each component: the squared length of a component in all answers is its own times the weight.
+    """
+    sizes, told = queries.sizes, precisions_told(queries.sizes, noisy)
+    weights: dict[Clique, float] = {}
+    for clique in queries.cliques:
+        columns = tuple(sorted(column for column in clique if sizes[column] > 1))
+        for part in subsets(columns):
+            rest = math.prod(sizes[column] for column in columns if column not in part)
+            weights[part] = weights.get(part, 0.0) + 1.0 / rest
+    freedoms = {part: math.prod(sizes[column] - 1 for column in part) for part in weights}
+    return {part: (weight / told[part], weight, freedoms[part]) for part, weight in weights.items()}
 
 
 def least_squares(queries: Marginals, noisy: NoisyTables) -> tuple[Floats, Floats]:

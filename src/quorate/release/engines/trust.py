@@ -9,15 +9,16 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import stats
 
 from quorate.arrays import Floats
+from quorate.release.engines.components import centred, noise_spectrum
 from quorate.release.engines.residual import MeasuredMarginals
-from quorate.release.engines.strategy import Clique, subsets
 from quorate.release.queries import Marginals, Rows
 
 __all__ = ["Evidence", "posterior_errors", "prior_weight", "weigh_evidence"]
 
-_QUANTILE = 1.6448536269514722  # of 95%: the level of the test is 5%, and its power 95%
+_LEVEL, _QUANTILE = 0.05, 1.6448536269514722  # of the test; of a Gaussian, for its power of 95%
 _CAUTION = 0.75  # deviations of the test by which error bars allow for a distance that it did not see
 _LADDER = 32  # strengths that are tried, each the root of one half of the one before
 _NEGLIGIBLE = 0.01  # of the noise: among strengths that are this close in squared error the largest is taken
@@ -50,15 +51,15 @@ def weigh_evidence(queries: Marginals, measured: MeasuredMarginals, support: Row
     shares = np.clip(queries.answers(support), 0.0, 1.0)  # weights may sum up to a last bit more than 1
     squares = (measured.answers - shares) ** 2 - noise
     scatter = shares * (1.0 - shares)
-    foreseen = float(scatter.sum()) / fair
+    foreseen, total = float(scatter.sum()) / fair, float(noise.sum())
     excess = float(squares.sum()) - foreseen
-    noisy, widest = _law_of_squares(queries, measured)
+    noisy, widest, crossed = _law_of_squares(queries, measured, support)
     sampled = _sampling_square(queries, support) / fair**2
-    deviation = math.sqrt(noisy + 4.0 * float(noise @ scatter) / fair + 2.0 * sampled)
+    deviation = math.sqrt(noisy + 4.0 * crossed / fair + 2.0 * sampled)
     # with few answers the test is sharper, so that what it does not find costs no more than some times the noise:
     # proof: step 5
-    freedom = 2.0 * float(noise.sum()) ** 2 / max(noisy, 1e-300)
-    critical = min(max(math.sqrt(freedom / 2.0) - _QUANTILE, 0.0), _QUANTILE)
+    harm = deviation * (total / max(total + foreseen, 1e-300)) ** 2
+    critical = min(max(total / max(harm, 1e-300) - _QUANTILE, 0.0), _critical(total + foreseen, deviation))
     found = _distance_found(critical, deviation, widest + math.sqrt(sampled))
     resolution = math.sqrt(found / queries.count)
     refuted = excess > critical * deviation
@@ -108,27 +109,30 @@ def _distance_found(critical: float, deviation: float, widest: float) -> float:
     return middle + math.sqrt(max(middle**2 - (critical**2 - _QUANTILE**2) * deviation**2, 0.0))
 
 
-def _law_of_squares(queries: Marginals, measured: MeasuredMarginals) -> tuple[float, float]:
-    """Return the variance of the sum of the squared noise of all answers, and that of the noise in any one direction.
+def _critical(mean: float, deviation: float) -> float:
+    """Return the 95% point of a sum of squares, in deviations above its mean: that of a gamma law of both."""
+    if not deviation > 0:
+        return 0.0
+    shape = (mean / deviation) ** 2
+    return float(stats.gamma.isf(_LEVEL, shape) - shape) / math.sqrt(shape)
 
-    Noise is independent between components, and within one it has the same precision in every direction: its square is
-    a chi-square over that precision. Each answer has its share of each component, so that squares add up with weights.
+
+def _law_of_squares(queries: Marginals, measured: MeasuredMarginals, support: Rows) -> tuple[float, float, float]:
+    """Return the variance of the sum of the squared noise of all answers, that of the noise in any one direction, and
+    the trace of the covariance of the noise times that of one record.
+
+    A record's own component has a length that depends on sizes alone, and the mean record's is that of the shares.
     """
-    sizes = queries.sizes
-    precisions: dict[Clique, float] = {}
-    weights: dict[Clique, float] = {}
-    for clique, deviation in zip(measured.cliques, measured.deviations, strict=True):
-        for part in subsets(clique):
-            rest = math.prod(sizes[column] for column in clique if column not in part)
-            precisions[part] = precisions.get(part, 0.0) + 1.0 / (rest * deviation**2)
-    for clique in queries.cliques:
-        told = tuple(sorted(column for column in clique if sizes[column] > 1))
-        for part in subsets(told):
-            rest = math.prod(sizes[column] for column in told if column not in part)
-            weights[part] = weights.get(part, 0.0) + 1.0 / rest
-    variances = {part: weight / precisions[part] for part, weight in weights.items()}
-    freedoms = {part: math.prod(sizes[column] - 1 for column in part) for part in weights}
-    return sum(2.0 * freedoms[part] * variances[part] ** 2 for part in weights), max(variances.values(), default=0.0)
+    spectrum = noise_spectrum(queries, measured.noisy)
+    parts = Marginals(queries.sizes, list(spectrum))
+    tables = np.split(parts.answers(support) / support.weights.sum(), parts.offsets[1:-1])
+    crossed = 0.0
+    for part, shape, table in zip(parts.cliques, parts.shapes, tables, strict=True):
+        variance, weight, _ = spectrum[part]
+        own = math.prod(1.0 - 1.0 / size for size in shape)
+        crossed += variance * weight * (own - float((centred(table.reshape(shape)) ** 2).sum()))
+    noisy = sum(2.0 * freedom * variance**2 for variance, _, freedom in spectrum.values())
+    return noisy, max((variance for variance, _, _ in spectrum.values()), default=0.0), crossed
 
 
 def _sampling_square(queries: Marginals, support: Rows) -> float:
