@@ -284,7 +284,7 @@ def test_an_update_that_is_made_while_the_release_is_saved_is_in_the_folder(tmp_
         def keep(self, values):
             if not second:
                 second.append(threads.submit(release.update, "2", month(2)))
-                wait(second, 0.5)
+                wait(second, 1.0)
             right(self, values)
 
         monkeypatch.setattr(Ledger, "keep_own", keep)
