@@ -187,17 +187,20 @@ class Balances:
         """Return values of records, and for which of them they were found, after a few tries."""
         values = np.zeros((len(codes), len(self.names)), dtype=np.int64)
         found = np.zeros(len(codes), dtype=np.bool_)
-        for _ in range(_TRIES):
+        for number in range(_TRIES):
             left = np.flatnonzero(~found)
             if not left.size:
                 break
-            values[left], found[left] = self._draw(codes[left], chance)
+            values[left], found[left] = self._draw(codes[left], chance, 4**number - 1)
         return values, found
 
-    def _draw(self, codes: Integers, chance: np.random.Generator) -> tuple[Integers, Truths]:
+    def _draw(self, codes: Integers, chance: np.random.Generator, wider: int) -> tuple[Integers, Truths]:
+        """Return one draw; cells without an end are taken to be so many times wider than they usually are."""
         asked = self._asked(codes)
         low, high = self._tightened(*self._bounds(codes), asked)
         first, last = self._bounds(codes, usual=True)
+        width = wider * np.clip(last - first, self._steps, _LARGEST >> 2 * _TRIES)
+        first, last = np.where(low <= -_ENDLESS, first - width, first), np.where(high >= _ENDLESS, last + width, last)
         for place in self._order():
             step = int(self._steps[place])
             begin, end = _overlap(low[:, place], high[:, place], first[:, place], last[:, place])

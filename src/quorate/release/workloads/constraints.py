@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from quorate.arrays import Integers
 from quorate.errors import Infeasible, InvalidInput
@@ -31,6 +32,7 @@ _MOST_CELLS = 20_000_000  # of the columns of one group
 _MOST = 1_000  # constraints of one table
 
 Table = tuple[tuple[int, ...], Truths]
+Degrees = NDArray[np.int8]  # of truth: 1, -1, and 0 for what nobody knows
 
 
 def check_constraints(given: Any) -> tuple[Any, ...]:
@@ -114,7 +116,7 @@ class Constraints:
 
     def _combination(self, one: Mapping[str, Any]) -> Table:
         columns = tuple(self._places[name] for name in one)
-        ruled_out = np.ones([self._sizes[column] for column in columns], dtype=np.bool_)
+        ruled_out = np.ones(self._shape(columns), dtype=np.bool_)
         for axis, (name, given) in enumerate(one.items()):
             cells, held = self._cells[name], np.zeros(self._cells[name].size, dtype=np.bool_)
             for value in given if isinstance(given, list | tuple) else [given]:
@@ -128,13 +130,13 @@ class Constraints:
     def _named(self, parts: Sequence[Expression]) -> tuple[int, ...]:
         return tuple(sorted({self._places[each.column] for part in parts for each in comparisons(part)}))
 
-    def _truth(self, part: Expression, columns: tuple[int, ...]) -> Integers:
+    def _truth(self, part: Expression, columns: tuple[int, ...]) -> Degrees:
         """Return for each cell of these columns whether it fulfils an expression: 1 or -1; 0 where nobody knows."""
         if isinstance(part, Comparison):
             each = _truth_by_cell(part, self._cells[part.column])
             shape = [1] * len(columns)
             shape[columns.index(self._places[part.column])] = len(each)
-            return np.broadcast_to(each.reshape(shape), [self._sizes[column] for column in columns])
+            return np.broadcast_to(each.reshape(shape), self._shape(columns))
         if isinstance(part, Junction):
             join = np.minimum if part.word == "and" else np.maximum
             return np.asarray(join.reduce([self._truth(each, columns) for each in part.parts]))
@@ -159,29 +161,35 @@ class Constraints:
     def _group(self, tables: Sequence[Table]) -> Table:
         """Return the columns that tables share, and which of their cells none of them rules out."""
         columns = tuple(sorted({column for names, _ in tables for column in names}))
-        shape = [self._sizes[column] for column in columns]
-        names = ", ".join(list(self._cells)[column] for column in columns)
-        if math.prod(shape) > _MOST_CELLS:
-            raise Infeasible(
-                f"constraints tie together {math.prod(shape)} cells of {names}, more than {_MOST_CELLS}; declare fewer "
-                "cells of these columns, or fewer constraints"
-            )
-        held = np.ones(shape, dtype=np.bool_)
+        held = np.ones(self._shape(columns), dtype=np.bool_)
         for members, ruled_out in tables:
             order = sorted(range(len(members)), key=lambda place: members[place])
             spread = [self._sizes[column] if column in members else 1 for column in columns]
             held &= ~ruled_out.transpose(order).reshape(spread)
         if not held.any():
-            raise InvalidInput(f"the constraints leave no record at all: no cells of {names} keep them")
+            raise InvalidInput(f"the constraints leave no record at all: no cells of {self._said(columns)} keep them")
         return columns, held
 
+    def _shape(self, columns: Sequence[int]) -> list[int]:
+        """Return how many cells each of these columns has, or refuse too many of them together."""
+        shape = [self._sizes[column] for column in columns]
+        if math.prod(shape) > _MOST_CELLS:
+            raise Infeasible(
+                f"constraints tie together {math.prod(shape)} cells of {self._said(columns)}, more than {_MOST_CELLS}; "
+                "declare fewer cells of these columns, or fewer constraints"
+            )
+        return shape
 
-def _truth_by_cell(comparison: Comparison, cells: Cells) -> Integers:
+    def _said(self, columns: Sequence[int]) -> str:
+        return ", ".join(list(self._cells)[column] for column in columns)
+
+
+def _truth_by_cell(comparison: Comparison, cells: Cells) -> Degrees:
     """Return for each cell of a column whether it fulfils a comparison: of the cell "other" nobody knows."""
     if isinstance(cells, CategoryCells):
         if comparison.sign != "=":
             raise InvalidInput(f"column {comparison.column!r} holds categories: compare it by =, != or in")
-        truth = np.full(cells.size, -1, dtype=np.int64)
+        truth = np.full(cells.size, -1, dtype=np.int8)
         try:
             truth[[cells.code(constant) for constant in comparison.constants]] = 1
         except InvalidInput as error:
@@ -201,7 +209,7 @@ def _truth_by_cell(comparison: Comparison, cells: Cells) -> Integers:
     return truth
 
 
-def _truth_of_numbers(comparison: Comparison, cells: NumberCells) -> Integers:
+def _truth_of_numbers(comparison: Comparison, cells: NumberCells) -> Degrees:
     """Return for each cell of numbers whether all of them fulfil a comparison, 1, or none, -1; some are refused."""
     ends: list[float] = [float(constant) for constant in comparison.constants]
     low = np.array([-math.inf, *cells.values])
@@ -227,7 +235,7 @@ def _truth_of_numbers(comparison: Comparison, cells: NumberCells) -> Integers:
             f"column {comparison.column!r} has a cell, {cell!r}, of which some numbers fulfil {comparison.sign} "
             f"{', '.join(f'{each:g}' for each in ends)} and others do not: declare a cut there"
         )
-    return np.append(truth, [0] * (cells.size - cells.line))
+    return np.append(truth, [0] * (cells.size - cells.line)).astype(np.int8)
 
 
 def _along(values: Truths, axis: int, axes: int) -> Truths:
