@@ -1,25 +1,14 @@
-"""Kill a process at one step after the other while it asks an everlasting model, and see what the next one finds.
+"""Kill a process at one step after the other while it asks an everlasting model, and see what the next one finds."""
 
-Run as a program: `python everlasting_kills.py HOME PLANT START STOP STRIDE`. It forks a child for each step, which is
-killed when it comes to its step: a call of the operating system that writes, or a statement of the ledger. What a child
-said before is in HOME/STEP.said, its model in HOME/STEP.
-"""
-
-import itertools
-import json
 import os
-import shutil
 import signal
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 
+import step_kills
 from quorate.concepts import Thresholds
 from quorate.everlasting import EverlastingClassifier
 
-CALLS = ("open", "fsync", "pwrite", "ftruncate", "replace", "unlink", "write", "close")
 SEATS = 60
 BATCHES = (40, 15, 45, 62, 10)  # the third and the fourth open a phase within
 
@@ -53,26 +42,6 @@ def ask(session, name, X):
     return np.where(reply.refused, REFUSED, reply.labels).tolist()
 
 
-def _die_at(step):
-    """Make this process kill itself right before it does so many things that could matter after a crash."""
-    from quorate.ledger import store
-
-    count = itertools.count(1)
-
-    def counted(call):
-        def called(*given, **named):
-            if next(count) == step:
-                os.kill(os.getpid(), signal.SIGKILL)
-            return call(*given, **named)
-
-        return called
-
-    for name in CALLS:
-        setattr(os, name, counted(getattr(os, name)))
-    for name in ("run", "run_many"):
-        setattr(store._Statements, name, counted(getattr(store._Statements, name)))
-
-
 def _points_last():
     """Plant a bug: points are written after the entry that speaks of them; and die between the two."""
     from quorate.ledger import Ledger
@@ -86,52 +55,20 @@ def _points_last():
     Ledger.keep_phase = wrong
 
 
-def _asking(folder, said, step, plant):
+def _asking(folder, say, plant):
     from quorate.models import load
 
     if plant == "points_last":
         _points_last()
-    with open(said, "w", buffering=1) as file:
-        _die_at(step)
-        session = load(folder).session_
-        for name, X in batches().items():
-            file.write(json.dumps([name, ask(session, name, X)]) + "\n")
-        session.close()
+    session = load(folder).session_
+    for name, X in batches().items():
+        say(name, ask(session, name, X))
+    session.close()
 
 
-def _main(home, steps, plant):
-    import skops.io  # noqa: F401  once, rather than in every child
-
-    template = home / "model"
-    for step in steps:
-        shutil.copytree(template, home / str(step))
-        os.environ["QUORATE_STATE"] = str(home / f"{step}.state")
-        shutil.copytree(home / "state", os.environ["QUORATE_STATE"])
-        child = os.fork()
-        if child == 0:
-            try:
-                _asking(home / str(step), home / f"{step}.said", step, plant)
-            except BaseException:
-                import traceback
-
-                traceback.print_exc()
-                os._exit(1)
-            os._exit(0)
-        _, status = os.waitpid(child, 0)
-        if not os.WIFSIGNALED(status):
-            if os.WEXITSTATUS(status):
-                raise SystemExit(f"step {step} failed")
-            print(step)  # noqa: T201  all steps are done
-            return
-
-
-def killed_at(home, *, start, stride, most=10**6, plant="nothing"):
-    """Kill a process at each of these steps, until it comes to its end; yield folders, and what was said in each."""
-    steps = [str(number) for number in (start, start + most * stride, stride)]
-    subprocess.run([sys.executable, __file__, str(home), plant, *steps], check=True, timeout=1200)
-    for path in sorted(home.glob("*.said"), key=lambda path: int(path.stem)):
-        said = [json.loads(line) for line in path.read_text().splitlines() if line.endswith("]")]
-        yield home / path.stem, home / f"{path.stem}.state", dict(said)
+def killed_at(home, **where):
+    """Kill a process that asks at each of these steps; yield folders, and what was said in each."""
+    return step_kills.killed_at(__file__, home, **where)
 
 
 def what_is_wrong(folder, said):
@@ -163,4 +100,6 @@ def what_is_wrong(folder, said):
 
 
 if __name__ == "__main__":
-    _main(Path(sys.argv[1]), range(*map(int, sys.argv[3:])), sys.argv[2])
+    import skops.io  # noqa: F401  once, rather than in every child
+
+    step_kills.run_steps(_asking)

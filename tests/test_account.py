@@ -4,8 +4,19 @@ import json
 
 import numpy as np
 import pytest
+from sklearn.tree import DecisionTreeClassifier
 
-from quorate import Account, GrowingRelease, PrivateClassifier, PrivateLogisticRegression, QueryRelease, load, save
+from quorate import (
+    Account,
+    ConformalClassifier,
+    GrowingRelease,
+    PrivateClassifier,
+    PrivateLogisticRegression,
+    QueryRelease,
+    StudentClassifier,
+    load,
+    save,
+)
 from quorate.cli import main
 from quorate.errors import BudgetSpent, InvalidInput, LedgerRefused
 from quorate.release import Workload
@@ -90,6 +101,23 @@ def test_classifiers_and_releases_share_an_account(account, tmp_path):
         account.fit(object(), X)
 
 
+def test_a_model_without_delta_is_charged_its_epsilon(account):
+    X = np.random.default_rng(0).normal(size=(600, 1))
+    y, model = (X[:, 0] > 0).astype(int), DecisionTreeClassifier().fit([[-1.0], [1.0]], [0, 1])
+    sets = account.fit(ConformalClassifier(model, epsilon=0.25), X, y)
+    assert str(account.total) in sets.claim_
+    assert account.left() == (0.75, 3e-6)
+
+
+def test_an_account_takes_no_model_that_protects_less_than_a_record(account):
+    """A student of mode="label-private" shows features of half of the records: nothing of it is charged or fitted."""
+    student = StudentClassifier(epsilon=0.5, mode="label-private", classes=[0, 1])
+    with pytest.raises(InvalidInput, match="features of half"):
+        account.fit(student, np.zeros((40, 1)), np.zeros(40, dtype=int))
+    assert account.left()[0] == 1.0
+    assert not hasattr(student, "claim_")
+
+
 def test_what_is_refused_for_other_reasons_is_not_charged(account):
     with pytest.raises(InvalidInput):
         QueryRelease(**PLAIN, epsilon=0.5, account=account).fit({"town": ["a"]})
@@ -108,7 +136,7 @@ def test_an_account_of_people_takes_no_release_of_records(tmp_path):
 
 
 def test_an_account_stays_as_it_was_opened(account, tmp_path):
-    for settings in ({"epsilon": 2.0}, {"epsilon": 1.0, "delta": 1e-5}):
+    for settings in ({"epsilon": 2.0}, {"epsilon": 1.0, "delta": 1e-5}, {"unit": "person"}):
         with pytest.raises(InvalidInput, match="stays as it is"):
             Account(tmp_path / "account", **settings)
     with pytest.raises(InvalidInput, match="no account yet"):

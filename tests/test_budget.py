@@ -85,17 +85,17 @@ def _adversary(generator, budget):
     return exact, slack
 
 
-@pytest.mark.parametrize("worker", [0, *(pytest.param(worker, marks=pytest.mark.long) for worker in (1, 2, 3))])
-def test_adversarial_spending_never_passes_capacity(worker):
-    """25,000 sequences, summed exactly as fractions; 10^5 in all with those of the long suite."""
-    generator = random.Random(worker)
+@pytest.mark.parametrize("sequences", [10_000, pytest.param(100_000, marks=pytest.mark.long)])
+def test_adversarial_spending_never_passes_capacity(sequences):
+    """Sequences of charges, summed exactly as fractions."""
+    generator = random.Random(sequences)
     capacities = [
         (Budget(epsilon=1.0, delta=1e-6).epsilon, 1e-6, 22.0, 1e-7),
         (0.1, 1e-9, 400.0, 5e-10),
         (3.0, 0.0, None, None),
     ]
     granted = 0
-    for trial in range(25_000):
+    for trial in range(sequences):
         epsilon, delta, order, slack = capacities[trial % 3]
         budget = Budget(epsilon=epsilon, delta=delta, order=order, slack=slack)
         allowed = to_capacity(epsilon, delta=delta - (slack or 0), order=budget.order) if delta else epsilon
@@ -103,7 +103,7 @@ def test_adversarial_spending_never_passes_capacity(worker):
         granted += exact > 0
         assert exact <= Fraction(allowed)
         assert tail <= Fraction(slack or 0)
-    assert granted > 20_000  # the adversary did spend
+    assert granted > 0.8 * sequences  # the adversary did spend
 
 
 def test_a_filter_that_adds_floats_and_tolerates_rounding_is_caught():

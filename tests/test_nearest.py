@@ -12,7 +12,14 @@ import pytest
 from sklearn.exceptions import NotFittedError
 
 from quorate import InvalidInput, NeighbourClassifier, plan_neighbours
-from quorate.auditing.neighbour_games import RECORDS, game_terms, game_units, widest_change, worst_delta
+from quorate.auditing.neighbour_games import (
+    RECORDS,
+    game_terms,
+    game_units,
+    widest_change,
+    widest_change_in_batches,
+    worst_delta,
+)
 from quorate.errors import BudgetSpent
 from quorate.mechanisms.noisy_vector.analytic import ROUNDING_VARIANCE, discrete_delta
 from quorate.neighbours import NeighbourPlan
@@ -208,6 +215,10 @@ def test_no_record_moves_more_than_it_pays_for_on_any_path():
     """All sequences of 4 steps over 5 records: every path of every adaptive tree."""
     assert widest_change() == game_terms().capacity  # and some path reaches it
     assert widest_change(removed=[1, 2, 3, 4], churn=False) <= game_terms().capacity
+
+
+def test_nor_where_it_pays_for_two_queries_at_once():
+    assert widest_change_in_batches(persons=True) == game_terms().capacity  # of rows: tests/test_planted.py
 
 
 @pytest.mark.parametrize(

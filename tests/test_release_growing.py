@@ -3,18 +3,24 @@
 import itertools
 import math
 import shutil
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import replace
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from scipy import stats
 from scipy.special import log_ndtr
 
+from exact_losses import exact_delta
 from quorate import load, save
 from quorate.concepts import Threshold, Thresholds
 from quorate.errors import BudgetSpent, InvalidInput, LedgerRefused
 from quorate.ledger import Ledger
 from quorate.mechanisms.noisy_vector import NoisyVector
 from quorate.release import GrowingRelease, QueryRelease, Workload
+from quorate.release import growing as growing_release
+from quorate.release.engines.plain import PlainEngine
 from quorate.release.running_sums import MOST_UPDATES, RunningSums, best_running_sums
 
 COLUMNS = {"sex": ["f", "m"], "town": ["n", "s", "w"]}
@@ -144,6 +150,34 @@ def test_no_replaced_person_moves_more_than_is_paid_for():
     assert claimed(mechanism, 4 * moved, 1.0) > 1e-6  # and it would be seen
 
 
+@pytest.mark.parametrize(
+    ("names", "most", "tight"),
+    [
+        (None, None, True),
+        ([["x", "x", "a"], ["b"]], 2, True),
+        ([["x", "a"], ["x", "b"]], 2, False),
+        ([["x", "a"], ["x", "b"]], 1, True),
+    ],
+)
+def test_the_exact_loss_of_a_tiny_stream_keeps_the_claim(names, most, tight, monkeypatch):
+    """By the law of the noise itself, of all updates together: a factor of small numbers keeps it short."""
+    monkeypatch.setattr(growing_release, "best_running_sums", lambda updates: RunningSums(np.array([[2, 0], [1, 2]])))
+    monkeypatch.setattr(GrowingRelease, "_released", lambda self, number: None)
+
+    def run(kind):
+        told = names or [["x", "a"], ["b"]]
+        months = [({"sex": [kind if name == "x" else "m" for name in one]}, names and one) for one in told]
+        closed = {"sex": {"categories": ["f", "m"], "closed": True}}
+        settings = {"columns": closed, "updates": 2, "delta": 1e-3, "records_per_person": most}
+        return measured(growing(Workload.marginals(1), **settings), months)
+
+    (mechanism, one), (_, other) = run("f"), run("m")
+    shifts = (np.concatenate(one) - np.concatenate(other)).tolist()
+    delta = exact_delta([(mechanism.scales[0], shift) for shift in shifts if shift], 1.0)
+    assert (0.5e-3 if tight else 0.0) < delta <= 1e-3
+    assert exact_delta([(mechanism.scales[0], 2 * shift) for shift in shifts if shift], 1.0) > 1e-3  # it would be seen
+
+
 @pytest.mark.parametrize("engine", ["plain", pytest.param("residual", marks=pytest.mark.long)])
 def test_all_else_is_made_of_what_was_measured(engine):
     first = growing(engine=engine)
@@ -228,6 +262,57 @@ def test_a_person_counts_once_over_all_updates():
     numbers = growing(Workload.marginals(1), columns={"sex": ["f", "m"]}, records_per_person=1)
     numbers.update("1", {"sex": ["f"]}, groups=[7])
     assert numbers.update("2", {"sex": ["f", "m"]}, groups=np.array([7.0, 8.0])).records_ == 2
+
+
+@pytest.mark.parametrize(
+    "again", [[7.0], [" 7 "], pa.array([7.0]), pa.chunked_array([["7"]]), np.array([7.0], np.float32)]
+)
+def test_a_person_has_one_name_in_every_update_however_it_is_written(again):
+    release = growing(Workload.marginals(1), columns={"sex": ["f", "m"]}, records_per_person=1)
+    release.update("1", {"sex": ["f"]}, groups=[7])
+    assert release.update("2", {"sex": ["f"]}, groups=again).records_ == 1
+    with pytest.raises(InvalidInput, match="too long for floats"):
+        release.update("3", {"sex": ["f"]}, groups=[2.0**53])
+
+
+def test_an_update_that_is_made_while_the_release_is_saved_is_in_the_folder(tmp_path, monkeypatch):
+    release, right = growing(Workload.marginals(1)), Ledger.keep_own
+    release.update("1", month(1))
+    with ThreadPoolExecutor(1) as threads:
+        second = []
+
+        def keep(self, values):
+            if not second:
+                second.append(threads.submit(release.update, "2", month(2)))
+                wait(second, 0.5)
+            right(self, values)
+
+        monkeypatch.setattr(Ledger, "keep_own", keep)
+        save(release, tmp_path / "growing")
+    told = second[0].result().answer()
+    release.close()
+    again = load(tmp_path / "growing")
+    assert again.update("2", None).answer() == told
+    again.close()
+
+
+def test_what_was_not_paid_for_is_not_measured(tmp_path, monkeypatch):
+    """Two years are long: a later version of an engine may measure something else than the plan in the folder."""
+    release = growing(Workload.marginals(1))
+    release.update("1", month(1))
+    folder = save(release, tmp_path / "growing")
+    release.close()
+    again, right = load(folder), PlainEngine.measurement
+
+    def wrong(self, *given):
+        measurement = right(self, *given)
+        return replace(measurement, squares=tuple(4 * square for square in measurement.squares))
+
+    monkeypatch.setattr(PlainEngine, "measurement", wrong)
+    with pytest.raises(InvalidInput, match="version that began"):
+        again.update("2", month(2))
+    assert again.updates_ == ["1"]
+    again.close()
 
 
 @pytest.mark.parametrize(

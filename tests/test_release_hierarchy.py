@@ -2,16 +2,20 @@
 
 import itertools
 import json
+import random
 
 import numpy as np
 import pytest
 
+from exact_losses import exact_delta
 from quorate import InvalidInput, QueryRelease, Workload
 from quorate.cli import main
+from quorate.mechanisms.noisy_vector import NoisyVector
 from quorate.privacy import Budget
 from quorate.release import Columns, GrowingRelease
 from quorate.release.engines import ENGINES
 from quorate.release.engines.levels import add_up
+from quorate.release.engines.released import check_private
 from quorate.release.queries import Levels
 from quorate.simulation import SeededNoise
 from quorate.tables import Category
@@ -81,6 +85,21 @@ def test_a_node_of_any_level_is_asked_by_its_name():
     assert len(release.answer()) == release.domain_.queries.count
 
 
+@pytest.mark.parametrize(
+    ("leaves", "parents"),
+    [(["a", "other"], {"a": "x", "other": "x"}), (["a", "b"], {"b": "other", "a": "x"})],
+)
+def test_a_node_may_be_called_as_the_undeclared_are(leaves, parents):
+    columns = Columns({"kind": Category(leaves, parents=parents)})
+    release = QueryRelease(Workload.hierarchy("kind"), columns=columns, epsilon=100.0)
+    release.fit({"kind": [leaves[0]] * 1000 + [leaves[1]] * 2000 + ["z"] * 1000})
+    [share] = release.answer([{"kind": "other"}])["answer"].to_pylist()
+    assert share == pytest.approx(0.5, abs=0.01)  # of the node, and without the undeclared
+    closed = Columns({"kind": Category(["a", "b"], parents={"a": "x", "b": "x"}, closed=True)})
+    with pytest.raises(InvalidInput, match="no node"):
+        Workload.hierarchy("kind").bind(columns=closed).find({"kind": "other"})
+
+
 def test_no_replaced_record_moves_more_than_is_paid_for():
     measurement = ENGINES["levels"].measurement(TREE, None, 0.0)
     assert measurement.squares == (0, 2, 2, 2)
@@ -89,6 +108,43 @@ def test_no_replaced_record_moves_more_than_is_paid_for():
         parts = np.split(moved, TREE.offsets[1:-1])
         assert all((part**2).sum() <= square for part, square in zip(parts, measurement.squares, strict=True))
     assert TREE.sensitivity == 6
+
+
+def test_the_exact_loss_of_all_levels_keeps_the_claim():
+    """By the law of the noise itself, of a record that changes every level."""
+    measurement, budget = ENGINES["levels"].measurement(TREE, None, 0.0), Budget(epsilon=1.0, delta=1e-3, slack=0.0)
+    mechanism = NoisyVector.for_budget(budget, squared_sensitivities=measurement.squares, shares=measurement.shares)
+    moved = [(scale, shift) for scale in mechanism.scales[1:] for shift in (1, -1)]
+    assert 0.5e-3 < exact_delta(moved, 1.0) <= 1e-3
+
+
+def test_nor_in_any_of_many_trees_whatever_their_nodes_are_called():
+    """From records to what is measured, over all replacements: some levels have one node, and some names clash."""
+    chance, seen = random.Random(0), set()
+    for _ in range(60):
+        leaves, parents = [*"abcd"[: chance.randint(1, 3)], *(["other"] if chance.random() < 0.3 else [])], {}
+        names = leaves
+        for level in range(chance.randint(1, 2)):
+            above = [chance.choice([*["other", "top"][level % 2 :], f"{level}x", f"{level}y"]) for _ in names]
+            parents, names = parents | dict(zip(names, above, strict=True)), list(dict.fromkeys(above))
+        try:
+            kind = Category(leaves, parents=parents, closed=chance.random() < 0.3)
+        except InvalidInput:  # a name on two levels
+            continue
+        columns = Columns({"kind": kind, "sex": Category(["f", "m"])})
+        bound = Workload.hierarchy("kind", by=chance.choice([(), "sex"])).bind(columns=columns)
+        measurement = ENGINES["levels"].measurement(bound.queries, None, 0.0)
+
+        def measured(record, bound=bound, measurement=measurement):
+            rows = {"kind": [record[0], "a"], "sex": [record[1], "m"]}
+            return measurement.vectors(check_private(bound.queries, bound.count(rows)))
+
+        made = [measured(record) for record in itertools.product([*leaves, None], ["f", "m", None])]
+        for one, other in itertools.combinations(made, 2):
+            moved = [int(((first - second) ** 2).sum()) for first, second in zip(one, other, strict=True)]
+            assert all(move <= square for move, square in zip(moved, measurement.squares, strict=True))
+            seen |= set(zip(moved, measurement.squares, strict=True))
+    assert seen == {(0, 0), (0, 2), (2, 2)}
 
 
 def test_siblings_that_noise_cannot_tell_apart_are_one_and_err_less():

@@ -47,7 +47,8 @@ class Account:
     epsilon, delta
         The total. An account that is there already has one: the same, or none, may be said.
     unit
-        What is protected: "record" or "person". What protects records only is refused by an account of people.
+        What is protected: "record", unless it is "person". What protects records only is refused by an account of
+        people. That of an account that is there already stays as it is, too.
 
     >>> import tempfile
     >>> from quorate import QueryRelease, Workload
@@ -70,9 +71,9 @@ class Account:
         *,
         epsilon: float | None = None,
         delta: float | None = None,
-        unit: Unit = "record",
+        unit: Unit | None = None,
     ) -> None:
-        if unit not in ("record", "person"):
+        if unit not in (None, "record", "person"):
             raise InvalidInput(f"unit must be 'record' or 'person', not {unit!r}")
         path = Path(folder)
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
@@ -81,12 +82,14 @@ class Account:
         else:
             if epsilon is None:
                 raise InvalidInput(f"{path} holds no account yet: epsilon= and delta= say the total of a new one")
-            self._folder, self.ledger = _created(path, epsilon, 1e-6 if delta is None else delta, unit)
+            self._folder, self.ledger = _created(path, epsilon, 1e-6 if delta is None else delta, unit or "record")
         known = self._folder.manifest
         self.epsilon, self.delta, self.unit = float(known["epsilon"]), float(known["delta"]), str(known["unit"])
-        if epsilon not in (None, self.epsilon) or delta not in (None, self.delta):
+        opened = zip((epsilon, delta, unit), (self.epsilon, self.delta, self.unit), strict=True)
+        if any(said not in (None, kept) for said, kept in opened):
             self.close()
-            raise InvalidInput(f"{path} holds an account of ({self.epsilon:g}, {self.delta:g}), which stays as it is")
+            held = f"of ({self.epsilon:g}, {self.delta:g}) for each {self.unit}"
+            raise InvalidInput(f"{path} holds an account {held}, which stays as it is")
 
     @classmethod
     def of(cls, account: "Account | str | Path") -> "Account":
@@ -133,14 +136,13 @@ class Account:
         What fails after it was charged stays charged.
         """
         settings: Any = model
-        if type(model).__name__ not in _SAME_CLAIM:
-            raise InvalidInput(f"a {type(model).__name__} is not charged to an account; {', '.join(_SAME_CLAIM)} are")
+        self.check_claim(settings)
         if groups is not None:
             options["groups"] = groups
         if "account" in settings.get_params(deep=False):  # it charges by itself, after its own checks
             return settings.set_params(account=self).fit(*records, **options)  # type: ignore[no-any-return]
-        epsilon, delta = self.whole(settings.epsilon, settings.delta)
-        settings.set_params(epsilon=epsilon, delta=delta)
+        epsilon, delta = self.whole(settings.epsilon, getattr(settings, "delta", 0.0))  # some have no delta
+        settings.set_params(epsilon=epsilon)
         self.charge(epsilon=epsilon, delta=delta, unit="record" if groups is None else "person")
         settings.fit(*records, **options)
         if isinstance(getattr(type(model), "claim_", None), property):
@@ -148,6 +150,16 @@ class Account:
         else:
             settings.claim_ += f"; {self.total}"
         return model
+
+    def check_claim(self, model: Any) -> None:
+        """Refuse a model that does not protect all of a unit by its epsilon and delta: `fit` charges for no less."""
+        if type(model).__name__ not in _SAME_CLAIM:
+            raise InvalidInput(f"a {type(model).__name__} is not charged to an account; {', '.join(_SAME_CLAIM)} are")
+        if getattr(model, "mode", None) == "label-private":  # proof: step 8
+            raise InvalidInput(
+                "a student in mode='label-private' shows the features of half of the records, which an account "
+                "protects: use mode='transfer', with public points"
+            )
 
     def __deepcopy__(self, memo: Any) -> "Account":
         return self  # scikit-learn copies what is set of an estimator, and an account has no copies

@@ -3,6 +3,7 @@
 Five records and four steps. A step is one of three queries, or the first record is forgotten and inserted again. What
 the units count depends on the steps so far and not on noise, so that every path of every adaptive tree is one of these
 sequences. `widest_change` takes them all, and `worst_delta` the best of all adaptive trees, by exact laws of labels.
+`widest_change_in_batches` does the same where queries come in batches of 66, of which a unit pays for two at once.
 """
 
 import itertools
@@ -28,6 +29,7 @@ __all__ = [
     "game_terms",
     "game_units",
     "widest_change",
+    "widest_change_in_batches",
     "worst_delta",
 ]
 
@@ -39,6 +41,7 @@ BALLOT = Labels([0, 1])
 _SIDES = np.array([1, 1, 0, 0, 1])
 _KERNEL = Kernel(shape="linear", squared_radius=400, top=3)
 _VOTES = 2.5  # of full weight: two and a part of a third
+_BATCH = np.concatenate([QUERIES, np.full((63, 2), 500, dtype=np.float32)])  # the last of them is far from all records
 
 Make = Callable[..., Units]
 World = dict[tuple[int, ...], Integers]
@@ -102,6 +105,26 @@ def widest_change(
             if place == 0 or CHURN not in steps:
                 rest = counted(game_units(make, without=place, ballot=ballot, persons=persons), steps)
                 widest = max(widest, int(((whole - rest) ** 2).sum()))
+    return widest
+
+
+def widest_change_in_batches(make: Make = Units, *, persons: bool = False) -> int:
+    """Return how far the first record moves all that is counted in two batches, at most, with churn and without.
+
+    Each has one of the first two queries, or one far from all records, in each of four places, and then far ones.
+    """
+    widest, far = 0, len(_BATCH) - 1
+    for places in itertools.product([0, 1, far], repeat=STEPS):
+        queries = _BATCH[[*places, *[far] * (len(_BATCH) - STEPS)]]
+        for churn in (False, True):
+            worlds = []
+            for gone in (None, 0):
+                units = game_units(make, without=gone, persons=persons)
+                counts = units.count(queries).put_to(np.ravel)
+                if churn and gone is None:
+                    counted(units, [CHURN])
+                worlds.append(np.concatenate([counts, units.count(queries).put_to(np.ravel)]))
+            widest = max(widest, int(((worlds[0] - worlds[1]) ** 2).sum()))
     return widest
 
 

@@ -9,7 +9,7 @@ from quorate.arrays import Integers
 __all__ = ["correlate", "difference_counts", "pair_of_rank"]
 
 _BLOCK = 64  # entries whose pairs are counted one by one
-_AT_ONCE = 2**22  # differences held at a time
+_AT_ONCE = 2**14  # entries whose blocks are counted together: what a cache has room for
 
 
 def difference_counts(values: Integers, *, lowest: int, highest: int) -> Integers:
@@ -32,15 +32,22 @@ def difference_counts(values: Integers, *, lowest: int, highest: int) -> Integer
 def _within_blocks(values: Integers, lowest: int, highest: int) -> Integers:
     counts = np.zeros(highest - lowest + 1, dtype=np.int64)
     whole = values.size // _BLOCK * _BLOCK
-    early, late = np.triu_indices(_BLOCK, 1)
-    blocks = values[:whole].reshape(-1, _BLOCK)
-    step = max(1, _AT_ONCE // early.size)
-    for start in range(0, len(blocks), step):
-        part = blocks[start : start + step]
-        counts += np.bincount((part[:, late] - part[:, early]).ravel() - lowest, minlength=counts.size)
+    for start in range(0, whole, _AT_ONCE):
+        blocks = values[start : min(start + _AT_ONCE, whole)].reshape(-1, _BLOCK)
+        for apart in range(1, _BLOCK):
+            _count(counts, blocks[:, apart:] - blocks[:, :-apart], lowest)
     rest = values[whole:]
     early, late = np.triu_indices(rest.size, 1)
-    return counts + np.bincount(rest[late] - rest[early] - lowest, minlength=counts.size)
+    _count(counts, rest[late] - rest[early], lowest)
+    return counts
+
+
+def _count(counts: Integers, differences: Integers, lowest: int) -> None:
+    """Add these differences to the counts; the work is that of their own range, not of the whole one."""
+    if differences.size:
+        least = int(differences.min())
+        times = np.bincount((differences - least).ravel())
+        counts[least - lowest : least - lowest + times.size] += times
 
 
 def correlate(left: Integers, right: Integers) -> Integers:

@@ -150,6 +150,7 @@ class PrivateFolder(Folder):
             self.path.chmod(0o700)
             for name, content in contents.items():
                 write_new(self.path / name, content, synced=True)
+            sync_names(self.path)
         except OSError as error:
             raise InvalidInput(f"{self.path} cannot be written: {error.strerror}; {left}") from None
 

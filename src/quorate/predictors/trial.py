@@ -7,7 +7,7 @@ that have no labels get simulated ones, by laws of several kinds: the learner th
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, Literal
 
@@ -23,8 +23,8 @@ from quorate.planner import DEFAULT_DISAGREEMENT, LEAST_ROWS
 from quorate.planner.mechanisms.choose import AGGREGATORS, SLOW, best_draft
 from quorate.planner.mechanisms.distributions import normal_below
 from quorate.planner.mechanisms.forecast import VoteForecast
-from quorate.planner.mechanisms.task import Draft, Expected, Task
-from quorate.planner.mechanisms.teachers import Purpose, best_teachers, is_enough, label_loss
+from quorate.planner.mechanisms.task import Draft, Task
+from quorate.planner.mechanisms.teachers import Purpose, best_teachers, is_enough
 from quorate.predictors.scores import weigh_classes
 
 __all__ = ["CANDIDATES", "Goal", "LearnerChoice", "Trial", "candidates", "choose_learner", "coefficients"]
@@ -43,6 +43,7 @@ _MOST_COEFFICIENTS = 1000  # of a teacher that is tried
 _SURE = 2.0  # standard errors by which another learner must beat the first
 _FEWEST = 16  # teachers
 _STEPS = (2.0, 1.41)  # between numbers of teachers that are tried
+_STUDENTS, _LEVELS = 4, 8  # how often noise is drawn for one; groups of queries by how clear their pluralities are
 _RATE = 0.5  # of the queries, that a plan must answer
 _LAWS = 6
 _STRENGTH = 2.5  # of a simulated law: about one label in six is against it
@@ -179,27 +180,49 @@ class _Public:
         if draft.aggregator == "noisy_shares":
             return _area(votes, self.labels, draft.noise["scale"] / teachers)
         if goal.teach:
-            return self._taught(learner, votes.argmax(axis=1)) - _lost_to_noise(draft, goal.task, self._X.shape[1])
-        parts = [self.labels == code for code in np.unique(self.labels)] if goal.balanced else [self.labels >= 0]
+            return self._taught(learner, votes, draft, teachers)
+        parts = _counted_alike(self.labels, goal)
         shares = [_right(draft, goal.task, votes[part], self.labels[part], teachers) for part in parts]
         return sum(shares) / len(shares)
 
-    def _taught(self, learner: Any, released: Integers) -> float:
-        """Return how often a student is right that learns from the votes on some judges, by the labels of the others.
+    def _taught(self, learner: Any, votes: Integers, draft: Draft, teachers: int) -> float:
+        """Return how often students are right that learn from noisy votes on some judges, by the labels of the others.
 
-        One tree says less than the vote of many: only trying shows how much less.
+        One tree says less than the vote of many, and labels that noise turned mislead a student that weighs a rare
+        class more than one that does not: only trying shows by how much.
         """
-        half = len(released) // 2
-        asked, classes = min(half, self._goal.task.queries), self._goal.task.classes
-        student = learner.fit(self.judges[:asked], released[:asked], Deal.of([range(asked)]), classes=classes)
-        return float((student.ballots(self.judges[half:])[:, 0] == self.labels[half:]).mean())
+        classes = self._goal.task.classes
+        asked = min(len(votes) // 2, self._goal.task.queries)
+        answered, right = _chances(draft, self._goal.task, votes[:asked], teachers)
+        parts, shares = _counted_alike(self.labels[asked:], self._goal), []
+        for seed in range(_STUDENTS):
+            random = np.random.default_rng(seed)
+            turned = random.integers(1, classes, size=asked) * (random.random(asked) >= right)
+            rows = np.flatnonzero(random.random(asked) < answered)
+            released = ((votes[:asked].argmax(axis=1) + turned) % classes)[rows]
+            student = learner.fit(self.judges[rows], released, Deal.of([range(rows.size)]), classes=classes)
+            correct = student.ballots(self.judges[asked:])[:, 0] == self.labels[asked:]
+            shares += [float(correct[part].mean()) for part in parts]
+        return sum(shares) / len(shares)
 
 
-def _lost_to_noise(draft: Draft, task: Task, columns: int) -> float:
-    """Return the accuracy that a student loses to the noise in its labels."""
-    clean = replace(draft, expected=Expected(1.0, 1.0, 1.0))
-    noisy, without = (label_loss(one, task, columns * (task.classes - 1)) for one in (draft, clean))
-    return min(noisy - without, 0.5)
+def _counted_alike(labels: Integers, goal: Goal) -> list[Any]:
+    """Return the parts of the judges that count the same: each class, where that is the goal, or all of them as one."""
+    return [labels == code for code in np.unique(labels)] if goal.balanced else [labels >= 0]
+
+
+def _chances(draft: Draft, task: Task, votes: Integers, teachers: int) -> tuple[Floats, Floats]:
+    """Return for each query the chance that it is answered, and that its answer is the plurality's label.
+
+    Queries whose pluralities are about as large are taken together.
+    """
+    answered, right = np.ones(len(votes)), np.ones(len(votes))
+    order = np.argsort(votes.max(axis=1), kind="stable")
+    for part in np.array_split(order, min(_LEVELS, len(order))):
+        drafted = AGGREGATORS[draft.aggregator](task, VoteForecast.from_votes(votes[part]), teachers)
+        if drafted is not None:
+            answered[part], right[part] = drafted.expected.answered, drafted.expected.agreement
+    return answered, right
 
 
 def _right(draft: Draft, task: Task, votes: Integers, labels: Integers, teachers: int) -> float:

@@ -22,6 +22,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Literal
 
 from quorate.checks import check_count, check_delta, check_divergence, check_order, check_positive, check_rate
@@ -147,10 +148,18 @@ def best_order(*, epsilon: float, delta: float, renyi: Callable[[float], float] 
     Without `renyi` the cost is taken to grow in proportion to the order, as it does for Gaussian noise and for a
     small epsilon of any kind.
     """
-    if check_delta(delta) == 0:
+    epsilon, delta = check_positive("epsilon", epsilon), check_delta(delta)
+    if delta == 0:
         return math.inf
-    cost: Callable[[float], float] = renyi if renyi is not None else float
+    return _usual_order(epsilon, delta) if renyi is None else _search_order(epsilon, delta, renyi)
 
+
+@lru_cache(maxsize=256)
+def _usual_order(epsilon: float, delta: float) -> float:
+    return _search_order(epsilon, delta, float)
+
+
+def _search_order(epsilon: float, delta: float, cost: Callable[[float], float]) -> float:
     def repeats(order: float) -> float:
         return float(to_capacity(epsilon, delta=delta, order=order) / cost(order))
 

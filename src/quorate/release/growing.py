@@ -7,7 +7,9 @@ the same updates. How many updates there will be is declared, and how many recor
 """
 
 import math
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -150,7 +152,7 @@ class GrowingRelease:
         self._counted = Counted(most)
         self._store: UpdateStore | None = None
         self._kept: list[KeptUpdate] = []
-        self._process = process_identity()
+        self._process, self._lock = process_identity(), threading.Lock()
         self.plan_: Plan | None = None
 
     @property
@@ -181,6 +183,16 @@ class GrowingRelease:
         are not read again, whatever they are. More updates than were declared are refused.
         """
         check_process("this release", self._process)
+        with self.held():  # another thread would draw the same number again: proof: step 7
+            return self._update(name, private, groups)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Let nobody make an update meanwhile: for an update, and for whoever writes the release into a folder."""
+        with self._lock:
+            yield
+
+    def _update(self, name: str, private: Any, groups: Any) -> QueryRelease:
         if not isinstance(name, str) or not name.strip():
             raise InvalidInput('an update has a name of its own, such as "2024-01"')
         if name in self.updates_:
@@ -196,6 +208,11 @@ class GrowingRelease:
         first = self.plan_ is None
         plan = self.plan_ or self._planned(records)
         measurement = self._measurement(plan)
+        if self._paid(measurement, plan.sums) != plan.mechanism.squared_sensitivities:  # proof: step 7
+            raise InvalidInput(
+                "this version of quorate would measure something else than the updates so far have paid for: go on "
+                "with the version that began this release, or begin another"
+            )
         if measurement.largest * int(plan.sums.coefficients.max()) * self._records(records) >= _LARGEST:
             raise Infeasible("these counts are too large to be measured exactly; use fewer records or cells")
         vectors = sealed.put_to(lambda data: SealedCounts(self._vectors(measurement, data)))
@@ -244,12 +261,18 @@ class GrowingRelease:
             raise Infeasible("no engine that measures once can answer this month by month: ask for fewer queries")
         engine = ENGINES[usable[0]]
         assert isinstance(engine, MeasuringEngine)
-        inflated = sums.squared_length * self._counted.most**2  # proof: step 7
-        scale = histogram_scale(self.epsilon, self.delta, 2 * inflated) * sums.deviation(self.updates)
+        alone = histogram_scale(self.epsilon, self.delta, 2 * sums.squared_length * self._counted.most**2)
+        scale = alone * sums.deviation(self.updates)
         measurement = engine.measurement(self.queries_, known, scale / total)
-        squares = [square * inflated for square in measurement.squares]
-        mechanism = NoisyVector.for_budget(self.budget_, squared_sensitivities=squares, shares=measurement.shares)
+        mechanism = NoisyVector.for_budget(
+            self.budget_, squared_sensitivities=self._paid(measurement, sums), shares=measurement.shares
+        )
         return Plan(engine.name, measurement.planned, scale / total, sums, mechanism)
+
+    def _paid(self, measurement: Measurement[Released], sums: RunningSums) -> tuple[int, ...]:
+        """Return by how much a record, or a person, changes each part of all updates together, squared."""
+        inflated = sums.squared_length * self._counted.most**2  # proof: step 7
+        return tuple(square * inflated for square in measurement.squares)
 
     def _measurement(self, plan: Plan) -> Measurement[Released]:
         engine = ENGINES[plan.engine]

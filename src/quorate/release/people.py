@@ -12,11 +12,13 @@ from sklearn.utils.validation import _num_samples
 
 from quorate.ensemble import unit_numbers
 from quorate.errors import Infeasible, InvalidInput
+from quorate.tables.read import canonical_text
 
 __all__ = ["PERSON", "RECORD", "Counted", "first_records", "loss_for_each_record"]
 
 RECORD, PERSON = "record", "person"  # the unit of privacy
 _DIGEST = 16  # bytes
+_EXACT = 2.0**53  # whole numbers below it are told apart by a float
 
 
 def first_records(private: Any, groups: Any, most: int = 1) -> Any:
@@ -44,7 +46,7 @@ class Counted:
         """Return the records that are counted, and for each the digest of its person's name."""
         units, people = unit_numbers(_rows_of(private), groups)
         first = np.unique(units, return_index=True)[1]
-        names = list(groups)
+        names = groups.to_pylist() if hasattr(groups, "to_pylist") else list(groups)  # Arrow's values are no numbers
         digests = [_digest(names[place]) for place in first.tolist()]
         before = np.array([self._times.get(digest, 0) for digest in digests])
         order = np.argsort(units, kind="stable")
@@ -62,9 +64,11 @@ class Counted:
 
 
 def _digest(name: Any) -> bytes:
-    """Return what tells a person from others in every update, also where whole numbers are read as floats."""
-    text = str(int(name)) if isinstance(name, float | np.floating) and float(name).is_integer() else str(name)
-    return hashlib.sha256(text.encode()).digest()[:_DIGEST]
+    """Return what tells a person from others in every update: 7, 7.0 and " 7 " are one, as everywhere."""
+    plain = name.item() if isinstance(name, np.generic) else name
+    if isinstance(plain, float) and abs(plain) >= _EXACT:  # elsewhere it may have had more digits
+        raise InvalidInput("names of people are numbers too long for floats: give them as whole numbers or as texts")
+    return hashlib.sha256(canonical_text(plain).encode()).digest()[:_DIGEST]
 
 
 def _rows_of(private: Any) -> int:

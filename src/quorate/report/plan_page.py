@@ -26,7 +26,7 @@ _POINTS = (10, 30, 100, 300, 1000, 3000)
 def plan_report(plan: ReleasePlan) -> ReleaseReport:
     """Return what the page of a plan shows."""
     line = [line_errors(Thresholds(), records=_LINE_RECORDS, points=size, world=size) for size in _POINTS]
-    stages = crossover(features=FEATURES, records=_RECORDS, points=_POINTS, seeds=5)
+    stages = crossover(features=FEATURES, records=_RECORDS, points=_POINTS, seeds=3)
     needed = {"private_records_needed": plan.private_needed, "public_records_needed": plan.public_needed}
     bill = {
         "about": plan.subject,

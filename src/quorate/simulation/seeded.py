@@ -1,6 +1,7 @@
 """The laws of `quorate.noise`, drawn from a seeded NumPy generator, and mechanisms run on them."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,14 @@ from numpy.typing import NDArray
 from quorate.mechanisms.base import Answers, QueryMechanism, Run, ThresholdMechanism, check_votes_batch
 
 __all__ = ["SeededNoise", "simulate"]
+
+
+@lru_cache(maxsize=16)
+def _cumulative_weights(scale: float) -> tuple[int, NDArray[np.float64]]:
+    """Return how far the discrete Gaussian law reaches, and its weights up to each point: one play draws many times."""
+    radius = int(np.ceil(12 * scale)) + 1
+    points = np.arange(-radius, radius + 1)
+    return radius, np.cumsum(np.exp(-(points**2) / (2 * scale**2)))
 
 
 class SeededNoise:
@@ -24,13 +33,9 @@ class SeededNoise:
 
     def gaussian(self, scale: float, size: int) -> NDArray[np.int64]:
         """Return draws of the discrete Gaussian law, by inversion of its distribution function."""
-        radius = int(np.ceil(12 * scale)) + 1
-        points = np.arange(-radius, radius + 1)
-        weights = np.cumsum(np.exp(-(points**2) / (2 * scale**2)))
-        draws: NDArray[np.int64] = points[
-            np.searchsorted(weights, self.generator.random(size) * weights[-1], side="right")
-        ]
-        return draws
+        radius, weights = _cumulative_weights(scale)
+        drawn = np.searchsorted(weights, self.generator.random(size) * weights[-1], side="right")
+        return np.asarray(drawn - radius, dtype=np.int64)
 
     def words(self, size: int) -> NDArray[np.uint64]:
         """Return uniform 64-bit words."""

@@ -36,16 +36,18 @@ class CategoryCells:
         self.values, self.closed, self.size = values, closed, len(values) + (not closed)
         self.parents = {} if parents is None else dict(parents)
 
-    def levels(self) -> list[tuple[tuple[str, ...], Codes]]:
-        """Return the levels of the hierarchy, the top first: the names of each, and where each cell belongs."""
-        names: tuple[str, ...] = tuple(self.name(code) for code in range(self.size))
-        found = [(names, np.arange(self.size))]
+    def levels(self) -> list[tuple[tuple[str | None, ...], Codes]]:
+        """Return the levels of the hierarchy, the top first: the names of each, and where each cell belongs.
+
+        None is the node of what is not declared.
+        """
+        names: list[str | None] = [*self.values, *([] if self.closed else [None])]
+        found: list[tuple[tuple[str | None, ...], Codes]] = [(tuple(names), np.arange(self.size))]
         while any(name in self.parents for name in names):
-            above = [self.parents.get(name, name) for name in names]  # what is not declared stays by itself
-            upper = tuple(dict.fromkeys(above))
-            place = {name: number for number, name in enumerate(upper)}
-            found.append((upper, np.array([place[name] for name in above])[found[-1][1]]))
-            names = upper
+            above = [None if name is None else self.parents.get(name, name) for name in names]
+            names = list(dict.fromkeys(above))  # what is not declared stays by itself, whatever nodes are called
+            place = {name: number for number, name in enumerate(names)}
+            found.append((tuple(names), np.array([place[name] for name in above])[found[-1][1]]))
         return found[::-1]
 
     @cached_property

@@ -9,7 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quorate.arrays import Integers
-from quorate.auditing.neighbour_games import BALLOT, QUERIES, game_terms, game_units, widest_change
+from quorate.auditing.neighbour_games import (
+    BALLOT,
+    QUERIES,
+    game_terms,
+    game_units,
+    widest_change,
+    widest_change_in_batches,
+)
 from quorate.auditing.planted.bug import Caught, PlantedBug
 from quorate.auditing.planted.states import quiet_folder
 from quorate.auditing.replay import entropy_tape
@@ -67,6 +74,16 @@ class _OnePrice(Units):
         super()._charge(weights, np.full_like(prices, self._prices.min()), spent, together)
 
 
+class _PaysForOneOfAGroup(Units):
+    """Charges a unit for a group of queries as if it were one: a large batch tells more of it than small ones."""
+
+    def _charge(self, weights: NDArray[np.float32], prices: Integers, spent: Integers, together: int) -> None:
+        """Take the heaviest vote of the group for all of them: that is the mistake."""
+        heaviest = weights.reshape(-1, together, weights.shape[1]).max(axis=1)
+        super()._charge(heaviest, prices, spent, 1)
+        weights *= np.repeat(heaviest > 0, together, axis=0)
+
+
 class _QuietClass(Nearby):
     """Adds noise to the classes that somebody has voted for, and to no others."""
 
@@ -104,6 +121,13 @@ def _moved(units: type[Units], _plays: int, _seed: int) -> Caught:
     """Look at every sequence of queries, insertions and deletions, and at how far the first record moves the counts."""
     widest, paid = widest_change(units, removed=[0]), game_terms().capacity
     evidence = f"one record moves the counts of a sequence by {widest} squares in all, and pays for {paid}"
+    return Caught("exact enumeration", evidence, found=widest > paid)
+
+
+def _moved_in_batches(units: type[Units], _plays: int, _seed: int) -> Caught:
+    """Look at batches that are paid for two queries at a time, and at how far the first record moves the counts."""
+    widest, paid = widest_change_in_batches(units), game_terms().capacity
+    evidence = f"one record moves the counts of two batches by {widest} squares in all, and pays for {paid}"
     return Caught("exact enumeration", evidence, found=widest > paid)
 
 
@@ -208,6 +232,14 @@ FILTERS = (
         lambda: _OnePrice,
         lambda: Units,
         _moved_by_targets,
+    ),
+    PlantedBug(
+        "pays_for_one_of_a_group",
+        "a unit that pays for a group of queries as for one of them",
+        "enumeration",
+        lambda: _PaysForOneOfAGroup,
+        lambda: Units,
+        _moved_in_batches,
     ),
     PlantedBug(
         "quiet_class",

@@ -1,18 +1,21 @@
 """Releases with one mistake each: a month, a person, an account or the level of a hierarchy tells too much."""
 
 import math
+import threading
 from collections.abc import Callable
-from contextlib import suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext, suppress
 from typing import Any
 
 import numpy as np
 from scipy.special import log_ndtr
+from sklearn.neighbors import KNeighborsClassifier
 
 from quorate.account import Account
 from quorate.auditing.planted.bug import By, Caught, PlantedBug
 from quorate.auditing.planted.guards import replaced
 from quorate.auditing.planted.states import quiet_folder
-from quorate.errors import BudgetSpent
+from quorate.errors import BudgetSpent, InvalidInput
 from quorate.mechanisms.noisy_vector import NoisyVector
 from quorate.privacy import Budget
 from quorate.release import GrowingRelease, QueryRelease, Workload
@@ -21,10 +24,20 @@ from quorate.release.engines.released import check_private
 from quorate.release.people import Counted
 from quorate.release.queries import Levels
 from quorate.release.running_sums import RunningSums
+from quorate.students import StudentClassifier
 
-__all__ = ["RELEASES", "draw_again", "replace_in_a_hierarchy", "replace_in_a_month", "tell_twice"]
+__all__ = [
+    "RELEASES",
+    "draw_again",
+    "draw_at_once",
+    "publish_features",
+    "replace_in_a_hierarchy",
+    "replace_in_a_month",
+    "tell_twice",
+]
 
 _MONTHS, _PEOPLE = 6, 40
+_PATIENCE = 0.5  # seconds that a thread waits for another, which a lock may keep out for good
 _EPSILON, _DELTA = 1.0, 1e-6
 
 Twin = tuple[type, str, Any]  # a class, one of its members, and what stands in for it
@@ -52,7 +65,19 @@ def _keeps_it_in_memory(self: Account, *, epsilon: float, delta: float, unit: st
     spent.append(epsilon)
 
 
-def _growing(**settings: Any) -> GrowingRelease:
+class _LetsOthersIn(GrowingRelease):
+    """Draws an update while another thread draws it too: neither finds its name among those that were made."""
+
+    def held(self) -> Any:
+        """Keep nobody out: that is the mistake."""
+        return nullcontext()
+
+
+def _takes_what_it_knows(self: Account, model: Any) -> None:
+    """Take a model by its kind, whatever of a record its settings protect: that is the mistake."""
+
+
+def _growing(kind: type[GrowingRelease] = GrowingRelease, **settings: Any) -> GrowingRelease:
     columns = {"kind": ["a", "b"]}
     known: dict[str, Any] = {
         "engine": "plain",
@@ -61,7 +86,7 @@ def _growing(**settings: Any) -> GrowingRelease:
         "columns": columns,
         "updates": _MONTHS,
     }
-    return GrowingRelease(Workload.marginals(1), **(known | settings))
+    return kind(Workload.marginals(1), **(known | settings))
 
 
 def _measured(cell: str, person: bool) -> tuple[NoisyVector, list[np.ndarray]]:
@@ -128,6 +153,39 @@ def tell_twice(twin: Twin) -> Caught:
     return Caught("repeated update", evidence, found=len(told) > 1)
 
 
+def draw_at_once(kind: type[GrowingRelease]) -> Caught:
+    """Ask for one update from two threads, which wait for each other where noise is drawn."""
+    growing, month, meeting = _growing(kind), {"kind": ["a"] * 30 + ["b"] * 10}, threading.Barrier(2)
+    growing.update("2024-01", month)
+    original, drawn = NoisyVector.draw_release, list[int]()
+
+    def draw(self: NoisyVector, parts: Any, budget: Any, noise: Any) -> Any:
+        drawn.append(1)
+        with suppress(threading.BrokenBarrierError):
+            meeting.wait(_PATIENCE)
+        return original(self, parts, budget, noise)
+
+    with replaced(NoisyVector, "draw_release", draw), ThreadPoolExecutor(2) as threads:
+        list(threads.map(lambda _: growing.update("2024-02", month), range(2)))
+    evidence = f"an update that two threads asked for was drawn {len(drawn)} times, and paid for once"
+    return Caught("threads that meet", evidence, found=len(drawn) > 1)
+
+
+def publish_features(twin: Twin) -> Caught:
+    """Draw a student on an account of records, and look for private rows in what may be published."""
+    X, shown = np.random.default_rng(0).normal(size=(400, 2)), 0
+    settings: dict[str, Any] = {"teachers": 10, "queries": 50, "aggregator": "noisy_max", "classes": [0, 1]}
+    with replaced(*twin), quiet_folder() as home:
+        account = Account(home / "account", epsilon=50.0, delta=_DELTA)
+        student = StudentClassifier(None, KNeighborsClassifier(1), epsilon=50.0, mode="label-private", **settings)
+        with suppress(InvalidInput):
+            account.fit(student, X, (X[:, 0] > 0).astype(int))
+            shown = int((student.student_.kneighbors(X)[0] == 0.0).sum())
+        account.close()
+    evidence = f"{shown} private rows stand as they are in a model that was drawn on an account of records"
+    return Caught("what is published", evidence, found=shown > 0)
+
+
 def draw_again(twin: Twin) -> Caught:
     """Let command after command draw on one account, each opening it anew, and add up what they drew."""
     drawn = 0.0
@@ -144,7 +202,7 @@ def draw_again(twin: Twin) -> Caught:
     return Caught("account opened again", evidence, found=drawn > _EPSILON)
 
 
-_BY: dict[Any, By] = {tell_twice: "replay", draw_again: "state"}
+_BY: dict[Any, By] = {tell_twice: "replay", draw_again: "state", publish_features: "state"}
 
 
 def _bug(name: str, what: str, sound: Twin, broken: Any, attack: Callable[[Twin], Caught]) -> PlantedBug:
@@ -194,5 +252,20 @@ RELEASES = (
         (Account, "charge", Account.charge),
         _keeps_it_in_memory,
         draw_again,
+    ),
+    _bug(
+        "account_takes_labels_alone",
+        "a student that protects labels, drawn on an account that protects records",
+        (Account, "check_claim", Account.check_claim),
+        _takes_what_it_knows,
+        publish_features,
+    ),
+    PlantedBug(
+        "month_drawn_by_two_threads",
+        "an update that two threads ask for is drawn twice",
+        "state",
+        lambda: _LetsOthersIn,
+        lambda: GrowingRelease,
+        lambda kind, plays, seed: draw_at_once(kind),
     ),
 )

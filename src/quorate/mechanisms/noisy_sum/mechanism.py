@@ -97,6 +97,8 @@ class NoisySum:
 
 def _whole(total: object) -> int:
     """Return the total as an int of any size. The text of the refusal says its type and not what it is."""
+    if type(total) is int:
+        return total
     if isinstance(total, bool) or not isinstance(total, Integral):
         raise InvalidInput(f"a total must be a whole number of an integer type, not {type(total).__name__}")
     return int(total)

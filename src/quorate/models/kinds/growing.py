@@ -41,14 +41,19 @@ _HASHES = 2**63  # a ledger keeps numbers below this
 def save(release: GrowingRelease, folder: str | Path, *, extra: Extra = None) -> Path:
     """Write a growing release with at least one update into a new folder, and let it go on from there."""
     check_folder(Path(folder))
+    for name in extra or {}:
+        if name.startswith("update-"):
+            raise InvalidInput(f"extra must not be named like an update, as {name!r} is")
+    with release.held():  # an update that is made meanwhile would not be in the folder, and be drawn again from there
+        return _write(release, folder, extra)
+
+
+def _write(release: GrowingRelease, folder: str | Path, extra: Extra) -> Path:
     plan = release.plan_
     if plan is None:
         raise InvalidInput("a growing release is saved after its first update, which says what is measured")
     if release.is_kept:
         raise InvalidInput("this release has a folder already, and goes on there; load it from there")
-    for name in extra or {}:
-        if name.startswith("update-"):
-            raise InvalidInput(f"extra must not be named like an update, as {name!r} is")
     arrays, about = domain_files(release.domain_)
     weights = release.error_weights
     manifest = {
@@ -110,10 +115,12 @@ class _UpdateFiles:
         self._check_current()
         content = _content(update)
         path = self._file(number, _hash(content))
-        path.unlink(missing_ok=True)  # of a run that ended here
         write_new(path, content, synced=True)
         sync_names(self._path)
         self._ledger.keep_own({_key(number): _hash(content)})
+        for other in self._path.glob(f"update-{number:04}-*"):
+            if other != path:  # of a run that ended before the ledger knew of it: from here on none can tell it
+                other.unlink(missing_ok=True)
 
     def read(self) -> list[KeptUpdate]:
         """Return the updates that the ledger knows; a file that it does not know was never answered from."""

@@ -64,6 +64,8 @@ class PlainEngine(MeasuringEngine):
         shares = np.concatenate(noisy) / records
         answers = simplex_marginals(queries, shares)
         errors = _projected_errors(queries, shares, answers, np.array(scales) / records)
+        if queries.held is not None:
+            errors[~queries.held] = 0.0
         return Released(answers, errors, None, None, spent, self.name)
 
     def _queries(self, queries: Queries, noisy: Any, scales: Any, records: int, spent: Cost) -> Released:
