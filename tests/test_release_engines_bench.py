@@ -24,7 +24,7 @@ def adult():
 def test_without_data_every_figure_is_named_and_missing(monkeypatch, tmp_path):
     monkeypatch.setenv("QUORATE_DATA", str(tmp_path))
     found = list(adult_figures(True))
-    assert len(found) == len({name for name, _, _ in found}) == 24
+    assert len(found) == len({name for name, _, _ in found}) == 32
     assert all(value is None for _, value, _ in found)
     peers = list(peer_figures(True))
     assert all(value is None for _, value, _ in peers)

@@ -58,7 +58,7 @@ def test_what_is_expected_comes_true(law):
 
 
 def test_what_noise_does_to_a_student_of_a_rare_class_is_foreseen():
-    """A student that weighs a rare class more believes labels that noise turned: it is wrong on one row in three, and is not taken.
+    """A student that weighs a rare class more believes labels that noise turned: wrong on one row in three, not taken.
 
     Real ballots, simulated noise, fifteen students: right as often as was said, to three points.
     """

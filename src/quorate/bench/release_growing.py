@@ -15,7 +15,7 @@ from quorate.release.running_sums import best_running_sums
 __all__ = ["growing_figures"]
 
 _MONTHS = 24
-_REPEATS = 5  # of the single release, and with `quick` 3; the growing one has so many months at its end
+_REPEATS = 3  # of both; with `quick` the growing one is made once
 
 
 def growing_figures(quick: bool) -> Iterator[Figure]:
@@ -32,10 +32,10 @@ def growing_figures(quick: bool) -> Iterator[Figure]:
     columns = {f"c{place}": [str(code) for code in range(size)] for place, size in enumerate(sizes)}
     dealt = np.random.default_rng(0).permutation(len(codes))
     tables = [_table(codes[part]) for part in np.array_split(dealt, _MONTHS)]
-    whole, repeats = _table(codes), 3 if quick else _REPEATS
-    single = [_errors(QueryRelease(Workload.marginals(2), columns=columns).fit(whole), whole) for _ in range(repeats)]
+    whole = _table(codes)
+    single = [_errors(QueryRelease(Workload.marginals(2), columns=columns).fit(whole), whole) for _ in range(_REPEATS)]
     grown = []
-    for _ in range(repeats if not quick else 1):
+    for _ in range(1 if quick else _REPEATS):
         release = GrowingRelease(Workload.marginals(2), columns=columns, updates=_MONTHS)
         for number, table in enumerate(tables, start=1):
             last = release.update(str(number), table)

@@ -23,6 +23,7 @@ from quorate.errors import InvalidInput
 from quorate.release.cover import Cover, make_cover
 from quorate.release.cover.base import read_points
 from quorate.release.queries import NOTHING, Queries, Rows, Whole
+from quorate.release.queries.possible import Truths
 from quorate.release.workloads import BoundWorkload, Workload
 from quorate.release.workloads.bound import Between
 from quorate.release.workloads.truths import ExpressionWorkload
@@ -130,6 +131,10 @@ class Domain(ABC):
     @abstractmethod
     def rows(self, places: Whole, support: Rows | None) -> Any:
         """Return records that lie in these cells, or on these rows of the support."""
+
+    def held(self, cells: int, support: Rows | None) -> Truths | None:
+        """Return which of so many cells, or of the rows of the support, can occur; None where all can."""
+        return None
 
 
 class CoverDomain(Domain):
@@ -281,6 +286,12 @@ class TableDomain(Domain):
     def share(self, beta: float) -> float:
         """Return 0: a workload's queries are answered themselves."""
         return 0.0
+
+    def held(self, cells: int, support: Rows | None) -> Truths | None:
+        """Return which of so many cells, or of the rows of the support, keep the constraints; None without any."""
+        if (possible := self.bound.possible) is None:
+            return None
+        return possible.records(self.bound.cell_codes(np.arange(cells)) if support is None else support.codes)
 
     def rows(self, places: Whole, support: Rows | None) -> Any:
         """Return records of these cells, or of these rows, as a table."""

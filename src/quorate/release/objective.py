@@ -48,7 +48,7 @@ def weighed(
             if columns == set(clique) or (len(columns) == 1 and columns <= set(clique)):
                 weight *= factor
         importance.append(weight)
-    return Marginals(asked.queries.sizes, asked.queries.cliques, importance)
+    return Marginals(asked.queries.sizes, asked.queries.cliques, importance, asked.queries.possible)
 
 
 def target_column(domain: Domain, target: str) -> int:

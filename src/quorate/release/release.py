@@ -31,6 +31,7 @@ from quorate.release.engines import ENGINES, Released, choose_engine
 from quorate.release.objective import Errors, target_column, weighed
 from quorate.release.people import PERSON, RECORD, first_records, loss_for_each_record
 from quorate.release.queries import BoxRanges, Marginals, Prefixes, Ranges, Rows
+from quorate.release.queries.possible import clear_weights
 from quorate.release.synthetic import draw_records, fit_weights, product_support, round_weights
 from quorate.release.tidy import added, as_counts, keys_of, name_between, take_between
 from quorate.release.workloads import Columns
@@ -281,11 +282,12 @@ class QueryRelease(ShowsClaim, BaseEstimator):
         if released.model is not None:
             rows = min(_PRODUCT_ROWS, self.records_)
             return np.full(rows, 1.0 / rows), draw_records(self.domain_.queries, released, rows)
-        if released.weights is not None:
-            return released.weights, released.support
-        if self._fitted is None:
+        if released.weights is None and self._fitted is None:
             self._fitted = self._fit_weights()
-        return self._fitted
+        fitted, support = self._fitted or (released.weights, released.support)
+        assert fitted is not None
+        held = self.domain_.held(len(fitted), support)
+        return fitted if held is None else clear_weights(fitted, held), support
 
     def _fit_weights(self) -> tuple[Floats, Rows | None]:
         """Return weights that answer as the release does, as near as can be to the public histogram."""
@@ -298,7 +300,7 @@ class QueryRelease(ShowsClaim, BaseEstimator):
             support = product_support(queries, released.answers, min(_PRODUCT_ROWS, 4 * self.records_))
             if isinstance(known, Rows):  # public rows first, and some for what they lack
                 support = Rows(np.concatenate([known.codes, support.codes]), known.sizes)
-            support = support.merged()
+            support = support.merged() if queries.possible is None else queries.possible.kept(support.merged())
             start = support.weights
         elif isinstance(known, Rows):
             cells = known.cell(range(len(known.sizes)))

@@ -192,17 +192,21 @@ def draw_records(queries: Queries, released: Released, rows: int) -> Rows:
     assert model is not None
     assert isinstance(queries, Marginals)
     pairs = None if answers is None else model.pairs(queries, answers)
-    codes = model.draw(rows, pairs if released.details.get("believed") else None)  # else answers are the model's own
+    possible = queries.possible
+    mended = released.details.get("believed") or possible is not None  # else answers are the model's own
+    codes = model.draw(rows, pairs if mended else None, possible)
     if "target" in released.details and pairs is not None and released.deviations is not None:
         target = int(released.details["target"])
         told = [deviation for clique, deviation in _deviations(queries, released.deviations) if target in clique]
-        codes = draw_target(codes, model.sizes, target, pairs, float(np.median(told)))
+        learned = draw_target(codes, model.sizes, target, pairs, float(np.median(told)))
+        held = True if possible is None else possible.records(learned)[:, None]
+        codes = np.where(held, learned, codes)  # a target that cannot occur beside the others stays as it was drawn
     return Rows(codes, model.sizes)
 
 
 def _deviations(queries: Marginals, deviations: Floats) -> list[tuple[tuple[int, ...], float]]:
-    """Return the deviation of each marginal's cells."""
-    return list(zip(queries.cliques, deviations[queries.offsets[:-1]].tolist(), strict=True))
+    """Return the deviation of each marginal's cells: the same for all of them that can occur."""
+    return list(zip(queries.cliques, np.maximum.reduceat(deviations, queries.offsets[:-1]).tolist(), strict=True))
 
 
 def draw_target(

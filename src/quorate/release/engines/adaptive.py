@@ -93,7 +93,8 @@ class AdaptiveEngine(Engine):
             if sum(move < _ABSOLUTE * deviation for move in moved) >= len(picked) / 2:
                 each = min(4.0 * each, budget.remaining().renyi / batch)
         note = f"{chosen} marginals chosen in {rounds} rounds"
-        smoothed = Marginals(queries.sizes, queries.cliques, queries.importance or [1.0] * len(queries.cliques))
+        weights = queries.importance or [1.0] * len(queries.cliques)
+        smoothed = Marginals(queries.sizes, queries.cliques, weights, queries.possible)
         released = release_tables(smoothed, steps.noisy, spent_since(before, budget), self.name, note)
         chances = looks_of(queries, first, precisions_told(queries.sizes, steps.noisy))
         return replace(released, details=released.details | chances)

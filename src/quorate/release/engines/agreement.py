@@ -40,7 +40,8 @@ class Agreement:
     def answers(self, queries: Marginals, noisy: NoisyTables, model: Mixture, deviations: Floats) -> Floats:
         """Return the answers: shares that agree with each other, none below 0."""
         if self.model_stands:
-            return model.answers(queries)
+            answers = model.answers(queries)
+            return answers if queries.held is None else agreeing_marginals(queries, answers, deviations)
         found = _components(queries.sizes, noisy)
         for part, belief in self.beliefs.items():
             modelled = centred(model.table(part).reshape(found[part].shape))
@@ -64,21 +65,22 @@ def weigh_components(sizes: tuple[int, ...], noisy: NoisyTables, model: Mixture)
 def agreeing_marginals(queries: Marginals, answers: Floats, deviations: Floats) -> Floats:
     """Return marginals that agree and are not negative, the nearest to these, each cell in units of its deviation.
 
-    Projections in turn onto those that agree and onto those that are not negative (Dykstra 1983), until what is left
-    below 0 is small against the noise.
+    Projections in turn onto those that agree and onto those that are not negative, and 0 where nothing can occur
+    (Dykstra 1983), until what is left outside is small against the noise.
     """
     precisions = [float(deviation) ** -2.0 if deviation > 0 else 1.0 for deviation in deviations[queries.offsets[:-1]]]
     cliques = [tuple(sorted(clique)) for clique in queries.cliques]
-    least = -_CLOSE * np.maximum(deviations, 1e-12)
+    near = _CLOSE * np.maximum(deviations, 1e-12)
+    most = np.inf if queries.held is None else np.where(queries.held, np.inf, 0.0)
     owed = np.zeros_like(answers)
     for _ in range(_ROUNDS):
-        if bool((answers >= least).all()):
+        if bool((answers >= -near).all() and (answers <= most + near).all()):
             break
-        kept = np.maximum(answers + owed, 0.0)
+        kept = np.clip(answers + owed, 0.0, most)
         owed = answers + owed - kept
         parts = split_components(queries.sizes, cliques, precisions, _sorted_tables(queries, kept))
         answers = consistent_marginals(queries, parts, 1.0)
-    return np.clip(answers, 0.0, 1.0)
+    return np.clip(answers, 0.0, np.minimum(most, 1.0))
 
 
 def _sorted_tables(queries: Marginals, answers: Floats) -> list[Floats]:

@@ -21,7 +21,17 @@ __all__ = [
     "noise_spectrum",
     "precisions_told",
     "split_components",
+    "without_impossible",
 ]
+
+
+def without_impossible(queries: Marginals, noisy: NoisyTables) -> NoisyTables:
+    """Return noisy tables with 0 in the cells that cannot occur: their noise is known, and taken off."""
+    possible = queries.possible
+    if possible is None:
+        return noisy
+    held = {clique: possible.table(clique, queries.sizes) for clique in noisy}
+    return {clique: (np.where(held[clique], table, 0.0), deviation) for clique, (table, deviation) in noisy.items()}
 
 
 def centred(table: Floats) -> Floats:

@@ -16,7 +16,7 @@ import numpy as np
 from quorate.arrays import Floats, Integers
 from quorate.privacy import Cost
 from quorate.release.engines.agreement import Agreement, agreeing_marginals, weigh_components
-from quorate.release.engines.components import least_squares
+from quorate.release.engines.components import least_squares, without_impossible
 from quorate.release.engines.misfit import NoisyTables
 from quorate.release.engines.mixture import Mixture, MixtureFit, fit_again, fit_mixture
 from quorate.release.engines.released import Released, expected_largest_of, project_simplex
@@ -71,8 +71,10 @@ def release_tables(queries: Marginals, noisy: NoisyTables, spent: Cost, engine: 
     """
     if not fits_in_memory(queries):
         note = "too many codes for one model: noisy marginals are brought to the nearest that agree"
-        unbiased, deviations = least_squares(queries, noisy)
+        unbiased, deviations = least_squares(queries, without_impossible(queries, noisy))
         answers = agreeing_marginals(queries, unbiased, deviations)
+        if queries.held is not None:
+            unbiased, deviations = np.where(queries.held, unbiased, 0.0), np.where(queries.held, deviations, 0.0)
         told, parts = (*notes, note), (unbiased, deviations)
         return Released(answers, deviations, None, None, spent, engine, told, {}, None, *parts)
     found = _estimate(queries, noisy)
@@ -91,11 +93,14 @@ def release_tables(queries: Marginals, noisy: NoisyTables, spent: Cost, engine: 
 
 def _estimate(queries: Marginals, noisy: NoisyTables, earlier: _Estimate | None = None) -> _Estimate:
     """Return the answers of noisy tables; with an earlier estimate, by its penalty, from where its fit is."""
+    noisy = without_impossible(queries, noisy)
     unbiased, deviations = least_squares(queries, noisy)
     fit = _fit(queries, noisy, None if earlier is None else earlier.fit)
     model = _independent(queries.sizes, noisy) if fit is None else fit.mixture
     agreement = weigh_components(queries.sizes, noisy, model)
     answers = agreement.answers(queries, noisy, model, deviations)
+    if queries.held is not None:
+        unbiased, deviations = np.where(queries.held, unbiased, 0.0), np.where(queries.held, deviations, 0.0)
     return _Estimate(model, fit, agreement, answers, unbiased, deviations)
 
 
@@ -132,10 +137,11 @@ def _errors(queries: Marginals, noisy: NoisyTables, found: _Estimate) -> Floats:
         again = _estimate(queries, tables, found)
         moved, noise = _SHORT * (again.answers - answers), again.unbiased - found.unbiased
         sums += np.stack([moved**2, moved * noise, noise**2])
-    squares = np.empty(len(answers))
-    classes = int(np.clip(len(answers) // _LEAST_CLASS, 1, _MOST_CLASSES))
+    squares, order = np.zeros(len(answers)), np.argsort(answers, kind="stable")
+    order = order if queries.held is None else order[queries.held[order]]
+    classes = int(np.clip(len(order) // _LEAST_CLASS, 1, _MOST_CLASSES))
     floor = 0.0
-    for members in reversed(np.array_split(np.argsort(answers, kind="stable"), classes)):
+    for members in reversed(np.array_split(order, classes)):
         square = deviations[members] ** 2
         own = _squares(found, members, sums[:, members], probes)
         squares[members] = np.where(answers[members] < _SMALL, np.maximum(own, floor * square), own)

@@ -13,12 +13,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from quorate.arrays import Floats, Integers
 from quorate.release.engines.entropy import descend
 from quorate.release.engines.misfit import Misfit, NoisyTables, pairwise
 from quorate.release.engines.strategy import Clique
-from quorate.release.queries import Marginals
+from quorate.release.queries import Marginals, Possible
 
 __all__ = ["Mixture", "MixtureFit", "fit_again", "fit_mixture", "split_noise"]
 
@@ -30,6 +31,7 @@ _START_STEPS, _LADDER_STEPS, _CHECK_STEPS = 150, 60, 50  # of the descent
 _STAGES, _WORTHWHILE = 30, 0.985  # of a descent that is not yet within the noise; what makes one more worth it
 _CHECKS = 3  # times that cells which stand out get more weight
 _MOST_MENDED, _SWEEPS = 1_000_000, 3  # records whose pairs are mended, and how often
+_AGAIN = 30  # times that records which cannot occur are drawn again
 _LEAST_SHARE = 1e-3  # below it a code's logit is not scaled further
 
 
@@ -66,12 +68,13 @@ class Mixture:
                 shares[two, one] = shares[one, two].T
         return np.asarray(shares)
 
-    def draw(self, rows: int, pairs: Floats | None = None) -> Integers:
+    def draw(self, rows: int, pairs: Floats | None = None, possible: Possible | None = None) -> Integers:
         """Return the codes of so many records: the same each time.
 
         Each component has its share of the records, and each column of it the shares of its codes, up to one record
         each. Which codes meet in a record is drawn, and then mended until the pairs of columns have their shares too:
-        those of the mixture, or others that are given.
+        those of the mixture, or others that are given. With `possible`, records that cannot occur are drawn again until
+        all can.
         """
         generator = np.random.default_rng(0)
         owned = _rounded(self.weights[None, :], np.array([rows]), generator)[0]
@@ -81,14 +84,33 @@ class Mixture:
             counts = _rounded(self._block(column), owned, generator)
             drawn = np.repeat(np.tile(np.arange(size), len(owned)), counts.ravel())
             codes[:, column] = drawn[np.lexsort((generator.random(rows), owner))]
+        if possible is not None:
+            self._draw_again(codes, owner, possible, generator)
+            codes = possible.repaired(codes)
+            if pairs is not None and len(self.sizes) > 1:
+                chosen = _raked(codes, self.sizes, pairs)
+                codes, owner = codes[chosen], owner[chosen]
         if rows <= _MOST_MENDED and len(self.sizes) > 1:
             wanted = (self.weights[:, None] * self.shares).T @ self.shares if pairs is None else pairs
             starts = np.cumsum([0, *self.sizes[:-1]])
-            places = _mended(codes + starts, owner, rows * wanted, generator)
+            allowed = None if possible is None else lambda places: possible.records(places - starts)
+            places = _mended(codes + starts, owner, rows * wanted, generator, allowed)
             if pairs is not None:  # what no swap within a component mends
-                places = _mended(places, np.zeros_like(owner), rows * wanted, generator)
+                places = _mended(places, np.zeros_like(owner), rows * wanted, generator, allowed)
             codes = places - starts
         return codes
+
+    def _draw_again(self, codes: Integers, owner: Integers, possible: Possible, generator: np.random.Generator) -> None:
+        """Draw records that cannot occur again from the whole mixture, in their place, a few times."""
+        for _ in range(_AGAIN):
+            places = np.flatnonzero(~possible.records(codes))
+            if not places.size:
+                return
+            owner[places] = generator.choice(len(self.weights), size=len(places), p=self.weights / self.weights.sum())
+            for column, size in enumerate(self.sizes):
+                upto = np.cumsum(self._block(column), axis=1)
+                spots = generator.random(len(places)) * upto[owner[places], -1]
+                codes[places, column] = np.minimum((spots[:, None] >= upto[owner[places]]).sum(axis=1), size - 1)
 
     def _block(self, column: int) -> Floats:
         start = sum(self.sizes[:column])
@@ -105,10 +127,33 @@ def _rounded(shares: Floats, totals: Integers, generator: np.random.Generator) -
     return np.diff(marks, prepend=0, axis=1)
 
 
-def _mended(places: Integers, owner: Integers, wanted: Floats, generator: np.random.Generator) -> Integers:
+def _raked(codes: Integers, sizes: tuple[int, ...], pairs: Floats) -> Integers:
+    """Return as many of these records, some more than once, so that each column has its shares: by iterated scaling."""
+    weights = np.full(len(codes), 1.0 / len(codes))
+    starts = np.cumsum([0, *sizes])
+    for sweep in range(_SWEEPS * len(sizes)):
+        column = sweep % len(sizes)
+        block = slice(starts[column], starts[column + 1])
+        wanted = (pairs[block].sum(axis=1) - pairs[block, block].sum(axis=1)) / (len(sizes) - 1)
+        now = np.bincount(codes[:, column], weights, minlength=sizes[column])
+        weights *= np.divide(wanted, now, out=np.ones_like(now), where=now > 0)[codes[:, column]]
+    order = np.lexsort(codes.T[::-1])  # records that are alike stand side by side
+    marks = (np.arange(len(codes)) + 0.5) / len(codes)
+    upto = np.cumsum(weights[order]) / weights.sum()
+    return np.asarray(order[np.minimum(np.searchsorted(upto, marks), len(codes) - 1)])
+
+
+def _mended(
+    places: Integers,
+    owner: Integers,
+    wanted: Floats,
+    generator: np.random.Generator,
+    allowed: Callable[[Integers], NDArray[np.bool_]] | None = None,
+) -> Integers:
     """Return records whose counts of pairs are nearer to those wanted: records of a component swap codes of a column.
 
-    `places` has a code's place among the codes of all columns. A swap leaves the counts of every column as they are.
+    `places` has a code's place among the codes of all columns. A swap leaves the counts of every column as they are,
+    and is made only where both records are `allowed` after it.
     """
     rows, columns = places.shape
     excess = -np.array(wanted)
@@ -122,11 +167,19 @@ def _mended(places: Integers, owner: Integers, wanted: Floats, generator: np.ran
         codes = len(np.unique(places[:, column]))
         count = max(1, int(pairs.sum()) // int(np.clip(20 * codes * (codes - 1), 40, 400)))
         for one, two in zip(np.array_split(first[pairs], count), np.array_split(second[pairs], count), strict=True):
-            _swap(places, excess, one, two, column)
+            _swap(places, excess, one, two, column=column, allowed=allowed)
     return places
 
 
-def _swap(places: Integers, excess: Floats, one: Integers, two: Integers, column: int) -> None:
+def _swap(
+    places: Integers,
+    excess: Floats,
+    one: Integers,
+    two: Integers,
+    *,
+    column: int,
+    allowed: Callable[[Integers], NDArray[np.bool_]] | None,
+) -> None:
     """Swap codes of a column between records of two lists, if that brings pairs nearer to what is wanted.
 
     Of swaps of the same two codes only the best is made: many at once would overshoot.
@@ -138,6 +191,10 @@ def _swap(places: Integers, excess: Floats, one: Integers, two: Integers, column
     gains = (gain * (left != right)).sum(axis=1)
     best = np.argsort(-gains, kind="stable")
     best = best[gains[best] > 0]
+    if allowed is not None:
+        swapped = places[one[best]], places[two[best]]
+        swapped[0][:, column], swapped[1][:, column] = there[best, 0], here[best, 0]
+        best = best[allowed(swapped[0]) & allowed(swapped[1])]
     kept = best[np.unique(here[best, 0] * len(excess) + there[best, 0], return_index=True)[1]]
     one, two, left, right = one[kept], two[kept], left[kept], right[kept]
     here, there = here[kept], there[kept]

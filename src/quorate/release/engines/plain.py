@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from scipy import stats
 
 from quorate.arrays import Floats
 from quorate.errors import Infeasible
@@ -22,7 +23,7 @@ from quorate.release.queries import MOST_LISTED, Marginals, Queries
 
 __all__ = ["PlainEngine"]
 
-_ONE_SIDED, _TWO_SIDED = 1.645, 1.960  # deviations below which 95% of a Gaussian lies, and within which
+_HELD, _TWO_SIDED = 0.95, 1.960  # of a Gaussian, within how many deviations
 _MOST_DRAWS = 5_000_000  # about a minute of exact draws
 
 
@@ -63,6 +64,8 @@ class PlainEngine(MeasuringEngine):
         shares = np.concatenate(noisy) / records
         answers = simplex_marginals(queries, shares)
         errors = _projected_errors(queries, shares, answers, np.array(scales) / records)
+        if queries.held is not None:
+            errors[~queries.held] = 0.0
         return Released(answers, errors, None, None, spent, self.name)
 
     def _queries(self, queries: Queries, noisy: Any, scales: Any, records: int, spent: Cost) -> Released:
@@ -82,8 +85,9 @@ class PlainEngine(MeasuringEngine):
 def _projected_errors(queries: Marginals, noisy: Floats, answers: Floats, scales: Floats) -> Floats:
     """Return one standard deviation of the error of each answer.
 
-    The projection takes the same off each cell that it leaves above 0, which is known: 1.96 deviations hold 95% of what
-    noise and that shift are together. Of k cells above 0 only k - 1 vary: their sum is known.
+    The projection takes the same off each cell that it leaves above 0, which is known: 1.96 deviations hold 95% of a
+    Gaussian with that shift, whose square is a noncentral chi-square. Of k cells above 0 only k - 1 vary: their sum is
+    known.
     """
     errors = []
     tables = zip(*(np.split(values, queries.offsets[1:-1]) for values in (noisy, answers)), scales, strict=True)
@@ -91,7 +95,8 @@ def _projected_errors(queries: Marginals, noisy: Floats, answers: Floats, scales
         above = after > 0.0
         shift = float(np.abs(before - after)[above].mean())
         noise = scale * math.sqrt(1.0 - 1.0 / max(int(above.sum()), 2)) if after.size > 1 else 0.0
-        errors.append(np.full(after.size, max(noise, (shift + _ONE_SIDED * noise) / _TWO_SIDED)))
+        held = math.sqrt(stats.ncx2.ppf(_HELD, 1, max((shift / noise) ** 2, 1e-9))) / _TWO_SIDED if noise else 0.0
+        errors.append(np.full(after.size, noise * held))
     return np.concatenate(errors)
 
 

@@ -179,9 +179,13 @@ def project_simplex(values: Floats) -> Floats:
 
 
 def simplex_marginals(queries: Marginals, answers: Floats) -> Floats:
-    """Return each marginal projected onto the simplex."""
-    ends = zip(queries.offsets[:-1], queries.offsets[1:], strict=True)
-    return np.concatenate([project_simplex(answers[start:end]) for start, end in ends])
+    """Return each marginal projected onto the simplex, with 0 in the cells that cannot occur."""
+    projected = np.zeros_like(answers)
+    held = np.ones(len(answers), dtype=np.bool_) if queries.held is None else queries.held
+    for start, end in zip(queries.offsets[:-1], queries.offsets[1:], strict=True):
+        cells = start + np.flatnonzero(held[start:end])
+        projected[cells] = project_simplex(answers[cells])
+    return projected
 
 
 def spent_since(before: Cost, budget: Budget) -> Cost:

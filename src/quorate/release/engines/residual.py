@@ -15,7 +15,7 @@ import numpy as np
 from quorate.arrays import Floats
 from quorate.errors import InvalidInput
 from quorate.privacy import Cost
-from quorate.release.engines.components import least_squares
+from quorate.release.engines.components import least_squares, without_impossible
 from quorate.release.engines.fitted import release_tables
 from quorate.release.engines.measuring import Measurement, MeasuringEngine, Planned
 from quorate.release.engines.misfit import NoisyTables
@@ -61,10 +61,11 @@ def marginal_measurement(
     measured = Marginals(queries.sizes, cliques)
 
     def made(noisy: Any, scales: Any, records: int, spent: Cost) -> Made:
-        tables, deviations = [part / records for part in noisy], [scale / records for scale in scales]
-        parts = dict(zip(cliques, zip(tables, deviations, strict=True), strict=True))
+        drawn = zip((part / records for part in noisy), (scale / records for scale in scales), strict=True)
+        parts = without_impossible(queries, dict(zip(cliques, drawn, strict=True)))
+        tables, deviations = zip(*parts.values(), strict=True)
         answers, errors = least_squares(queries, parts)
-        found = MeasuredMarginals(cliques, tuple(tables), tuple(deviations), answers, errors, spent)
+        found = MeasuredMarginals(cliques, tables, deviations, answers, errors, spent)
         return finish(found, records)
 
     return Measurement(

@@ -83,6 +83,7 @@ def reweight(queries: Marginals, measured: MeasuredMarginals, public: Rows, reco
     amount = float(public.weights.sum())
     support = Rows(public.codes, public.sizes, public.weights / amount).merged()
     support = Rows(support.codes[support.weights > 0], support.sizes, support.weights[support.weights > 0])
+    support = support if queries.possible is None else queries.possible.kept(support)
     missing = missing_mass(queries, support, measured.answers, measured.errors)
     if missing > _USELESS:
         note = f"public data refuted: at least {missing:.0%} of the records lie outside of its support"
@@ -221,4 +222,5 @@ def repair_support(
     extra = float(weights[added].sum())
     kept = max(1.0 - extra, 0.1)  # the public records keep at least a tenth of the weight
     whole = np.where(added, weights * (1 - kept) / max(extra, 1e-300), weights * kept)
-    return Rows(codes, support.sizes, whole).merged(), filled
+    repaired = Rows(codes, support.sizes, whole).merged()
+    return repaired if queries.possible is None else queries.possible.kept(repaired), filled

@@ -20,6 +20,7 @@ from quorate.privacy import RENYI_QUANTA, Budget, best_order, to_capacity
 from quorate.release.engines.learning import LearningTable, start_weights, unseen_share
 from quorate.release.engines.released import Engine, Public, Released, check_private, spent_since
 from quorate.release.queries import MOST_LISTED, Marginals, Queries, Rows
+from quorate.release.queries.possible import clear_weights
 
 __all__ = ["PublicWeightsEngine", "Rounds", "WeightsEngine", "plan_rounds"]
 
@@ -134,10 +135,16 @@ class WeightsEngine(Engine):
                 measured.setdefault(query, []).append(share)
             _replay(table, query, measured, private.records)
         _settle(table, measured, private.records)
+        weights, answers = table.weights, table.answers()
+        if isinstance(queries, Marginals) and (possible := queries.possible) is not None:
+            support, whole = table.support, range(len(queries.sizes))
+            held = possible.table(whole, queries.sizes) if support is None else possible.records(support.codes)
+            weights = clear_weights(weights, held)
+            answers = queries.answers(weights if support is None else support.weighted(weights))
         return Released(
-            np.clip(table.answers(), 0.0, 1.0),
+            np.clip(answers, 0.0, 1.0),
             None,
-            table.weights,
+            weights,
             table.support,
             spent_since(before, budget),
             self.name,

@@ -5,6 +5,7 @@ from quorate.release.queries.levels import Levels
 from quorate.release.queries.line import Prefixes, Ranges
 from quorate.release.queries.marginals import Marginals
 from quorate.release.queries.matrix import Matrix
+from quorate.release.queries.possible import Possible
 from quorate.release.queries.protocol import MOST_LISTED, NOTHING, Numbered, Queries, Whole, check_weights
 from quorate.release.queries.rows import Rows
 
@@ -16,6 +17,7 @@ __all__ = [
     "Marginals",
     "Matrix",
     "Numbered",
+    "Possible",
     "Prefixes",
     "Queries",
     "Ranges",

@@ -3,6 +3,7 @@
 import itertools
 import math
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -10,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from quorate.arrays import Floats
 from quorate.checks import check_count, check_positive
 from quorate.errors import InvalidInput
+from quorate.release.queries.possible import Possible, Truths
 from quorate.release.queries.protocol import Queries, check_listed, check_numbers, check_weights, check_whole
 from quorate.release.queries.rows import Rows
 
@@ -24,12 +26,18 @@ class Marginals(Queries):
 
     Weights are given on the whole table (`cells` numbers, the last column fastest) or as `Rows`. `importance` says
     what an engine makes small: None the largest error of all; or the mean error of a marginal, each weighted by its
-    number.
+    number. `possible` says which cells can occur: None all of them. It changes what is made of noisy answers, and
+    nothing that is measured.
     """
 
     def __init__(
-        self, sizes: Sequence[int], cliques: Sequence[Sequence[int]], importance: Sequence[float] | None = None
+        self,
+        sizes: Sequence[int],
+        cliques: Sequence[Sequence[int]],
+        importance: Sequence[float] | None = None,
+        possible: Possible | None = None,
     ) -> None:
+        self.possible = possible
         self.sizes = tuple(check_count("size", size) for size in sizes)
         self.cliques = tuple(tuple(int(column) for column in clique) for clique in cliques)
         if not self.cliques:
@@ -49,9 +57,10 @@ class Marginals(Queries):
             raise InvalidInput(f"{len(self.cliques)} marginals take as many weights, not {len(self.importance)}")
 
     @classmethod
-    def of_order(cls, sizes: Sequence[int], order: int) -> "Marginals":
+    def of_order(cls, sizes: Sequence[int], order: int, possible: Possible | None = None) -> "Marginals":
         """Return all marginals of `order` columns."""
-        return cls(sizes, list(itertools.combinations(range(len(sizes)), check_count("order", order))))
+        cliques = list(itertools.combinations(range(len(sizes)), check_count("order", order)))
+        return cls(sizes, cliques, possible=possible)
 
     @property
     def count(self) -> int:
@@ -68,6 +77,11 @@ class Marginals(Queries):
     def sensitivity(self) -> int:
         """A replaced record leaves one cell of each marginal and enters another."""
         return 2 * sum(1 for shape in self.shapes if math.prod(shape) > 1)
+
+    @cached_property
+    def held(self) -> Truths | None:
+        """Which queries are about cells that can occur; None where all are."""
+        return None if self.possible is None else self.possible.cliques(self.cliques, self.sizes)
 
     def number(self, clique: int, codes: ArrayLike) -> int:
         """Return the number of the query that asks for these codes of a clique's columns."""

@@ -36,6 +36,7 @@ class BoundWorkload(Numbered, ABC):
 
     def __init__(self, columns: Columns, queries: Queries, count_queries: int) -> None:
         self.columns, self.queries, self.count_queries = columns, queries, count_queries
+        self.possible = columns.possible  # constraints that cannot be kept are refused here, before anything is paid
 
     @property
     def sizes(self) -> tuple[int, ...]:

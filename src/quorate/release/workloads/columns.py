@@ -1,7 +1,8 @@
 """The declared columns of a table, as the cells that a release counts."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quorate.errors import Infeasible, InvalidInput
-from quorate.release.queries import Rows
+from quorate.release.queries import Possible, Rows
+from quorate.release.workloads.constraints import Constraints, check_constraints, names_in
 from quorate.tables import Category, Number
 from quorate.tables.cells import CategoryCells, Cells, DateCells, cells_of
 from quorate.tables.columns import Kind
@@ -27,21 +29,28 @@ _MOST_CODES = 2**29  # of one table: 4 GiB
 class Columns:
     """Columns in an order, each a `Number` or `Date` with cuts or a `Category`.
 
-    Each has a last cell for all else, unless it is declared to be `closed`.
+    Each has a last cell for all else, unless it is declared to be `closed`. `constraints` say what cannot occur: a
+    mapping from columns to cells that no record has together, or a text that holds for every record. Synthetic records
+    keep them.
 
     >>> columns = Columns({"sex": Category(["f", "m"]), "age": Number(cuts=[18, 65])})
     >>> columns.encode({"age": [30, "?"], "sex": ["m", "x"]}).codes.tolist()
     [[1, 1], [2, 3]]
+    >>> ages = {"child": Number(cuts=[10, 20, 40]), "parent": Number(cuts=[20, 40, 60])}
+    >>> tied = Columns(ages, constraints=["child + 15 <= parent"])
+    >>> [child], [parent] = tied.decode([[2, 1]]).values()  # both are between 20 and 40
+    >>> child + 15 <= parent
+    True
     """
 
-    def __init__(self, kinds: Mapping[str, Kind]) -> None:
-        self.kinds = dict(kinds)
+    def __init__(self, kinds: Mapping[str, Kind], *, constraints: Sequence[Any] = ()) -> None:
+        self.kinds, self.constraints = dict(kinds), check_constraints(constraints)
         for name, kind in self.kinds.items():
             if not isinstance(name, str) or not name or not isinstance(kind, Category | Number):
                 raise InvalidInput(
                     f"columns must map names to Category(...) or Number(cuts=...), not {name!r} to {kind!r}"
                 )
-        if not self.kinds:
+        if not self.kinds and not self.constraints:
             raise InvalidInput("at least one column must be declared")
         self.cells = {name: _named(name, cells_of, kind) for name, kind in self.kinds.items()}
 
@@ -55,12 +64,14 @@ class Columns:
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> "Columns":
-        """Return columns as a JSON object declares them: a mapping from names, or a whole schema.
+        """Return columns as a JSON object declares them: a mapping from names, or a whole schema with "columns".
+
+        An object with "columns" may have "constraints" beside them.
 
         >>> Columns.from_dict({"sex": ["f", "m"], "age": {"cuts": [18, 65]}})
         Columns(sex: 3 codes, age: 4 codes)
         """
-        return cls(_declared(document))
+        return cls(_declared(document), constraints=document.get("constraints", ()) if _is_schema(document) else ())
 
     @classmethod
     def load(cls, path: str | Path) -> "Columns":
@@ -85,12 +96,27 @@ class Columns:
         `dates`, texts that are dates are texts. With `codes`, a column of at most `bins` different whole numbers has
         these for categories.
         """
-        given = dict(declared.kinds) if isinstance(declared, Columns) else _declared(declared) if declared else {}
+        known = declared if isinstance(declared, Columns) else Columns.from_dict(declared) if declared else None
+        given = {} if known is None else known.kinds
         wanted = list(dict.fromkeys([*given, *_public_names(public)])) if names is None else list(names)
         new = [name for name in wanted if name not in given]
         read = read_columns(public, new, whose="the public table", dates=new if dates else ())
         inferred = {name: cuts_from_public(name, read[name], bins=bins, dates=dates, codes=codes) for name in new}
-        return cls({name: given.get(name) or inferred[name] for name in wanted})
+        kinds = {name: given.get(name) or inferred[name] for name in wanted}
+        return cls(kinds, constraints=() if known is None else known.constraints_on(kinds if names else None))
+
+    def constraints_on(self, names: Iterable[str] | None) -> tuple[Any, ...]:
+        """Return the constraints that are about these columns alone; all of them for None."""
+        return self.constraints if names is None else tuple(c for c in self.constraints if names_in(c) <= set(names))
+
+    @property
+    def possible(self) -> Possible | None:
+        """Which cells can occur, None where nothing is ruled out; constraints that cannot be kept are refused."""
+        return self._rules.possible if self.constraints else None
+
+    @cached_property
+    def _rules(self) -> Constraints:
+        return Constraints(self.constraints, self.cells)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -107,7 +133,7 @@ class Columns:
         lacking = [name for name in names if name not in self.kinds]
         if lacking:
             raise InvalidInput(f"column {lacking[0]!r} is not declared; the columns are {', '.join(self.kinds)}")
-        return Columns({name: self.kinds[name] for name in names})
+        return Columns({name: self.kinds[name] for name in names}, constraints=self.constraints_on(names))
 
     def code(self, name: str, value: Any) -> int:
         """Return the cell of a value that is asked for, or refuse it by the column's name."""
@@ -129,12 +155,15 @@ class Columns:
     def decode(self, codes: NDArray[np.int64]) -> dict[str, list[Any]]:
         """Return a value for each code, column by column; None for the last cell of a column.
 
-        Numbers and dates of one cell are spread evenly over it, in an order that says nothing of other columns.
+        Numbers and dates of one cell are spread evenly over it, in an order that says nothing of other columns; those
+        that constraints tie together are drawn so that they keep them.
         """
         given = np.asarray(codes, dtype=np.int64).reshape(-1, len(self.kinds))
         values = {}
         for place, (name, cells) in enumerate(self.cells.items()):
             values[name] = self._spread(cells, given[:, place], np.random.default_rng(place))
+        if self.constraints:
+            self._rules.keep(given, values)
         return values
 
     @staticmethod
@@ -157,7 +186,8 @@ class Columns:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON object that declares these columns: their cells, and nothing that learners alone use."""
-        return {name: cells.to_dict() for name, cells in self.cells.items()}
+        columns = {name: cells.to_dict() for name, cells in self.cells.items()}
+        return {"columns": columns, "constraints": list(self.constraints)} if self.constraints else columns
 
     def save(self, path: str | Path) -> None:
         """Write the columns to a JSON file that can be changed by hand."""
@@ -167,10 +197,15 @@ class Columns:
 def _declared(document: Any) -> dict[str, Kind]:
     if not isinstance(document, Mapping):
         raise InvalidInput('columns must be an object such as {"sex": ["f", "m"], "age": {"cuts": [18, 65]}}')
-    inner = document.get("columns")
-    if isinstance(inner, Mapping) and not set(inner) & {"kind", "categories", "cuts"}:
-        document = inner  # a schema, whose label, groups and other entries are not asked about
+    if _is_schema(document):
+        document = document["columns"]  # label, groups and other entries of a schema are not asked about
     return {name: kind_from_document(name, given) for name, given in document.items()}
+
+
+def _is_schema(document: Any) -> bool:
+    """Return whether an object has its columns under that name, and is not a mapping from the names of columns."""
+    inner = document.get("columns") if isinstance(document, Mapping) else None
+    return isinstance(inner, Mapping) and not set(inner) & {"kind", "categories", "cuts"}
 
 
 def _named(name: str, make: Any, *given: Any) -> Any:

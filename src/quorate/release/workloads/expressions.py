@@ -11,17 +11,33 @@
     constant     = a number, a text in 'single quotes', true or false
 
 A comparison with a missing value, or with a text where a number is expected, is false; `not` of it is true.
+
+A constraint may also compare columns of numbers with each other, and may have a condition:
+
+    constraint   = [ "if" expression "then" ] ( expression | sum ( "<" | "<=" | ">" | ">=" | "=" | "==" ) sum )
+    sum          = ( column | number ) { ( "+" | "-" ) ( column | number ) }
 """
 
 import math
 import re
+from collections.abc import Iterator, Set
 from dataclasses import dataclass
 from typing import Any
 
 from quorate.errors import InvalidInput
 from quorate.tables.read import canonical_text
 
-__all__ = ["LONGEST", "Comparison", "Junction", "Negation", "parse_expression"]
+__all__ = [
+    "LONGEST",
+    "Balance",
+    "Comparison",
+    "Expression",
+    "Junction",
+    "Negation",
+    "comparisons",
+    "parse_constraint",
+    "parse_expression",
+]
 
 LONGEST = 10_000  # characters
 _DEEPEST = 50
@@ -56,14 +72,27 @@ class Junction:
 
 Expression = Comparison | Negation | Junction
 
+
+@dataclass(frozen=True)
+class Balance:
+    """Columns of numbers against each other: the sum of columns, each with its factor, against a `limit`.
+
+    `sign` is <, <= or =.
+    """
+
+    factors: tuple[tuple[str, int], ...]
+    sign: str
+    limit: float
+
+
 _TOKEN = re.compile(
     r"""(?P<space>\s+)|(?P<number>[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?(?![\w.]))|(?P<text>'(?:[^']|'')*')
-    |(?P<quoted>"[^"]+"|`[^`]+`)|(?P<word>[^\W\d]\w*)|(?P<sign><=|>=|==|!=|<>|[<>=(),])""",
+    |(?P<quoted>"[^"]+"|`[^`]+`)|(?P<word>[^\W\d]\w*)|(?P<sign><=|>=|==|!=|<>|[<>=(),+-])""",
     re.VERBOSE,
 )
 _TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}
 _SAME = {"==": "=", "<>": "!="}
-_WORDS = {"and", "or", "not", "in", "between", "true", "false"}
+_WORDS = frozenset({"and", "or", "not", "in", "between", "true", "false"})
 
 
 @dataclass(frozen=True)
@@ -75,16 +104,30 @@ class _Token:
 
 def parse_expression(text: str) -> Expression:
     """Return what an expression says, or refuse it with the place at which it cannot be read."""
-    if not isinstance(text, str):
-        raise InvalidInput(f"an expression must be a text, not {type(text).__name__}")
-    if len(text) > LONGEST:
-        raise InvalidInput(f"an expression may have {LONGEST} characters, not {len(text)}")
     return _Parser(text).whole()
 
 
+def parse_constraint(text: str) -> tuple[Expression | None, Expression | Balance]:
+    """Return the condition of a constraint, None where it has none, and what then holds."""
+    return _Parser(text, _WORDS | {"if", "then"}).constraint()
+
+
+def comparisons(part: Expression) -> Iterator[Comparison]:
+    """Yield the comparisons of an expression."""
+    if isinstance(part, Comparison):
+        yield part
+    else:
+        for inner in part.parts if isinstance(part, Junction) else (part.part,):
+            yield from comparisons(inner)
+
+
 class _Parser:
-    def __init__(self, text: str) -> None:
-        self._tokens = _tokens(text)
+    def __init__(self, text: str, words: Set[str] = _WORDS) -> None:
+        if not isinstance(text, str):
+            raise InvalidInput(f"an expression must be a text, not {type(text).__name__}")
+        if len(text) > LONGEST:
+            raise InvalidInput(f"an expression may have {LONGEST} characters, not {len(text)}")
+        self._tokens = _tokens(text, words)
         self._next = 0
         self._depth = 0
         self._comparisons = 0
@@ -94,6 +137,53 @@ class _Parser:
         if self._peek().kind != "end":
             raise _refused(self._peek(), "and, or, or the end is expected")
         return expression
+
+    def constraint(self) -> tuple[Expression | None, Expression | Balance]:
+        condition = None
+        if self._is("word", "if"):
+            self._take()
+            condition = self._expression()
+            self._expect("word", "then", "and, or, or then is expected")
+        return condition, self._balance() if self._compares_columns() else self.whole()
+
+    def _compares_columns(self) -> bool:
+        """Return whether what is left is about columns and numbers, and nothing else: two columns at least."""
+        kinds = [token.kind for token in self._tokens[self._next : -1]]
+        return kinds.count("name") > 1 and not {"text", "word"} & set(kinds)
+
+    def _balance(self) -> Balance:
+        left, sign, right = self._sum(), self._sign(), self._sum()
+        if sign == "!=":
+            raise InvalidInput("columns of numbers are compared by <, <=, >, >= and =, not by !=")
+        if self._peek().kind != "end":
+            raise _refused(self._peek(), "+, - or the end is expected")
+        if sign in (">", ">="):
+            left, right, sign = right, left, _TURNED[sign]
+        factors: dict[str, int] = {}
+        limit = 0.0
+        for side, terms in ((1, left), (-1, right)):
+            for factor, token in terms:
+                if token.kind == "number":
+                    limit -= side * factor * token.value
+                else:
+                    factors[token.value] = factors.get(token.value, 0) + side * factor
+        kept = tuple((name, factor) for name, factor in factors.items() if factor)
+        if len(kept) < 2:
+            raise InvalidInput("a constraint compares at least two columns of numbers, or a column with a constant")
+        return Balance(kept, sign, limit)
+
+    def _sum(self) -> list[tuple[int, _Token]]:
+        terms = [(1, self._term())]
+        while self._is("sign", "+", "-"):
+            factor = 1 if self._take().value == "+" else -1
+            terms.append((factor, self._term()))
+        return terms
+
+    def _term(self) -> _Token:
+        token = self._take()
+        if token.kind not in ("name", "number"):
+            raise _refused(token, "a column or a number is expected")
+        return token
 
     def _peek(self) -> _Token:
         return self._tokens[self._next]
@@ -170,7 +260,7 @@ class _Parser:
 
     def _sign(self) -> str:
         token = self._take()
-        if token.kind != "sign" or token.value in "(),":
+        if token.kind != "sign" or token.value in "(),+-":
             raise _refused(token, "a comparison such as <, = or in is expected")
         return _SAME.get(token.value, str(token.value))
 
@@ -207,19 +297,19 @@ def _compared(column: _Token, sign: str, constants: tuple[Constant, ...]) -> Exp
     return Comparison(column.value, sign, constants)
 
 
-def _tokens(text: str) -> list[_Token]:
+def _tokens(text: str, words: Set[str]) -> list[_Token]:
     tokens, place = [], 0
     while place < len(text):
         match = _TOKEN.match(text, place)
         if match is None:
             raise InvalidInput(f"at character {place + 1}: {text[place]!r} cannot be read here")
         if match.lastgroup != "space":
-            tokens.append(_token(str(match.lastgroup), match.group(), place))
+            tokens.append(_token(str(match.lastgroup), match.group(), place, words))
         place = match.end()
     return [*tokens, _Token("end", "", len(text))]
 
 
-def _token(kind: str, text: str, place: int) -> _Token:
+def _token(kind: str, text: str, place: int, words: Set[str]) -> _Token:
     if kind == "number":
         if not math.isfinite(float(text)):
             raise InvalidInput(f"at character {place + 1}: a number must be finite")
@@ -228,7 +318,7 @@ def _token(kind: str, text: str, place: int) -> _Token:
         return _Token("text", canonical_text(text[1:-1].replace("''", "'")), place)
     if kind == "quoted":
         return _Token("name", text[1:-1], place)
-    if kind == "word" and text.lower() in _WORDS:
+    if kind == "word" and text.lower() in words:
         return _Token("word", text.lower(), place)
     return _Token("name" if kind == "word" else "sign", text, place)
 

@@ -25,7 +25,7 @@ class MarginalWorkload(BoundWorkload):
         if self.order > len(columns.names):
             raise InvalidInput(f"marginals of {order} columns need as many columns, not {len(columns.names)}")
         _check_size(columns.sizes, self.order)
-        queries = Marginals.of_order(columns.sizes, self.order)
+        queries = Marginals.of_order(columns.sizes, self.order, columns.possible)
         super().__init__(columns, queries, queries.count)
 
     def unread(self, table: Any) -> tuple[str, ...]:

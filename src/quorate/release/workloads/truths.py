@@ -11,7 +11,7 @@ from quorate.errors import InvalidInput
 from quorate.release.queries import NOTHING, Marginals, Matrix, Rows, Whole
 from quorate.release.workloads.bound import BoundWorkload
 from quorate.release.workloads.columns import Columns
-from quorate.release.workloads.expressions import Comparison, Expression, Junction, parse_expression
+from quorate.release.workloads.expressions import Comparison, Expression, Junction, comparisons, parse_expression
 from quorate.tables import Category, Number
 from quorate.tables.cells import CategoryCells, Cells, DateCells
 from quorate.tables.columns import Kind
@@ -96,19 +96,11 @@ def _parsed(number: int, text: str) -> Expression:
         raise InvalidInput(f"expression {number + 1}, {error}") from None
 
 
-def _comparisons(part: Expression) -> Iterator[Comparison]:
-    if isinstance(part, Comparison):
-        yield part
-    else:
-        for inner in part.parts if isinstance(part, Junction) else (part.part,):
-            yield from _comparisons(inner)
-
-
 def _columns(parsed: list[Expression], declared: Columns | None) -> Columns:
     """Return the columns that are named, cut where they are compared."""
     compared: dict[str, list[Comparison]] = {}
     for number, each in enumerate(parsed):
-        for comparison in _comparisons(each):
+        for comparison in comparisons(each):
             if declared is not None:
                 _check_declared(number, comparison, declared)
             compared.setdefault(comparison.column, []).append(comparison)

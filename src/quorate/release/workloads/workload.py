@@ -87,6 +87,8 @@ class Workload:
         """Return this workload on known columns: those that are declared, and for the others what public rows show."""
         declared = columns if columns is None or isinstance(columns, Columns) else Columns.from_dict(columns)
         if self.kind == "expressions":
+            if declared is not None and declared.constraints:
+                raise InvalidInput("expressions cut columns where they compare them, and keep no constraints")
             return ExpressionWorkload(self.texts, self._known(public, declared))
         if public is None and declared is None:
             raise InvalidInput("columns must be declared or read off public rows: pass columns=..., or public=...")
@@ -126,14 +128,16 @@ class Workload:
         if public is None:
             assert declared is not None
             return declared.select([*self.by, self.column])
+        constraints = () if declared is None else declared.constraints_on([*self.by, self.column])
         groups = (
             Columns({name: given[name] for name in self.by if name in given}) if set(self.by) & set(given) else None
         )
         known = Columns.from_public(public, declared=groups, names=self.by, bins=BINS, codes=True) if self.by else None
         kinds = {} if known is None else known.kinds
         if self.column in given:
-            return Columns({**kinds, self.column: given[self.column]})
-        return Columns(kinds | dict(Columns.from_public(public, names=[self.column], bins=self.bins).kinds))
+            return Columns({**kinds, self.column: given[self.column]}, constraints=constraints)
+        own = Columns.from_public(public, names=[self.column], bins=self.bins).kinds
+        return Columns({**kinds, **own}, constraints=constraints)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON object that describes this workload."""

@@ -1,0 +1,236 @@
+"""Columns of numbers that are tied to each other by orders and totals: where they can lie, and values that keep them.
+
+Numbers are counted in whole units of a power of 2, so that sums are exact. A column whose cuts are all whole numbers
+holds whole numbers. Bounds are tightened until nothing more follows from any one of the orders and totals; then columns
+are drawn one after the other, each within what the others leave, and bounds tightened again. For a chain of orders, or
+one total, that never fails. Where several are entangled it may, and is tried again.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quorate.arrays import Floats, Integers
+from quorate.errors import Infeasible, InvalidInput
+from quorate.release.queries.possible import Truths
+from quorate.release.workloads.expressions import Balance
+from quorate.tables.cells import DateCells, NumberCells
+
+__all__ = ["Balances", "Tied", "holds_whole_numbers"]
+
+_MOST_CELLS = 1_000_000  # of the columns that are tied together
+_FINER = 10  # a cell has at least 2**10 units
+_LARGEST, _ENDLESS = 2**50, 2**55  # units of a number; what stands for an end that is not there
+_MOST_FACTORS = 32  # of one order or total: with them, sums of ends stay below 2**63
+_ROUNDS, _TRIES = 60, 10  # of tightening, and of drawing
+
+
+@dataclass(frozen=True)
+class Tied:
+    """An order or a total, and the cells of other columns in which it is asked for: everywhere where there are none."""
+
+    balance: Balance
+    conditions: tuple[int, ...]
+    active: Truths  # over the cells of the columns of the condition
+
+    def asked(self, codes: Integers) -> Truths:
+        """Return in which records it is asked for."""
+        return np.asarray(self.active[tuple(codes[:, column] for column in self.conditions)])
+
+
+def holds_whole_numbers(cells: NumberCells) -> bool:
+    """Return whether all cuts of a column are whole numbers: its values then are."""
+    return all(cut.is_integer() for cut in cells.values)
+
+
+class Balances:
+    """Orders and totals that share columns. `columns` are those of numbers, and `members` all that they depend on."""
+
+    def __init__(self, tied: Sequence[Tied], cells: Mapping[str, NumberCells], places: Mapping[str, int]) -> None:
+        self.tied = tuple(tied)
+        self.names = tuple(dict.fromkeys(name for one in tied for name, _ in one.balance.factors))
+        self.columns = tuple(places[name] for name in self.names)
+        self.members = tuple(sorted({*self.columns, *(column for one in tied for column in one.conditions)}))
+        self._cells = [cells[name] for name in self.names]
+        self._whole = [holds_whole_numbers(each) for each in self._cells]
+        self._power = self._finest()
+        self._steps = np.array([2**self._power if whole else 1 for whole in self._whole])
+        self._ends = [self._ends_of(each, step) for each, step in zip(self._cells, self._steps.tolist(), strict=True)]
+        self._limits = [row for one in tied for row in self._rows(one)]
+
+    def _finest(self) -> int:
+        """Return the power of 2 by which units are smaller than 1."""
+        widths = [
+            float(np.diff(each.values).min()) if len(each.values) > 1 else 1.0
+            for each, whole in zip(self._cells, self._whole, strict=True)
+            if not whole
+        ]
+        return max(0, _FINER - math.floor(math.log2(min(widths)))) if widths else 0
+
+    def _ends_of(self, cells: NumberCells, step: int) -> Integers:
+        """Return the ends of each cell, and those within which values usually lie, in units: four rows."""
+        cuts = [math.ceil(cut * 2**self._power / step) * step for cut in cells.values]
+        if any(abs(cut) > _LARGEST for cut in cuts):
+            raise Infeasible("the numbers of a constraint are too far apart to be added up exactly; move the cuts")
+        lows, highs = [-_ENDLESS, *cuts], [*(cut - step for cut in cuts), _ENDLESS]
+        usual_lows, usual_highs = list(lows), list(highs)
+        if cuts:
+            width = max(step, (cuts[-1] - cuts[0] or 2 * step) // max(1, len(cuts) - 1) // step * step)
+            usual_lows[0], usual_highs[-1] = cuts[0] - width, cuts[-1] + width - step
+        else:
+            usual_lows[0] = usual_highs[0] = 0
+        other = [] if cells.closed else [(-_ENDLESS, _ENDLESS, 0, 0)]
+        return np.array([*zip(lows, highs, usual_lows, usual_highs, strict=True), *other], dtype=np.int64).T
+
+    def _rows(self, tied: Tied) -> list[tuple[NDArray[np.int64], int, Tied]]:
+        """Return what is asked for as sums that are at most a limit, in units."""
+        balance = tied.balance
+        factors = np.zeros(len(self.names), dtype=np.int64)
+        for name, factor in balance.factors:
+            factors[self.names.index(name)] = factor
+        if np.abs(factors).sum() > _MOST_FACTORS:
+            raise InvalidInput(f"an order or total takes at most {_MOST_FACTORS} terms")
+        limit = balance.limit * 2**self._power
+        if abs(limit) > _LARGEST or (balance.sign == "=" and not limit.is_integer()):
+            raise InvalidInput(f"{balance.limit:g} is no number that columns can be off by exactly")
+        if balance.sign == "=":
+            return [(factors, int(limit), tied), (-factors, -int(limit), tied)]
+        return [(factors, math.floor(limit) if balance.sign == "<=" else math.ceil(limit) - 1, tied)]
+
+    def possible(self, sizes: Sequence[int]) -> Truths:
+        """Return the cells of `members` in which values were found that keep all of it: one draw of each is kept."""
+        shape = [sizes[column] for column in self.members]
+        if math.prod(shape) > _MOST_CELLS:
+            raise Infeasible(
+                f"orders and totals tie together {math.prod(shape)} cells of columns, more than {_MOST_CELLS}; declare "
+                "fewer cells of these columns"
+            )
+        codes = np.zeros((math.prod(shape), len(sizes)), dtype=np.int64)
+        codes[:, self.members] = np.stack(np.unravel_index(np.arange(len(codes)), shape), axis=1)
+        low, high = self._tightened(*self._bounds(codes), self._asked(codes))
+        left = np.flatnonzero((low <= high).all(axis=1))
+        drawn, found = self._draw_again(codes[left], np.random.default_rng(4))
+        held = np.zeros(len(codes), dtype=np.bool_)
+        held[left[found]] = True
+        self._shape = shape
+        self._places = np.cumsum(held) - 1
+        self._witnesses = drawn[found]
+        return held.reshape(shape)
+
+    def draw(self, codes: Integers) -> tuple[Truths, Floats]:
+        """Return which records must keep any of it, and numbers of all columns that do: the same each time."""
+        asked = np.asarray(self._asked(codes).any(axis=1))
+        some = codes[asked]
+        values = np.zeros((len(codes), len(self.names)), dtype=np.int64)
+        drawn, found = self._draw_again(some, np.random.default_rng(5))
+        if not found.all():
+            cells = np.ravel_multi_index(tuple(some[~found][:, column] for column in self.members), self._shape)
+            drawn[~found] = self._witnesses[self._places[cells]]
+        values[asked] = drawn
+        return asked, values / 2.0**self._power
+
+    def shown(self, place: int, number: float) -> object:
+        """Return a number of a column as synthetic records have it."""
+        cells = self._cells[place]
+        if isinstance(cells, DateCells):
+            return cells.written(number)
+        return int(number) if self._whole[place] else number
+
+    def is_missing(self, place: int, codes: Integers) -> Truths:
+        """Return which of these codes of a column are no number."""
+        return np.asarray(codes == self._cells[place].line)
+
+    def _asked(self, codes: Integers) -> Truths:
+        """Return for each record and each limit whether it must be kept: not where a number is missing."""
+        missing = np.stack([self.is_missing(place, codes[:, column]) for place, column in enumerate(self.columns)])
+        return np.stack(
+            [tied.asked(codes) & ~missing[np.flatnonzero(factors)].any(axis=0) for factors, _, tied in self._limits],
+            axis=1,
+        )
+
+    def _bounds(self, codes: Integers, usual: bool = False) -> tuple[Integers, Integers]:
+        rows = (2, 3) if usual else (0, 1)
+        ends = [
+            [each[row][codes[:, column]] for each, column in zip(self._ends, self.columns, strict=True)] for row in rows
+        ]
+        return np.stack(ends[0], axis=1), np.stack(ends[1], axis=1)
+
+    def _tightened(self, low: Integers, high: Integers, asked: Truths) -> tuple[Integers, Integers]:
+        """Return the ends after nothing more follows from any one limit: a lower one above the upper has no values."""
+        low, high = low.copy(), high.copy()
+        for _ in range(_ROUNDS):
+            before = low.copy(), high.copy()
+            for number, (factors, limit, _) in enumerate(self._limits):
+                self._tighten(low, high, factors, limit, asked[:, number])
+            if (before[0] == low).all() and (before[1] == high).all():
+                break
+        return low, high
+
+    def _tighten(self, low: Integers, high: Integers, factors: NDArray[np.int64], limit: int, asked: Truths) -> None:
+        used = np.flatnonzero(factors)
+        least = {place: factors[place] * (low if factors[place] > 0 else high)[:, place] for place in used}
+        for place in used:
+            rest = sum((least[other] for other in used if other != place), np.zeros(len(low), dtype=np.int64))
+            known = asked & (rest > -_ENDLESS // 2) & (rest < _ENDLESS // 2)
+            factor, step = int(factors[place]), int(self._steps[place])
+            if factor > 0:
+                end = (limit - rest) // factor // step * step
+                high[:, place] = np.where(known, np.minimum(high[:, place], end), high[:, place])
+            else:
+                end = -((limit - rest) // -factor // step * step)
+                low[:, place] = np.where(known, np.maximum(low[:, place], end), low[:, place])
+
+    def _draw_again(self, codes: Integers, chance: np.random.Generator) -> tuple[Integers, Truths]:
+        """Return values of records, and for which of them they were found, after a few tries."""
+        values = np.zeros((len(codes), len(self.names)), dtype=np.int64)
+        found = np.zeros(len(codes), dtype=np.bool_)
+        for number in range(_TRIES):
+            left = np.flatnonzero(~found)
+            if not left.size:
+                break
+            values[left], found[left] = self._draw(codes[left], chance, 4**number - 1)
+        return values, found
+
+    def _draw(self, codes: Integers, chance: np.random.Generator, wider: int) -> tuple[Integers, Truths]:
+        """Return one draw; cells without an end are taken to be so many times wider than they usually are."""
+        asked = self._asked(codes)
+        low, high = self._tightened(*self._bounds(codes), asked)
+        first, last = self._bounds(codes, usual=True)
+        width = wider * np.clip(last - first, self._steps, _LARGEST >> 2 * _TRIES)
+        first, last = np.where(low <= -_ENDLESS, first - width, first), np.where(high >= _ENDLESS, last + width, last)
+        for place in self._order():
+            step = int(self._steps[place])
+            begin, end = _overlap(low[:, place], high[:, place], first[:, place], last[:, place])
+            choices = np.maximum((end - begin) // step + 1, 1)
+            drawn = begin + step * np.floor(chance.random(len(codes)) * choices).astype(np.int64)
+            low[:, place] = high[:, place] = drawn
+            low, high = self._tightened(low, high, asked)
+        within, beyond = self._bounds(codes)
+        found = (low == high).all(axis=1) & (within <= low).all(axis=1) & (low <= beyond).all(axis=1)
+        for number, (factors, limit, _) in enumerate(self._limits):
+            found &= ~asked[:, number] | (low @ factors <= limit)
+        return low, found
+
+    def _order(self) -> list[int]:
+        """Return the columns in the order in which they are drawn: totals after what they are the totals of."""
+        totals = set()
+        for one in self.tied:
+            for sign in (-1, 1):
+                alone = [name for name, factor in one.balance.factors if factor == sign]
+                others = [name for name, factor in one.balance.factors if factor * sign > 0]
+                if one.balance.sign == "=" and len(alone) == len(others) == 1 and len(one.balance.factors) > 2:
+                    totals.add(alone[0])
+        return sorted(range(len(self.names)), key=lambda place: self.names[place] in totals)
+
+
+def _overlap(low: Integers, high: Integers, first: Integers, last: Integers) -> tuple[Integers, Integers]:
+    """Return the ends of what both intervals share; where that is nothing, a stretch of the first near the second."""
+    begin, end = np.maximum(low, first), np.minimum(high, last)
+    width = last - first
+    above, below = low > last, high < first
+    begin = np.where(above, low, np.where(below, np.maximum(low, high - width), begin))
+    end = np.where(above, np.minimum(high, low + width), np.where(below, high, end))
+    return begin, end

@@ -1,0 +1,267 @@
+"""What cannot occur in a table, declared in public: combinations of cells, and orders and totals of numbers.
+
+A constraint is a mapping that no record fulfils, {"age": "below 15", "marital": ["married", "widowed"]}, or a text that
+holds for every record: "if age < 15 then marital = 'single'", "child + 12 <= parent", "total = wages + other". A value
+that is missing or not declared breaks none, unless a mapping names the cell "other".
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quorate.arrays import Integers
+from quorate.errors import Infeasible, InvalidInput
+from quorate.release.queries.possible import Possible, Truths
+from quorate.release.workloads.balances import Balances, Tied, holds_whole_numbers
+from quorate.release.workloads.expressions import (
+    Balance,
+    Comparison,
+    Expression,
+    Junction,
+    comparisons,
+    parse_constraint,
+)
+from quorate.tables.cells import CategoryCells, Cells, DateCells, NumberCells
+
+__all__ = ["Constraints", "check_constraints", "names_in"]
+
+_MOST_CELLS = 20_000_000  # of the columns of one group
+_MOST = 1_000  # constraints of one table
+
+Table = tuple[tuple[int, ...], Truths]
+Degrees = NDArray[np.int8]  # of truth: 1, -1, and 0 for what nobody knows
+
+
+def check_constraints(given: Any) -> tuple[Any, ...]:
+    """Return a list of constraints as it is kept, or refuse what is none."""
+    if isinstance(given, str | Mapping) or not isinstance(given, Sequence):
+        raise InvalidInput('constraints must be a list, such as ["child < parent", {"age": "below 15", "sex": "f"}]')
+    if len(given) > _MOST:
+        raise InvalidInput(f"at most {_MOST} constraints may be declared, not {len(given)}")
+    for number, one in enumerate(given):
+        _numbered(number, names_in, one)
+    return tuple(dict(one) if isinstance(one, Mapping) else one for one in given)
+
+
+def names_in(one: Any) -> set[str]:
+    """Return the columns that a constraint names, or refuse what cannot be read."""
+    if isinstance(one, Mapping):
+        if not one or not all(isinstance(name, str) for name in one):
+            raise InvalidInput('a combination that cannot occur names columns and cells, as {"age": "below 15"} does')
+        return set(one)
+    condition, holds = parse_constraint(one)
+    named = set() if condition is None else {each.column for each in comparisons(condition)}
+    if isinstance(holds, Balance):
+        return named | {name for name, _ in holds.factors}
+    return named | {each.column for each in comparisons(holds)}
+
+
+class Constraints:
+    """Constraints on known columns: which cells can occur, and values within them that keep all of it."""
+
+    def __init__(self, given: Sequence[Any], cells: Mapping[str, Cells]) -> None:
+        self._cells = dict(cells)
+        self._places = {name: place for place, name in enumerate(cells)}
+        self._sizes = tuple(each.size for each in cells.values())
+        tables, tied = list[Table](), list[Tied]()
+        for number, one in enumerate(given):
+            made = _numbered(number, self._made, one)
+            if isinstance(made, Tied):
+                tied.append(made)
+            else:
+                tables.append(made)
+        self.balances = [
+            self._balances([tied[place] for place in part]) for part in _together(_tied_columns(tied, self._places))
+        ]
+        tables += [(each.members, ~each.possible(self._sizes)) for each in self.balances]
+        self.possible = Possible(
+            tuple(
+                self._group([tables[place] for place in part])
+                for part in _together([set(columns) for columns, _ in tables])
+            )
+        )
+
+    def keep(self, codes: Integers, values: dict[str, list[Any]]) -> None:
+        """Give records values that keep orders and totals in the place of those that they have."""
+        for balances in self.balances:
+            asked, numbers = balances.draw(codes)
+            for place, name in enumerate(balances.names):
+                changed = np.flatnonzero(asked & ~balances.is_missing(place, codes[:, self._places[name]]))
+                for row, number in zip(changed.tolist(), numbers[changed, place].tolist(), strict=True):
+                    values[name][row] = balances.shown(place, number)
+
+    def _made(self, one: Any) -> Table | Tied:
+        """Return which cells a constraint rules out, or the order or total that it asks for."""
+        for name in names_in(one):
+            if name not in self._cells:
+                raise InvalidInput(f"column {name!r} is not declared; the columns are {', '.join(self._cells)}")
+        if isinstance(one, Mapping):
+            return self._combination(one)
+        condition, holds = parse_constraint(one)
+        if not isinstance(holds, Balance):
+            parts = [each for each in (condition, holds) if each is not None]
+            columns = self._named(parts)
+            truth = self._truth(holds, columns)
+            return columns, np.asarray(
+                (truth if condition is None else np.maximum(-self._truth(condition, columns), truth)) < 0
+            )
+        self._check_numbers(holds)
+        columns = () if condition is None else self._named([condition])
+        return Tied(
+            holds, columns, np.ones((), dtype=np.bool_) if condition is None else self._truth(condition, columns) > 0
+        )
+
+    def _combination(self, one: Mapping[str, Any]) -> Table:
+        columns = tuple(self._places[name] for name in one)
+        ruled_out = np.ones(self._shape(columns), dtype=np.bool_)
+        for axis, (name, given) in enumerate(one.items()):
+            cells, held = self._cells[name], np.zeros(self._cells[name].size, dtype=np.bool_)
+            for value in given if isinstance(given, list | tuple) else [given]:
+                try:
+                    held[cells.code(value)] = True
+                except InvalidInput as error:
+                    raise InvalidInput(f"column {name!r}: {error}") from None
+            ruled_out &= _along(held, axis, len(columns))
+        return columns, ruled_out
+
+    def _named(self, parts: Sequence[Expression]) -> tuple[int, ...]:
+        return tuple(sorted({self._places[each.column] for part in parts for each in comparisons(part)}))
+
+    def _truth(self, part: Expression, columns: tuple[int, ...]) -> Degrees:
+        """Return for each cell of these columns whether it fulfils an expression: 1 or -1; 0 where nobody knows."""
+        if isinstance(part, Comparison):
+            each = _truth_by_cell(part, self._cells[part.column])
+            shape = [1] * len(columns)
+            shape[columns.index(self._places[part.column])] = len(each)
+            return np.broadcast_to(each.reshape(shape), self._shape(columns))
+        if isinstance(part, Junction):
+            join = np.minimum if part.word == "and" else np.maximum
+            return np.asarray(join.reduce([self._truth(each, columns) for each in part.parts]))
+        return -self._truth(part.part, columns)
+
+    def _check_numbers(self, balance: Balance) -> None:
+        """Refuse to add up what is no number, and dates that are not counted alike."""
+        kinds = [self._cells[name] for name, _ in balance.factors]
+        for (name, _), cells in zip(balance.factors, kinds, strict=True):
+            if not isinstance(cells, NumberCells):
+                raise InvalidInput(f"column {name!r} holds categories: numbers are compared with each other")
+        dates = [cells for cells in kinds if isinstance(cells, DateCells)]
+        if dates and (len(dates) != len(kinds) or len({cells.unit for cells in dates}) > 1):
+            raise InvalidInput("dates are compared with dates of the same unit, and not with numbers")
+        if not all(holds_whole_numbers(cells) for cells in dates):
+            raise InvalidInput("dates that are compared must be cut at whole units; declare a smaller unit")
+
+    def _balances(self, tied: Sequence[Tied]) -> Balances:
+        numbers = {name: cells for name, cells in self._cells.items() if isinstance(cells, NumberCells)}
+        return Balances(tied, numbers, self._places)
+
+    def _group(self, tables: Sequence[Table]) -> Table:
+        """Return the columns that tables share, and which of their cells none of them rules out."""
+        columns = tuple(sorted({column for names, _ in tables for column in names}))
+        held = np.ones(self._shape(columns), dtype=np.bool_)
+        for members, ruled_out in tables:
+            order = sorted(range(len(members)), key=lambda place: members[place])
+            spread = [self._sizes[column] if column in members else 1 for column in columns]
+            held &= ~ruled_out.transpose(order).reshape(spread)
+        if not held.any():
+            raise InvalidInput(f"the constraints leave no record at all: no cells of {self._said(columns)} keep them")
+        return columns, held
+
+    def _shape(self, columns: Sequence[int]) -> list[int]:
+        """Return how many cells each of these columns has, or refuse too many of them together."""
+        shape = [self._sizes[column] for column in columns]
+        if math.prod(shape) > _MOST_CELLS:
+            raise Infeasible(
+                f"constraints tie together {math.prod(shape)} cells of {self._said(columns)}, more than {_MOST_CELLS}; "
+                "declare fewer cells of these columns, or fewer constraints"
+            )
+        return shape
+
+    def _said(self, columns: Sequence[int]) -> str:
+        return ", ".join(list(self._cells)[column] for column in columns)
+
+
+def _truth_by_cell(comparison: Comparison, cells: Cells) -> Degrees:
+    """Return for each cell of a column whether it fulfils a comparison: of the cell "other" nobody knows."""
+    if isinstance(cells, CategoryCells):
+        if comparison.sign != "=":
+            raise InvalidInput(f"column {comparison.column!r} holds categories: compare it by =, != or in")
+        truth = np.full(cells.size, -1, dtype=np.int8)
+        try:
+            truth[[cells.code(constant) for constant in comparison.constants]] = 1
+        except InvalidInput as error:
+            raise InvalidInput(f"column {comparison.column!r}: {error}") from None
+        known = len(cells.values)
+    else:
+        if isinstance(cells, DateCells) or not all(isinstance(constant, float) for constant in comparison.constants):
+            holds = (
+                "dates: name their cells in a mapping"
+                if isinstance(cells, DateCells)
+                else "numbers, and is compared with a text"
+            )
+            raise InvalidInput(f"column {comparison.column!r} holds {holds}")
+        truth = _truth_of_numbers(comparison, cells)
+        known = cells.line
+    truth[known:] = 0
+    return truth
+
+
+def _truth_of_numbers(comparison: Comparison, cells: NumberCells) -> Degrees:
+    """Return for each cell of numbers whether all of them fulfil a comparison, 1, or none, -1; some are refused."""
+    ends: list[float] = [float(constant) for constant in comparison.constants]
+    low = np.array([-math.inf, *cells.values])
+    cuts = np.array(cells.values)
+    top = np.array([*(cuts - 1 if holds_whole_numbers(cells) else np.nextafter(cuts, -math.inf)), math.inf])
+    end = ends[0]
+    sides: dict[str, Callable[[], tuple[Any, Any]]] = {
+        "<": lambda: (top < end, low >= end),
+        "<=": lambda: (top <= end, low > end),
+        ">": lambda: (low > end, top <= end),
+        ">=": lambda: (low >= end, top < end),
+        "=": lambda: (
+            (low == top) & np.isin(low, ends),
+            ~np.any([(low <= each) & (each <= top) for each in ends], axis=0),
+        ),
+        "between": lambda: ((low >= end) & (top <= ends[1]), (top < end) | (low > ends[1])),
+    }
+    all_, none = sides[comparison.sign]()
+    truth = np.where(all_, 1, np.where(none, -1, 0))
+    if not truth.all():
+        cell = cells.name(int(np.flatnonzero(truth == 0)[0]))
+        raise InvalidInput(
+            f"column {comparison.column!r} has a cell, {cell!r}, of which some numbers fulfil {comparison.sign} "
+            f"{', '.join(f'{each:g}' for each in ends)} and others do not: declare a cut there"
+        )
+    return np.append(truth, [0] * (cells.size - cells.line)).astype(np.int8)
+
+
+def _along(values: Truths, axis: int, axes: int) -> Truths:
+    return values.reshape([len(values) if place == axis else 1 for place in range(axes)])
+
+
+def _tied_columns(tied: Sequence[Tied], places: Mapping[str, int]) -> list[set[int]]:
+    return [{places[name] for name, _ in one.balance.factors} for one in tied]
+
+
+def _together(sets: Sequence[set[int]]) -> Iterator[list[int]]:
+    """Yield the places of sets that are connected by what they share."""
+    left = list(range(len(sets)))
+    while left:
+        part = [left.pop(0)]
+        seen = set(sets[part[0]])
+        while near := [place for place in left if sets[place] & seen]:
+            part += near
+            left = [place for place in left if place not in near]
+            seen.update(*(sets[place] for place in near))
+        yield part
+
+
+def _numbered(number: int, read: Callable[[Any], Any], one: Any) -> Any:
+    """Call, and put the constraint's number before what an error says."""
+    try:
+        return read(one)
+    except InvalidInput as error:
+        raise InvalidInput(f"constraint {number + 1}: {error}") from None
