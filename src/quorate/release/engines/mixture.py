@@ -85,7 +85,8 @@ class Mixture:
             drawn = np.repeat(np.tile(np.arange(size), len(owned)), counts.ravel())
             codes[:, column] = drawn[np.lexsort((generator.random(rows), owner))]
         if possible is not None:
-            self._draw_again(codes, owner, possible, generator)
+            blocks = [self._block(column) for column in range(len(self.sizes))]
+            _draw_again(codes, owner, possible, (self.weights, blocks), generator)
             codes = possible.repaired(codes)
             if pairs is not None and len(self.sizes) > 1:
                 chosen = _raked(codes, self.sizes, pairs)
@@ -100,21 +101,30 @@ class Mixture:
             codes = places - starts
         return codes
 
-    def _draw_again(self, codes: Integers, owner: Integers, possible: Possible, generator: np.random.Generator) -> None:
-        """Draw records that cannot occur again from the whole mixture, in their place, a few times."""
-        for _ in range(_AGAIN):
-            places = np.flatnonzero(~possible.records(codes))
-            if not places.size:
-                return
-            owner[places] = generator.choice(len(self.weights), size=len(places), p=self.weights / self.weights.sum())
-            for column, size in enumerate(self.sizes):
-                upto = np.cumsum(self._block(column), axis=1)
-                spots = generator.random(len(places)) * upto[owner[places], -1]
-                codes[places, column] = np.minimum((spots[:, None] >= upto[owner[places]]).sum(axis=1), size - 1)
-
     def _block(self, column: int) -> Floats:
         start = sum(self.sizes[:column])
         return self.shares[:, start : start + self.sizes[column]]
+
+
+def _draw_again(
+    codes: Integers,
+    owner: Integers,
+    possible: Possible,
+    mixture: tuple[Floats, list[Floats]],
+    generator: np.random.Generator,
+) -> None:
+    """Draw records that cannot occur again from the whole mixture, in their place, a few times."""
+    weights, blocks = mixture
+    for _ in range(_AGAIN):
+        places = np.flatnonzero(~possible.records(codes))
+        if not places.size:
+            return
+        owner[places] = generator.choice(len(weights), size=len(places), p=weights / weights.sum())
+        for column, block in enumerate(blocks):
+            upto = np.cumsum(block, axis=1)
+            spots = generator.random(len(places)) * upto[owner[places], -1]
+            within = (spots[:, None] >= upto[owner[places]]).sum(axis=1)
+            codes[places, column] = np.minimum(within, block.shape[1] - 1)
 
 
 def _rounded(shares: Floats, totals: Integers, generator: np.random.Generator) -> Integers:
