@@ -97,6 +97,8 @@ def reweight(queries: Marginals, measured: MeasuredMarginals, public: Rows, reco
     weights = _fit(queries, measured, support, evidence.strength)
     answers = queries.answers(support.weighted(weights))
     errors = posterior_errors(answers, measured.errors, evidence.cautious, amount)
+    held = np.ones(len(errors)) if queries.held is None else queries.held.astype(np.float64)
+    errors = held * errors  # what cannot occur is known
     note = (
         "public data refuted: they differ from the noisy answers by more than sampling explains"
         if evidence.refuted
@@ -121,8 +123,8 @@ def reweight(queries: Marginals, measured: MeasuredMarginals, public: Rows, reco
         ReweightingEngine.name,
         (note,),
         details,
-        unbiased=measured.answers,
-        deviations=measured.errors,
+        unbiased=held * measured.answers,
+        deviations=held * measured.errors,
     )
 
 
