@@ -36,6 +36,8 @@ RULES = [
     "other >= 0",
 ]
 TIED = Columns(KINDS, constraints=RULES)
+SLOW = [pytest.param(engine, marks=pytest.mark.long) for engine in ("adaptive", "reweighting")]
+MARGINAL_ENGINES = ["residual", "plain", "weights", "public_weights", *SLOW]
 
 
 def households(rows, seed=0):
@@ -69,7 +71,7 @@ def kept(row):
     )
 
 
-@pytest.mark.parametrize("engine", ["residual", "adaptive", "plain", "weights", "reweighting", "public_weights"])
+@pytest.mark.parametrize("engine", MARGINAL_ENGINES)
 def test_every_record_keeps_every_constraint_and_what_cannot_occur_is_answered_with_0(engine):
     public = households(500, seed=1) if engine in ("reweighting", "public_weights") else None
     release = QueryRelease(Workload.marginals(2), columns=TIED, engine=engine, epsilon=0.5)
@@ -131,7 +133,7 @@ def drawn_by(engine, columns, monkeypatch, records=1500):
     return recorder.asked, measured, budget.spent(), released.spent
 
 
-@pytest.mark.parametrize("engine", ["residual", "adaptive", "plain", "weights", "reweighting", "public_weights"])
+@pytest.mark.parametrize("engine", MARGINAL_ENGINES)
 def test_constraints_change_nothing_that_is_drawn_measured_or_charged(engine, monkeypatch):
     """Replay with the same noise: they are post-processing, and what they cost is nothing."""
     free = drawn_by(ENGINES[engine], Columns(KINDS), monkeypatch)

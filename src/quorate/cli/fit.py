@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow.compute as pc
 from rich.console import Console
 
-from quorate.cli.commands.fit_options import Budget, Reading, ReportedOutput, Tables
+from quorate.cli.commands.fit_options import Budget, Charged, Reading, ReportedOutput, Tables
 from quorate.cli.commands.method_options import Teachers
 from quorate.cli.named import make_learner
 from quorate.cli.options import listed
@@ -126,6 +126,7 @@ def run_fit(
     teachers: Teachers,
     output: ReportedOutput,
     *,
+    charged: Charged = Charged(),  # noqa: B008  frozen
     more: Sequence[Path] = (),
     reading: Reading = Reading(),  # noqa: B008  frozen
 ) -> int:
@@ -141,7 +142,9 @@ def run_fit(
 
         make = partial(_classifier, budget, teachers)
         if stream is None:
-            classifier, columns = _fitted_in_memory(tables, make, step)
+            classifier, columns = _fitted_in_memory(tables, make, step, charged)
+        elif charged.account is not None:
+            raise InvalidInput("--account takes a table that is read whole: one file, without --memory and --cluster")
         else:
             classifier, columns = _fitted_from_stream(stream, reading, tables, make, step)
         step()
@@ -175,7 +178,7 @@ def _opened(paths: Sequence[Path], reading: Reading) -> Iterator["TableStream | 
 
 
 def _fitted_in_memory(
-    tables: Tables, make: Callable[..., "PrivateClassifier"], step: Callable[[], None]
+    tables: Tables, make: Callable[..., "PrivateClassifier"], step: Callable[[], None], charged: Charged
 ) -> tuple["PrivateClassifier", Schema]:
     """Read the whole table, and fit."""
     records, known, columns, declared = read_tables(tables, step)
@@ -185,7 +188,8 @@ def _fitted_in_memory(
     classifier = make(columns, known, declared)
     guides = {"public": points, "public_labels": public_labels(columns, known)}
     with _told_at_once():
-        return classifier.fit(encoded, labels, groups=units, one_scale=columns.one_scale, **guides), columns
+        options = {"groups": units, "one_scale": columns.one_scale, **guides}
+        return charged.fit(classifier, encoded, labels, **options), columns
 
 
 def _fitted_from_stream(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from quorate.cli.commands.fit_options import Budget, Output, ReportedOutput, Tables
+from quorate.cli.commands.fit_options import Budget, Charged, Output, ReportedOutput, Tables
 from quorate.cli.commands.method_options import Columns, Target, Trials
 from quorate.cli.fit import beside_public_rows, read_features, read_tables, target_column, told_labels
 from quorate.cli.options import listed, two_numbers
@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 __all__ = ["run_fit_linear", "run_fit_search"]
 
 
-def run_fit_linear(tables: Tables, budget: Budget, target: Target, columns: Columns, output: ReportedOutput) -> int:
+def run_fit_linear(
+    tables: Tables, budget: Budget, target: Target, columns: Columns, output: ReportedOutput, *, charged: Charged
+) -> int:
     """Read the records, fit a model of the label's family, write it, and print what it promises."""
     check_report(output.report, inputs=[tables.table, tables.public, tables.schema])
     family = _family(target)
@@ -38,7 +40,7 @@ def run_fit_linear(tables: Tables, budget: Budget, target: Target, columns: Colu
         known = {} if classes is None else {"classes": classes}
         return family(columns=made, **known, **vars(budget))
 
-    model, schema, beside = _fitted(make, tables, output, target)
+    model, schema, beside = _fitted(make, tables, output, target, charged=charged)
     bill = _bill(model, tables, schema, output) | {"public_rows_differ_by": model.shift_} | beside
     if output.report is not None:
         _write_report(model, schema, bill, output.report)
@@ -111,7 +113,12 @@ def _read(tables: Tables, target: Target, step: Callable[[], None]) -> tuple[Any
 
 
 def _fitted(
-    make: Callable[[Any, Schema, Any], Any], tables: Tables, output: Output, target: Target | None = None
+    make: Callable[[Any, Schema, Any], Any],
+    tables: Tables,
+    output: Output,
+    target: Target = Target(),  # noqa: B008  frozen
+    *,
+    charged: Charged = Charged(),  # noqa: B008  frozen
 ) -> tuple[Any, Schema, dict[str, Any]]:
     """Read the tables, fit and save what `make` makes of columns and classes.
 
@@ -119,7 +126,7 @@ def _fitted(
     """
     check_new_folder(output.out)
     with steps(["reading", "encoding", "fitting", "saving"], quiet=output.json) as step:
-        records, known, schema, declared, labels = _read(tables, target or Target(), step)
+        records, known, schema, declared, labels = _read(tables, target, step)
         encoded, units = schema.encode(records), schema.units(records)
         points = None if known is None else schema.encode(known, role="public")
         step()
@@ -127,7 +134,7 @@ def _fitted(
         from quorate.models import save
 
         model = make(AdditiveColumns(declared=_declared(schema) if points is None else None), schema, declared)
-        model.fit(encoded, labels, groups=units, public=points)
+        charged.fit(model, encoded, labels, groups=units, public=points)
         step()
         save(model, output.out, extra={SCHEMA_FILE: schema.to_json().encode()})
     return model, schema, {} if schema.label is None else beside_public_rows(model, points, schema, known)

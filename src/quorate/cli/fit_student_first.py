@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from quorate.cli.commands.fit_options import Budget, Output, Tables, Trusting
+from quorate.cli.commands.fit_options import Budget, Charged, Output, Tables, Trusting
 from quorate.cli.commands.method_options import StudentFirst
 from quorate.cli.fit import read_tables, shown_model
 from quorate.cli.named import make_learner
@@ -19,7 +19,7 @@ __all__ = ["check_columns", "published_model", "run_fit_student_first"]
 
 
 def run_fit_student_first(
-    tables: Tables, budget: Budget, teachers: StudentFirst, trusting: Trusting, output: Output
+    tables: Tables, budget: Budget, teachers: StudentFirst, trusting: Trusting, output: Output, *, charged: Charged
 ) -> int:
     """Fit the teachers who correct a published student, write the model, and print what it promises."""
     check_new_folder(output.out)
@@ -35,7 +35,7 @@ def run_fit_student_first(
         settings = vars(budget) | vars(teachers) | {"student": load(folder, trusted=trusting.types)}
         learner, jobs = make_learner(settings.pop("learner")), settings.pop("jobs")
         classifier = StudentFirstClassifier(estimator=learner, classes=declared, n_jobs=jobs, **settings)
-        classifier.fit(encoded, labels, groups=units, one_scale=columns.one_scale)
+        charged.fit(classifier, encoded, labels, groups=units, one_scale=columns.one_scale)
         step()
         save(classifier, output.out, extra={SCHEMA_FILE: columns.to_json().encode()}, trusted=trusting.types)
     shown = shown_model(classifier, columns, output.out)

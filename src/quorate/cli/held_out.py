@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from quorate.cli.commands.check import Tested
-from quorate.cli.commands.fit_options import Budget, Epsilon, Output, Tables, Trusting
+from quorate.cli.commands.fit_options import Budget, Charged, Epsilon, Output, Tables, Trusting
 from quorate.cli.commands.method_options import Sets
 from quorate.cli.fit import check_named, read_features, read_tables, target_column
 from quorate.cli.fit_student_first import check_columns, published_model
@@ -38,7 +38,9 @@ class _HeldOut(NamedTuple):
     schema: Schema | None
 
 
-def run_fit_conformal(tables: Tables, budget: Epsilon, sets: Sets, trusting: Trusting, output: Output) -> int:
+def run_fit_conformal(
+    tables: Tables, budget: Epsilon, sets: Sets, trusting: Trusting, output: Output, *, charged: Charged
+) -> int:
     """Release the threshold of sets or the width of intervals, write them with their model, and print the promise."""
     check_new_folder(output.out)
     from quorate.held_out import ConformalClassifier, ConformalRegressor
@@ -57,7 +59,7 @@ def run_fit_conformal(tables: Tables, budget: Epsilon, sets: Sets, trusting: Tru
     with steps(["reading", "encoding", "asking", "saving"], quiet=output.json) as step:
         held = _held_out(folder, model, tables, step)
         step()
-        fitted = kind(**settings).fit(held.rows, held.labels, groups=held.units)
+        fitted = charged.fit(kind(**settings), held.rows, held.labels, groups=held.units)
         step()
         extra = {} if held.schema is None else {SCHEMA_FILE: held.schema.to_json().encode()}
         save(fitted, output.out, extra=extra, trusted=trusting.types)
@@ -94,14 +96,13 @@ def _finite(width: float) -> float:
     return min(width, sys.float_info.max)
 
 
-def run_check(test: Tested, tables: Tables, budget: Budget, trusting: Trusting) -> int:
+def run_check(test: Tested, tables: Tables, budget: Budget, trusting: Trusting, *, charged: Charged) -> int:
     """Test the model, print what was found, and say whether the limits hold. Exit code 1 if one is not shown to."""
     check_report(test.report, inputs=[tables.table, tables.public, tables.schema])
     from quorate.held_out import check_model
-    from quorate.models import load
 
-    folder, tables = published_model(test.model, tables, option="quorate check")
-    model, by = load(folder, trusted=trusting.types), test.by
+    folder, tables, model = _tested(test, tables, trusting)
+    by = test.by
     if test.min_auc is not None and (not hasattr(model, "predict_proba") or len(model.classes_) != 2):
         raise InvalidInput("--min-auc takes a model of two classes that says probabilities; this one does not")
     known = folder.schema()
@@ -122,6 +123,7 @@ def run_check(test: Tested, tables: Tables, budget: Budget, trusting: Trusting) 
             by_values=values,
             confidence=test.confidence,
             **vars(budget),
+            **vars(charged),
         )
     if test.report is not None:
         from quorate.report.check import CheckReport, write_check_report
@@ -134,8 +136,25 @@ def run_check(test: Tested, tables: Tables, budget: Budget, trusting: Trusting) 
     return 1 if failed else 0
 
 
+def _tested(test: Tested, tables: Tables, trusting: Trusting) -> tuple["PublishedFolder", Tables, Any]:
+    """Return the model that is tested, its folder, and the tables as it reads them.
+
+    Of a release, that is a classifier that learns from its synthetic records.
+    """
+    from quorate.models import PublishedFolder, load, open_folder
+    from quorate.release.utility import learn_from
+
+    folder = open_folder(test.model)
+    if isinstance(folder, PublishedFolder) and folder.kind == "query release":
+        return folder, tables, learn_from(load(folder), _label(tables))
+    folder, tables = published_model(test.model, tables, option="quorate check")
+    return folder, tables, load(folder, trusted=trusting.types)
+
+
 def _held_out(folder: "PublishedFolder", model: Any, tables: Tables, step: Callable[[], None]) -> _HeldOut:
     """Read held-out records by the schema of the model, or by another; without one, as the model was fitted."""
+    if folder.kind == "query release":
+        return _held_out_of_release(model, tables, step)
     described = (tables.schema, tables.public, tables.classes, tables.texts, tables.missing_texts)
     if folder.schema() is None and described == (None,) * len(described) and not tables.gaps:
         return _held_out_as_fitted(folder, model, tables, step)
@@ -149,6 +168,17 @@ def _held_out(folder: "PublishedFolder", model: Any, tables: Tables, step: Calla
         labels = target_column(records, label)
     check_columns(folder, schema)
     return _HeldOut(records, schema.encode(records), labels, schema.units(records), label, schema)
+
+
+def _held_out_of_release(model: Any, tables: Tables, step: Callable[[], None]) -> _HeldOut:
+    """Read held-out records by the columns of a release: no value of theirs is refused."""
+    step()
+    records, label = read_table(tables.table, role="private"), _label(tables)
+    check_named(records, label=[label], groups=[tables.groups])
+    step()
+    rows, labels = model.encode(records)
+    units = None if tables.groups is None else Schema({label: Number()}, groups=tables.groups).units(records)
+    return _HeldOut(records, rows, labels, units, label, None)
 
 
 def _held_out_as_fitted(folder: "PublishedFolder", model: Any, tables: Tables, step: Callable[[], None]) -> _HeldOut:

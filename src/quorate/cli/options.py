@@ -41,7 +41,7 @@ RELEASE_OPTIONS = {
     "records_per_person leave_out epsilon delta engine error target account out ask band counts synthetic json",
     "with a --growing folder that exists": "growing update table groups leave_out out ask band counts synthetic json",
     "without --plan, --online or --growing": "table workload public columns groups records_per_person leave_out "
-    "epsilon delta engine error target account out ask band counts synthetic report json",
+    "epsilon delta engine error target account out ask band counts synthetic utility report json",
 }
 
 

@@ -5,6 +5,7 @@ only those are paid for that public data and earlier answers miss.
 """
 
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -33,6 +34,7 @@ from quorate.release import Columns, QueryRelease
 from quorate.release.domain import make_domain
 from quorate.release.objective import Errors
 from quorate.release.query_texts import parse_queries
+from quorate.release.utility import simulate_utility
 from quorate.report.release_page import write_report_of
 
 __all__ = ["ask_published", "run_release"]
@@ -56,6 +58,7 @@ def run_release(
     ask: Sequence[str],
     reading: Mapping[str, Any],
     synthetic: int | None,
+    utility: bool,
     quantiles: int | None,
     online: bool,
     alpha: float,
@@ -120,6 +123,7 @@ def run_release(
         out=out,
         reading=reading,
         synthetic=synthetic,
+        utility=utility,
         report=report,
         as_json=as_json,
     )
@@ -136,6 +140,7 @@ def _release(
     out: Path,
     reading: Mapping[str, Any],
     synthetic: int | None,
+    utility: bool,
     report: Path | None,
     as_json: bool,
 ) -> int:
@@ -154,9 +159,13 @@ def _release(
         step()
         write_release(release, subject.names, out, synthetic)
         step()
+        told = simulate_utility(release) if utility else None
         if report is not None:
-            write_report_of(release, known, report)
-    return show_release(release, queries, out, reading, as_json=as_json)
+            write_report_of(release, report, told)
+    if told is not None and not as_json:
+        print(told.summary(), file=sys.stderr)
+    more = {"utility": told.as_dict()} if told is not None and as_json else {}
+    return show_release(release, queries, out, reading, more, as_json=as_json)
 
 
 def _ask_folder(table: Path, asked: Sequence[str], *, out: Path | None, as_json: bool, **how: Any) -> int:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
+from quorate.account import Account
 from quorate.arrays import Integers
 from quorate.checks import check_count, check_rate
 from quorate.ensemble.ensemble import Ballots
@@ -57,6 +58,7 @@ def check_model(
     by_values: Sequence[Any] | None = None,
     bins: int = 20,
     confidence: float = 0.95,
+    account: Any = None,
 ) -> ModelCheck:
     """Test a published classifier privately on held-out rows, before it is published or used.
 
@@ -80,6 +82,8 @@ def check_model(
         How many bins of probabilities, an even number. The auc is that of the probability rounded to its bin.
     confidence
         The probability with which each interval covers, at least.
+    account
+        An `Account`, or its folder: a total that this test draws on, with models about the same people.
 
     >>> from sklearn.linear_model import LogisticRegression
     >>> draw = np.random.default_rng(0)
@@ -91,6 +95,9 @@ def check_model(
     True
     """
     bins = _check_settings(model, bins, confidence)
+    if account is not None:
+        account = Account.of(account)
+        epsilon, delta = account.whole(epsilon, delta)
     classes = classes_of(model)
     names, place = _named_groups(by, by_values)
     rows = private_rows(BaseEstimator(), model, X)
@@ -104,6 +111,8 @@ def check_model(
     noisy = NoisyVector.calibrate(
         epsilon=epsilon, delta=delta, squared_sensitivities=(2,) * len(parts), shares=_SHARES[: len(parts)]
     )
+    if account is not None:
+        account.charge(epsilon=epsilon, delta=delta, unit="record" if groups is None else "person")
     tables = _released(noisy, parts)
     released = ReleasedCounts(
         groups=names,
@@ -116,6 +125,7 @@ def check_model(
     )
     unit = "row" if groups is None else "person"
     read = ("the groups were read from by and count as public",) if by is not None and by_values is None else ()
+    read += () if account is None else (str(account.total),)
     return ModelCheck(
         claim=str(Claim(epsilon, delta, unit=replaced(unit), conditions=("the model is taken as public", *read))),
         epsilon=float(epsilon),

@@ -19,9 +19,21 @@ from quorate.release.engines import ENGINES
 from quorate.release.growing import GrowingRelease
 from quorate.release.online import OnlineAnswer, OnlineRelease
 from quorate.release.release import QueryRelease
+from quorate.release.utility import Utility, learn_from, simulate_utility
 from quorate.release.workloads import Columns, Workload
 
-__all__ = ["ENGINES", "Columns", "GrowingRelease", "OnlineAnswer", "OnlineRelease", "QueryRelease", "Workload"]
+__all__ = [
+    "ENGINES",
+    "Columns",
+    "GrowingRelease",
+    "OnlineAnswer",
+    "OnlineRelease",
+    "QueryRelease",
+    "Utility",
+    "Workload",
+    "learn_from",
+    "simulate_utility",
+]
 
 if not TYPE_CHECKING:
 

@@ -34,7 +34,7 @@ class ReleaseReport:
     simulated records, expected one). `engines` are (name, expected error), `crossover` is (public records, private
     data alone, both, public data alone), `sizes` (public points, the cover's share, the engine's error). `answers`
     are rows of the released table, `shares` each column with the released share of each of its values. `source` says
-    what was simulated.
+    what was simulated. `utility` says in sentences what it is worth.
     """
 
     title: str
@@ -51,6 +51,7 @@ class ReleaseReport:
     crossover: Sequence[tuple[float, float, float, float]] = ()
     crossover_words: str = ""
     source: str = "simulated records"
+    utility: Sequence[str] = ()
     shares: Sequence[tuple[str, Sequence[tuple[str, float]]]] = ()
     answers: Sequence[Mapping[str, Any]] = ()
     more: int = 0

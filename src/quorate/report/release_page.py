@@ -15,6 +15,7 @@ from quorate.errors import QuorateError
 from quorate.release import QueryRelease
 from quorate.release.engines import ENGINES, expected_errors
 from quorate.release.people import RECORD
+from quorate.release.utility import Utility, release_again
 from quorate.release.workloads.marginals import MarginalWorkload
 from quorate.report import Claim, software_versions
 from quorate.report.release import ReleaseReport, write_release_report
@@ -55,13 +56,12 @@ def release_bill(release: QueryRelease) -> dict[str, Any]:
     }
 
 
-def simulate_release(release: QueryRelease, public: Any, *, epsilon: float) -> tuple[Floats, Floats, Floats, float]:
+def simulate_release(release: QueryRelease, *, epsilon: float) -> tuple[Floats, Floats, Floats, float]:
     """Run the same release on its own synthetic records: return true shares, answers, errors, and the seconds."""
     rows = min(release.records_, _MOST_ROWS)
     records = release.synthetic(rows)
     queries = release.domain_.queries
-    settings = {**release.get_params(deep=False), "epsilon": epsilon, "delta": release.budget_.delta}
-    again = QueryRelease(**settings | {"engine": release.engine_, "records_per_person": 1}).fit(records, public)
+    again = release_again(release, records, epsilon=epsilon)
     which = np.arange(queries.count)
     if queries.count > _MOST_ROWS:
         which = np.unique(np.linspace(0, queries.count - 1, _MOST_ROWS).astype(np.int64))
@@ -71,11 +71,11 @@ def simulate_release(release: QueryRelease, public: Any, *, epsilon: float) -> t
     return truth, answers, errors, again.seconds_
 
 
-def write_report_of(release: QueryRelease, public: Any, path: Path) -> Path:
-    """Write the page of a release, with figures from simulated records."""
+def write_report_of(release: QueryRelease, path: Path, utility: Utility | None = None) -> Path:
+    """Write the page of a release, with figures from simulated records, and what it is worth if that is known."""
     bill = release_bill(release)
     began = time.perf_counter()
-    truth, errors, again = _simulated(release, public)
+    truth, errors, again = _simulated(release)
     timing = {  # of simulated records: how long private ones took is not shown
         "the same release on simulated records": again,
         "all simulations for this page": time.perf_counter() - began,
@@ -109,6 +109,7 @@ def write_report_of(release: QueryRelease, public: Any, path: Path) -> Path:
         engine=release.engine_,
         truth=truth,
         errors=errors,
+        utility=() if utility is None else utility.summary().splitlines(),
         source="synthetic records, made of what was released",
         shares=_shares(release),
         answers=answers,
@@ -146,9 +147,9 @@ def _shares(release: QueryRelease) -> list[tuple[str, list[tuple[str, float]]]]:
     return shares
 
 
-def _simulated(release: QueryRelease, public: Any) -> tuple[list[Any], list[Any], float]:
+def _simulated(release: QueryRelease) -> tuple[list[Any], list[Any], float]:
     """Return points of answers against the truth, of the largest error against epsilon, and the seconds of a run."""
-    truth, answers, deviations, seconds = simulate_release(release, public, epsilon=release.budget_.epsilon)
+    truth, answers, deviations, seconds = simulate_release(release, epsilon=release.budget_.epsilon)
     step = max(1, len(truth) // _MOST_POINTS)
     bars = np.where(np.isnan(deviations), 0.0, 1.96 * deviations)
     points = [
@@ -159,7 +160,7 @@ def _simulated(release: QueryRelease, public: Any) -> tuple[list[Any], list[Any]
     if seconds <= _PATIENCE:
         for epsilon in sorted({*_EPSILONS, release.budget_.epsilon}):
             try:
-                true, answered, _, _ = simulate_release(release, public, epsilon=epsilon)
+                true, answered, _, _ = simulate_release(release, epsilon=epsilon)
             except QuorateError:  # too small an epsilon for this engine
                 continue
             errors.append((epsilon, float(np.abs(true - answered).max()), _expected(release, epsilon)))

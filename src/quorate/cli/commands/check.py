@@ -5,7 +5,7 @@ from pathlib import Path
 
 from cyclopts import Group, Parameter
 
-from quorate.cli.commands.fit_options import Budget, Tables, Trusting
+from quorate.cli.commands.fit_options import Budget, Charged, Tables, Trusting
 
 __all__ = ["Tested", "check"]
 
@@ -18,7 +18,8 @@ class Tested:
     Parameters
     ----------
     model
-        The folder of a published classifier. Its schema encodes the table, unless another is given.
+        The folder of a published classifier. Its schema encodes the table, unless another is given. Or that of a
+        release of marginals: what is tested then is a classifier of --label that learns from its synthetic records.
     by
         A column by whose values figures are given too.
     by_values
@@ -46,8 +47,15 @@ class Tested:
     json: bool = False
 
 
-def check(test: Tested, tables: Tables, *, budget: Budget = Budget(), trusting: Trusting = Trusting()) -> int:
+def check(
+    test: Tested,
+    tables: Tables,
+    *,
+    budget: Budget = Budget(),
+    charged: Charged = Charged(),
+    trusting: Trusting = Trusting(),
+) -> int:
     """Test a published classifier on held-out private records."""
     from quorate.cli.held_out import run_check
 
-    return run_check(test, tables, budget, trusting)
+    return run_check(test, tables, budget, trusting, charged=charged)

@@ -10,6 +10,7 @@ from cyclopts import App, Parameter
 
 from quorate.cli.commands.fit_options import (
     Budget,
+    Charged,
     Epsilon,
     Output,
     PhasesBudget,
@@ -66,6 +67,7 @@ def _subsample(
     *more: Annotated[Path, Parameter(group="Tables", help=_MORE)],
     reading: Reading = Reading(),
     budget: Budget = Budget(),
+    charged: Charged = Charged(),
     teachers: Teachers = Teachers(),
     output: ReportedOutput,
 ) -> int:
@@ -81,7 +83,7 @@ def _subsample(
     """
     from quorate.cli.fit import run_fit
 
-    return run_fit(tables, budget, teachers, output, more=more, reading=reading)
+    return run_fit(tables, budget, teachers, output, charged=charged, more=more, reading=reading)
 
 
 @fit.command(name="linear")
@@ -89,6 +91,7 @@ def _linear(
     tables: Tables,
     *,
     budget: Budget = Budget(),
+    charged: Charged = Charged(),
     target: Target = Target(),
     columns: Columns = Columns(),
     output: ReportedOutput,
@@ -102,7 +105,7 @@ def _linear(
     """
     from quorate.cli.fit_linear import run_fit_linear
 
-    return run_fit_linear(tables, budget, target, columns, output)
+    return run_fit_linear(tables, budget, target, columns, output, charged=charged)
 
 
 @fit.command(name="search")
@@ -167,6 +170,7 @@ def _student_first(
     tables: Tables,
     *,
     budget: Budget = Budget(),
+    charged: Charged = Charged(),
     teachers: StudentFirst,
     trusting: Trusting = Trusting(),
     output: Output,
@@ -179,12 +183,18 @@ def _student_first(
     """
     from quorate.cli.fit_student_first import run_fit_student_first
 
-    return run_fit_student_first(tables, budget, teachers, trusting, output)
+    return run_fit_student_first(tables, budget, teachers, trusting, output, charged=charged)
 
 
 @fit.command(name="conformal")
 def _conformal(
-    tables: Tables, *, budget: Epsilon = Epsilon(), sets: Sets, trusting: Trusting = Trusting(), output: Output
+    tables: Tables,
+    *,
+    budget: Epsilon = Epsilon(),
+    charged: Charged = Charged(),
+    sets: Sets,
+    trusting: Trusting = Trusting(),
+    output: Output,
 ) -> int:
     """Turn the answers of a published model into sets, or intervals, that hold the label as often as is asked for.
 
@@ -195,7 +205,7 @@ def _conformal(
     """
     from quorate.cli.held_out import run_fit_conformal
 
-    return run_fit_conformal(tables, budget, sets, trusting, output)
+    return run_fit_conformal(tables, budget, sets, trusting, output, charged=charged)
 
 
 @fit.command(name="agnostic")

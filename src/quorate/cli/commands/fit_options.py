@@ -1,8 +1,9 @@
 """The options that the methods of `quorate fit` share, in the groups that `--help` shows."""
 
+from contextlib import closing
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import Group, Parameter
 
@@ -10,6 +11,7 @@ from quorate.cli.options import listed
 
 __all__ = [
     "Budget",
+    "Charged",
     "Epsilon",
     "Output",
     "PhasesBudget",
@@ -130,6 +132,30 @@ class PhasesBudget(Budget):
     """
 
     query_epsilon: float | None = None
+
+
+@Parameter(name="*", group=Group("Budget", sort_key=2))
+@dataclass(frozen=True, kw_only=True)
+class Charged:
+    """What else the budget of a model is charged to.
+
+    Parameters
+    ----------
+    account
+        The folder of an account, as `quorate ledger account` opens it: a total that this model draws on, with others
+        about the same people.
+    """
+
+    account: Path | None = None
+
+    def fit(self, model: Any, *records: Any, **options: Any) -> Any:
+        """Fit a model, and charge the account before that, if there is one."""
+        if self.account is None:
+            return model.fit(*records, **options)
+        from quorate.account import Account
+
+        with closing(Account(self.account)) as account:
+            return account.fit(model, *records, **options)
 
 
 @Parameter(name="*", group=Group("Stability", sort_key=2))

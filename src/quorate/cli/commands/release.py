@@ -29,6 +29,7 @@ def release(
     band: float | None = None,
     counts: bool = False,
     synthetic: int | None = None,
+    utility: bool = False,
     quantiles: int | None = None,
     online: bool = False,
     alpha: float = 0.05,
@@ -88,6 +89,9 @@ def release(
         Give answers as numbers of records, rounded to what the noise allows, and not as shares.
     synthetic
         How many synthetic records to write, to synthetic.csv in the folder; when asking a folder, to --out.
+    utility
+        Say what answers and synthetic records are worth, and with --target a classifier that learns from these: by
+        releases of simulated records, and never by the truth. It costs no privacy, and some minutes at most.
     quantiles
         When asking a folder of thresholds: declare the column with so many cells of about as many records each, as JSON
         that --columns takes, to --out.
@@ -140,6 +144,7 @@ def release(
         ask=ask or (),
         reading={"band": band, "counts": counts},
         synthetic=synthetic,
+        utility=utility,
         quantiles=quantiles,
         online=online,
         alpha=alpha,

@@ -1,0 +1,218 @@
+"""What a release is worth, before it is published: by simulation, and never by the truth.
+
+What was released is taken for the truth: records are drawn from it, and released again with the same settings. How far
+the second release is from the first is then known, and nobody's secret. It is an estimate: what the release has not
+seen of the private records is not in the simulated ones either.
+"""
+
+import time
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from scipy import sparse
+
+from quorate.arrays import Floats, Integers
+from quorate.checks import check_count, check_positive
+from quorate.errors import InvalidInput
+from quorate.privacy import Budget
+from quorate.release.domain import Domain
+from quorate.release.engines import ENGINES
+from quorate.release.objective import weighed
+from quorate.release.people import RECORD
+from quorate.release.queries import MOST_LISTED, Marginals
+from quorate.release.release import QueryRelease
+from quorate.release.workloads.marginals import MarginalWorkload
+from quorate.session import release_counts
+
+__all__ = ["SyntheticClassifier", "Utility", "learn_from", "release_again", "simulate_utility"]
+
+_MOST_ROWS = 100_000  # simulated records of one release
+_MOST_LEARNED = 20_000  # of those, what a classifier learns from and is tested on
+_STEPS = 200  # of the fit of a classifier
+
+
+@dataclass(frozen=True)
+class Utility:
+    """Errors of a simulated release, means over the simulations.
+
+    `mean_error` is the mean total variation of a marginal, or of other queries the mean error; `largest_error` that of
+    all answers; the same two of synthetic records. With a target, `auc` is the area under the curve of a classifier
+    that learns from the simulated records themselves, and `synthetic_auc` that of one that learns from synthetic ones:
+    both on other simulated records.
+    """
+
+    simulations: int
+    records: int
+    mean_error: float
+    largest_error: float
+    synthetic_mean_error: float
+    synthetic_largest_error: float
+    target: str | None = None
+    auc: float | None = None
+    synthetic_auc: float | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the figures, without those that there are none of."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+    def summary(self) -> str:
+        """Return the figures in words."""
+        times = "once" if self.simulations == 1 else f"{self.simulations} times"
+        lines = [
+            f"Simulated {times}, with {self.records:,} records like those that were released: an estimate.",
+            f"Answers: mean error {self.mean_error:.4f}, largest {self.largest_error:.4f}.",
+            f"Synthetic records: {self.synthetic_mean_error:.4f}, largest {self.synthetic_largest_error:.4f}.",
+        ]
+        if self.auc is not None and self.synthetic_auc is not None:
+            lines.append(
+                f"A classifier of {self.target!r} has an area under the curve of {self.synthetic_auc:.3f} from "
+                f"synthetic records, and of {self.auc:.3f} from the simulated ones themselves."
+            )
+        return "\n".join(lines)
+
+
+def simulate_utility(
+    release: QueryRelease, *, target: str | None = None, simulations: int = 3, seconds: float = 60.0
+) -> Utility:
+    """Return what a fitted release, and synthetic records of it, are worth. It costs nothing.
+
+    `target` is a column of a workload of marginals that a classifier is to predict: that of the release unless given.
+    No simulation begins after so many `seconds`.
+
+    >>> from quorate.release import Workload
+    >>> census = {"sex": ["f", "m"] * 3000, "job": ["yes", "yes", "no"] * 2000}
+    >>> columns = {"sex": ["f", "m"], "job": ["yes", "no"]}
+    >>> release = QueryRelease(Workload.marginals(2), columns=columns).fit(census)
+    >>> simulate_utility(release, simulations=1).mean_error < 0.02
+    True
+    """
+    target = release.target if target is None else target
+    domain, place = release.domain_, None if target is None else _place(release.domain_, target)
+    queries, rows = domain.queries, min(release.records_, _MOST_ROWS)
+    if queries.count > MOST_LISTED:
+        raise InvalidInput(f"{queries.count} queries are more than the {MOST_LISTED} whose errors are simulated")
+    check_positive("seconds", seconds)
+    began, told = time.perf_counter(), list[tuple[float, ...]]()
+    drawn = release.synthetic(2 * rows)
+    for number in range(check_count("simulations", simulations)):
+        if told and time.perf_counter() - began > seconds:
+            break
+        order = np.random.default_rng(number).permutation(2 * rows)
+        records, others = _taken(drawn, order[:rows]), _taken(drawn, order[rows:])
+        again = release_again(release, records)
+        synthetic, truth = again.synthetic(rows), _shares(domain, records)
+        answers = again.released_.some(queries, np.arange(queries.count))
+        found = [*_errors(domain, truth, answers), *_errors(domain, truth, _shares(domain, synthetic))]
+        if place is not None:
+            found += [_auc(SyntheticClassifier(domain, place, learned), others) for learned in (records, synthetic)]
+        told.append(tuple(found))
+    means = np.mean(told, axis=0).tolist()
+    return Utility(len(told), rows, *means[:4], target, *(means[4:] or (None, None)))
+
+
+def release_again(release: QueryRelease, records: Any, *, epsilon: float | None = None) -> QueryRelease:
+    """Return a release of other records, with the settings of this one. No account is charged for it."""
+    if release.update_ is not None:
+        raise InvalidInput("an update of a growing release is not simulated: its noise is that of all updates")
+    began, domain = time.perf_counter(), release.domain_
+    loss = {"epsilon": release.budget_.epsilon if epsilon is None else epsilon, "delta": release.budget_.delta}
+    alone = {"account": None, "records_per_person": 1, "engine": release.engine_}
+    again = QueryRelease(**release.get_params(deep=False) | alone | loss)
+    queries = weighed(domain, again.error, again.error_weights, again.target)
+    engine, known, budget = ENGINES[release.engine_], domain.public(), Budget(**loss, slack=0.0)
+    sealed, count = domain.seal(records)
+    expected = engine.expected_error(queries, records=count, public=known, **loss)
+    released = release_counts(sealed, lambda counted: engine.run(queries, counted, public=known, budget=budget))
+    again.keep_released(domain, released, count, expected, unit=RECORD)
+    again.budget_, again.seconds_ = budget, time.perf_counter() - began
+    return again
+
+
+def _taken(records: Any, rows: Integers) -> Any:
+    return records.take(rows) if isinstance(records, pa.Table) else records[rows]
+
+
+def _place(domain: Domain, target: str) -> int:
+    if not isinstance(domain.asked, MarginalWorkload) or target not in domain.asked.columns.names:
+        raise InvalidInput(f"target must be a column of marginals that were released, not {target!r}")
+    return domain.asked.columns.names.index(target)
+
+
+def _shares(domain: Domain, records: Any) -> Floats:
+    """Return the true shares of simulated records, which are nobody's."""
+    sealed, count = domain.seal(records)
+    return sealed.put_to(lambda counted: np.asarray(domain.queries.answers(counted), dtype=np.float64)) / count
+
+
+def _errors(domain: Domain, truth: Floats, answers: Floats) -> tuple[float, float]:
+    """Return the mean error and the largest one."""
+    off, queries = np.abs(answers - truth), domain.queries
+    if not isinstance(queries, Marginals):
+        return float(off.mean()), float(off.max())
+    return float(off.sum()) / (2 * len(queries.cliques)), float(off.max())
+
+
+class SyntheticClassifier:
+    """A logistic regression of one column of marginals that learns from synthetic records alone.
+
+    It knows every cell of that column, also one that the records have not. Rows are cells of the other columns, as
+    `encode` returns them.
+    """
+
+    def __init__(self, domain: Domain, target: int, records: Any) -> None:
+        from sklearn.linear_model import LogisticRegression  # noqa: PLC0415  only where there is a target
+
+        assert isinstance(domain.asked, MarginalWorkload)
+        self._columns, self._target = domain.asked.columns, target
+        cells = list(self._columns.cells.values())[target]
+        self._names = np.array([cells.name(code) for code in range(cells.size)])
+        self.classes_, self.n_features_in_ = np.unique(self._names), len(self._columns.names) - 1
+        rows, labels = self.encode(records.slice(0, _MOST_LEARNED))
+        self._alone = labels[0] if len(set(labels.tolist())) == 1 else None  # nothing to learn
+        if self._alone is None:
+            self._model = LogisticRegression(max_iter=_STEPS).fit(self._one_hot(rows), labels)
+
+    def encode(self, table: Any) -> tuple[Floats, Any]:
+        """Return the rows and the labels of a table. No value raises."""
+        codes = self._columns.encode(table).codes
+        return np.delete(codes, self._target, axis=1).astype(np.float64), self._names[codes[:, self._target]]
+
+    def predict_proba(self, rows: Any) -> Floats:
+        """Return the probability of each class: 0 for one that the records have not."""
+        known = np.array([self._alone]) if self._alone is not None else self._model.classes_
+        shares = np.zeros((len(rows), len(self.classes_)))
+        said = np.ones((len(rows), 1)) if self._alone is not None else self._model.predict_proba(self._one_hot(rows))
+        shares[:, np.searchsorted(self.classes_, known)] = said
+        return shares
+
+    def predict(self, rows: Any) -> Any:
+        """Return the class of each row."""
+        return self.classes_[self.predict_proba(rows).argmax(axis=1)]
+
+    def _one_hot(self, rows: Any) -> sparse.csr_array:
+        sizes = [size for place, size in enumerate(self._columns.sizes) if place != self._target]
+        places = np.asarray(rows).astype(np.int64) + np.cumsum([0, *sizes[:-1]])
+        ends = np.arange(len(places) + 1) * len(sizes)
+        return sparse.csr_array((np.ones(places.size), places.ravel(), ends), shape=(len(places), sum(sizes)))
+
+
+def learn_from(release: QueryRelease, target: str) -> SyntheticClassifier:
+    """Return a classifier of a column that learns from synthetic records: for a private test of what they are worth."""
+    rows = min(release.records_, _MOST_LEARNED)
+    return SyntheticClassifier(release.domain_, _place(release.domain_, target), release.synthetic(rows))
+
+
+def _auc(learned: SyntheticClassifier, others: Any) -> float:
+    """Return the area under the curve on other records: of each class against the rest, weighted by its share."""
+    from sklearn.metrics import roc_auc_score  # noqa: PLC0415
+
+    rows, labels = learned.encode(others.slice(0, _MOST_LEARNED))
+    scores, areas, weights = learned.predict_proba(rows), list[float](), list[float]()
+    for place, label in enumerate(learned.classes_):
+        own = labels == label
+        if own.any() and not own.all():
+            areas.append(float(roc_auc_score(own, scores[:, place])))
+            weights.append(float(own.mean()))
+    return float(np.average(areas, weights=weights)) if areas else 0.5
