@@ -124,7 +124,9 @@ def check_model(
         miss=1 - confidence,
     )
     unit = "row" if groups is None else "person"
-    read = ("the groups were read from by and count as public",) if by is not None and by_values is None else ()
+    read: tuple[str, ...] = (
+        ("the groups were read from by and count as public",) if by is not None and by_values is None else ()
+    )
     read += () if account is None else (str(account.total),)
     return ModelCheck(
         claim=str(Claim(epsilon, delta, unit=replaced(unit), conditions=("the model is taken as public", *read))),

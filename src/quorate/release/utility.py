@@ -108,8 +108,10 @@ def simulate_utility(
         if place is not None:
             found += [_auc(SyntheticClassifier(domain, place, learned), others) for learned in (records, synthetic)]
         told.append(tuple(found))
-    means = np.mean(told, axis=0).tolist()
-    return Utility(len(told), rows, *means[:4], target, *(means[4:] or (None, None)))
+    mean, largest, synthetic_mean, synthetic_largest, *areas = np.mean(told, axis=0).tolist()
+    auc, synthetic_auc = areas or (None, None)
+    errors = (mean, largest, synthetic_mean, synthetic_largest)
+    return Utility(len(told), rows, *errors, target=target, auc=auc, synthetic_auc=synthetic_auc)
 
 
 def release_again(release: QueryRelease, records: Any, *, epsilon: float | None = None) -> QueryRelease:
@@ -117,7 +119,10 @@ def release_again(release: QueryRelease, records: Any, *, epsilon: float | None 
     if release.update_ is not None:
         raise InvalidInput("an update of a growing release is not simulated: its noise is that of all updates")
     began, domain = time.perf_counter(), release.domain_
-    loss = {"epsilon": release.budget_.epsilon if epsilon is None else epsilon, "delta": release.budget_.delta}
+    loss: dict[str, Any] = {
+        "epsilon": release.budget_.epsilon if epsilon is None else epsilon,
+        "delta": release.budget_.delta,
+    }
     alone = {"account": None, "records_per_person": 1, "engine": release.engine_}
     again = QueryRelease(**release.get_params(deep=False) | alone | loss)
     queries = weighed(domain, again.error, again.error_weights, again.target)
