@@ -20,18 +20,18 @@ NUMBERS = "scores no-scores bounds"
 STUDENT = "student learner teachers dissents no-quorums queries jobs device"
 PHASES = "learner concept chunk no-quorums growth max-phase-size refresh relabel jobs device"
 TAKEN = {
-    "subsample": f"{TABLES} {LARGE} epsilon delta {TEACHERS} {SCORES} out report json no-json",
+    "subsample": f"{TABLES} {LARGE} epsilon delta account {TEACHERS} {SCORES} out report json no-json",
     "everlasting": f"{TABLES} epsilon delta query-epsilon {PHASES} out json no-json",
     "neighbours": f"{TABLES} epsilon delta records queries radius share votes kernel metric {NUMBERS} out json no-json",
-    "student-first": f"{TABLES} epsilon delta {STUDENT} trusted out json no-json",
+    "student-first": f"{TABLES} epsilon delta account {STUDENT} trusted out json no-json",
     "agnostic": f"{CONCEPT} epsilon delta queries report",
     "universal": f"{CONCEPT} epsilon delta report",
     "stable": f"{CONCEPT} gamma",
     "pure": f"{CONCEPT} epsilon queries report",
     "semi-private": f"{CONCEPT} epsilon points report",
-    "linear": f"{TABLES} epsilon delta bounds largest cuts cross waves out json no-json report",
+    "linear": f"{TABLES} epsilon delta account bounds largest cuts cross waves out json no-json report",
     "search": f"{TABLES} epsilon delta cuts scoring held-out tried method out json no-json",
-    "conformal": f"{TABLES} epsilon model alpha cells largest-error per-person trusted out json no-json",
+    "conformal": f"{TABLES} epsilon account model alpha cells largest-error per-person trusted out json no-json",
 }
 
 
