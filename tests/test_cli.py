@@ -11,9 +11,9 @@ from typing import get_args
 
 import numpy as np
 import pytest
-from forked import run_forked
 
 import quorate as qr
+from forked import run_forked
 from quorate import __version__
 from quorate.bench.bars import BARS
 from quorate.bench.run import BENCHES
