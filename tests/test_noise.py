@@ -16,7 +16,7 @@ from quorate import InvalidInput, WrongProcess
 from quorate.noise import SystemNoise, system_noise
 from quorate.simulation import SeededNoise
 
-DRAWS = {"laplace": 260_000, "gaussian": 130_000}  # a scale two per cent off is missed less than once in a million runs
+DRAWS = {"laplace": 310_000, "gaussian": 155_000}  # a scale two per cent off is missed less than once in a million runs
 
 
 def chi_square(draws, law, support):

@@ -371,6 +371,7 @@ def test_a_browser_shows_the_whole_page_and_asks_for_nothing(browser, tmp_path, 
     page.close()
 
 
+@pytest.mark.long
 def test_the_plots_of_the_docs_stand_alone(tmp_path):
     paths = write_plots(tmp_path)
     assert sorted(path.name for path in paths) == ["public-size.svg", "stumps.svg"]
@@ -380,8 +381,16 @@ def test_the_plots_of_the_docs_stand_alone(tmp_path):
         assert "var(--" not in svg
 
 
-def test_the_pictures_of_the_concepts_say_what_they_show(tmp_path):
-    from quorate.report.pictures import draw_pictures, plot_belief, plot_neighbours
+def test_the_pictures_of_the_concepts_say_what_they_show():
+    from quorate.report.pictures import plot_belief, plot_neighbours
+
+    assert "at most 1.65 times as high" in plot_neighbours(0.5).description
+    assert "epsilon 1 to 0.73" in plot_belief().description
+
+
+@pytest.mark.long
+def test_the_pictures_of_the_concepts_are_all_drawn(tmp_path):
+    from quorate.report.pictures import draw_pictures
 
     drawn = draw_pictures(tmp_path)
     assert [path.name for path in drawn] == ["neighbours.svg", "belief.svg", "quorum.svg", "wear.svg", "search.svg"]
@@ -389,5 +398,3 @@ def test_the_pictures_of_the_concepts_say_what_they_show(tmp_path):
         text = path.read_text()
         assert text.startswith("<svg role=")
         assert "var(--blue)" in text
-    assert "at most 1.65 times as high" in plot_neighbours(0.5).description
-    assert "epsilon 1 to 0.73" in plot_belief().description
