@@ -26,7 +26,7 @@ FLAGS += ["--disable-sync", "--no-sandbox"]  # the pages are ours, and a root us
 os.environ["QUORATE_STATE"] = tempfile.mkdtemp(prefix="quorate-state-")
 atexit.register(shutil.rmtree, os.environ["QUORATE_STATE"], ignore_errors=True)
 
-settings.register_profile("suite", deadline=None, max_examples=100, derandomize=True)  # the same examples every time
+settings.register_profile("suite", deadline=None, max_examples=60, derandomize=True)  # the same examples every time
 settings.register_profile("search", deadline=None, max_examples=300)  # other ones every time: `make audit`
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "suite"))
 

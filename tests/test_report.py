@@ -115,6 +115,7 @@ def full_check(text="clinic"):
     return CheckReport(check=found, title=f"Check {text}", software={text: text}, proofs={text: text})
 
 
+UNBROKEN = HOSTILE + 6 * "a_word_without_a_space"
 PAGES = {
     "check": lambda text: render_check(full_check(text)),
     "model": lambda text: render_report(full(text)),
@@ -353,8 +354,11 @@ def test_proofs_and_versions_are_those_installed():
     assert "no-such-package" not in software_versions(["no-such-package"])
 
 
-@pytest.mark.parametrize("text", ["clinic", HOSTILE + 6 * "a_word_without_a_space"])
-@pytest.mark.parametrize("width", [360, 1280])
+@pytest.mark.parametrize(
+    ("width", "text"),
+    [(1280, "clinic"), (360, UNBROKEN), pytest.param(1280, UNBROKEN, marks=pytest.mark.long)],
+    ids=["wide", "narrow and hostile", "wide and hostile"],
+)
 @pytest.mark.parametrize("name", PAGES)
 def test_a_browser_shows_the_whole_page_and_asks_for_nothing(browser, tmp_path, name, width, text):
     path = write_page(rendered(name, text), tmp_path / "page.html")
