@@ -153,6 +153,23 @@ def test_a_missing_value_does_not_move_other_records_to_another_cell(made):
     assert columns.encode(made([2**53 + 1, 7, None])).codes.ravel().tolist() == [0, 1, 2]
 
 
+@pytest.mark.parametrize(
+    ("declared", "column", "codes"),
+    [
+        (["1.0", "2.0"], pa.array(["1", "2.00", "3"]), [0, 1, 2]),
+        (["1.0", "2.0"], pa.array([1, 2, None]), [0, 1, 2]),
+        (["1", "2"], pa.array(["1.0", "+1", " 2 "]), [0, 2, 1]),
+        (["False", "True"], pa.array([True, False, None]), [1, 0, 2]),
+        (["false", "true"], pa.array(["True", "FALSE", "t"]), [1, 0, 2]),
+        (["1", "1.0"], pa.array(["1", "1.0", "1.00"]), [0, 1, 2]),
+        (["01", "x"], pa.array(["1", "01", "1.0"]), [2, 0, 2]),
+    ],
+)
+def test_a_code_or_a_truth_value_is_found_as_another_file_writes_it(declared, column, codes):
+    """A public table whose column has a gap is written with 1.0, and private records with 1: all would be "other"."""
+    assert cells_of(Category(declared)).codes(column).tolist() == codes
+
+
 def test_columns_with_numbers_for_names_and_dates_one_by_one():
     frame = pd.DataFrame({0: ["f", "m"], 1: [1, 2]})
     assert Columns.from_public(frame, bins=2, codes=True).encode(frame).codes.tolist() == [[0, 0], [1, 1]]

@@ -74,12 +74,22 @@ def read_moments(column: pa.Array, unit: DateUnit) -> NDArray[np.float64]:
 
 
 def read_texts(column: pa.Array, known: Sequence[str]) -> NDArray[np.int64]:
-    """Return the place of each value among the known texts, and one past the last for any other or missing one."""
+    """Return the place of each value among the known texts, and one past the last for any other or missing one.
+
+    What is not among them as it is written may be as another file writes it: 1 for 1.0, or true for True.
+    """
     if pa.types.is_floating(column.type) or pa.types.is_decimal(column.type):
         column = _written(read_numbers(column))
-    written = texts(column, missing=set(MISSING_TEXTS) - set(known))
-    places = pc.index_in(written, value_set=pa.array(known, type=written.type), skip_nulls=True)
-    return np.asarray(pc.fill_null(places, len(known)).to_numpy(zero_copy_only=False), dtype=np.int64)
+    coded = texts(column, missing=set(MISSING_TEXTS) - set(known)).dictionary_encode()
+    short = _short(pa.array(known, type=pa.large_string()))
+    different = pc.unique(short)
+    as_written = pc.index_in(coded.dictionary, value_set=pa.array(known, type=coded.dictionary.type), skip_nulls=True)
+    if len(different) == len(short):  # else it is not told which is meant
+        as_written = pc.coalesce(
+            as_written, pc.index_in(_short(coded.dictionary), value_set=different, skip_nulls=True)
+        )
+    places = pc.fill_null(as_written.take(coded.indices), len(known))
+    return np.asarray(places.to_numpy(zero_copy_only=False), dtype=np.int64)
 
 
 def read_numbers(column: pa.Array) -> NDArray[np.float64]:
@@ -100,6 +110,13 @@ def _number(text: str) -> float:
     if text in ("true", "false"):  # as a truth value among other objects is written
         return float(text == "true")
     return float(text) if _NUMBER.fullmatch(text) else math.nan
+
+
+def _short(written: pa.Array) -> pa.Array:
+    """Return texts with whole numbers and truth values as we write them."""
+    plain = pc.replace_substring_regex(written, r"^([+-]?[0-9]+)\.0+$", r"\1")
+    lowered = pc.utf8_lower(plain)
+    return pc.if_else(pc.is_in(lowered, value_set=pa.array(["true", "false"], lowered.type)), lowered, plain)
 
 
 def _written(values: NDArray[np.float64]) -> pa.Array:
