@@ -22,6 +22,7 @@ from quorate.tables.read import canonical_text, shown_names
 
 __all__ = ["OTHER", "CategoryCells", "Cells", "DateCells", "NumberCells", "cells_of"]
 
+_EXACT = 2.0**53  # whole numbers below it are told apart by a 64-bit float
 OTHER = "other"  # how the last cell is called in names of queries
 
 Codes = NDArray[np.int64]
@@ -131,13 +132,13 @@ class NumberCells:
         """Return a value in this cell, near the cut where the cell is unbounded; None for what is no number.
 
         It is the middle one, or one that has another share of the cell below it. Where all cuts are whole numbers the
-        value is one.
+        value is one, if it is one that floats tell apart.
         """
         if code == self.line:
             return None
         middle = self._place(code, share)
         low, high = self._ends(code)
-        whole = math.floor(middle) if math.isfinite(middle) else middle
+        whole = math.floor(middle) if abs(middle) < _EXACT else middle
         return whole if low <= whole < high and all(cut.is_integer() for cut in self.values) else middle
 
     def _ends(self, code: int) -> tuple[float, float]:
