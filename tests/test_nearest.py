@@ -447,6 +447,16 @@ def test_a_plan_is_made_of_public_rows_and_comes_true():
     assert again.fit(X[private], y[private], public=X[public]).plan_ is None
 
 
+def test_of_shares_that_answer_alike_a_plan_takes_a_small_one():
+    X, y = blobs(600, features=4, classes=2)
+    numbers = {"records": 20_000, "queries": 500, "epsilon": 1.0, "delta": 1e-6}
+    plan = plan_neighbours(X, y, **numbers)  # half of the records would answer as well, since they are of one class
+    assert plan.right > 0.99
+    assert plan.share < 0.1
+    by_chance = plan_neighbours(X, np.arange(600) % 2, **numbers)  # no share is right more often than a coin
+    assert by_chance.feasible
+
+
 def test_a_plan_with_too_few_records_says_so():
     X, _ = blobs(300)
     numbers = {"records": 500, "queries": 2000, "epsilon": 0.1}
