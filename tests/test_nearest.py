@@ -407,6 +407,10 @@ def test_settings_are_checked_and_public_rows_asked_for():
         ({"radius": None}, "pass public="),
         ({"radius": None, "share": 0.1}, "pass public="),
         ({"share": 2.0}, "share"),
+        ({"votes": 1e17, "epsilon": 4000.0}, "votes must be at most"),
+        ({"votes": 1e308}, "votes must be at most"),
+        ({"queries": 10**400}, "queries must be at most"),
+        ({"records": 10**400}, "records must be at most"),
         ({"metric": "euclidean"}, "taken from public rows"),
     ):
         with pytest.raises(InvalidInput, match=text):
@@ -470,6 +474,8 @@ def test_a_plan_with_too_few_records_says_so():
     assert NeighbourPlan.from_dict(json.loads(json.dumps(plan.as_dict()))) == plan
     with pytest.raises(InvalidInput, match="at least 10"):
         plan_neighbours(X[:5], records=100, queries=10, epsilon=1.0, delta=1e-6)
+    with pytest.raises(InvalidInput, match="records must be at most"):
+        plan_neighbours(X, records=10**400, queries=10, epsilon=1.0, delta=1e-6)
 
 
 def test_the_picture_of_the_guide_says_what_it_shows():

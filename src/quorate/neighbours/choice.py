@@ -27,10 +27,11 @@ from quorate.neighbours.terms import Terms
 from quorate.planner.result import Change
 from quorate.predictors.labels import target_numbers
 
-__all__ = ["TOP", "NeighbourPlan", "anchors_of", "plan_for", "plan_neighbours", "rank_of"]
+__all__ = ["MOST", "TOP", "NeighbourPlan", "anchors_of", "plan_for", "plan_neighbours", "rank_of"]
 
 TOP = 32  # the largest weight: weights are whole numbers
 
+MOST = 10**10  # records and queries that can be planned for
 MOST_ANCHORS = 4000  # public points that stand for records, and that say how far a query reaches
 _MOST_QUERIES = 1000  # those that stand for queries
 _SHARES = tuple(2.0**-power for power in range(1, 13))  # of public points, that a query may reach
@@ -182,8 +183,8 @@ def plan_for(
     votes: float | None,
 ) -> NeighbourPlan:
     """Return reach and votes for such ballots, by public rows in their space."""
-    check_count("records", records)
-    check_count("queries", queries)
+    check_count("records", records, most=MOST)
+    check_count("queries", queries, most=MOST)
     some = _spread(len(_enough(public)), MOST_ANCHORS)
     codes = None if labels is None else ballot.codes(labels)[some]
     make, points = _Means if isinstance(ballot, Levels) else _Votes, space.points(public[some])
