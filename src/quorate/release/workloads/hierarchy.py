@@ -9,7 +9,7 @@ import numpy as np
 from quorate.errors import InvalidInput
 from quorate.release.cover.base import check_cells
 from quorate.release.queries import Levels, Whole
-from quorate.release.workloads.bound import BoundWorkload
+from quorate.release.workloads.bound import BoundWorkload, tidy_name
 from quorate.release.workloads.columns import Columns
 from quorate.tables.cells import CategoryCells
 
@@ -93,7 +93,7 @@ class HierarchyWorkload(BoundWorkload):
     def _named(self, node: str, groups: Mapping[str, str]) -> dict[str, Any]:
         said = [f"{name} = {value}" for name, value in groups.items() if value]
         said = [*([f"{self.column} = {node}"] if node else []), *said]
-        return {"query": " and ".join(said) or "all", **groups, self.column: node}
+        return tidy_name(" and ".join(said) or "all", {**groups, self.column: node})
 
     def _settings(self) -> dict[str, Any]:
         return {"kind": "hierarchy", "column": self.column, "by": list(self.by)}
