@@ -170,6 +170,32 @@ def test_a_code_or_a_truth_value_is_found_as_another_file_writes_it(declared, co
     assert cells_of(Category(declared)).codes(column).tolist() == codes
 
 
+def test_a_category_that_is_called_other_is_not_what_is_not_declared():
+    release = QueryRelease(Workload.marginals(1), columns={"race": ["a", "other"]}, epsilon=100.0)
+    release.fit({"race": ["a"] * 1000 + ["other"] * 2000 + ["z"] * 1000})
+    told = dict(zip(release.answer()["query"].to_pylist(), release.answer()["answer"].to_pylist(), strict=True))
+    assert {name: round(share, 2) for name, share in told.items()} == {
+        "race = a": 0.25,
+        "race = other": 0.5,
+        "race = not declared": 0.25,
+    }
+    asked = release.answer(["race = other", {"race": "other"}, {"race": "not declared"}])["answer"].to_pylist()
+    assert [round(share, 2) for share in asked] == [0.5, 0.5, 0.25]
+    assert cells_of(Category(["other", "not declared"])).name(2) == "(not declared)"
+
+
+def test_columns_that_are_called_like_those_of_answers_are_in_the_text_of_a_query():
+    columns = {"query": ["yes", "no"], "answer": ["x", "y"], "low": {"cuts": [0]}}
+    release = QueryRelease(Workload.marginals(2), columns=columns)
+    release.fit({"query": ["yes", "no"] * 50, "answer": ["x"] * 100, "low": [1] * 100})
+    answers = release.answer()
+    assert answers.column_names == ["query", "answer", "error", "low", "high"]
+    assert answers["query"][0].as_py() == "query = yes and answer = x"
+    assert len(set(answers["query"].to_pylist())) == len(answers)
+    by_name = release.answer(["query = no and answer = x"])
+    assert by_name == release.answer([{"query": "no", "answer": "x"}])
+
+
 def test_columns_with_numbers_for_names_and_dates_one_by_one():
     frame = pd.DataFrame({0: ["f", "m"], 1: [1, 2]})
     assert Columns.from_public(frame, bins=2, codes=True).encode(frame).codes.tolist() == [[0, 0], [1, 1]]

@@ -156,7 +156,7 @@ def coded(
 
 def canonical_text(value: object) -> str:
     """Return how `texts` would write a value, so that what a schema declares meets what a table holds."""
-    value = value.item() if isinstance(value, np.generic) else value
+    value = value.item() if isinstance(value, np.number | np.bool_) else value
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float) and value.is_integer() and abs(value) < _EXACT:
