@@ -261,6 +261,15 @@ def test_a_setting_that_no_rows_could_satisfy_is_told():
         Ensemble.fit(X, codes, deal, estimator=KNeighborsClassifier(n_neighbors=-3), classes=2)
 
 
+@pytest.mark.filterwarnings("error")
+def test_many_classes_that_are_declared_are_no_surprise():
+    """scikit-learn asks whether so many are a regression: by labels that may be private, and of a header by no label."""
+    known, labels = declared_classes(range(25), np.arange(25))
+    assert known.tolist() == labels.tolist()
+    with pytest.warns(UserWarning, match="regression"):
+        declared_classes(None, np.arange(25))
+
+
 # Isolation
 
 

@@ -101,7 +101,7 @@ class RequestBatcher:
             self._seconds = taken + (1 - _NEWEST) * (self._seconds - taken) if self._seconds else taken
 
     def _answered(self, requests: list[Any]) -> list[Any]:
-        """Return what each request was answered. Where one makes all of them fail, the others are asked without it."""
+        """Return what each request was answered. Where one makes all of them fail, each half of them is asked again."""
         try:
             results = list(self._ask_all(requests))
             if len(results) != len(requests):
@@ -109,7 +109,8 @@ class RequestBatcher:
         except Exception as error:
             if len(requests) == 1 or isinstance(error, QuorateError):  # the latter is about all: the ledger, a site
                 return [error] * len(requests)
-            return [result for request in requests for result in self._answered([request])]
+            half = len(requests) // 2
+            return self._answered(requests[:half]) + self._answered(requests[half:])
         return results
 
     def _next(self) -> list[Waiting]:
