@@ -224,7 +224,8 @@ class LinearTeachers(Teachers):
     """One linear score for each class, or one for class 1 against class 0 if there are two. The largest score wins.
 
     `scores` is (teachers, scores, columns + 1): coefficients, then the intercept. The columns are the features, and
-    after them their squares if the scores are `quadratic`. The lowest class wins among equals.
+    after them their squares if the scores are `quadratic`. The lowest class wins among equals. Scores of more than two
+    classes are kept relative to those of class 0, and saved so.
 
     A ballot is a function of its teacher and its query to the last bit, whatever the batch, the blocks, the backend and
     the number of threads (PROOF.md, steps 1 to 6). For this, coefficients and queries are rounded relative to the
