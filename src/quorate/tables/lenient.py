@@ -129,7 +129,7 @@ def _written(values: NDArray[np.float64]) -> pa.Array:
 def _column(name: str, values: Any, whose: str) -> pa.Array:
     """Return values in the one type that Arrow has for them; objects of several types become texts, one by one."""
     if isinstance(values, np.ma.MaskedArray):
-        values = values.astype(object).filled(None)
+        values = np.ma.filled(values.astype(object), None)
     kind = getattr(values, "dtype", None)
     if isinstance(values, pa.Array | pa.ChunkedArray) or not (kind is None or isinstance(kind, np.dtype)):
         try:
