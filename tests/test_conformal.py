@@ -204,6 +204,9 @@ def test_a_person_counts_once_by_its_worst_or_its_first_row():
     assert "all rows of one person" in every.claim_
     assert "every row" in every.covers_
     assert "first row" in first.covers_
+    said = first.covers_
+    first.set_params(alpha=0.001, per_person="all")
+    assert first.covers_ == said  # of what was fitted
 
 
 def test_a_persons_row_cannot_add_up():

@@ -261,6 +261,15 @@ def test_a_setting_that_no_rows_could_satisfy_is_told():
         Ensemble.fit(X, codes, deal, estimator=KNeighborsClassifier(n_neighbors=-3), classes=2)
 
 
+@pytest.mark.filterwarnings("error")
+def test_many_classes_that_are_declared_are_no_surprise():
+    """scikit-learn asks whether so many are a regression: by labels that may be private, and of a header by no label."""
+    known, labels = declared_classes(range(25), np.arange(25))
+    assert known.tolist() == labels.tolist()
+    with pytest.warns(UserWarning, match="regression"):
+        declared_classes(None, np.arange(25))
+
+
 # Isolation
 
 
@@ -327,12 +336,21 @@ class Forgetful(DecisionTreeClassifier):
         return super().predict(X)
 
 
+FORKED = {"n_jobs": 2, "backend": "multiprocessing"}
+IN_PLACE = make_pipeline(StandardScaler(copy=False), DecisionTreeClassifier())
+
+
 @pytest.mark.parametrize(
-    "estimator",
-    [Forgetful(), RandomForestClassifier(2), make_pipeline(StandardScaler(copy=False), DecisionTreeClassifier())],
-    ids=["forgetful", "forest", "in place"],
+    ("estimator", "jobs"),
+    [
+        pytest.param(Forgetful(), {}, id="forgetful"),
+        pytest.param(RandomForestClassifier(2), {}, id="forest"),
+        pytest.param(IN_PLACE, {}, id="in place"),
+        pytest.param(Forgetful(), FORKED, id="forgetful, forked"),
+        pytest.param(RandomForestClassifier(2), FORKED, id="forest, forked", marks=pytest.mark.long),
+        pytest.param(IN_PLACE, FORKED, id="in place, forked", marks=pytest.mark.long),
+    ],
 )
-@pytest.mark.parametrize("jobs", [{}, {"n_jobs": 2, "backend": "multiprocessing"}], ids=["here", "forked"])
 def test_teachers_share_no_randomness_and_no_memory(estimator, jobs, monkeypatch):
     def ballots(X, y, names):
         deal, _ = deal_units(*unit_numbers(len(X)), teachers=12)
@@ -411,9 +429,8 @@ def test_backends_fit_the_same_teachers(backend):
     assert (made.ballots(X[:50]) == plain.ballots(X[:50])).all()
 
 
-@pytest.mark.parametrize(
-    ("backend", "package"), [("dask", "distributed"), pytest.param("ray", "ray", marks=pytest.mark.long)]
-)
+@pytest.mark.long
+@pytest.mark.parametrize(("backend", "package"), [("dask", "distributed"), ("ray", "ray")])
 def test_a_real_cluster_fits_the_same_teachers(backend, package):
     pytest.importorskip(package, reason=f"{package} is not installed")
     script = Path(__file__).with_name("cluster_fit.py")

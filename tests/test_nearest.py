@@ -1,5 +1,6 @@
 """Neighbours with individual accounting: `src/quorate/neighbours/PROOF.md`, step by step."""
 
+import contextlib
 import copy
 import json
 import math
@@ -24,7 +25,7 @@ from quorate.errors import BudgetSpent
 from quorate.mechanisms.noisy_vector.analytic import ROUNDING_VARIANCE, discrete_delta
 from quorate.neighbours import NeighbourPlan
 from quorate.neighbours.ballots import Labels, Levels, Shares
-from quorate.neighbours.blocks import query_factors, record_factors
+from quorate.neighbours.blocks import Block, query_factors, record_factors
 from quorate.neighbours.kernel import Kernel
 from quorate.neighbours.points import LONGEST, Space
 from quorate.neighbours.terms import Terms
@@ -192,6 +193,33 @@ def test_large_batches_and_many_blocks_are_counted_like_small_ones(persons):
     assert (counts == np.stack([(counted * (strongest % 6 == code)).sum(axis=0) for code in range(6)], axis=1)).all()
     assert (units.spends() == np.where(running[:, -1] <= 2500, running[:, -1], 2501)).all()
     assert 0.1 < (units.spends() > 2500).mean() < 0.9
+
+
+def test_an_insertion_or_deletion_that_is_interrupted_lets_no_unit_vote_twice(monkeypatch):
+    kernel, point, code = Kernel(shape="flat", squared_radius=9, top=32), np.zeros((1, 1), np.float32), np.zeros(1, int)
+
+    def interrupted(method, work, units):
+        def stop(*given):
+            method(*given)
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Block, method.__name__, stop)
+            with pytest.raises(KeyboardInterrupt):
+                work(units)
+
+    def insert(units):
+        units.insert(["a"], [1], point, code)
+
+    for method, work in ((Block.add, insert), (Block.clear, lambda units: units.forget(["a"]))):
+        units = Units(kernel, capacity=10**6, features=1, table=Labels([0, 1, 2]).table, persons=False)
+        if method is Block.clear:
+            insert(units)
+        interrupted(method, work, units)
+        with contextlib.suppress(InvalidInput):  # it is there already
+            insert(units)
+        [[votes, *_]] = units.count(point).put_to(np.ndarray.tolist)
+        assert votes**2 == units.spends().tolist()[0] <= 32**2
 
 
 def test_products_of_the_longest_points_are_exact():
@@ -407,6 +435,10 @@ def test_settings_are_checked_and_public_rows_asked_for():
         ({"radius": None}, "pass public="),
         ({"radius": None, "share": 0.1}, "pass public="),
         ({"share": 2.0}, "share"),
+        ({"votes": 1e17, "epsilon": 4000.0}, "votes must be at most"),
+        ({"votes": 1e308}, "votes must be at most"),
+        ({"queries": 10**400}, "queries must be at most"),
+        ({"records": 10**400}, "records must be at most"),
         ({"metric": "euclidean"}, "taken from public rows"),
     ):
         with pytest.raises(InvalidInput, match=text):
@@ -447,6 +479,16 @@ def test_a_plan_is_made_of_public_rows_and_comes_true():
     assert again.fit(X[private], y[private], public=X[public]).plan_ is None
 
 
+def test_of_shares_that_answer_alike_a_plan_takes_a_small_one():
+    X, y = blobs(600, features=4, classes=2)
+    numbers = {"records": 20_000, "queries": 500, "epsilon": 1.0, "delta": 1e-6}
+    plan = plan_neighbours(X, y, **numbers)  # half of the records would answer as well, since they are of one class
+    assert plan.right > 0.99
+    assert plan.share < 0.1
+    by_chance = plan_neighbours(X, np.arange(600) % 2, **numbers)  # no share is right more often than a coin
+    assert by_chance.feasible
+
+
 def test_a_plan_with_too_few_records_says_so():
     X, _ = blobs(300)
     numbers = {"records": 500, "queries": 2000, "epsilon": 0.1}
@@ -460,6 +502,8 @@ def test_a_plan_with_too_few_records_says_so():
     assert NeighbourPlan.from_dict(json.loads(json.dumps(plan.as_dict()))) == plan
     with pytest.raises(InvalidInput, match="at least 10"):
         plan_neighbours(X[:5], records=100, queries=10, epsilon=1.0, delta=1e-6)
+    with pytest.raises(InvalidInput, match="records must be at most"):
+        plan_neighbours(X, records=10**400, queries=10, epsilon=1.0, delta=1e-6)
 
 
 def test_the_picture_of_the_guide_says_what_it_shows():
