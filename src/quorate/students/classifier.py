@@ -111,7 +111,8 @@ class StudentClassifier(QuorateClassifier):
         """Fit teachers on the records, have them label points, train the student, and forget the teachers.
 
         Where the labels of the public points are known too, as `public_labels`, learners (unless one is given) and
-        numbers of teachers are tried on them.
+        numbers of teachers are tried on them. Categories of a data frame are those that the public points show; any
+        other is missing.
         """
         self._check_settings(public)
         self._forget("student_", "labelled_", "spent_epsilon_", "plan_", "unit_", "claim_", "estimator_", "chosen_")
