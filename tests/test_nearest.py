@@ -435,6 +435,10 @@ def test_settings_are_checked_and_public_rows_asked_for():
         ({"radius": None}, "pass public="),
         ({"radius": None, "share": 0.1}, "pass public="),
         ({"share": 2.0}, "share"),
+        ({"votes": 1e17, "epsilon": 4000.0}, "votes must be at most"),
+        ({"votes": 1e308}, "votes must be at most"),
+        ({"queries": 10**400}, "queries must be at most"),
+        ({"records": 10**400}, "records must be at most"),
         ({"metric": "euclidean"}, "taken from public rows"),
     ):
         with pytest.raises(InvalidInput, match=text):
@@ -475,6 +479,16 @@ def test_a_plan_is_made_of_public_rows_and_comes_true():
     assert again.fit(X[private], y[private], public=X[public]).plan_ is None
 
 
+def test_of_shares_that_answer_alike_a_plan_takes_a_small_one():
+    X, y = blobs(600, features=4, classes=2)
+    numbers = {"records": 20_000, "queries": 500, "epsilon": 1.0, "delta": 1e-6}
+    plan = plan_neighbours(X, y, **numbers)  # half of the records would answer as well, since they are of one class
+    assert plan.right > 0.99
+    assert plan.share < 0.1
+    by_chance = plan_neighbours(X, np.arange(600) % 2, **numbers)  # no share is right more often than a coin
+    assert by_chance.feasible
+
+
 def test_a_plan_with_too_few_records_says_so():
     X, _ = blobs(300)
     numbers = {"records": 500, "queries": 2000, "epsilon": 0.1}
@@ -488,6 +502,8 @@ def test_a_plan_with_too_few_records_says_so():
     assert NeighbourPlan.from_dict(json.loads(json.dumps(plan.as_dict()))) == plan
     with pytest.raises(InvalidInput, match="at least 10"):
         plan_neighbours(X[:5], records=100, queries=10, epsilon=1.0, delta=1e-6)
+    with pytest.raises(InvalidInput, match="records must be at most"):
+        plan_neighbours(X, records=10**400, queries=10, epsilon=1.0, delta=1e-6)
 
 
 def test_the_picture_of_the_guide_says_what_it_shows():

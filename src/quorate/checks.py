@@ -139,10 +139,12 @@ def check_order(value: object) -> float:
     return number
 
 
-def check_count(name: str, value: object, *, least: int = 1) -> int:
-    """Return `value` as an int if it is a whole number of at least `least`."""
+def check_count(name: str, value: object, *, least: int = 1, most: int | None = None) -> int:
+    """Return `value` as an int if it is a whole number of at least `least`, and at most `most` where that is given."""
     if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < least:
         raise InvalidInput(f"{name} must be a whole number of at least {least}, not {value!r}")
+    if most is not None and int(value) > most:
+        raise InvalidInput(f"{name} must be at most {most:,}")
     return int(value)
 
 

@@ -18,7 +18,7 @@ from quorate.arrays import Floats
 from quorate.bench.digit_features import DigitFeatures, upright
 from quorate.bench.figures import data_folder
 
-__all__ = ["TABLES", "DigitSplit", "Split", "digit_splits", "split_of"]
+__all__ = ["TABLES", "DigitSplit", "Split", "digit_splits", "random_halves", "split_of"]
 
 TABLES = ("adult", "bank")
 _BOUNDS = {  # what an owner may declare of numbers without looking at a row; categories are those of the documentation
@@ -71,6 +71,12 @@ class Split:
     def declared(self) -> dict[str, Any]:
         """Return what may be declared of each column."""
         return {name: self.bounds.get(name) or self.categories[name] for name in self.private.columns}
+
+
+def random_halves(rows: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the numbers of a random half of the rows, and of the other half."""
+    order = np.random.default_rng().permutation(rows)
+    return order[: rows // 2], order[rows // 2 :]
 
 
 def split_of(table: str, number: int) -> Split | None:

@@ -13,13 +13,12 @@ from statistics import median
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from quorate.bench.adult import read_adult
 from quorate.bench.figures import Figure, data_folder
-from quorate.bench.splits import digit_splits
+from quorate.bench.splits import digit_splits, random_halves
 
-__all__ = ["adult_student_accuracy", "student_figures"]
+__all__ = ["adult_student", "student_figures"]
 
 _DELTA = 1e-5
 _INCOME = "income>50K"
@@ -33,11 +32,6 @@ def student_figures(quick: bool) -> Iterator[Figure]:
     yield from _mnist_figures(quick)
 
 
-def _halves(rows: int, public: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    order = np.random.default_rng().permutation(rows)
-    return order[:public], order[public:]
-
-
 def _adult_figures(folder: Path, quick: bool) -> Iterator[Figure]:
     names = ("accuracy_percent.epsilon1", "smallest_epsilon_for_83_7", "not_private_percent", "any_columns_percent")
     if not (folder / "train.csv.gz").exists():
@@ -49,8 +43,13 @@ def _adult_figures(folder: Path, quick: bool) -> Iterator[Figure]:
     rest, labels = read_adult(folder / "test.csv.gz")
     repeats = 3 if quick else 25
 
+    def run(epsilon: float) -> float:
+        public, judges = random_halves(len(rest))
+        student = adult_student(epsilon).fit(X, y, public=rest[public])
+        return 100 * float(student.score(rest[judges], labels[judges]))
+
     def accuracy(epsilon: float) -> float:
-        return median(adult_student_accuracy(X, y, rest, labels, epsilon) for _ in range(repeats))
+        return median(run(epsilon) for _ in range(repeats))
 
     yield f"student.adult.{names[0]}", accuracy(1.0), "%"
     smallest = None
@@ -74,7 +73,7 @@ def _any_columns_accuracy(folder: Path) -> float:
     private, rest = (read_table(folder / f"{name}.csv.gz", role="public") for name in ("train", "test"))
     y, labels = (np.array([">" in value for value in table[_INCOME].to_pylist()]) for table in (private, rest))
     private, rest = private.drop_columns([_INCOME]), rest.drop_columns([_INCOME])
-    public, judges = _halves(rest.num_rows, rest.num_rows // 2)
+    public, judges = random_halves(rest.num_rows)
     schema = Schema.from_public(rest.take(public), leave_out=["fnlwgt"])
     student = StudentClassifier(
         LogisticRegression(C=10.0),
@@ -89,14 +88,13 @@ def _any_columns_accuracy(folder: Path) -> float:
     return 100 * float(student.score(schema.encode(rest.take(judges), role="public"), labels[judges]))
 
 
-def adult_student_accuracy(X: Any, y: Any, rest: Any, labels: Any, epsilon: float) -> float:
-    """Return the accuracy, in per cent, of a student of votes on a random half of the test file."""
+def adult_student(epsilon: float) -> Any:
+    """Return the student of votes for the twelve columns of Adult."""
     from sklearn.linear_model import LogisticRegression
 
     from quorate.students import StudentClassifier
 
-    public, judges = _halves(len(rest), len(rest) // 2)
-    student = StudentClassifier(
+    return StudentClassifier(
         LogisticRegression(C=10.0),
         LogisticRegression(C=0.1, max_iter=1000),
         epsilon=epsilon,
@@ -107,7 +105,6 @@ def adult_student_accuracy(X: Any, y: Any, rest: Any, labels: Any, epsilon: floa
         classes=[0, 1],
         points="margin",
     )
-    return 100 * float(student.fit(X, y, public=rest[public]).score(rest[judges], labels[judges]))
 
 
 def _mnist_figures(quick: bool) -> Iterator[Figure]:

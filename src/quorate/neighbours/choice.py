@@ -2,9 +2,9 @@
 
 Public points stand in for records and for queries. A query reaches as far as a share of the public points: so it finds
 about as many records wherever it is. How often a record would vote, and how many votes a query would get, follows from
-distances between public points; what the noise does to them is computed, not drawn. Where public points have labels,
-the share is the one that would answer them best. Where they have none, it is the smallest one at which noise does
-hardly more harm than at any other: near neighbours are alike.
+distances between public points; what the noise does to them is computed, not drawn. Near neighbours are alike: the
+share is the smallest one that does hardly worse than any other, by how many public points would be answered rightly
+where they have labels, and where they have none by the harm that noise does.
 """
 
 import math
@@ -27,10 +27,11 @@ from quorate.neighbours.terms import Terms
 from quorate.planner.result import Change
 from quorate.predictors.labels import target_numbers
 
-__all__ = ["TOP", "NeighbourPlan", "anchors_of", "plan_for", "plan_neighbours", "rank_of"]
+__all__ = ["MOST", "TOP", "NeighbourPlan", "anchors_of", "plan_for", "plan_neighbours", "rank_of"]
 
 TOP = 32  # the largest weight: weights are whole numbers
 
+MOST = 10**10  # records and queries that can be planned for
 MOST_ANCHORS = 4000  # public points that stand for records, and that say how far a query reaches
 _MOST_QUERIES = 1000  # those that stand for queries
 _SHARES = tuple(2.0**-power for power in range(1, 13))  # of public points, that a query may reach
@@ -182,8 +183,8 @@ def plan_for(
     votes: float | None,
 ) -> NeighbourPlan:
     """Return reach and votes for such ballots, by public rows in their space."""
-    check_count("records", records)
-    check_count("queries", queries)
+    check_count("records", records, most=MOST)
+    check_count("queries", queries, most=MOST)
     some = _spread(len(_enough(public)), MOST_ANCHORS)
     codes = None if labels is None else ballot.codes(labels)[some]
     make, points = _Means if isinstance(ballot, Levels) else _Votes, space.points(public[some])
@@ -242,24 +243,40 @@ def _enough(rows: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class _Look:
-    """What is expected of answers: the share that noise spoils, and the share that is right or how far they are off."""
+    """What is expected of answers: the share that noise spoils, and the share that is right or how far they are off.
+
+    Where labels are known, `losses` has what is expected of each query: the chance of a wrong answer, or the square of
+    what it is off by.
+    """
 
     spoilt: float
     right: float | None = None
     error: float | None = None
+    losses: Floats | None = None
+
+    @property
+    def loss(self) -> float:
+        """What is to be small: what is lost on average, or where labels do not say that, the share that is spoilt."""
+        return self.spoilt if self.losses is None else float(self.losses.mean())
+
+    def hardly_worse(self, other: "_Look") -> bool:
+        """Whether what is lost more than by the other is within its own standard error, or hardly more is spoilt."""
+        if self.losses is None or other.losses is None or self.spoilt >= _SPOILT:
+            return self.spoilt <= other.spoilt + _HARM
+        more = self.losses - other.losses
+        return bool(more.mean() <= more.std() / math.sqrt(len(more)))
 
 
 def _best(tried: Sequence[tuple[float, float, _Look]]) -> tuple[float, float, _Look]:
-    """Return the share and votes that answer best, or the smallest share that noise hardly harms."""
-    first = tried[0][2]
-    if first.right is not None:
-        return max(tried, key=lambda one: one[2].right or 0.0)
-    if first.error is not None:
-        return min(tried, key=lambda one: one[2].error or 0.0)
-    least = min(look.spoilt for _, _, look in tried)
-    harmless = [one for one in tried if one[2].spoilt <= least + _HARM]
-    smallest = min(one[0] for one in harmless)
-    return min((one for one in harmless if one[0] == smallest), key=lambda one: one[2].spoilt)
+    """Return the smallest share that answers hardly worse than any other, with the votes that are best for it.
+
+    Near neighbours are alike; and the public points that a query reaches are fewer than the records that it will reach,
+    which makes small shares look worse than they are.
+    """
+    best = min(tried, key=lambda one: one[2].loss)
+    good = [one for one in tried if one[2].hardly_worse(best[2])]
+    smallest = min(one[0] for one in good)
+    return min((one for one in good if one[0] == smallest), key=lambda one: one[2].loss)
 
 
 def _changes(
@@ -356,15 +373,15 @@ class _Votes(_Scene):
             return _Look(spoilt)
         ballots, truth = np.eye(several, dtype=np.float32)[self._codes], self._codes[self._asked, np.newaxis]
         right = [_right(weights @ (ballots * now[:, np.newaxis]), truth, noise) for now in each.T]
-        return _Look(spoilt, right=float(np.mean(right)))
+        return _Look(spoilt, right=float(np.mean(right)), losses=1 - np.mean(right, axis=0))
 
 
-def _right(counts: NDArray[np.float32], truth: Integers, noise: float) -> float:
-    """Return the share of queries whose own class is expected to win."""
+def _right(counts: NDArray[np.float32], truth: Integers, noise: float) -> Floats:
+    """Return at least how likely the own class of each query is to win."""
     own = np.take_along_axis(counts, truth, axis=1)
     lost = ndtr((counts - own) / noise)
     np.put_along_axis(lost, truth, 0.0, axis=1)
-    return float(np.mean(np.maximum(0.0, 1 - lost.sum(axis=1))))
+    return np.asarray(np.maximum(0.0, 1 - lost.sum(axis=1)), dtype=np.float64)
 
 
 class _Means(_Scene):
@@ -378,5 +395,5 @@ class _Means(_Scene):
             return _Look(spoilt)
         targets = levels.targets(self._codes)[:, np.newaxis]
         found, deviation = levels.means(total, weights @ (each * targets), terms.scale)
-        off = np.hypot(found - targets[self._asked], deviation)
-        return _Look(spoilt, error=float(levels.reach * math.sqrt(np.mean(off**2))))
+        losses = ((found - targets[self._asked]) ** 2 + deviation**2).mean(axis=1)
+        return _Look(spoilt, error=float(levels.reach * math.sqrt(losses.mean())), losses=losses)

@@ -11,7 +11,7 @@ from quorate.errors import InvalidInput
 from quorate.mechanisms.noisy_vector.mechanism import largest_whole_epsilon
 from quorate.neighbours.answerer import Nearby
 from quorate.neighbours.ballots import Ballot
-from quorate.neighbours.choice import TOP, NeighbourPlan, anchors_of, plan_for, rank_of
+from quorate.neighbours.choice import MOST, TOP, NeighbourPlan, anchors_of, plan_for, rank_of
 from quorate.neighbours.kernel import Kernel, Shape
 from quorate.neighbours.points import Metric, Space
 from quorate.neighbours.session import NeighbourSession, Wear
@@ -131,7 +131,7 @@ class NeighbourModel(SessionModel, ABC):
         if check_positive("epsilon", self.epsilon) > largest_whole_epsilon():
             raise InvalidInput(f"epsilon must be at most {largest_whole_epsilon():g}, not {self.epsilon:g}")
         check_delta(self.delta, zero=False)
-        check_count("queries", self.queries)
+        check_count("queries", self.queries, most=MOST)
         check_choice("kernel", self.kernel, ("flat", "linear"))
         check_choice("metric", self.metric, ("cosine", "euclidean"))
         if self.radius is not None:
@@ -141,7 +141,7 @@ class NeighbourModel(SessionModel, ABC):
         if self.votes != "auto":
             check_positive("votes", self.votes)
         if self.records is not None:
-            check_count("records", self.records)
+            check_count("records", self.records, most=MOST)
 
     def checked(self, X: Any) -> Any:
         """Return queries as the records are, or say what is wrong with them. Nothing is asked."""

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 
 from quorate.checks import check_count, check_delta, check_positive, check_scale, set_validated
-from quorate.errors import Infeasible
+from quorate.errors import Infeasible, InvalidInput
 from quorate.mechanisms import NoisyVector
 from quorate.mechanisms.noisy_vector.analytic import ROUNDING_VARIANCE, largest_length, smallest_excess
 from quorate.neighbours.ballots import Ballot
@@ -13,6 +13,7 @@ __all__ = ["Terms"]
 
 _REPORTS = 16  # of wear, that are paid for at the fit
 _REPORTED = 64  # reports of wear take at most this part of what answers take
+_MOST = 2.0**62  # of what a unit may spend: sums are kept as 64-bit numbers
 _UP = 1 + 2.0**-40
 
 
@@ -51,7 +52,9 @@ class Terms:
     def calibrate(cls, *, epsilon: float, delta: float, votes: float, top: int, ballot: Ballot) -> "Terms":
         """Return the terms of the least noise by which a unit may cast this many votes of full weight."""
         full = top**2 * int(ballot.prices.max())
-        capacity = max(1, math.floor(check_positive("votes", votes) * full))
+        if check_positive("votes", votes) > _MOST / full:
+            raise InvalidInput(f"votes must be at most {math.floor(_MOST / full):,}, not {votes:g}")
+        capacity = max(1, math.floor(votes * full))
         reported = max(1, math.isqrt(capacity // (_REPORTED * _REPORTS)))
         squares = capacity + _REPORTS * reported**2  # proof: step 4
         entries = ballot.changes(capacity) + _REPORTS  # proof: step 5
