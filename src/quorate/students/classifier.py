@@ -29,7 +29,7 @@ from quorate.learners import DeviceName
 from quorate.predictors import PrivateClassifier
 from quorate.predictors.base import QuorateClassifier, allows_missing, check_records, is_auto
 from quorate.predictors.labels import declared_classes
-from quorate.rows import as_frame, is_frame, query_digests, take_rows
+from quorate.rows import FrameForm, as_frame, is_frame, query_digests, take_rows
 from quorate.students.halves import labels_of, split_units
 from quorate.students.labelled import Labelled
 from quorate.students.points import k_centre_points, margins, random_points
@@ -132,9 +132,10 @@ class StudentClassifier(QuorateClassifier):
 
         The types of a private frame list every value that a record has.
         """
-        if self.form_ is None or not is_frame(public) or not set(self.form_.columns) <= set(public.columns):
+        form: FrameForm | None = getattr(self, "form_", None)  # of the private rows
+        if form is None or not is_frame(public) or not set(form.columns) <= set(public.columns):
             return X  # what is wrong with the public points is said later
-        self.form_ = self.form_.with_categories_of(public)
+        self.form_ = form.with_categories_of(public)
         return self.form_.rows(X)
 
     def _transfer(
