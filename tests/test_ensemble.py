@@ -263,7 +263,7 @@ def test_a_setting_that_no_rows_could_satisfy_is_told():
 
 @pytest.mark.filterwarnings("error")
 def test_many_classes_that_are_declared_are_no_surprise():
-    """scikit-learn asks whether so many are a regression: by labels that may be private, and of a header by no label."""
+    """scikit-learn asks whether so many are a regression: by labels that may be private, or of a header by none."""
     known, labels = declared_classes(range(25), np.arange(25))
     assert known.tolist() == labels.tolist()
     with pytest.warns(UserWarning, match="regression"):
