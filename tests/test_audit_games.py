@@ -135,7 +135,7 @@ def test_sound_claims_stand(name):
         "private_quantile": 4000,
         "noisy_cutoff": 5000,
         "query_release": 100,
-    }.get(name, 20_000)
+    }.get(name, 8000)
     verdict = quorate.audit(make_target(name), plays=plays, confidence=CONFIDENCE, seed=3)
     assert not verdict.violated
     assert verdict.lower_bound <= verdict.claim[0]

@@ -59,6 +59,7 @@ def split():
     return Split("adult", parts[0], truth[:2000], parts[1], parts[2], truth[2400:]), score[2400:]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("peer", "public"), [("diffprivlib", True), ("dp_ebm_bounds", False)])
 def test_a_peer_sees_every_column_and_its_scores_are_those_of_the_judges(peer, public, stand_ins, monkeypatch):
     monkeypatch.setattr(Split, "bounds", {"age": (0, 100)})

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import quorate as qr
+from forked import run_forked
 from quorate import __version__
 from quorate.bench.bars import BARS
 from quorate.bench.run import BENCHES
@@ -26,6 +27,12 @@ def quorate(*arguments, **environment):
     return subprocess.run(
         command, capture_output=True, text=True, timeout=900, env={**os.environ, **environment}, check=False
     )
+
+
+def forked(*arguments, **environment):
+    """The same in a process that is forked from one which has imported the package: seconds sooner."""
+    code = "import sys; from quorate.cli.app import main; sys.exit(main())"
+    return subprocess.CompletedProcess(arguments, *run_forked(code, *arguments, **environment))
 
 
 def test_version_and_help():
@@ -50,7 +57,7 @@ def test_demo_does_the_whole_job_and_names_its_report(tmp_path):
 
 def test_demo_as_json(tmp_path):
     """About 290 of 300 queries are answered and 94% of them rightly: both bars are ten standard deviations away."""
-    done = json.loads(quorate("demo", *SMALL, "--json", "--out", str(tmp_path / "page.html")).stdout)
+    done = json.loads(forked("demo", *SMALL, "--json", "--out", str(tmp_path / "page.html")).stdout)
     assert done["report"] == str(tmp_path / "page.html")
     results = done["results"]
     assert results["answered"] + results["no quorum"] + results["refused, budget spent"] == 300
@@ -76,7 +83,7 @@ def test_demo_as_json(tmp_path):
     ],
 )
 def test_refusals_and_usage(arguments, code, text):
-    shown = quorate(*arguments)
+    shown = forked(*arguments)
     assert shown.returncode == code
     assert text in shown.stderr
     assert "Traceback" not in shown.stderr

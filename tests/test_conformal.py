@@ -10,8 +10,11 @@ import pandas
 import pytest
 from scipy import stats
 from sklearn.base import BaseEstimator, ClassifierMixin, is_classifier, is_regressor
+from sklearn.compose import make_column_transformer
 from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
 
 from quorate import (
     Budget,
@@ -191,6 +194,21 @@ def test_sets_are_hardly_larger_than_without_privacy():
 # ----------------------------------------------------------------------------------------------------- what is scored
 
 
+def test_sets_list_no_category_of_a_held_out_record(tmp_path):
+    random = np.random.default_rng(5)
+    city = pandas.Series(random.choice(["oslo", "rome"], size=800)).astype(object)
+    X = pandas.DataFrame({"x": random.normal(size=800), "city": city.astype("category")})
+    encoder = make_column_transformer((OneHotEncoder(handle_unknown="ignore"), ["city"]), remainder="passthrough")
+    model = make_pipeline(encoder, LogisticRegression()).fit(X, X["x"] > 0)
+    city[7] = "Secretville"
+    held = X.assign(city=city.astype("category"))
+    sets = ConformalClassifier(model, epsilon=2.0, alpha=0.2).fit(held, held["x"] > 0)
+    folder = save(sets, tmp_path / "sets")
+    assert not any(b"Secretville" in path.read_bytes() for path in folder.iterdir())
+    for queries in (held[:20], held[:20].astype({"city": object})):
+        assert (load(folder).predict_set(queries) == sets.predict_set(held[:20])).all()
+
+
 def test_a_person_counts_once_by_its_worst_or_its_first_row():
     random = np.random.default_rng(4)
     people = np.repeat(np.arange(1500), 4)
@@ -204,6 +222,9 @@ def test_a_person_counts_once_by_its_worst_or_its_first_row():
     assert "all rows of one person" in every.claim_
     assert "every row" in every.covers_
     assert "first row" in first.covers_
+    said = first.covers_
+    first.set_params(alpha=0.001, per_person="all")
+    assert first.covers_ == said  # of what was fitted
 
 
 def test_a_persons_row_cannot_add_up():

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import warnings
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
@@ -84,8 +85,16 @@ def test_names_of_several_types_are_people_too():
 
 
 def test_no_name_of_a_list_says_how_the_others_are_read():
-    for names in ([2**53, 2**53 + 1, 0.5], [1, "1", 2], ["a", "a\0", 3]):
+    for names in ([2**53, 2**53 + 1, 0.5], [1, "1.5", 2], ["a", "a\0", 3]):
         assert unit_numbers(3, names)[0].tolist() == [0, 1, 2]
+    for names in (
+        [7, 8, "7"],
+        ["7", "8", " 7 "],
+        np.array(["7", "8", "7 "]),
+        [7, 8, np.float32(7)],
+        ["7", 8, Decimal("7.0")],
+    ):
+        assert unit_numbers(3, names)[0].tolist() == [0, 1, 0], "a person who is written in two ways is one"
     assert unit_numbers(3, [7, 8, 7])[1] == 2
     with pytest.raises(InvalidInput, match="each person by a text or a number"):
         unit_numbers(2, [["a"], "b"])
@@ -252,6 +261,15 @@ def test_a_setting_that_no_rows_could_satisfy_is_told():
         Ensemble.fit(X, codes, deal, estimator=KNeighborsClassifier(n_neighbors=-3), classes=2)
 
 
+@pytest.mark.filterwarnings("error")
+def test_many_classes_that_are_declared_are_no_surprise():
+    """scikit-learn asks whether so many are a regression: by labels that may be private, or of a header by none."""
+    known, labels = declared_classes(range(25), np.arange(25))
+    assert known.tolist() == labels.tolist()
+    with pytest.warns(UserWarning, match="regression"):
+        declared_classes(None, np.arange(25))
+
+
 # Isolation
 
 
@@ -318,12 +336,21 @@ class Forgetful(DecisionTreeClassifier):
         return super().predict(X)
 
 
+FORKED = {"n_jobs": 2, "backend": "multiprocessing"}
+IN_PLACE = make_pipeline(StandardScaler(copy=False), DecisionTreeClassifier())
+
+
 @pytest.mark.parametrize(
-    "estimator",
-    [Forgetful(), RandomForestClassifier(2), make_pipeline(StandardScaler(copy=False), DecisionTreeClassifier())],
-    ids=["forgetful", "forest", "in place"],
+    ("estimator", "jobs"),
+    [
+        pytest.param(Forgetful(), {}, id="forgetful"),
+        pytest.param(RandomForestClassifier(2), {}, id="forest"),
+        pytest.param(IN_PLACE, {}, id="in place"),
+        pytest.param(Forgetful(), FORKED, id="forgetful, forked"),
+        pytest.param(RandomForestClassifier(2), FORKED, id="forest, forked", marks=pytest.mark.long),
+        pytest.param(IN_PLACE, FORKED, id="in place, forked", marks=pytest.mark.long),
+    ],
 )
-@pytest.mark.parametrize("jobs", [{}, {"n_jobs": 2, "backend": "multiprocessing"}], ids=["here", "forked"])
 def test_teachers_share_no_randomness_and_no_memory(estimator, jobs, monkeypatch):
     def ballots(X, y, names):
         deal, _ = deal_units(*unit_numbers(len(X)), teachers=12)
@@ -402,9 +429,8 @@ def test_backends_fit_the_same_teachers(backend):
     assert (made.ballots(X[:50]) == plain.ballots(X[:50])).all()
 
 
-@pytest.mark.parametrize(
-    ("backend", "package"), [("dask", "distributed"), pytest.param("ray", "ray", marks=pytest.mark.long)]
-)
+@pytest.mark.long
+@pytest.mark.parametrize(("backend", "package"), [("dask", "distributed"), ("ray", "ray")])
 def test_a_real_cluster_fits_the_same_teachers(backend, package):
     pytest.importorskip(package, reason=f"{package} is not installed")
     script = Path(__file__).with_name("cluster_fit.py")

@@ -172,6 +172,24 @@ def test_who_waits_while_a_model_is_saved_is_answered_from_its_folder(tmp_path, 
     assert closed(load(closed(classifier).session_.folder.path)).seats_taken_ == 1
 
 
+def test_a_model_that_is_saved_twice_at_once_goes_on_in_one_folder(tmp_path, monkeypatch):
+    """Two folders with the noises of one phase would be two accounts of the same people, of which one is paid."""
+    classifier, make = small(), Ledger.create
+
+    def overtaken(*place, **options):
+        monkeypatch.setattr(Ledger, "create", make)
+        save(classifier, tmp_path / "first")  # by another thread, meanwhile
+        return make(*place, **options)
+
+    monkeypatch.setattr(Ledger, "create", overtaken)
+    with pytest.raises(InvalidInput, match="has a folder already"):
+        save(classifier, tmp_path / "second")
+    assert closed(classifier).session_.folder.path == tmp_path / "first"
+    with pytest.raises(InvalidInput, match="is not a model"):
+        load(tmp_path / "second")
+    closed(load(tmp_path / "first"))
+
+
 def test_models_of_both_kinds_are_loaded_by_their_manifest(tmp_path, folder):
     X, y = [[0.0], [1.0]] * 2000, [0, 1] * 2000
     other = PrivateClassifier(epsilon=2.0, teachers=200, queries=10, aggregator="noisy_max").fit(X, y)

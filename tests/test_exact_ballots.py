@@ -198,6 +198,29 @@ def test_one_unit_decides(features):
         assert (np.diag(teachers.ballots(queries)) == (unit > 0)).all()
 
 
+@pytest.mark.parametrize("never", [None, 0, 1])
+@pytest.mark.parametrize("features", [1, 20, 300])
+def test_one_unit_decides_between_classes(features, never):
+    """Whole numbers, and intercepts that make classes equal, or a unit apart: Python's integers say who wins."""
+    random = np.random.default_rng(features)
+    most = 2**25 // features
+    weights = random.integers(-most, most + 1, size=(40, 4, features)).astype(object)
+    queries = random.integers(-(2**26) + 1, 2**26, size=(40, features)).astype(object)
+    own = [weights[i] @ queries[i] for i in range(40)]
+    bars = np.array(own) + random.integers(-1, 2, size=(40, 4))
+    exact = np.stack([weights @ query - bars for query in queries])
+    scores = np.concatenate([weights, -bars[:, :, np.newaxis]], axis=2).astype(np.float64)
+    if never is not None:
+        scores[:, never], scores[:, never, -1], exact[:, :, never] = 0.0, -1e300, -(2**80)
+    teachers = LinearTeachers(scores, classes=4)
+    ballots = teachers.ballots(queries.astype(np.float64))
+    assert (ballots == exact.argmax(axis=2)).all()  # the lowest of equals
+    assert len(np.unique(np.diag(ballots))) == (4 if never is None else 3)
+    assert (teachers.votes(queries.astype(np.float64)) == count(ballots, 4)).all()
+    again = teachers_from_arrays(teachers.arrays())
+    assert again.arrays()["scores"].tobytes() == teachers.arrays()["scores"].tobytes()
+
+
 def lowest_bit(values):
     """The largest power of 2 of which all values are multiples."""
     steps = [Fraction(1, value.denominator) * (value.numerator & -value.numerator) for value in values if value]

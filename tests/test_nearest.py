@@ -1,5 +1,6 @@
 """Neighbours with individual accounting: `src/quorate/neighbours/PROOF.md`, step by step."""
 
+import contextlib
 import copy
 import json
 import math
@@ -25,7 +26,7 @@ from quorate.mechanisms.noisy_vector.analytic import ROUNDING_VARIANCE, discrete
 from quorate.neighbours import NeighbourPlan, blocks
 from quorate.neighbours import units as units_module
 from quorate.neighbours.ballots import Labels, Levels, Shares
-from quorate.neighbours.blocks import multiply, query_factors, record_factors
+from quorate.neighbours.blocks import Block, multiply, query_factors, record_factors
 from quorate.neighbours.kernel import Kernel
 from quorate.neighbours.points import LONGEST, Space
 from quorate.neighbours.terms import Terms
@@ -221,6 +222,33 @@ def test_large_batches_and_many_blocks_are_counted_like_small_ones(persons):
     assert (counts == np.stack([(counted * (strongest % 6 == code)).sum(axis=0) for code in range(6)], axis=1)).all()
     assert (units.spends() == np.where(running[:, -1] <= 2500, running[:, -1], 2501)).all()
     assert 0.1 < (units.spends() > 2500).mean() < 0.9
+
+
+def test_an_insertion_or_deletion_that_is_interrupted_lets_no_unit_vote_twice(monkeypatch):
+    kernel, point, code = Kernel(shape="flat", squared_radius=9, top=32), np.zeros((1, 1), np.float32), np.zeros(1, int)
+
+    def interrupted(method, work, units):
+        def stop(*given):
+            method(*given)
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Block, method.__name__, stop)
+            with pytest.raises(KeyboardInterrupt):
+                work(units)
+
+    def insert(units):
+        units.insert(["a"], [1], point, code)
+
+    for method, work in ((Block.add, insert), (Block.clear, lambda units: units.forget(["a"]))):
+        units = Units(kernel, capacity=10**6, features=1, table=Labels([0, 1, 2]).table, persons=False)
+        if method is Block.clear:
+            insert(units)
+        interrupted(method, work, units)
+        with contextlib.suppress(InvalidInput):  # it is there already
+            insert(units)
+        [[votes, *_]] = units.count(point).put_to(np.ndarray.tolist)
+        assert votes**2 == units.spends().tolist()[0] <= 32**2
 
 
 def test_products_of_the_longest_points_are_exact():

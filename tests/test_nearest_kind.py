@@ -76,6 +76,30 @@ def test_scores_come_back_with_the_model(tmp_path):
     again.session_.close()
 
 
+FORKS = """
+import os, sys
+from quorate import load
+model = load(sys.argv[1])
+model.predict([[3.0, 3.0, 3.0, 3.0]])
+if (child := os.fork()) == 0:
+    sys.exit(0)  # as any program ends: all that it holds is let go of
+os.waitpid(child, 0)
+model.predict([[-3.0, -3.0, -3.0, -3.0]])
+print(model.session_.answerer.units.spends().sum(), flush=True)
+os._exit(9)  # and then it is killed
+"""
+
+
+def test_a_fork_that_ends_takes_nothing_of_the_file_along(tmp_path):
+    """To close what it has inherited, SQLite would remove the log that the parent goes on writing."""
+    folder = saved(tmp_path / "model")
+    status, spent, _ = run_forked(FORKS, str(folder))
+    assert status == 9
+    again = load(folder)
+    assert sum(spends(again)) == int(spent) > 0
+    again.session_.close()
+
+
 def test_units_and_what_they_have_spent_come_back(tmp_path):
     folder = saved(tmp_path / "model", queries=500, records=3000)
     model = load(folder)

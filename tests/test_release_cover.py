@@ -337,7 +337,10 @@ def test_a_value_that_is_none_is_no_point_and_leaves_the_others_alone(concept):
 
 @pytest.mark.parametrize(
     "odd",
-    ["text", "", b"1", 1j, None, [], [1.0, 2.0], [[1.0]], [[1.0], 2.0], {"a": 1}, np.datetime64("2020"), 10**400],
+    [
+        *("text", "", b"1", 1j, None, [], [1.0, 2.0], [[1.0]], [[1.0], 2.0], {"a": 1}, np.datetime64("2020"), 10**400),
+        np.array(1.0),  # which NumPy takes for a number among numbers, and not among texts
+    ],
     ids=lambda odd: type(odd).__name__,
 )
 def test_a_record_of_a_plain_list_that_is_no_point_leaves_the_others_alone(odd):

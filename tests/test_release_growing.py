@@ -1,10 +1,13 @@
 """A table that grows: what is measured, what a replaced record or person moves, and what is kept of each update."""
 
+import copy
 import itertools
 import math
+import pickle
 import shutil
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
+from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
@@ -262,6 +265,22 @@ def test_a_person_counts_once_over_all_updates():
     numbers = growing(Workload.marginals(1), columns={"sex": ["f", "m"]}, records_per_person=1)
     numbers.update("1", {"sex": ["f"]}, groups=[7])
     assert numbers.update("2", {"sex": ["f", "m"]}, groups=np.array([7.0, 8.0])).records_ == 2
+
+
+@pytest.mark.parametrize("names", [[7, "7", " 7 "], ["7", "7 ", " 7"], ["7", np.float32(7), Decimal("7.00")]])
+def test_a_person_who_is_written_in_two_ways_in_one_update_counts_once(names):
+    release = growing(Workload.marginals(1), columns={"sex": ["f", "m"]}, records_per_person=1)
+    assert release.update("1", {"sex": ["f", "m", "f"]}, groups=names).records_ == 1
+    assert release.update("2", {"sex": ["f", "m"]}, groups=["7", "\ud800"]).records_ == 2, "a name of any letters"
+
+
+def test_a_copy_does_not_draw_an_update_a_second_time(tmp_path):
+    """One that is made before the release has a folder would draw the same number beside it."""
+    release = growing(Workload.marginals(1))
+    release.update("1", month(1))
+    for copied in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(TypeError, match="cannot be copied"):
+            copied(release)
 
 
 @pytest.mark.parametrize(

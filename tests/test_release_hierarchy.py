@@ -95,6 +95,11 @@ def test_a_node_may_be_called_as_the_undeclared_are(leaves, parents):
     release.fit({"kind": [leaves[0]] * 1000 + [leaves[1]] * 2000 + ["z"] * 1000})
     [share] = release.answer([{"kind": "other"}])["answer"].to_pylist()
     assert share == pytest.approx(0.5, abs=0.01)  # of the node, and without the undeclared
+    [share] = release.answer([{"kind": "not declared"}])["answer"].to_pylist()
+    assert share == pytest.approx(0.25, abs=0.01)
+    names = release.answer()["query"].to_pylist()
+    assert "kind = not declared" in names
+    assert release.answer(["kind = other"])["answer"].to_pylist()[0] == pytest.approx(0.5, abs=0.01)
     closed = Columns({"kind": Category(["a", "b"], parents={"a": "x", "b": "x"}, closed=True)})
     with pytest.raises(InvalidInput, match="no node"):
         Workload.hierarchy("kind").bind(columns=closed).find({"kind": "other"})

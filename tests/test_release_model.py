@@ -8,7 +8,7 @@ import pytest
 from marginal_runs import measure_marginals
 from quorate import Budget, QueryRelease, Workload
 from quorate.release import Columns
-from quorate.release.engines import ENGINES
+from quorate.release.engines import ENGINES, fitted
 from quorate.release.engines.components import least_squares
 from quorate.release.engines.misfit import Misfit
 from quorate.release.engines.mixture import Mixture, split_noise
@@ -147,7 +147,27 @@ def test_the_bound_adds_the_noise_and_what_the_fit_moves():
     release = QueryRelease(Workload.marginals(2), columns=columns, engine="residual").fit(table)
     details = release.released_.details
     assert release.engine_error_bound(0.05) > details["deviation"] + details["moved"]
-    assert release.expected_error_ == details["expected_error"]
+
+
+def test_error_bars_are_computed_when_they_are_first_asked_for(monkeypatch, tmp_path):
+    made = []
+    computed = fitted._errors
+    monkeypatch.setattr(fitted, "_errors", lambda *given: made.append(given) or computed(*given))
+    columns = Columns.from_dict({"a": ["x", "y"], "b": ["u", "v", "w"]})
+    table = {"a": ["x", "y"] * 5000, "b": ["u", "v", "w", "u"] * 2500}
+    release = QueryRelease(Workload.marginals(2), columns=columns, engine="residual").fit(table)
+    release.synthetic(100)
+    release.engine_error_bound(0.05)
+    assert not made
+    folder = release.save(tmp_path / "saved")  # which writes them
+    assert len(made) == 1
+    errors = release.released_.errors
+    again = QueryRelease.load(folder)
+    assert np.array_equal(again.released_.errors, errors)
+    assert again.expected_error_ == release.expected_error_
+    assert again.answer() == release.answer()
+    assert len(made) == 1
+    assert np.array_equal(computed(*made[0]), errors)  # whoever asks, and whenever
 
 
 def test_least_squares_is_what_was_measured_where_one_table_is_all():

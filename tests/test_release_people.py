@@ -25,7 +25,7 @@ TABLE = {"sex": ["f", "m", "f", "f"], "age": [40, 50, 41, 60]}
 PEOPLE = ["ann", "bob", "ann", "cy"]
 
 
-@pytest.mark.parametrize("made", [dict, pd.DataFrame, pl.DataFrame, pa.table])
+@pytest.mark.parametrize("made", [dict, pd.DataFrame, pl.DataFrame, pa.table, pa.record_batch])
 def test_the_first_record_of_each_person_is_kept_in_any_table(made):
     kept = first_records(made(TABLE), PEOPLE)
     assert [list(kept[name]) for name in ("sex", "age")] == [["f", "m", "f"], [40, 50, 60]] or (
@@ -34,8 +34,9 @@ def test_the_first_record_of_each_person_is_kept_in_any_table(made):
 
 
 def test_no_name_says_of_which_type_another_is_read():
-    for names in ([2**53, 2**53 + 1, 0.5], [1, "1", 2], ["a", "a\0", 3]):
+    for names in ([2**53, 2**53 + 1, 0.5], [1, "1.5", 2], ["a", "a\0", 3]):
         assert first_records([10, 20, 30], names) == [10, 20, 30]
+    assert first_records([10, 20, 30], [1, " 1 ", 2]) == [10, 30], "a person who is written in two ways is one"
     with pytest.raises(InvalidInput, match="each person by a text or a number"):
         first_records([10, 20], [["ann"], ["bob"]])
 

@@ -174,7 +174,7 @@ def test_the_expected_error_is_that_of_what_was_released(tmp_path):
         release.domain_.queries, records=8000, epsilon=0.2, delta=1e-6, public=release.domain_.public()
     )
     assert release.released_.details["refuted"] == 1.0
-    assert release.expected_error_ == release.released_.details["expected_error"]
+    assert release.expected_error_ == release.released_.expected_error(foreseen)
     assert "refuted" in release.notes_[0]
     assert release.expected_error_ != foreseen  # which took the public records for a fair sample
     folder = release.publish(tmp_path / "published")

@@ -93,7 +93,7 @@ def test_the_command_line_says_it_and_the_page_shows_it(tmp_path, capsys, monkey
     assert 0 < told["mean_error"] <= 1
     page = (tmp_path / "page.html").read_text()
     assert 'id="utility"' in page
-    assert f"mean error {told['mean_error']:.4f}" in page
+    assert f"off by {told['mean_error']:.4f} in the mean" in page
 
 
 def test_a_private_test_of_what_records_teach_is_charged_to_the_account(release, tmp_path):

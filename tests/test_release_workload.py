@@ -102,12 +102,15 @@ def test_a_number_among_truth_values_and_a_fraction_among_large_numbers_leave_th
         pd.DataFrame({"a": pd.Series(["f", "\ud800", None], dtype=object)}),
         pa.table({"a": pa.array([b"f", b"\xff", b"SECRET"]).view(pa.string())}),
         pa.table({"a": pa.array([b"f", b"\xff", b"SECRET"]).view(pa.string()).dictionary_encode()}),
+        pa.table({"a": pa.array([b"f", b"1\xff1", b"SECRET"]).view(pa.string())}),
+        pa.table({"a": pa.array([b"f", b"1\xff1", b"SECRET"]).view(pa.string()).dictionary_encode()}),
     ],
 )
 def test_no_value_that_arrow_or_numpy_refuse_raises(table):
     columns = Columns({"a": Category(["f", "m"])})
     assert columns.encode(table).codes.ravel().tolist() == [0, 2, 2]
     assert Columns({"a": Number(cuts=[0.0])}).encode(table).codes[:, 0].tolist()[0] == 2
+    assert Columns({"a": Date(cuts=["2020-01-01"])}).encode(table).codes[:, 0].tolist() == [2, 2, 2]
 
 
 def test_a_record_that_is_no_number_is_in_the_last_cell_whatever_the_column_is():
@@ -128,6 +131,76 @@ def test_a_value_is_written_alike_in_a_column_of_numbers_and_among_other_objects
     np.testing.assert_array_equal(plain, np.arange(len(values)))
     truths = read_columns(pd.DataFrame({"a": pd.Series([True, False, None], dtype=object)}), ["a"])["a"]
     np.testing.assert_array_equal(cells_of(Number(cuts=[0.5])).codes(truths), [1, 0, 2])
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda values: {"a": values},
+        lambda values: {"a": pa.array(values)},
+        lambda values: {"a": pl.Series(values)},
+        lambda values: {"a": pd.array(values, dtype="Int64")},
+        lambda values: {"a": np.ma.array([value or 1 for value in values], mask=[value is None for value in values])},
+        lambda values: pd.DataFrame({"a": pd.array(values, dtype="Int64")}),
+        lambda values: pd.DataFrame({"a": pd.Series(values, dtype="int64[pyarrow]")}),
+        lambda values: pl.DataFrame({"a": values}),
+    ],
+)
+def test_a_missing_value_does_not_move_other_records_to_another_cell(made):
+    """In NumPy a missing value makes floats of all others, which cut 2**53 + 1 short: one record would move many."""
+    columns = Columns({"a": Category([2**53 + 1, 7])})
+    assert columns.encode(made([2**53 + 1, 7, 7])).codes.ravel().tolist() == [0, 1, 1]
+    assert columns.encode(made([2**53 + 1, 7, None])).codes.ravel().tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("declared", "column", "codes"),
+    [
+        (["1.0", "2.0"], pa.array(["1", "2.00", "3"]), [0, 1, 2]),
+        (["1.0", "2.0"], pa.array([1, 2, None]), [0, 1, 2]),
+        (["1", "2"], pa.array(["1.0", "+1", " 2 "]), [0, 2, 1]),
+        (["False", "True"], pa.array([True, False, None]), [1, 0, 2]),
+        (["false", "true"], pa.array(["True", "FALSE", "t"]), [1, 0, 2]),
+        (["1", "1.0"], pa.array(["1", "1.0", "1.00"]), [0, 1, 2]),
+        (["01", "x"], pa.array(["1", "01", "1.0"]), [2, 0, 2]),
+    ],
+)
+def test_a_code_or_a_truth_value_is_found_as_another_file_writes_it(declared, column, codes):
+    """A public table whose column has a gap is written with 1.0, and private records with 1: all would be "other"."""
+    assert cells_of(Category(declared)).codes(column).tolist() == codes
+
+
+def test_a_category_that_is_called_other_is_not_what_is_not_declared():
+    release = QueryRelease(Workload.marginals(1), columns={"race": ["a", "other"]}, epsilon=100.0)
+    release.fit({"race": ["a"] * 1000 + ["other"] * 2000 + ["z"] * 1000})
+    told = dict(zip(release.answer()["query"].to_pylist(), release.answer()["answer"].to_pylist(), strict=True))
+    assert {name: round(share, 2) for name, share in told.items()} == {
+        "race = a": 0.25,
+        "race = other": 0.5,
+        "race = not declared": 0.25,
+    }
+    asked = release.answer(["race = other", {"race": "other"}, {"race": "not declared"}])["answer"].to_pylist()
+    assert [round(share, 2) for share in asked] == [0.5, 0.5, 0.25]
+    assert cells_of(Category(["other", "not declared"])).name(2) == "(not declared)"
+
+
+def test_columns_that_are_called_like_those_of_answers_are_in_the_text_of_a_query():
+    columns = {"query": ["yes", "no"], "answer": ["x", "y"], "low": {"cuts": [0]}}
+    release = QueryRelease(Workload.marginals(2), columns=columns)
+    release.fit({"query": ["yes", "no"] * 50, "answer": ["x"] * 100, "low": [1] * 100})
+    answers = release.answer()
+    assert answers.column_names == ["query", "answer", "error", "low", "high"]
+    assert answers["query"][0].as_py() == "query = yes and answer = x"
+    assert len(set(answers["query"].to_pylist())) == len(answers)
+    by_name = release.answer(["query = no and answer = x"])
+    assert by_name == release.answer([{"query": "no", "answer": "x"}])
+
+
+def test_columns_with_numbers_for_names_and_dates_one_by_one():
+    frame = pd.DataFrame({0: ["f", "m"], 1: [1, 2]})
+    assert Columns.from_public(frame, bins=2, codes=True).encode(frame).codes.tolist() == [[0, 0], [1, 1]]
+    dates = list(np.array(["2019-12-31", "2020-01-01"], dtype="datetime64[ns]"))
+    assert Columns({"a": Date(cuts=["2020-01-01"])}).encode({"a": dates}).codes.ravel().tolist() == [0, 1]
 
 
 def test_columns_from_public_rows():

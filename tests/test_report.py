@@ -115,6 +115,7 @@ def full_check(text="clinic"):
     return CheckReport(check=found, title=f"Check {text}", software={text: text}, proofs={text: text})
 
 
+UNBROKEN = HOSTILE + 6 * "a_word_without_a_space"
 PAGES = {
     "check": lambda text: render_check(full_check(text)),
     "model": lambda text: render_report(full(text)),
@@ -353,8 +354,11 @@ def test_proofs_and_versions_are_those_installed():
     assert "no-such-package" not in software_versions(["no-such-package"])
 
 
-@pytest.mark.parametrize("text", ["clinic", HOSTILE + 6 * "a_word_without_a_space"])
-@pytest.mark.parametrize("width", [360, 1280])
+@pytest.mark.parametrize(
+    ("width", "text"),
+    [(1280, "clinic"), (360, UNBROKEN), pytest.param(1280, UNBROKEN, marks=pytest.mark.long)],
+    ids=["wide", "narrow and hostile", "wide and hostile"],
+)
 @pytest.mark.parametrize("name", PAGES)
 def test_a_browser_shows_the_whole_page_and_asks_for_nothing(browser, tmp_path, name, width, text):
     path = write_page(rendered(name, text), tmp_path / "page.html")
@@ -371,6 +375,7 @@ def test_a_browser_shows_the_whole_page_and_asks_for_nothing(browser, tmp_path, 
     page.close()
 
 
+@pytest.mark.long
 def test_the_plots_of_the_docs_stand_alone(tmp_path):
     paths = write_plots(tmp_path)
     assert sorted(path.name for path in paths) == ["public-size.svg", "stumps.svg"]
@@ -380,8 +385,16 @@ def test_the_plots_of_the_docs_stand_alone(tmp_path):
         assert "var(--" not in svg
 
 
-def test_the_pictures_of_the_concepts_say_what_they_show(tmp_path):
-    from quorate.report.pictures import draw_pictures, plot_belief, plot_neighbours
+def test_the_pictures_of_the_concepts_say_what_they_show():
+    from quorate.report.pictures import plot_belief, plot_neighbours
+
+    assert "at most 1.65 times as high" in plot_neighbours(0.5).description
+    assert "epsilon 1 to 0.73" in plot_belief().description
+
+
+@pytest.mark.long
+def test_the_pictures_of_the_concepts_are_all_drawn(tmp_path):
+    from quorate.report.pictures import draw_pictures
 
     drawn = draw_pictures(tmp_path)
     assert [path.name for path in drawn] == ["neighbours.svg", "belief.svg", "quorum.svg", "wear.svg", "search.svg"]
@@ -389,5 +402,3 @@ def test_the_pictures_of_the_concepts_say_what_they_show(tmp_path):
         text = path.read_text()
         assert text.startswith("<svg role=")
         assert "var(--blue)" in text
-    assert "at most 1.65 times as high" in plot_neighbours(0.5).description
-    assert "epsilon 1 to 0.73" in plot_belief().description

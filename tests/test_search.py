@@ -565,6 +565,7 @@ def test_a_trial_that_fails_is_the_worst_and_says_nothing():
         (PrivateClassifier(), {}, "not searched"),
         (DecisionTreeClassifier(), {}, "not searched"),
         (StudentClassifier(mode="label-private"), None, "labels alone"),
+        (StudentClassifier(holdout=0.2), None, "holdout stops a fit by what it has estimated"),
         (PrivateLogisticRegression(), {"epsilon": [1.0, 2.0]}, "cannot vary"),
         ([PrivateLogisticRegression()], {"columns": [None]}, "no param_grid"),
         ([], None, "one model or more"),

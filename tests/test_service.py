@@ -609,6 +609,26 @@ def test_models_fitted_on_frames_take_a_tensor_a_column():
     assert b"canary" not in wrong.body
 
 
+def test_a_request_that_fails_fails_for_its_own_caller():
+    """What is asked together would otherwise fail together: a caller would see what another has sent."""
+
+    def ask_all(requests):
+        if 13 in requests:
+            raise ValueError("the student does not take it")
+        return [f"answer to {request}" for request in requests]
+
+    async def main():
+        batcher = RequestBatcher(ask_all)
+        asked = batcher.start() or [batcher.ask(number, rows=1) for number in (12, 13, 14)]
+        got = [await one for one in asked]
+        await batcher.close()
+        return got
+
+    first, second, third = asyncio.run(main())
+    assert (first, third) == ("answer to 12", "answer to 14")
+    assert isinstance(second, ValueError)
+
+
 def test_one_request_may_be_larger_than_a_group():
     async def main():
         batcher = RequestBatcher(lambda requests: [len(requests)] * len(requests))

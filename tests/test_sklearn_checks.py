@@ -28,7 +28,14 @@ def outcomes(estimator, expected):
         return check_estimator(estimator, expected_failed_checks=expected, on_fail=None, on_skip=None)
 
 
-@pytest.mark.parametrize("estimator", SUBJECTS, ids=lambda subject: type(subject).__name__)
+LONG = ("OwnPrivatePoissonRegression", "OwnPrivateSearchCV")  # others share their code
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [pytest.param(one, marks=[pytest.mark.long] if type(one).__name__ in LONG else []) for one in SUBJECTS],
+    ids=lambda subject: type(subject).__name__,
+)
 def test_every_check_passes_or_is_listed_with_its_reason(estimator):
     expected = expected_failed_checks(estimator)
     results = outcomes(estimator, expected)

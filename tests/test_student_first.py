@@ -11,6 +11,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.tree import DecisionTreeClassifier
+from sklearn.utils import get_tags
 
 from quorate import BudgetSpent, Infeasible, InvalidInput, NoQuorum
 from quorate.ensemble import Ensemble
@@ -295,6 +296,23 @@ def test_bad_queries_are_refused_before_anything_is_spent(classifier):
         with pytest.raises(ValueError, match=r"features|NaN|2D"):
             classifier.predict(wrong)
     assert classifier.budget_.spent() == spent
+
+
+def test_a_gap_that_the_student_does_not_take_is_refused_at_once():
+    """Teachers of trees take it; in a server the student would fail for all who are asked together."""
+    student = LogisticRegression().fit(OWN, OWN_LABELS)
+    made = StudentFirstClassifier(student, DecisionTreeClassifier(max_depth=2), **TARGET).fit(X, Y)
+    assert not get_tags(made).input_tags.allow_nan  # by which a server refuses it
+    with pytest.raises(ValueError, match="contains NaN"):
+        made.checked([[np.nan, 0.0]])
+    made.student_ = DecisionTreeClassifier().fit(OWN, OWN_LABELS)
+    assert np.isnan(made.checked([[np.nan, 0.0]])).any()
+
+
+def test_teachers_that_are_brought_are_refused():
+    rules = [lambda rows: np.where(rows[:, 0] > 0, "yes", "no")] * 300
+    with pytest.raises(InvalidInput, match="fits its teachers itself"):
+        StudentFirstClassifier.from_teachers(rules, classes=["no", "yes"], public=X[:3], student=STUDENT)
 
 
 def test_a_student_that_says_something_else_is_refused(classifier):

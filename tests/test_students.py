@@ -86,6 +86,30 @@ def fitted(records, public):
     return _made().fit(*records, public=public)
 
 
+# What is published
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+@pytest.mark.parametrize("mode", ["transfer", "label-private"])
+def test_a_student_lists_no_category_of_a_private_record(mode, library, monkeypatch):
+    """The type of a column of categories lists the values of all rows, also one that a single record has."""
+    generator = np.random.default_rng(2)
+    half, city = 400, generator.choice(["oslo", "rome"], size=800).astype(object)
+    city[7] = "Secretville"
+    x = generator.normal(size=800)
+    kind = pd.CategoricalDtype(["Secretville", "rome", "oslo"])
+    X = pd.DataFrame({"x": x, "city": pd.Series(city, dtype=kind)})
+    if library == "polars":
+        X = pl.DataFrame({"x": x, "city": pl.Series(city.tolist(), dtype=pl.Enum(list(kind.categories)))})
+    monkeypatch.setattr(classifier, "split_units", lambda rows, groups: (np.arange(half), np.arange(half, rows)))
+    encoder = make_column_transformer((OneHotEncoder(handle_unknown="ignore"), ["city"]), remainder="passthrough")
+    made = _plain(estimator=make_pipeline(encoder, LogisticRegression()), teachers=20, queries=40, mode=mode)
+    public = {"public": X[half:]} if mode == "transfer" else {}
+    made.fit(X, np.where(x > 0, "yes", "no"), **public)
+    assert b"Secretville" not in pickle.dumps(made)
+    assert made.predict(X[:10]).tolist() == np.where(x[:10] > 0, "yes", "no").tolist()  # also of the record itself
+
+
 # scikit-learn manners
 
 

@@ -13,7 +13,7 @@ import importlib
 import importlib.util
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
@@ -102,6 +102,28 @@ class FrameForm:
                 ) from None
         frames = importlib.import_module(self.library)
         return frames.DataFrame(columns) if columns else frames.DataFrame()
+
+    def with_categories_of(self, X: Any) -> "FrameForm":
+        """Return a form with those categories alone that these rows show: a type lists what other rows hold as well.
+
+        Those of polars become texts, of which none is refused.
+        """
+        return self._with_categories(lambda name, kind: _shown_categories(kind, X[name]))
+
+    def with_any_categories(self) -> "FrameForm":
+        """Return a form that knows no category: a column of them takes whatever comes, as it comes."""
+        return self._with_categories(
+            lambda name, kind: importlib.import_module("pandas").CategoricalDtype(ordered=None)
+        )
+
+    def _with_categories(self, of: Callable[[Any, Any], Any]) -> "FrameForm":
+        """Return a form whose columns of categories have the type that `of` says."""
+        types = [
+            kind if getattr(kind, "categories", None) is None else of(name, kind) if self.library == "pandas" else None
+            for name, kind in zip(self.columns, self.types, strict=True)
+        ]
+        text = importlib.import_module("polars").String if None in types else None
+        return FrameForm(self.library, self.columns, tuple(text if kind is None else kind for kind in types))
 
     def described(self) -> dict[str, Any]:
         """Return the form as a manifest keeps it, or refuse: what could not be read back would be lost."""
@@ -279,6 +301,8 @@ def _pandas_column(column: Any, kind: Any) -> Any:
         return values.astype(object).astype(kind)
     if is_number(kind) and kind.kind == "f":
         return (values.astype(kind) + 0.0).astype(kind)  # one zero
+    if getattr(kind, "categories", None) is not None:  # another category is missing
+        values = values.where(values.isin(kind.categories))
     return values.astype(kind)
 
 
@@ -306,11 +330,27 @@ def _polars_column(column: Any, kind: Any) -> Any:
     return converted
 
 
-def _described(name: Any, kind: Any) -> dict[str, Any]:
+def _listed_categories(kind: Any) -> list[Any] | None:
+    """Return the categories of a type, or None where it has none."""
     categories = getattr(kind, "categories", None)
     if categories is None:
+        return None
+    listed: list[Any] = categories.tolist() if hasattr(categories, "tolist") else categories.to_list()
+    return listed
+
+
+def _shown_categories(kind: Any, column: Any) -> Any:
+    """Return a type of the categories that a column shows, in the order that its own type has for them, if any."""
+    shown = {value for value in column.to_list() if value is not None and value == value}  # noqa: PLR0124  no nan
+    own = _listed_categories(column.dtype)
+    listed = sorted(shown, key=str) if own is None else [value for value in own if value in shown]
+    return importlib.import_module("pandas").CategoricalDtype(listed, ordered=kind.ordered)
+
+
+def _described(name: Any, kind: Any) -> dict[str, Any]:
+    listed = _listed_categories(kind)
+    if listed is None:
         return {"name": name, "type": str(kind)}
-    listed = categories.tolist() if hasattr(categories, "tolist") else categories.to_list()
     return {"name": name, "type": "category", "categories": listed, "ordered": bool(getattr(kind, "ordered", False))}
 
 

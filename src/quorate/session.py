@@ -171,6 +171,7 @@ class Session:
         `make` is given None where there is no budget, and its ledger's account is then not charged.
         """
         with self._lock:
+            self._check_not_moved()
             ledger = make(self.budget)
             self._moved = True
             self.answerer.move(ledger)

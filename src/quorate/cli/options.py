@@ -5,7 +5,8 @@ An option that was given and that nothing would read is refused, not passed over
 
 import inspect
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields, is_dataclass
 from typing import Any, Literal
 
 from quorate.errors import InvalidInput
@@ -17,6 +18,7 @@ __all__ = [
     "Device",
     "LearnerName",
     "listed",
+    "options_of",
     "refuse_idle",
     "two_numbers",
     "use_device",
@@ -59,10 +61,21 @@ def two_numbers(text: str) -> tuple[float, float]:
     return low, high
 
 
+def options_of(command: Callable[..., Any]) -> Iterator[tuple[str, str, Any]]:
+    """Yield the parameter that each option of a command is given by, the option's name and its default."""
+    for name, parameter in inspect.signature(command).parameters.items():
+        if is_dataclass(parameter.default):  # a group of options
+            yield from ((name, field.name, field.default) for field in fields(parameter.default))
+        else:
+            yield name, name, parameter.default
+
+
 def refuse_idle(command: Callable[..., Any], given: Mapping[str, Any], used: str, when: str) -> None:
     """Refuse a value other than the default for an option that is not among those used."""
-    for name, parameter in inspect.signature(command).parameters.items():
-        if name not in used.split() and given[name] != parameter.default:
+    for parameter, name, default in options_of(command):
+        value = given[parameter]
+        value = getattr(value, name) if is_dataclass(value) else value
+        if name not in used.split() and value != default:
             raise InvalidInput(f"--{name.replace('_', '-')} does nothing {when}: leave it out")
 
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from quorate.cli.commands.release_options import ReleaseOptions
 from quorate.cli.output import check_new_file, check_new_folder, show_bill
 from quorate.cli.release_tables import (
     Subject,
@@ -23,24 +24,13 @@ __all__ = ["ask_online", "run_online"]
 
 
 def run_online(
-    subject: Subject,
-    table: Path,
-    public: Path | None,
-    columns: Columns | None,
-    queries: Sequence[Any],
-    *,
-    groups: str | None,
-    epsilon: float,
-    delta: float,
-    alpha: float,
-    ledger: Path | None,
-    out: Path | None,
-    as_json: bool,
+    subject: Subject, table: Path, columns: Columns | None, queries: Sequence[Any], options: ReleaseOptions
 ) -> int:
     """Ask queries one at a time, and keep the model in a folder or its budget in a ledger."""
+    records, ledger, out = options.records, options.online.ledger, options.output.out
     if not queries and out is None:
         raise InvalidInput("--online answers the queries of the same command: --ask QUERY or --ask FILE.txt")
-    if public is None:
+    if records.public is None:
         raise InvalidInput("--online starts from public records: --public TABLE")
     if (ledger is None) == (out is None):
         raise InvalidInput(
@@ -49,14 +39,15 @@ def run_online(
         )
     if out is not None:
         check_new_folder(out)
-    known = public_records(subject, public, groups)
-    release = OnlineRelease(subject.about, epsilon=epsilon, delta=delta, alpha=alpha, columns=columns, ledger=ledger)
+    known = public_records(subject, records.public, records.groups)
+    settings = {"epsilon": options.spending.epsilon, "delta": options.spending.delta, "alpha": options.online.alpha}
+    release = OnlineRelease(subject.about, columns=columns, ledger=ledger, **settings)
     make_domain(subject.about, known, columns).find(queries)  # what cannot be asked is refused before it is paid
-    private, people = private_records(subject, table, groups)
+    private, people = private_records(subject, table, records.groups)
     release.fit(private, known, groups=people)
     if out is not None:
         save(release, out)
-    return _told(release, queries, {} if out is None else {"folder": str(out)}, as_json=as_json)
+    return _told(release, queries, {} if out is None else {"folder": str(out)}, as_json=options.output.json)
 
 
 def ask_online(folder: Folder, asked: Sequence[str], *, out: Path | None, caller: str = "", as_json: bool) -> int:

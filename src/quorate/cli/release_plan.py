@@ -1,11 +1,11 @@
 """`quorate release --plan`: what can be achieved, before any private record is read."""
 
 import json
-from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
+from quorate.cli.commands.release_options import ReleaseOptions
 from quorate.cli.release_tables import Subject
 from quorate.errors import InvalidInput
 from quorate.planner.release import ReleasePlan, plan_release
@@ -15,30 +15,19 @@ from quorate.tables import read_table
 __all__ = ["run_plan"]
 
 
-def run_plan(
-    subject: Subject,
-    public: Path | None,
-    columns: Columns | None,
-    records: int | None,
-    *,
-    epsilon: float,
-    delta: float,
-    alpha: float,
-    report: Path | None,
-    as_json: bool,
-) -> int:
+def run_plan(subject: Subject, columns: Columns | None, options: ReleaseOptions) -> int:
     """Plan from public numbers, print the plan, and write its page; exit code 1 where alpha is out of reach."""
+    records, public, output = options.planned.records, options.records.public, options.output
     if records is None:
         raise InvalidInput("--plan reads no private record: --records says how many there are")
     known = 0 if public is None else subject.public(read_table(public, role="public"))
-    planned = plan_release(
-        subject.about, records=records, public=known, epsilon=epsilon, delta=delta, alpha=alpha, columns=columns
-    )
-    if report is not None:
+    settings = {"epsilon": options.spending.epsilon, "delta": options.spending.delta, "alpha": options.online.alpha}
+    planned = plan_release(subject.about, records=records, public=known, columns=columns, **settings)
+    if output.report is not None:
         from quorate.report.plan_page import write_plan_report
 
-        write_plan_report(planned, report)
-    if as_json:
+        write_plan_report(planned, output.report)
+    if output.json:
         print(json.dumps(planned.as_dict()))
     else:
         _show_plan(planned)

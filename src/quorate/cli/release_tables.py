@@ -89,7 +89,12 @@ def private_records(subject: Subject, path: Path, groups: str | None) -> tuple[A
         return subject.records(table), None
     if groups not in table.column_names:
         raise InvalidInput(f"--groups names {groups!r}, and the private table has no such column")
-    people = Schema({"": Number()}, groups=groups).people(table)  # as `quorate fit` reads them: a name is never missing
+    if pa.types.is_floating(
+        table.schema.field(groups).type
+    ):  # written as texts, nobody could tell that one was cut short
+        people = table.column(groups).to_pylist()
+    else:
+        people = Schema({"": Number()}, groups=groups).people(table)  # as `quorate fit` does: a name is never missing
     return subject.records(table.drop_columns(groups)), people
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quorate.checks import check_process
-from quorate.errors import BudgetSpent, QuorateError
+from quorate.errors import BudgetSpent, InvalidInput, QuorateError
 from quorate.everlasting.arrivals import Arrivals
 from quorate.everlasting.phase_folder import PhaseFolder
 from quorate.exchange import REFUSED, Admitted, Asked, KeptAnswers, Outcome, Query, Replies, Request
@@ -96,9 +96,15 @@ class EverlastingSession(Session):
                     self.answerer.advance()
                     folder.keep({}, {}, [])
 
+    def check_unkept(self) -> None:
+        """Refuse a session that has a folder: a phase goes on in one place."""
+        if self.ledger is not None:
+            raise InvalidInput("this classifier has a folder already, and one phase in it; load it from there")
+
     def keep_in(self, path: Path, ledger: Ledger, *, features: int) -> None:
         """Move from memory to a folder: same phase, same seats, same noises. Who waits is answered from there."""
         with self._lock:
+            self.check_unkept()  # another thread may have saved it meanwhile; proof: step 18
             folder = PhaseFolder(self.answerer, path, ledger, features=features, trusted=None)
             self.folder, self.ledger, self._memory = folder, ledger, folder
             self.answerer.move(ledger)  # from here on nothing is answered in memory, whatever happens next

@@ -44,6 +44,7 @@ class ConformalModel(KeepsPublished):
     cells: int | Literal["auto"]
     per_person: Literal["all", "first"]
     unit_: str
+    covers_: str
 
     def _check_settings(self, groups: Any) -> None:
         check_published(self.model)
@@ -58,7 +59,7 @@ class ConformalModel(KeepsPublished):
 
     def _forget(self) -> None:
         """Forget what an earlier fit has left."""
-        for name in ("quantile_", "grid_", "cell_", "unit_", "claim_", "coverage_", "spent_epsilon_"):
+        for name in ("quantile_", "grid_", "cell_", "unit_", "claim_", "covers_", "coverage_", "spent_epsilon_"):
             self.__dict__.pop(name, None)
 
     def checked(self, X: Any) -> Any:
@@ -79,6 +80,7 @@ class ConformalModel(KeepsPublished):
         )
         self.grid_, self.coverage_ = grid, self.quantile_.coverage()
         self.unit_ = "row" if groups is None else "person"
+        self.covers_ = self._covers()  # what is set later changes nothing of it
 
     def _release(self, cells: Integers, units: Integers, first: Integers) -> None:
         """Release the cell of the quantile; `cells` says in which one the score of each row lies."""
@@ -94,9 +96,8 @@ class ConformalModel(KeepsPublished):
             Claim(self.epsilon, 0.0, unit=replaced(self.unit_), conditions=("the model is taken as public",))
         )
 
-    @property
-    def covers_(self) -> str:
-        """What is guaranteed of the sets or intervals, in one sentence."""
+    def _covers(self) -> str:
+        """Return what is guaranteed of the sets or intervals, in one sentence."""
         whom = "row holds its label"
         if self.unit_ == "person":
             whom = "person holds the label of every row" if self.per_person == "all" else "person's first row holds it"

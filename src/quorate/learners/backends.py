@@ -26,14 +26,14 @@ Array = Any  # an array of the chosen backend: numpy.ndarray or torch.Tensor
 class Backend:
     """Array functions of one library, on one device.
 
-    `fit_bytes` and `count_cells` (teachers times queries) are the sizes of a block beyond which this backend gains
+    `fit_bytes` and `count_scores` (teachers times queries times scores) are the sizes of a block beyond which it gains
     nothing. `steady` backends choose their algorithms by the shape of a batch, so that every batch of chunks is filled
     up to `fit_bytes`: otherwise the last bit of a teacher's result could depend on who else is in its batch.
     """
 
     name: str
     fit_bytes: int
-    count_cells: int
+    count_scores: int
     steady: bool
     put: Callable[[NDArray[Any]], Array]  # from NumPy to the device
     take: Callable[[Array], NDArray[Any]]  # and back
@@ -42,6 +42,7 @@ class Backend:
     log: Callable[[Array], Array]
     where: Callable[[Array, Any, Any], Array]
     at_least: Callable[[Array, float], Array]  # the larger of each element and a number
+    raise_to: Callable[[Array, Array], Any]  # the larger of each two elements, in place of the first
     largest: Callable[[Array, Any], Array]  # along an axis, or several
     argmax: Callable[[Array, int], Array]  # along an axis; the first of equals
     sort: Callable[[Array, int], tuple[Array, Array]]  # values and their former places, along an axis
@@ -49,9 +50,10 @@ class Backend:
     join: Callable[[list[Array], int], Array]  # along an axis
     solve: Callable[[Array, Array], Array]  # many linear systems; never raises
     orthogonal: Callable[[Array], tuple[Array, Array]]  # reduced QR factors of many matrices
-    product: Callable[[Array, Array, Array], Array]  # of two matrices, in the given room where that saves time
+    product: Callable[[Array, Array, Array], Array]  # of two matrices, at the start of the given room
     spread: Callable[[Array, int], Array]  # a column, repeated
-    count: Callable[[Array], Array]  # how many are true in each column, of one matrix or of several
+    as_bytes: Callable[[Array], Array]  # flags as numbers of one byte, in their place
+    count: Callable[..., Array]  # how many are true in each column, or the sums of so many: of a matrix or of several
     fused: bool = False  # whether `gpu` has kernels for it that count, and fit, without writing scores to memory
 
     def __repr__(self) -> str:
@@ -106,7 +108,7 @@ def _numpy() -> Backend:
     return Backend(
         name="numpy",
         fit_bytes=8 * 2**20,
-        count_cells=40_000,
+        count_scores=45_000,
         steady=False,
         put=lambda array: array,
         take=lambda array: array,
@@ -115,6 +117,7 @@ def _numpy() -> Backend:
         log=np.log,
         where=np.where,
         at_least=np.maximum,
+        raise_to=lambda array, other: np.maximum(array, other, out=array),
         largest=lambda array, axis: array.max(axis=axis),
         argmax=lambda array, axis: array.argmax(axis=axis),
         sort=_numpy_sort,
@@ -124,6 +127,7 @@ def _numpy() -> Backend:
         orthogonal=np.linalg.qr,
         product=_numpy_product,
         spread=lambda column, times: np.repeat(column[:, np.newaxis], times, axis=1),
+        as_bytes=lambda flags: flags.view(np.uint8),
         count=_numpy_count,
     )
 
@@ -152,13 +156,14 @@ def _numpy_product(left: NDArray[Any], right: NDArray[Any], room: NDArray[Any]) 
     return np.matmul(left, right, out=room[: shape[0] * shape[1]].reshape(shape))
 
 
-def _numpy_count(flags: NDArray[np.bool_]) -> NDArray[Any]:
-    """Add 255 rows at a time as single bytes, which is as fast as reading them."""
+def _numpy_count(flags: NDArray[Any], times: int = 1) -> NDArray[Any]:
+    """Add as many rows as bytes hold, which is as fast as reading them."""
+    flags, step = flags.view(np.uint8), 255 // times
     if flags.shape[-1] < 32:
-        return np.asarray(np.count_nonzero(flags, axis=-2))
-    total = np.add.reduce(flags[..., :255, :].view(np.uint8), axis=-2, dtype=np.uint8)
-    for start in range(255, flags.shape[-2], 255):
-        part = np.add.reduce(flags[..., start : start + 255, :].view(np.uint8), axis=-2, dtype=np.uint8)
+        return np.asarray(flags.sum(axis=-2, dtype=np.int64))
+    total = np.add.reduce(flags[..., :step, :], axis=-2, dtype=np.uint8)
+    for start in range(step, flags.shape[-2], step):
+        part = np.add.reduce(flags[..., start : start + step, :], axis=-2, dtype=np.uint8)
         total = total + part.astype(np.int64)
     return np.asarray(total)
 
@@ -167,10 +172,14 @@ def _numpy_count(flags: NDArray[np.bool_]) -> NDArray[Any]:
 def _torch(device: str) -> Backend:
     import torch  # noqa: PLC0415
 
+    def product(left: Array, right: Array, room: Array) -> Array:
+        shape = left.shape[0], right.shape[1]
+        return torch.mm(left, right, out=room[: shape[0] * shape[1]].view(shape))
+
     return Backend(
         name="torch",
         fit_bytes=8 * 2**20 if device == "cpu" else 2**28,
-        count_cells=40_000 if device == "cpu" else 2**40,
+        count_scores=45_000 if device == "cpu" else 2**40,
         steady=True,
         put=lambda array: torch.tensor(array, device=device),
         take=lambda array: array.cpu().numpy(),
@@ -179,6 +188,7 @@ def _torch(device: str) -> Backend:
         log=torch.log,
         where=torch.where,
         at_least=lambda array, number: array.clamp(min=number),
+        raise_to=lambda array, other: torch.maximum(array, other, out=array),
         largest=lambda array, axis: array.amax(dim=axis),
         argmax=lambda array, axis: array.argmax(dim=axis),
         sort=lambda array, axis: tuple(array.sort(dim=axis, stable=True)),
@@ -186,8 +196,9 @@ def _torch(device: str) -> Backend:
         join=lambda arrays, axis: torch.cat(arrays, dim=axis),
         solve=lambda matrices, right: torch.linalg.solve_ex(matrices, right).result,
         orthogonal=torch.linalg.qr,
-        product=lambda left, right, room: left @ right,
+        product=product,
         spread=lambda column, times: column[:, None].expand(-1, times),
-        count=lambda flags: flags.sum(dim=-2),
+        as_bytes=lambda flags: flags.view(torch.uint8),
+        count=lambda flags, times=1: flags.sum(dim=-2),
         fused=device == "cuda" and importlib.util.find_spec("triton") is not None,
     )

@@ -55,7 +55,8 @@ class GpuTeachers:
         self, coefficients: Sequence[Sequence[Matrix]], intercepts: Matrix, *, devices: Sequence[str] = ("cuda",)
     ) -> None:
         self._powers, self._slices = len(coefficients), len(coefficients[0])
-        teachers, self._several = intercepts.shape
+        teachers, scores = intercepts.shape
+        self._several = scores if scores == 1 else 1 + scores  # the first of several is 0: that of class 0
         self._features = coefficients[0][0].shape[1]
         spare = self._features % _DEEP
         single = self._several * self._powers * self._slices == 1
@@ -65,7 +66,7 @@ class GpuTeachers:
             self._shape = _Shape(64, 64, 4) if self._columns > _DEEP else _Shape(32, 128, 4)
         if self._columns % _DEEP:
             self._shape = _Shape(32, 64, 2)
-        parts = [part.reshape(teachers, self._several, -1) for pair in coefficients for part in pair]
+        parts = [part.reshape(teachers, scores, -1) for pair in coefficients for part in pair]
         each = -(-teachers * self._columns // (len(devices) * _REACH)) or 1
         devices = [device for device in devices for _ in range(each)]
         bounds = np.linspace(0, teachers, len(devices) + 1).astype(int).tolist()
@@ -97,15 +98,15 @@ class GpuTeachers:
         """Return the number of teachers, their tables and minus their intercepts; those that fill up vote for 0."""
         import torch  # noqa: PLC0415
 
-        teachers = len(intercepts)
+        teachers, scores = intercepts.shape
         padded = teachers + -teachers % self._shape.high
         room = {"dtype": torch.float64, "device": device}
         tables = torch.zeros((len(parts), self._several, padded, self._columns), **room)
         for table, part in zip(tables, parts, strict=True):
-            table[:, :teachers, : self._features] = _sent(part, device).swapaxes(0, 1)
+            table[-scores:, :teachers, : self._features] = _sent(part, device).swapaxes(0, 1)
         bars = torch.full((self._several, padded), float("inf"), **room)
         bars[0] = 0.0 if self._several > 1 else float("inf")
-        bars[:, :teachers] = _sent(-intercepts, device).T
+        bars[-scores:, :teachers] = _sent(-intercepts, device).T
         return teachers, tables, bars
 
     def _count(self, teachers: int, tables: Array, bars: Array, across: Array, asked: int) -> Array:

@@ -8,6 +8,7 @@ exactly. Where this is not precise enough, what was rounded off is rounded to a 
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
@@ -104,8 +105,10 @@ def sliced(gridded: Callable[[Matrix], Matrix], values: Matrix, slices: int) -> 
     return parts
 
 
-_QUERIES = 384  # counted together where they fit: few enough for a cache, and no power of 2, whose rows would share it
-_BLOCKS = 16  # of queries that a block of teachers is asked in turn
+_QUERIES = 312  # counted together where they fit: few enough for a cache, and no power of 2, whose rows would share it
+_BLOCKS = 8  # of queries that a block of teachers is asked in turn
+_BYTE = 255  # the most that one holds
+_LEAST = 2500  # teachers times queries of a block, however many scores they have: fewer do not pay for the calls
 
 
 def ballots_in_blocks(
@@ -114,17 +117,17 @@ def ballots_in_blocks(
     """Yield which queries, which teachers, and who of them votes beyond each label but the last: (labels, teachers,
     queries).
 
-    `intercepts` is (teachers, scores). `coefficients` holds those of the features and then, if there are any, of their
-    squares: each as slices of `gridded_coefficients`, one row a score and one column a feature. Queries are sliced as
-    often.
+    `intercepts` is (teachers, scores), of the labels from 1 on. `coefficients` holds those of the features and then, if
+    there are any, of their squares: each as slices of `gridded_coefficients`, one row a score and one column a feature.
+    Queries are sliced as often. All queries of some blocks are asked of all teachers before the next.
     """
     (teachers, several), features = intercepts.shape, queries.shape[1]
     powers, slices = len(coefficients), len(coefficients[0])
     pairs = _pairs(powers, slices)
-    cells = min(memory // (8 * several * (1 + min(2, len(pairs))) + several + 16), backend.count_cells)
-    wide, high = block_shape(len(queries), teachers, cells=cells)
+    most = memory // (8 * several * (1 + min(2, len(pairs))) + (1 + _BLOCKS) * several + 16)
+    wide, high = block_shape(len(queries), teachers, cells=min(most, max(_LEAST, backend.count_scores // several)))
     tables = [backend.put(table).reshape(teachers, several, -1) for pair in coefficients for table in pair]
-    room = [backend.put(np.empty(high * several * wide)) for _ in pairs[:2]]
+    room, *more = (backend.put(np.zeros((1 + several) * high * wide)) for _ in pairs[:2])
     together = wide * max(1, min(_BLOCKS, memory // (16 * features * powers * slices * wide)))
     for start in range(0, len(queries), together):
         asked = [slice(left, left + wide) for left in range(start, min(start + together, len(queries)), wide)]
@@ -134,10 +137,32 @@ def ballots_in_blocks(
             rows = [_by_label(table[part]) for table in tables]
             bars = backend.spread(backend.put(-intercepts[part].T.ravel()), wide)
             for place, columns in zip(asked, across, strict=True):
-                product = backend.product(rows[0], columns[0], room[0])
+                product = backend.product(rows[0], columns[0], room[high * wide :])
                 for left, right in pairs[1:]:
-                    product += backend.product(rows[left], columns[right], room[1])
-                yield place, part, votes_beyond(backend, product, bars[:, : product.shape[1]], several)
+                    product += backend.product(rows[left], columns[right], more[0])
+                cells = (part.stop - part.start) * product.shape[1]
+                scores = room[high * wide - cells : high * wide + several * cells]  # 0 for label 0, then the product
+                yield place, part, votes_beyond(backend, scores.reshape(1 + several, -1, product.shape[1]), bars)
+
+
+def counted_in_blocks(
+    backend: Backend, blocks: Iterator[tuple[slice, slice, Array]], teachers: int
+) -> Iterator[tuple[slice, NDArray[Any]]]:
+    """Yield which queries, and how many more teachers vote beyond each label but the last: (labels, queries).
+
+    Ballots of different teachers are added up seat by seat, as single bytes, before they are added up over the seats.
+    """
+    held: dict[int, tuple[Array, int]] = {}  # for queries from there on: the sums of how many blocks of teachers
+    for asked, part, beyond in blocks:
+        flags = backend.as_bytes(beyond)
+        sums, times = held.pop(asked.start, (flags, 0))
+        if times:
+            seats = sums[:, : flags.shape[1]]
+            seats += flags
+        if part.stop == teachers or times == _BYTE - 1:
+            yield asked, backend.take(backend.count(sums, times + 1))
+        else:
+            held[asked.start] = sums, times + 1
 
 
 def _by_label(tables: Array) -> Array:
@@ -175,23 +200,23 @@ def block_shape(queries: int, teachers: int, *, cells: int) -> tuple[int, int]:
     return wide, high
 
 
-def votes_beyond(backend: Backend, product: Array, bars: Array, several: int) -> Array:
+def votes_beyond(backend: Backend, scores: Array, bars: Array) -> Array:
     """Return who votes for a label above each but the last: (labels, teachers, queries). The lowest of equals wins.
 
-    A score is the product less its bar; those of a label stand together, one row a teacher. A single score stands for
-    class 1 against class 0, and wins where it is positive. The product is changed in place.
+    `scores` is (labels, teachers, queries): 0 for label 0, and from label 1 on products, from which the bars are still
+    to be subtracted: one row for each label and teacher. Scores are changed in place.
     """
-    if several == 1:
-        return (product > bars)[None]
-    product -= bars
-    scores = product.reshape(several, -1, product.shape[1])
-    beyond = scores[:-1] != backend.largest(scores, 0)
-    for label in range(1, several - 1):
-        beyond[label] &= beyond[label - 1]
-    return beyond
+    product = scores[1:].reshape(-1, scores.shape[2])
+    if len(scores) == 2:
+        return (product > bars[:, : product.shape[1]])[None]
+    product -= bars[:, : product.shape[1]]
+    for before, label in pairwise(scores):
+        backend.raise_to(label, before)
+    return scores[:-1] != scores[-1]  # whether the largest up to a label is not the largest of all: proof, step 5
 
 
 _NEVER = -1e300  # the intercept of a class that a teacher never votes for
+_ABOVE = 2.0**-1000  # the score of the lowest class that a teacher votes for, where this is not class 0
 _SLICES = 2  # where columns may be of any size, and for quadratic scores
 
 
@@ -199,7 +224,8 @@ class LinearTeachers(Teachers):
     """One linear score for each class, or one for class 1 against class 0 if there are two. The largest score wins.
 
     `scores` is (teachers, scores, columns + 1): coefficients, then the intercept. The columns are the features, and
-    after them their squares if the scores are `quadratic`. The lowest class wins among equals.
+    after them their squares if the scores are `quadratic`. The lowest class wins among equals. Scores of more than two
+    classes are kept relative to those of class 0, and saved so.
 
     A ballot is a function of its teacher and its query to the last bit, whatever the batch, the blocks, the backend and
     the number of threads (PROOF.md, steps 1 to 6). For this, coefficients and queries are rounded relative to the
@@ -217,12 +243,13 @@ class LinearTeachers(Teachers):
         if not np.isfinite(given).all():
             raise InvalidInput("scores must be finite numbers")
         self.teachers, self.features = shape[0], (shape[2] - 1) // parts
+        given = given if several == 1 else _relative(given)[:, 1:]
         self._intercepts = np.ascontiguousarray(given[:, :, -1])
         coefficients, single = given[:, :, :-1], self.slices == 1
         self._coefficients = gridded_coefficients(coefficients) if single else coefficients.copy()
         powers = np.split(self._coefficients, parts, axis=2)
         pairs = [powers] if single else [sliced(gridded_coefficients, power, self.slices) for power in powers]
-        self._tables = [[part.reshape(shape[0] * several, -1) for part in pair] for pair in pairs]
+        self._tables = [[part.reshape(self._intercepts.size, -1) for part in pair] for pair in pairs]
 
     def votes(self, X: Any, *, device: DeviceName | None = None, memory: int = MEMORY) -> NDArray[np.int64]:
         """Return how many teachers vote for each class: one row a query, one column a class.
@@ -238,8 +265,8 @@ class LinearTeachers(Teachers):
             totals[0] = self.teachers - totals[1:].sum(axis=0)
         else:
             with np.errstate(all="ignore"):
-                for asked, _, beyond in self._blocks(arrays, queries, memory):
-                    totals[1:, asked] += arrays.take(arrays.count(beyond))
+                for asked, counts in counted_in_blocks(arrays, self._blocks(arrays, queries, memory), self.teachers):
+                    totals[1:, asked] += counts
             totals[0] = self.teachers  # who votes beyond the label before
             totals[:-1] -= totals[1:]
         return np.ascontiguousarray(totals.T)
@@ -266,12 +293,13 @@ class LinearTeachers(Teachers):
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return all there is to save, as plain arrays: teachers built of them again are the same. They are private."""
+        scores = np.concatenate([self._coefficients, self._intercepts[:, :, np.newaxis]], axis=2)
         return {
             "kind": np.array("linear"),
             "classes": np.array(self.classes),
             "quadratic": np.array(self.quadratic),
             "slices": np.array(self.slices),
-            "scores": np.concatenate([self._coefficients, self._intercepts[:, :, np.newaxis]], axis=2),
+            "scores": np.pad(scores, ((0, 0), (_several(self.classes) - scores.shape[1], 0), (0, 0))),
         }
 
     @classmethod
@@ -332,6 +360,23 @@ class LinearLearner(Learner):
 
 def _several(classes: int) -> int:
     return 1 if classes == 2 else classes
+
+
+def _relative(scores: Matrix) -> Matrix:
+    """Return scores (teachers, classes, columns + 1) less those of class 0, of which zeros are left (proof: step 5).
+
+    Where a teacher never votes for class 0, those of the lowest class that it votes for are taken off, and this class
+    gets the least score above 0. Doing so again changes nothing.
+    """
+    bounds = np.append(np.full(scores.shape[2] - 1, SOUND), -_NEVER)
+    clipped = np.clip(scores, -bounds, bounds)
+    votable = clipped[:, :, -1] > _NEVER
+    lowest, each = votable.argmax(axis=1), np.arange(len(scores))
+    relative: Matrix = clipped - clipped[each, lowest][:, np.newaxis]
+    relative[~votable], relative[~votable, -1] = 0.0, _NEVER
+    relative[:, 0] = 0.0
+    relative[each, lowest, -1] = np.where(lowest > 0, _ABOVE, 0.0)
+    return relative
 
 
 def _constant(labels: NDArray[np.int64], classes: int) -> Matrix:

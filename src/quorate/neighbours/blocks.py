@@ -41,12 +41,16 @@ class Block:
         """How many more rows there is room for: those of units that were forgotten are not used again."""
         return len(self.codes) - self.taken
 
-    def add(self, points: Points, codes: Integers, owners: Integers) -> int:
-        """Put in rows, and return the place of the first."""
-        first, self.taken = self.taken, self.taken + len(points)
-        rows = slice(first, self.taken)
-        self.factors[:, rows], self.codes[rows], self.owners[rows] = record_factors(points), codes, owners
+    def reserve(self, rows: int) -> int:
+        """Set rows aside, in which no record is yet, and return the place of the first."""
+        first, self.taken = self.taken, self.taken + rows
         return first
+
+    def add(self, first: int, points: Points, codes: Integers, owners: Integers) -> None:
+        """Put records into rows that were reserved. Their factors come last: without them a row has no weight."""
+        rows = slice(first, first + len(points))
+        self.codes[rows], self.owners[rows] = codes, owners
+        self.factors[:, rows] = record_factors(points)  # proof: step 6
 
     def clear(self, rows: slice) -> None:
         """Leave no record in these rows: they have no weight on any query."""

@@ -8,6 +8,7 @@ The sum is made of tags of its parts, so that a change hashes and writes no more
 that are inserted or forgotten, or all amounts spent, whoever was near the queries.
 """
 
+import ctypes
 import hashlib
 import os
 import sqlite3
@@ -16,6 +17,7 @@ from contextlib import contextmanager
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
 import numpy as np
 
@@ -36,6 +38,16 @@ _STATE = (
 _LINES = "SELECT number, name, forgotten, points, codes FROM unit"
 _SUMS = 2**63  # keyed sums are taken modulo this: a ledger keeps 64-bit numbers
 
+_files: "WeakSet[UnitFile]" = WeakSet()
+
+
+def _leave_to_parent() -> None:
+    for file in _files:
+        file.leave()
+
+
+os.register_at_fork(after_in_child=_leave_to_parent)
+
 
 class UnitFile:
     """The file of a model's units; `create` writes one, and `read` gives back what it holds."""
@@ -45,6 +57,7 @@ class UnitFile:
         self._number = self._reports = 0
         self._lines = self._amounts = 0  # tags of the units' lines, added up, and that of what they have spent
         self._connection: sqlite3.Connection | None = _connected(path)
+        _files.add(self)
 
     @classmethod
     def create(cls, path: Path, ledger: Ledger, units: Units, *, reports: int) -> "UnitFile":
@@ -133,6 +146,16 @@ class UnitFile:
         """Let go of the file: another process may open it then."""
         if self._connection is not None:
             self._connection.close()
+            self._connection = None
+
+    def leave(self) -> None:
+        """Leave the file to the parent, in a process that was forked: called before that runs anything else.
+
+        The connection is kept for ever. To close it, at the end of this process too, would make SQLite remove the log
+        that the parent goes on writing: what it writes there would be lost when it dies.
+        """
+        if self._connection is not None:
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._connection))  # proof: step 8
             self._connection = None
 
     # --- Changes -----------------------------------------------------------------------------------------------------

@@ -75,10 +75,11 @@ class Units:
             while last < len(numbers) and stop - first + sizes[last] <= block.room:
                 last, stop = last + 1, stop + sizes[last]
             owners = np.repeat(numbers[unit:last], sizes[unit:last])
-            place = block.add(points[first:stop], codes[first:stop], owners)
+            place = start = block.reserve(stop - first)
             for number, size in zip(numbers[unit:last], sizes[unit:last], strict=True):
-                self._rows[number] = block, slice(place, place + size)
+                self._rows[number] = block, slice(place, place + size)  # before it votes: it votes from here alone
                 place += size
+            block.add(start, points[first:stop], codes[first:stop], owners)
             unit, first = last, stop
 
     def forget(self, names: Sequence[str], *, at: float = 0.0) -> list[int]:
@@ -87,8 +88,9 @@ class Units:
         if len(set(names)) != len(names) or not all(number in self._rows for number in numbers):
             raise InvalidInput("some of these units are not there: name each that is there once")
         for number in numbers:
-            block, rows = self._rows.pop(number)  # proof: step 6: nothing else of the unit is touched
-            block.clear(rows)
+            block, rows = self._rows[number]  # proof: step 6: nothing else of the unit is touched
+            block.clear(rows)  # and then it is not there
+            del self._rows[number]
             self._forgotten[number] = at
         return numbers
 

@@ -29,7 +29,7 @@ from quorate.mechanisms import NO_QUORUM, Answers, Dissent, Quorum
 from quorate.mechanisms.base import Run
 from quorate.mechanisms.dissent import proposed_first
 from quorate.planner import plan_student_first
-from quorate.predictors.base import Predictions
+from quorate.predictors.base import Predictions, allows_missing, check_records
 from quorate.predictors.guided import PublicRows
 from quorate.predictors.labels import class_codes
 from quorate.predictors.manners import KeepsPublished
@@ -141,6 +141,8 @@ class StudentFirstClassifier(KeepsPublished, PrivateClassifier):
 
     def _plan(self, held_out: int, *, must: bool = True, **known: Any) -> Any:
         """Choose both mechanisms, and the number of teachers if need be, from public numbers."""
+        if "records" not in known:  # what sites, for one, have priced is another mechanism
+            raise InvalidInput("a StudentFirstClassifier fits its teachers itself; a PrivateClassifier takes others")
         self._check_student()
         planned = plan_student_first(
             epsilon=self.epsilon,
@@ -188,6 +190,19 @@ class StudentFirstClassifier(KeepsPublished, PrivateClassifier):
         if labels.shape != (len(X),):
             raise InvalidInput(f"student must say one label for each query, not an array of shape {labels.shape}")
         return self._codes_of(labels)
+
+    def checked(self, X: Any) -> Any:
+        """Return queries as the teachers and the student take them, or say what is wrong with them. Nothing is asked.
+
+        >>> from sklearn.dummy import DummyClassifier
+        >>> student = DummyClassifier().fit([[0.0], [1.0]], [0, 1])
+        >>> made = StudentFirstClassifier(student, epsilon=4.0, delta=1e-5, teachers=200, dissents=2, no_quorums=1)
+        >>> made.fit([[0.0], [1.0]] * 2000, [0, 1] * 2000).checked([[1]])
+        array([[1.]])
+        """
+        check_is_fitted(self)
+        missing = allows_missing(self.estimator_) and _takes_missing(self.student_)
+        return check_records(self, X, estimator=self.estimator_, reset=False, missing=missing)
 
     def predict(self, X: Any, caller: str = "") -> StudentFirstPredictions:
         """Answer a batch of queries: the student's label, unless the ensemble clearly disagrees.
@@ -250,6 +265,16 @@ class StudentFirstClassifier(KeepsPublished, PrivateClassifier):
         student = self.student.estimator if isinstance(self.student, FrozenEstimator) else self.student
         self.student_ = clone(student).fit(rows, np.concatenate([labels, np.repeat(corrected, weight)]))
         return self
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = tags.input_tags.allow_nan and _takes_missing(self.student)
+        return tags
+
+
+def _takes_missing(student: Any) -> bool:
+    """Return whether a student takes missing values, as far as it says."""
+    return not hasattr(student, "__sklearn_tags__") or allows_missing(student)
 
 
 class StudentFirst:

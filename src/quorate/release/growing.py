@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -90,7 +90,7 @@ class GrowingRelease:
     epsilon, delta
         The privacy loss allowed for all updates together. All of it is charged before the first is drawn.
     engine
-        "auto" or the name of an engine that measures once: "plain", "prefix", "residual", "reweighting".
+        "auto" or the name of one that measures once: "levels", "plain", "prefix", "residual", "reweighting".
     columns, public
         What is known of the table, as for `QueryRelease`: it stays the same for all updates.
     records_per_person
@@ -223,8 +223,8 @@ class GrowingRelease:
         if self._store is not None:
             self._store.keep(len(self._kept) + 1, update)  # before its answers leave
         self.plan_ = plan
+        self._counted.remember(people)  # first: who is interrupted here must not leave people that count anew
         self._kept.append(update)
-        self._counted.remember(people)
         return self._released(len(self._kept))
 
     def go_on(self, plan: Plan, kept: Sequence[KeptUpdate], store: UpdateStore) -> None:
@@ -327,6 +327,9 @@ class GrowingRelease:
         release.budget_.spend(release.budget_.remaining())
         release.seconds_ = 0.0
         return release
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a GrowingRelease cannot be copied or pickled: a copy would draw its updates a second time")
 
     def _repr_html_(self) -> str:
         facts = {"updates made": len(self._kept), "updates declared": self.updates, "records": self._records()}

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
@@ -44,7 +45,7 @@ class Counted:
 
     def choose(self, private: Any, groups: Any) -> tuple[Any, NDArray[np.uint8]]:
         """Return the records that are counted, and for each the digest of its person's name."""
-        units, people = unit_numbers(_rows_of(private), groups)
+        units, people = unit_numbers(_rows_of(private), groups)  # by their texts, as digests are
         first = np.unique(units, return_index=True)[1]
         names = groups.to_pylist() if hasattr(groups, "to_pylist") else list(groups)  # Arrow's values are no numbers
         digests = [_digest(names[place]) for place in first.tolist()]
@@ -68,7 +69,8 @@ def _digest(name: Any) -> bytes:
     plain = name.item() if isinstance(name, np.generic) else name
     if isinstance(plain, float) and abs(plain) >= _EXACT:  # elsewhere it may have had more digits
         raise InvalidInput("names of people are numbers too long for floats: give them as whole numbers or as texts")
-    return hashlib.sha256(canonical_text(plain).encode()).digest()[:_DIGEST]
+    written = canonical_text(plain).encode(errors="surrogatepass")  # no name is refused for its letters
+    return hashlib.sha256(written).digest()[:_DIGEST]
 
 
 def _rows_of(private: Any) -> int:
@@ -86,6 +88,8 @@ def _rows_of(private: Any) -> int:
 def _taken(private: Any, chosen: NDArray[np.int64]) -> Any:
     if isinstance(private, Mapping):
         return {name: _safe_indexing(column, chosen) for name, column in private.items()}
+    if isinstance(private, pa.RecordBatch):
+        return private.take(pa.array(chosen))
     return _safe_indexing(private, chosen)
 
 

@@ -79,8 +79,8 @@ class QueryRelease(ShowsClaim, BaseEstimator):
 
     After `fit`: `engine_` is the engine used, `claim_` the guarantee, `unit_` whether the record or the person is
     protected, `budget_` the account, `records_` how many private records were counted, `notes_` what the engine says
-    about its run, `seconds_` how long it took, `update_` which update of a growing release it is, if any. No private
-    record and no exact count is kept.
+    about its run, `seconds_` how long it took, `update_` which update of a growing release it is, if any. Error bars of
+    fitted tables are computed when they are first asked for. No private record and no exact count is kept.
 
     >>> import numpy as np
     >>> from quorate.concepts import Threshold, Thresholds
@@ -182,8 +182,7 @@ class QueryRelease(ShowsClaim, BaseEstimator):
             released = replace(released, details={**released.details, **told})
         self.domain_, self.released_ = domain, released
         self._fitted: tuple[Floats, Rows | None] | None = None
-        self.engine_, self.records_ = released.engine, records
-        self.expected_error_ = released.details.get("expected_error", float(expected))
+        self.engine_, self.records_, self._foreseen = released.engine, records, float(expected)
         self.notes_, self.unit_, self.update_ = tuple(released.notes), unit, update
         self.total_ = total
         said: dict[str, Any] = {"unit": unit, "records_per_person": self.records_per_person, "total": total}
@@ -350,13 +349,13 @@ class QueryRelease(ShowsClaim, BaseEstimator):
         """Return a bound on the engine's own part of the error of any answer, with probability 1 - beta."""
         check_is_fitted(self, "released_")
         beta = check_rate("beta", beta)
-        errors, count = self.released_.errors, self.domain_.queries.count
         parts = 2 if self.domain_.has_differences() else 1  # PROOF.md, step 5
         if not self.has_error_bars:
             return min(1.0, 2 * parts * self.expected_error_)
-        level, details = self.released_.level(count, beta), self.released_.details
+        level, details = self.released_.level(self.domain_.queries.count, beta), self.released_.details
         if "moved" in details:  # PROOF.md, step 5: noise of the unbiased answers, and how far the model is from them
             return min(1.0, parts * (level * details["deviation"] + details["moved"]))
+        errors = self.released_.errors
         largest = details["deviation"] if errors is None else float(errors.max())
         return min(1.0, parts * self._projected() * level * largest)
 
@@ -373,7 +372,12 @@ class QueryRelease(ShowsClaim, BaseEstimator):
         """Whether the noise in the answers is known, so that `engine_error_bound` is a bound and not an estimate."""
         check_is_fitted(self, "released_")
         measured = self.engine_ == "prefix" and "deviation" in self.released_.details  # everything, and not only some
-        return self.released_.errors is not None or measured
+        return self.released_.bars is not None or measured
+
+    @property
+    def expected_error_(self) -> float:
+        """The expected largest error of the engine: of what was released, or as it was foreseen."""
+        return self.released_.expected_error(self._foreseen)
 
     def save(self, folder: str | Path) -> Path:
         """Write the release into a new folder; `load` reads it. It holds nothing private."""

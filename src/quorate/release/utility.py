@@ -62,8 +62,10 @@ class Utility:
         times = "once" if self.simulations == 1 else f"{self.simulations} times"
         lines = [
             f"Simulated {times}, with {self.records:,} records like those that were released: an estimate.",
-            f"Answers: mean error {self.mean_error:.4f}, largest {self.largest_error:.4f}.",
-            f"Synthetic records: {self.synthetic_mean_error:.4f}, largest {self.synthetic_largest_error:.4f}.",
+            f"Answers are off by {self.mean_error:.4f} in the mean (a marginal by its total variation), and a single "
+            f"one by {self.largest_error:.4f} at most.",
+            f"Those of synthetic records by {self.synthetic_mean_error:.4f}, and a single one by "
+            f"{self.synthetic_largest_error:.4f} at most.",
         ]
         if self.auc is not None and self.synthetic_auc is not None:
             lines.append(

@@ -168,6 +168,11 @@ class PrivateSearchCV(BaseEstimator):
                 )
             if getattr(one, "mode", None) == "label-private":
                 raise InvalidInput("mode='label-private' protects labels alone; a search protects whole rows")
+            if getattr(one, "holdout", 0):
+                raise InvalidInput(
+                    "holdout stops a fit by what it has estimated, which would end the search: leave it at 0, and say "
+                    "the disagreement if it is known"
+                )  # proof: step 3
             if set(given) & set(_OWN):
                 raise InvalidInput(f"param_grid cannot vary {', '.join(_OWN)}: the search sets them")
         if len({is_regressor(one) for one in candidates}) > 1:

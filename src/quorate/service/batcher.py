@@ -2,8 +2,8 @@
 
 Counting ballots and writing to the ledger cost about the same for one request and for a hundred, so what arrives while
 one batch is answered makes up the next. Callers take turns in a batch, each with one request at a time, so that one who
-asks much does not keep others waiting. A full queue refuses at once, before anything is asked: first those who have
-more than their part of it.
+asks much does not keep others waiting. What fails for one caller is answered for the others. A full queue refuses at
+once, before anything is asked: first those who have more than their part of it.
 """
 
 import asyncio
@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from quorate.errors import QuorateError
 from quorate.service.errors import Refused
 
 __all__ = ["RequestBatcher"]
@@ -94,15 +95,23 @@ class RequestBatcher:
         assert self._loop is not None
         while batch := self._next():
             start = time.perf_counter()
-            try:
-                results = list(self._ask_all([request for request, _, _ in batch]))
-                if len(results) != len(batch):
-                    raise RuntimeError("a session must answer every request of a batch")
-            except Exception as error:
-                results = [error] * len(batch)
+            results = self._answered([request for request, _, _ in batch])
             self._loop.call_soon_threadsafe(_deliver, batch, results)
             taken = (time.perf_counter() - start) / max(1, sum(rows for _, rows, _ in batch))
             self._seconds = taken + (1 - _NEWEST) * (self._seconds - taken) if self._seconds else taken
+
+    def _answered(self, requests: list[Any]) -> list[Any]:
+        """Return what each request was answered. Where one makes all of them fail, each half of them is asked again."""
+        try:
+            results = list(self._ask_all(requests))
+            if len(results) != len(requests):
+                raise RuntimeError("a session must answer every request of a batch")
+        except Exception as error:
+            if len(requests) == 1 or isinstance(error, QuorateError):  # the latter is about all: the ledger, a site
+                return [error] * len(requests)
+            half = len(requests) // 2
+            return self._answered(requests[:half]) + self._answered(requests[half:])
+        return results
 
     def _next(self) -> list[Waiting]:
         """Return the next batch, or nothing when all is done."""

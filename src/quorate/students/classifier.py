@@ -29,7 +29,7 @@ from quorate.learners import DeviceName
 from quorate.predictors import PrivateClassifier
 from quorate.predictors.base import QuorateClassifier, allows_missing, check_records, is_auto
 from quorate.predictors.labels import declared_classes
-from quorate.rows import query_digests, take_rows
+from quorate.rows import FrameForm, as_frame, is_frame, query_digests, take_rows
 from quorate.students.halves import labels_of, split_units
 from quorate.students.labelled import Labelled
 from quorate.students.points import k_centre_points, margins, random_points
@@ -111,17 +111,32 @@ class StudentClassifier(QuorateClassifier):
         """Fit teachers on the records, have them label points, train the student, and forget the teachers.
 
         Where the labels of the public points are known too, as `public_labels`, learners (unless one is given) and
-        numbers of teachers are tried on them.
+        numbers of teachers are tried on them. Categories of a data frame are those that the public points show; any
+        other is missing.
         """
         self._check_settings(public)
         self._forget("student_", "labelled_", "spent_epsilon_", "plan_", "unit_", "claim_", "estimator_", "chosen_")
         X = self._rows(X, reset=True)
         if self.mode == "transfer":
-            return self._transfer(X, y, groups, self._rows(public, reset=False), known=public_labels)
+            public = as_frame(public)
+            X, public = self._shown(public, X), self._rows(public, reset=False)
+            return self._transfer(X, y, groups, public, known=public_labels)
         check_consistent_length(X, y)
         kept, lent = split_units(len(X), groups)
         people = None if groups is None else labels_of(groups, kept)
+        X = self._shown(take_rows(X, lent), X)
         return self._transfer(take_rows(X, kept), labels_of(y, kept), people, take_rows(X, lent), places=lent)
+
+    def _shown(self, public: Any, X: Any) -> Any:
+        """Return private rows with the categories that public points show: the student may be published. Proof: step 3.
+
+        The types of a private frame list every value that a record has.
+        """
+        form: FrameForm | None = getattr(self, "form_", None)  # of the private rows
+        if form is None or not is_frame(public) or not set(form.columns) <= set(public.columns):
+            return X  # what is wrong with the public points is said later
+        self.form_ = form.with_categories_of(public)
+        return self.form_.rows(X)
 
     def _transfer(
         self, X: Any, y: Any, groups: Any, public: Any, *, places: Points | None = None, known: Any = None

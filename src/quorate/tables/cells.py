@@ -22,19 +22,24 @@ from quorate.tables.read import canonical_text, shown_names
 
 __all__ = ["OTHER", "CategoryCells", "Cells", "DateCells", "NumberCells", "cells_of"]
 
+_EXACT = 2.0**53  # whole numbers below it are told apart by a 64-bit float
 OTHER = "other"  # how the last cell is called in names of queries
+_UNDECLARED = "not declared"  # how it is called where a category, or a node above one, is called "other"
 
 Codes = NDArray[np.int64]
 
 
 class CategoryCells:
-    """One cell for each category, and a last one for everything else; `parents` is a hierarchy above them."""
+    """One cell for each category, and a last one for everything else, called `rest`; `parents` are above them."""
 
     def __init__(
         self, values: tuple[str, ...], *, closed: bool = False, parents: Mapping[str, str] | None = None
     ) -> None:
         self.values, self.closed, self.size = values, closed, len(values) + (not closed)
         self.parents = {} if parents is None else dict(parents)
+        self.rest, named = OTHER, {*values, *self.parents.values()}
+        while self.rest in named:
+            self.rest = _UNDECLARED if self.rest == OTHER else f"({self.rest})"
 
     def levels(self) -> list[tuple[tuple[str | None, ...], Codes]]:
         """Return the levels of the hierarchy, the top first: the names of each, and where each cell belongs.
@@ -61,7 +66,7 @@ class CategoryCells:
 
     def name(self, code: int) -> str:
         """Return the name of a cell."""
-        return self.values[code] if code < len(self.values) else OTHER
+        return self.values[code] if code < len(self.values) else self.rest
 
     def centre(self, code: int, share: float = 0.5) -> str | None:
         """Return the value of this cell; None for the last one."""
@@ -70,7 +75,7 @@ class CategoryCells:
     def code(self, value: Any) -> int:
         """Return the cell of a declared value, or refuse one that is not declared."""
         text = canonical_text(value)
-        if text == OTHER and OTHER not in self._places and not self.closed:
+        if text == self.rest and not self.closed:
             return len(self.values)
         if text not in self._places:
             raise InvalidInput(f"{text!r} is not among the declared categories {shown_names(self.values)}")
@@ -111,9 +116,15 @@ class NumberCells:
 
     def number(self, value: Any) -> float:
         """Return the place on the line that a value names, or refuse it."""
-        if isinstance(value, bool) or not isinstance(value, int | float | np.number) or math.isnan(value):
+        number = math.nan
+        if isinstance(value, int | float | np.number) and not isinstance(value, bool):
+            try:
+                number = float(value)
+            except OverflowError:  # a whole number beyond all floats
+                number = math.inf if value > 0 else -math.inf
+        if math.isnan(number):
             raise InvalidInput(f"a {self.holds} is expected, not {value!r}")
-        return float(value)
+        return number
 
     def name(self, code: int) -> str:
         """Return the name of a cell."""
@@ -131,13 +142,13 @@ class NumberCells:
         """Return a value in this cell, near the cut where the cell is unbounded; None for what is no number.
 
         It is the middle one, or one that has another share of the cell below it. Where all cuts are whole numbers the
-        value is one.
+        value is one, if it is one that floats tell apart.
         """
         if code == self.line:
             return None
         middle = self._place(code, share)
         low, high = self._ends(code)
-        whole = math.floor(middle) if math.isfinite(middle) else middle
+        whole = math.floor(middle) if abs(middle) < _EXACT else middle
         return whole if low <= whole < high and all(cut.is_integer() for cut in self.values) else middle
 
     def _ends(self, code: int) -> tuple[float, float]:

@@ -6,7 +6,7 @@ read counts as missing.
 
 import math
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import date
 from decimal import Decimal
 from typing import Any
@@ -52,7 +52,11 @@ def read_columns(
         columns = {name: _column(name, table[name], whose) for name in _present(table, names, whose)}
         return _checked(columns, whose, dates)
     if hasattr(table, "iloc"):  # a pandas frame, whose columns of objects Arrow would refuse by their values
-        columns = {name: _series(name, table[name], whose) for name in _present(list(table.columns), names, whose)}
+        given = [str(name) for name in table.columns]
+        if twice := [name for name in names if given.count(name) > 1]:
+            raise InvalidInput(f"column names must differ: {twice[0]!r} appears twice")
+        present = _present(given, names, whose)
+        columns = {name: _column(name, table.iloc[:, given.index(name)], whose) for name in present}
         return _checked(columns, whose, dates)
     given = as_table(table)
     for name in _present(given.column_names, names, whose):
@@ -66,22 +70,32 @@ def read_moments(column: pa.Array, unit: DateUnit) -> NDArray[np.float64]:
         return moments_of(column, unit)
     if not is_text(column.type):  # numbers are no dates
         return np.full(len(column), np.nan)
-    return moments_written(_texts(column), unit)
+    return moments_written(texts(column), unit)
 
 
 def read_texts(column: pa.Array, known: Sequence[str]) -> NDArray[np.int64]:
-    """Return the place of each value among the known texts, and one past the last for any other or missing one."""
+    """Return the place of each value among the known texts, and one past the last for any other or missing one.
+
+    What is not among them as it is written may be as another file writes it: 1 for 1.0, or true for True.
+    """
     if pa.types.is_floating(column.type) or pa.types.is_decimal(column.type):
         column = _written(read_numbers(column))
-    written = _texts(column, missing=set(MISSING_TEXTS) - set(known))
-    places = pc.index_in(written, value_set=pa.array(known, type=written.type), skip_nulls=True)
-    return np.asarray(pc.fill_null(places, len(known)).to_numpy(zero_copy_only=False), dtype=np.int64)
+    coded = texts(column, missing=set(MISSING_TEXTS) - set(known)).dictionary_encode()
+    short = _short(pa.array(known, type=pa.large_string()))
+    different = pc.unique(short)
+    as_written = pc.index_in(coded.dictionary, value_set=pa.array(known, type=coded.dictionary.type), skip_nulls=True)
+    if len(different) == len(short):  # else it is not told which is meant
+        as_written = pc.coalesce(
+            as_written, pc.index_in(_short(coded.dictionary), value_set=different, skip_nulls=True)
+        )
+    places = pc.fill_null(as_written.take(coded.indices), len(known))
+    return np.asarray(places.to_numpy(zero_copy_only=False), dtype=np.int64)
 
 
 def read_numbers(column: pa.Array) -> NDArray[np.float64]:
     """Return values as floats, and NaN where one is missing or no number."""
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-        coded = _texts(column).dictionary_encode()
+        coded = texts(column).dictionary_encode()
         each = np.array([*(_number(text) for text in coded.dictionary.to_pylist()), np.nan])
         places = pc.fill_null(coded.indices, len(each) - 1).to_numpy(zero_copy_only=False)
         return np.asarray(each[places])
@@ -98,6 +112,13 @@ def _number(text: str) -> float:
     return float(text) if _NUMBER.fullmatch(text) else math.nan
 
 
+def _short(written: pa.Array) -> pa.Array:
+    """Return texts with whole numbers and truth values as we write them."""
+    plain = pc.replace_substring_regex(written, r"^([+-]?[0-9]+)\.0+$", r"\1")
+    lowered = pc.utf8_lower(plain)
+    return pc.if_else(pc.is_in(lowered, value_set=pa.array(["true", "false"], lowered.type)), lowered, plain)
+
+
 def _written(values: NDArray[np.float64]) -> pa.Array:
     """Return numbers as texts, each as it would be written among texts."""
     known, places = np.unique(values, return_inverse=True)
@@ -105,36 +126,16 @@ def _written(values: NDArray[np.float64]) -> pa.Array:
     return each.take(pa.array(places.ravel()))
 
 
-def _texts(column: pa.Array, missing: Iterable[str] = ()) -> pa.Array:
-    """Return values as texts; bytes that are no text, which a file may hold, are missing."""
-    try:
-        return texts(column, missing=missing)
-    except pa.ArrowInvalid:
-        plain = [_decoded(value) for value in column.cast(pa.large_binary()).to_pylist()]
-        return texts(pa.array(plain, type=pa.large_string()), missing=missing)
-
-
-def _decoded(value: bytes | None) -> str | None:
-    try:
-        return None if value is None else value.decode("utf-8")
-    except UnicodeDecodeError:
-        return None
-
-
-def _series(name: str, series: Any, whose: str) -> pa.Array:
-    """Return a column of a pandas frame."""
-    if getattr(series, "ndim", 1) != 1:
-        raise InvalidInput(f"column names must differ: {series.columns[0]!r} appears twice")
-    if series.dtype == object or series.dtype.kind in "fiub":
-        return _column(name, series.to_numpy(), whose)
-    try:
-        return pa.array(series)
-    except (pa.ArrowException, TypeError, ValueError):  # one value that Arrow refuses, and its text would say which
-        return _column(name, series.astype(object).to_numpy(), whose)
-
-
 def _column(name: str, values: Any, whose: str) -> pa.Array:
     """Return values in the one type that Arrow has for them; objects of several types become texts, one by one."""
+    if isinstance(values, np.ma.MaskedArray):
+        values = np.ma.filled(values.astype(object), None)
+    kind = getattr(values, "dtype", None)
+    if isinstance(values, pa.Array | pa.ChunkedArray) or not (kind is None or isinstance(kind, np.dtype)):
+        try:
+            return _typed(values)
+        except (pa.ArrowException, TypeError, ValueError):  # one value that Arrow refuses, and its text would say which
+            values = np.asarray(values, dtype=object)
     is_list = isinstance(values, Sequence) and not isinstance(values, str | bytes)
     array = _listed(values) if is_list else np.asarray(values)
     if array.ndim != 1:
@@ -143,11 +144,20 @@ def _column(name: str, values: Any, whose: str) -> pa.Array:
         return pa.array(array.astype(np.float64) if array.dtype.itemsize > 8 else array)
     if array.dtype.kind == "M":
         return pa.array(array.astype("datetime64[us]"))
-    if array.dtype.kind not in "OUS":
+    if array.dtype.kind not in "OUST":
         raise InvalidInput(
             f"{whose}, column {name!r}: values must be numbers, texts or truth values, not {array.dtype}"
         )
     return pa.array([_text(value) for value in array.astype(object)], type=pa.large_string())
+
+
+def _typed(values: Any) -> pa.Array:
+    """Return a column that has a type which allows for missing values, such as pandas' Int64: it keeps that type.
+
+    As a NumPy array it would not: a missing value would make floats of all others, and cut long whole numbers short.
+    """
+    array = pa.chunked_array(values) if hasattr(values, "__arrow_c_stream__") else pa.array(values)
+    return whole_array(array if isinstance(array, pa.ChunkedArray) else pa.chunked_array([array]))
 
 
 def _listed(values: Sequence[Any]) -> NDArray[Any]:
@@ -167,7 +177,8 @@ def _text(value: Any) -> str | None:
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return None
     try:
-        plain = value.item() if isinstance(value, np.generic) else value
+        plain = value.astype("datetime64[us]") if isinstance(value, np.datetime64) else value
+        plain = plain.item() if isinstance(plain, np.generic) else plain
         plain = float(plain) if isinstance(plain, Decimal) else plain
         plain = plain.isoformat() if isinstance(plain, date) else plain
         text = canonical_text(plain) if isinstance(plain, str | int | float) else None

@@ -7,6 +7,7 @@ values of all rows, and a row means the same in any file (`csv_files`).
 import csv
 import warnings
 from collections.abc import Callable, Iterable, Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -102,7 +103,7 @@ def shown_names(names: Sequence[Any]) -> str:
 
 
 def whole_array(column: pa.ChunkedArray) -> pa.Array:
-    """Return a column as one array, with dictionaries and views turned into plain values."""
+    """Return a column as one array, with dictionaries and views turned into plain values, and no text but in UTF-8."""
     if pa.types.is_dictionary(column.type):
         plain = column.type.value_type
         parts = [_plain(chunk.dictionary).take(chunk.indices) for chunk in column.chunks]
@@ -117,8 +118,12 @@ def texts(column: pa.Array, *, missing: Iterable[str] = ()) -> pa.Array:
 
     A whole number is written as one whatever its type: 5 and 5.0 are the same text.
     """
-    if pa.types.is_floating(column.type) or pa.types.is_decimal(column.type):
+    if pa.types.is_floating(column.type):
         written = _written(column.cast(pa.float64()))
+    elif pa.types.is_decimal(column.type):
+        each = column.dictionary_encode()
+        known = [None if value is None else canonical_text(value) for value in each.dictionary.to_pylist()]
+        written = pa.array(known, pa.large_string()).take(each.indices)
     elif is_text(column.type):
         written = pyarrow.compute.utf8_trim_whitespace(column)
     else:
@@ -151,10 +156,14 @@ def coded(
 
 def canonical_text(value: object) -> str:
     """Return how `texts` would write a value, so that what a schema declares meets what a table holds."""
+    value = value.item() if isinstance(value, np.number | np.bool_) else value
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float) and value.is_integer() and abs(value) < _EXACT:
         return str(int(value))
+    if isinstance(value, Decimal) and value.is_finite():
+        written = f"{value:f}"
+        return written.rstrip("0").rstrip(".") if "." in written else written
     return str(value).strip()
 
 
@@ -168,8 +177,26 @@ def _is_textual(kind: pa.DataType) -> bool:
 
 
 def _plain(column: Any) -> Any:
-    """Return texts in the one layout that all functions of Arrow know; other values as they are."""
-    return column.cast(pa.large_string()) if _is_textual(column.type) else column
+    """Return texts in the one layout that all functions of Arrow know; other values as they are.
+
+    A file may hold bytes that are no text. They are missing: whoever reads them would raise, and repeat them.
+    """
+    if not _is_textual(column.type):
+        return column
+    plain = column.cast(pa.large_string())
+    try:
+        plain.validate(full=True)
+    except pa.ArrowInvalid:
+        read = pa.array([_decoded(value) for value in plain.cast(pa.large_binary()).to_pylist()], pa.large_string())
+        return pa.chunked_array([read]) if isinstance(plain, pa.ChunkedArray) else read
+    return plain
+
+
+def _decoded(value: bytes | None) -> str | None:
+    try:
+        return None if value is None else value.decode("utf-8")
+    except UnicodeDecodeError:
+        return None
 
 
 def _written(column: pa.Array) -> pa.Array:

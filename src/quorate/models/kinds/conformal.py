@@ -82,7 +82,7 @@ def restore(
     if not (sets.grid_.shape == (sets.quantile_.cells,) and 0 <= sets.cell_ < sets.quantile_.cells):
         raise InvalidInput("the released cell is none of the grid; the model is not loaded")
     sets.coverage_ = sets.quantile_.coverage()
-    sets.claim_, sets.spent_epsilon_ = manifest["claim"], manifest["spent_epsilon"]
+    sets.claim_, sets.covers_, sets.spent_epsilon_ = (manifest[name] for name in ("claim", "covers", "spent_epsilon"))
     checked: ConformalClassifier | ConformalRegressor = sets
     return checked
 

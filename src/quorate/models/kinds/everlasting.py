@@ -80,12 +80,10 @@ def save(
     """
     check_is_fitted(classifier, "terms_")
     check_folder(Path(folder))
-    if classifier.session_.ledger is not None:
-        raise InvalidInput("this classifier has a folder already, and one phase in it; load it from there")
+    classifier.session_.check_unkept()
     if classifier.form_ is not None:
         raise InvalidInput("an everlasting model keeps points as numbers: encode the data frame before fitting")
     budget = _account(classifier.terms_, account)
-    classifier.account_ = account
     contents = {"estimator.skops": to_skops(classifier.estimator_)}
     check_loads(contents | ensemble_files(classifier.session_.answerer.phase.ensemble), [*TRUSTED, *(trusted or ())])
     probe = classifier.session_.answerer.probe
@@ -94,9 +92,10 @@ def save(
     for name in extra or {}:
         if name == "probe.npz" or name.startswith("phase"):  # those of a phase go with it
             raise InvalidInput(f"extra must not be named like a file of an everlasting model, as {name!r} is")
-    created = FOLDER.create(folder, KIND, _manifest(classifier), contents, extra=extra)
+    created = FOLDER.create(folder, KIND, _manifest(classifier) | {"account": account}, contents, extra=extra)
     ledger = Ledger.create(created.path / "ledger.sqlite", budget, fingerprint=created.fingerprint)
     classifier.session_.keep_in(created.path, ledger, features=classifier.n_features_in_)
+    classifier.account_ = account
     return created.seal()
 
 
@@ -171,7 +170,6 @@ def _manifest(classifier: EverlastingClassifier) -> dict[str, Any]:
     return {
         **rows_document(classifier),
         "teachers": classifier.teachers_,
-        "account": classifier.account_,
         "terms": _terms(classifier.terms_),
     }
 

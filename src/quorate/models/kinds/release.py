@@ -117,7 +117,7 @@ def restore(folder: PublishedFolder, *, trusted: Trusted = None, lease: int = 0)
     spent = Cost(manifest["spent"]["renyi"], manifest["spent"]["slack"])
     released = Released(
         answers=arrays.get("answers"),
-        errors=arrays.get("errors"),
+        bars=arrays.get("errors"),
         weights=arrays.get("weights"),
         support=Rows(arrays["support"], arrays["sizes"].tolist(), arrays["weights"]) if "support" in arrays else None,
         spent=spent,

@@ -1,5 +1,6 @@
 """What every cover can do."""
 
+import itertools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -116,7 +117,7 @@ def read_points(records: Any, *, features: int, name: str = "records") -> Points
     except ValueError:  # records of different lengths
         given = np.full((len(records), features), "")
     fits = given.ndim == 1 if features == 1 and given.ndim < 2 else given.shape[1:] == (features,)
-    if isinstance(records, list | tuple) and fits and given.dtype.kind not in "fiubO":
+    if isinstance(records, list | tuple) and fits and not (given.dtype.kind in "fiub" and _holds_numbers(records)):
         given = np.array([_point(record, features) for record in records]).reshape(-1, features)
     if given.dtype == object:
         given = np.array([_number(value) for value in given.ravel()], dtype=np.float64).reshape(given.shape)
@@ -139,6 +140,16 @@ def check_cells(cells: int, what: str) -> None:
     """Refuse a cover of too many cells."""
     if cells > LARGEST:
         raise Infeasible(f"{what} have {cells} cells, above {LARGEST}; pass fewer public points, or round them")
+
+
+def _holds_numbers(records: list[Any] | tuple[Any, ...]) -> bool:
+    """Return whether records are numbers, or lists of them, and nothing that NumPy reads otherwise among objects."""
+    kinds = set(map(type, records))
+    if kinds == {np.ndarray}:
+        return all(record.ndim == 1 and record.dtype.kind in "fiub" for record in records)
+    if kinds <= {list, tuple}:
+        kinds = set(map(type, itertools.chain.from_iterable(records)))
+    return all(issubclass(kind, Real | np.bool_) for kind in kinds)
 
 
 def _point(record: Any, features: int) -> list[float]:

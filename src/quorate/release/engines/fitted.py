@@ -19,7 +19,7 @@ from quorate.release.engines.agreement import Agreement, agreeing_marginals, wei
 from quorate.release.engines.components import least_squares, without_impossible
 from quorate.release.engines.misfit import NoisyTables
 from quorate.release.engines.mixture import Mixture, MixtureFit, fit_again, fit_mixture
-from quorate.release.engines.released import Released, expected_largest_of, project_simplex
+from quorate.release.engines.released import ErrorBars, Released, project_simplex
 from quorate.release.queries import Marginals
 
 __all__ = ["fits_in_memory", "release_tables", "tables_to_check"]
@@ -78,17 +78,16 @@ def release_tables(queries: Marginals, noisy: NoisyTables, spent: Cost, engine: 
         told, parts = (*notes, note), (unbiased, deviations)
         return Released(answers, deviations, None, None, spent, engine, told, {}, None, *parts)
     found = _estimate(queries, noisy)
-    errors = _errors(queries, noisy, found)
+    bars = ErrorBars(partial(_errors, queries, noisy, found), factor=_UNEQUAL)
     details = {
         "deviation": float(found.deviations.max()),
         "moved": float(np.abs(found.answers - found.unbiased).max()),
-        "expected_error": min(1.0, _UNEQUAL * expected_largest_of(errors)),
         "believed": float(np.mean(list(found.agreement.beliefs.values()))),
     }
     if found.fit is not None:
         details |= {"misfit": found.fit.misfit, "penalty": found.fit.penalty}
     beside = (found.model, found.unbiased, found.deviations)
-    return Released(found.answers, errors, None, None, spent, engine, notes, details, *beside)
+    return Released(found.answers, bars, None, None, spent, engine, notes, details, *beside)
 
 
 def _estimate(queries: Marginals, noisy: NoisyTables, earlier: _Estimate | None = None) -> _Estimate:

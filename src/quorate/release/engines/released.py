@@ -2,7 +2,9 @@
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,7 @@ from quorate.release.queries import Marginals, Queries, Rows
 
 __all__ = [
     "Engine",
+    "ErrorBars",
     "Private",
     "Public",
     "Released",
@@ -32,19 +35,41 @@ __all__ = [
 Public = Rows | NDArray[np.float64] | None
 
 
+class ErrorBars:
+    """One standard deviation of the error of each answer, computed when it is first asked for, and once.
+
+    `compute` sees released values alone, and returns the same each time: whoever asks first, nothing is drawn or paid.
+    Threads that ask at once may compute it more than once. The largest error is expected to be `factor` times that of
+    independent Gaussian errors.
+    """
+
+    def __init__(self, compute: Callable[[], Floats], *, factor: float) -> None:
+        self._compute, self._factor = compute, factor
+
+    @cached_property
+    def errors(self) -> Floats:
+        """One standard deviation of the error of each answer."""
+        return self._compute()
+
+    @cached_property
+    def expected_largest(self) -> float:
+        """About the expected largest error of all answers."""
+        return min(1.0, self._factor * expected_largest_of(self.errors))
+
+
 @dataclass(frozen=True)
 class Released:
     """Answers as shares of the records, with what they cost. Nothing in it is private any more.
 
-    `answers` is None where the queries are too many to list: then `weights` answer them. `errors` is one standard
-    deviation of the noise in each answer, or None where an engine has no such figure. `weights` add up to 1, over the
-    cells, or over the records of `support` where there is one. `model` is the one table that the answers are read off,
-    where there is one: it answers any marginal, and records are drawn from it. `unbiased` are the answers before any
-    model or public data, with noise of the standard deviations `deviations` and nothing else: where they are kept.
+    `answers` is None where the queries are too many to list: then `weights` answer them. `bars` are the error bars of
+    the answers, or what computes them, or None where an engine has none: `errors` has them. `weights` add up to 1, over
+    the cells, or over the records of `support` where there is one. `model` is the one table that the answers are read
+    off, where there is one: it answers any marginal, and records are drawn from it. `unbiased` are the answers before
+    any model or public data, with noise of the standard deviations `deviations` and nothing else: where they are kept.
     """
 
     answers: Floats | None
-    errors: Floats | None
+    bars: Floats | ErrorBars | None
     weights: Floats | None
     support: Rows | None
     spent: Cost
@@ -54,6 +79,17 @@ class Released:
     model: Mixture | None = None
     unbiased: Floats | None = None
     deviations: Floats | None = None
+
+    @property
+    def errors(self) -> Floats | None:
+        """One standard deviation of the error of each answer, or None where an engine has no such figure."""
+        return self.bars.errors if isinstance(self.bars, ErrorBars) else self.bars
+
+    def expected_error(self, foreseen: float) -> float:
+        """Return the expected largest error of what was released, or the one that was foreseen."""
+        if isinstance(self.bars, ErrorBars):
+            return self.bars.expected_largest
+        return self.details.get("expected_error", foreseen)
 
     def level(self, count: int, beta: float) -> float:
         """Return within how many deviations `count` unbiased answers lie, all of them with probability 1 - beta.

@@ -12,7 +12,9 @@ from quorate.errors import InvalidInput
 from quorate.release.queries import Numbered, Queries, Rows, Whole
 from quorate.release.workloads.columns import Columns
 
-__all__ = ["Between", "BoundWorkload", "check_asked"]
+__all__ = ["Between", "BoundWorkload", "check_asked", "tidy_name"]
+
+_OURS = {"query", "asked", "answer", "error", "low", "high", "gap"}  # columns of a tidy table that are not the user's
 
 
 @dataclass(frozen=True)
@@ -113,6 +115,11 @@ class BoundWorkload(Numbered, ABC):
         if isinstance(asked, Mapping) and asked.get("kind") in ("thresholds", "ranges"):
             asked = {"apart": False, **asked}  # as releases before 0.2 have it, which did not say so
         return Workload.from_dict(asked).bind(columns=Columns.from_dict(document["columns"]))
+
+
+def tidy_name(text: str, named: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the name of a query as a row of a tidy table; a column that is called like one of ours is in its text."""
+    return {"query": text, **{name: value for name, value in named.items() if name not in _OURS}}
 
 
 def check_asked(asked: Any, names: Iterable[str]) -> Mapping[str, Any]:

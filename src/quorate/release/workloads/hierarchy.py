@@ -9,9 +9,9 @@ import numpy as np
 from quorate.errors import InvalidInput
 from quorate.release.cover.base import check_cells
 from quorate.release.queries import Levels, Whole
-from quorate.release.workloads.bound import BoundWorkload
+from quorate.release.workloads.bound import BoundWorkload, tidy_name
 from quorate.release.workloads.columns import Columns
-from quorate.tables.cells import OTHER, CategoryCells
+from quorate.tables.cells import CategoryCells
 
 __all__ = ["HierarchyWorkload"]
 
@@ -34,7 +34,7 @@ class HierarchyWorkload(BoundWorkload):
         self._groups = math.prod(chosen.sizes[:-1])
         check_cells(cells.size * self._groups, f"the hierarchy of {column!r} by {len(by)} columns")
         levels = cells.levels()
-        named = [tuple(OTHER if name is None else name for name in names) for names, _ in levels]
+        named = [tuple(cells.rest if name is None else name for name in names) for names, _ in levels]
         self._names = [("",), *named]  # of the group itself, and of each level
         group = np.repeat(np.arange(self._groups), cells.size)
         maps = [group]
@@ -42,8 +42,8 @@ class HierarchyWorkload(BoundWorkload):
             maps.append(group * len(names) + np.tile(where, self._groups))
         queries = Levels(maps)
         super().__init__(chosen, queries, queries.count)
-        self._places = {"": (0, 0)} | ({} if cells.closed else {OTHER: (len(levels), cells.size - 1)})
-        for level, (names, _) in enumerate(levels, start=1):  # a node that is called "other" is asked for by its name
+        self._places = {"": (0, 0)} | ({} if cells.closed else {cells.rest: (len(levels), cells.size - 1)})
+        for level, (names, _) in enumerate(levels, start=1):
             self._places |= {name: (level, place) for place, name in enumerate(names) if name is not None}
 
     def count(self, table: Any) -> Whole:
@@ -93,7 +93,7 @@ class HierarchyWorkload(BoundWorkload):
     def _named(self, node: str, groups: Mapping[str, str]) -> dict[str, Any]:
         said = [f"{name} = {value}" for name, value in groups.items() if value]
         said = [*([f"{self.column} = {node}"] if node else []), *said]
-        return {"query": " and ".join(said) or "all", **groups, self.column: node}
+        return tidy_name(" and ".join(said) or "all", {**groups, self.column: node})
 
     def _settings(self) -> dict[str, Any]:
         return {"kind": "hierarchy", "column": self.column, "by": list(self.by)}

@@ -12,7 +12,7 @@ from quorate.arrays import Floats
 from quorate.errors import InvalidInput
 from quorate.release.cover.base import check_cells
 from quorate.release.queries import NOTHING, Prefixes, Ranges, Whole
-from quorate.release.workloads.bound import Between, BoundWorkload, check_asked
+from quorate.release.workloads.bound import Between, BoundWorkload, check_asked, tidy_name
 from quorate.release.workloads.columns import Columns
 from quorate.tables.cells import DateCells, NumberCells
 
@@ -177,7 +177,7 @@ class LineWorkload(BoundWorkload):
         first, last = (0, place) if self.kind == "thresholds" else (int(end) for end in self._plain.pair(place))
         named[self.column], text = self._between(first, last)
         others = [f"{name} = {named[name]}" for name in self.by]
-        return {"query": " and ".join([text, *others]), **named}
+        return tidy_name(" and ".join([text, *others]), named)
 
     def _between(self, first: int, last: int) -> tuple[str, str]:
         """Return the name of a run of cells, and the comparison that says it."""

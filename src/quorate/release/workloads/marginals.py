@@ -9,7 +9,7 @@ import numpy as np
 from quorate.checks import check_count
 from quorate.errors import Infeasible, InvalidInput
 from quorate.release.queries import MOST_LISTED, Marginals, Rows, Whole
-from quorate.release.workloads.bound import BoundWorkload
+from quorate.release.workloads.bound import BoundWorkload, tidy_name
 from quorate.release.workloads.columns import Columns, names_of
 
 __all__ = ["MarginalWorkload"]
@@ -73,7 +73,7 @@ class MarginalWorkload(BoundWorkload):
             name = self.columns.names[column]
             named[name] = self.columns.cells[name].name(code)
         text = " and ".join(f"{name} = {value}" for name, value in named.items() if value)
-        return {"query": text, **named}
+        return tidy_name(text, named)
 
     def _settings(self) -> dict[str, Any]:
         return {"kind": "marginals", "order": self.order}
