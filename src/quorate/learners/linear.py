@@ -39,6 +39,7 @@ __all__ = [
     "LinearLearner",
     "LinearTeachers",
     "ballots_in_blocks",
+    "counted_in_blocks",
     "block_shape",
     "gridded_coefficients",
     "gridded_queries",
