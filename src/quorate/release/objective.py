@@ -38,6 +38,8 @@ def weighed(
     if not isinstance(asked, MarginalWorkload):
         raise InvalidInput(f"error={error!r} is for marginals; other queries have their largest error made small")
     if target is not None:
+        if asked.columns.names == (target,):
+            raise InvalidInput(f"{target!r} is the only column: there is none to predict it from")
         named[target] = named.get(target, 1.0) * _TARGET
     place = {name: number for number, name in enumerate(asked.columns.names)}
     by_columns = [(_columns(key, place), check_positive("weight", weight)) for key, weight in named.items()]
