@@ -206,6 +206,8 @@ KNOWN = (*ONE, "--out", "{out}")
         (["{private}", *KNOWN, "--ask", "{{"], "JSON"),
         (["{private}", *KNOWN, "--epsilon", "-1"], "epsilon"),
         (["{private}", *KNOWN, "--synthetic", "0"], "synthetic"),
+        (["{private}", *KNOWN, "--synthetic", "100000000"], "synthetic must be at most"),
+        (["{private}", *KNOWN, "--ask", "age = below 30", "--band", "2"], "band"),
         (["{private}", "--workload", "marginals:1", "--online", "--ask", "x"], "--public"),
         (["{private}", "--workload", "marginals:1", "--online", "--public", "{public}"], "--ask"),
         (["{private}", *ONE, "--online", "--ask", "x"], "--ledger"),

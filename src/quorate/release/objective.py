@@ -39,6 +39,8 @@ def weighed(
         raise InvalidInput(f"error={error!r} is for marginals; other queries have their largest error made small")
     place = {name: number for number, name in enumerate(asked.columns.names)}
     if target is not None:
+        if asked.columns.names == (target,):
+            raise InvalidInput(f"{target!r} is the only column: there is none to predict it from")
         [column] = _columns(target, place)
         named[target] = named.get(target, 1.0) * _weight_of_target(asked.queries, column)
     by_columns = [(_columns(key, place), check_positive("weight", weight)) for key, weight in named.items()]
