@@ -19,6 +19,7 @@ from quorate.errors import InvalidInput
 
 __all__ = ["Array", "Backend", "choose_backend"]
 
+_EMULATED = "CUBLAS_EMULATE_DOUBLE_PRECISION"  # by which CUDA is told to multiply doubles as smaller numbers
 Array = Any  # an array of the chosen backend: numpy.ndarray or torch.Tensor
 
 
@@ -80,6 +81,8 @@ def choose_backend(device: str) -> Backend:
         )
     if device == "cuda" and not _has_gpu():
         raise InvalidInput('device "cuda" needs a GPU that PyTorch can use, and there is none here; use "cpu"')
+    if device == "cuda" and os.environ.get(_EMULATED, "0") not in ("", "0"):  # proof: claim B
+        raise InvalidInput(f"{_EMULATED} makes products of doubles inexact, and ballots must be exact: unset it")
     return _torch("cuda" if device == "cuda" else "cpu")
 
 

@@ -40,6 +40,7 @@ __all__ = [
     "LinearTeachers",
     "ballots_in_blocks",
     "block_shape",
+    "counted_in_blocks",
     "gridded_coefficients",
     "gridded_queries",
     "sliced",

@@ -7,6 +7,7 @@ floats hold exactly, so that no result depends on how the records are laid out (
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from typing import Any, NoReturn
 
 import numpy as np
@@ -199,8 +200,8 @@ class Units:
             squares = np.einsum("gqu,gqu->gu", groups, groups)
         else:
             squares = np.einsum("gqu,gqu,gqu->gu", groups, groups, prices.reshape(groups.shape), dtype=np.float64)
-        for place in range(1, len(squares)):  # running sums; NumPy's own is twenty times slower along this axis
-            np.add(squares[place - 1], squares[place], out=squares[place])
+        for before, sums in pairwise(squares):  # running sums; NumPy's own is much slower along this axis
+            np.add(before, sums, out=sums)
         fits = squares <= left.astype(squares.dtype)  # proof: step 3
         groups *= fits[:, np.newaxis].astype(np.float32)
         spent[:] = np.where(fits[-1], spent + squares[-1].astype(np.int64) * each, self._capacity + 1)  # or worn out
