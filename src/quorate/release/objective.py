@@ -39,9 +39,9 @@ def weighed(
         raise InvalidInput(f"error={error!r} is for marginals; other queries have their largest error made small")
     place = {name: number for number, name in enumerate(asked.columns.names)}
     if target is not None:
-        [column] = _columns(target, place)
-        if len(place) == 1:
+        if asked.columns.names == (target,):
             raise InvalidInput(f"{target!r} is the only column: there is none to predict it from")
+        [column] = _columns(target, place)
         named[target] = named.get(target, 1.0) * _weight_of_target(asked.queries, column)
     by_columns = [(_columns(key, place), check_positive("weight", weight)) for key, weight in named.items()]
     importance = []
@@ -73,7 +73,7 @@ def _weight_of_target(queries: Marginals, target: int) -> float:
     if beside.all() or not beside.any():
         return 1.0
     ratio = (len(beside) - int(beside.sum())) / int(beside.sum())
-    return max(1.0, ratio**1.5 * float(cells[~beside].mean() / cells[beside].mean()))
+    return float(max(1.0, ratio**1.5 * float(cells[~beside].mean() / cells[beside].mean())))
 
 
 def _columns(key: Any, place: Mapping[str, int]) -> set[int]:
