@@ -158,7 +158,7 @@ def coded(
 def canonical_text(value: object) -> str:
     """Return how `texts` would write a value, so that what a schema declares meets what a table holds."""
     if isinstance(value, str):
-        return value.strip()
+        return str.strip(value)
     value = value.item() if isinstance(value, _NUMPY_NUMBERS) else value
     if isinstance(value, bool):
         return "true" if value else "false"
