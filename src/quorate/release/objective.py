@@ -72,13 +72,8 @@ def _weight_of_target(queries: Marginals, target: int) -> float:
     beside = np.array([target in clique for clique in queries.cliques])
     if beside.all() or not beside.any():
         return 1.0
-<<<<<<< HEAD
     ratio = float(len(beside) - beside.sum()) / float(beside.sum())
     return max(1.0, float(ratio**1.5 * cells[~beside].mean() / cells[beside].mean()))
-=======
-    ratio = (len(beside) - int(beside.sum())) / int(beside.sum())
-    return float(max(1.0, ratio**1.5 * float(cells[~beside].mean() / cells[beside].mean())))
->>>>>>> hostile_release
 
 
 def _columns(key: Any, place: Mapping[str, int]) -> set[int]:
