@@ -5,9 +5,9 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 TOOLS := build/tools
 # Each core has a worker, so linear algebra has one thread, and there is one more: tests of servers mostly wait.
-# Neighbouring tests share a worker, and what it has made.
+# Neighbouring tests share a worker, and what it has made. Bytecode is kept, for the commands that tests start.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print(len(os.sched_getaffinity(0)) + 1 if hasattr(os, "sched_getaffinity") else os.cpu_count() + 1)')
-TESTS := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+TESTS := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 .PHONY: help demo docs linkcheck test lint types audit crash bench wheels release clean
 

@@ -46,6 +46,18 @@ def test_releases_draw_on_one_total_until_it_is_spent(account, tmp_path):
     assert again.total_ == account.total
 
 
+def test_a_claim_says_for_whom_the_total_holds(account, tmp_path):
+    """On an account of records others protect a record alone: the total of a release of people is not one of people."""
+    release = QueryRelease(**PLAIN, epsilon=0.5, account=account).fit(TABLE, groups=list(range(200)) * 2)
+    assert "all records of one of 200 people" in release.claim_
+    assert "drawn on its account, (1, 3e-06) for each record" in release.claim_
+    assert QueryRelease.load(release.publish(tmp_path / "published")).claim_ == release.claim_
+    people = Account(tmp_path / "people", epsilon=1.0, delta=1e-6, unit="person")
+    of_people = QueryRelease(**PLAIN, epsilon=0.5, account=people).fit(TABLE, groups=list(range(200)) * 2)
+    assert "drawn on its account, (1, 1e-06) for each person" in of_people.claim_
+    people.close()
+
+
 @pytest.mark.parametrize("parts", [3, 7, 10])
 def test_equal_parts_add_up_to_the_whole(tmp_path, parts):
     account = Account(tmp_path / "account", epsilon=0.7, delta=1e-5)

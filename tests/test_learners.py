@@ -35,6 +35,7 @@ from quorate.learners import (
     Deal,
     LinearTeachers,
     StumpTeachers,
+    backends,
     batched_equivalent,
     teachers_from_arrays,
 )
@@ -759,3 +760,11 @@ def test_counting_keeps_pace_with_the_bare_product():
     """0.66 is usual. A machine that is busy with something else may spoil one measurement, and not five."""
     tries = (counting_figures(teachers=2000, queries=10_000) for _ in range(5))
     assert any(figures.speed_share > 0.3 and figures.peak_bytes < 2**25 for figures in tries)
+
+
+def test_a_gpu_that_is_told_to_multiply_inexactly_is_refused(monkeypatch):
+    monkeypatch.setattr(backends, "_has_torch", lambda: True)
+    monkeypatch.setattr(backends, "_has_gpu", lambda: True)
+    monkeypatch.setenv("CUBLAS_EMULATE_DOUBLE_PRECISION", "1")
+    with pytest.raises(InvalidInput, match="ballots must be exact: unset it"):
+        choose_backend("cuda")

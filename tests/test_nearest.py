@@ -23,9 +23,10 @@ from quorate.auditing.neighbour_games import (
 )
 from quorate.errors import BudgetSpent
 from quorate.mechanisms.noisy_vector.analytic import ROUNDING_VARIANCE, discrete_delta
-from quorate.neighbours import NeighbourPlan
+from quorate.neighbours import NeighbourPlan, blocks
+from quorate.neighbours import units as units_module
 from quorate.neighbours.ballots import Labels, Levels, Shares
-from quorate.neighbours.blocks import Block, query_factors, record_factors
+from quorate.neighbours.blocks import Block, multiply, query_factors, record_factors
 from quorate.neighbours.kernel import Kernel
 from quorate.neighbours.points import LONGEST, Space
 from quorate.neighbours.terms import Terms
@@ -114,12 +115,12 @@ def reference_votes(kernel, units, query, table):
 def reference_counts(capacity, votes, batches):
     """Return the counts and what each unit has spent, in plain integers, one group of queries after the other.
 
-    `votes` has those of all units on each query. Batches of up to 64 are paid for query by query, of up to 128 two by
+    `votes` has those of all units on each query. Batches of up to 16 are paid for query by query, of up to 32 two by
     two, and so on, up to 16.
     """
     spent, worn, counts, start = [0] * len(votes[0]), [False] * len(votes[0]), [], 0
     for batch in batches:
-        together, stop = min(16, math.ceil(batch / 64)), start + batch
+        together, stop = min(16, math.ceil(batch / 16)), start + batch
         for first in range(start, stop, together):
             group = votes[first : min(first + together, stop)]
             for unit in range(len(spent)):
@@ -156,7 +157,7 @@ def test_counts_and_spends_are_those_of_plain_integers_in_every_batch(persons, k
     votes = [reference_votes(kernel, people, query, table) for query in queries]
     one_by_one = reference_counts(capacity, votes, (1,) * 90)
     assert max(one_by_one[1]) > capacity > min(one_by_one[1])  # some are worn out
-    for batches in ((90,), (1, 1, 64, 24), (64, 25, 1), (45, 45)):
+    for batches in ((90,), (1, 1, 16, 24, 48), (64, 25, 1), (15, 16) * 2 + (14, 14)):
         wanted = reference_counts(capacity, votes, batches)
         units = Units(kernel, capacity=capacity, features=3, table=table, persons=persons)
         units.insert([str(number) for number in range(120)], sizes.tolist(), points, codes)
@@ -164,9 +165,37 @@ def test_counts_and_spends_are_those_of_plain_integers_in_every_batch(persons, k
         counts = [units.count(queries[start:stop]).put_to(np.copy) for start, stop in pairwise(cuts)]
         assert (np.concatenate(counts) == wanted[0]).all()
         assert units.spends().tolist() == wanted[1]
-        if max(batches) <= 64:  # then it does not matter how queries are put together
+        if max(batches) <= 16:  # then it does not matter how queries are put together
             assert (wanted[0] == one_by_one[0]).all()
             assert wanted[1] == one_by_one[1]
+
+
+@pytest.mark.parametrize(
+    ("rows", "inner", "columns"),
+    [(32, 5, 128), (16, 66, 1024), (48, 300, 256), (16, 3000, 64), (7, 5, 128), (16, 5, 70)],
+)
+def test_a_product_is_the_same_in_pieces(monkeypatch, rows, inner, columns):
+    rng = np.random.default_rng(7)
+    queries = rng.integers(-30, 30, size=(rows, inner)).astype(np.float32)
+    records = rng.integers(-30, 30, size=(inner, columns + 9)).astype(np.float32)[:, 4 : columns + 4]
+    wanted = queries.astype(np.int64) @ records.astype(np.int64)
+    for faster in (False, True):
+        monkeypatch.setattr(blocks, "fast_in_pieces", lambda faster=faster: faster)
+        out = np.full((rows, columns), np.nan, dtype=np.float32)
+        assert multiply(queries, records, out) is out
+        assert (out == wanted).all()
+
+
+@pytest.mark.parametrize("pieces", [False, True])
+def test_votes_are_the_same_however_columns_are_added_up(monkeypatch, pieces):
+    monkeypatch.setattr(units_module, "fast_in_pieces", lambda: pieces)
+    table = Labels(range(6)).table
+    points = np.zeros((12, 2), dtype=np.float32)
+    units = Units(Kernel(shape="flat", squared_radius=9, top=3), capacity=99, features=2, table=table, persons=False)
+    units.insert(
+        [str(number) for number in range(12)], [1] * 12, points, np.array([0, 1, 1, 2, 2, 2, 4, 4, 4, 4, 5, 5])
+    )
+    assert units.count(points[:1]).put_to(np.copy).tolist() == [[3, 6, 9, 0, 12, 6]]
 
 
 @pytest.mark.parametrize("persons", [False, True])

@@ -16,7 +16,8 @@ from quorate.cli import main
 from quorate.cli.release_tables import Subject
 from quorate.concepts import Boxes, Halfspaces
 from quorate.errors import InvalidInput
-from quorate.release import QueryRelease
+from quorate.release import QueryRelease, Workload
+from quorate.release.domain import make_domain
 from quorate.release.query_texts import parse_queries
 
 
@@ -205,6 +206,8 @@ KNOWN = (*ONE, "--out", "{out}")
         (["{private}", *KNOWN, "--ask", "{{"], "JSON"),
         (["{private}", *KNOWN, "--epsilon", "-1"], "epsilon"),
         (["{private}", *KNOWN, "--synthetic", "0"], "synthetic"),
+        (["{private}", *KNOWN, "--synthetic", "100000000"], "synthetic must be at most"),
+        (["{private}", *KNOWN, "--ask", "age = below 30", "--band", "2"], "band"),
         (["{private}", "--workload", "marginals:1", "--online", "--ask", "x"], "--public"),
         (["{private}", "--workload", "marginals:1", "--online", "--public", "{public}"], "--ask"),
         (["{private}", *ONE, "--online", "--ask", "x"], "--ledger"),
@@ -278,10 +281,21 @@ def test_queries_of_boxes_and_halfspaces():
     for wrong in ("1:2", "2:1,0:1", "a:b,c:d", "1,2"):
         with pytest.raises(InvalidInput, match="a box is asked"):
             parse_queries([wrong], Boxes(2))
-    for wrong in ("0,0>1", "1>2", "1,2", "a,b>c"):
+    [half] = parse_queries(["1/3, 1e-2 > 1"], Halfspaces(2))
+    assert half.predict([[3.0, 0.0], [3.0, 1.0]]).tolist() == [0, 1]
+    for wrong in ("0,0>1", "1>2", "1,2", "a,b>c", "1/0,1>0", "nan,1>0", "1e999999999,1>0", "1,1>1e-999999999"):
         with pytest.raises(InvalidInput, match="a halfspace is asked"):
             parse_queries([wrong], Halfspaces(2))
     assert Subject.parse("boxes: x , y").names == ("x", "y")
+
+
+def test_no_text_of_a_query_ends_in_another_error_than_its_own():
+    workload, columns = Workload.thresholds("age"), {"age": {"cuts": [18, 65]}}
+    with pytest.raises(InvalidInput, match="must be readable"):
+        parse_queries(['{"age":' * 100_000], workload)
+    domain = make_domain(workload, None, columns)
+    beyond = parse_queries([f'{{"age": 1{"0" * 400}}}', '{"age": Infinity}'], workload)
+    assert len(set(domain.find(beyond).tolist())) == 1, "a number beyond all floats is beyond all cuts"
 
 
 def test_the_help_says_what_there_is():

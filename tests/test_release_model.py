@@ -8,11 +8,14 @@ import pytest
 from marginal_runs import measure_marginals
 from quorate import Budget, QueryRelease, Workload
 from quorate.release import Columns
+from quorate.release.domain import make_domain
 from quorate.release.engines import ENGINES, fitted
 from quorate.release.engines.components import least_squares
 from quorate.release.engines.misfit import Misfit
 from quorate.release.engines.mixture import Mixture, split_noise
 from quorate.release.engines.released import check_private, simplex_marginals
+from quorate.release.engines.strategy import plan_marginals
+from quorate.release.objective import weighed
 from quorate.release.queries import Marginals, Rows
 from quorate.release.synthetic import draw_target
 from quorate.simulation import SeededNoise
@@ -216,7 +219,7 @@ def test_a_target_is_drawn_from_the_other_columns_with_the_pairs_that_were_relea
     pairs = Mixture(sizes, np.ones(1), np.concatenate([np.full(size, 1 / size) for size in sizes])[None, :]).pairs(
         queries := Marginals.of_order(sizes, 2), queries.answers(Rows(real, sizes)) / records
     )
-    drawn = draw_target(codes, sizes, 2, pairs, 1e-4)
+    drawn = draw_target(codes, sizes, 2, pairs, np.full(sum(sizes), 1e-4))
     assert (drawn[:, :2] == codes[:, :2]).all()
     off = np.abs(queries.answers(Rows(drawn, sizes)) - queries.answers(Rows(real, sizes))) / records
     assert off.max() < 0.01  # two samples of 20,000; the records that were given are off by 0.1
@@ -224,6 +227,38 @@ def test_a_target_is_drawn_from_the_other_columns_with_the_pairs_that_were_relea
     assert drawn[both, 2].mean() == pytest.approx(
         1 / (1 + np.exp(-3.5)), abs=0.05
     )  # by pairs alone: what they add up to
+
+
+@pytest.mark.parametrize(
+    "sizes", [(3, 4, 5, 6, 2), (8, 8, 8, 8), (13, 9, 5, 16, 7, 15, 2, 12, 10, 2), (5,) * 6 + (20,)]
+)
+def test_pairs_with_a_target_get_about_half_of_the_budget(sizes):
+    columns = {f"q{place}": [f"a{code}" for code in range(size)] for place, size in enumerate(sizes)}
+    domain = make_domain(Workload.marginals(2), None, Columns.from_dict(columns))
+    target = len(sizes) - 1
+    plan = plan_marginals(weighed(domain, "weighted", None, f"q{target}"), 1e-4)
+    assert 0.4 < plan.shares[[target in clique for clique in plan.cliques]].sum() / plan.shares.sum() < 0.6
+
+
+def test_noise_in_pairs_moves_a_target_only_so_far():
+    generator = np.random.default_rng(0)
+    sizes, rows = (40, 2), 10_000
+    codes = np.stack([np.minimum(generator.geometric(0.3, rows) - 1, 39), generator.integers(0, 2, rows)], axis=1)
+    even = np.zeros((42, 42))  # the target goes with nothing
+    even[:40, 40:] = np.bincount(codes[:, 0], minlength=40)[:, None] / (2 * rows)
+    noisy = even + 0.002 * generator.normal(size=even.shape)
+    loose, held = (draw_target(codes, sizes, 1, noisy, np.full(42, deviation)) for deviation in (1e-9, 0.002))
+    rare = codes[:, 0] > 9  # 3% of the records: what is told of them is noise
+    assert abs(loose[rare, 1].mean() - 0.5) > 2 * abs(held[rare, 1].mean() - 0.5)
+    assert abs(held[rare, 1].mean() - 0.5) < 0.2
+
+
+def test_a_target_without_any_pair_stays_as_the_table_has_it():
+    columns = Columns.from_dict({"a": ["x", "y"], "b": ["u", "v", "w"]})
+    table = {"a": ["x", "y"] * 5000, "b": ["u", "v", "w", "u"] * 2500}
+    release = QueryRelease(Workload.marginals(1), columns=columns, engine="residual", error="weighted", target="b")
+    records = release.fit(table).synthetic(4000).to_pydict()
+    assert np.mean([b == "u" for b in records["b"]]) == pytest.approx(0.5, abs=0.05)
 
 
 def test_records_for_a_model_of_a_target_are_saved_and_loaded(tmp_path):

@@ -77,6 +77,11 @@ def test_points_of_a_class_are_simulated_too():
 def test_what_cannot_be_simulated_is_refused(release):
     with pytest.raises(InvalidInput, match="target must be a column of marginals that were released, not 'four'"):
         simulate_utility(release, target="four")
+    alone = QueryRelease(Workload.marginals(1), columns={"sex": ["f", "m"]}).fit({"sex": ["f", "m"] * 50})
+    with pytest.raises(InvalidInput, match="'sex' is the only column that was released"):
+        simulate_utility(alone, target="sex")
+    with pytest.raises(InvalidInput, match="'sex' is the only column"):
+        alone.set_params(error="weighted", target="sex").fit({"sex": ["f", "m"] * 50})
     growing = GrowingRelease(Workload.marginals(1), columns=COLUMNS, updates=3)
     with pytest.raises(InvalidInput, match="an update of a growing release is not simulated"):
         simulate_utility(growing.update("one", table(300)))

@@ -192,6 +192,7 @@ def test_columns_that_are_called_like_those_of_answers_are_in_the_text_of_a_quer
     assert answers.column_names == ["query", "answer", "error", "low", "high"]
     assert answers["query"][0].as_py() == "query = yes and answer = x"
     assert len(set(answers["query"].to_pylist())) == len(answers)
+    assert Workload.marginals(1).bind(columns={"a": ["", "x"]}).describe()[0]["query"] == "a = "
     by_name = release.answer(["query = no and answer = x"])
     assert by_name == release.answer([{"query": "no", "answer": "x"}])
 

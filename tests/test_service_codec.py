@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from quorate.release import QueryRelease, Workload
 from quorate.service.codec import (
     DATATYPES,
     ResponseTensor,
@@ -24,6 +25,7 @@ from quorate.service.codec import (
     write_response,
 )
 from quorate.service.errors import PROBLEMS, Refused
+from quorate.service.releases import QueryInput
 from quorate.service.tensors import MatrixInput, NamedInputs, Outputs, SchemaInputs
 from quorate.tables import Category, Number, Schema
 
@@ -393,3 +395,18 @@ def test_outputs_say_what_became_of_each_query(classes, datatype, labels):
     assert outcome.values == ["answered", "no_quorum", "refused"]
     with pytest.raises(Refused, match="bad_request"):
         outputs.chosen([("labels", False)], binary=False)
+
+
+def test_a_release_is_asked_at_its_cuts():
+    """An answer over HTTP does not say which query it is about: it must be the one that was asked."""
+    release = QueryRelease(Workload.thresholds("age"), columns={"age": {"cuts": [18, 65]}}).fit({"age": [30] * 100})
+    asked = QueryInput(release)
+
+    def numbers(*texts):
+        return asked.queries({"query": Tensor("query", "BYTES", [len(texts)], list(texts))}).ravel().tolist()
+
+    assert numbers('{"age": 18}', '{"age": 65}', "age < 18") == [1, 2, 1]
+    with pytest.raises(Refused, match="invalid_input"):
+        numbers('{"age": 18}', '{"age": 40}')
+    with pytest.raises(Refused, match="invalid_input"):
+        numbers('{"age": "x"}')

@@ -99,7 +99,7 @@ class Account:
     @property
     def total(self) -> Total:
         """What a claim says of the account."""
-        return Total(self.epsilon, self.delta)
+        return Total(self.epsilon, self.delta, self.unit)
 
     def left(self) -> tuple[float, float]:
         """Return what is left of epsilon and of delta."""

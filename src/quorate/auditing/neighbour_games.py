@@ -3,7 +3,7 @@
 Five records and four steps. A step is one of three queries, or the first record is forgotten and inserted again. What
 the units count depends on the steps so far and not on noise, so that every path of every adaptive tree is one of these
 sequences. `widest_change` takes them all, and `worst_delta` the best of all adaptive trees, by exact laws of labels.
-`widest_change_in_batches` does the same where queries come in batches of 66, of which a unit pays for two at once.
+`widest_change_in_batches` does the same where queries come in batches of 18, of which a unit pays for two at once.
 """
 
 import itertools
@@ -41,7 +41,7 @@ BALLOT = Labels([0, 1])
 _SIDES = np.array([1, 1, 0, 0, 1])
 _KERNEL = Kernel(shape="linear", squared_radius=400, top=3)
 _VOTES = 2.5  # of full weight: two and a part of a third
-_BATCH = np.concatenate([QUERIES, np.full((63, 2), 500, dtype=np.float32)])  # the last of them is far from all records
+_BATCH = np.concatenate([QUERIES, np.full((15, 2), 500, dtype=np.float32)])  # the last of them is far from all records
 
 Make = Callable[..., Units]
 World = dict[tuple[int, ...], Integers]

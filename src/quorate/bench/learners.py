@@ -7,7 +7,7 @@ of a ratio alike. The data are generated.
 import contextlib
 import time
 import tracemalloc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from statistics import median
@@ -119,14 +119,14 @@ def counting_figures(
     asked, scores = random.normal(size=(queries, features)), 1 if classes == 2 else classes
     fitted = LinearTeachers(random.normal(size=(teachers, scores, features + 1)), classes=classes, slices=slices)
     table = random.normal(size=(teachers * scores, features))
+    products = [partial(_bare_product, table, asked, *shape) for shape in _SHAPES]
     with _one_thread():
-        counted, _ = _timed(lambda: fitted.votes(asked, device="cpu"), repeats)
-        product = min(_timed(partial(_bare_product, table, asked, *shape), repeats)[0] for shape in _SHAPES)
+        counted, *product = _timed_in_turn([lambda: fitted.votes(asked, device="cpu"), *products], repeats)
     tracemalloc.start()
     fitted.votes(asked, device="cpu")
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    return CountingFigures(counted, product, peak + asked.nbytes + fitted.arrays()["scores"].nbytes)
+    return CountingFigures(counted, min(product), peak + asked.nbytes + fitted.arrays()["scores"].nbytes)
 
 
 def _bare_product(table: Matrix, asked: Matrix, high: int, wide: int) -> None:
@@ -136,6 +136,12 @@ def _bare_product(table: Matrix, asked: Matrix, high: int, wide: int) -> None:
         for top in range(0, len(table), high):
             part = table[top : top + high]
             np.matmul(part, across, out=room[: len(part), : across.shape[1]])
+
+
+def _timed_in_turn(works: Sequence[Callable[[], object]], repeats: int) -> list[float]:
+    """Return the median of each: in turn, so that what the machine does meanwhile weighs on all alike."""
+    times = [[_timed(work, 1)[0] for work in works] for _ in range(repeats)]
+    return [median(each) for each in zip(*times, strict=True)]
 
 
 def _timed(work: Callable[[], _Result], repeats: int) -> tuple[float, _Result]:

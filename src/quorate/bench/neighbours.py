@@ -24,6 +24,7 @@ from quorate.bench.adult import read_adult
 from quorate.bench.figures import Figure, data_folder
 from quorate.bench.splits import DigitSplit, digit_splits, random_halves
 from quorate.bench.students import adult_student
+from quorate.calls import one_thread
 from quorate.neighbours import NeighbourClassifier
 from quorate.neighbours.choice import TOP, rank_of
 from quorate.neighbours.kernel import Kernel, Shape
@@ -165,11 +166,26 @@ def _speed_figures(quick: bool) -> Iterator[Figure]:
     model = NeighbourClassifier(epsilon=1.0, radius=1.1, votes=100.0, classes=list(range(10)))
     model.fit(X[:rows], y)
     model.predict(X[rows : rows + 64], caller="first")
-    start = time.perf_counter()
+    start, used = time.perf_counter(), time.process_time()
     model.predict(X[rows:])
-    yield "neighbours.queries_per_second", queries / (time.perf_counter() - start) * rows / 1_000_000, "/s"
+    taken, used = time.perf_counter() - start, time.process_time() - used
+    yield "neighbours.queries_per_second", queries / taken * rows / 1_000_000, "/s"
+    yield "neighbours.cpu_over_product", used / (_product_seconds(X.shape[1] + 2) * rows * queries), "ratio"
     with tempfile.TemporaryDirectory() as home:
         yield from _churn_figures(model, X[rows:], Path(home) / "model")
+
+
+def _product_seconds(inner: int) -> float:
+    """Return the processor's time for the product alone, for a pair of a record and a query with so many factors."""
+    queries, records = np.ones((256, inner), dtype=np.float32), np.ones((inner, 512), dtype=np.float32)
+    out, times = np.empty((256, 512), dtype=np.float32), list[float]()
+    with one_thread():  # as records are counted, a block a thread; idle threads would use the processor too
+        for _ in range(9):
+            start = time.process_time()
+            for _ in range(50):
+                np.matmul(queries, records, out=out)
+            times.append((time.process_time() - start) / (50 * out.size))
+    return median(times)
 
 
 def _churn_figures(model: NeighbourClassifier, X: Any, folder: Path) -> Iterator[Figure]:

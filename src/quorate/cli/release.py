@@ -19,6 +19,7 @@ from quorate.cli.release_online import ask_online, run_online
 from quorate.cli.release_plan import run_plan
 from quorate.cli.release_tables import (
     Subject,
+    check_answers,
     check_declared,
     names_in,
     private_records,
@@ -66,8 +67,7 @@ def run_release(table: Path | None, options: ReleaseOptions) -> int:
         raise InvalidInput("--out FOLDER says where to write the release")
     check_new_folder(output.out)
     check_report(output.report, inputs=[table, records.public, records.columns])
-    if options.answers.synthetic is not None:
-        check_count("synthetic", options.answers.synthetic)
+    check_answers(options.answers)
     release = QueryRelease(subject.about, records_per_person=records.records_per_person, **settings)
     return _release(release, subject, table, queries, options)
 

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from quorate.checks import check_count
 from quorate.cli.commands.release_options import ReleaseOptions
 from quorate.cli.output import check_new_folder, steps
 from quorate.cli.release_tables import (
     Subject,
+    check_answers,
     check_declared,
     columns_file,
     names_in,
@@ -62,8 +62,7 @@ def _update(release: GrowingRelease, subject: Subject, folder: Path, table: Path
     if output.out is None:
         raise InvalidInput("--out FOLDER says where to write the release of this update")
     check_new_folder(output.out)
-    if answers.synthetic is not None:
-        check_count("synthetic", answers.synthetic)
+    check_answers(answers)
     queries = parse_queries(answers.texts, release.subject)
     if queries:  # what cannot be asked is refused before anything is drawn
         release.domain_.find_sums(queries)

@@ -15,12 +15,15 @@ import pyarrow as pa
 from rich.console import Console
 from rich.table import Table
 
+from quorate.checks import check_count, check_rate
+from quorate.cli.commands.release_options import Answers
 from quorate.cli.output import readable, show_bill
 from quorate.concepts import Boxes, Concept, Halfspaces
 from quorate.errors import InvalidInput
 from quorate.models import Folder
 from quorate.release import QueryRelease, Workload
 from quorate.release.domain import Domain
+from quorate.release.synthetic import MOST_ROWS
 from quorate.report.release_page import release_bill
 from quorate.tables import Number, Schema, read_table
 from quorate.tables.lenient import read_columns, read_numbers
@@ -30,6 +33,7 @@ __all__ = [
     "COLUMNS_FILE",
     "SYNTHETIC_FILE",
     "Subject",
+    "check_answers",
     "check_declared",
     "columns_file",
     "names_in",
@@ -104,6 +108,14 @@ def public_records(subject: Subject, path: Path | None, groups: str | None) -> A
         return None
     table = read_table(path, role="public")
     return subject.public(table.drop_columns(groups) if groups in table.column_names else table)
+
+
+def check_answers(answers: Answers) -> None:
+    """Refuse what could not be read of a release before it is paid for: it would be there, and the command fail."""
+    if answers.synthetic is not None:
+        check_count("synthetic", answers.synthetic, most=MOST_ROWS)
+    if answers.band is not None:
+        check_rate("band", answers.band)
 
 
 def check_declared(domain: Domain, private: Any) -> None:

@@ -19,6 +19,7 @@ from quorate.errors import InvalidInput
 
 __all__ = ["Array", "Backend", "choose_backend"]
 
+_EMULATED = "CUBLAS_EMULATE_DOUBLE_PRECISION"  # by which CUDA is told to multiply doubles as smaller numbers
 Array = Any  # an array of the chosen backend: numpy.ndarray or torch.Tensor
 
 
@@ -52,7 +53,6 @@ class Backend:
     orthogonal: Callable[[Array], tuple[Array, Array]]  # reduced QR factors of many matrices
     product: Callable[[Array, Array, Array], Array]  # of two matrices, at the start of the given room
     spread: Callable[[Array, int], Array]  # a column, repeated
-    lower: Callable[[Array, Array], Any]  # a matrix less a column of bars, one for each row, in its place
     as_bytes: Callable[[Array], Array]  # flags as numbers of one byte, in their place
     count: Callable[..., Array]  # how many are true in each column, or the sums of so many: of a matrix or of several
     fused: bool = False  # whether `gpu` has kernels for it that count, and fit, without writing scores to memory
@@ -81,6 +81,8 @@ def choose_backend(device: str) -> Backend:
         )
     if device == "cuda" and not _has_gpu():
         raise InvalidInput('device "cuda" needs a GPU that PyTorch can use, and there is none here; use "cpu"')
+    if device == "cuda" and os.environ.get(_EMULATED, "0") not in ("", "0"):  # proof: claim B
+        raise InvalidInput(f"{_EMULATED} makes products of doubles inexact, and ballots must be exact: unset it")
     return _torch("cuda" if device == "cuda" else "cpu")
 
 
@@ -106,8 +108,6 @@ def _has_gpu() -> bool:
 
 @lru_cache(maxsize=1)
 def _numpy() -> Backend:
-    from scipy.linalg.blas import dger  # noqa: PLC0415  subtracts bars that NumPy would first write out for each column
-
     return Backend(
         name="numpy",
         fit_bytes=8 * 2**20,
@@ -130,7 +130,6 @@ def _numpy() -> Backend:
         orthogonal=np.linalg.qr,
         product=_numpy_product,
         spread=lambda column, times: np.repeat(column[:, np.newaxis], times, axis=1),
-        lower=lambda matrix, bars: dger(-1.0, np.ones(matrix.shape[1]), bars, a=matrix.T, overwrite_a=True),
         as_bytes=lambda flags: flags.view(np.uint8),
         count=_numpy_count,
     )
@@ -202,7 +201,6 @@ def _torch(device: str) -> Backend:
         orthogonal=torch.linalg.qr,
         product=product,
         spread=lambda column, times: column[:, None].expand(-1, times),
-        lower=lambda matrix, bars: matrix.sub_(bars[:, None]),
         as_bytes=lambda flags: flags.view(torch.uint8),
         count=lambda flags, times=1: flags.sum(dim=-2),
         fused=device == "cuda" and importlib.util.find_spec("triton") is not None,

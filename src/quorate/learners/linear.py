@@ -40,6 +40,7 @@ __all__ = [
     "LinearTeachers",
     "ballots_in_blocks",
     "block_shape",
+    "counted_in_blocks",
     "gridded_coefficients",
     "gridded_queries",
     "sliced",
@@ -106,8 +107,7 @@ def sliced(gridded: Callable[[Matrix], Matrix], values: Matrix, slices: int) -> 
 
 
 _QUERIES = 312  # counted together where they fit: few enough for a cache, and no power of 2, whose rows would share it
-_BLOCKS = 16  # of queries that a block of teachers is asked in turn, where there is one score,
-_SEVERAL_BLOCKS = 4  # and where there are several: what is held of each for counting must fit into the cache
+_BLOCKS = 8  # of queries that a block of teachers is asked in turn
 _BYTE = 255  # the most that one holds
 _LEAST = 2500  # teachers times queries of a block, however many scores they have: fewer do not pay for the calls
 
@@ -125,20 +125,18 @@ def ballots_in_blocks(
     (teachers, several), features = intercepts.shape, queries.shape[1]
     powers, slices = len(coefficients), len(coefficients[0])
     pairs = _pairs(powers, slices)
-    blocks = _BLOCKS if several == 1 else _SEVERAL_BLOCKS
-    most = memory // (8 * several * (1 + min(2, len(pairs))) + (1 + blocks) * several + 16)
+    most = memory // (8 * several * (1 + min(2, len(pairs))) + (1 + _BLOCKS) * several + 16)
     wide, high = block_shape(len(queries), teachers, cells=min(most, max(_LEAST, backend.count_scores // several)))
     tables = [backend.put(table).reshape(teachers, several, -1) for pair in coefficients for table in pair]
     room, *more = (backend.put(np.zeros((1 + several) * high * wide)) for _ in pairs[:2])
-    together = wide * max(1, min(blocks, memory // (16 * features * powers * slices * wide)))
+    together = wide * max(1, min(_BLOCKS, memory // (16 * features * powers * slices * wide)))
     for start in range(0, len(queries), together):
         asked = [slice(left, left + wide) for left in range(start, min(start + together, len(queries)), wide)]
         across = [_columns(backend, queries[part], powers, slices) for part in asked]
         for top in range(0, teachers, high):
             part = slice(top, min(top + high, teachers))
             rows = [_by_label(table[part]) for table in tables]
-            bars = backend.put(-intercepts[part].T.ravel())
-            bars = backend.spread(bars, wide) if several == 1 else bars
+            bars = backend.spread(backend.put(-intercepts[part].T.ravel()), wide)
             for place, columns in zip(asked, across, strict=True):
                 product = backend.product(rows[0], columns[0], room[high * wide :])
                 for left, right in pairs[1:]:
@@ -206,13 +204,13 @@ def block_shape(queries: int, teachers: int, *, cells: int) -> tuple[int, int]:
 def votes_beyond(backend: Backend, scores: Array, bars: Array) -> Array:
     """Return who votes for a label above each but the last: (labels, teachers, queries). The lowest of equals wins.
 
-    `scores` is (labels, teachers, queries): 0 for label 0, and from label 1 on what the bars, one for each label and
-    teacher, are to be taken off. They are changed in place. The bars of a single label are as wide as its scores.
+    `scores` is (labels, teachers, queries): 0 for label 0, and from label 1 on products, from which the bars are still
+    to be subtracted: one row for each label and teacher. Scores are changed in place.
     """
-    width = scores.shape[2]
+    product = scores[1:].reshape(-1, scores.shape[2])
     if len(scores) == 2:
-        return scores[1:] > bars[:, :width]
-    backend.lower(scores[1:].reshape(-1, width), bars)
+        return (product > bars[:, : product.shape[1]])[None]
+    product -= bars[:, : product.shape[1]]
     for before, label in pairwise(scores):
         backend.raise_to(label, before)
     return scores[:-1] != scores[-1]  # whether the largest up to a label is not the largest of all: proof, step 5
@@ -227,7 +225,8 @@ class LinearTeachers(Teachers):
     """One linear score for each class, or one for class 1 against class 0 if there are two. The largest score wins.
 
     `scores` is (teachers, scores, columns + 1): coefficients, then the intercept. The columns are the features, and
-    after them their squares if the scores are `quadratic`. The lowest class wins among equals.
+    after them their squares if the scores are `quadratic`. The lowest class wins among equals. Scores of more than two
+    classes are kept relative to those of class 0, and saved so.
 
     A ballot is a function of its teacher and its query to the last bit, whatever the batch, the blocks, the backend and
     the number of threads (PROOF.md, steps 1 to 6). For this, coefficients and queries are rounded relative to the

@@ -7,6 +7,7 @@ floats hold exactly, so that no result depends on how the records are laid out (
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from typing import Any, NoReturn
 
 import numpy as np
@@ -16,7 +17,7 @@ from quorate.arrays import Floats, Integers
 from quorate.calls import one_thread
 from quorate.ensemble.ensemble import Ballots
 from quorate.errors import InvalidInput
-from quorate.neighbours.blocks import RECORDS, Batch, Block
+from quorate.neighbours.blocks import RECORDS, Batch, Block, fast_in_pieces, multiply
 from quorate.neighbours.kernel import Kernel
 from quorate.neighbours.points import Points
 
@@ -25,7 +26,8 @@ __all__ = ["Units"]
 _EXACT = 2**24 - 1  # up to which 32-bit floats hold all whole numbers
 _LARGEST_TOP = 255  # of weights: the squares of all that a unit has on 256 queries stay below 2**24
 _LARGEST_VOTE = 2**12 - 1  # what one vote adds to one number: those of the 4096 rows of a block stay below 2**24
-_COLUMNS = 4  # of the table, that votes are added up for in one product: linear algebra is fastest so
+_ONE = np.ones(1, dtype=np.int64)
+_COLUMNS = 4  # of the table, that votes are added up for in one product, where that is faster
 
 
 class Units:
@@ -40,6 +42,7 @@ class Units:
         self.persons = persons
         self._kernel, self._capacity = kernel, capacity
         self._table, self._prices = table, (table**2).sum(axis=1)  # of votes of weight 1, by code
+        self._few = _in_columns(table, min(_COLUMNS, table.shape[1]) if fast_in_pieces() else table.shape[1])
         self._numbers: dict[str, int] = {}
         self._rows: dict[int, tuple[Block, slice]] = {}  # of each unit; one that is forgotten has none
         self._forgotten: dict[int, float] = {}  # and when that was
@@ -104,7 +107,7 @@ class Units:
     def count(self, queries: Points) -> Ballots:
         """Charge every unit for its votes on these queries, in order, and return the counts of votes, sealed.
 
-        A unit pays for a few queries at once: for one by one in a batch of up to 64, and for 16 in a large one.
+        A unit pays for a few queries at once: for one by one in a batch of up to 16, and for 16 in a large one.
         """
         batch = Batch.of(queries, self._kernel.squared_radii(queries))
         counts = np.zeros((len(batch.radii), self._table.shape[1]))
@@ -147,17 +150,15 @@ class Units:
         if self.persons:
             whole = self._weights(block, slice(0, block.taken), batch)
             return np.concatenate([self._count_persons(block, weights, batch) for _, weights in whole])
-        few = [self._table[:, place : place + _COLUMNS] for place in range(0, self._table.shape[1], _COLUMNS)]
-        counts = [np.zeros((len(batch.radii), columns.shape[1]), dtype=np.float32) for columns in few]
+        counts = np.zeros((len(self._few), len(batch.radii), self._few.shape[2]), dtype=np.float32)
         for rows in batch.cuts(block):
             codes, spent = block.codes[rows], self._spent[block.owners[rows]]
-            ballots, prices = [columns.astype(np.float32)[codes] for columns in few], self._prices[codes]
+            ballots, prices = self._few.take(codes, axis=1), self._prices.take(codes)
             for part, weights in self._weights(block, rows, batch):
                 self._charge(weights, prices, spent, batch.together)
-                for counted, added in zip(counts, ballots, strict=True):
-                    counted[part] += weights @ added  # whole numbers below 2**24
+                counts[:, part] += weights @ ballots  # whole numbers below 2**24
             self._spent[block.owners[rows]] = spent
-        return np.concatenate(counts, axis=1).astype(np.float64)
+        return np.concatenate(list(counts), axis=1)[:, : self._table.shape[1]].astype(np.float64)
 
     def _weights(self, block: Block, rows: slice, batch: Batch) -> Iterator[tuple[slice, NDArray[np.float32]]]:
         """Yield parts of the queries, and the weights of these rows on them: in the same place each time."""
@@ -166,7 +167,7 @@ class Units:
             factors, radii = batch.factors[part], batch.radii[part]
             if len(scores) != len(factors):
                 scores = np.empty((len(factors), records.shape[1]), dtype=np.float32)
-            yield part, self._kernel.weigh(np.matmul(factors, records, out=scores), radii)  # proof: step 2
+            yield part, self._kernel.weigh(multiply(factors, records, scores), radii)  # proof: step 2
 
     def _count_persons(self, block: Block, weights: NDArray[np.float32], batch: Batch) -> Floats:
         """Return the counts of the votes of units that may have several rows, and charge them."""
@@ -193,18 +194,14 @@ class Units:
 
         `prices` has the price of each unit's vote of weight 1, on all queries or on each; `spent` changes in its place.
         """
-        groups, left, each = (
-            weights.reshape(-1, together, weights.shape[1]),
-            self._capacity - spent,
-            np.ones_like(spent),
-        )
+        groups, left, each = weights.reshape(-1, together, weights.shape[1]), self._capacity - spent, _ONE
         if prices.ndim == 1:  # the squares of weights below 2**24, which are multiplied by the price at the end
             left, each = np.minimum(left // prices, _EXACT), prices
             squares = np.einsum("gqu,gqu->gu", groups, groups)
         else:
             squares = np.einsum("gqu,gqu,gqu->gu", groups, groups, prices.reshape(groups.shape), dtype=np.float64)
-        for place in range(1, len(squares)):  # running sums; NumPy's own is twenty times slower along this axis
-            np.add(squares[place - 1], squares[place], out=squares[place])
+        for before, sums in pairwise(squares):  # running sums; NumPy's own is much slower along this axis
+            np.add(before, sums, out=sums)
         fits = squares <= left.astype(squares.dtype)  # proof: step 3
         groups *= fits[:, np.newaxis].astype(np.float32)
         spent[:] = np.where(fits[-1], spent + squares[-1].astype(np.int64) * each, self._capacity + 1)  # or worn out
@@ -214,6 +211,14 @@ class Units:
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         raise TypeError("units hold private records and what they have spent: they are not copied or pickled")
+
+
+def _in_columns(table: Integers, width: int) -> NDArray[np.float32]:
+    """Return a table as several of so many columns each, the last filled up with zeros."""
+    several = -(-table.shape[1] // width)
+    filled = np.zeros((len(table), several * width), dtype=np.float32)
+    filled[:, : table.shape[1]] = table
+    return np.ascontiguousarray(filled.reshape(len(table), several, width).transpose(1, 0, 2))
 
 
 def _grown(array: NDArray[Any], length: int, filled: Any) -> NDArray[Any]:

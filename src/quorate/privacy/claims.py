@@ -12,13 +12,18 @@ LABELS_READ = "the label set was read from y and counts as public"  # a conditio
 
 @dataclass(frozen=True)
 class Total:
-    """What an account promises for all that is drawn on it: a condition of the claim of each model."""
+    """What an account promises for all that is drawn on it: a condition of the claim of each model.
+
+    It is the `unit` of the account that it protects: a model may protect more of it than others do.
+    """
 
     epsilon: float
     delta: float
+    unit: str = "record"  # which every account protects: a folder may be older than this word
 
     def __str__(self) -> str:
-        return f"with all else that is drawn on its account, ({text_up(self.epsilon)}, {text_up(self.delta)})"
+        pair = f"({text_up(self.epsilon)}, {text_up(self.delta)})"
+        return f"with all else that is drawn on its account, {pair} for each {self.unit}"
 
 
 @dataclass(frozen=True)

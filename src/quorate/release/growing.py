@@ -90,7 +90,7 @@ class GrowingRelease:
     epsilon, delta
         The privacy loss allowed for all updates together. All of it is charged before the first is drawn.
     engine
-        "auto" or the name of an engine that measures once: "plain", "prefix", "residual", "reweighting".
+        "auto" or the name of one that measures once: "levels", "plain", "prefix", "residual", "reweighting".
     columns, public
         What is known of the table, as for `QueryRelease`: it stays the same for all updates.
     records_per_person

@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
+import numpy as np
+
 from quorate.checks import check_positive
 from quorate.errors import InvalidInput
 from quorate.release.domain import Domain
@@ -13,8 +15,6 @@ __all__ = ["ERRORS", "Errors", "target_column", "weighed"]
 
 Errors = Literal["largest", "mean", "weighted"]
 ERRORS: tuple[Errors, ...] = ("largest", "mean", "weighted")
-
-_TARGET = 40.0  # weight of a marginal with the column that a model is to predict
 
 
 def weighed(
@@ -37,9 +37,12 @@ def weighed(
     asked = domain.asked
     if not isinstance(asked, MarginalWorkload):
         raise InvalidInput(f"error={error!r} is for marginals; other queries have their largest error made small")
-    if target is not None:
-        named[target] = named.get(target, 1.0) * _TARGET
     place = {name: number for number, name in enumerate(asked.columns.names)}
+    if target is not None:
+        if asked.columns.names == (target,):
+            raise InvalidInput(f"{target!r} is the only column: there is none to predict it from")
+        [column] = _columns(target, place)
+        named[target] = named.get(target, 1.0) * _weight_of_target(asked.queries, column)
     by_columns = [(_columns(key, place), check_positive("weight", weight)) for key, weight in named.items()]
     importance = []
     for clique in asked.queries.cliques:
@@ -56,6 +59,21 @@ def target_column(domain: Domain, target: str) -> int:
     asked = domain.asked
     assert isinstance(asked, MarginalWorkload)
     return asked.columns.names.index(target)
+
+
+def _weight_of_target(queries: Marginals, target: int) -> float:
+    """Return the weight of marginals with a target, so that they get about as much of the budget as all others.
+
+    A model needs to know how the target goes with each column, and how the columns go together, both about as well. The
+    error of a marginal grows as its cells times its deviation d, at a cost of 1 / d**2: the least sum has deviations
+    that go as (weight * cells)**(-1/3). Those of two kinds cost the same in all if this weight is that of the first.
+    """
+    cells = np.array([float(np.prod(shape)) for shape in queries.shapes])
+    beside = np.array([target in clique for clique in queries.cliques])
+    if beside.all() or not beside.any():
+        return 1.0
+    ratio = (len(beside) - int(beside.sum())) / int(beside.sum())
+    return max(1.0, ratio**1.5 * float(cells[~beside].mean() / cells[beside].mean()))
 
 
 def _columns(key: Any, place: Mapping[str, int]) -> set[int]:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
@@ -11,6 +12,9 @@ from quorate.concepts import Box, Boxes, Halfspace, Halfspaces, Hypothesis
 from quorate.errors import InvalidInput
 
 __all__ = ["parse_queries"]
+
+_DIGITS = 2000  # of a number: 1e999999999 would take all of the memory
+_SHOWN = 200  # letters of a query that cannot be read
 
 
 def parse_queries(texts: Sequence[str], about: Any) -> list[Any]:
@@ -31,9 +35,21 @@ def _named(text: str) -> Any:
         return text
     try:
         named = json.loads(text)
-    except ValueError:
-        raise InvalidInput(f'a query as a JSON object must be readable, such as {{"age": 40}}, not {text!r}') from None
+    except (ValueError, RecursionError):
+        raise InvalidInput(
+            f'a query as a JSON object must be readable, such as {{"age": 40}}, not {text[:_SHOWN]!r}'
+        ) from None
     return {name: tuple(value) if isinstance(value, list) else value for name, value in named.items()}
+
+
+def _exact(text: str) -> Fraction:
+    """Return a number as it is written, if it has no more digits than are computed with in no time."""
+    if "/" in text:
+        return Fraction(text.strip())
+    number = Decimal(text.strip())
+    if not number.is_finite() or len(number.as_tuple().digits) + abs(number.adjusted()) > _DIGITS:
+        raise ValueError
+    return Fraction(number)
 
 
 def _box(text: str, features: int) -> Hypothesis:
@@ -51,8 +67,8 @@ def _box(text: str, features: int) -> Hypothesis:
 def _halfspace(text: str, features: int) -> Hypothesis:
     normal, _, offset = text.partition(">")
     try:
-        level = tuple(Fraction(value.strip()) for value in normal.split(",")), Fraction(offset.strip())
-    except (ValueError, ZeroDivisionError):
+        level = tuple(_exact(value) for value in normal.split(",")), _exact(offset)
+    except (ValueError, ArithmeticError):
         level = (), Fraction(0)
     if len(level[0]) != features or not any(level[0]):
         raise InvalidInput(f"a halfspace is asked by {features} numbers and an offset, a,b>c, not {text!r}")

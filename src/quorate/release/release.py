@@ -32,7 +32,7 @@ from quorate.release.objective import Errors, target_column, weighed
 from quorate.release.people import PERSON, RECORD, first_records, loss_for_each_record
 from quorate.release.queries import BoxRanges, Marginals, Prefixes, Ranges, Rows
 from quorate.release.queries.possible import clear_weights
-from quorate.release.synthetic import draw_records, fit_weights, product_support, round_weights
+from quorate.release.synthetic import MOST_ROWS, draw_records, fit_weights, product_support, round_weights
 from quorate.release.tidy import added, as_counts, keys_of, name_between, take_between
 from quorate.release.workloads import Columns
 from quorate.release.workloads.lines import LineWorkload
@@ -44,7 +44,6 @@ __all__ = ["QueryRelease"]
 _TWO_SIDED = 1.959963984540054  # standard deviations that hold 95% of a Gaussian
 _LISTED = 200_000  # cells of a table that are weighted one by one
 _PRODUCT_ROWS = 50_000  # made up where no public rows can be weighted
-_MOST_ROWS = 20_000_000  # of synthetic data
 
 
 class QueryRelease(ShowsClaim, BaseEstimator):
@@ -320,9 +319,7 @@ class QueryRelease(ShowsClaim, BaseEstimator):
         (30, 1)
         """
         check_is_fitted(self, "released_")
-        wanted = min(self.records_, _MOST_ROWS) if rows is None else check_count("rows", rows)
-        if wanted > _MOST_ROWS:
-            raise InvalidInput(f"rows must be at most {_MOST_ROWS}, not {rows}")
+        wanted = min(self.records_, MOST_ROWS) if rows is None else check_count("rows", rows, most=MOST_ROWS)
         if self.released_.model is not None:
             return self.domain_.rows(np.arange(wanted), draw_records(self.domain_.queries, self.released_, wanted))
         weights, support = self.weights()

@@ -15,13 +15,15 @@ from quorate.release.engines.entropy import descend, fit_entropy
 from quorate.release.engines.released import Released
 from quorate.release.queries import BoxRanges, Marginals, Prefixes, Queries, Ranges, Rows
 
-__all__ = ["draw_records", "draw_target", "fit_weights", "product_support", "round_weights"]
+__all__ = ["MOST_ROWS", "draw_records", "draw_target", "fit_weights", "product_support", "round_weights"]
 
+MOST_ROWS = 20_000_000  # of synthetic data
 _ALPHAS = tuple(math.sqrt(prime) % 1.0 for prime in (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53))
 _FEW = 50  # times as many cells as queries: then multipliers are fitted in place of weights
 _NEWTON, _STEPS = 25, 100  # of the fit of weights to answers
 _TABLE = 50_000_000  # queries times cells of which a table is made
-_TARGET_STEPS = 200  # of the fit of a target to the other columns
+_TARGET_STEPS = 100  # of the fit of a target to the other columns
+_MOVED = 2.0  # by how much noise of one deviation moves a term of that fit, at most
 _MOVES = 4000  # of rows from one cell to another, at most
 _LISTED = 2_000_000  # answers up to which moves are tried: each step looks at all of them
 
@@ -195,28 +197,43 @@ def draw_records(queries: Queries, released: Released, rows: int) -> Rows:
     possible = queries.possible
     mended = released.details.get("believed") or possible is not None  # else answers are the model's own
     codes = model.draw(rows, pairs if mended else None, possible)
-    if "target" in released.details and pairs is not None and released.deviations is not None:
-        target = int(released.details["target"])
-        told = [deviation for clique, deviation in _deviations(queries, released.deviations) if target in clique]
-        learned = draw_target(codes, model.sizes, target, pairs, float(np.median(told)))
+    if "target" in released.details and released.unbiased is not None and released.deviations is not None:
+        target, told = int(released.details["target"]), model.pairs(queries, released.unbiased)
+        noise = _noise_beside(queries, released.deviations, target)
+        learned = draw_target(codes, model.sizes, target, told, noise) if noise is not None else codes
         held = True if possible is None else possible.records(learned)[:, None]
         codes = np.where(held, learned, codes)  # a target that cannot occur beside the others stays as it was drawn
     return Rows(codes, model.sizes)
 
 
-def _deviations(queries: Marginals, deviations: Floats) -> list[tuple[tuple[int, ...], float]]:
-    """Return the deviation of each marginal's cells: the same for all of them that can occur."""
-    return list(zip(queries.cliques, np.maximum.reduceat(deviations, queries.offsets[:-1]).tolist(), strict=True))
+def _noise_beside(queries: Marginals, deviations: Floats, target: int) -> Floats | None:
+    """Return the deviation of the pairs of each code with the target; None where no marginal has it and another column.
+
+    Columns that were not asked with it have the pairs of the model: their deviation is taken to be the usual one.
+    """
+    by_column = {}
+    largest = np.maximum.reduceat(deviations, queries.offsets[:-1])
+    for clique, shape, deviation in zip(queries.cliques, queries.shapes, largest.tolist(), strict=True):
+        for column, size in zip(clique, shape, strict=True):
+            if target in clique and column != target:  # cells of a larger marginal are added up
+                pair = size * queries.sizes[target]
+                by_column[column] = deviation * math.sqrt(math.prod(shape) / pair)
+    if not by_column:
+        return None
+    usual = float(np.median(list(by_column.values())))
+    return np.repeat([by_column.get(column, usual) for column in range(len(queries.sizes))], queries.sizes)
 
 
 def draw_target(
-    codes: NDArray[np.int64], sizes: tuple[int, ...], target: int, pairs: Floats, deviation: float
+    codes: NDArray[np.int64], sizes: tuple[int, ...], target: int, pairs: Floats, deviations: Floats
 ) -> NDArray[np.int64]:
-    """Return records whose target is drawn anew: from the other columns, so that its pairs with each are as released.
+    """Return records whose target is drawn anew: from the other columns, so that its pairs with each are as measured.
 
     Of all laws of the target given the others this is the one of maximum entropy: a logistic one, with a term for each
-    code of each column. It is fitted as far as noise of this deviation in the pairs bears it out. A model that learns
-    from these records finds what pairs say, and nothing that the drawing of records has put in.
+    code of each column. `pairs` are unbiased, with noise of these deviations, one a code: a fitted table would have
+    smoothed what rare codes say. Here a penalty on the terms does: noise of one deviation in a pair moves no term by
+    more than 2. A model that learns from these records finds what pairs say, and nothing that the drawing of records
+    has put in.
     """
     starts = np.cumsum([0, *sizes[:-1]])
     rows, others = len(codes), [column for column in range(len(sizes)) if column != target]
@@ -224,16 +241,17 @@ def draw_target(
     held = sparse.csr_array(
         (np.ones(places.size), places.ravel(), np.arange(rows + 1) * len(others)), shape=(rows, sum(sizes))
     )
-    known = pairs[:, starts[target] : starts[target] + sizes[target]]
+    known = np.clip(pairs[:, starts[target] : starts[target] + sizes[target]], 0.0, None)
     own = np.asarray(held.sum(axis=0)).ravel()[:, None] / rows
     wanted = own * known / np.maximum(known.sum(axis=1, keepdims=True), 1e-300)  # of columns as they were drawn
+    penalty = deviations[:, None] / _MOVED
 
     def objective(point: Floats) -> tuple[float, Floats]:
         terms = point.reshape(wanted.shape)
         scores = held @ terms
         value = float(special.logsumexp(scores, axis=1).mean()) - float(np.vdot(terms, wanted))
-        slope = held.T @ special.softmax(scores, axis=1) / rows - wanted + deviation**2 * terms
-        return value + 0.5 * deviation**2 * float(np.vdot(terms, terms)), slope.ravel()
+        slope = held.T @ special.softmax(scores, axis=1) / rows - wanted + penalty * terms
+        return value + 0.5 * float(np.vdot(penalty * terms, terms)), slope.ravel()
 
     terms = descend(objective, np.zeros(wanted.size), steps=_TARGET_STEPS).reshape(wanted.shape)
     upto = np.cumsum(special.softmax(held @ terms, axis=1), axis=1)

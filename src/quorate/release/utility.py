@@ -144,6 +144,8 @@ def _taken(records: Any, rows: Integers) -> Any:
 def _place(domain: Domain, target: str) -> int:
     if not isinstance(domain.asked, MarginalWorkload) or target not in domain.asked.columns.names:
         raise InvalidInput(f"target must be a column of marginals that were released, not {target!r}")
+    if len(domain.asked.columns.names) == 1:
+        raise InvalidInput(f"{target!r} is the only column that was released: there is none to predict it from")
     return domain.asked.columns.names.index(target)
 
 

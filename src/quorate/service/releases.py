@@ -47,9 +47,13 @@ class QueryInput:
         if len(texts) < len(tensor.values) or tensor.shape[1:] not in ([], [1]):
             raise Refused("bad_tensor", "input 'query' takes texts, in the shape [rows] or [rows, 1]")
         try:
-            numbers = self._release.domain_.find(parse_queries(texts, self._release.subject))
+            asked = parse_queries(texts, self._release.subject)
+            numbers = self._release.domain_.find(asked)
+            moved = any(self._release.domain_.between(asked))
         except InvalidInput:
             raise Refused("invalid_input", "a query is none of this release, or cannot be read") from None
+        if moved:  # the answer says nothing of the query that it would be about
+            raise Refused("invalid_input", "an end of a query is no cut of this release: ask at its cuts")
         return rows_of_numbers(numbers)  # from 0 up: below 0 would not be an answer
 
 

@@ -116,9 +116,15 @@ class NumberCells:
 
     def number(self, value: Any) -> float:
         """Return the place on the line that a value names, or refuse it."""
-        if isinstance(value, bool) or not isinstance(value, int | float | np.number) or math.isnan(value):
+        number = math.nan
+        if isinstance(value, int | float | np.number) and not isinstance(value, bool):
+            try:
+                number = float(value)
+            except OverflowError:  # a whole number beyond all floats
+                number = math.inf if value > 0 else -math.inf
+        if math.isnan(number):
             raise InvalidInput(f"a {self.holds} is expected, not {value!r}")
-        return float(value)
+        return number
 
     def name(self, code: int) -> str:
         """Return the name of a cell."""

@@ -70,6 +70,7 @@ def refusal(role: Role, column: str, problem: str, *, row: int) -> InvalidInput:
 MISSING_TEXTS = ("", "NA", "N/A", "NaN", "nan", "null", "NULL")  # "?" is a category like any other unless told
 
 _EXACT = 2.0**53  # whole numbers below it are told apart by a 64-bit float
+_NUMPY_NUMBERS = (np.number, np.bool_)
 
 
 class NotANumber(Exception):
@@ -156,7 +157,9 @@ def coded(
 
 def canonical_text(value: object) -> str:
     """Return how `texts` would write a value, so that what a schema declares meets what a table holds."""
-    value = value.item() if isinstance(value, np.number | np.bool_) else value
+    if isinstance(value, str):
+        return value.strip()
+    value = value.item() if isinstance(value, _NUMPY_NUMBERS) else value
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float) and value.is_integer() and abs(value) < _EXACT:

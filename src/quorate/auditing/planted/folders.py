@@ -1,20 +1,27 @@
-"""Model folders whose schema nothing proves, and a loader that reads it all the same.
+"""Model folders whose schema nothing proves, and published ones that list what a private record holds.
 
 A schema decides what a query means: another one in the folder can swap the answers to two categories.
 """
 
+import importlib
 import json
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.dummy import DummyClassifier
 
 from quorate.auditing.planted.bug import Caught, PlantedBug
+from quorate.auditing.planted.guards import replaced
 from quorate.errors import InvalidInput
-from quorate.models import schema_of
+from quorate.models import save, schema_of
 from quorate.models.folder import digest_of
+from quorate.students import StudentClassifier
 from quorate.tables import SCHEMA_FILE, Category, QueryEncoder, Schema
 
-__all__ = ["FOLDERS", "any_schema_of", "swap_categories"]
+__all__ = ["FOLDERS", "any_schema_of", "read_categories", "swap_categories"]
 
 Loader = Callable[[Path], Schema | None]
 
@@ -55,7 +62,36 @@ def _encoded(load: Loader, folder: Path, schema: bytes) -> object:
     return None if read is None else QueryEncoder(read).encode("state", ["well"]).tolist()
 
 
+def _as_it_is(self: StudentClassifier, public: Any, X: Any) -> Any:
+    """Leave the form of private rows as it is, with every category of theirs: that is the mistake."""
+    return X
+
+
+def read_categories(shown: Callable[..., Any]) -> Caught:
+    """Publish a student of records, one of which has a category of its own, and look for it in the folder."""
+    frames, rare = importlib.import_module("pandas"), "a-town-of-one"
+    places = ["north", "south"] * 100
+    public, private = (frames.DataFrame({"place": frames.Categorical(each)}) for each in (places, [*places, rare]))
+    made = StudentClassifier(DummyClassifier(), epsilon=4.0, delta=1e-3, teachers=20, queries=20, classes=[0, 1])
+    with replaced(StudentClassifier, "_shown", shown):
+        made.fit(private, np.arange(len(private)) % 2, public=public)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name) / "student"
+        save(made, folder)
+        found = [path.name for path in folder.rglob("*") if path.is_file() and rare.encode() in path.read_bytes()]
+    evidence = f"{', '.join(found)} names it" if found else "no file names it"
+    return Caught("look for a record's own category in what is published", evidence, found=bool(found))
+
+
 FOLDERS = (
+    PlantedBug(
+        "categories_of_private_rows",
+        "a published student lists the categories of a private frame",
+        "state",
+        lambda: _as_it_is,
+        lambda: vars(StudentClassifier)["_shown"],
+        lambda target, plays, seed: read_categories(target),
+    ),
     PlantedBug(
         "schema_without_hash",
         "a server reads a schema that the model's manifest does not list, and so does not prove",

@@ -1,24 +1,29 @@
-"""Releases that protect people, with one mistake each: a person has more records than are paid for."""
+"""Releases with one mistake each: a person, or a record, moves more than is paid for."""
 
+import importlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from types import ModuleType
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from scipy.special import log_ndtr
 
 from quorate.auditing.planted.bug import Caught, PlantedBug
 from quorate.auditing.planted.guards import replaced
 from quorate.mechanisms.noisy_vector import NoisyVector
 from quorate.release import QueryRelease, Workload
+from quorate.release import people as people_module
 from quorate.release import release as release_module
+from quorate.tables import lenient as lenient_module
 
-__all__ = ["PEOPLE", "replace_a_person"]
+__all__ = ["PEOPLE", "lose_a_number", "replace_a_person"]
 
 _PEOPLE, _RECORDS, _COUNTED = 50, 8, 4
 _EPSILON, _DELTA = 1.0, 1e-6
 
-Twin = tuple[str, Callable[..., Any]]  # a function of the release's module, and what stands in for it
+Twin = tuple[ModuleType, str, Callable[..., Any]]  # a module, one of its functions, and what stands in for it
 
 
 def _for_one_record(epsilon: float, delta: float, most: int) -> tuple[float, float]:
@@ -31,8 +36,21 @@ def _all_records(private: Any, groups: Any, most: int = 1) -> Any:
     return private
 
 
-def _measured(cell: str) -> tuple[NoisyVector, list[np.ndarray]]:
-    """Return what a release of visits puts to its mechanism, where the first person's are all of one kind."""
+def _by_value(rows: int, groups: Sequence[Any]) -> tuple[Any, int]:
+    """Take a person who is written in two ways for two people: that is the mistake."""
+    seen: dict[Any, int] = {}
+    return np.array([seen.setdefault(name, len(seen)) for name in groups]), len(seen)
+
+
+def _as_floats(values: Any) -> pa.Array:
+    """Make floats of a column of whole numbers in which one is missing: that is the mistake."""
+    if not values.isna().any():
+        return pa.array(values)
+    return pa.array(values.to_numpy(dtype=np.float64, na_value=np.nan), from_pandas=True)
+
+
+def _measured(records: Any, columns: Any, groups: Any = None, most: int = 1) -> tuple[NoisyVector, list[np.ndarray]]:
+    """Return what a release puts to its mechanism."""
     seen: list[tuple[NoisyVector, list[np.ndarray]]] = []
     original = NoisyVector.draw_release
 
@@ -40,46 +58,91 @@ def _measured(cell: str) -> tuple[NoisyVector, list[np.ndarray]]:
         seen.append((self, [np.asarray(part) for part in parts]))
         return original(self, parts, budget, noise)
 
-    visits = {"kind": [cell] * _RECORDS + ["b"] * (_PEOPLE - 1) * _RECORDS}
+    settings: dict[str, Any] = {"engine": "plain", "epsilon": _EPSILON, "delta": _DELTA, "records_per_person": most}
     with replaced(NoisyVector, "draw_release", record):
-        QueryRelease(
-            Workload.marginals(1),
-            columns={"kind": ["a", "b"]},
-            engine="plain",
-            epsilon=_EPSILON,
-            delta=_DELTA,
-            records_per_person=_COUNTED,
-        ).fit(visits, groups=np.repeat(np.arange(_PEOPLE), _RECORDS))
+        QueryRelease(Workload.marginals(1), columns=columns, **settings).fit(records, groups=groups)
     [found] = seen
     return found
 
 
-def replace_a_person(twin: Twin) -> Caught:
-    """Replace all visits of one person, and compute the exact delta of what Gaussian noise then tells at epsilon."""
-    name, stand_in = twin
-    with replaced(release_module, name, stand_in):
-        (mechanism, one), (_, other) = _measured("a"), _measured("b")
-    moved = [float(((first - second) ** 2).sum()) for first, second in zip(one, other, strict=True)]
+def _told(name: str, one: tuple[NoisyVector, list[np.ndarray]], other: tuple[NoisyVector, list[np.ndarray]]) -> Caught:
+    """Compute the exact delta of what Gaussian noise tells of two neighbours at epsilon."""
+    mechanism, counts = one
+    moved = [float(((first - second) ** 2).sum()) for first, second in zip(counts, other[1], strict=True)]
     distance = math.sqrt(sum(square / scale**2 for square, scale in zip(moved, mechanism.scales, strict=True)))
     near, far = (float(log_ndtr(sign * distance / 2 - _EPSILON / distance)) for sign in (1, -1))
     delta = math.exp(near) - math.exp(_EPSILON + far)  # Balle and Wang 2018, theorem 8
-    evidence = f"a replaced person has a delta of {delta:.1e} at epsilon {_EPSILON:g}; claimed: {_DELTA:g}"
-    return Caught("replaced person", evidence, found=delta > _DELTA)
+    evidence = f"a {name} has a delta of {delta:.1e} at epsilon {_EPSILON:g}; claimed: {_DELTA:g}"
+    return Caught(name, evidence, found=delta > _DELTA)
 
 
-def _bug(name: str, what: str, function: str, broken: Callable[..., Any]) -> PlantedBug:
-    sound = getattr(release_module, function)
+def replace_a_person(twin: Twin) -> Caught:
+    """Replace all visits of one person, whose name is a number in one and a text in the next."""
+    names: list[Any] = np.repeat(np.arange(_PEOPLE), _RECORDS).tolist()
+    names[:_RECORDS:2] = ["0"] * (_RECORDS // 2)
+    with replaced(*twin):
+        one, other = (
+            _measured(
+                {"kind": [cell] * _RECORDS + ["b"] * (_PEOPLE - 1) * _RECORDS}, {"kind": ["a", "b"]}, names, _COUNTED
+            )
+            for cell in "ab"
+        )
+    return _told("replaced person", one, other)
+
+
+def lose_a_number(twin: Twin) -> Caught:
+    """Take the number of one record out of a column of long ones, which pandas keeps as whole numbers."""
+    frames, long = importlib.import_module("pandas"), 2**53
+    columns = {"code": [str(long), str(long + 1)]}
+    with replaced(*twin):
+        one, other = (
+            _measured(frames.DataFrame({"code": frames.array([first] + [long + 1] * 99, dtype="Int64")}), columns)
+            for first in (long, None)
+        )
+    return _told("missing number", one, other)
+
+
+def _bug(
+    name: str, what: str, of: tuple[ModuleType, str], broken: Callable[..., Any], attack: Callable[[Twin], Caught]
+) -> PlantedBug:
+    sound = getattr(*of)
     return PlantedBug(
         name,
         what,
         "enumeration",
-        lambda: (function, broken),
-        lambda: (function, sound),
-        lambda twin, plays, seed: replace_a_person(twin),
+        lambda: (*of, broken),
+        lambda: (*of, sound),
+        lambda twin, plays, seed: attack(twin),
     )
 
 
 PEOPLE = (
-    _bug("pays_for_one_record", "several records of a person, paid as one", "loss_for_each_record", _for_one_record),
-    _bug("all_records_of_a_person", "all records of a person, paid as a few", "first_records", _all_records),
+    _bug(
+        "pays_for_one_record",
+        "several records of a person, paid as one",
+        (release_module, "loss_for_each_record"),
+        _for_one_record,
+        replace_a_person,
+    ),
+    _bug(
+        "all_records_of_a_person",
+        "all records of a person, paid as a few",
+        (release_module, "first_records"),
+        _all_records,
+        replace_a_person,
+    ),
+    _bug(
+        "two_names_of_a_person",
+        "a person who is named 7 and '7' counts as two",
+        (people_module, "unit_numbers"),
+        _by_value,
+        replace_a_person,
+    ),
+    _bug(
+        "numbers_cut_short",
+        "a missing value makes floats of the numbers of all other records",
+        (lenient_module, "_typed"),
+        _as_floats,
+        lose_a_number,
+    ),
 )

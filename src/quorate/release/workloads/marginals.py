@@ -68,12 +68,10 @@ class MarginalWorkload(BoundWorkload):
         return self._named(dict(zip(self.queries.cliques[clique], codes, strict=True)))
 
     def _named(self, codes: Mapping[int, int]) -> dict[str, Any]:
-        named = dict.fromkeys(self.columns.names, "")
-        for column, code in codes.items():
-            name = self.columns.names[column]
-            named[name] = self.columns.cells[name].name(code)
-        text = " and ".join(f"{name} = {value}" for name, value in named.items() if value)
-        return tidy_name(text, named)
+        names = self.columns.names
+        said = {names[column]: self.columns.cells[names[column]].name(codes[column]) for column in sorted(codes)}
+        text = " and ".join(f"{name} = {value}" for name, value in said.items())  # a category may be a blank
+        return tidy_name(text, dict.fromkeys(names, "") | said)
 
     def _settings(self) -> dict[str, Any]:
         return {"kind": "marginals", "order": self.order}
