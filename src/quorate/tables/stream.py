@@ -57,11 +57,10 @@ def table_files(paths: str | Path | Iterable[str | Path]) -> list[File]:
 
 def _identity(file: File) -> Any:
     """Return what tells a file from others, however it is named: by a link, or as an address of this machine."""
-    path = _reached(file)[1] if isinstance(file, str) and file.startswith("file:") else file
-    if path is file and isinstance(file, str):
+    if isinstance(file, str) and not file.startswith("file:"):
         return file
     with _readable(file):
-        told = Path(path).stat()
+        told = Path(_reached(file)[1] if isinstance(file, str) else file).stat()
     return told.st_dev, told.st_ino
 
 
