@@ -201,7 +201,9 @@ def test_a_file_is_not_named_twice_in_two_ways(tmp_path):
     X, codes = records(200)
     pyarrow.parquet.write_table(table_of(X, codes), tmp_path / "one.parquet")
     (tmp_path / "again.parquet").symlink_to(tmp_path / "one.parquet")
-    for other in (tmp_path / "again.parquet", tmp_path / ".." / tmp_path.name / "one.parquet"):
+    (tmp_path / "linked.parquet").hardlink_to(tmp_path / "one.parquet")
+    others = (tmp_path / "again.parquet", tmp_path / ".." / tmp_path.name / "one.parquet", tmp_path / "linked.parquet")
+    for other in (*others, (tmp_path / "one.parquet").as_uri()):
         with pytest.raises(InvalidInput, match="named twice"):
             TableStream([tmp_path / "one.parquet", other])
 

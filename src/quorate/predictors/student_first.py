@@ -192,14 +192,7 @@ class StudentFirstClassifier(KeepsPublished, PrivateClassifier):
         return self._codes_of(labels)
 
     def checked(self, X: Any) -> Any:
-        """Return queries as the teachers and the student take them, or say what is wrong with them. Nothing is asked.
-
-        >>> from sklearn.dummy import DummyClassifier
-        >>> student = DummyClassifier().fit([[0.0], [1.0]], [0, 1])
-        >>> made = StudentFirstClassifier(student, epsilon=4.0, delta=1e-5, teachers=200, dissents=2, no_quorums=1)
-        >>> made.fit([[0.0], [1.0]] * 2000, [0, 1] * 2000).checked([[1]])
-        array([[1.]])
-        """
+        """Return queries as teachers and student take them, or say what is wrong with them. Nothing is asked."""
         check_is_fitted(self)
         missing = allows_missing(self.estimator_) and _takes_missing(self.student_)
         return check_records(self, X, estimator=self.estimator_, reset=False, missing=missing)

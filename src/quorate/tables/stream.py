@@ -50,9 +50,18 @@ def table_files(paths: str | Path | Iterable[str | Path]) -> list[File]:
             raise InvalidInput(f"{file}: the suffix must be one of {', '.join(SUFFIXES)}")
         if isinstance(file, Path) and not file.is_file():
             raise InvalidInput(f"{file}: there is no such file")
-    if len({file.resolve() if isinstance(file, Path) else file for file in files}) < len(files):
+    if len(set(map(_identity, files))) < len(files):
         raise InvalidInput("a file is named twice: its records would be dealt twice")
     return files
+
+
+def _identity(file: File) -> Any:
+    """Return what tells a file from others, however it is named: by a link, or as an address of this machine."""
+    if isinstance(file, str) and not file.startswith("file:"):
+        return file
+    with _readable(file):
+        told = Path(_reached(file)[1] if isinstance(file, str) else file).stat()
+    return told.st_dev, told.st_ino
 
 
 def _paths(given: Path) -> list[Path]:
