@@ -73,7 +73,7 @@ def _weight_of_target(queries: Marginals, target: int) -> float:
     if beside.all() or not beside.any():
         return 1.0
     ratio = (len(beside) - int(beside.sum())) / int(beside.sum())
-    return max(1.0, ratio**1.5 * float(cells[~beside].mean() / cells[beside].mean()))
+    return max(1.0, float(ratio**1.5 * cells[~beside].mean() / cells[beside].mean()))
 
 
 def _columns(key: Any, place: Mapping[str, int]) -> set[int]:
