@@ -126,12 +126,14 @@ def test_quick_bench_of_the_classifier(tmp_path):
 def test_an_interrupt_says_what_it_means(tmp_path):
     """Found by a newcomer: the command line's own handling swallowed it. The signal is sent once the job has begun."""
     for _ in range(6):  # Python itself swallows an interrupt that falls into a finaliser
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have let it be ignored
         process = subprocess.Popen(
             [sys.executable, "-m", "quorate.cli", "demo", "--out", str(tmp_path / "x.html")],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
         )
+        signal.signal(signal.SIGINT, before)
         assert "clinic" in process.stdout.readline()
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=600)

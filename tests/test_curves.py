@@ -120,6 +120,7 @@ def test_the_command_line_crosses_columns_of_the_table(tmp_path, capsys):
     assert "--cross takes pairs" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_waves_tell_what_numbers_say_only_together(tmp_path):
     generator = np.random.default_rng(0)
     X = generator.normal(size=(9000, 3))

@@ -39,7 +39,7 @@ def cases(teachers):
     ]
 
 
-@pytest.mark.parametrize("teachers", [500, 501])
+@pytest.mark.parametrize("teachers", [pytest.param(500, marks=pytest.mark.long), 501])
 def test_the_probability_is_that_of_a_fresh_run(teachers):
     for mechanism in cases(teachers):
         votes = votes_needed(mechanism, rate=0.8)

@@ -150,7 +150,7 @@ def test_large_scales_keep_their_share():
     assert binary_winner_renyi(700.0, 22.0) == winner_renyi(700.0, 22.0)
 
 
-@pytest.mark.parametrize(("classes", "queries"), [(2, 1000), (10, 1000)])
+@pytest.mark.parametrize(("classes", "queries"), [(2, 1000), pytest.param(10, 1000, marks=pytest.mark.long)])
 def test_calibrated_margins(classes, queries):
     made = NoisyMax.calibrate(epsilon=1.0, delta=1e-6, teachers=4000, classes=classes, queries=queries)
     assert made.distance() <= BARS["mechanisms"]["noisy_max.distance.queries1000"][1]
@@ -301,7 +301,7 @@ def test_orders_near_one(order):
         {"epsilon": 0.05, "delta": 1e-6, "classes": 2, "queries": 7},
         {"epsilon": 10.0, "delta": 1e-6, "classes": 2, "queries": 3},
         {"epsilon": 1000.0, "delta": 1e-6, "classes": 3, "queries": 1},
-        {"epsilon": 0.3, "delta": 1e-12, "classes": 3, "queries": 2},
+        pytest.param({"epsilon": 0.3, "delta": 1e-12, "classes": 3, "queries": 2}, marks=pytest.mark.long),
     ],
 )
 def test_calibrated_noise_keeps_its_target(target):

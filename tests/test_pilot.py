@@ -55,6 +55,7 @@ def test_labelled_public_rows_replace_the_assumption():
     assert abs(came - measured.plan_.answered) < 0.3
 
 
+@pytest.mark.long
 def test_it_is_said_that_public_rows_alone_would_do_better():
     told = quietly(voting(), public=PUBLIC[0], public_labels=PUBLIC[1])
     assert any("public rows alone would do better" in text for text in told)

@@ -301,7 +301,13 @@ def divergence(first, second, order):
     return math.log(total) / (order - 1) if lost < 1e-12 else math.inf
 
 
-@pytest.mark.parametrize("pair", [([0.0, 0.0, 2.0], [0.0, 2.0, 2.0]), ([0.0, 0.0, 0.0], [0.0, 0.0, 9.0])])
+@pytest.mark.parametrize(
+    "pair",
+    [
+        pytest.param(([0.0, 0.0, 2.0], [0.0, 2.0, 2.0]), marks=pytest.mark.long),
+        ([0.0, 0.0, 0.0], [0.0, 0.0, 9.0]),
+    ],
+)
 def test_the_whole_interaction_costs_no_more_than_is_charged(pair, monkeypatch):
     public, queries = [0.0, 1.0, 2.0], [Threshold(0.5), Threshold(1.5)]
     laws = [online_law(private, public, queries, monkeypatch) for private in pair]

@@ -121,7 +121,7 @@ def test_band_ratio_bounds_every_position(scale, width):
         assert np.log(here[safe] / there[safe]).max() <= claim + 1e-6
 
 
-@pytest.mark.parametrize("no_quorums", [5, 20, 100, 1000])
+@pytest.mark.parametrize("no_quorums", [5, 20, *(pytest.param(each, marks=pytest.mark.long) for each in (100, 1000))])
 def test_between_thresholds_reaches_its_distances(no_quorums):
     made = BetweenThresholds.calibrate(epsilon=1.0, delta=1e-6, teachers=10_000, no_quorums=no_quorums)
     assert made.distance() <= BARS["mechanisms"][f"between_thresholds.distance.c{no_quorums}"][1]

@@ -26,7 +26,9 @@ def test_noisy_means_stay_within_what_epsilon_allows():
     assert traced.hits(false_alarms=0.01) < 0.2  # 0.027 is allowed, 0.01 is seen, of 300
 
 
-@pytest.mark.parametrize(("engine", "stumps", "repeats"), [("plain", 10_000, 1), ("auto", 500, 3)])
+@pytest.mark.parametrize(
+    ("engine", "stumps", "repeats"), [pytest.param("plain", 10_000, 1, marks=pytest.mark.long), ("auto", 500, 3)]
+)
 def test_query_release_stays_within_what_epsilon_allows(engine, stumps, repeats):
     traced = trace(released_means(epsilon=1.0, delta=1e-6, engine=engine), stumps=stumps, repeats=repeats)
     assert traced.excess(epsilon=1.0, delta=1e-6, confidence=CONFIDENCE) <= 0
