@@ -3,7 +3,6 @@
 Queries are sought where this is hardest: between two neighbouring floats, on which a teacher votes differently.
 """
 
-import importlib.util
 from fractions import Fraction
 
 import numpy as np
@@ -13,6 +12,7 @@ from hypothesis import strategies as st
 from sklearn.naive_bayes import GaussianNB
 from threadpoolctl import threadpool_limits
 
+from devices import needs_torch
 from quorate.auditing.planted.batches import SummedInAnyOrder
 from quorate.everlasting.directions import DirectionTeachers
 from quorate.learners import (
@@ -39,9 +39,6 @@ LEARNERS = {
     "tree": BatchedTree(max_depth=4),
 }
 CASES = [(name, classes) for name in sorted(LEARNERS) for classes in (2, 5)]
-needs_torch = pytest.mark.skipif(
-    importlib.util.find_spec("torch") is None, reason="PyTorch is not installed here, so what it computes is not tested"
-)
 STRANGE = [0.0, -0.0, 5e-324, 1e-300, -1e-310, 1.0, 2.0**26 + 1, 1e38, -3e38, 1e200, -1e308, 0.1]
 
 

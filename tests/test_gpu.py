@@ -4,7 +4,6 @@ Without a GPU the kernels run in Triton's interpreter, where PyTorch and Triton 
 they run there.
 """
 
-import importlib.util
 import os
 import subprocess
 import sys
@@ -13,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from devices import WITH_TORCH, has_gpu, needs_gpu, needs_triton
 from quorate import EverlastingClassifier, PrivateClassifier, load, save
 from quorate.bench import scale_gpu
 from quorate.bench.bars import BARS
@@ -46,19 +46,6 @@ KINDS = {  # learner, classes, features, one slice
 TWO = [kind for kind, (_, classes, *_) in KINDS.items() if classes == 2]
 LEARNERS = [BatchedCentroid(), BatchedLogistic(), BatchedNaiveBayes(), BatchedQuadratic(), BatchedRidge()]
 HERE = Path(__file__).parent
-needs_torch = pytest.mark.skipif(not importlib.util.find_spec("torch"), reason="PyTorch is not installed here")
-installed = all(importlib.util.find_spec(name) for name in ("torch", "triton"))
-needs_triton = pytest.mark.skipif(not installed, reason="PyTorch or Triton is not installed here: kernels are not run")
-
-
-def gpu() -> bool:
-    try:
-        return choose_backend("cuda").fused
-    except InvalidInput:
-        return False
-
-
-needs_gpu = pytest.mark.skipif(not gpu(), reason="there is no GPU here that PyTorch and Triton can use")
 
 
 def teachers_of(kind: str, *, rows: int = 20) -> tuple[LinearTeachers, np.ndarray]:
@@ -95,7 +82,7 @@ def test_scores_are_on_the_last_bit(kind):
 
 
 @needs_triton
-@pytest.mark.skipif(gpu(), reason="the kernels run on the GPU that is here")
+@pytest.mark.skipif(has_gpu(), reason="the kernels run on the GPU that is here")
 @pytest.mark.parametrize("what", ["count", "fit"])
 def test_kernels_in_the_interpreter(what):
     environment = os.environ | {"TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join([str(HERE), *sys.path])}
@@ -147,7 +134,7 @@ def test_how_much_memory_is_free_changes_no_teacher(monkeypatch):
     assert all((one == scores[0]).all() for one in scores)
 
 
-@pytest.mark.parametrize("device", [pytest.param("torch", marks=needs_torch), pytest.param("cuda", marks=needs_gpu)])
+@pytest.mark.parametrize("device", WITH_TORCH)
 @pytest.mark.parametrize("classes", [2, 3])
 @pytest.mark.parametrize("learner", LEARNERS, ids=repr)
 def test_a_teacher_is_the_same_in_any_company(learner, classes, device):
@@ -201,7 +188,7 @@ def test_chunks_that_are_sent_some_at_a_time_bring_their_own_rows():
 
 def test_device_is_cpu_unless_there_is_a_gpu(monkeypatch):
     monkeypatch.delenv("QUORATE_DEVICE", raising=False)
-    assert choose_backend("auto") is choose_backend("cuda" if gpu() else "cpu")
+    assert choose_backend("auto") is choose_backend("cuda" if has_gpu() else "cpu")
     monkeypatch.setenv("QUORATE_DEVICE", "cpu")
     assert choose_backend("auto") is choose_backend("cpu")
     monkeypatch.setenv("QUORATE_DEVICE", "abacus")
@@ -209,7 +196,7 @@ def test_device_is_cpu_unless_there_is_a_gpu(monkeypatch):
         choose_backend("auto")
 
 
-@pytest.mark.skipif(gpu(), reason="there is a GPU here")
+@pytest.mark.skipif(has_gpu(), reason="there is a GPU here")
 def test_a_gpu_that_is_not_there_is_refused_before_anything_is_read(tmp_path):
     X, y = np.zeros((400, 1)), np.arange(400) % 2
     for classifier in (PrivateClassifier(device="cuda"), EverlastingClassifier(device="cuda")):
@@ -222,7 +209,13 @@ def test_a_gpu_that_is_not_there_is_refused_before_anything_is_read(tmp_path):
 def test_a_saved_model_is_loaded_on_another_device(tmp_path, monkeypatch):
     monkeypatch.setenv("QUORATE_DEVICE", "cpu")
     X = np.linspace(-1, 1, 2000)[:, np.newaxis]
-    settings = {"epsilon": 4.0, "teachers": 50, "queries": 5, "classes": [0, 1], "device": "cuda" if gpu() else "cpu"}
+    settings = {
+        "epsilon": 4.0,
+        "teachers": 50,
+        "queries": 5,
+        "classes": [0, 1],
+        "device": "cuda" if has_gpu() else "cpu",
+    }
     classifier = PrivateClassifier(aggregator="quorum", **settings).fit(X, (X[:, 0] > 0).astype(int))
     assert classifier.session_.answerer.ensemble.fitted.device == settings["device"]
     save(classifier, tmp_path / "model")

@@ -22,6 +22,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
+from devices import needs_torch
 from quorate import InvalidInput
 from quorate.bench.learners import counting_figures, fitting_figures
 from quorate.learners import (
@@ -65,9 +66,6 @@ def on_the_cpu(monkeypatch):
     monkeypatch.setenv("QUORATE_DEVICE", "cpu")
 
 
-needs_torch = pytest.mark.skipif(
-    importlib.util.find_spec("torch") is None, reason="PyTorch is not installed here, so what it computes is not tested"
-)
 DEVICES = ["cpu", pytest.param("torch", marks=needs_torch)]
 
 

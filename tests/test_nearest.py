@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from sklearn.exceptions import NotFittedError
 
+from devices import DEVICES
 from quorate import InvalidInput, NeighbourClassifier, plan_neighbours
 from quorate.auditing.neighbour_games import (
     RECORDS,
@@ -134,6 +135,7 @@ def reference_counts(capacity, votes, batches):
     return np.array(counts), spent
 
 
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("persons", [False, True])
 @pytest.mark.parametrize(
     ("kernel", "capacity", "table"),
@@ -145,7 +147,7 @@ def reference_counts(capacity, votes, batches):
         (Kernel(shape="linear", squared_radius=640_000, top=7), 4_000_000, Levels(low=0.0, high=1.0, centre=0.3).table),
     ],
 )
-def test_counts_and_spends_are_those_of_plain_integers_in_every_batch(persons, kernel, capacity, table):
+def test_counts_and_spends_are_those_of_plain_integers_in_every_batch(persons, kernel, capacity, table, device):
     rng = np.random.default_rng(5)
     sizes = rng.integers(1, 5, size=120) if persons else np.ones(120, dtype=np.int64)
     points = rng.integers(-700, 700, size=(sizes.sum(), 3)).astype(np.float32)
@@ -159,7 +161,7 @@ def test_counts_and_spends_are_those_of_plain_integers_in_every_batch(persons, k
     assert max(one_by_one[1]) > capacity > min(one_by_one[1])  # some are worn out
     for batches in ((90,), (1, 1, 16, 24, 48), (64, 25, 1), (15, 16) * 2 + (14, 14)):
         wanted = reference_counts(capacity, votes, batches)
-        units = Units(kernel, capacity=capacity, features=3, table=table, persons=persons)
+        units = Units(kernel, capacity=capacity, features=3, table=table, persons=persons, device=device)
         units.insert([str(number) for number in range(120)], sizes.tolist(), points, codes)
         cuts = np.cumsum([0, *batches]).tolist()
         counts = [units.count(queries[start:stop]).put_to(np.copy) for start, stop in pairwise(cuts)]
@@ -198,15 +200,16 @@ def test_votes_are_the_same_however_columns_are_added_up(monkeypatch, pieces):
     assert units.count(points[:1]).put_to(np.copy).tolist() == [[3, 6, 9, 0, 12, 6]]
 
 
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("persons", [False, True])
-def test_large_batches_and_many_blocks_are_counted_like_small_ones(persons):
+def test_large_batches_and_many_blocks_are_counted_like_small_ones(persons, device):
     """1,030 queries, paid for 16 at a time, on 4,500 rows, some of which were forgotten: more than one block."""
     rng, table = np.random.default_rng(6), Labels(range(6)).table
     kernel = Kernel(shape="linear", squared_radius=250_000, top=5)
     points = rng.integers(-700, 700, size=(4500, 2)).astype(np.float32)
     codes, queries = rng.integers(0, 6, size=4500), rng.integers(-700, 700, size=(1030, 2)).astype(np.float32)
     sizes = [4100, *[2] * 200] if persons else [1] * 4500  # one person has more rows than a block
-    units = Units(kernel, capacity=2500, features=2, table=table, persons=persons)
+    units = Units(kernel, capacity=2500, features=2, table=table, persons=persons, device=device)
     units.insert([str(number) for number in range(len(sizes))], sizes, points, codes)
     gone = rng.permutation(len(sizes))[:50]
     units.forget([str(number) for number in gone])
@@ -224,7 +227,25 @@ def test_large_batches_and_many_blocks_are_counted_like_small_ones(persons):
     assert 0.1 < (units.spends() > 2500).mean() < 0.9
 
 
-def test_an_insertion_or_deletion_that_is_interrupted_lets_no_unit_vote_twice(monkeypatch):
+@pytest.mark.parametrize("device", DEVICES)
+def test_who_comes_and_goes_between_counts_is_counted_on_every_device(device):
+    kernel, here = Kernel(shape="flat", squared_radius=9, top=3), np.zeros((2, 1), dtype=np.float32)
+    units = Units(kernel, capacity=10**6, features=1, table=Labels([0, 1, 2]).table, persons=False, device=device)
+    votes = []
+    for change in (
+        lambda: units.insert(["a", "b"], [1, 1], here, np.array([0, 1])),
+        lambda: units.forget(["a"]),
+        lambda: units.insert(["c", "a"], [1, 1], here, np.array([2, 2])),
+        lambda: units.forget(["b", "c", "a"]),
+    ):
+        change()
+        votes += units.count(here[:1]).put_to(np.ndarray.tolist)
+    assert votes == [[3, 3, 0], [0, 3, 0], [0, 3, 6], [0, 0, 0]]
+    assert units.spends().tolist() == [18, 27, 9]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_an_insertion_or_deletion_that_is_interrupted_lets_no_unit_vote_twice(monkeypatch, device):
     kernel, point, code = Kernel(shape="flat", squared_radius=9, top=32), np.zeros((1, 1), np.float32), np.zeros(1, int)
 
     def interrupted(method, work, units):
@@ -241,7 +262,7 @@ def test_an_insertion_or_deletion_that_is_interrupted_lets_no_unit_vote_twice(mo
         units.insert(["a"], [1], point, code)
 
     for method, work in ((Block.add, insert), (Block.clear, lambda units: units.forget(["a"]))):
-        units = Units(kernel, capacity=10**6, features=1, table=Labels([0, 1, 2]).table, persons=False)
+        units = Units(kernel, capacity=10**6, features=1, table=Labels([0, 1, 2]).table, persons=False, device=device)
         if method is Block.clear:
             insert(units)
         interrupted(method, work, units)

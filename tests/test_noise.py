@@ -119,14 +119,24 @@ def test_words_are_uniform(false_alarm):
 
 
 def test_every_draw_is_handed_out_once():
-    """Small and large requests are served from one buffer, in order, without overlap."""
+    """Small and large requests are served from one buffer, without overlap; the small ones in order."""
     from quorate.noise.source import _Buffer
 
     made = iter(range(10**6))
     buffer = _Buffer(lambda zeros: [next(made) for _ in zeros])
-    taken = np.concatenate([buffer.take(size) for size in (1, 0, 5, 100, 4096, 3, 10_000, 1)])
-    assert taken.size == 14_206
-    assert (taken == np.arange(taken.size)).all()
+    small = np.concatenate([buffer.take(size) for size in (1, 0, 5, 100, 4096, 3, 8000, 1)])
+    assert (small == np.arange(12_206)).all()
+    large = np.concatenate([small, *(buffer.take(size) for size in (50_000, 3, 8192, 20_000, 7))])  # all cores draw
+    assert large.size == np.unique(large).size == 90_408
+    assert large.max() < 90_408 + 4096  # and hardly any is drawn for nothing
+
+
+def test_draws_of_all_cores_are_independent(false_alarm):
+    """Threads that began with the same state would repeat each other, block by block."""
+    drawn = system_noise.gaussian(1e6, 16 * 4096).reshape(16, 4096)
+    largest = np.abs(np.corrcoef(drawn))[np.triu_indices(16, 1)].max()
+    assert stats.norm.sf(largest * np.sqrt(4096)) * 2 * 120 > false_alarm
+    assert np.unique(drawn).size > 0.95 * drawn.size
 
 
 def _forked(count, draw):

@@ -25,6 +25,8 @@ from quorate.bench.figures import Figure, data_folder
 from quorate.bench.splits import DigitSplit, digit_splits, random_halves
 from quorate.bench.students import adult_student
 from quorate.calls import one_thread
+from quorate.errors import InvalidInput
+from quorate.learners.backends import choose_backend
 from quorate.neighbours import NeighbourClassifier
 from quorate.neighbours.choice import TOP, rank_of
 from quorate.neighbours.kernel import Kernel, Shape
@@ -54,6 +56,7 @@ def neighbour_figures(quick: bool) -> Iterator[Figure]:
     yield from _mnist_figures(quick)
     yield from _adult_figures(quick)
     yield from _speed_figures(quick)
+    yield from _gpu_figures(quick)
     yield from _attack_figures(quick)
 
 
@@ -173,6 +176,35 @@ def _speed_figures(quick: bool) -> Iterator[Figure]:
     yield "neighbours.cpu_over_product", used / (_product_seconds(X.shape[1] + 2) * rows * queries), "ratio"
     with tempfile.TemporaryDirectory() as home:
         yield from _churn_figures(model, X[rows:], Path(home) / "model")
+
+
+def _gpu_figures(quick: bool) -> Iterator[Figure]:
+    """Yield how fast a GPU answers, and how much of what it counts and charges is as on the CPU: None without one."""
+    try:
+        there = choose_backend("cuda").name == "torch"
+    except InvalidInput:
+        there = False
+    rows, queries = (100_000, 2048) if quick else (1_000_000, 16_384)
+    second, equal = _gpu_run(rows, queries) if there else (None, None)
+    yield "neighbours.gpu.queries_per_second", None if second is None else second * rows / 1_000_000, "/s"
+    yield "neighbours.gpu.counts_equal", equal, "share"
+
+
+def _gpu_run(rows: int, queries: int) -> tuple[float, float]:
+    """Return queries a second of `predict` on a GPU, and the share of counts and charges that are as on the CPU."""
+    generator = np.random.default_rng(0)
+    X, y = generator.normal(size=(rows + queries, 64)), generator.integers(0, 10, size=rows)
+    near: dict[str, Any] = {"epsilon": 1.0, "radius": 1.1, "votes": 100.0, "classes": list(range(10))}
+    model, beside = (NeighbourClassifier(**near, device=device) for device in ("cuda", "cpu"))
+    model.fit(X[:rows], y).predict(X[rows : rows + 64], caller="first")
+    start = time.perf_counter()
+    model.predict(X[rows:])
+    second = queries / (time.perf_counter() - start)
+    asked, same = model.space_.points(X[rows : rows + 256]), list[Any]()
+    for one in (model.fit(X[:20_000], y[:20_000]), beside.fit(X[:20_000], y[:20_000])):
+        units = one.session_.answerer.units
+        same.append(np.concatenate([units.count(asked).put_to(np.copy).ravel(), units.spends()]))
+    return second, float((same[0] == same[1]).mean())
 
 
 def _product_seconds(inner: int) -> float:

@@ -34,6 +34,7 @@ class Block:
         self.codes: Integers = np.zeros(width, dtype=np.int64)
         self.owners: Integers = np.zeros(width, dtype=np.int64)  # which unit each row is of; 0 where no record is
         self.taken = 0
+        self.changes = 0  # of what is in the rows: a copy on a device is as good as this number says
         self.clear(slice(None))
 
     @property
@@ -43,17 +44,20 @@ class Block:
 
     def reserve(self, rows: int) -> int:
         """Set rows aside, in which no record is yet, and return the place of the first."""
+        self.changes += 1
         first, self.taken = self.taken, self.taken + rows
         return first
 
     def add(self, first: int, points: Points, codes: Integers, owners: Integers) -> None:
         """Put records into rows that were reserved. Their factors come last: without them a row has no weight."""
         rows = slice(first, first + len(points))
+        self.changes += 1  # before anything changes: an interrupt leaves no copy that passes for this; proof: step 10
         self.codes[rows], self.owners[rows] = codes, owners
         self.factors[:, rows] = record_factors(points)  # proof: step 6
 
     def clear(self, rows: slice) -> None:
         """Leave no record in these rows: they have no weight on any query."""
+        self.changes += 1
         self.factors[:, rows], self.codes[rows], self.owners[rows] = 0, 0, 0
         self.factors[-1, rows] = -_FAR
 

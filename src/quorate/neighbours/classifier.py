@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from quorate.arrays import Floats, Integers
 from quorate.errors import InvalidInput
+from quorate.learners import DeviceName
 from quorate.neighbours.ballots import Labels, Shares
 from quorate.neighbours.kernel import Shape
 from quorate.neighbours.model import NeighbourModel
@@ -35,7 +36,8 @@ class NeighbourClassifier(NeighbourModel, SessionClassifier):
     about how many there will be, a public number. A query reaches as far as a `share` of the public rows, or one
     `radius`. The share and `votes` (how many of full weight a unit may cast) are chosen on public rows if "auto". The
     metric is "cosine", for embeddings, or "euclidean". With `scores`, noisy shares of the votes are told too: free for
-    three classes and more, and for two with an eighth more noise.
+    three classes and more, and for two with an eighth more noise. Votes are counted on the `device`: "cpu", "cuda" for
+    a GPU, or "auto", a GPU where there is one. They are the same everywhere, and a saved model knows nothing of it.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
@@ -65,10 +67,11 @@ class NeighbourClassifier(NeighbourModel, SessionClassifier):
         metric: Metric = "cosine",
         classes: Any = None,
         scores: bool = False,
+        device: DeviceName = "auto",
     ) -> None:
         self.epsilon, self.delta, self.queries, self.records = epsilon, delta, queries, records
         self.radius, self.share, self.votes, self.kernel, self.metric = radius, share, votes, kernel, metric
-        self.classes, self.scores = classes, scores
+        self.classes, self.scores, self.device = classes, scores, device
 
     def fit(
         self, X: Any, y: Any, groups: Any = None, public: Any = None, *, public_labels: Any = None

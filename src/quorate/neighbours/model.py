@@ -8,6 +8,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from quorate.checks import check_choice, check_count, check_delta, check_positive, check_rate
 from quorate.errors import InvalidInput
+from quorate.learners import DeviceName
+from quorate.learners.backends import choose_backend
 from quorate.mechanisms.noisy_vector.mechanism import largest_whole_epsilon
 from quorate.neighbours.answerer import Nearby
 from quorate.neighbours.ballots import Ballot
@@ -40,6 +42,7 @@ class NeighbourModel(SessionModel, ABC):
     votes: float | Literal["auto"]
     kernel: Shape
     metric: Metric
+    device: DeviceName
     space_: Space
     kernel_: Kernel
     terms_: Terms
@@ -85,6 +88,7 @@ class NeighbourModel(SessionModel, ABC):
             features=self.n_features_in_,
             table=ballot.table,
             persons=self.unit_ == "person",
+            device=self.device,
         )
         answerer = Nearby(self.space_, units, self.terms_, ballot)
         if path is not None:
@@ -134,6 +138,7 @@ class NeighbourModel(SessionModel, ABC):
         check_count("queries", self.queries, most=MOST)
         check_choice("kernel", self.kernel, ("flat", "linear"))
         check_choice("metric", self.metric, ("cosine", "euclidean"))
+        choose_backend(self.device)
         if self.radius is not None:
             check_positive("radius", self.radius)
         if self.share != "auto":

@@ -6,6 +6,7 @@ import numpy as np
 from sklearn.base import RegressorMixin
 
 from quorate.arrays import Floats
+from quorate.learners import DeviceName
 from quorate.neighbours.ballots import Levels
 from quorate.neighbours.kernel import Shape
 from quorate.neighbours.model import NeighbourModel
@@ -44,9 +45,11 @@ class NeighbourRegressor(RegressorMixin, NeighbourModel):
         votes: float | Literal["auto"] = "auto",
         kernel: Shape = "linear",
         metric: Metric = "cosine",
+        device: DeviceName = "auto",
     ) -> None:
         self.epsilon, self.delta, self.bounds, self.queries, self.records = epsilon, delta, bounds, queries, records
         self.radius, self.share, self.votes, self.kernel, self.metric = radius, share, votes, kernel, metric
+        self.device = device
 
     def fit(
         self, X: Any, y: Any, groups: Any = None, public: Any = None, *, public_targets: Any = None

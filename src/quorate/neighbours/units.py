@@ -17,7 +17,10 @@ from quorate.arrays import Floats, Integers
 from quorate.calls import one_thread
 from quorate.ensemble.ensemble import Ballots
 from quorate.errors import InvalidInput
+from quorate.learners import DeviceName
+from quorate.learners.backends import choose_backend
 from quorate.neighbours.blocks import RECORDS, Batch, Block, fast_in_pieces, multiply
+from quorate.neighbours.gpu import DeviceCounter
 from quorate.neighbours.kernel import Kernel
 from quorate.neighbours.points import Points
 
@@ -33,10 +36,20 @@ _COLUMNS = 4  # of the table, that votes are added up for in one product, where 
 class Units:
     """Units by their names, in rows of points; `persons` says whether a unit may have several. It has no text, no copy.
 
-    A unit that is forgotten keeps what it has spent, and goes on from there if it is inserted again.
+    A unit that is forgotten keeps what it has spent, and goes on from there if it is inserted again. Votes are
+    counted, and units charged, on the `device`; what comes of it is the same on all.
     """
 
-    def __init__(self, kernel: Kernel, *, capacity: int, features: int, table: Integers, persons: bool) -> None:
+    def __init__(
+        self,
+        kernel: Kernel,
+        *,
+        capacity: int,
+        features: int,
+        table: Integers,
+        persons: bool,
+        device: DeviceName = "cpu",
+    ) -> None:
         if kernel.top > _LARGEST_TOP or kernel.top * np.abs(table).max() > _LARGEST_VOTE or len(table) > 2**16:
             raise InvalidInput(f"weights are at most {_LARGEST_TOP}, and votes at most {_LARGEST_VOTE} of 65,536 kinds")
         self.persons = persons
@@ -48,6 +61,10 @@ class Units:
         self._forgotten: dict[int, float] = {}  # and when that was
         self._features, self._blocks = features, list[Block]()
         self._spent = np.zeros(1, dtype=np.int64)  # by number, of which 0 is nobody's
+        backend = choose_backend(device)
+        self._on_device: DeviceCounter | None = None
+        if backend.name != "numpy":
+            self._on_device = DeviceCounter(backend, kernel, capacity=capacity, table=table, persons=persons)
 
     # --- Who is there ------------------------------------------------------------------------------------------------
 
@@ -110,10 +127,10 @@ class Units:
         A unit pays for a few queries at once: for one by one in a batch of up to 16, and for 16 in a large one.
         """
         batch = Batch.of(queries, self._kernel.squared_radii(queries))
-        counts = np.zeros((len(batch.radii), self._table.shape[1]))
-        with one_thread(), ThreadPoolExecutor(os.cpu_count()) as threads:
-            for votes in threads.map(lambda block: self._count_block(block, batch), self._blocks):
-                counts += votes
+        if self._on_device is None:
+            counts = self._count_blocks(batch)
+        else:
+            counts = self._on_device.count(self._blocks, batch, self._spent)
         return Ballots(counts[: len(queries)].astype(np.int64))
 
     def worn(self, reported: int) -> Ballots:
@@ -144,6 +161,14 @@ class Units:
         """Return the names of the units that were forgotten, and when, oldest first: for the owner alone."""
         names = [(name, self._forgotten[number]) for name, number in self._numbers.items() if number in self._forgotten]
         return sorted(names, key=lambda one: one[1])
+
+    def _count_blocks(self, batch: Batch) -> Floats:
+        """Return the counts of all rows' votes on all queries, a block a thread, and charge all units."""
+        counts = np.zeros((len(batch.radii), self._table.shape[1]))
+        with one_thread(), ThreadPoolExecutor(os.cpu_count()) as threads:
+            for votes in threads.map(lambda block: self._count_block(block, batch), self._blocks):
+                counts += votes
+        return counts
 
     def _count_block(self, block: Block, batch: Batch) -> Floats:
         """Return the counts of these rows' votes on all queries, and charge their units."""

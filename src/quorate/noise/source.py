@@ -4,6 +4,7 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from functools import lru_cache
 from typing import Literal, NoReturn, Protocol
@@ -89,14 +90,20 @@ class _Buffer:
         parts = [self._ready[:size]]
         self._ready = self._ready[size:]
         missing = size - parts[0].size
+        if missing >= 2 * _BLOCK:  # all cores draw: the sampler does not hold Python's lock, and has no state of ours
+            with ThreadPoolExecutor(os.cpu_count()) as threads:
+                parts += threads.map(self._draw, [_BLOCK] * (missing // _BLOCK))
+            missing %= _BLOCK
         while missing > 0:
-            block = max(self._block, min(missing, _BLOCK))
-            drawn = np.array(self._sample([0] * block), dtype=np.int64)
+            drawn = self._draw(max(self._block, min(missing, _BLOCK)))
             parts.append(drawn[:missing])
             self._ready = drawn[missing:]
             missing -= parts[-1].size
             self._block = min(2 * self._block, _BLOCK)
         return np.concatenate(parts)
+
+    def _draw(self, block: int) -> Integers:
+        return np.array(self._sample([0] * block), dtype=np.int64)
 
 
 class SystemNoise:

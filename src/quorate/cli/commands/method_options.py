@@ -50,6 +50,8 @@ class Neighbours:
     bounds
         The label is a number between these two, as in 0,250: answers are means of the records nearby. Declare them;
         they must not be read from the records.
+    device
+        Where votes are counted: on the CPU, on a GPU ("cuda"), or on a GPU where there is one. They are the same.
     """
 
     records: int | None = None
@@ -61,6 +63,7 @@ class Neighbours:
     metric: Literal["cosine", "euclidean"] = "euclidean"
     scores: bool = False
     bounds: str | None = None
+    device: Device = "auto"
 
 
 @Parameter(name="*", group=Group("Teachers", sort_key=3))
