@@ -108,9 +108,10 @@ class DirectionTeachers(Teachers):
     def _below(self, queries: Floats) -> Integers:
         """Return how many normals point away from each query."""
         backend, across = choose_backend("cpu"), np.ascontiguousarray(queries.T)
-        below, room = np.zeros(len(queries), dtype=np.int64), np.empty(_HIGH * len(queries))
+        below, room = np.zeros(len(queries), dtype=np.int64), np.empty((_HIGH, len(queries)))
         for top in range(0, self.teachers, _HIGH):
-            below += backend.count(backend.product(self._gridded[top : top + _HIGH], across, room) < 0)
+            part = self._gridded[top : top + _HIGH]
+            below += backend.count(backend.product(part, across, room[: len(part)]) < 0)
         return below
 
     def ballots(self, X: Any, *, device: DeviceName | None = None, memory: int = MEMORY) -> NDArray[Any]:
