@@ -1,11 +1,14 @@
 """Answers kept by their rows: the same as in a dictionary, whatever is asked, repeated, refused, interrupted or met."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quorate import answered, exchange
+from quorate import rows as rows_module
 from quorate.answered import AnsweredRows
 from quorate.answerers import OneByOne
 from quorate.errors import BudgetSpent
@@ -90,6 +93,41 @@ def test_blocks_that_do_not_divide_a_batch_meet_their_repetitions(monkeypatch):
     monkeypatch.setattr(answered, "_BLOCK", 7)
     numbers = np.random.default_rng(0).integers(0, 60, size=200).tolist()
     check_like_a_dictionary([("ann", numbers, 40), ("ben", numbers, 9), ("ann", numbers[::-1], 90)], 10**6)
+
+
+def test_many_rows_are_looked_up_on_several_threads(monkeypatch):
+    monkeypatch.setattr(rows_module, "usable_threads", lambda: 4)
+    numbers, table = np.random.default_rng(0).integers(0, 90_000, size=70_000), AnsweredRows(columns=2, unknown=UNKNOWN)
+    for asked in (numbers[:5000], numbers, numbers[::-1]):  # the answer to a row is its number
+        with table.entered("ann", rows_of(asked)) as rows:
+            _, firsts = np.unique(asked, return_index=True)
+            assert np.isin(rows.new, firsts).all()
+            rows.answer(asked[rows.new])
+            assert np.array_equal(rows.labels(), asked)
+    assert table.size == np.unique(numbers).size
+
+
+def test_a_large_batch_is_kept_without_a_copy():
+    X = np.random.default_rng(0).normal(size=(50_000, 20))
+    table = AnsweredRows(columns=20, unknown=UNKNOWN)
+    tracemalloc.start()
+    try:
+        with table.entered("ann", X) as rows:
+            rows.answer(np.zeros(len(X), dtype=np.int64))
+        assert tracemalloc.get_traced_memory()[1] < X.nbytes / 2
+    finally:
+        tracemalloc.stop()
+    assert table.size == len(X)
+
+
+def test_many_batches_are_few_parts_to_search():
+    table = AnsweredRows(columns=2, unknown=UNKNOWN)
+    for start in range(40):
+        with table.entered("ann", rows_of(range(10 * start, 10 * start + 10))) as rows:
+            rows.answer(rows.new)
+    with table.entered("ben", rows_of([0])):
+        assert len(table._parts) <= answered._PARTS
+    assert table.size == 400
 
 
 def test_whole_numbers_have_hashes_that_spread():

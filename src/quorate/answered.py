@@ -1,25 +1,27 @@
-"""Answers of this process by the rows that they were given to: a whole batch is looked up, and entered, at once.
+"""Answers of this process by the rows that they were given to: a whole batch is looked up, and kept, at once.
 
-A hash table in arrays, with open addresses. A hash only says where to look: rows are compared in full, so that nobody
-is given the answer to another query, whatever hashes somebody makes meet.
+Each batch is a part of its own, whose hashes are sorted. A hash only says where to look: rows are compared in full, so
+that nobody is given the answer to another query, whatever hashes somebody makes meet.
 """
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from quorate.arrays import Integers
+from quorate.rows import in_blocks
 
 __all__ = ["WIDEST", "AnsweredRows", "EnteredRows"]
 
 WIDEST = 32  # columns: wider rows take more room than a digest and its place in a dictionary
 
-_BLOCK = 4096  # rows looked up together: what is made of them on the way stays in the cache of a core
-_FREE = -1
+_BLOCK = 4096  # rows hashed or compared together: what is made of them on the way stays in the cache of a core
+_ABSENT = -1
+_PARTS = 4  # searched one after the other; the smallest are joined where there are more
 
 Words = NDArray[np.uint64]
 
@@ -29,6 +31,8 @@ _MULTIPLIERS: Words = np.frombuffer(os.urandom(8 * (WIDEST + 1)), dtype=np.uint6
 
 class AnsweredRows:
     """Rows of up to `WIDEST` columns of 64-bit floats, who asked them, and the answers; `unknown` stands for none.
+
+    Rows that are entered must not be changed afterwards: they are kept as they are, without a copy.
 
     >>> table = AnsweredRows(columns=1, unknown=-2)
     >>> with table.entered("me", np.array([[5.0], [7.0], [5.0]])) as rows:
@@ -43,221 +47,226 @@ class AnsweredRows:
     """
 
     def __init__(self, *, columns: int, unknown: int) -> None:
-        self.columns, self.size = columns, 0
-        self._settled = 0  # rows that were there before the batch
+        self.columns = columns
         self._unknown = unknown
         self._callers: dict[str, int] = {}
-        self._rows: Words = np.empty((0, columns), dtype=np.uint64)
-        self._hashes: Words = np.empty(0, dtype=np.uint64)
-        self._asked_by: Integers = np.empty(0, dtype=np.int64)
-        self._labels: Integers = np.empty(0, dtype=np.int64)
-        self._slots = np.full(64, _FREE, dtype=np.int32)
+        self._parts: list[_Part] = []  # the oldest first
+
+    @property
+    def size(self) -> int:
+        """How many rows have an answer."""
+        return sum(map(len, self._parts))
 
     @contextmanager
     def entered(self, caller: str, X: NDArray[np.float64]) -> Iterator["EnteredRows"]:
-        """Enter the rows that are not there yet. Those that have no answer when this ends are removed again."""
-        rows, start, whole = np.ascontiguousarray(X).view(np.uint64), self.size, False
-        self._settled = start
-        try:
-            yield EnteredRows(self, start, *self._enter(rows, self.number(caller)))
-            whole = True
-        finally:
-            answered = np.flatnonzero(self._labels[start : self.size] != self._unknown)
-            if answered.size < self.size - start or not whole:
-                self._keep_of_newest(start, answered)
-            if not whole:  # interrupted anywhere
-                self._place_all()
+        """Look these rows up. Those that are new, and have an answer when this ends, are kept."""
+        with self._entered(np.ascontiguousarray(X).view(np.uint64), self._asked_by(caller, len(X))) as rows:
+            yield rows
 
     def find(self, caller: str, rows: Sequence[bytes]) -> Integers:
         """Return the label of each of these rows, which are as many bytes as a row has."""
-        words, number = np.frombuffer(b"".join(rows), dtype=np.uint64).reshape(-1, self.columns), self.number(caller)
-        places = self._found(words, _hashes(words, number), number)
-        labels = np.full(len(rows), self._unknown, dtype=np.int64)
-        labels[places >= 0] = self._labels[places[places >= 0]]
-        return labels
+        words = np.frombuffer(b"".join(rows), dtype=np.uint64).reshape(-1, self.columns)
+        return self._found(_Part.of(words, self._asked_by(caller, len(words))))
 
     def take_over(self, answers: Iterable[tuple[str, bytes, int]]) -> None:
         """Enter answers to rows that are given as bytes."""
-        by_caller: dict[str, tuple[list[bytes], list[int]]] = {}
-        for caller, row, label in answers:
-            rows, labels = by_caller.setdefault(caller, ([], []))
-            rows.append(row)
-            labels.append(label)
-        for caller, (rows, labels) in by_caller.items():
-            with self.entered(caller, np.frombuffer(b"".join(rows)).reshape(-1, self.columns)) as entered:
-                entered.answer(np.array(labels)[entered.new])
-
-    def number(self, caller: str) -> int:
-        """Return the number by which a caller is known here."""
-        return self._callers.setdefault(caller, len(self._callers))
-
-    def labels(self, places: Integers) -> Integers:
-        """Return the labels at these places."""
-        return self._labels[places]
-
-    def answer(self, start: int, labels: Integers) -> None:
-        """Set labels, from this place on."""
-        self._labels[start : start + labels.size] = labels
+        taken = list(answers)
+        if not taken:
+            return
+        words = np.frombuffer(b"".join(row for _, row, _ in taken), dtype=np.uint64).reshape(-1, self.columns)
+        with self._entered(words, np.array([self._number(caller) for caller, _, _ in taken])) as entered:
+            entered.answer(np.array([label for _, _, label in taken])[entered.new])
 
     def drop_oldest(self, most: int) -> None:
         """Drop the oldest answers, down to so many, once there are a quarter more."""
-        if self.size > most + most // 4:
-            kept = [array[self.size - most : self.size].copy() for array in self._arrays()]
-            self._set_arrays(kept, most)
-            self._place_all()
+        extra = self.size - most
+        if extra <= most // 4:
+            return
+        parts = self._parts
+        while extra >= len(parts[0]):
+            extra, parts = extra - len(parts[0]), parts[1:]
+        if extra:
+            parts = [parts[0].chosen(np.arange(len(parts[0])) >= extra), *parts[1:]]
+        self._parts = parts
 
     def answers(self) -> Iterator[tuple[str, bytes, int]]:
         """Yield who asked, the bytes of the row, and the label, oldest first."""
         names = list(self._callers)
-        rows, _, asked_by, labels = (array[: self.size] for array in self._arrays())
-        for number, row, label in zip(asked_by.tolist(), rows, labels.tolist(), strict=True):
-            yield names[number], row.tobytes(), label
+        for part in self._parts:
+            for number, row, label in zip(part.asked_by.tolist(), part.rows, part.labels.tolist(), strict=True):
+                yield names[number], row.tobytes(), label
 
-    def _arrays(self) -> tuple[NDArray[Any], ...]:
-        return self._rows, self._hashes, self._asked_by, self._labels
+    def _number(self, caller: str) -> int:
+        """Return the number by which a caller is known here."""
+        return self._callers.setdefault(caller, len(self._callers))
 
-    def _set_arrays(self, arrays: Sequence[NDArray[Any]], size: int) -> None:
-        (self._rows, self._hashes, self._asked_by, self._labels), self.size = arrays, size
+    def _asked_by(self, caller: str, rows: int) -> Integers:
+        return np.broadcast_to(np.int64(self._number(caller)), rows)
 
-    def _enter(self, rows: Words, number: int) -> tuple[Integers, Integers]:
-        """Return the place of each row, and which of them are new, each where it stands first."""
-        places = np.empty(len(rows), dtype=np.int64)
-        new = [np.empty(0, dtype=np.int64)]
-        for start in range(0, len(rows), _BLOCK):
-            block = slice(start, start + _BLOCK)
-            places[block], firsts = self._enter_block(rows[block], number, ahead=len(rows) // _BLOCK - start // _BLOCK)
-            new.append(start + firsts)
-        return places, np.concatenate(new)
+    @contextmanager
+    def _entered(self, words: Words, asked_by: Integers) -> Iterator["EnteredRows"]:
+        self._join_smallest()
+        given = _Part.of(words, asked_by)
+        repeated, firsts = given.repetitions()
+        labels = self._found(given)
+        unknown = labels == self._unknown
+        unknown[repeated] = False
+        try:
+            yield EnteredRows(labels, np.flatnonzero(unknown), repeated, firsts)
+        finally:  # also where this was interrupted
+            answered = unknown & (labels != self._unknown)
+            if answered.any():
+                self._parts = [*self._parts, given if answered.all() else given.chosen(answered)]
 
-    def _enter_block(self, rows: Words, number: int, *, ahead: int) -> tuple[Integers, Integers]:
-        """Enter a block, with room for as many blocks like it as are `ahead`."""
-        hashes = _hashes(rows, number)
-        places = self._found(rows, hashes, number)
-        new = np.flatnonzero(places < 0)
-        if new.size == 0:
-            return places, new
-        if new.size < len(rows):
-            rows, hashes = rows[new], hashes[new]
-        start, stop = self.size, self.size + new.size
-        self._make_room(stop, stop + ahead * new.size)
-        self._rows[start:stop], self._hashes[start:stop] = rows, hashes
-        self._asked_by[start:stop], self._labels[start:stop] = number, self._unknown
-        self.size = stop
-        claimed = self._claim(start) - start
-        firsts, which = _repetitions(claimed)
-        if firsts.size < new.size:
-            self._keep_of_newest(start, claimed[firsts])
-        places[new] = start + which
-        return places, new[firsts]
+    def _found(self, given: "_Part") -> Integers:
+        """Set the labels of these rows to what is known, and return them."""
+        given.labels.fill(self._unknown)
+        for part in self._parts:
+            if part.may_hold(given):
+                places = part.places(given)
+                np.copyto(given.labels, part.labels[places], where=places != _ABSENT)
+        return given.labels
 
-    def _keep_of_newest(self, start: int, kept: Integers) -> None:
-        """Keep, of the rows from this place on, those that are `kept`. Older rows were claimed before all of them."""
-        self._slots[self._slots >= start] = _FREE
-        self.size, kept = start, start + kept
-        for array in self._arrays():
-            array[start : start + kept.size] = array[kept]
-        self.size = start + kept.size
-        self._claim(start)
-
-    def _found(self, rows: Words, hashes: Words, number: int) -> Integers:
-        """Return the place of each row, or -1."""
-        places = np.full(len(rows), _FREE, dtype=np.int64)
-        waiting, slots = np.arange(len(rows) if self.size else 0), self._first_slots(hashes)
-        while waiting.size:
-            there = self._slots[slots]
-            taken = there != _FREE
-            waiting, slots, there = waiting[taken], slots[taken], there[taken]
-            alike = self._hashes[there] == hashes[waiting]
-            if alike.any():
-                hits, others = there[alike], waiting[alike]
-                alike[alike] = (self._asked_by[hits] == number) & (self._rows[hits] == rows[others]).all(axis=1)
-                places[waiting[alike]] = there[alike]
-            waiting, slots = waiting[~alike], (slots[~alike] + 1) & (self._slots.size - 1)
-        return places
-
-    def _claim(self, start: int, stop: int | None = None) -> Integers:
-        """Give slots to the rows from this place on; return the place of each, or that of one among them that is alike.
-
-        Rows that are alike look at the same slots in the same order, and so meet where the first of them finds room.
-        Rows that are claimed together may push each other along, so that none can be removed without claiming the rest
-        anew: those that may be removed are claimed after those that stay.
-        """
-        places = np.arange(start, self.size if stop is None else stop)
-        waiting, slots = places, self._first_slots(self._hashes[places])
-        while waiting.size:
-            free = self._slots[slots] == _FREE
-            self._slots[slots[free]] = waiting[free]
-            there = self._slots[slots]  # one of those that found it free
-            lost = there != waiting
-            waiting, slots, there = waiting[lost], slots[lost], there[lost]
-            alike = self._hashes[there] == self._hashes[waiting]
-            if alike.any():
-                hits, others = there[alike], waiting[alike]
-                same = self._asked_by[hits] == self._asked_by[others]
-                alike[alike] = same & (self._rows[hits] == self._rows[others]).all(axis=1)
-                places[waiting[alike] - start] = there[alike]
-            waiting, slots = waiting[~alike], (slots[~alike] + 1) & (self._slots.size - 1)
-        return places
-
-    def _first_slots(self, hashes: Words) -> Integers:
-        bits = self._slots.size.bit_length() - 1
-        return (hashes >> np.uint64(64 - bits)).astype(np.int64)
-
-    def _make_room(self, size: int, likely: int) -> None:
-        """Let the arrays hold so many rows, and leave half of the slots free; what grows, grows to what is likely."""
-        if size > len(self._labels):
-            self._set_arrays([_grown(array, max(likely, 2 * len(array))) for array in self._arrays()], self.size)
-        if 2 * size > self._slots.size:
-            self._slots = np.full(2 ** (2 * likely - 1).bit_length(), _FREE, dtype=np.int32)
-            self._claim(0, self._settled)
-            self._claim(self._settled)
-
-    def _place_all(self) -> None:
-        """Give every row a slot anew."""
-        self._slots.fill(_FREE)
-        self._claim(0)
+    def _join_smallest(self) -> None:
+        """Join neighbours, so that few parts are searched, and the order of ages is kept."""
+        while len(self._parts) > _PARTS:
+            sizes = [len(part) for part in self._parts]
+            place = min(range(len(sizes) - 1), key=lambda left: sizes[left] + sizes[left + 1])
+            joined = _Part.joined(self._parts[place : place + 2])
+            self._parts = [*self._parts[:place], joined, *self._parts[place + 2 :]]
 
 
 class EnteredRows:
-    """A batch whose rows stand in a table. `new` are the rows that are to be answered: those without repetitions."""
+    """A batch that was looked up. `new` are the rows that are to be answered: those without repetitions."""
 
-    def __init__(self, table: AnsweredRows, start: int, places: Integers, new: Integers) -> None:
+    def __init__(self, labels: Integers, new: Integers, repeated: Integers, firsts: Integers) -> None:
         self.new = new
-        self._table, self._next, self._places = table, start, places
+        self._labels, self._repeated, self._firsts, self._next = labels, repeated, firsts, 0
 
     def answer(self, labels: Integers) -> None:
         """Enter the labels of the next of the new rows."""
-        self._table.answer(self._next, labels)
+        self._labels[self.new[self._next : self._next + labels.size]] = labels
         self._next += labels.size
 
     def labels(self) -> Integers:
         """Return the label of every row of the batch."""
-        return self._table.labels(self._places)
+        labels = self._labels.copy()
+        labels[self._repeated] = labels[self._firsts]
+        return labels
 
 
-def _repetitions(claimed: Integers) -> tuple[Integers, Integers]:
-    """Return which rows are the first of those that are alike, and for each row the number of its own among these."""
-    count, own = claimed.size, np.arange(claimed.size)
-    if np.array_equal(claimed, own):
-        return own, own
-    first = np.full(count, count)
-    np.minimum.at(first, claimed, own)
-    firsts = np.sort(first[first < count])
-    numbers = np.empty(count, dtype=np.int64)
-    numbers[claimed[firsts]] = np.arange(firsts.size)
-    return firsts, numbers[claimed]
+@dataclass(frozen=True, eq=False, repr=False)
+class _Part:
+    """Rows, who asked each, and its label. A key is the upper part of a row's hash, and below it the row's place."""
+
+    rows: Words
+    asked_by: Integers
+    labels: Integers
+    keys: Words  # sorted
+
+    @classmethod
+    def of(cls, rows: Words, asked_by: Integers) -> "_Part":
+        """Return these rows, with labels that are still to be set."""
+        keys, shift = np.arange(len(rows), dtype=np.uint64), _shift(len(rows))
+
+        def add_hashes(part: slice) -> None:
+            keys[part] |= _hashes(rows[part], asked_by[part]) >> shift << shift
+
+        in_blocks(add_hashes, len(rows), block=_BLOCK)
+        keys.sort()
+        return cls(rows, asked_by, np.empty(len(rows), dtype=np.int64), keys)
+
+    @classmethod
+    def joined(cls, parts: Sequence["_Part"]) -> "_Part":
+        """Return the rows of several parts, in their order."""
+        made = cls.of(np.concatenate([one.rows for one in parts]), np.concatenate([one.asked_by for one in parts]))
+        np.concatenate([one.labels for one in parts], out=made.labels)
+        return made
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def chosen(self, chosen: NDArray[np.bool_]) -> "_Part":
+        """Return some of the rows."""
+        made = _Part.of(self.rows[chosen], self.asked_by[chosen])
+        made.labels[:] = self.labels[chosen]
+        return made
+
+    def repetitions(self) -> tuple[Integers, Integers]:
+        """Return which rows are like one before them, and the first such one of each."""
+        shift = _shift(len(self))
+        again = np.flatnonzero((self.keys[1:] ^ self.keys[:-1]) >> shift == 0)
+        crowd = self.keys[np.union1d(again, again + 1)]  # all whose hash another one has
+        tops, places, firsts = crowd >> shift, _places(crowd, shift), np.arange(len(self) if crowd.size else 0)
+        while places.size:  # of each hash the first row, and those that are like it; others have this hash by chance
+            leaders = places[np.searchsorted(tops, tops)]
+            alike = self.like(places, self, leaders)
+            firsts[places[alike]] = leaders[alike]
+            tops, places = tops[~alike], places[~alike]
+        repeated = np.flatnonzero(firsts != np.arange(len(firsts)))
+        return repeated, firsts[repeated]
+
+    def may_hold(self, given: "_Part") -> bool:
+        """Return whether a row of the other part has the hash of one here: the fewer are searched for in the others."""
+        few, many = (self, given) if len(self) < len(given) else (given, self)
+        shift = max(_shift(len(self)), _shift(len(given)))
+        wanted = few.keys >> shift
+        near = many.keys.take(np.searchsorted(many.keys, wanted << shift), mode="clip") >> shift
+        return bool((near == wanted).any())
+
+    def places(self, given: "_Part", *, skip: int = 0) -> Integers:
+        """Return the place here of each row of another part, or `_ABSENT`; of equal hashes, the first few are skipped.
+
+        Hashes are searched for in their order, and rows are then compared in theirs: each is fast in its own.
+        """
+        found = np.full(len(given), _ABSENT)
+        here, there = _shift(len(self)), _shift(len(given))
+        shift = max(here, there)
+
+        def search(part: slice) -> None:
+            keys = given.keys[part]
+            near = np.searchsorted(self.keys, keys >> shift << shift) + skip
+            met = self.keys.take(near, mode="clip")
+            alike = (near < len(self)) & (met >> shift == keys >> shift)
+            found[_places(keys[alike], there)] = _places(met[alike], here)
+
+        def compare(part: slice) -> Integers:
+            asked = part.start + np.flatnonzero(found[part] != _ABSENT)
+            others: Integers = asked[~given.like(asked, self, found[asked])]
+            return others
+
+        in_blocks(search, len(given), block=_BLOCK)
+        chance = np.concatenate([np.empty(0, dtype=np.int64), *in_blocks(compare, len(given), block=_BLOCK)])
+        if chance.size:  # another row has the hash of these: look at the next one that has it
+            found[chance] = self.places(_Part.of(given.rows[chance], given.asked_by[chance]), skip=skip + 1)
+        return found
+
+    def like(self, places: Integers, other: "_Part", others: Integers) -> NDArray[np.bool_]:
+        """Return whether the rows at these places are those of another part at others, and of one caller."""
+
+        def rows_alike(part: slice) -> NDArray[np.bool_]:
+            mine, its = places[part], others[part]
+            same: NDArray[np.bool_] = self.asked_by[mine] == other.asked_by[its]
+            same &= (self.rows[mine] == other.rows[its]).all(axis=1)
+            return same
+
+        return np.concatenate([np.empty(0, np.bool_), *in_blocks(rows_alike, len(places), block=_BLOCK)])
 
 
-def _hashes(rows: Words, number: int) -> Words:
+def _shift(rows: int) -> np.uint64:
+    """Return how many bits the place of one of so many rows takes."""
+    return np.uint64(max(rows - 1, 1).bit_length())
+
+
+def _places(keys: Words, shift: np.uint64) -> Integers:
+    """Return the places that keys end with."""
+    return (keys & ((np.uint64(1) << shift) - np.uint64(1))).astype(np.int64)
+
+
+def _hashes(rows: Words, asked_by: Integers) -> Words:
     """Return a hash of each row and its caller. Numbers with few digits differ in their upper half: it is folded in."""
     mixed = rows >> np.uint64(32)
     mixed ^= rows
     hashes: Words = mixed @ _MULTIPLIERS[: rows.shape[1]]
-    hashes += _MULTIPLIERS[-1] * np.uint64(number)
+    hashes += _MULTIPLIERS[-1] * np.asarray(asked_by, dtype=np.uint64)
     return hashes
-
-
-def _grown(array: NDArray[Any], size: int) -> NDArray[Any]:
-    grown = np.empty((size, *array.shape[1:]), dtype=array.dtype)
-    grown[: len(array)] = array
-    return grown

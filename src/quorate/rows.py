@@ -13,10 +13,12 @@ import importlib
 import importlib.util
 import json
 import math
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +30,7 @@ __all__ = [
     "as_frame",
     "canonical_matrix",
     "copy_rows",
+    "in_blocks",
     "is_frame",
     "is_number",
     "join_rows",
@@ -36,9 +39,14 @@ __all__ = [
     "query_digests",
     "row_digest",
     "take_rows",
+    "usable_threads",
 ]
 
+Result = TypeVar("Result")
+
 _DIGEST = 16  # bytes
+_BLOCK = 4096  # rows converted together
+_MANY = 2**16  # rows that are worth starting threads for
 _EXACT = 2**53  # whole numbers up to it are floats as well
 _FRAMES = ("pandas", "polars")  # in the order in which an Arrow table looks for one
 
@@ -164,14 +172,33 @@ def as_frame(X: Any) -> Any:
     raise InvalidInput("an Arrow table becomes a data frame first: install pandas or polars")
 
 
+def in_blocks(work: Callable[[slice], Result], rows: int, *, block: int) -> list[Result]:
+    """Return what `work` makes of each block of rows, in their order; on several threads where there are many rows."""
+    parts = [slice(start, min(start + block, rows)) for start in range(0, rows, block)]
+    if rows < _MANY or usable_threads() == 1:
+        return [work(part) for part in parts]
+    with ThreadPoolExecutor(usable_threads()) as pool:
+        return list(pool.map(work, parts))
+
+
+def usable_threads() -> int:
+    """Return how many threads gain something: one for each core that this process may use, and 8 at most."""
+    return min(8, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+
+
 def canonical_matrix(X: Any) -> NDArray[np.float64]:
     """Return numbers as 64-bit floats in C order, with one zero and one nan. A sparse matrix is filled, once."""
     if hasattr(X, "toarray"):
-        matrix = np.asarray(X.toarray(order="C"), dtype=np.float64)
-        matrix += 0.0
+        given = matrix = np.asarray(X.toarray(order="C"), dtype=np.float64)
     else:
-        matrix = np.add(np.asarray(X, dtype=np.float64, order="C"), 0.0)
-    matrix[np.isnan(matrix)] = np.nan
+        given = np.asarray(X, dtype=np.float64, order="C")
+        matrix = np.empty_like(given)
+
+    def put(part: slice) -> None:
+        np.add(given[part], 0.0, out=matrix[part])
+        np.copyto(matrix[part], np.nan, where=np.isnan(matrix[part]))
+
+    in_blocks(put, len(matrix), block=_BLOCK)
     return matrix
 
 

@@ -123,7 +123,8 @@ class Session:
     def ask(self, X: Any, *, caller: str = "") -> Replies:
         """Answer a batch of checked queries. What this caller was answered before, it is answered again, at no cost.
 
-        Raises `BudgetSpent` where not one query could be answered; a batch that meets the end is answered in part.
+        Raises `BudgetSpent` where not one query could be answered; a batch that meets the end is answered in part. What
+        is remembered of many rows is the batch itself, without a copy: do not change it afterwards.
         """
         request, memory = Request(X, caller), self._memory_of_rows(X)
         if memory is None:

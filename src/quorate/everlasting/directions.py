@@ -5,7 +5,6 @@ right side with a probability that grows linearly with the angle to the boundary
 rows tell more than the same rows in fewer and better teachers (PROOF.md, step 16).
 """
 
-import os
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -22,6 +21,7 @@ from quorate.learners import MEMORY, Deal, Teachers
 from quorate.learners.backends import choose_backend
 from quorate.learners.linear import gridded_coefficients, gridded_queries
 from quorate.learners.teachers import LARGEST, DeviceName, check_arrays, check_queries
+from quorate.rows import usable_threads
 
 __all__ = ["DirectionTeachers", "MeanDirection", "fit_directions"]
 
@@ -95,7 +95,7 @@ class DirectionTeachers(Teachers):
         if len(parts) < 2:
             below = [self._below(part) for part in parts]
         else:  # threads of their own would make those of a product of matrices wait for each other
-            with one_thread(), ThreadPoolExecutor(_threads()) as pool:
+            with one_thread(), ThreadPoolExecutor(usable_threads()) as pool:
                 below = list(pool.map(self._below, parts))
         against = np.concatenate([np.empty(0, dtype=np.int64), *below]).astype(np.int64)
         ones = self.teachers - against - self._zeros
@@ -108,9 +108,10 @@ class DirectionTeachers(Teachers):
     def _below(self, queries: Floats) -> Integers:
         """Return how many normals point away from each query."""
         backend, across = choose_backend("cpu"), np.ascontiguousarray(queries.T)
-        below, room = np.zeros(len(queries), dtype=np.int64), np.empty(_HIGH * len(queries))
+        below, room = np.zeros(len(queries), dtype=np.int64), np.empty((_HIGH, len(queries)))
         for top in range(0, self.teachers, _HIGH):
-            below += backend.count(backend.product(self._gridded[top : top + _HIGH], across, room) < 0)
+            part = self._gridded[top : top + _HIGH]
+            below += backend.count(backend.product(part, across, room[: len(part)]) < 0)
         return below
 
     def ballots(self, X: Any, *, device: DeviceName | None = None, memory: int = MEMORY) -> NDArray[Any]:
@@ -129,10 +130,6 @@ class DirectionTeachers(Teachers):
         """Return the teachers that `arrays` describe."""
         check_arrays(arrays, kind="direction", axes={"normals": 2, "centre": 1})
         return cls(arrays["normals"], centre=arrays["centre"])
-
-
-def _threads() -> int:
-    return max(1, min(8, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1))
 
 
 def fit_directions(estimator: MeanDirection, X: Any, codes: Integers, deal: Deal) -> DirectionTeachers:

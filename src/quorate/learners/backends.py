@@ -44,6 +44,8 @@ class Backend:
     where: Callable[[Array, Any, Any], Array]
     at_least: Callable[[Array, float], Array]  # the larger of each element and a number
     raise_to: Callable[[Array, Array], Any]  # the larger of each two elements, in place of the first
+    greater: Callable[[Array, Array, Array], Any]  # whether elements of the first are, in the place of the third
+    unequal: Callable[[Array, Array, Array], Any]
     largest: Callable[[Array, Any], Array]  # along an axis, or several
     argmax: Callable[[Array, int], Array]  # along an axis; the first of equals
     sort: Callable[[Array, int], tuple[Array, Array]]  # values and their former places, along an axis
@@ -51,7 +53,7 @@ class Backend:
     join: Callable[[list[Array], int], Array]  # along an axis
     solve: Callable[[Array, Array], Array]  # many linear systems; never raises
     orthogonal: Callable[[Array], tuple[Array, Array]]  # reduced QR factors of many matrices
-    product: Callable[[Array, Array, Array], Array]  # of two matrices, at the start of the given room
+    product: Callable[[Array, Array, Array], Array]  # of two matrices, in the place of a third
     spread: Callable[[Array, int], Array]  # a column, repeated
     as_bytes: Callable[[Array], Array]  # flags as numbers of one byte, in their place
     count: Callable[..., Array]  # how many are true in each column, or the sums of so many: of a matrix or of several
@@ -121,6 +123,8 @@ def _numpy() -> Backend:
         where=np.where,
         at_least=np.maximum,
         raise_to=lambda array, other: np.maximum(array, other, out=array),
+        greater=lambda array, other, room: np.greater(array, other, out=room),
+        unequal=lambda array, other, room: np.not_equal(array, other, out=room),
         largest=lambda array, axis: array.max(axis=axis),
         argmax=lambda array, axis: array.argmax(axis=axis),
         sort=_numpy_sort,
@@ -128,7 +132,7 @@ def _numpy() -> Backend:
         join=lambda arrays, axis: np.concatenate(arrays, axis=axis),
         solve=_numpy_solve,
         orthogonal=np.linalg.qr,
-        product=_numpy_product,
+        product=lambda left, right, room: np.matmul(left, right, out=room),
         spread=lambda column, times: np.repeat(column[:, np.newaxis], times, axis=1),
         as_bytes=lambda flags: flags.view(np.uint8),
         count=_numpy_count,
@@ -154,11 +158,6 @@ def _numpy_solve(matrices: NDArray[Any], right: NDArray[Any]) -> NDArray[Any]:
         return solved
 
 
-def _numpy_product(left: NDArray[Any], right: NDArray[Any], room: NDArray[Any]) -> NDArray[Any]:
-    shape = left.shape[0], right.shape[1]
-    return np.matmul(left, right, out=room[: shape[0] * shape[1]].reshape(shape))
-
-
 def _numpy_count(flags: NDArray[Any], times: int = 1) -> NDArray[Any]:
     """Add as many rows as bytes hold, which is as fast as reading them."""
     flags, step = flags.view(np.uint8), 255 // times
@@ -175,10 +174,6 @@ def _numpy_count(flags: NDArray[Any], times: int = 1) -> NDArray[Any]:
 def _torch(device: str) -> Backend:
     import torch  # noqa: PLC0415
 
-    def product(left: Array, right: Array, room: Array) -> Array:
-        shape = left.shape[0], right.shape[1]
-        return torch.mm(left, right, out=room[: shape[0] * shape[1]].view(shape))
-
     return Backend(
         name="torch",
         fit_bytes=8 * 2**20 if device == "cpu" else 2**28,
@@ -192,6 +187,8 @@ def _torch(device: str) -> Backend:
         where=torch.where,
         at_least=lambda array, number: array.clamp(min=number),
         raise_to=lambda array, other: torch.maximum(array, other, out=array),
+        greater=lambda array, other, room: torch.gt(array, other, out=room),
+        unequal=lambda array, other, room: torch.ne(array, other, out=room),
         largest=lambda array, axis: array.amax(dim=axis),
         argmax=lambda array, axis: array.argmax(dim=axis),
         sort=lambda array, axis: tuple(array.sort(dim=axis, stable=True)),
@@ -199,7 +196,7 @@ def _torch(device: str) -> Backend:
         join=lambda arrays, axis: torch.cat(arrays, dim=axis),
         solve=lambda matrices, right: torch.linalg.solve_ex(matrices, right).result,
         orthogonal=torch.linalg.qr,
-        product=product,
+        product=lambda left, right, room: torch.mm(left, right, out=room),
         spread=lambda column, times: column[:, None].expand(-1, times),
         as_bytes=lambda flags: flags.view(torch.uint8),
         count=lambda flags, times=1: flags.sum(dim=-2),

@@ -14,7 +14,8 @@ from quorate.errors import InvalidInput
 from quorate.learners.algebra import centred, damped_solve, row_space
 from quorate.learners.backends import Array, Backend
 from quorate.learners.gpu import fit_small_chunks
-from quorate.learners.linear import LinearLearner, LinearTeachers
+from quorate.learners.linear import LinearTeachers
+from quorate.learners.linear_learner import LinearLearner
 from quorate.learners.losses import BinaryLoss, MultinomialLoss
 from quorate.learners.newton import Loss, minimise
 from quorate.learners.quadratic import QuadraticTeachers, product_count, with_products

@@ -1,4 +1,4 @@
-"""Teachers whose scores are linear: fitted together, and counted as one matrix product in blocks.
+"""Teachers whose scores are linear, counted as one matrix product in blocks.
 
 Numbers are rounded to a grid, so that a product of matrices adds them up exactly, in whatever order (PROOF.md). A query
 is rounded to 26 bits below its largest feature, the coefficients of a score to 27 bits below the sum of their
@@ -6,25 +6,20 @@ magnitudes. Every sum of their products is then a whole number of grid steps of 
 exactly. Where this is not precise enough, what was rounded off is rounded to a finer grid, as a second slice.
 """
 
-from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.arrays import Integers
 from quorate.checks import check_count
 from quorate.errors import InvalidInput
 from quorate.learners.backends import Array, Backend, choose_backend
 from quorate.learners.teachers import (
     LARGEST,
     MEMORY,
-    Block,
-    Chunks,
     DeviceName,
-    Learner,
     Matrix,
     Teachers,
     check_arrays,
@@ -34,17 +29,18 @@ from quorate.learners.teachers import (
 
 __all__ = [
     "FINEST",
+    "NEVER",
     "QUERY_BITS",
+    "SLICES",
     "SOUND",
-    "LinearLearner",
     "LinearTeachers",
     "ballots_in_blocks",
     "block_shape",
     "counted_in_blocks",
     "gridded_coefficients",
     "gridded_queries",
+    "score_count",
     "sliced",
-    "votes_beyond",
 ]
 
 SOUND = 1e200  # of a coefficient's magnitude: beyond, a score could overflow
@@ -112,11 +108,31 @@ _BYTE = 255  # the most that one holds
 _LEAST = 2500  # teachers times queries of a block, however many scores they have: fewer do not pay for the calls
 
 
+class _Room(NamedTuple):
+    """Where the scores of a block of one shape stand, with views that need not be made again for every block."""
+
+    scores: Array  # (labels, teachers, queries): 0 for label 0, and then the product
+    labels: list[Array]  # one by one
+    product: Array  # one row for each label from 1 on and each teacher
+    more: Array  # room for another product of this shape, if one is needed
+    flags: Array  # (labels, teachers, queries): of all labels but the last
+    beyond: Array  # the same as bytes
+
+    @classmethod
+    def of(cls, backend: Backend, places: Sequence[Array], labels: int, high: int, wide: int) -> "_Room":
+        """Return a room in these places. Products of every shape begin in one place: the zeros before it stay zeros."""
+        cells, begin = high * wide, places[0].shape[0] // labels
+        first, last = (place[begin - cells : begin + (labels - 1) * cells] for place in (places[0], places[-1]))
+        scores, more = first.reshape(labels, high, wide), last[cells:].reshape(-1, wide)
+        flags = scores[1:] > scores[:-1]
+        return cls(scores, list(scores), scores[1:].reshape(-1, wide), more, flags, backend.as_bytes(flags))
+
+
 def ballots_in_blocks(
     backend: Backend, coefficients: Sequence[Sequence[Matrix]], intercepts: Matrix, queries: Matrix, *, memory: int
 ) -> Iterator[tuple[slice, slice, Array]]:
-    """Yield which queries, which teachers, and who of them votes beyond each label but the last: (labels, teachers,
-    queries).
+    """Yield which queries, which teachers, and who of them votes beyond each label but the last: 0 or 1, as (labels,
+    teachers, queries), in room that the next block will use again.
 
     `intercepts` is (teachers, scores), of the labels from 1 on. `coefficients` holds those of the features and then, if
     there are any, of their squares: each as slices of `gridded_coefficients`, one row a score and one column a feature.
@@ -128,7 +144,8 @@ def ballots_in_blocks(
     most = memory // (8 * several * (1 + min(2, len(pairs))) + (1 + _BLOCKS) * several + 16)
     wide, high = block_shape(len(queries), teachers, cells=min(most, max(_LEAST, backend.count_scores // several)))
     tables = [backend.put(table).reshape(teachers, several, -1) for pair in coefficients for table in pair]
-    room, *more = (backend.put(np.zeros((1 + several) * high * wide)) for _ in pairs[:2])
+    places = [backend.put(np.zeros((1 + several) * high * wide)) for _ in pairs[:2]]
+    rooms: dict[tuple[int, int], _Room] = {}  # by their shapes: those at the edges are smaller
     together = wide * max(1, min(_BLOCKS, memory // (16 * features * powers * slices * wide)))
     for start in range(0, len(queries), together):
         asked = [slice(left, left + wide) for left in range(start, min(start + together, len(queries)), wide)]
@@ -138,12 +155,14 @@ def ballots_in_blocks(
             rows = [_by_label(table[part]) for table in tables]
             bars = backend.spread(backend.put(-intercepts[part].T.ravel()), wide)
             for place, columns in zip(asked, across, strict=True):
-                product = backend.product(rows[0], columns[0], room[high * wide :])
+                shape = part.stop - top, columns[0].shape[1]
+                if shape not in rooms:
+                    rooms[shape] = _Room.of(backend, places, 1 + several, *shape)
+                room = rooms[shape]
+                product = backend.product(rows[0], columns[0], room.product)
                 for left, right in pairs[1:]:
-                    product += backend.product(rows[left], columns[right], more[0])
-                cells = (part.stop - part.start) * product.shape[1]
-                scores = room[high * wide - cells : high * wide + several * cells]  # 0 for label 0, then the product
-                yield place, part, votes_beyond(backend, scores.reshape(1 + several, -1, product.shape[1]), bars)
+                    product += backend.product(rows[left], columns[right], room.more)
+                yield place, part, _votes_beyond(backend, room, bars)
 
 
 def counted_in_blocks(
@@ -155,15 +174,17 @@ def counted_in_blocks(
     """
     held: dict[int, tuple[Array, int]] = {}  # for queries from there on: the sums of how many blocks of teachers
     for asked, part, beyond in blocks:
-        flags = backend.as_bytes(beyond)
-        sums, times = held.pop(asked.start, (flags, 0))
-        if times:
-            seats = sums[:, : flags.shape[1]]
-            seats += flags
+        sums, times = held.get(asked.start, (None, 0))
+        if sums is None:
+            sums = beyond + 0
+        elif beyond.shape == sums.shape:
+            sums += beyond
+        else:  # the last teachers
+            sums[:, : beyond.shape[1]] += beyond
+        held[asked.start] = sums, times + 1
         if part.stop == teachers or times == _BYTE - 1:
             yield asked, backend.take(backend.count(sums, times + 1))
-        else:
-            held[asked.start] = sums, times + 1
+            del held[asked.start]
 
 
 def _by_label(tables: Array) -> Array:
@@ -201,24 +222,29 @@ def block_shape(queries: int, teachers: int, *, cells: int) -> tuple[int, int]:
     return wide, high
 
 
-def votes_beyond(backend: Backend, scores: Array, bars: Array) -> Array:
+def _votes_beyond(backend: Backend, room: _Room, bars: Array) -> Array:
     """Return who votes for a label above each but the last: (labels, teachers, queries). The lowest of equals wins.
 
-    `scores` is (labels, teachers, queries): 0 for label 0, and from label 1 on products, from which the bars are still
-    to be subtracted: one row for each label and teacher. Scores are changed in place.
+    The bars are still to be subtracted from the product: one row for each label and teacher. Scores are changed in
+    place.
     """
-    product = scores[1:].reshape(-1, scores.shape[2])
-    if len(scores) == 2:
-        return (product > bars[:, : product.shape[1]])[None]
-    product -= bars[:, : product.shape[1]]
-    for before, label in pairwise(scores):
+    product = room.product
+    if bars.shape != product.shape:  # the last queries
+        bars = bars[:, : product.shape[1]]
+    if len(room.labels) == 2:
+        backend.greater(product, bars, room.flags[0])
+        return room.beyond
+    product -= bars
+    for before, label in pairwise(room.labels):
         backend.raise_to(label, before)
-    return scores[:-1] != scores[-1]  # whether the largest up to a label is not the largest of all: proof, step 5
+    # Whether the largest up to a label is not the largest of all: proof, step 5.
+    backend.unequal(room.scores[:-1], room.labels[-1], room.flags)
+    return room.beyond
 
 
-_NEVER = -1e300  # the intercept of a class that a teacher never votes for
+NEVER = -1e300  # the intercept of a class that a teacher never votes for
 _ABOVE = 2.0**-1000  # the score of the lowest class that a teacher votes for, where this is not class 0
-_SLICES = 2  # where columns may be of any size, and for quadratic scores
+SLICES = 2  # where columns may be of any size, and for quadratic scores
 
 
 class LinearTeachers(Teachers):
@@ -236,9 +262,9 @@ class LinearTeachers(Teachers):
 
     def __init__(self, scores: Any, *, classes: int, quadratic: bool = False, slices: int = 1) -> None:
         self.classes, self.quadratic = check_count("classes", classes, least=2), bool(quadratic)
-        self.slices = _SLICES if self.quadratic else check_count("slices", slices)
+        self.slices = SLICES if self.quadratic else check_count("slices", slices)
         given = np.asarray(scores, dtype=np.float64)
-        shape, several, parts = given.shape, _several(classes), 1 + self.quadratic
+        shape, several, parts = given.shape, score_count(classes), 1 + self.quadratic
         if len(shape) != 3 or shape[0] < 1 or shape[1] != several or shape[2] < 1 + parts or (shape[2] - 1) % parts:
             raise InvalidInput(f"scores must be of shape (teachers, {several}, columns + 1), not {shape}")
         if not np.isfinite(given).all():
@@ -300,7 +326,7 @@ class LinearTeachers(Teachers):
             "classes": np.array(self.classes),
             "quadratic": np.array(self.quadratic),
             "slices": np.array(self.slices),
-            "scores": np.pad(scores, ((0, 0), (_several(self.classes) - scores.shape[1], 0), (0, 0))),
+            "scores": np.pad(scores, ((0, 0), (score_count(self.classes) - scores.shape[1], 0), (0, 0))),
         }
 
     @classmethod
@@ -311,55 +337,12 @@ class LinearTeachers(Teachers):
             arrays["scores"],
             classes=int(arrays["classes"]),
             quadratic=bool(arrays["quadratic"]),
-            slices=int(arrays.get("slices", _SLICES)),  # the first release kept scores as they were fitted
+            slices=int(arrays.get("slices", SLICES)),  # the first release kept scores as they were fitted
         )
 
 
-class LinearLearner(Learner):
-    """A learner whose teachers have linear scores of `coefficients` columns; each kind says how a block is fitted."""
-
-    quadratic: ClassVar[bool] = False  # whether scores also use the squares of the features
-
-    def _fit_chunks(self, backend: Backend, chunks: Chunks, *, memory: int, one_scale: bool) -> Teachers:
-        return self._fit_linear(backend, chunks, memory=memory, one_scale=one_scale)
-
-    def _fit_linear(self, backend: Backend, chunks: Chunks, *, memory: int, one_scale: bool) -> LinearTeachers:
-        classes = chunks.classes
-        scores = np.zeros((chunks.teachers, _several(classes), self.coefficients(chunks.features) + 1))
-        scores[:, :, -1] = _constant(chunks.majority(), classes)
-
-        for teachers, shown, fitted in self._fitted(backend, chunks, memory):
-            sound = (np.abs(fitted) <= SOUND).all(axis=(1, 2))
-            scores[teachers[sound]] = _declared(fitted[sound], shown[sound], classes)
-        slices = 1 if one_scale else _SLICES
-        return LinearTeachers(scores, classes=classes, quadratic=self.quadratic, slices=slices)
-
-    def _fitted(self, backend: Backend, chunks: Chunks, memory: int) -> Iterator[tuple[Integers, Integers, Matrix]]:
-        """Yield teachers, the classes that each shows, and their scores as `_fit_block` returns them."""
-
-        def cost(rows: int, shown: int) -> int:
-            return self._bytes(rows, chunks.features, shown)
-
-        fused, fitted = self._fit_fused(chunks) if backend.fused else (None, None)
-        if fused is not None and fitted is not None:
-            yield fused, chunks.shown(fused), fitted
-        for block in chunks.blocks(backend, memory=memory, cost=cost, without=fused):
-            yield block.teachers, block.shown, backend.take(self._fit_block(backend, block))[: len(block.teachers)]
-
-    def _fit_fused(self, chunks: Chunks) -> tuple[Integers, Matrix] | tuple[None, None]:
-        """Return the teachers that a kernel of the GPU fits, if any, and their scores. Others are fitted in blocks."""
-        return None, None
-
-    @abstractmethod
-    def _fit_block(self, backend: Backend, block: Block) -> Array:
-        """Return scores (chunks, classes shown, columns + 1), the intercepts in the last column."""
-
-    @abstractmethod
-    def _bytes(self, rows: int, features: int, shown: int) -> int:
-        """Return about how much memory `_fit_block` needs for one chunk of this shape."""
-
-
-def _several(classes: int) -> int:
+def score_count(classes: int) -> int:
+    """Return how many scores a teacher has: one for each class, or one where there are two."""
     return 1 if classes == 2 else classes
 
 
@@ -369,29 +352,12 @@ def _relative(scores: Matrix) -> Matrix:
     Where a teacher never votes for class 0, those of the lowest class that it votes for are taken off, and this class
     gets the least score above 0. Doing so again changes nothing.
     """
-    bounds = np.append(np.full(scores.shape[2] - 1, SOUND), -_NEVER)
+    bounds = np.append(np.full(scores.shape[2] - 1, SOUND), -NEVER)
     clipped = np.clip(scores, -bounds, bounds)
-    votable = clipped[:, :, -1] > _NEVER
+    votable = clipped[:, :, -1] > NEVER
     lowest, each = votable.argmax(axis=1), np.arange(len(scores))
     relative: Matrix = clipped - clipped[each, lowest][:, np.newaxis]
-    relative[~votable], relative[~votable, -1] = 0.0, _NEVER
+    relative[~votable], relative[~votable, -1] = 0.0, NEVER
     relative[:, 0] = 0.0
     relative[each, lowest, -1] = np.where(lowest > 0, _ABOVE, 0.0)
     return relative
-
-
-def _constant(labels: NDArray[np.int64], classes: int) -> Matrix:
-    """Return intercepts with which each teacher always votes for its label."""
-    if classes == 2:
-        return np.where(labels == 1, 1.0, -1.0)[:, np.newaxis]
-    return np.where(labels[:, np.newaxis] == np.arange(classes), 0.0, _NEVER)
-
-
-def _declared(fitted: Matrix, shown: NDArray[np.int64], classes: int) -> Matrix:
-    """Return the scores of the classes shown as scores of all declared classes."""
-    if classes == 2:
-        return fitted[:, 1:] - fitted[:, :1]
-    scores = np.zeros((len(fitted), classes, fitted.shape[2]))
-    scores[:, :, -1] = _NEVER
-    scores[np.arange(len(fitted))[:, np.newaxis], shown] = fitted
-    return scores

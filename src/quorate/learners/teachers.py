@@ -19,6 +19,7 @@ from quorate.checks import check_count
 from quorate.errors import InvalidInput
 from quorate.learners.backends import Backend, choose_backend
 from quorate.learners.deal import Deal
+from quorate.rows import in_blocks
 
 __all__ = [
     "LARGEST",
@@ -43,7 +44,7 @@ MEMORY = 256 * 2**20  # bytes that a call may use for its blocks unless told oth
 LARGEST = 1e38  # of a feature's magnitude in a usable row: fits single precision, and its powers fit double precision
 MISSING = 3e38  # what a missing value counts as for learners that take them: above every other
 
-_SLICE = 2**16  # rows looked at together
+_SLICE = 2**12  # rows looked at together: what is made of them stays in the cache of a core
 
 Matrix = NDArray[np.float64]
 
@@ -79,7 +80,7 @@ def check_queries(X: Any, *, features: int, missing: bool = False) -> Matrix:
             f"queries must have {features} columns, as the teachers were fitted on, not {queries.shape[1]}"
         )
     refused = np.isinf if missing else lambda part: ~np.isfinite(part)
-    if any(refused(queries[start : start + _SLICE]).any() for start in range(0, len(queries), _SLICE)):
+    if any(in_blocks(lambda part: bool(refused(queries[part]).any()), len(queries), block=_SLICE)):
         raise InvalidInput("queries must be finite numbers: fill in or leave out missing and infinite values first")
     return queries
 
