@@ -12,6 +12,7 @@ from scipy import stats
 from sklearn.base import BaseEstimator, ClassifierMixin, is_classifier, is_regressor
 from sklearn.compose import make_column_transformer
 from sklearn.dummy import DummyClassifier
+from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
@@ -403,6 +404,20 @@ def test_sets_over_a_model_of_named_columns_take_what_the_model_takes():
     model = PrivateLogisticRegression(epsilon=9.0, classes=[0, 1], columns=columns).fit(X, (X.b > 0).astype(int))
     sets = ConformalClassifier(model, 4.0, 0.2).fit(X, (X.b > 0).astype(int))
     assert np.array_equal(sets.predict(X[:50]), model.predict(X[:50]))  # categories that are written as numbers
+
+
+def test_sets_do_not_tell_by_their_types_that_a_value_of_a_record_is_missing(tmp_path):
+    """In pandas one missing value makes floats of a column of whole numbers, and the folder named the type."""
+    ages, published = np.random.default_rng(3).integers(18, 90, size=600).tolist(), []
+    model = make_pipeline(SimpleImputer(), LogisticRegression())
+    model.fit(pandas.DataFrame({"age": ages}), np.array(ages) > 50)
+    for first in (ages[0], None):
+        held_out = pandas.DataFrame({"age": [first, *ages[1:]]})
+        folder = save(ConformalClassifier(model, 4.0, 0.2).fit(held_out, np.array(ages) > 50), tmp_path / str(first))
+        published.append(json.loads((folder / "manifest.json").read_text())["form"])
+        asked = load(folder).predict_set(pandas.DataFrame({"age": [18, 89.5]}))
+        np.testing.assert_array_equal(asked, [[True, False], [False, True]])
+    assert published[0] == published[1]
 
 
 def test_sets_come_back_with_their_model(tmp_path):

@@ -168,6 +168,15 @@ def test_a_value_without_a_hash_does_not_change_how_others_are_looked_up(declare
     assert plain[0].tolist() == [0, 1, 0]
 
 
+@pytest.mark.parametrize("values", [[np.float32(0.1), 2.5], [np.datetime64("2024-05-31"), np.datetime64("2024-06-01")]])
+def test_a_text_among_values_of_numpy_does_not_change_how_they_are_written(values):
+    """Beside a text pandas leaves them as NumPy's own: str says 0.1 of a float of 32 bits, and no time of a day."""
+    alone, beside = pandas.Series(values), pandas.Series([*values, "x"])
+    assert beside.dtype == object
+    assert as_texts(beside)[:2] == as_texts(alone)
+    np.testing.assert_array_equal(as_numbers(beside)[:2], as_numbers(alone))
+
+
 def test_lists_are_written_value_by_value():
     assert as_texts([True, 2, 1e20, None]) == ["True", "2", str(10**20), "nan"]
 

@@ -153,6 +153,37 @@ def test_a_missing_value_does_not_move_other_records_to_another_cell(made):
     assert columns.encode(made([2**53 + 1, 7, None])).codes.ravel().tolist() == [0, 1, 2]
 
 
+@pytest.mark.parametrize("odd", [date(2024, 5, 31), datetime(1500, 1, 1), "x", 2**64, 1 + 2j, np.datetime64("9999")])
+@pytest.mark.parametrize(
+    ("kind", "others", "cells"),
+    [
+        (Date(cuts=["2024-05-31T08:30"]), [datetime(2024, 5, 31, 9), datetime(2024, 5, 31, 8)], [1, 0]),
+        (Date(cuts=["2024-05-31T08:30"]), [1, 2], [2, 2]),
+        (Number(cuts=[2.5]), [1.5, np.float32(2.75), np.longdouble(3)], [0, 1, 1]),
+        (Category(["a", "1"]), ["a", 1, "b"], [0, 1, 2]),
+    ],
+)
+def test_a_category_of_pandas_is_read_by_itself_whatever_others_there_are(kind, others, cells, odd):
+    """Arrow looks for one type for all: one date took the time off each datetime, and 2**64 raised."""
+    for values in ([*others, odd], [odd, *others]):
+        listed = pd.Categorical.from_codes(range(len(values)), categories=pd.Index(values, dtype=object))
+        for table in ({"a": listed}, pd.DataFrame({"a": listed}), {"a": values}):
+            found = Columns({"a": kind}).encode(table).codes.ravel().tolist()
+            assert (found[:-1] if values[-1] is odd else found[1:]) == cells
+    missing = pd.Categorical([*others[:1], None], categories=others[:1])
+    assert Columns({"a": kind}).encode({"a": missing}).codes.ravel().tolist() == [cells[0], 2]
+
+
+@pytest.mark.parametrize("odd", ["x", None, pd.Timestamp("2024-01-01T00:00:00.000000001")])
+@pytest.mark.parametrize("written", [lambda column: column, lambda column: column.astype("string")])
+def test_no_record_takes_the_moments_of_others_away(written, odd):
+    """Where one moment has nanoseconds pandas writes them of all, and so does a column of objects of each that has."""
+    others = [pd.Timestamp("2024-01-31T08:30:00.123456789"), pd.Timestamp("2024-12-31")]
+    column = written(pd.Series([*others, odd]))
+    assert DATED.encode(pd.DataFrame({"day": column})).codes.ravel().tolist()[:2] == [0, 2]
+    assert DATED.encode({"day": [*others, odd]}).codes.ravel().tolist()[:2] == [0, 2]
+
+
 @pytest.mark.parametrize(
     ("declared", "column", "codes"),
     [

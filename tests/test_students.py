@@ -1,6 +1,7 @@
 """StudentClassifier: an ordinary classifier once fitted, that has seen public points and released labels alone."""
 
 import itertools
+import json
 import pickle
 import types
 
@@ -10,6 +11,7 @@ import polars as pl
 import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.compose import make_column_transformer
+from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
@@ -17,7 +19,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
-from quorate import Budget
+from quorate import Budget, load, save
 from quorate.ensemble import Ballots, Ensemble
 from quorate.ensemble.estimators import EstimatorTeachers
 from quorate.errors import InvalidInput, NoQuorum
@@ -108,6 +110,43 @@ def test_a_student_lists_no_category_of_a_private_record(mode, library, monkeypa
     made.fit(X, np.where(x > 0, "yes", "no"), **public)
     assert b"Secretville" not in pickle.dumps(made)
     assert made.predict(X[:10]).tolist() == np.where(x[:10] > 0, "yes", "no").tolist()  # also of the record itself
+
+
+@pytest.mark.parametrize("mode", ["transfer", "label-private"])
+def test_a_student_does_not_tell_by_its_types_that_a_value_of_a_record_is_missing(mode, monkeypatch, tmp_path):
+    """In pandas one missing value makes floats of a column of whole numbers, and the folder named the type."""
+    generator = np.random.default_rng(2)
+    half, ages = 400, generator.integers(18, 90, size=800).tolist()
+    monkeypatch.setattr(classifier, "split_units", lambda rows, groups: (np.arange(half), np.arange(half, rows)))
+    estimator = make_pipeline(SimpleImputer(), DecisionTreeClassifier(max_depth=2))
+    public = {"public": pd.DataFrame({"age": ages[half:]})} if mode == "transfer" else {}
+    published = []
+    for first in (ages[0], None):
+        X = pd.DataFrame({"age": [first, *ages[1:]]})
+        made = _plain(estimator=estimator, teachers=20, queries=40, mode=mode)
+        made.fit(X, np.where(np.array(ages) > 50, "yes", "no"), **public)
+        folder = save(made, tmp_path / str(first))
+        published.append(json.loads((folder / "manifest.json").read_text())["form"])
+        asked = pd.DataFrame({"age": [20, 89]})
+        assert load(folder).predict(asked).tolist() == load(folder).predict(asked.astype(float)).tolist()
+        with pytest.raises(InvalidInput, match="held numbers"):
+            load(folder).predict(pd.DataFrame({"age": ["twenty"]}))
+    assert published[0] == published[1]
+
+
+def test_private_rows_have_the_types_of_public_points():
+    """What is a text, a truth value or a date says the public frame: a type of the private one may be of one record."""
+    x = np.random.default_rng(0).normal(size=600)
+    public = pd.DataFrame({"x": x[:200], "city": pd.Categorical(["oslo", "rome"] * 100)})
+    encoder = make_column_transformer((OneHotEncoder(handle_unknown="ignore"), ["city"]), remainder="passthrough")
+    for city in (["oslo", "rome"] * 200, ["oslo", 7] * 200):  # texts, and objects
+        X = pd.DataFrame({"x": x[200:], "city": city})
+        made = _plain(estimator=make_pipeline(encoder, LogisticRegression()), teachers=20, queries=40)
+        made.fit(X, np.where(x[200:] > 0, "yes", "no"), public=public)
+        assert [str(kind) for kind in made.form_.types] == ["number", "category"]
+        assert made.form_.types[1].categories.tolist() == ["oslo", "rome"]
+    with pytest.raises(InvalidInput, match="column 'x'"):
+        made.fit(X.astype({"x": str}), np.where(x[200:] > 0, "yes", "no"), public=public)
 
 
 # scikit-learn manners

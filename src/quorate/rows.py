@@ -49,13 +49,15 @@ _BLOCK = 4096  # rows converted together
 _MANY = 2**16  # rows that are worth starting threads for
 _EXACT = 2**53  # whole numbers up to it are floats as well
 _FRAMES = ("pandas", "polars")  # in the order in which an Arrow table looks for one
+_NUMBER = "number"  # a column of numbers, each frame's of its own type
 
 
 @dataclass(frozen=True)
 class FrameForm:
     """A data frame of pandas or polars whose columns keep the types that they had at fit; its rows are 0, 1, 2, ...
 
-    A whole number stays one, and a query of 3.5 in such a column is refused. Categories are those declared at fit.
+    A whole number stays one, and a query of 3.5 in such a column is refused. Categories are those declared at fit. A
+    form that is published says of numbers no more than that they are.
     """
 
     library: str
@@ -93,9 +95,10 @@ class FrameForm:
     def rows(self, X: Any) -> Any:
         """Return a frame that shares nothing with the one it came from: no index, no attributes, no other columns."""
         columns = {}
-        for name, kind in zip(self.columns, self.types, strict=True):
+        for name, declared in zip(self.columns, self.types, strict=True):
             column = X[name]
-            if is_number(kind) and not is_number(column.dtype):
+            kind = self._own_type(X, column) if isinstance(declared, str) else declared
+            if is_number(declared) and not is_number(column.dtype):
                 raise InvalidInput(
                     f"column {name!r} held numbers when the teachers were fitted, and now holds something else"
                 )
@@ -110,6 +113,23 @@ class FrameForm:
                 ) from None
         frames = importlib.import_module(self.library)
         return frames.DataFrame(columns) if columns else frames.DataFrame()
+
+    def _own_type(self, X: Any, column: Any) -> Any:
+        """Return the type that a column of numbers has, or that of floats where it is of another library."""
+        if _library(X) == self.library:
+            return column.dtype
+        return np.dtype(np.float64) if self.library == "pandas" else importlib.import_module("polars").Float64
+
+    def with_types_of(self, X: Any) -> "FrameForm":
+        """Return a form of the same columns with the types that another frame has for them."""
+        other = FrameForm.of(X)
+        types = dict(zip(other.columns, other.types, strict=True))
+        return FrameForm(other.library, self.columns, tuple(types[name] for name in self.columns))
+
+    def with_any_numbers(self) -> "FrameForm":
+        """Return a form that says of numbers that they are: one missing value makes floats of whole numbers."""
+        types = tuple(_NUMBER if is_number(kind) else kind for kind in self.types)
+        return FrameForm(self.library, self.columns, types)
 
     def with_categories_of(self, X: Any) -> "FrameForm":
         """Return a form with those categories alone that these rows show: a type lists what other rows hold as well.
@@ -295,7 +315,9 @@ def _imported(library: str) -> Any:
 
 
 def is_number(kind: Any) -> bool:
-    """Return whether a type of a pandas or polars column is one of numbers."""
+    """Return whether a type of a pandas or polars column, or what a form says of it, is one of numbers."""
+    if isinstance(kind, str):
+        return kind == _NUMBER
     if hasattr(kind, "is_numeric"):
         return bool(kind.is_numeric()) or str(kind) == "Boolean"
     return getattr(kind, "kind", "O") in "fiub"
@@ -383,6 +405,8 @@ def _described(name: Any, kind: Any) -> dict[str, Any]:
 
 def _type_of(frames: Any, column: Mapping[str, Any]) -> Any:
     """Return the type that a manifest names."""
+    if column["type"] == _NUMBER:
+        return _NUMBER
     pandas = frames.__name__ == "pandas"
     if "categories" in column:
         return (

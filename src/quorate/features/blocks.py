@@ -205,7 +205,14 @@ def _number(value: Any) -> float:
 
 
 def _real(value: Any) -> Any:
-    """Return a real number as one: a single complex value makes the others of its column complex."""
+    """Return a value as a column of its own type has it: a text among them leaves NumPy's own, which others write.
+
+    A real number is one: a single complex value makes the others of its column complex.
+    """
+    if isinstance(value, np.datetime64 | np.timedelta64):
+        return value.astype(f"{value.dtype.kind}8[us]").item()
+    if isinstance(value, np.floating):
+        return float(value)
     if not isinstance(value, complex | np.complexfloating):
         return value
     return value.real if value.imag == 0 else complex(value)  # numpy's own would lose a part, with a warning

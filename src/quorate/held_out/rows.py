@@ -79,7 +79,8 @@ def private_rows(columns: Any, model: Any, X: Any) -> Any:
     rows = check_records(columns, X, estimator=model, reset=True, frames=True, missing=True)
     check_published(model, rows.shape[1])
     if columns.form_ is not None:
-        columns.form_ = columns.form_.with_any_categories()  # it may be published, and theirs list every value
+        # It may be published. Theirs list every value, and say whether one is missing.
+        columns.form_ = columns.form_.with_any_categories().with_any_numbers()
     return rows
 
 

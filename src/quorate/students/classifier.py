@@ -128,14 +128,15 @@ class StudentClassifier(QuorateClassifier):
         return self._transfer(take_rows(X, kept), labels_of(y, kept), people, take_rows(X, lent), places=lent)
 
     def _shown(self, public: Any, X: Any) -> Any:
-        """Return private rows with the categories that public points show: the student may be published. Proof: step 3.
+        """Return private rows with the types and categories of public points: the student may be published.
 
-        The types of a private frame list every value that a record has.
+        The types of a private frame list every value that a record has, and say whether one is missing. Proof: step 3.
         """
         form: FrameForm | None = getattr(self, "form_", None)  # of the private rows
         if form is None or not is_frame(public) or not set(form.columns) <= set(public.columns):
             return X  # what is wrong with the public points is said later
-        self.form_ = form.with_categories_of(public)
+        form.with_categories_of(public).rows(public)  # what teachers of private types would refuse is refused now
+        self.form_ = form.with_types_of(public).with_categories_of(public).with_any_numbers()
         return self.form_.rows(X)
 
     def _transfer(

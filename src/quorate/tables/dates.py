@@ -1,7 +1,7 @@
 """Dates and times as numbers: how many days, or other units, after the beginning of 1970, in UTC.
 
 A text is a date as ISO 8601 writes it: 2024-05-31, 2024-05-31 08:30, 2024-05-31T08:30:00.5+02:00. One without an offset
-is in UTC. Each value is read by itself.
+is in UTC. Each value is read by itself, to the microsecond: if one moment has nanoseconds, pandas writes them of all.
 """
 
 import math
@@ -33,7 +33,7 @@ __all__ = [
 DateUnit = Literal["seconds", "minutes", "hours", "days", "weeks"]
 
 _SECONDS = {"seconds": 1.0, "minutes": 60.0, "hours": 3600.0, "days": 86400.0, "weeks": 604800.0}
-_WRITTEN = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?( ?(Z|[+-]\d\d:?\d\d))?)?", re.ASCII)
+_WRITTEN = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,9})?)?( ?(Z|[+-]\d\d:?\d\d))?)?", re.ASCII)
 _BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 
 

@@ -131,10 +131,12 @@ def _column(name: str, values: Any, whose: str) -> pa.Array:
     if isinstance(values, np.ma.MaskedArray):
         values = np.ma.filled(values.astype(object), None)
     kind = getattr(values, "dtype", None)
+    if hasattr(kind, "categories") and hasattr(kind, "ordered"):  # of pandas
+        return _coded(name, getattr(values, "cat", values), whose)
     if isinstance(values, pa.Array | pa.ChunkedArray) or not (kind is None or isinstance(kind, np.dtype)):
         try:
             return _typed(values)
-        except (pa.ArrowException, TypeError, ValueError):  # one value that Arrow refuses, and its text would say which
+        except (pa.ArrowException, ArithmeticError, TypeError, ValueError):  # of one value, which the text would name
             values = np.asarray(values, dtype=object)
     is_list = isinstance(values, Sequence) and not isinstance(values, str | bytes)
     array = _listed(values) if is_list else np.asarray(values)
@@ -144,11 +146,20 @@ def _column(name: str, values: Any, whose: str) -> pa.Array:
         return pa.array(array.astype(np.float64) if array.dtype.itemsize > 8 else array)
     if array.dtype.kind == "M":
         return pa.array(array.astype("datetime64[us]"))
-    if array.dtype.kind not in "OUST":
+    if array.dtype.kind not in "OUSTc":
         raise InvalidInput(
             f"{whose}, column {name!r}: values must be numbers, texts or truth values, not {array.dtype}"
         )
     return pa.array([_text(value) for value in array.astype(object)], type=pa.large_string())
+
+
+def _coded(name: str, values: Any, whose: str) -> pa.Array:
+    """Return the values of a pandas category, each category read by itself.
+
+    Arrow would look for one type for all of them: among datetimes, a single date would take the time off each.
+    """
+    codes = np.asarray(values.codes)
+    return _column(name, values.categories, whose).take(pa.array(codes, mask=codes < 0))
 
 
 def _typed(values: Any) -> pa.Array:
@@ -179,7 +190,8 @@ def _text(value: Any) -> str | None:
     try:
         plain = value.astype("datetime64[us]") if isinstance(value, np.datetime64) else value
         plain = plain.item() if isinstance(plain, np.generic) else plain
-        plain = float(plain) if isinstance(plain, Decimal) else plain
+        plain = plain.real if isinstance(plain, complex) and plain.imag == 0 else plain
+        plain = float(plain) if isinstance(plain, Decimal | np.floating) else plain  # a long double is its own item
         plain = plain.isoformat() if isinstance(plain, date) else plain
         text = canonical_text(plain) if isinstance(plain, str | int | float) else None
         return text if text is None or text.isascii() or text.encode("utf-8") else None  # half a surrogate pair raises

@@ -1,4 +1,4 @@
-"""Model folders whose schema nothing proves, and published ones that list what a private record holds.
+"""Model folders whose schema nothing proves, and published ones that tell what a private record holds.
 
 A schema decides what a query means: another one in the folder can swap the answers to two categories.
 """
@@ -21,7 +21,7 @@ from quorate.models.folder import digest_of
 from quorate.students import StudentClassifier
 from quorate.tables import SCHEMA_FILE, Category, QueryEncoder, Schema
 
-__all__ = ["FOLDERS", "any_schema_of", "read_categories", "swap_categories"]
+__all__ = ["FOLDERS", "any_schema_of", "read_categories", "read_types", "swap_categories"]
 
 Loader = Callable[[Path], Schema | None]
 
@@ -67,6 +67,27 @@ def _as_it_is(self: StudentClassifier, public: Any, X: Any) -> Any:
     return X
 
 
+def _with_private_types(self: StudentClassifier, public: Any, X: Any) -> Any:
+    """Keep the types that private columns have, of which one missing value makes others: that is the mistake."""
+    assert self.form_ is not None
+    self.form_ = self.form_.with_categories_of(public)
+    return self.form_.rows(X)
+
+
+def read_types(shown: Callable[..., Any]) -> Caught:
+    """Publish a student of records, and one where a single value is missing, and compare what is said of columns."""
+    frames, ages, told = importlib.import_module("pandas"), [20, 70] * 100, []
+    made = StudentClassifier(DummyClassifier(), epsilon=4.0, delta=1e-3, teachers=20, queries=20, classes=[0, 1])
+    for first in (20, None):
+        private = frames.DataFrame({"age": [first, *ages[1:]]})
+        with replaced(StudentClassifier, "_shown", shown), tempfile.TemporaryDirectory() as name:
+            made.fit(private, np.arange(len(private)) % 2, public=frames.DataFrame({"age": ages}))
+            told.append(json.loads((save(made, Path(name) / "student") / "manifest.json").read_text())["form"])
+    said = "tell" if told[0] != told[1] else "do not tell"
+    evidence = f"the published types {said} that one value is missing"
+    return Caught("leave out one value of a record", evidence, found=told[0] != told[1])
+
+
 def read_categories(shown: Callable[..., Any]) -> Caught:
     """Publish a student of records, one of which has a category of its own, and look for it in the folder."""
     frames, rare = importlib.import_module("pandas"), "a-town-of-one"
@@ -91,6 +112,14 @@ FOLDERS = (
         lambda: _as_it_is,
         lambda: vars(StudentClassifier)["_shown"],
         lambda target, plays, seed: read_categories(target),
+    ),
+    PlantedBug(
+        "types_of_private_rows",
+        "a published student has the types of a private frame, which one missing value changes",
+        "state",
+        lambda: _with_private_types,
+        lambda: vars(StudentClassifier)["_shown"],
+        lambda target, plays, seed: read_types(target),
     ),
     PlantedBug(
         "schema_without_hash",

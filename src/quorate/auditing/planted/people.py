@@ -3,6 +3,7 @@
 import importlib
 import math
 from collections.abc import Callable, Sequence
+from datetime import date, datetime
 from types import ModuleType
 from typing import Any
 
@@ -16,9 +17,11 @@ from quorate.mechanisms.noisy_vector import NoisyVector
 from quorate.release import QueryRelease, Workload
 from quorate.release import people as people_module
 from quorate.release import release as release_module
+from quorate.tables import dates as dates_module
 from quorate.tables import lenient as lenient_module
+from quorate.tables.dates import read_moment
 
-__all__ = ["PEOPLE", "lose_a_number", "replace_a_person"]
+__all__ = ["PEOPLE", "lose_a_number", "replace_a_person", "write_a_moment"]
 
 _PEOPLE, _RECORDS, _COUNTED = 50, 8, 4
 _EPSILON, _DELTA = 1.0, 1e-6
@@ -47,6 +50,17 @@ def _as_floats(values: Any) -> pa.Array:
     if not values.isna().any():
         return pa.array(values)
     return pa.array(values.to_numpy(dtype=np.float64, na_value=np.nan), from_pandas=True)
+
+
+def _of_one_type(name: str, values: Any, whose: str) -> pa.Array:
+    """Let Arrow look for one type for all categories: that is the mistake."""
+    categories = pa.array(values.categories, from_pandas=True)
+    return categories.take(pa.array(np.asarray(values.codes))).cast(pa.timestamp("us"))
+
+
+def _to_the_microsecond(text: str, unit: Any) -> float:
+    """Take a moment that is written with nanoseconds for no date: that is the mistake."""
+    return math.nan if len(text.partition(".")[2]) > 6 else read_moment(text, unit)
 
 
 def _measured(records: Any, columns: Any, groups: Any = None, most: int = 1) -> tuple[NoisyVector, list[np.ndarray]]:
@@ -102,6 +116,18 @@ def lose_a_number(twin: Twin) -> Caught:
     return _told("missing number", one, other)
 
 
+def write_a_moment(twin: Twin, kept: str, odd: Any) -> Caught:
+    """Replace the moment of one record by an odd one, in a column that pandas keeps as categories or texts."""
+    frames, noon = importlib.import_module("pandas"), datetime(2024, 5, 31, 12)
+    columns = {"at": {"kind": "date", "cuts": ["2024-05-31T08:30"]}}
+    with replaced(*twin):
+        one, other = (
+            _measured(frames.DataFrame({"at": frames.Series([first] + [noon] * 99).astype(kept)}), columns)
+            for first in (noon, odd)
+        )
+    return _told("replaced moment", one, other)
+
+
 def _bug(
     name: str, what: str, of: tuple[ModuleType, str], broken: Callable[..., Any], attack: Callable[[Twin], Caught]
 ) -> PlantedBug:
@@ -144,5 +170,19 @@ PEOPLE = (
         (lenient_module, "_typed"),
         _as_floats,
         lose_a_number,
+    ),
+    _bug(
+        "categories_of_one_type",
+        "one date among categories takes the time off all moments",
+        (lenient_module, "_coded"),
+        _of_one_type,
+        lambda twin: write_a_moment(twin, "category", date(2024, 5, 31)),
+    ),
+    _bug(
+        "nanoseconds_are_no_date",
+        "one moment with nanoseconds, which pandas then writes of all, makes none of them a date",
+        (dates_module, "read_moment"),
+        _to_the_microsecond,
+        lambda twin: write_a_moment(twin, "string", np.datetime64("2024-05-31T08:00:00.000000001")),
     ),
 )
