@@ -208,6 +208,36 @@ def test_a_file_is_not_named_twice_in_two_ways(tmp_path):
             TableStream([tmp_path / "one.parquet", other])
 
 
+def test_a_dataset_does_not_deal_a_file_twice_either(tmp_path):
+    """Its own list of files was not looked at: a record in two of them was with two teachers."""
+    X, codes = records(200)
+    one, other = tmp_path / "one.parquet", tmp_path / "other.parquet"
+    for file in (one, other):
+        pyarrow.parquet.write_table(table_of(X, codes), file, row_group_size=50)
+    (tmp_path / "linked.parquet").hardlink_to(one)
+    (tmp_path / "a.csv").write_text("a,b,y\n1,2,ill\n")
+    plain = pyarrow.dataset.dataset(one)
+    (whole,) = plain.get_fragments()
+    groups = whole.split_by_row_group()
+
+    def of(*fragments):
+        return pyarrow.dataset.FileSystemDataset(list(fragments), plain.schema, plain.format, plain.filesystem)
+
+    twice = [
+        pyarrow.dataset.dataset([str(one), str(one)]),
+        pyarrow.dataset.dataset([str(one), str(tmp_path / "linked.parquet")]),
+        pyarrow.dataset.dataset([plain, plain]),
+        pyarrow.dataset.dataset([str(tmp_path / "a.csv")] * 2, format="csv"),
+        of(groups[0], groups[0]),
+        of(whole, groups[1]),
+    ]
+    for dataset in twice:
+        with pytest.raises(InvalidInput, match="named twice"):
+            TableStream(dataset)
+    for dataset, rows in ((pyarrow.dataset.dataset([str(one), str(other)]), 400), (of(*groups), 200), (plain, 200)):
+        assert sum(batch.num_rows for batch in TableStream(dataset)) == rows
+
+
 def test_an_error_of_a_dataset_repeats_no_value(tmp_path):
     (tmp_path / "a.csv").write_text("a,b,y\n1,2,ill\n")
     (tmp_path / "b.csv").write_text("a,b,y\n1,secret,well\n")

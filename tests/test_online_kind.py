@@ -18,6 +18,7 @@ from quorate.concepts import Box, Boxes, Threshold, Thresholds
 from quorate.ledger import find_ledger
 from quorate.models import PrivateFolder, open_folder
 from quorate.service import Settings
+from quorate.session import Replies, Request
 from service_client import serving
 
 triton = pytest.importorskip("tritonclient.http", reason="the stock client is not installed")
@@ -141,6 +142,25 @@ def test_it_ends_with_its_budget_wherever_it_is_asked(tmp_path):
     check_budget(folder)
     with pytest.raises(BudgetSpent):
         load(folder).ask([box(1.2345)])
+
+
+@pytest.mark.parametrize("share", [{"budget": 0.9}, {"no_quorums": 5}])
+def test_a_key_with_a_share_is_answered_and_charged_for_what_it_was_paid(share, tmp_path):
+    """Looking up what was measured ended what was set aside: the key was refused, and the account charged."""
+    release = load(saved(tmp_path / "model"))
+    ledger = release.session_.ledger
+    caller = ledger.add_key("ward", **share).split("_")[1]
+    before = ledger.state().spent[0]
+    for start in range(3):
+        queries = np.array([[float((331 * start + 97 * place) % len(PUBLIC))] for place in range(6)])
+        (reply,) = release.session_.ask_all([Request(queries, caller=caller)])
+        assert isinstance(reply, Replies)
+        assert not reply.refused.any()
+        assert not ledger.state().holds
+    key = ledger.state().keys[caller]
+    assert key.met == 0  # a query that is paid for is no no-quorum
+    assert 0 < key.spent == ledger.state().spent[0] - before
+    release.close()
 
 
 def test_old_ledgers_of_one_command_still_go_on(tmp_path):

@@ -20,6 +20,7 @@ from quorate.ledger.rules import Event, Phase, apply, to_json
 from quorate.mechanisms import NO_QUORUM, ConfidentMax, Quorum, SoftMajority
 from quorate.privacy import Cost
 from quorate.privacy.budget import to_quanta
+from quorate.service.batcher import RequestBatcher
 from quorate.session import Request, Session
 
 TEACHERS = 400
@@ -229,6 +230,82 @@ def test_what_failed_stays_charged_whoever_is_answered_next(make, next_one):
         session.ask_all([Request(rows(2000), keys[next_one])])
     assert sum(int((answers.labels == NO_QUORUM).sum()) for answers in drawn) == 2
     assert next(key.met for key in ledger.view().keys if key.id == keys["caller"]) == 2
+
+
+def failing_on(session, row):
+    """Let drawing fail on a row, as a published student may, and return the list of all rows that are drawn."""
+    drawn, draw = [], session.answerer.draw
+
+    def drawing(X):
+        if row in X[:, 0]:
+            raise ValueError("somebody's own code")
+        answers = draw(X)
+        drawn.extend(X[: len(answers.labels), 0].tolist())
+        return answers
+
+    session.answerer.draw = drawing
+    return drawn
+
+
+@pytest.mark.parametrize("share", [{}, {"no_quorums": 3}, {"budget": 0.5}])
+@pytest.mark.parametrize("place", [0, 2, 5])
+def test_who_is_answered_together_with_a_request_that_fails_pays_once(make, share, place):
+    """Each time that a server tried again, all rows counted once more, and what was set aside was charged."""
+    ledger, session = make()
+    burner, other = key_of(ledger, "burner", quota=20), key_of(ledger, "other", quota=2, per_minute=2, **share)
+    drawn = failing_on(session, 666.0)
+    asked = [Request(rows(2000 + turn), burner, id=f"b{turn}") for turn in range(5)]
+    asked.insert(place, Request(rows(1, 3000), other, id="mine"))
+    asked.insert(3, Request(rows(666), burner, id="wrong"))
+    replies = RequestBatcher(session.ask_all)._answered(asked)
+    mine = replies[asked.index(next(one for one in asked if one.caller == other))]
+    assert [type(reply) for reply in replies].count(ValueError) == 1
+    assert mine.labels.tolist() == [-1, 1]
+    assert drawn.count(1.0) == drawn.count(3000.0) == 1 or not share  # a share is drawn for apart
+    keys = {key.name: key for key in ledger.view().keys}
+    assert (keys["other"].used, keys["other"].in_minute, keys["other"].met) == (2, 2, 1)
+    assert (keys["burner"].used, keys["burner"].met) == (5, 0)
+    if share:
+        assert keys["other"].spent == to_quanta(session.answerer.row_cost())[0]
+    assert not ledger.state().holds
+    assert ledger.verify().sound
+    (again,) = session.ask_all([Request(rows(1, 3000), other, id="mine")])
+    assert again.labels.tolist() == [-1, 1]
+
+
+def test_what_a_failed_draw_may_have_used_stays_charged_and_its_id_is_free(make):
+    ledger, session = make()
+    caller = key_of(ledger, "caller", no_quorums=3, quota=9)
+    failing_on(session, 666.0)
+    for _ in range(2):
+        with pytest.raises(ValueError, match="own code"):
+            session.ask_all([Request(rows(666), caller, id="mine")])
+    key = ledger.state().keys[caller]
+    assert (key.met, key.used) == (2, 0)
+    (reply,) = session.ask_all([Request(rows(1, 2, 3), caller, id="mine", body=b"another")])
+    assert met_in(reply) == 1
+    assert ledger.verify().sound
+
+
+def test_rows_that_were_withdrawn_count_neither_in_their_minute_nor_in_their_phase(make):
+    ledger, _ = make()
+    caller = key_of(ledger, "caller", per_minute=5)
+    state, at = ledger.state(), 1200.0
+
+    def after(state, kind, at, **body):
+        return apply(state, Event(kind, at, {"owner": "me", "rows": {caller: 4}} | body))
+
+    admitted = after(state, "admitted", at, held={})
+    assert admitted.keys[caller].in_phase == admitted.keys[caller].in_minute == 4
+    back = after(admitted, "withdrawn", at + 1, used={}, minute=1200).keys[caller]
+    assert (back.used, back.in_minute, back.in_phase) == (0, 0, 0)
+    later = after(after(admitted, "admitted", at + 60, held={}), "withdrawn", at + 61, used={}, minute=1200)
+    assert (later.keys[caller].used, later.keys[caller].in_minute) == (4, 4)  # those of the minute before
+    with pytest.raises(LedgerRefused, match="more quota was returned"):
+        after(state, "withdrawn", at, used={}, minute=1200)
+    limited = after(admitted, "admitted", at + 120, held={caller: [1, None]})
+    with pytest.raises(LedgerRefused, match="more of its share"):
+        after(limited, "withdrawn", at + 121, used={caller: [2, 0]}, minute=1320)
 
 
 def test_what_was_paid_for_before_the_budget_was_found_spent_is_charged(make):

@@ -133,6 +133,9 @@ class Memory(Protocol):
     ) -> list[Outcome | QuorateError]:
         """Keep fresh answers, add to `known` those that stand, and return the outcomes of requests that end here."""
 
+    def withdraw(self, asked: Sequence[Asked], used: Mapping[str, Sequence[int]]) -> None:
+        """Undo the admission of requests of which nothing leaves, but for what callers may have `used`."""
+
 
 def outcome_of(asked: Asked, known: Mapping[Query, int]) -> Outcome:
     """Return the outcome of a request: what is not known was refused."""
@@ -218,6 +221,9 @@ class KeptAnswers:
         while len(self._outcomes) > _KEPT:
             del self._outcomes[next(iter(self._outcomes))]
         return list(outcomes)
+
+    def withdraw(self, asked: Sequence[Asked], used: Mapping[str, Sequence[int]]) -> None:
+        """Do nothing: here an id is taken when its outcome is kept, and rows are not counted."""
 
     def answers(self) -> Mapping[Query, int]:
         """Return all answers, for a memory that takes them over and knows queries by their digests."""

@@ -11,7 +11,8 @@ its id, or its caller's limits.
 
 import copy
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 from quorate.checks import check_process, process_identity
 from quorate.ensemble import Ensemble
 from quorate.ensemble.ensemble import Ballots
-from quorate.errors import BudgetSpent, QuorateError, RunEnded
+from quorate.errors import BudgetSpent, LedgerRefused, QuorateError, RunEnded
 from quorate.exchange import (
     REFUSED,
     Admitted,
@@ -265,19 +266,45 @@ class Session:
                 parts.setdefault(place if place in held else None, []).append(one)
         recalled = len(known)
         fresh, spent, ended = dict[Query, int](), Cost(0.0), dict[int | None, BudgetSpent | None]()
-        tally = Tally(self.budget)
+        tally, group = Tally(self.budget), [asked[place] for place in waiting]
         for part, new in parts.items():
-            X = rows_of(requests, [first[query] for query in new])
             payer = tally if part is None else self._allowance(asked[part].caller, held[part])
-            drawn, cost, ended[part] = self._drawn(X, new, known, payer)
+            with self._withdrawing(group, fresh, known, tally, payer):
+                X = rows_of(requests, [first[query] for query in new])
+                drawn, cost, ended[part] = self._drawn(X, new, known, payer)
             fresh, spent = fresh | drawn, spent + cost
             if isinstance(payer, Allowance):
                 tally.include(payer.caller, payer.used)
         before = len(known) - recalled  # drawn for these requests, and kept block by block
-        outcomes = self._kept(fresh, known, [asked[place] for place in waiting], tally, before)
+        outcomes = self._kept(fresh, known, group, tally, before)
         for place, outcome in zip(waiting, outcomes, strict=True):
             results[place] = outcome if isinstance(outcome, QuorateError) else Admitted({}, outcome)
         return spent, {place: ended.get(place if place in held else None) for place in waiting}
+
+    @contextmanager
+    def _withdrawing(
+        self,
+        group: Sequence[Asked],
+        fresh: Mapping[Query, int],
+        known: dict[Query, int],
+        tally: Tally,
+        payer: Tally | Allowance,
+    ) -> Iterator[None]:
+        """Where a draw fails, let go of the whole group: who else is in it has no part in that, and may be asked again.
+
+        What was drawn for others before is kept, so that it is not paid for twice.
+        """
+        try:
+            yield
+        except LedgerRefused:
+            raise  # which would not take this either
+        except Exception:
+            if isinstance(payer, Allowance):
+                tally.include(payer.caller, payer.at_risk)
+            if fresh:
+                self._memory.keep(fresh, known, [])
+            self._memory.withdraw(group, tally.used({one.caller for one in group}))
+            raise
 
     def _allowance(self, caller: str, held: SetAside) -> Allowance:
         assert self.ledger is not None

@@ -24,10 +24,13 @@ def opened_ledger(model: Path) -> "Iterator[Ledger]":
         ledger.close()
 
 
-def ledger_figures(view: "LedgerView") -> dict[str, Any]:
-    """Return what a ledger says, as JSON takes it."""
+def ledger_figures(model: Path, view: "LedgerView") -> dict[str, Any]:
+    """Return what the ledger of a model says, as JSON takes it: epsilon and delta are those of the model's claim."""
     from quorate.ledger import share_figures
+    from quorate.models.folder import open_private
+    from quorate.models.kinds.spending import view_in_all
 
+    view = view_in_all(open_private(model), view)
     return {
         "place": view.place,
         "entries": view.entries,

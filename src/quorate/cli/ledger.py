@@ -35,7 +35,7 @@ def _show(model: Path, *, json: bool = False) -> int:
     from quorate.cli.output import show_bill
 
     with opened_ledger(model) as opened:
-        figures = ledger_figures(opened.view())
+        figures = ledger_figures(model, opened.view())
     if not json:
         leases = figures["leases"]
         keys = [key for key in figures["keys"] if not key["revoked"]]
@@ -196,7 +196,7 @@ def _move(model: Path, url: str, *, json: bool = False) -> int:
 
     moved = move(model, url, fingerprint=open_private(model).fingerprint)
     if json:
-        print(jsons.dumps(ledger_figures(moved.view())))
+        print(jsons.dumps(ledger_figures(model, moved.view())))
     else:
         print(f"quorate: the ledger of {model} is at {moved.place} now", file=sys.stderr)
     moved.close()
@@ -222,7 +222,7 @@ def _restore(model: Path, *, charge: Literal["mark", "all"] = "mark", json: bool
 
     view = restore(model, fingerprint=open_private(model).fingerprint, charge=charge)
     if json:
-        print(jsons.dumps(ledger_figures(view)))
+        print(jsons.dumps(ledger_figures(model, view)))
     else:
         left = f"{100 * view.left:.2f}% of the budget is left"
         print(f"quorate: the ledger of {model} is in use again; {left}", file=sys.stderr)

@@ -278,6 +278,12 @@ class Allowance:
         """No-quorums and cost since what was set aside was last renewed."""
         return self._met, self._cost
 
+    @property
+    def at_risk(self) -> tuple[int, int]:
+        """The same where a draw has failed, of which nobody knows how far it came: all that is set aside."""
+        met, cost = self._held.no_quorums, self._held.cost
+        return self._met if met is None else met, self._cost if cost is None else cost
+
     def draw(self, answerer: Any, X: Any, queries: Sequence[Query]) -> Any:
         """Return answers to the first of these rows; raise `ShareSpent` or `ShareInUse` where the share pays for none.
 

@@ -20,7 +20,7 @@ from quorate.ledger.keys import KeyRing
 from quorate.ledger.notes import Notes
 from quorate.ledger.phases import Phases, take_over_phase
 from quorate.ledger.postgres import PostgresStore, check_driver
-from quorate.ledger.requests import admit, forget_requests, keep, recall, set_aside, take_over
+from quorate.ledger.requests import admit, forget_requests, keep, recall, set_aside, take_over, withdraw
 from quorate.ledger.rules import FORMAT, State
 from quorate.ledger.store import SQLiteStore, Store, folder_of, is_url, make_key, read_key
 from quorate.ledger.verify import RUNS, Verification, check_chain, check_marks, read_entries, run_noises
@@ -55,6 +55,7 @@ class Ledger(Notes, Phases, KeyRing, Compacting):
         self.witness = Witness(folder, fingerprint, key, in_database=is_url(store.place))
         self._session = secrets.token_hex(8)  # tells two users of one process apart
         self.lease_name = ""  # of the budget that pays here
+        self._admitted = 0.0  # when requests were last let in
         self.place = store.place
 
     @classmethod
@@ -257,7 +258,16 @@ class Ledger(Notes, Phases, KeyRing, Compacting):
     def admit(self, asked: Sequence[Asked]) -> list[Admitted | QuorateError]:
         """Look requests up and take their ids, before anything is drawn for them."""
         with self.change() as change:
+            self._admitted = change.at
             return admit(change, asked, owner=self._owner(), is_gone=_is_gone)
+
+    def withdraw(self, asked: Sequence[Asked], used: Mapping[str, Sequence[int]]) -> None:
+        """Undo the admission of requests of which nothing leaves: their rows do not count, and their ids are free.
+
+        `used` says what may have been used of callers' shares; the rest of what was set aside for them is let go.
+        """
+        with self.change() as change:
+            withdraw(change, asked, used, owner=self._owner(), admitted=self._admitted)
 
     def keep(
         self,

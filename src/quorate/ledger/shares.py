@@ -34,6 +34,7 @@ __all__ = [
     "keys_from",
     "projects_from",
     "refund_rows",
+    "withdraw_rows",
 ]
 
 LIMITS = ("quota", "per_minute", "per_phase", "no_quorums", "cost")
@@ -212,6 +213,16 @@ def refund_rows(state: "State", rows: Mapping[str, int]) -> "State":
     return state
 
 
+def withdraw_rows(state: "State", rows: Mapping[str, int], minute: int) -> "State":
+    """Count rows that were admitted in this minute as if they had not come: nothing was answered for them."""
+    state = refund_rows(state, rows)
+    for caller, count in rows.items():
+        for party in _parties(state, caller):
+            fewer = max(0, party.in_minute - count) if party.minute == minute else party.in_minute
+            state = _changed(state, party, in_minute=fewer, in_phase=max(0, party.in_phase - count))
+    return state
+
+
 def begin_phase(state: "State", rows: Mapping[str, int]) -> "State":
     """Count the rows of a phase from nothing but those that were under way when it opened."""
     for party in (*state.keys.values(), *state.projects.values()):
@@ -333,10 +344,16 @@ def _renewed(state: "State", body: Mapping[str, Any], at: float) -> "State":
     return state
 
 
+def _withdrawn(state: "State", body: Mapping[str, Any], at: float) -> "State":
+    """Let go of requests that could not be answered: charge what may have been used, and nothing else."""
+    state = charge_used(state, str(body["owner"]), body["used"])  # proof: step 12
+    return withdraw_rows(state, body["rows"], int(body["minute"]))
+
+
 def _hold_lost(state: "State", body: Mapping[str, Any], at: float) -> "State":
     if body["owner"] not in state.holds:
         raise LedgerRefused("nothing was set aside by this process")
     return drop_holds(state, body["owner"])
 
 
-SHARE_RULES = {"renewed": _renewed, "hold_lost": _hold_lost}
+SHARE_RULES = {"renewed": _renewed, "hold_lost": _hold_lost, "withdrawn": _withdrawn}

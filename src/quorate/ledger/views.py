@@ -62,6 +62,7 @@ class LedgerView:
     moved: str | None
     phase: Phase | None = None  # with its count of no-quorums: for the owner alone
     projects: tuple[Project, ...] = ()
+    chosen: bool = False  # whether the model has made its one choice, or may have, after a copy that was restored
 
 
 def view_of(state: State, *, place: str, entries: int, head: str) -> LedgerView:
@@ -83,6 +84,7 @@ def view_of(state: State, *, place: str, entries: int, head: str) -> LedgerView:
         projects=tuple(state.projects.values()),
         moved=state.moved,
         phase=state.phase,
+        chosen=state.choice is not None,
     )
 
 

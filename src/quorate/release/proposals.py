@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from quorate.answerers import open_runs
 from quorate.errors import BudgetSpent
-from quorate.exchange import OWN_CALLER, REFUSED, Asked
+from quorate.exchange import OWN_CALLER, REFUSED
 from quorate.ledger import Ledger
 from quorate.mechanisms import NO_QUORUM, Answers, NoisySum
 from quorate.mechanisms.above_threshold import AboveThreshold, distance_ballots
@@ -184,11 +184,10 @@ class Proposals:
         """Return what the ledger keeps at a place: a query, what is left out of it, and its noisy count."""
         assert self._ledger is not None
         keys = _keys(place)
-        [admitted] = self._ledger.admit([Asked(OWN_CALLER, keys)])
-        known = getattr(admitted, "known", {})
-        if not all(key in known for key in keys):
+        known = self._ledger.recall(OWN_CALLER, keys)  # not `admit`, which would end what is set aside for who asks
+        if len(known) < len(keys):
             return None
-        number, without, noisy = (int(known[key]) for key in keys)
+        number, without, noisy = (known[OWN_CALLER, key] for key in keys)
         return number, without, noisy
 
 

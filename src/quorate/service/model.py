@@ -14,6 +14,8 @@ from quorate.errors import LedgerRefused
 from quorate.exchange import Replies, Request
 from quorate.held_out import ConformalClassifier, ConformalRegressor
 from quorate.mechanisms import NoisyShares
+from quorate.models import PrivateFolder
+from quorate.models.kinds.spending import view_in_all
 from quorate.neighbours import NeighbourRegressor
 from quorate.predictors.labels import class_codes
 from quorate.privacy import Cost
@@ -63,6 +65,7 @@ class Model:
     """A fitted classifier behind a name.
 
     `session` answers batches of requests (`ask_all`), and `ledger`, if there is one, holds the budget and the keys.
+    `told` makes of the ledger's view what may be said of the model: its account need not be the whole.
     """
 
     def __init__(
@@ -75,8 +78,10 @@ class Model:
         claim: str = "",
         ledger: Any = None,
         queue_limit: int = 1024,
+        told: Callable[[Any], Any] = lambda view: view,
     ) -> None:
         self.name, self.session, self.ledger, self.claim = name, session, ledger, claim
+        self.told = told
         self.inputs, self.outputs = inputs, outputs
         self.batcher = RequestBatcher(
             getattr(session, "ask_all", _nobody), limit=queue_limit, idle=getattr(session, "on_idle", None)
@@ -88,7 +93,15 @@ class Model:
         self._notes: list[tuple[float, str, str]] = []
 
     @classmethod
-    def of(cls, name: str, classifier: Any, *, schema: Schema | None = None, queue_limit: int = 1024) -> "Model":
+    def of(
+        cls,
+        name: str,
+        classifier: Any,
+        *,
+        schema: Schema | None = None,
+        queue_limit: int = 1024,
+        folder: PrivateFolder | None = None,
+    ) -> "Model":
         """Return a fitted classifier under a name; `schema` is that of its folder."""
         session = classifier.session_
         online = isinstance(classifier, OnlineRelease)
@@ -100,6 +113,7 @@ class Model:
             claim=classifier.claim_,
             ledger=getattr(session, "ledger", None),
             queue_limit=queue_limit,
+            **({} if folder is None else {"told": partial(view_in_all, folder)}),
         )
 
     @classmethod

@@ -51,12 +51,12 @@ class Verifier:
 
 
 async def read_budget(model: Model) -> Any:
-    """Return the view of a model's ledger."""
+    """Return the view of a model's ledger, with what its account makes in all."""
     if model.ledger is None:
         raise Refused("ledger_refused", "this model has no ledger: its budget is not kept in a file")
     try:
         async with asyncio.timeout(_PATIENCE):
-            return await asyncio.to_thread(model.ledger.view)
+            return model.told(await asyncio.to_thread(model.ledger.view))
     except TimeoutError:
         raise LedgerRefused("the ledger does not answer", cause="ledger_unanswering", retry_after=_PATIENCE) from None
 

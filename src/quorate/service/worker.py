@@ -113,7 +113,7 @@ class Folders:
         try:
             if settings.cluster:
                 _check_placed(folder, classifier).place_teachers(settings.cluster)
-            return Model.of(name, classifier, schema=schema, queue_limit=settings.queue_limit)
+            return Model.of(name, classifier, schema=schema, queue_limit=settings.queue_limit, folder=opened)
         except (InvalidInput, AttributeError):
             classifier.session_.close()
             raise

@@ -30,6 +30,8 @@ _IN_PARTS: dict[str, Any] = {"pre_buffer": False, "buffer_size": 2**20}  # else 
 _FILE = 2**40  # places of a file
 _URL = re.compile(r"([a-z][a-z0-9+.-]+):/+(.*)")  # a path has lost one of the slashes
 
+_TWICE = "a file is named twice: its records would be dealt twice"
+
 File = Path | str  # the latter is an address
 
 
@@ -51,8 +53,23 @@ def table_files(paths: str | Path | Iterable[str | Path]) -> list[File]:
         if isinstance(file, Path) and not file.is_file():
             raise InvalidInput(f"{file}: there is no such file")
     if len(set(map(_identity, files))) < len(files):
-        raise InvalidInput("a file is named twice: its records would be dealt twice")
+        raise InvalidInput(_TWICE)
     return files
+
+
+def _check_fragments(dataset: Any) -> None:
+    """Refuse a dataset that has a file, or a row group of one, twice. Tables in memory have no name to tell them by."""
+    files: dict[Any, list[Any]] = {}
+    with _readable(None):
+        for fragment in dataset.get_fragments():
+            if (path := getattr(fragment, "path", None)) is not None:
+                kind = fragment.filesystem.type_name
+                file = _identity(Path(path)) if kind == "local" else (kind, path)
+                files.setdefault(file, []).append(fragment)
+        for same in (found for found in files.values() if len(found) > 1):
+            groups = [getattr(group, "id", None) for one in same for group in getattr(one, "row_groups", [None])]
+            if len(set(groups)) < len(groups):
+                raise InvalidInput(_TWICE)
 
 
 def _identity(file: File) -> Any:
@@ -187,6 +204,7 @@ class TableStream:
         if self._dataset is None:
             self.header = table_header(self._files[0])
         else:
+            _check_fragments(self._dataset)
             self.header = check_names(_without_index(self._dataset.schema.empty_table()))
 
     def __iter__(self) -> Iterator[pa.Table]:

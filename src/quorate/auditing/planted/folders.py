@@ -1,4 +1,4 @@
-"""Model folders whose schema nothing proves, and published ones that tell what a private record holds.
+"""Model folders whose schema nothing proves, an account that is told for a claim, and what a private record holds.
 
 A schema decides what a query means: another one in the folder can swap the answers to two categories.
 """
@@ -15,15 +15,29 @@ from sklearn.dummy import DummyClassifier
 
 from quorate.auditing.planted.bug import Caught, PlantedBug
 from quorate.auditing.planted.guards import replaced
+from quorate.auditing.planted.states import quiet_folder
+from quorate.concepts import Thresholds
 from quorate.errors import InvalidInput
-from quorate.models import save, schema_of
-from quorate.models.folder import digest_of
+from quorate.ledger import LedgerView
+from quorate.models import PrivateFolder, save, schema_of
+from quorate.models.folder import digest_of, open_private
+from quorate.models.kinds.spending import view_in_all
+from quorate.predictors import AgnosticClassifier
 from quorate.students import StudentClassifier
 from quorate.tables import SCHEMA_FILE, Category, QueryEncoder, Schema
 
-__all__ = ["FOLDERS", "any_schema_of", "read_categories", "read_types", "swap_categories"]
+__all__ = [
+    "FOLDERS",
+    "any_schema_of",
+    "compare_with_claim",
+    "read_categories",
+    "read_types",
+    "swap_categories",
+    "view_of_account",
+]
 
 Loader = Callable[[Path], Schema | None]
+Told = Callable[[PrivateFolder, LedgerView], LedgerView]
 
 _CATEGORIES = ("ill", "well")
 
@@ -104,7 +118,37 @@ def read_categories(shown: Callable[..., Any]) -> Caught:
     return Caught("look for a record's own category in what is published", evidence, found=bool(found))
 
 
+def view_of_account(folder: PrivateFolder, view: LedgerView) -> LedgerView:
+    """Tell the epsilon of the account for that of the model, which samples and relabels before it pays."""
+    return view  # the mistake
+
+
+def compare_with_claim(told: Told) -> Caught:
+    """Ask a model whose account is not the whole, and hold what is told of it against its claim."""
+    X = np.linspace(0.0, 1.0, 2000)[:, np.newaxis]
+    made = AgnosticClassifier(Thresholds(), epsilon=6.0, queries=4, teachers=40, aggregator="noisy_max", classes=[0, 1])
+    with quiet_folder() as home:
+        path = save(made.fit(X, (X[:, 0] > 0.5).astype(int)), home / "model")
+        made.predict(X[:2])
+        ledger = made.session_.ledger
+        assert ledger is not None
+        view = told(open_private(path), ledger.view())
+        spent = made.spent_epsilon()
+        made.session_.close()
+    evidence = f"spent {view.spent_epsilon:.3f} of {view.epsilon:.3f}; by the claim {spent:.3f} of {made.epsilon_:.3f}"
+    low = view.epsilon < made.epsilon_ or view.spent_epsilon < spent * (1 - 1e-9)
+    return Caught("compare what is told with the claim", evidence, found=low)
+
+
 FOLDERS = (
+    PlantedBug(
+        "account_told_for_the_claim",
+        "a server tells what the account of a model was opened with as the guarantee of all answers",
+        "state",
+        lambda: view_of_account,
+        lambda: view_in_all,
+        lambda target, plays, seed: compare_with_claim(target),
+    ),
     PlantedBug(
         "categories_of_private_rows",
         "a published student lists the categories of a private frame",

@@ -91,7 +91,9 @@ class Workload:
                 raise InvalidInput("expressions cut columns where they compare them, and keep no constraints")
             return ExpressionWorkload(self.texts, self._known(public, declared))
         if public is None and declared is None:
-            raise InvalidInput("columns must be declared or read off public rows: pass columns= (--columns), or public= (--public)")
+            raise InvalidInput(
+                "columns must be declared or read off public rows: pass columns= (--columns), or public= (--public)"
+            )
         if self.kind == "marginals":
             assert self.order is not None
             bins = BINS if self.bins is None else self.bins
