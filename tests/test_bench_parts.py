@@ -16,10 +16,12 @@ from quorate.bench.everlasting_runs import Course, halfspace_course, line_course
 from quorate.bench.learners import CountingFigures, FittingFigures
 from quorate.bench.load import binary_request, json_request, table_request
 from quorate.bench.run import judge
+from quorate.bench.scale_sites import expected_accuracy
 from quorate.bench.scores import score_figures
 from quorate.bench.students import student_figures
 from quorate.bench.sweeps import Sweep, answered_queries, excess_sweep, exponent, plateau_errors, plateau_records
 from quorate.concepts import Boxes, Thresholds
+from quorate.mechanisms import NoisyMax
 
 
 @pytest.mark.parametrize(
@@ -114,3 +116,14 @@ def test_what_is_judged_is_written_as_json_whatever_measured_it():
     judged = judge(("name", np.float64(0.5), "share"), (">=", 0.4))
     assert json.loads(json.dumps(judged)) == judged
     assert judged["holds"] is True
+
+
+@pytest.mark.parametrize(("zeros", "scale"), [(20, 1.0), (19, 0.5), (15, 3.0), (40, 2.0), (0, 2.0)])
+def test_the_expected_accuracy_is_that_of_many_draws(zeros, scale):
+    """False alarms: below 1e-6. With a scale of 0.5 ties are frequent, and class 0 wins them."""
+    draws = 4000
+    votes = np.tile([zeros, 40 - zeros], (draws, 1))
+    truth = np.arange(draws) % 4 == 0
+    right = (NoisyMax(teachers=40, classes=2, scale=scale).answers(votes).labels == truth).mean()
+    expected = expected_accuracy(votes, truth.astype(np.int64), deviation=scale)
+    assert abs(right - expected) <= 6 * np.sqrt(expected * (1 - expected) / draws) + 1e-9

@@ -5,6 +5,7 @@ import pickle
 import struct
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -290,6 +291,41 @@ def test_errors_of_workers_are_told_and_repeat_no_value(folder, tmp_path):
 def test_settings_of_this_machine_are_refused(settings, given, text, folder):
     with pytest.raises(InvalidInput, match=text):
         PrivateClassifier(**SETTINGS | settings).fit_table(folder, SCHEMA, cluster=Here(), **given)
+
+
+class Loud(Here):
+    """Prints on standard output as Ray does, from a thread of its own, and from a process."""
+
+    def get(self, reference):
+        speaker = threading.Thread(target=print, args=["(raylet) a worker died"])
+        speaker.start()
+        speaker.join()
+        subprocess.run([sys.executable, "-c", "print('a worker speaks')"], check=True)
+        return super().get(reference)
+
+
+def test_what_a_cluster_prints_does_not_spoil_the_json_of_a_command(folder, tmp_path, monkeypatch, capfd):
+    monkeypatch.setattr(clusters, "open_engine", lambda cluster: Loud())
+    (tmp_path / "schema.json").write_text(SCHEMA.to_json())
+    fit = ["fit", "subsample", str(folder), "--schema", str(tmp_path / "schema.json"), "--cluster", "ray", "--json"]
+    fit += ["--epsilon", "4", "--teachers", "120", "--queries", "40", "--out", str(tmp_path / "model")]
+    assert main(fit) == 0
+    out, errors = capfd.readouterr()
+    assert json.loads(out)["teachers"] == 120
+    assert "(raylet) a worker died" in errors
+    assert "a worker speaks" in errors
+
+
+def test_what_a_bench_starts_does_not_spoil_its_json(monkeypatch, capfd):
+    def loud(name, *, quick):
+        engine = Loud()
+        yield judge(("figure", float(engine.get(engine.call(len, [7]))), "ratio"), None)
+
+    monkeypatch.setattr("quorate.bench.run.measure", loud)
+    assert main(["bench", "scale", "--quick", "--json"]) == 0
+    out, errors = capfd.readouterr()
+    assert json.loads(out)["figures"][0]["value"] == 1.0
+    assert "(raylet) a worker died" in errors
 
 
 def test_clusters_that_cannot_be_are_refused(folder, monkeypatch):

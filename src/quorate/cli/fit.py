@@ -17,7 +17,7 @@ from quorate.cli.commands.fit_options import Budget, Charged, Reading, ReportedO
 from quorate.cli.commands.method_options import Teachers
 from quorate.cli.named import make_learner
 from quorate.cli.options import listed
-from quorate.cli.output import check_new_folder, check_report, show_bill, steps
+from quorate.cli.output import check_new_folder, check_report, printed_aside, show_bill, steps
 from quorate.errors import InvalidInput
 from quorate.tables import MISSING_TEXTS, SCHEMA_FILE, Label, Schema, read_table
 from quorate.tables.lenient import read_columns, read_numbers
@@ -167,7 +167,7 @@ def _opened(paths: Sequence[Path], reading: Reading) -> Iterator["TableStream | 
     if reading.cluster is not None:
         from quorate.ensemble.clusters import ClusterTable
 
-        with closing(ClusterTable(paths, reading.cluster)) as table:
+        with printed_aside(), closing(ClusterTable(paths, reading.cluster)) as table:
             yield table
     elif len(paths) > 1 or reading.memory is not None or is_folder_or_pattern(paths[0]):
         yield TableStream(paths)

@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ __all__ = [
     "check_new_file",
     "check_new_folder",
     "check_report",
+    "printed_aside",
     "readable",
     "show_bill",
     "steps",
@@ -57,6 +58,22 @@ def show_bill(title: str, bill: dict[str, Any], *, as_json: bool, asked: bool = 
 def readable(value: Any) -> Any:
     """Return a number as people read it: noise and sampling leave nothing beyond six digits. JSON has them all."""
     return f"{value:.6g}" if isinstance(value, float) else value
+
+
+@contextmanager
+def printed_aside() -> Iterator[None]:
+    """Send to standard error what is printed meanwhile, also by other threads and by processes that are started.
+
+    Standard output is for what a command was asked for. Ray prints there from a thread of its own.
+    """
+    sys.stdout.flush()
+    with redirect_stdout(sys.stderr), ExitStack() as after:
+        with suppress(OSError):  # of a stream that is closed
+            ours = os.dup(1)
+            after.callback(os.close, ours)
+            os.dup2(2, 1)
+            after.callback(os.dup2, ours, 1)
+        yield
 
 
 @contextmanager

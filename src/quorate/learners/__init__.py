@@ -11,15 +11,13 @@ No private value decides whether an error or a warning is raised.
 """
 
 from quorate.learners.batched import (
-    BatchedCentroid,
     BatchedLogistic,
-    BatchedNaiveBayes,
     BatchedQuadratic,
-    BatchedRidge,
     batched_equivalent,
     joined_teachers,
     teachers_from_arrays,
 )
+from quorate.learners.closed_form import BatchedCentroid, BatchedNaiveBayes, BatchedRidge
 from quorate.learners.deal import Deal
 from quorate.learners.linear import LinearTeachers
 from quorate.learners.quadratic import QuadraticTeachers

@@ -83,10 +83,12 @@ def _measured(name: str, *, quick: bool, quiet: bool) -> list[dict[str, Any]]:
 
     from quorate.bench.bars import BARS
     from quorate.bench.run import measure
+    from quorate.cli.output import printed_aside
 
     figures = []
     console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=quiet or not console.is_terminal) as progress:
+    shown = Progress(console=console, transient=True, disable=quiet or not console.is_terminal)
+    with printed_aside(), shown as progress:
         task = progress.add_task(name, total=len(BARS[name]))
         for figure in measure(name, quick=quick):
             figures.append(figure)
