@@ -174,13 +174,19 @@ def is_frame(X: Any) -> bool:
     return hasattr(X, "columns") and hasattr(X, "__getitem__")
 
 
-def as_frame(X: Any) -> Any:
-    """Return an Arrow table as a frame of pandas, or of polars where only that is installed; all else as it is."""
+def as_frame(X: Any, *, each: bool = False) -> Any:
+    """Return an Arrow table as a frame of pandas, or of polars where only that is installed; all else as it is.
+
+    A missing value makes floats of the whole numbers of its column, and cuts long ones short: for whoever reads `each`
+    value by itself they stay whole, as objects.
+    """
     if type(X).__module__.partition(".")[0] != "pyarrow" or not hasattr(X, "column_names"):
         return X
     for library in _FRAMES:
         if importlib.util.find_spec(library) is not None:
-            return X.to_pandas() if library == "pandas" else importlib.import_module("polars").from_arrow(X)
+            if library == "polars":
+                return importlib.import_module("polars").from_arrow(X)
+            return X.to_pandas(integer_object_nulls=each)
     raise InvalidInput("an Arrow table becomes a data frame first: install pandas or polars")
 
 
