@@ -14,7 +14,7 @@ import importlib.util
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any
 
@@ -120,8 +120,7 @@ class FrameForm:
 
     def with_any_numbers(self) -> "FrameForm":
         """Return a form that says of numbers that they are: one missing value makes floats of whole numbers."""
-        types = tuple(_NUMBER if is_number(kind) else kind for kind in self.types)
-        return FrameForm(self.library, self.columns, types)
+        return replace(self, types=tuple(_NUMBER if is_number(kind) else kind for kind in self.types))
 
     def with_categories_of(self, X: Any) -> "FrameForm":
         """Return a form with those categories alone that these rows show: a type lists what other rows hold as well.
@@ -184,9 +183,8 @@ def as_frame(X: Any, *, each: bool = False) -> Any:
         return X
     for library in _FRAMES:
         if importlib.util.find_spec(library) is not None:
-            if library == "polars":
-                return importlib.import_module("polars").from_arrow(X)
-            return X.to_pandas(integer_object_nulls=each)
+            pandas = library == "pandas"
+            return X.to_pandas(integer_object_nulls=each) if pandas else _imported("polars").from_arrow(X)
     raise InvalidInput("an Arrow table becomes a data frame first: install pandas or polars")
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.arrays import Integers
+from quorate.arrays import Integers, without_mask
 from quorate.checks import check_count
 from quorate.errors import Infeasible, InvalidInput
 from quorate.learners import Deal
@@ -61,7 +61,7 @@ def _one_form(units: Integers, names: list[Any]) -> tuple[Integers, int]:
 def _names(groups: Any) -> NDArray[Any]:
     """Return names as they are given: in a plain list, none of them says of which type the others are read."""
     if not isinstance(groups, list | tuple):
-        return np.asarray(groups)
+        return np.asarray(without_mask(groups))
     names = np.empty(len(groups), dtype=object)
     for place, name in enumerate(groups):
         names[place] = name
