@@ -19,6 +19,7 @@ from quorate import (
 )
 from quorate.cli import main
 from quorate.errors import BudgetSpent, InvalidInput, LedgerRefused
+from quorate.features import AdditiveColumns
 from quorate.release import Workload
 
 TABLE = {"sex": ["f", "m"] * 200}
@@ -136,6 +137,27 @@ def test_what_is_refused_for_other_reasons_is_not_charged(account):
     with pytest.raises(InvalidInput):
         QueryRelease(**PLAIN, epsilon=0.5, account=account, records_per_person=2).fit(TABLE)
     assert account.left()[0] == 1.0
+
+
+@pytest.mark.parametrize("kind", ["release", "linear"])
+def test_an_interrupted_fit_says_that_the_account_stays_charged(kind, account, monkeypatch):
+    """It said that nothing was spent, which is true of a model with a budget of its own."""
+
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    left = account.left()[0]
+    model, records = QueryRelease(**PLAIN, epsilon=0.5), (TABLE,)
+    if kind == "linear":
+        model = PrivateLogisticRegression(epsilon=0.5, classes=[0, 1], columns=AdditiveColumns(declared=[(0, 1)]))
+        records = ([[0.0], [1.0]] * 50, [0, 1] * 50)
+    monkeypatch.setattr("quorate.linear.model.fit", interrupted)
+    monkeypatch.setattr("quorate.release.release.release_counts", interrupted)
+    with pytest.raises(KeyboardInterrupt) as stopped:
+        account.fit(model, *records)
+    [told] = stopped.value.__notes__
+    assert "stays charged" in told
+    assert account.left()[0] == left - 0.5
 
 
 def test_an_account_of_people_takes_no_release_of_records(tmp_path):

@@ -153,6 +153,8 @@ def test_an_interrupt_says_what_it_means(tmp_path):
         (["fit", "subsample", "visits.csv", "--out", "begun"], "What is in begun is no model"),
         (["fit", "subsample", "visits.csv", "--out", "whole"], "the model in whole is whole"),
         (["check", "rule", "later.csv"], "so nothing is spent"),
+        (["check", "rule", "later.csv", "--account", "census"], "what the account was charged stays charged"),
+        (["release", "census.csv", "--account=census", "--out", "published"], "what the account was charged stays"),
         (["ledger", "move", "model"], "nothing is half done"),
     ],
 )

@@ -85,7 +85,7 @@ def test_names_of_several_types_are_people_too():
 
 
 def test_no_name_of_a_list_says_how_the_others_are_read():
-    for names in ([2**53, 2**53 + 1, 0.5], [1, "1.5", 2], ["a", "a\0", 3]):
+    for names in ([2**53, 2**53 + 1, 0.5], [1, "1.5", 2], ["a", "a\0", 3], ["7", "-7", "0"], ["7.5", "7a", "0x7"]):
         assert unit_numbers(3, names)[0].tolist() == [0, 1, 2]
     for names in (
         [7, 8, "7"],
@@ -93,9 +93,13 @@ def test_no_name_of_a_list_says_how_the_others_are_read():
         np.array(["7", "8", "7 "]),
         [7, 8, np.float32(7)],
         ["7", 8, Decimal("7.0")],
+        [7, 8, "7.0"],
+        np.array(["007", "+8", "7."]),
+        ["000", "1", 0],
     ):
         assert unit_numbers(3, names)[0].tolist() == [0, 1, 0], "a person who is written in two ways is one"
     assert unit_numbers(3, [7, 8, 7])[1] == 2
+    assert unit_numbers(4, [True, 1, "1", "true"])[0].tolist() == [0, 1, 1, 0], "though Python takes True for 1"
     with pytest.raises(InvalidInput, match="each person by a text or a number"):
         unit_numbers(2, [["a"], "b"])
 

@@ -9,10 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quorate import InvalidInput
+from quorate.concepts import Thresholds
+from quorate.ensemble import unit_numbers
 from quorate.features import AdditiveColumns
 from quorate.features.additive import cuts_for
 from quorate.features.blocks import Categories, Ramps, as_numbers, as_texts
 from quorate.features.waves import _drawn
+from quorate.release import Columns
+from quorate.release.domain import make_domain
+from quorate.tables import Category
 
 FRAME = pandas.DataFrame({
     "age": np.arange(200.0) % 70,
@@ -175,6 +180,20 @@ def test_a_text_among_values_of_numpy_does_not_change_how_they_are_written(value
     assert beside.dtype == object
     assert as_texts(beside)[:2] == as_texts(alone)
     np.testing.assert_array_equal(as_numbers(beside)[:2], as_numbers(alone))
+
+
+def test_what_is_masked_is_missing_whatever_stands_there():
+    """NumPy's asarray drops the mask, and its own filling of objects is a question mark, which may be a category."""
+    masked = np.ma.array([1, 99], mask=[False, True])
+    assert as_texts(masked) == ["1", "nan"]
+    np.testing.assert_array_equal(as_numbers(masked), [1.0, np.nan])
+    np.testing.assert_array_equal(Ramps("a", (0.0, 100.0)).encode(masked), [[0.01], [0.0]])
+    assert Categories("a", ("1", "99")).read(masked).tolist() == [0, 2]
+    assert Columns({"a": Category(["1", "99", "?"])}).encode({"a": masked}).codes.ravel().tolist() == [0, 3]
+    counted = make_domain(Thresholds(), [0.0, 50.0]).seal(masked)[0]
+    assert counted.put_to(list) == make_domain(Thresholds(), [0.0, 50.0]).seal([1, None])[0].put_to(list)
+    with pytest.raises(InvalidInput, match="some are missing"):
+        unit_numbers(2, masked)
 
 
 def test_lists_are_written_value_by_value():

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -28,6 +29,7 @@ from quorate.linear.sums import GRID, SQUARED_SENSITIVITY, PrivateSums, grid_len
 from quorate.mechanisms import NoisyVectors
 from quorate.models import schema_of
 from quorate.privacy import Budget
+from quorate.search import PrivateSearchCV
 from quorate.service.model import Model
 from quorate.service.openapi import openapi_document
 from quorate.service.settings import Settings
@@ -301,6 +303,23 @@ def test_a_sum_says_nothing_about_vectors_that_overflow(units):
     vectors = lambda features, _: features * features - features  # noqa: E731
     mean, _ = private.release(vectors, entries=3, radius=1.0, noisy=noise(), fraction=0.5)
     assert np.isfinite(mean).all()
+
+
+def test_a_missing_value_of_an_arrow_table_leaves_the_numbers_of_others_whole(monkeypatch):
+    """As a frame of pandas they would be floats, which cut 2**53 + 1 short: one record moved the sums of all."""
+    long, sums, original = 2**53 + 1, [], NoisyVectors.release
+    monkeypatch.setattr(
+        NoisyVectors, "release", lambda self, part, **known: sums.append(part) or original(self, part, **known)
+    )
+    columns, y = AdditiveColumns(declared={"code": [str(long), "7"]}), [0, 1] * 100
+    for first in (7, None):
+        table = pa.table({"code": pa.array([first] + [long] * 199)})
+        model = PrivateLogisticRegression(epsilon=4.0, classes=[0, 1], columns=columns).fit(table, y)
+        assert model.private_queries(table)["code"].tolist()[1:] == [str(long)] * 199
+    first, second = sums[0], sums[len(sums) // 2]
+    assert np.square(first - second).sum() <= SQUARED_SENSITIVITY
+    search = PrivateSearchCV(PrivateLogisticRegression(classes=[0, 1], columns=columns), epsilon=4.0)
+    assert search.fit(table, y).best_estimator_.predict_proba(table).shape == (200, 2)
 
 
 @pytest.mark.filterwarnings("error")

@@ -69,6 +69,7 @@ def test_encoding_by_hand():
     ]
     assert SCHEMA.labels(table()).tolist() == ["low", "high", "high", "low"]
     assert SCHEMA.units(table()).tolist() == [0, 1, 0, 2]
+    assert SCHEMA.units(table(person=["7", "8.0", "007", "8"])).tolist() == [0, 1, 0, 1], "as other files write them"
 
 
 cells = {

@@ -7,6 +7,8 @@ comes back.
 """
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -22,6 +24,7 @@ from quorate.privacy.cost import float_down
 __all__ = ["Account"]
 
 KIND = "account"
+_STAYS = "Interrupted: the account was charged before anything was drawn, and what was charged stays charged."
 Unit = Literal["record", "person"]
 Model = TypeVar("Model")
 _SAME_CLAIM = (  # models whose whole claim is (epsilon, delta) of their settings, under replacement of one unit
@@ -130,6 +133,16 @@ class Account:
                 "was drawn"
             ) from None
 
+    @contextmanager
+    def charged(self, *, epsilon: float, delta: float, unit: str) -> Iterator[None]:
+        """Charge a model for what is done within; whoever interrupts it is told that it stays charged."""
+        self.charge(epsilon=epsilon, delta=delta, unit=unit)
+        try:
+            yield
+        except KeyboardInterrupt as error:
+            error.__notes__ = [_STAYS]  # what is done within knows of no account, and says that nothing is spent
+            raise
+
     def fit(self, model: Model, *records: Any, groups: Any = None, **options: Any) -> Model:
         """Charge the account for a model by its epsilon and delta, fit it, and return it: its claim names the account.
 
@@ -143,8 +156,8 @@ class Account:
             return settings.set_params(account=self).fit(*records, **options)  # type: ignore[no-any-return]
         epsilon, delta = self.whole(settings.epsilon, getattr(settings, "delta", 0.0))  # some have no delta
         settings.set_params(epsilon=epsilon)
-        self.charge(epsilon=epsilon, delta=delta, unit="record" if groups is None else "person")
-        settings.fit(*records, **options)
+        with self.charged(epsilon=epsilon, delta=delta, unit="record" if groups is None else "person"):
+            settings.fit(*records, **options)
         if isinstance(getattr(type(model), "claim_", None), property):
             settings.total_ = self.total  # until it is fitted again
         else:

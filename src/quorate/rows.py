@@ -16,7 +16,7 @@ import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any, TypeVar
 
@@ -128,8 +128,7 @@ class FrameForm:
 
     def with_any_numbers(self) -> "FrameForm":
         """Return a form that says of numbers that they are: one missing value makes floats of whole numbers."""
-        types = tuple(_NUMBER if is_number(kind) else kind for kind in self.types)
-        return FrameForm(self.library, self.columns, types)
+        return replace(self, types=tuple(_NUMBER if is_number(kind) else kind for kind in self.types))
 
     def with_categories_of(self, X: Any) -> "FrameForm":
         """Return a form with those categories alone that these rows show: a type lists what other rows hold as well.
@@ -182,13 +181,18 @@ def is_frame(X: Any) -> bool:
     return hasattr(X, "columns") and hasattr(X, "__getitem__")
 
 
-def as_frame(X: Any) -> Any:
-    """Return an Arrow table as a frame of pandas, or of polars where only that is installed; all else as it is."""
+def as_frame(X: Any, *, each: bool = False) -> Any:
+    """Return an Arrow table as a frame of pandas, or of polars where only that is installed; all else as it is.
+
+    A missing value makes floats of the whole numbers of its column, and cuts long ones short: for whoever reads `each`
+    value by itself they stay whole, as objects.
+    """
     if type(X).__module__.partition(".")[0] != "pyarrow" or not hasattr(X, "column_names"):
         return X
     for library in _FRAMES:
         if importlib.util.find_spec(library) is not None:
-            return X.to_pandas() if library == "pandas" else importlib.import_module("polars").from_arrow(X)
+            pandas = library == "pandas"
+            return X.to_pandas(integer_object_nulls=each) if pandas else _imported("polars").from_arrow(X)
     raise InvalidInput("an Arrow table becomes a data frame first: install pandas or polars")
 
 

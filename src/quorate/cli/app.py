@@ -45,6 +45,7 @@ Insert and forget records of a model of neighbours, and look at how far they are
 
 Example: `quorate neighbours forget model p17,p20`
 """
+_CHARGED = "what the account was charged stays charged: quorate ledger account says what it has left"
 _SITE = "Answer together with other owners: make keys, run a site beside its records, coordinate all sites."
 for command in (
     demo,
@@ -94,7 +95,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:
-        print(f"quorate: interrupted; {_left_by(given)}", file=sys.stderr)
+        left = _CHARGED if any(text.partition("=")[0] == "--account" for text in given) else _left_by(given)
+        print(f"quorate: interrupted; {left}", file=sys.stderr)
         return 130
     finally:
         HIDDEN.reset(hidden)

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.arrays import Integers
+from quorate.arrays import Integers, without_mask
 from quorate.checks import check_count
 from quorate.errors import Infeasible, InvalidInput
 from quorate.learners import Deal
-from quorate.tables.read import canonical_text
+from quorate.tables.read import person_text
 
 __all__ = ["deal_units", "unit_numbers"]
 
@@ -22,7 +22,7 @@ __all__ = ["deal_units", "unit_numbers"]
 def unit_numbers(rows: int, groups: Any = None) -> tuple[Integers, int]:
     """Return the unit that each row belongs to, numbered as they first appear, and how many units there are.
 
-    Without `groups` every row is a unit of its own. Names are told apart as texts: 7, "7" and " 7 " are one person.
+    Without `groups` every row is a unit of its own. Names are told apart as texts: 7, "7.0" and " 7 " are one person.
     """
     rows = check_count("rows", rows)
     if groups is None:
@@ -33,14 +33,16 @@ def unit_numbers(rows: int, groups: Any = None) -> tuple[Integers, int]:
     if given.dtype.kind == "f" and np.isnan(given).any():
         raise InvalidInput("groups must name a person for every row: some are missing")
     if given.dtype.kind == "O":
-        seen: dict[Any, int] = {}
+        seen: dict[tuple[type, Any], int] = {}  # True is equal to 1, and is another name
         if any(_missing(name) for name in given.tolist()):
             raise InvalidInput("groups must name a person for every row: some are missing")
         try:
-            units = np.array([seen.setdefault(name, len(seen)) for name in given.tolist()], dtype=np.int64)
+            units = np.array(
+                [seen.setdefault((name.__class__, name), len(seen)) for name in given.tolist()], dtype=np.int64
+            )
         except TypeError:  # a list, or what else cannot be compared
             raise InvalidInput("groups must name each person by a text or a number") from None
-        return _one_form(units, list(seen))
+        return _one_form(units, [name for _, name in seen])
     names, first, inverse = np.unique(given, return_index=True, return_inverse=True)
     number, order = np.empty(first.size, dtype=np.int64), np.argsort(first)
     number[order] = np.arange(first.size)
@@ -52,14 +54,14 @@ def unit_numbers(rows: int, groups: Any = None) -> tuple[Integers, int]:
 def _one_form(units: Integers, names: list[Any]) -> tuple[Integers, int]:
     """Return the units of rows, given the different names in their order, where a name may be written in two ways."""
     seen: dict[str, int] = {}
-    number = np.array([seen.setdefault(canonical_text(name), len(seen)) for name in names], dtype=np.int64)
+    number = np.array([seen.setdefault(person_text(name), len(seen)) for name in names], dtype=np.int64)
     return number[units], len(seen)
 
 
 def _names(groups: Any) -> NDArray[Any]:
     """Return names as they are given: in a plain list, none of them says of which type the others are read."""
     if not isinstance(groups, list | tuple):
-        return np.asarray(groups)
+        return np.asarray(without_mask(groups))
     names = np.empty(len(groups), dtype=object)
     for place, name in enumerate(groups):
         names[place] = name

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.arrays import Floats
+from quorate.arrays import Floats, without_mask
 from quorate.errors import InvalidInput
 
 __all__ = [
@@ -63,7 +63,7 @@ class Ramps:
 
     def read(self, values: Any) -> NDArray[Any]:
         """Return values as numbers, of whatever type they come in."""
-        given = np.asarray(values) if hasattr(values, "dtype") else None
+        given = np.asarray(without_mask(values)) if hasattr(values, "dtype") else None
         return given if given is not None and given.dtype.kind in "fiub" else as_numbers(values)
 
     def encode(self, values: Any) -> Floats:
@@ -131,6 +131,7 @@ class Categories:
     def read(self, values: Any) -> NDArray[Any]:
         """Return the place of each value among the categories; every other text has the last one."""
         places = _Places({value: place for place, value in enumerate(self.values)}, other=len(self.values))
+        values = without_mask(values)
         kind = getattr(values, "dtype", None)
         if isinstance(kind, np.dtype) and (kind == np.float64 or kind.kind in "iub"):
             distinct, inverse = np.unique(np.asarray(values), return_inverse=True)  # equal numbers are equal texts
@@ -180,7 +181,7 @@ Block = Ramps | Categories
 
 def as_numbers(values: Any) -> Floats:
     """Return values as numbers, each by itself: what cannot be read as one is missing, and nothing is said of it."""
-    given = np.asarray(values) if hasattr(values, "dtype") else _listed(values)
+    given = np.asarray(without_mask(values)) if hasattr(values, "dtype") else _listed(values)
     with np.errstate(all="ignore"):
         if given.dtype.kind in "fiub":
             return given.astype(np.float64, copy=False)
@@ -230,7 +231,7 @@ def as_texts(values: Any) -> list[str]:
 
 def _objects(values: Any) -> Any:
     """Return an array whose values are written as those of a frame's column are, and a list as it is."""
-    given = np.asarray(values) if hasattr(values, "dtype") else _listed(values)
+    given = np.asarray(without_mask(values)) if hasattr(values, "dtype") else _listed(values)
     return given.astype("datetime64[us]").astype(object) if given.dtype.kind == "M" else given
 
 

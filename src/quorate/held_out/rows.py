@@ -71,10 +71,9 @@ def private_rows(columns: Any, model: Any, X: Any) -> Any:
     What is refused depends on their shape, names and types: proof: step 1. Where a model says how it reads private
     rows, as the linear ones do, its rule is taken.
     """
-    X = as_frame(X)
     if hasattr(model, "private_queries"):
         X = model.private_queries(X)
-    elif not is_frame(X):
+    elif not is_frame(X := as_frame(X)):
         X = finite_numbers(X)
     rows = check_records(columns, X, estimator=model, reset=True, frames=True, missing=True)
     check_published(model, rows.shape[1])

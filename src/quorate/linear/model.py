@@ -137,7 +137,7 @@ class LinearModel(CountedCopies, ShowsClaim, BaseEstimator):
 
     def _private_rows(self, X: Any, known: Any, wide: bool) -> Any:
         """Return private rows. What is refused depends on their shape and the names of columns: proof: step 5."""
-        X = as_frame(X)
+        X = as_frame(X, each=True)
         if wide:
             X = as_counts(X if sparse.issparse(X) else as_numbers(X))
         elif known is not None and is_frame(X) != is_frame(known):
@@ -189,7 +189,7 @@ class LinearModel(CountedCopies, ShowsClaim, BaseEstimator):
     def private_queries(self, X: Any) -> Any:
         """Return private rows as queries, each value read as `fit` reads it: none is refused. Proof: step 5."""
         check_is_fitted(self, "coef_")
-        X = as_frame(X)
+        X = as_frame(X, each=True)
         validate_data(self, X, reset=False, skip_check_array=True)  # of names, and of how many there are
         if isinstance(self.columns_, HashedColumns):
             counts = as_counts(finite_numbers(X))

@@ -25,6 +25,7 @@ from quorate.predictors.guided import GuidedClassifier
 from quorate.predictors.labels import class_codes, declared_classes
 from quorate.progress import progress
 from quorate.tables import Schema, as_table
+from quorate.tables.read import person_text
 from quorate.tables.stream import TableStream
 
 __all__ = ["Encoding", "OtherSources", "spilled"]
@@ -246,8 +247,9 @@ def _people(schema: Schema, table: Any, first: Any) -> tuple[list[str], Integers
             f"column {schema.groups!r}: people are named by texts in one file and by numbers in another, or by two "
             "kinds of numbers; one of them could go by two names"
         )
-    numbers = {name: place for place, name in enumerate(dict.fromkeys(names))}
-    return list(numbers), np.array([numbers[name] for name in names], dtype=np.int64)
+    known = {name: person_text(name) for name in dict.fromkeys(names)}
+    numbers = {name: place for place, name in enumerate(dict.fromkeys(known.values()))}
+    return list(numbers), np.array([numbers[known[name]] for name in names], dtype=np.int64)
 
 
 def _kind(table: Any, column: str) -> str:

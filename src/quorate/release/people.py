@@ -13,7 +13,7 @@ from sklearn.utils.validation import _num_samples
 
 from quorate.ensemble import unit_numbers
 from quorate.errors import Infeasible, InvalidInput
-from quorate.tables.read import canonical_text
+from quorate.tables.read import canonical_text, person_text
 
 __all__ = ["PERSON", "RECORD", "Counted", "first_records", "loss_for_each_record"]
 
@@ -50,6 +50,10 @@ class Counted:
         names = groups.to_pylist() if hasattr(groups, "to_pylist") else list(groups)  # Arrow's values are no numbers
         digests = [_digest(names[place]) for place in first.tolist()]
         before = np.array([self._times.get(digest, 0) for digest in digests])
+        pairs = dict.fromkeys(zip(units.tolist(), names, strict=True))
+        for unit, written in {(unit, _hashed(canonical_text(name))) for unit, name in pairs}:
+            if written != digests[unit]:  # a folder that is older knows them as they were written
+                before[unit] += self._times.get(written, 0)
         order = np.argsort(units, kind="stable")
         counts = np.bincount(units, minlength=people)
         turns = np.empty(len(units), dtype=np.int64)  # how many records of the same person stand before each
@@ -65,12 +69,15 @@ class Counted:
 
 
 def _digest(name: Any) -> bytes:
-    """Return what tells a person from others in every update: 7, 7.0 and " 7 " are one, as everywhere."""
+    """Return what tells a person from others in every update: 7, 7.0 and " 007 " are one, as everywhere."""
     plain = name.item() if isinstance(name, np.generic) else name
     if isinstance(plain, float) and abs(plain) >= _EXACT:  # elsewhere it may have had more digits
         raise InvalidInput("names of people are numbers too long for floats: give them as whole numbers or as texts")
-    written = canonical_text(plain).encode(errors="surrogatepass")  # no name is refused for its letters
-    return hashlib.sha256(written).digest()[:_DIGEST]
+    return _hashed(person_text(plain))
+
+
+def _hashed(written: str) -> bytes:
+    return hashlib.sha256(written.encode(errors="surrogatepass")).digest()[:_DIGEST]  # no name is refused
 
 
 def _rows_of(private: Any) -> int:

@@ -8,6 +8,7 @@ PROOF.md says why.
 import math
 import time
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -147,9 +148,9 @@ class QueryRelease(ShowsClaim, BaseEstimator):
                 + "; leave engine='auto', or ask fewer"
             )
         budget, unit = Budget(epsilon=each[0], delta=each[1], slack=0.0), RECORD if groups is None else PERSON
-        if account is not None:
-            account.charge(epsilon=epsilon, delta=delta, unit=unit)  # proof: step 8
-        with progress(f"releasing {domain.queries.count:,} queries by the engine {engine.name}"):
+        charge = None if account is None else account.charged(epsilon=epsilon, delta=delta, unit=unit)  # proof: step 8
+        what = f"releasing {domain.queries.count:,} queries by the engine {engine.name}"
+        with charge or nullcontext(), progress(what):
             released = release_counts(  # proof: step 3
                 sealed, lambda counted: engine.run(queries, counted, public=known, budget=budget)
             )

@@ -269,7 +269,7 @@ class _Trials:
 
     def deal(self, X: Any, y: Any, groups: Any, *, held_out: float) -> None:
         """Deal the units to the part that fits and the part that scores: proof: step 1."""
-        rows = as_frame(X)
+        rows = as_frame(X, each=all(isinstance(one, LinearModel) for one in self._candidates))
         if not hasattr(rows, "shape"):
             rows = np.asarray(rows) if hasattr(rows, "__array__") else np.array(rows, dtype=object)
         if len(rows.shape) != 2 or rows.shape[1] < 1:

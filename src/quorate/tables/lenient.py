@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from quorate.arrays import without_mask
 from quorate.errors import InvalidInput
 from quorate.tables.dates import DateUnit, is_temporal, moments_of, moments_written
 from quorate.tables.read import (
@@ -128,8 +129,7 @@ def _written(values: NDArray[np.float64]) -> pa.Array:
 
 def _column(name: str, values: Any, whose: str) -> pa.Array:
     """Return values in the one type that Arrow has for them; objects of several types become texts, one by one."""
-    if isinstance(values, np.ma.MaskedArray):
-        values = np.ma.filled(values.astype(object), None)
+    values = without_mask(values)
     kind = getattr(values, "dtype", None)
     if hasattr(kind, "categories") and hasattr(kind, "ordered"):  # of pandas
         return _coded(name, getattr(values, "cat", values), whose)

@@ -5,6 +5,7 @@ values of all rows, and a row means the same in any file (`csv_files`).
 """
 
 import csv
+import re
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
@@ -35,6 +36,7 @@ __all__ = [
     "is_readable",
     "is_text",
     "numbers",
+    "person_text",
     "read_table",
     "refusal",
     "shown_names",
@@ -71,6 +73,7 @@ MISSING_TEXTS = ("", "NA", "N/A", "NaN", "nan", "null", "NULL")  # "?" is a cate
 
 _EXACT = 2.0**53  # whole numbers below it are told apart by a 64-bit float
 _NUMPY_NUMBERS = (np.number, np.bool_)
+_WHOLE = re.compile(r"\+?(-?)0*(\d+)(\.0*)?", re.ASCII)
 
 
 class NotANumber(Exception):
@@ -168,6 +171,17 @@ def canonical_text(value: object) -> str:
         written = f"{value:f}"
         return written.rstrip("0").rstrip(".") if "." in written else written
     return str(value).strip()
+
+
+def person_text(name: object) -> str:
+    """Return what tells a person from others: 7, 7.0, "7.0" and " 007 " are one, as files write one number.
+
+    A column of numbers is written with decimals once a value is missing, and with its zeros once another has a letter.
+    Two people who are taken for one are protected together; one who is taken for two would not be.
+    """
+    written = canonical_text(name)
+    whole = _WHOLE.fullmatch(written)
+    return written if whole is None else whole[1] + whole[2]
 
 
 def is_text(kind: pa.DataType) -> bool:

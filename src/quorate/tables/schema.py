@@ -41,6 +41,7 @@ from quorate.tables.read import (
     as_table,
     check_role,
     check_type,
+    person_text,
     refusal,
     shown_names,
     subject,
@@ -360,11 +361,16 @@ class Schema:
         return np.asarray(self.label.classes)[codes]
 
     def units(self, table: Any, *, role: Role = "private") -> NDArray[np.int64] | None:
-        """Return a number for each row, the same for rows of one person, or None if the schema has no groups."""
+        """Return a number for each row, the same for rows of one person, or None if the schema has no groups.
+
+        7, 7.0 and 007 are one person.
+        """
         written = self._people(table, role)
         if written is None:
             return None
-        units: NDArray[np.int64] = written.dictionary_encode().indices.to_numpy().astype(np.int64)
+        coded, seen = written.dictionary_encode(), dict[str, int]()
+        numbers = [seen.setdefault(person_text(name), len(seen)) for name in coded.dictionary.to_pylist()]
+        units: NDArray[np.int64] = np.array(numbers, dtype=np.int64)[coded.indices.to_numpy()]
         return units
 
     def people(self, table: Any, *, role: Role = "private") -> list[str] | None:

@@ -1,12 +1,14 @@
-"""Columns of several columns together, crosses and waves, with one mistake each, caught by replays on neighbours."""
+"""Columns of tables, crosses of two and waves of several, with one mistake each, caught by replays on neighbours."""
 
 from itertools import combinations
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from quorate.auditing.planted.bug import Caught, PlantedBug
+from quorate.auditing.planted.guards import replaced
 from quorate.auditing.replay import entropy_tape
 from quorate.features import AdditiveColumns
 from quorate.features.blocks import Ramps, as_numbers, spread_ramps
@@ -15,6 +17,7 @@ from quorate.linear import PrivateLogisticRegression
 from quorate.linear.sums import GRID, PrivateSums, grid_length
 from quorate.mechanisms import NoisyVectors
 from quorate.privacy import Budget
+from quorate.rows import as_frame
 
 __all__ = ["COLUMNS"]
 
@@ -46,6 +49,33 @@ class _WavesOfTheBatch(Waves):
     @property
     def _ends(self) -> list[tuple[float, float]]:
         return [(line.cuts[0], line.cuts[-1]) for line in self.lines]
+
+
+class _FloatsOfArrow(PrivateLogisticRegression):
+    """Lets one missing value make floats of the whole numbers of an Arrow column."""
+
+    def _private_rows(self, X: Any, known: Any, wide: bool) -> Any:
+        """Take the frame that the table becomes: the mistake, for long numbers of all others are cut short."""
+        return super()._private_rows(as_frame(X), known, wide)
+
+
+def _of_arrow(model_type: type[PrivateLogisticRegression], _plays: int, seed: int) -> Caught:
+    """Take out the number of one record in a column of long ones, and compare the first sums that are released."""
+    long, released = 2**53 + 1, list[NDArray[np.int64]]()
+    original, columns = NoisyVectors.release, AdditiveColumns(declared={"code": [str(long), "7"]})
+
+    def note(self: NoisyVectors, part: Any, **settings: Any) -> Any:
+        released.append(np.array(part))
+        return original(self, part, **settings)
+
+    with replaced(NoisyVectors, "release", note):
+        for first in (7, None):
+            table = pa.table({"code": pa.array([first] + [long] * (_ROWS - 1))})
+            model_type(epsilon=1.0, classes=[0, 1], columns=columns).fit(table, np.arange(_ROWS) % 2)
+    one, other = released[0], released[len(released) // 2]
+    moved = float(np.linalg.norm(one - other))
+    evidence = f"one missing number moved the sum by {moved:.1f}, and {2 * GRID} is what the noise is for"
+    return Caught("missing number", evidence, found=moved > 2 * GRID)
 
 
 def _crossed(model_type: type[PrivateLogisticRegression], _plays: int, seed: int) -> Caught:
@@ -88,6 +118,14 @@ def _waved(kind: type[Waves], _plays: int, seed: int) -> Caught:
 
 
 COLUMNS = (
+    PlantedBug(
+        "arrow_numbers_cut_short",
+        "a missing value in an Arrow column makes floats of the long numbers of all other records",
+        "replay",
+        lambda: _FloatsOfArrow,
+        lambda: PrivateLogisticRegression,
+        _of_arrow,
+    ),
     PlantedBug(
         "crosses_of_private_rows",
         "columns crossed because the private rows show that they matter together",

@@ -1,5 +1,6 @@
 """Releases with one mistake each: a month, a person, an account or the level of a hierarchy tells too much."""
 
+import hashlib
 import math
 import threading
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from quorate.errors import BudgetSpent, InvalidInput
 from quorate.mechanisms.noisy_vector import NoisyVector
 from quorate.privacy import Budget
 from quorate.release import GrowingRelease, QueryRelease, Workload
+from quorate.release import people as people_module
 from quorate.release.engines import LevelsEngine
 from quorate.release.engines.released import check_private
 from quorate.release.people import Counted
@@ -39,7 +41,7 @@ _MONTHS, _PEOPLE = 6, 40
 _PATIENCE = 2.0  # seconds that a thread waits for another, which a lock keeps out as long
 _EPSILON, _DELTA = 1.0, 1e-6
 
-Twin = tuple[type, str, Any]  # a class, one of its members, and what stands in for it
+Twin = tuple[Any, str, Any]  # a class or a module, one of its members, and what stands in for it
 
 
 def _pays_for_its_own_month(self: RunningSums) -> int:
@@ -49,6 +51,11 @@ def _pays_for_its_own_month(self: RunningSums) -> int:
 
 def _forgets(self: Counted, digests: Any) -> None:
     """Remember nobody, so that a person counts anew in every update: that is the mistake."""
+
+
+def _as_it_is_written(name: Any) -> bytes:
+    """Tell people apart by how their names are written, here in this update: that is the mistake."""
+    return hashlib.sha256(str(name).encode()).digest()[:16]
 
 
 def _draws_again(self: GrowingRelease) -> list[str]:
@@ -101,7 +108,8 @@ def _measured(cell: str, person: bool) -> tuple[NoisyVector, list[np.ndarray]]:
     with replaced(NoisyVector, "draw_release", record):
         for month in range(_MONTHS):
             first = cell if person or month == 0 else "b"
-            names = ["always", *(f"{month}-{number}" for number in range(_PEOPLE - 1))] if person else None
+            always = "7.0" if month % 2 else "007"  # as one file or another writes the number of a person
+            names = [always, *(f"{month}-{number}" for number in range(_PEOPLE - 1))] if person else None
             growing.update(str(month), {"kind": [first] + ["b"] * (_PEOPLE - 1)}, groups=names)
     return seen[0][0], [np.concatenate(parts) for _, parts in seen]
 
@@ -232,6 +240,13 @@ RELEASES = (
         "a person who counts anew in every update",
         (Counted, "remember", Counted.remember),
         _forgets,
+        lambda twin: replace_in_a_month(twin, person=True),
+    ),
+    _bug(
+        "person_of_two_spellings",
+        "a person whose number one file writes as 007 and another as 7.0 counts in both",
+        (people_module, "_digest", vars(people_module)["_digest"]),
+        _as_it_is_written,
         lambda twin: replace_in_a_month(twin, person=True),
     ),
     _bug(

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from quorate.arrays import without_mask
 from quorate.concepts import Concept, Constant, Hypothesis
 from quorate.concepts.points import Points, check_points
 from quorate.errors import Infeasible, InvalidInput
@@ -113,7 +114,7 @@ def read_points(records: Any, *, features: int, name: str = "records") -> Points
     has as many values as there are features.
     """
     try:
-        given = np.asarray(records)
+        given = np.asarray(without_mask(records))
     except ValueError:  # records of different lengths
         given = np.full((len(records), features), "")
     fits = given.ndim == 1 if features == 1 and given.ndim < 2 else given.shape[1:] == (features,)
