@@ -104,6 +104,7 @@ def test_an_old_copy_does_not_choose_again(folder):
     with pytest.raises(BudgetSpent, match="the hypothesis may have been chosen after it was made"):
         made.predict([[0.8]])
     assert not made.switched_
+    assert made.spent_epsilon() > made.session_.answerer.epsilon  # it may be out
 
 
 def test_a_ledger_keeps_two_noises_and_one_choice(tmp_path):

@@ -13,7 +13,7 @@ from quorate import Budget, BudgetSpent, InvalidInput
 from quorate.answerers import OneByOne, Votes
 from quorate.ensemble import Ensemble
 from quorate.ensemble.estimators import EstimatorTeachers
-from quorate.errors import InProgress, KeyClosed, LedgerRefused, QuotaSpent, ShareInUse, ShareSpent
+from quorate.errors import InProgress, KeyClosed, LedgerRefused, QuotaSpent, ShareInUse, ShareSpent, SiteRefused
 from quorate.exchange import Admitted, Asked
 from quorate.ledger import Ledger, budget, chain, move
 from quorate.ledger.rules import Event, Phase, apply, to_json
@@ -264,7 +264,7 @@ def test_who_is_answered_together_with_a_request_that_fails_pays_once(make, shar
     assert drawn.count(1.0) == drawn.count(3000.0) == 1 or not share  # a share is drawn for apart
     keys = {key.name: key for key in ledger.view().keys}
     assert (keys["other"].used, keys["other"].in_minute, keys["other"].met) == (2, 2, 1)
-    assert (keys["burner"].used, keys["burner"].met) == (5, 0)
+    assert (keys["burner"].used, keys["burner"].met) == (6, 0)  # what fails alone is counted
     if share:
         assert keys["other"].spent == to_quanta(session.answerer.row_cost())[0]
     assert not ledger.state().holds
@@ -281,10 +281,21 @@ def test_what_a_failed_draw_may_have_used_stays_charged_and_its_id_is_free(make)
         with pytest.raises(ValueError, match="own code"):
             session.ask_all([Request(rows(666), caller, id="mine")])
     key = ledger.state().keys[caller]
-    assert (key.met, key.used) == (2, 0)
+    assert (key.met, key.used) == (2, 2)  # else no quota and no rate would limit who fails on purpose
     (reply,) = session.ask_all([Request(rows(1, 2, 3), caller, id="mine", body=b"another")])
     assert met_in(reply) == 1
     assert ledger.verify().sound
+
+
+def test_a_site_that_is_gone_uses_up_no_quota(make):
+    ledger, session = make()
+    caller = key_of(ledger, "caller", quota=2)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(session.answerer, "draw", lambda X: (_ for _ in ()).throw(SiteRefused("gone", site="north")))
+        for _ in range(3):
+            with pytest.raises(SiteRefused):
+                session.ask_all([Request(rows(1, 2000), caller)])
+    assert session.ask_all([Request(rows(1, 2000), caller)])[0].labels.tolist() == [-1, 1]
 
 
 def test_rows_that_were_withdrawn_count_neither_in_their_minute_nor_in_their_phase(make):

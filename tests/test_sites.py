@@ -21,6 +21,8 @@ from quorate.exchange import Asked
 from quorate.mechanisms import DistributedMax, NoisyMax, Quorum
 from quorate.models import load
 from quorate.models.codecs import mechanism_document
+from quorate.privacy import Budget
+from quorate.session import Request, Session
 from quorate.sites.declared import DeclaredSites
 from quorate.sites.masks import Masks, unmasked
 from quorate.sites.messages import Batch, Declaration
@@ -208,6 +210,24 @@ def test_sites_count_for_the_mechanism_that_was_declared_and_no_other(folders):
     each = mechanism.renyi(site._budget.order)
     site.close()
     assert spent(folders["north"]) == pytest.approx(each, rel=1e-6)
+
+
+def test_where_a_site_can_pay_for_some_of_a_batch_those_are_answered(folders):
+    """All were refused, also those of another caller who was answered together with somebody that asks much."""
+    site = opened_site(folders["north"])
+    mechanism = NoisyMax.calibrate(epsilon=4.0, delta=1e-6, teachers=TEACHERS["north"], classes=2, queries=6)
+    electorate = DeclaredSites(SitesHere(site), mechanism)
+    session = Session(Votes(Ensemble(electorate), mechanism), Budget(epsilon=40.0, delta=1e-6))
+    X = np.random.default_rng(0).normal(size=(12, 2))
+    assert electorate.payable() == 6
+    assert session.quote(X).payable == 6
+    little, much = session.ask_all([Request(X[:1], "little"), Request(X[1:10], "much")])
+    assert not little.refused.any()
+    assert much.refused.tolist() == [False] * 5 + [True] * 4
+    (refused,) = session.ask_all([Request(X[10:], "little")])
+    assert isinstance(refused, BudgetSpent)
+    assert "site north can pay for 0 more queries" in str(refused)
+    site.close()
 
 
 def test_a_site_answers_from_teachers_of_its_own(folders):

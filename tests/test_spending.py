@@ -77,3 +77,17 @@ def test_nothing_is_promised_of_any_number_of_stable_predictions(tmp_path, capsy
     assert (budget["epsilon"], budget["delta"], budget["spent_epsilon"]) == (0.0, 1.0, 0.0)
     assert "guaranteed in all: at most 0, at delta 1<" in page
     assert shown(folder, capsys)["delta"] == 1.0
+
+
+def test_what_another_process_has_published_is_spent_here_too(tmp_path):
+    """The one that did not choose the hypothesis told what the ballots had cost, and nothing for the hypothesis."""
+    folder = quorate.save(universal().fit(X, y), tmp_path / "model")
+    chooses, looks_on = quorate.load(folder), quorate.load(folder)
+    assert looks_on.spent_epsilon() == 0.0
+    chooses.predict(np.linspace(0.1, 0.9, 5)[:, np.newaxis])
+    assert chooses.switched_
+    assert looks_on.spent_epsilon() == chooses.spent_epsilon() > looks_on.session_.answerer.epsilon
+    assert looks_on.switched_
+    assert looks_on.hypothesis_ == chooses.hypothesis_
+    for model in (chooses, looks_on):
+        model.session_.close()

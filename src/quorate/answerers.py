@@ -59,14 +59,22 @@ class Votes:
             if self.run is not None and self.run.no_quorums_left == 0:
                 raise RunEnded(f"the run has met its {self.mechanism.no_quorums} no-quorums")
             return most
-        return _payable(self._budget, self.row_cost(), most)
+        return _payable(self._budget, self.row_cost(), max(1, self._paid_by_others(most)))
+
+    def _paid_by_others(self, most: int) -> int:
+        """Return how many of so many queries those could pay for who price the counts: they pay for all, or for none.
+
+        At least 1 is asked for nevertheless: by now they may be able to pay, or else they say who cannot.
+        """
+        others = getattr(self.ensemble.fitted, "payable", None)  # sites have it
+        return most if others is None else min(most, int(others()))
 
     def quote(self, most: int) -> tuple[int, Cost]:
         """Return how many of so many new queries are sure to be paid for, and what they cost at most."""
         if self.run is not None:
             return self.run.quote(most)
         assert isinstance(self.mechanism, QueryMechanism)
-        order = self._budget.order
+        order, most = self._budget.order, self._paid_by_others(most)
         return _quoted(self._budget, self.mechanism.query_cost(order) + self.mechanism.answer_cost(order), most)
 
     def draw(self, X: Any) -> Answers:

@@ -133,8 +133,11 @@ class Memory(Protocol):
     ) -> list[Outcome | QuorateError]:
         """Keep fresh answers, add to `known` those that stand, and return the outcomes of requests that end here."""
 
-    def withdraw(self, asked: Sequence[Asked], used: Mapping[str, Sequence[int]]) -> None:
-        """Undo the admission of requests of which nothing leaves, but for what callers may have `used`."""
+    def withdraw(self, asked: Sequence[Asked], used: Mapping[str, Sequence[int]], *, counted: bool) -> None:
+        """Undo the admission of requests of which nothing leaves, but for what callers may have `used`.
+
+        Their rows stay `counted`, or are counted no more.
+        """
 
 
 def outcome_of(asked: Asked, known: Mapping[Query, int]) -> Outcome:
@@ -222,7 +225,7 @@ class KeptAnswers:
             del self._outcomes[next(iter(self._outcomes))]
         return list(outcomes)
 
-    def withdraw(self, asked: Sequence[Asked], used: Mapping[str, Sequence[int]]) -> None:
+    def withdraw(self, asked: Sequence[Asked], used: Mapping[str, Sequence[int]], *, counted: bool) -> None:
         """Do nothing: here an id is taken when its outcome is kept, and rows are not counted."""
 
     def answers(self) -> Mapping[Query, int]:

@@ -292,18 +292,20 @@ class Session:
     ) -> Iterator[None]:
         """Where a draw fails, let go of the whole group: who else is in it has no part in that, and may be asked again.
 
-        What was drawn for others before is kept, so that it is not paid for twice.
+        What was drawn for others before is kept, so that it is not paid for twice. Rows that fail alone are counted:
+        else no quota and no rate would limit them.
         """
         try:
             yield
         except LedgerRefused:
             raise  # which would not take this either
-        except Exception:
+        except Exception as error:
             if isinstance(payer, Allowance):
                 tally.include(payer.caller, payer.at_risk)
             if fresh:
                 self._memory.keep(fresh, known, [])
-            self._memory.withdraw(group, tally.used({one.caller for one in group}))
+            own = len(group) == 1 and not isinstance(error, QuorateError)  # which is about all, as a site that is gone
+            self._memory.withdraw(group, tally.used({one.caller for one in group}), counted=own)
             raise
 
     def _allowance(self, caller: str, held: SetAside) -> Allowance:

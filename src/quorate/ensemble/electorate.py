@@ -28,7 +28,7 @@ class Electorate(Protocol):
     that refuses), is decided by nothing private, and comes before anything is charged (PROOF.md, step 11).
 
     An electorate whose counts are priced elsewhere, at sites, also has the one `mechanism` that they are priced for: no
-    other may count them.
+    other may count them. And it has `payable()`: how many queries can be paid for there, as far as it knows.
     """
 
     @property

@@ -102,9 +102,9 @@ class PhaseFolder:
         self.progress = arrivals.progress
         return list(outcomes)
 
-    def withdraw(self, asked: Sequence[Asked], used: Mapping[str, Sequence[int]]) -> None:
+    def withdraw(self, asked: Sequence[Asked], used: Mapping[str, Sequence[int]], *, counted: bool) -> None:
         """Undo the admission of requests that have not arrived: nothing of them was kept."""
-        self.ledger.withdraw([self._sealed(one) for one in asked], used)
+        self.ledger.withdraw([self._sealed(one) for one in asked], used, counted=counted)
 
     def _sealed(self, one: Asked) -> Asked:
         """Return a request as the ledger may keep it: without its key, what was asked cannot be guessed."""

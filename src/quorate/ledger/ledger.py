@@ -5,6 +5,7 @@ it by a keyed hash, and whoever opens the ledger reads and checks all of them.
 """
 
 import secrets
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -20,7 +21,7 @@ from quorate.ledger.keys import KeyRing
 from quorate.ledger.notes import Notes
 from quorate.ledger.phases import Phases, take_over_phase
 from quorate.ledger.postgres import PostgresStore, check_driver
-from quorate.ledger.requests import admit, forget_requests, keep, recall, set_aside, take_over, withdraw
+from quorate.ledger.requests import admit, forget_requests, keep, recall, set_aside, take_over
 from quorate.ledger.rules import FORMAT, State
 from quorate.ledger.store import SQLiteStore, Store, folder_of, is_url, make_key, read_key
 from quorate.ledger.verify import RUNS, Verification, check_chain, check_marks, read_entries, run_noises
@@ -261,13 +262,29 @@ class Ledger(Notes, Phases, KeyRing, Compacting):
             self._admitted = change.at
             return admit(change, asked, owner=self._owner(), is_gone=_is_gone)
 
-    def withdraw(self, asked: Sequence[Asked], used: Mapping[str, Sequence[int]]) -> None:
-        """Undo the admission of requests of which nothing leaves: their rows do not count, and their ids are free.
+    def withdraw(self, asked: Sequence[Asked], used: Mapping[str, Sequence[int]], *, counted: bool) -> None:
+        """Undo the admission of requests of which nothing leaves: their ids are free, and rows need not be `counted`.
 
         `used` says what may have been used of callers' shares; the rest of what was set aside for them is let go.
         """
+        rows = Counter[str]()
+        for one in () if counted else asked:
+            rows[one.caller] += len(one.queries)
         with self.change() as change:
-            withdraw(change, asked, used, owner=self._owner(), admitted=self._admitted)
+            keys, owner = change.state.keys, self._owner()
+            body = {
+                "owner": owner,
+                "rows": {caller: count for caller, count in rows.items() if count and caller in keys},
+                "used": {caller: list(pair) for caller, pair in used.items() if any(pair) and caller in keys},
+                "minute": int(self._admitted // 60) * 60,
+            }
+            if body["rows"] or body["used"] or owner in change.state.holds:
+                change.append("withdrawn", body)
+            change.statements.run_many(
+                "DELETE FROM quorate_request WHERE ledger = ? AND caller = ? AND id = ? AND owner = ? "
+                "AND outcome IS NULL",
+                [(self._id, one.caller, one.id, owner) for one in asked if one.id is not None],
+            )
 
     def keep(
         self,

@@ -26,7 +26,6 @@ __all__ = [
     "set_aside",
     "take_over",
     "unpack",
-    "withdraw",
 ]
 
 _NAMES = 400  # values looked up in one statement
@@ -260,23 +259,6 @@ def keep(
         _write(change, seq, done)
     note_activity(change, body)
     return results
-
-
-def withdraw(
-    change: Change, asked: Sequence[Asked], used: Mapping[str, Sequence[int]], *, owner: str, admitted: float
-) -> None:
-    """Undo an admission, whose time is given: free ids, rows that do not count, and holds but for what was used."""
-    rows: Counter[str] = Counter()
-    for one in asked:
-        rows[one.caller] += len(one.queries) if one.caller in change.state.keys else 0
-    if keyed := {caller: count for caller, count in rows.items() if count}:
-        charged = {caller: list(pair) for caller, pair in used.items() if any(pair) and caller in keyed}
-        minute = int(admitted // _MINUTE) * _MINUTE
-        change.append("withdrawn", {"owner": owner, "rows": keyed, "used": charged, "minute": minute})
-    change.statements.run_many(
-        "DELETE FROM quorate_request WHERE ledger = ? AND caller = ? AND id = ? AND owner = ? AND outcome IS NULL",
-        [(change.ledger, one.caller, one.id, owner) for one in asked if one.id is not None],
-    )
 
 
 def _used(change: Change, owner: str, used: Mapping[str, Sequence[int]]) -> dict[str, Any]:

@@ -137,15 +137,15 @@ class UniversalClassifier(ConceptClassifier):
 
     @property
     def switched_(self) -> bool:
-        """Whether the hypothesis has taken over."""
-        return self.session_.answerer.hypothesis is not None
+        """Whether the hypothesis has taken over, here or in another process that uses the same ledger."""
+        return bool(self.session_.answerer.has_chosen())
 
     @property
     def hypothesis_(self) -> Hypothesis:
         """The hypothesis that answers, once it has taken over. It is paid for and may be published."""
-        hypothesis: Hypothesis | None = self.session_.answerer.hypothesis
-        if hypothesis is None:
+        if not self.switched_:
             raise AttributeError(f"the hypothesis takes over after {self.ballots_} queries")
+        hypothesis: Hypothesis = self.session_.answerer.hypothesis
         return hypothesis
 
     def spent_epsilon(self) -> float:
@@ -155,7 +155,8 @@ class UniversalClassifier(ConceptClassifier):
         """
         check_is_fitted(self)
         ballots = min(self.first_.epsilon_, self.first_.sample_.spent(float(self.budget_.spent_epsilon())))
-        chosen = self.session_.answerer.epsilon if self.switched_ else 0.0
+        # The ledger was read just now: what another process has chosen, or may have before a restore, counts.
+        chosen = self.session_.answerer.epsilon if self.switched_ or self.session_.answerer.is_lost() else 0.0
         return min(self.epsilon_, ballots + chosen)
 
     def _check_payable(self, X: Any) -> None:
@@ -206,20 +207,20 @@ class BallotsFirst:
     def open(self, budget: Budget | None, ledger: Ledger | None) -> None:
         """Go on where the ledger says: with ballots, or with the hypothesis."""
         self._ledger, self.votes = ledger, copy.copy(self.votes)
-        if not self._has_chosen():
+        if not self.has_chosen():
             self.votes.open(budget, ledger)
 
     def row_cost(self) -> Cost:
         """Return what a ballot costs; the hypothesis answers for nothing."""
-        return Cost(0.0) if self._has_chosen() else self.votes.row_cost()
+        return Cost(0.0) if self.has_chosen() else self.votes.row_cost()
 
     def affordable(self, most: int) -> int:
         """Return how many queries are answered together: no more than there are ballots left, and then any number."""
-        return most if self._has_chosen() else max(1, min(most, self._ballots - self._count()))
+        return most if self.has_chosen() else max(1, min(most, self._ballots - self._count()))
 
     def quote(self, most: int) -> tuple[int, Cost]:
         """Return all of them, and what those that are still put to the vote cost at most."""
-        ballots = 0 if self._has_chosen() else min(most, self._ballots - self._count())
+        ballots = 0 if self.has_chosen() else min(most, self._ballots - self._count())
         return most, self.votes.quote(ballots)[1] if ballots > 0 else Cost(0.0)
 
     def draw(self, X: Any) -> Answers:
@@ -232,7 +233,7 @@ class BallotsFirst:
                 answers = self.votes.draw(X[:payable])
             except (BudgetSpent, RunEnded):
                 self.journal.add(X.tolist())
-        if self.hypothesis is None and (answers is None or self._count() >= self._ballots) and not self._is_lost():
+        if self.hypothesis is None and (answers is None or self._count() >= self._ballots) and not self.is_lost():
             self._choose()
         if answers is not None:
             return answers
@@ -240,14 +241,15 @@ class BallotsFirst:
             raise RunEnded("the ledger is an old copy, and the hypothesis may have been chosen after it was made")
         return Answers(labels=say_by_row(self.hypothesis.predict, X).astype(np.int64), spent=Cost(0.0))
 
-    def _has_chosen(self) -> bool:
+    def has_chosen(self) -> bool:
         """Return whether there is a hypothesis, of this process or of another one that uses the same ledger."""
-        chosen = None if self._ledger is None or self._is_lost() else self._ledger.choice()
+        chosen = None if self._ledger is None or self.is_lost() else self._ledger.choice()
         if self.hypothesis is None and chosen is not None:
             self.hypothesis = hypothesis_of(json.loads(chosen))
         return self.hypothesis is not None
 
-    def _is_lost(self) -> bool:
+    def is_lost(self) -> bool:
+        """Return whether the ledger is an old copy, after which a hypothesis may have been chosen and published."""
         return self._ledger is not None and self._ledger.choice() == LOST
 
     def _count(self) -> int:
