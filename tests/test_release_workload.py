@@ -372,7 +372,7 @@ def test_one_schema_declares_columns_for_learners_and_for_releases(tmp_path):
     named = Columns.from_dict({"columns": {"categories": ["a", "b"]}})
     assert named.names == ("columns",), "a column may have this name"
     with pytest.raises(InvalidInput, match="column 'age': a release needs the cuts of a number"):
-        Columns({"age": Number(low=0, high=100)})
+        Workload.marginals(1).bind(columns=Columns({"age": Number(low=0, high=100)}))
 
 
 def test_the_old_names_of_declarations_still_work_and_say_so():

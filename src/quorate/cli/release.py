@@ -35,6 +35,7 @@ from quorate.models import Folder, load, open_folder
 from quorate.release import Columns, QueryRelease
 from quorate.release.domain import make_domain
 from quorate.release.query_texts import parse_queries
+from quorate.release.uncut import Uncut
 from quorate.release.utility import simulate_utility
 from quorate.report.release_page import write_report_of
 
@@ -82,7 +83,8 @@ def _release(
         step()
         known = public_records(subject, records.public, records.groups)
         private, people = private_records(subject, table, records.groups)
-        domain = make_domain(subject.about, known, release.columns)
+        uncut = Uncut.of(subject.about, release.columns, known)
+        domain = make_domain(subject.about, known, release.columns if uncut is None else uncut.widest)
         check_declared(domain, private)
         if queries:  # what cannot be asked is refused before anything is paid
             domain.find_sums(queries)

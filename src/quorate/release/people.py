@@ -11,15 +11,24 @@ from numpy.typing import NDArray
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
 
+from quorate.checks import check_count
 from quorate.ensemble import unit_numbers
 from quorate.errors import Infeasible, InvalidInput
 from quorate.tables.read import canonical_text, person_text
 
-__all__ = ["PERSON", "RECORD", "Counted", "first_records", "loss_for_each_record"]
+__all__ = ["PERSON", "RECORD", "Counted", "check_records_per_person", "first_records", "loss_for_each_record"]
 
 RECORD, PERSON = "record", "person"  # the unit of privacy
 _DIGEST = 16  # bytes
 _EXACT = 2.0**53  # whole numbers below it are told apart by a float
+
+
+def check_records_per_person(most: Any, groups: Any) -> int:
+    """Return how many records of a person count, or refuse a number where nobody says whose they are."""
+    checked = check_count("records_per_person", most)
+    if groups is None and checked > 1:
+        raise InvalidInput("records_per_person says how many records of a person count: groups= says whose they are")
+    return checked
 
 
 def first_records(private: Any, groups: Any, most: int = 1) -> Any:

@@ -28,13 +28,14 @@ from quorate.privacy.claims import Total
 from quorate.progress import progress
 from quorate.release.claims import Update, growing_claim, release_claim
 from quorate.release.domain import NOTHING, Domain, make_domain
-from quorate.release.engines import ENGINES, Released, choose_engine
+from quorate.release.engines import Released, choose_engine
 from quorate.release.objective import Errors, target_column, weighed
-from quorate.release.people import PERSON, RECORD, first_records, loss_for_each_record
-from quorate.release.queries import BoxRanges, Marginals, Prefixes, Ranges, Rows
+from quorate.release.people import PERSON, RECORD, check_records_per_person, first_records, loss_for_each_record
+from quorate.release.queries import BoxRanges, Marginals, Prefixes, Queries, Ranges, Rows
 from quorate.release.queries.possible import clear_weights
 from quorate.release.synthetic import MOST_ROWS, draw_records, fit_weights, product_support, round_weights
 from quorate.release.tidy import added, as_counts, keys_of, name_between, take_between
+from quorate.release.uncut import Uncut
 from quorate.release.workloads import Columns
 from quorate.release.workloads.lines import LineWorkload
 from quorate.session import release_counts
@@ -63,7 +64,7 @@ class QueryRelease(ShowsClaim, BaseEstimator):
         One of `quorate.release.ENGINES`, or "auto": the one of the smallest expected error, by public numbers alone.
     columns
         What is declared about the columns of a table, a `quorate.release.Columns`; for a workload without public
-        records, or where categories are not to be read off them.
+        records, or where categories are not to be read off them. Marginals cut a `Number` that has no cuts themselves.
     records_per_person
         With `groups`, how many records of a person count, at most. Whatever the number, each person counts once.
     error
@@ -125,21 +126,16 @@ class QueryRelease(ShowsClaim, BaseEstimator):
         account = None if self.account is None else Account.of(self.account)
         if account is not None:
             epsilon, delta = account.whole(epsilon, delta)
-        if self.engine != "auto" and self.engine not in ENGINES:
-            raise InvalidInput(f"engine must be 'auto' or one of {', '.join(sorted(ENGINES))}, not {self.engine!r}")
-        domain = make_domain(self.subject, public, self.columns)  # proof: step 1
-        queries = weighed(domain, self.error, self.error_weights, self.target)
-        most = check_count("records_per_person", self.records_per_person)
-        if groups is None and most > 1:
-            raise InvalidInput(
-                "records_per_person says how many records of a person count: groups= says whose they are"
-            )
+        uncut = Uncut.of(self.subject, self.columns, public)
+        domain = make_domain(self.subject, public, self.columns if uncut is None else uncut.widest)  # proof: step 1
+        queries = self._weigh(domain)
+        most = check_records_per_person(self.records_per_person, groups)
         private = private if groups is None else first_records(private, groups, most)
         known, unread = domain.public(), domain.unread(private)
         sealed, records = domain.seal(private)  # proof: step 2
         each = loss_for_each_record(epsilon, delta, most)
         settings: dict[str, Any] = {"records": records, "epsilon": each[0], "delta": each[1], "public": known}
-        engine = choose_engine(queries, engine=self.engine, **settings)
+        engine = choose_engine(queries, engine=self.engine if uncut is None else uncut.engine(self.engine), **settings)
         expected = engine.expected_error(queries, **settings)
         if not math.isfinite(expected):
             raise Infeasible(
@@ -148,12 +144,16 @@ class QueryRelease(ShowsClaim, BaseEstimator):
                 + "; leave engine='auto', or ask fewer"
             )
         budget, unit = Budget(epsilon=each[0], delta=each[1], slack=0.0), RECORD if groups is None else PERSON
+        vectors = None if uncut is None else uncut.open(budget)
         charge = None if account is None else account.charged(epsilon=epsilon, delta=delta, unit=unit)  # proof: step 8
         what = f"releasing {domain.queries.count:,} queries by the engine {engine.name}"
         with charge or nullcontext(), progress(what):
-            released = release_counts(  # proof: step 3
-                sealed, lambda counted: engine.run(queries, counted, public=known, budget=budget)
-            )
+            if uncut is not None and vectors is not None:
+                domain, released = uncut.release(private, engine, vectors, self._weigh)  # proof: step 9
+            else:
+                released = release_counts(  # proof: step 3
+                    sealed, lambda counted: engine.run(queries, counted, public=known, budget=budget)
+                )
         if unread:
             note = f"columns that are neither declared nor public, and left out: {shown_names(unread)}"
             released = replace(released, notes=(*released.notes, note))
@@ -164,6 +164,9 @@ class QueryRelease(ShowsClaim, BaseEstimator):
             self.budget_.spend(self.budget_.remaining())  # what is paid for each record is all of it for a person
         self.seconds_ = time.perf_counter() - began
         return self
+
+    def _weigh(self, domain: Domain) -> Queries:
+        return weighed(domain, self.error, self.error_weights, self.target)
 
     def keep_released(
         self,

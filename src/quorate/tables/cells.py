@@ -231,7 +231,10 @@ def cells_of(kind: Kind) -> Cells:
     if not isinstance(kind, Number):
         raise InvalidInput("a release takes numbers, dates and categories: leave texts out")
     if kind.cuts is None:
-        raise InvalidInput("a release needs the cuts of a number: declare them, or leave the column to public rows")
+        raise InvalidInput(
+            "a release needs the cuts of a number: declare them, or leave the column to public rows (marginals "
+            "of private records alone find them)"
+        )
     cuts = tuple(kind.cuts)
     if isinstance(kind, Date):
         return DateCells(cuts, kind.unit, closed=kind.closed)

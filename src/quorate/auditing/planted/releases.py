@@ -18,14 +18,16 @@ from quorate.auditing.planted.states import quiet_folder
 from quorate.errors import BudgetSpent, InvalidInput
 from quorate.mechanisms.noisy_vector import NoisyVector
 from quorate.privacy import Budget
-from quorate.release import GrowingRelease, QueryRelease, Workload
+from quorate.release import Columns, GrowingRelease, QueryRelease, Workload
 from quorate.release import people as people_module
+from quorate.release.cuts import NumberTree
 from quorate.release.engines import LevelsEngine
 from quorate.release.engines.released import check_private
 from quorate.release.people import Counted
 from quorate.release.queries import Levels
 from quorate.release.running_sums import RunningSums
 from quorate.students import StudentClassifier
+from quorate.tables import Number
 
 __all__ = [
     "RELEASES",
@@ -34,6 +36,7 @@ __all__ = [
     "publish_features",
     "replace_in_a_hierarchy",
     "replace_in_a_month",
+    "replace_where_cuts_are_found",
     "tell_twice",
 ]
 
@@ -151,6 +154,38 @@ def replace_in_a_hierarchy(twin: Twin) -> Caught:
     return _judged("replaced record", distance, "the levels")
 
 
+def _pays_for_one_more(self: NumberTree) -> int:
+    """Pay as if a record were added and not replaced, and for one place of the tree: that is the mistake."""
+    return 1
+
+
+def replace_where_cuts_are_found(twin: Twin) -> Caught:
+    """Replace a record by one that differs in every column, and tell both data sets what was drawn of the first.
+
+    Cuts are then the same, and the exact delta of Gaussian noise on all that was measured is computed.
+    """
+    told: list[np.ndarray] = []
+    seen: list[list[tuple[np.ndarray, float]]] = []
+
+    def draw(self: NoisyVector, parts: Any, *, budget: Any = None) -> Any:
+        part = np.asarray(parts[0], dtype=np.int64)
+        seen[-1].append((part, self.scales[0]))
+        if len(seen) == 1:
+            told.append(part)
+        return [told[len(seen[-1]) - 1]]
+
+    columns = Columns({"first": Number(), "second": Number()})
+    for value in (3.0, 9.25):
+        seen.append([])
+        table = {name: [value] + [3.0, 9.25] * 5_000 for name in columns.names}
+        release = QueryRelease(Workload.marginals(1), columns=columns, epsilon=_EPSILON, delta=_DELTA)
+        with replaced(*twin), replaced(NoisyVector, "release", draw):
+            release.fit(table)
+    pairs = zip(*seen, strict=True)
+    distance = math.sqrt(sum(float(((one - other) ** 2).sum()) / scale**2 for (one, scale), (other, _) in pairs))
+    return _judged("replaced record", distance, "cuts and marginals")
+
+
 def tell_twice(twin: Twin) -> Caught:
     """Ask for the same update twice: what is told of the same counts must not have fresh noise."""
     with replaced(*twin):
@@ -262,6 +297,13 @@ RELEASES = (
         (Levels, "squares", Levels.squares),
         property(_pays_for_its_leaves),
         replace_in_a_hierarchy,
+    ),
+    _bug(
+        "cuts_paid_by_half",
+        "cuts of numbers paid for as if a record were added, not replaced",
+        (NumberTree, "square", NumberTree.square),
+        property(_pays_for_one_more),
+        replace_where_cuts_are_found,
     ),
     _bug(
         "account_kept_in_memory",

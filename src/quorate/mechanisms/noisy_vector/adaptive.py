@@ -7,6 +7,7 @@ for the epsilon and delta of the budget, however the vectors and their shares ar
 
 import math
 import threading
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import numpy as np
@@ -27,7 +28,7 @@ _UP = 1 + 2.0**-40
 class NoisyVectors:
     """Releases that are chosen one after another and pay with the whole of a budget that nothing was spent from.
 
-    `entries` is the largest number of entries that all releases together may have.
+    `entries` is the largest number of entries that all releases together may have; `spent` is what they cost together.
 
     >>> noisy = NoisyVectors(Budget(epsilon=1.0, delta=1e-6, slack=0.0), entries=4)
     >>> first, scale = noisy.release(np.array([250, 730]), squared_sensitivity=2, fraction=0.5)
@@ -43,7 +44,8 @@ class NoisyVectors:
         self._length = largest_length(epsilon=budget.epsilon, delta=rest_of_delta(budget), entries=self.entries)
         if self._length <= 0:
             raise Infeasible("this epsilon and delta allow no release of so many entries; raise epsilon")
-        budget.spend(Cost(budget.capacity().renyi))  # all of it, or refused: proof: step 6
+        self.spent = Cost(budget.capacity().renyi)
+        budget.spend(self.spent)  # all of it, or refused: proof: step 6
         self._left = _SHARES
         self._lock = threading.Lock()
 
@@ -60,6 +62,18 @@ class NoisyVectors:
         scale = self._charged(int(np.size(part)), squared_sensitivity, fraction)
         noisy = NoisyVector(squared_sensitivities=(squared_sensitivity,), scales=(scale,))
         return noisy.release([part])[0], scale
+
+    def release_rest(
+        self, parts: Sequence[Any], *, squared_sensitivities: Sequence[int], shares: Sequence[float]
+    ) -> tuple[list[NDArray[np.int64]], list[float]]:
+        """Return several vectors with noise, which divide all that is left by these shares, and their scales."""
+        noisy, scales = [], []
+        for place, (part, square) in enumerate(zip(parts, squared_sensitivities, strict=True)):
+            fraction = 1.0 if place + 1 == len(parts) else min(1.0, shares[place] / math.fsum(shares[place:]))
+            drawn, scale = self.release(part, squared_sensitivity=square, fraction=fraction)
+            noisy.append(drawn)
+            scales.append(scale)
+        return noisy, scales
 
     def _charged(self, size: int, squared_sensitivity: int, fraction: float) -> float:
         """Take the entries and the share of a release, before it is drawn, and return its scale: proof: step 6."""

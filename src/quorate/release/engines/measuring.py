@@ -10,13 +10,13 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from quorate.arrays import Floats, Integers
-from quorate.mechanisms.noisy_vector import NoisyVector
+from quorate.mechanisms.noisy_vector import NoisyVector, NoisyVectors
 from quorate.privacy import Budget, Cost
 from quorate.release.engines.released import Engine, Private, Public, Released, check_private, spent_since
 from quorate.release.engines.strategy import Clique
 from quorate.release.queries import Queries
 
-__all__ = ["Measurement", "MeasuringEngine", "Planned", "measure_once"]
+__all__ = ["Measurement", "MeasuringEngine", "Planned", "measure_once", "measure_rest"]
 
 Made = TypeVar("Made")
 Planned = tuple[tuple[Clique, ...], tuple[float, ...]] | None  # marginals to measure, and the share of each
@@ -56,6 +56,17 @@ def measure_once(
     return planned.finish(noisy, mechanism.scales, private.records, spent_since(before, budget))
 
 
+def measure_rest(plan: Callable[[float], Measurement[Made]], private: Private, vectors: NoisyVectors) -> Made:
+    """Measure what is planned with all that is left after releases before it: ../PROOF.md, step 9."""
+    planned = plan(vectors.scale(squared_sensitivity=2, fraction=1.0) / private.records)
+    noisy, scales = vectors.release_rest(
+        planned.vectors(private),
+        squared_sensitivities=planned.squares,
+        shares=planned.shares or (1.0,) * len(planned.squares),
+    )
+    return planned.finish(noisy, scales, private.records, vectors.spent)
+
+
 class MeasuringEngine(Engine):
     """An engine that measures fixed vectors of counts once: all else is made of what was measured."""
 
@@ -67,6 +78,10 @@ class MeasuringEngine(Engine):
 
         What was `planned` before is measured again, where several plans were possible.
         """
+
+    def run_rest(self, queries: Queries, data: Any, vectors: NoisyVectors) -> Released:
+        """Return the released answers, paid with all that is left after other releases."""
+        return measure_rest(partial(self.measurement, queries, None), check_private(queries, data), vectors)
 
     def _run(self, queries: Queries, data: Any, public: Public, budget: Budget, noise: Any) -> Released:
         return measure_once(partial(self.measurement, queries, public), check_private(queries, data), budget, noise)

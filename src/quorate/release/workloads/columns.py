@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -29,9 +30,9 @@ _MOST_CODES = 2**29  # of one table: 4 GiB
 class Columns:
     """Columns in an order, each a `Number` or `Date` with cuts or a `Category`.
 
-    Each has a last cell for all else, unless it is declared to be `closed`. `constraints` say what cannot occur: a
-    mapping from columns to cells that no record has together, or a text that holds for every record. Synthetic records
-    keep them.
+    A `Number` without cuts is cut by a release of marginals, for a part of its budget. Each column has a last cell for
+    all else, unless it is declared to be `closed`. `constraints` say what cannot occur: a mapping from columns to cells
+    that no record has together, or a text that holds for every record. Synthetic records keep them.
 
     >>> columns = Columns({"sex": Category(["f", "m"]), "age": Number(cuts=[18, 65])})
     >>> columns.encode({"age": [30, "?"], "sex": ["m", "x"]}).codes.tolist()
@@ -52,7 +53,26 @@ class Columns:
                 )
         if not self.kinds and not self.constraints:
             raise InvalidInput("at least one column must be declared")
-        self.cells = {name: _named(name, cells_of, kind) for name, kind in self.kinds.items()}
+        if not self.uncut:
+            _ = self.cells  # refused now if it cannot be counted
+
+    @cached_property
+    def cells(self) -> dict[str, Cells]:
+        """The cells of each column; refused where a number is not cut yet."""
+        return {name: _named(name, cells_of, kind) for name, kind in self.kinds.items()}
+
+    @property
+    def uncut(self) -> tuple[str, ...]:
+        """The numbers that have no cuts: a release of marginals finds them, for a part of its budget."""
+        return tuple(name for name, kind in self.kinds.items() if type(kind) is Number and kind.cuts is None)
+
+    def with_cuts(self, cuts: Mapping[str, Sequence[float]]) -> "Columns":
+        """Return the columns with these numbers cut."""
+        kinds = dict(self.kinds)
+        for name, values in cuts.items():
+            known: Any = kinds[name]
+            kinds[name] = replace(known, cuts=values)
+        return Columns(kinds, constraints=self.constraints)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Columns) and list(self.to_dict().items()) == list(other.to_dict().items())
@@ -60,6 +80,8 @@ class Columns:
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
+        if self.uncut:
+            return f"Columns({', '.join(self.names)}; not cut: {', '.join(self.uncut)})"
         return f"Columns({', '.join(f'{name}: {cells.size} codes' for name, cells in self.cells.items())})"
 
     @classmethod

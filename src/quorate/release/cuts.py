@@ -1,0 +1,185 @@
+"""Where numbers are cut, found with noise: cells of about as many records each, frequent values in cells of their own.
+
+The floats in their order are the leaves of a public tree: the sign and the exponent of a number choose a first node,
+and a few bits of its mantissa at a time the next ones. Each level counts the records in the children of the nodes that
+noise has shown to hold some. What is made of the noisy counts is post-processing.
+
+A record is in at most one node of a level, so replacing it moves the counts of a column by at most 1 in two places:
+PROOF.md, step 9.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quorate.arrays import Floats, Integers
+
+__all__ = ["LEVELS", "Draw", "NumberTree", "entries_of_level", "find_cuts", "keys_of_numbers", "number_of_key"]
+
+_FIRST, _STEP, LEVELS = 12, 5, 3  # bits of a float: sign and exponent, then some of the mantissa by each level
+_CLEAR = 3.0  # deviations of the noise: one empty node in a thousand seems to hold more
+_CLEAR_AT_FIRST = 5.0  # of runs of nodes of the first level: an empty one in more than three million seems to
+_LEAST = 1.0  # of a cell: marginals measure it later with less noise, and one that is empty costs little
+_RUNS = (1, 2, 4, 8, 16)  # powers of two that are looked at together
+_MOST_NODES = 256  # of a column whose children are counted: no more have cells of their own
+_LEAST_NORMAL = 2.0**-1022  # numbers closer to 0 are taken for it
+_TOP = np.uint64(2**63)
+
+Keys = NDArray[np.uint64]
+
+
+class Draw(Protocol):
+    """A paid release: it adds noise to a vector that a record moves by so much, and returns its deviation too."""
+
+    def __call__(self, counts: Integers, *, squared_sensitivity: int) -> tuple[Integers, float]:
+        """Return the counts with noise, and its scale."""
+
+
+def entries_of_level() -> int:
+    """Return how many counts of a column a level has at most: they are public."""
+    return max((1 << _FIRST) + 1, _MOST_NODES << _STEP)
+
+
+def find_cuts(values: Sequence[Floats], draw: Draw, *, cells: int) -> list[tuple[float, ...]]:
+    """Return the cuts of each column of private numbers: between them at most so many cells, and one beyond each end.
+
+    All that depends on the numbers comes from `draw`, once a level. Values that are no number are in no node.
+    """
+    columns = [keys_of_numbers(column) for column in values]
+    trees = [NumberTree(cells) for _ in values]
+    broken = np.array([int((column != np.floor(column)).sum()) for column in map(_finite, values)], dtype=np.int64)
+    for level in range(LEVELS):
+        parts = [tree.count(keys) for tree, keys in zip(trees, columns, strict=True)]
+        square = sum(tree.square for tree in trees)  # proof: step 9
+        noisy, scale = draw(np.concatenate([*parts, broken if level == 0 else broken[:0]]), squared_sensitivity=square)
+        *told, last = np.split(np.asarray(noisy, dtype=np.float64), np.cumsum([len(part) for part in parts]))
+        for place, (tree, part) in enumerate(zip(trees, told, strict=True)):
+            if level == 0:
+                tree.whole = last[place] <= _CLEAR * scale
+            tree.take(part, scale)
+    return [tree.cuts() for tree in trees]
+
+
+def _finite(values: Floats) -> Floats:
+    return values[np.isfinite(values)]
+
+
+def keys_of_numbers(values: Floats) -> Keys:
+    """Return whole numbers in the order of the values, without those that are no number."""
+    bits = (values[~np.isnan(values)] + 0.0).view(np.int64)  # -0.0 becomes 0.0
+    return (bits ^ ((bits >> 63) & np.int64(2**63 - 1))).view(np.uint64) ^ _TOP
+
+
+def number_of_key(key: int) -> float:
+    """Return the number of a key."""
+    bits = np.array([key], dtype=np.uint64) ^ _TOP
+    signed = bits.view(np.int64)
+    return float((signed ^ ((signed >> 63) & np.int64(2**63 - 1))).view(np.float64)[0])
+
+
+def _found_first(noisy: Floats, scale: float) -> NDArray[np.bool_]:
+    """Return the nodes of the first level that are split: of runs of powers of two that hold records for sure.
+
+    A column with a long tail may have too few records in each node to tell one from noise, and many in all.
+    """
+    found = np.zeros(len(noisy), dtype=np.bool_)
+    for run in _RUNS:
+        sums = np.where(found, 0.0, noisy).reshape(-1, run).sum(axis=1)  # of what shorter runs have not found
+        found |= np.repeat(sums > _CLEAR_AT_FIRST * scale * math.sqrt(run), run) & (noisy > scale)
+    return found
+
+
+@dataclass
+class NumberTree:
+    """Nodes of one column that are counted next, and the leaves found so far: noisy and public things alone."""
+
+    cells: int
+    nodes: Keys = field(default_factory=lambda: np.arange(2**_FIRST, dtype=np.uint64))
+    bits: int = _FIRST
+    held: Floats | None = None  # by the parents of the nodes
+    leaves: list[tuple[int, int, float]] = field(default_factory=list)  # first key, the key after the last, records
+    scale: float = 0.0
+    whole: bool = False
+
+    @property
+    def square(self) -> int:
+        """By how much a replaced record moves what is counted next, squared: two nodes, and first who is not whole."""
+        return 3 if self.held is None else 2
+
+    def count(self, keys: Keys) -> Integers:
+        """Return how many of the private keys are in each node."""
+        prefixes = keys >> np.uint64(64 - self.bits)
+        places = np.minimum(np.searchsorted(self.nodes, prefixes), max(len(self.nodes) - 1, 0))
+        inside = self.nodes[places] == prefixes if len(self.nodes) else np.zeros(len(keys), dtype=np.bool_)
+        return np.bincount(places[inside], minlength=len(self.nodes)).astype(np.int64)
+
+    def take(self, noisy: Floats, scale: float) -> None:
+        """Keep what stands out of the noise as nodes to be split, and the rest of each parent as leaves."""
+        self.scale = scale
+        clear = _found_first(noisy, scale) if self.held is None else noisy > _CLEAR * scale
+        last = self.bits == _FIRST + (LEVELS - 1) * _STEP
+        if not last and clear.sum() > _MOST_NODES:
+            clear = noisy >= np.sort(noisy)[-_MOST_NODES]
+            clear &= np.cumsum(clear) <= _MOST_NODES
+        counts = np.where(clear, noisy, 0.0)
+        if self.held is not None:  # children that do not stand out share what their parent has beside the others
+            each = counts.reshape(len(self.held), 1 << _STEP)
+            seeming = np.where(each > 0.0, 0.0, np.maximum(noisy.reshape(each.shape), 0.0))
+            rest = np.maximum(self.held - each.sum(axis=1), 0.0) / np.maximum(seeming.sum(axis=1), 1e-300)
+            counts = (each + seeming * rest[:, None]).ravel()
+        leaves = np.ones(len(noisy), dtype=np.bool_) if last else ~clear
+        width = 2 ** (64 - self.bits)
+        firsts = [int(node) * width for node in self.nodes[leaves & (counts > 0.0)]]
+        told = zip(firsts, counts[leaves & (counts > 0.0)].tolist(), strict=True)
+        self.leaves += [(first, first + width, count) for first, count in told]
+        if not last:
+            self.held, self.bits = noisy[clear], self.bits + _STEP
+            below = (self.nodes[clear] << np.uint64(_STEP))[:, None] + np.arange(2**_STEP, dtype=np.uint64)
+            self.nodes = below.ravel()
+
+    def cuts(self) -> tuple[float, ...]:
+        """Return the ends of the cells: the smallest one joins the smaller of its neighbours until they are few.
+
+        So few records lie beyond the ends that noise may have made them.
+        """
+        firsts, counts, end = self._line()
+        beyond = [np.cumsum(line) <= _CLEAR * self.scale for line in (counts, counts[::-1])]  # too few to be told
+        kept = ~(beyond[0] | beyond[1][::-1])
+        if kept.any():
+            last = int(np.flatnonzero(kept)[-1])
+            end = int(firsts[last + 1]) if last + 1 < len(firsts) else end
+        firsts, counts = firsts[kept], counts[kept]
+        while len(counts) > 1:
+            place = int(np.argmin(counts))
+            if len(counts) <= self.cells and counts[place] >= _LEAST * self.scale:
+                break
+            before, after = (
+                counts[beside] if 0 <= beside < len(counts) else np.inf for beside in (place - 1, place + 1)
+            )
+            into = place if after < before else place - 1
+            counts[into] += counts[into + 1]
+            counts, firsts = np.delete(counts, into + 1), np.delete(firsts, into + 1)
+        ends = np.array(
+            [number_of_key(int(key)) for key in [*firsts.tolist(), *([end] if len(counts) else [])] if key < 2**64]
+        )
+        ends = ends[np.isfinite(ends)]
+        ends = np.where((ends > 0.0) & (ends <= _LEAST_NORMAL), np.nextafter(0.0, 1.0), ends)
+        return tuple(np.unique(np.ceil(ends) + 0.0 if self.whole else ends).tolist())
+
+    def _line(self) -> tuple[Keys, Floats, int]:
+        """Return where the leaves begin, with the gaps between them, how many records each has, and where they end."""
+        firsts: list[int] = []
+        counts: list[float] = []
+        end = 0
+        for first, after, count in sorted(self.leaves):
+            if firsts and first > end:
+                firsts.append(end)
+                counts.append(0.0)
+            firsts.append(first)
+            counts.append(count)
+            end = after
+        return np.array(firsts, dtype=np.uint64), np.array(counts, dtype=np.float64), end

@@ -1,0 +1,92 @@
+"""Marginals of a table whose numbers have no cuts yet: these are found first, for a tenth of the same budget."""
+
+import itertools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from quorate.arrays import Integers
+from quorate.errors import InvalidInput
+from quorate.mechanisms import NoisyVectors
+from quorate.privacy import Budget
+from quorate.release.cuts import LEVELS, entries_of_level, find_cuts
+from quorate.release.domain import Domain, SealedCounts, make_domain
+from quorate.release.engines import Released
+from quorate.release.engines.measuring import MeasuringEngine
+from quorate.release.engines.released import Engine
+from quorate.release.queries import Queries
+from quorate.release.workloads import Columns, Workload
+from quorate.release.workloads.constraints import names_in
+from quorate.session import release_counts
+from quorate.tables import Date
+from quorate.tables.lenient import read_columns, read_numbers
+from quorate.tables.read import shown_names
+
+__all__ = ["Uncut"]
+
+_FOR_CUTS = 0.1  # of the budget, the same for each level: it widens the noise of the marginals by a twentieth
+_CELLS = 16  # between the ends of a number, unless the workload says how many
+_ENTRIES = 2**24  # of all marginals together: more than can be listed
+
+
+@dataclass(frozen=True)
+class Uncut:
+    """A workload of marginals and its columns, some of them numbers without cuts."""
+
+    workload: Workload
+    columns: Columns
+
+    @classmethod
+    def of(cls, subject: Any, columns: Any, public: Any) -> "Uncut | None":
+        """Return what is to be cut; None where nothing is, or where private records do not say how."""
+        if not isinstance(subject, Workload) or subject.kind != "marginals" or public is not None or columns is None:
+            return None
+        declared = Columns.from_dict(columns) if isinstance(columns, Mapping) else columns
+        if not declared.uncut:
+            return None
+        for one in declared.constraints:
+            if tied := names_in(one) & set(declared.uncut):
+                raise InvalidInput(f"a constraint is about {min(tied)!r}, which has no cuts: declare them")
+        return cls(subject, declared)
+
+    @property
+    def cells(self) -> int:
+        """How many cells a number gets between its ends."""
+        return self.workload.bins or _CELLS
+
+    def engine(self, wanted: str) -> str:
+        """Return the engine that measures with what is left, or refuse another that is wanted."""
+        if wanted not in ("auto", "residual"):
+            raise InvalidInput(f"the engine {wanted!r} needs the cuts of {self.columns.uncut[0]!r}: declare them")
+        return "residual"
+
+    @property
+    def widest(self) -> Columns:
+        """The columns with as many cells as there may be: what these can be refused for is known before any draw."""
+        return self.columns.with_cuts({name: range(self.cells + 1) for name in self.columns.uncut})
+
+    def open(self, budget: Budget) -> NoisyVectors:
+        """Take all of a budget, for cuts and marginals together, before anything is drawn: proof: step 9."""
+        spare = LEVELS * entries_of_level() * len(self.columns.uncut)
+        return NoisyVectors(budget, entries=_ENTRIES + spare)
+
+    def release(
+        self, private: Any, engine: Engine, vectors: NoisyVectors, weigh: Callable[[Domain], Queries]
+    ) -> tuple[Domain, Released]:
+        """Find the cuts, count the records by them, and release the marginals with the rest of the budget."""
+        assert isinstance(engine, MeasuringEngine)
+        names, level = self.columns.uncut, itertools.count()
+        dates = [name for name, kind in self.columns.kinds.items() if isinstance(kind, Date)]
+        read = read_columns(private, self.columns.names, dates=dates)
+        numbers = SealedCounts([read_numbers(read[name]) for name in names])
+
+        def draw(counts: Integers, *, squared_sensitivity: int) -> tuple[Integers, float]:
+            fraction = 1.0 / (LEVELS / _FOR_CUTS - next(level))  # of what is left: the same for each level
+            return vectors.release(counts, squared_sensitivity=squared_sensitivity, fraction=fraction)
+
+        cuts = release_counts(numbers, lambda held: find_cuts(held, draw, cells=self.cells))
+        domain = make_domain(self.workload, None, self.columns.with_cuts(dict(zip(names, cuts, strict=True))))
+        queries, (sealed, _) = weigh(domain), domain.seal(private)
+        released = release_counts(sealed, lambda counted: engine.run_rest(queries, counted, vectors))
+        note = f"cuts found with noise, for a tenth of the budget: {shown_names(names)}"
+        return domain, replace(released, notes=(*released.notes, note))

@@ -1,0 +1,203 @@
+"""Numbers without cuts: what is found, what it is paid with, and what is refused before anything is drawn."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from quorate import Account, QueryRelease, Workload
+from quorate.auditing.planted.releases import RELEASES, replace_where_cuts_are_found
+from quorate.concepts import Thresholds
+from quorate.errors import InvalidInput
+from quorate.mechanisms import NoisyVector, NoisyVectors
+from quorate.privacy import Budget
+from quorate.release import Columns, GrowingRelease
+from quorate.release.cuts import LEVELS, NumberTree, entries_of_level, find_cuts, keys_of_numbers, number_of_key
+from quorate.tables import Category, Number
+
+VALUES = (0.0, -0.0, 1.0, 7.25, -3.0, 1e9, math.inf, -math.inf, math.nan, 5e-324)
+
+
+def noisy(scale, seed):
+    generator = np.random.default_rng(seed)
+    return lambda counts, *, squared_sensitivity: (
+        counts + np.rint(scale * generator.normal(size=len(counts))).astype(np.int64),
+        scale,
+    )
+
+
+def tails(rows, seed):
+    chance = np.random.default_rng(seed)
+    gains = np.where(chance.random(rows) < 0.8, 0.0, np.round(np.exp(chance.normal(8, 1.5, rows))))
+    gains[chance.random(rows) < 0.05] = 7688.0
+    return {
+        "gain": gains.tolist(),
+        "rate": chance.random(rows).tolist(),
+        "sex": chance.choice(["f", "m"], rows).tolist(),
+    }
+
+
+COLUMNS = Columns({"gain": Number(closed=True), "rate": Number(), "sex": Category(["f", "m"], closed=True)})
+
+
+def test_keys_have_the_order_of_the_numbers_and_come_back():
+    values = np.array([-math.inf, -1e300, -2.5, -5e-324, 0.0, 5e-324, 1.0, 1.5, 15024.0, 1e300, math.inf])
+    keys = keys_of_numbers(np.append(values, [math.nan]))
+    assert (np.diff(keys.astype(object)) > 0).all()
+    assert [number_of_key(int(key)) for key in keys] == values.tolist()
+    assert keys_of_numbers(np.array([-0.0])) == keys_of_numbers(np.array([0.0]))
+
+
+@pytest.mark.parametrize("columns", [1, 2])
+def test_a_replaced_record_moves_every_level_by_what_is_paid_for(columns):
+    """All replacements of one record among values of all kinds, each level given the same draws before it."""
+    others = [np.tile([0.0, 1.0, 1.0, 7.25, 1e9, 3.0, -3.0], 3) for _ in range(columns)]
+    reached, values = set(), VALUES if columns == 1 else (0.0, 1.0, 7.25, math.nan)
+    for first, second in itertools.product(itertools.product(values, repeat=columns), repeat=2):
+        seen, told = [], []
+        for record in (first, second):
+            vectors = []
+
+            def draw(counts, *, squared_sensitivity, vectors=vectors, told=told):
+                vectors.append((counts, squared_sensitivity))
+                if len(told) < LEVELS:
+                    told.append(counts)  # of the first data set: the second is given the same
+                return told[len(vectors) - 1], 0.1
+
+            find_cuts([np.append(column, value) for column, value in zip(others, record, strict=True)], draw, cells=4)
+            seen.append(vectors)
+        for level, ((one, paid), (other, same)) in enumerate(zip(*seen, strict=True)):
+            moved = int(((one - other) ** 2).sum())
+            assert len(one) == len(other) <= columns * entries_of_level()
+            assert moved <= paid == same
+            reached.add((level, moved == paid))
+    assert {(level, True) for level in range(LEVELS)} <= reached, "no level pays for more than a record can move"
+
+
+def test_a_frequent_value_has_a_cell_of_its_own_and_the_others_about_as_many_records():
+    chance = np.random.default_rng(1)
+    values = np.concatenate([np.zeros(40_000), np.full(4_000, 15_024.0), chance.integers(17, 90, 40_000) * 100.0])
+    [cuts] = find_cuts([values], noisy(40.0, 2), cells=16)
+    counts = np.histogram(values, [-math.inf, *cuts, math.inf])[0]
+    assert len(cuts) <= 17
+    assert {0.0, 1.0, 15_024.0} <= set(cuts), "zero is a cell, and so is the value that stands out"
+    assert counts[0] == 0
+    assert counts[-1] < 4 * 40
+    assert max(counts[2:-1]) < 3 * 44_000 / 14
+
+
+def test_whole_numbers_have_whole_cuts_and_others_have_not():
+    chance = np.random.default_rng(3)
+    whole, real = chance.integers(0, 90, 20_000).astype(float), chance.normal(36.6, 0.4, 20_000)
+    ages, degrees = find_cuts([whole, real], noisy(30.0, 4), cells=10)
+    assert all(cut.is_integer() for cut in ages)
+    inside = [cut for cut in degrees if 36 < cut < 37.4]
+    assert len(inside) >= 7
+    assert not all(cut.is_integer() for cut in inside)
+
+
+def test_noise_alone_makes_hardly_any_cells():
+    empty = [np.full(50, math.nan), np.array([]), np.full(50, 3.0)]
+    found = [find_cuts(empty, noisy(100.0, seed), cells=16) for seed in range(20)]
+    assert sum(len(cuts) > 0 for columns in found for cuts in columns) <= 3  # 60 columns; one in 200 is expected to
+
+
+def test_what_is_found_is_a_function_of_the_draws_alone():
+    told = []
+
+    def keep(counts, *, squared_sensitivity):
+        told.append((counts + 1, 2.0))
+        return told[-1]
+
+    given = find_cuts([np.repeat([1.0, 5.0, 9.5], 400)], keep, cells=5)
+    replayed = iter(told)
+    assert find_cuts([np.full(10, -77.0)], lambda counts, *, squared_sensitivity: next(replayed), cells=5) == given
+
+
+def test_a_release_finds_cuts_and_answers_by_them():
+    table = tails(20_000, 0)
+    release = QueryRelease(Workload.marginals(2), columns=COLUMNS, epsilon=2.0).fit(table)
+    assert release.engine_ == "residual"
+    assert any("cuts found with noise" in note and "gain" in note for note in release.notes_)
+    cuts = release.domain_.asked.columns.kinds["gain"].cuts
+    assert cuts[:2] == (0.0, 1.0)
+    [zero] = release.answer([{"gain": 0}])["answer"].to_pylist()
+    assert abs(zero - np.mean(np.array(table["gain"]) == 0)) < 0.03
+    synthetic = release.synthetic(5_000).to_pydict()
+    assert abs(np.mean(np.array(synthetic["gain"]) == 0.0) - zero) < 0.02, "zero comes back as zero"
+    assert release.budget_.affordable(release.budget_.capacity()) == 0
+
+
+def test_it_is_saved_with_its_cuts_and_loaded(tmp_path):
+    release = QueryRelease(Workload.marginals(2), columns=COLUMNS).fit(tails(4_000, 1))
+    release.publish(tmp_path / "published")
+    again = QueryRelease.load(tmp_path / "published")
+    assert again.domain_.asked.columns == release.domain_.asked.columns
+    assert again.answer() == release.answer()
+
+
+def test_columns_of_json_groups_and_an_account_work(tmp_path):
+    table = tails(3_000, 2)
+    account = Account(tmp_path / "account", epsilon=1.0, delta=1e-5)
+    document = {"gain": {"kind": "number"}, "sex": ["f", "m"]}
+    asked = QueryRelease(Workload.marginals(1, bins=4), columns=document, epsilon=0.7, account=account)
+    release = asked.fit(table, groups=np.arange(3_000) // 2)
+    assert release.records_ == 1_500
+    assert release.domain_.asked.columns.sizes[0] <= 4 + 2 + 1
+    assert account.left()[0] < 0.31
+    account.close()
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda: QueryRelease(Workload.marginals(2), columns=COLUMNS, engine="adaptive"), "needs the cuts of 'gain'"),
+        (lambda: QueryRelease(Workload.thresholds("gain"), columns=COLUMNS), "column 'gain': a release needs the cuts"),
+        (
+            lambda: QueryRelease(
+                Workload.marginals(1), columns=Columns(COLUMNS.kinds, constraints=["gain >= 0"]), engine="residual"
+            ),
+            "a constraint is about 'gain', which has no cuts",
+        ),
+        (lambda: QueryRelease(Workload.marginals(2), columns=COLUMNS, epsilon=1e-12), "cannot answer"),
+        (lambda: QueryRelease(Workload.marginals(2), columns=COLUMNS, epsilon=1e5), "smaller epsilon"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_before_anything_is_drawn(make, text, monkeypatch):
+    monkeypatch.setattr(NoisyVector, "draw_release", lambda *given: pytest.fail("something was drawn"))
+    with pytest.raises(Exception, match=text):
+        make().fit(tails(500, 3))
+
+
+def test_releases_that_cut_nothing_refuse_numbers_without_cuts():
+    with pytest.raises(InvalidInput, match="column 'gain': a release needs the cuts"):
+        GrowingRelease(Workload.marginals(1), columns=COLUMNS, updates=3).update("a", tails(500, 3))
+    with pytest.raises(InvalidInput, match="public points"):
+        QueryRelease(Thresholds(), columns=COLUMNS).fit([1.0])
+    assert repr(COLUMNS) == "Columns(gain, rate, sex; not cut: gain, rate)"
+
+
+def test_a_column_that_is_no_number_at_all_raises_nothing():
+    table = {"gain": ["a", None, "7"] * 200, "rate": [None] * 600, "sex": ["f"] * 600}
+    release = QueryRelease(Workload.marginals(2), columns=COLUMNS).fit(table)
+    assert release.synthetic(10).num_rows == 10
+
+
+def test_the_whole_release_is_within_its_claim_on_neighbours_and_a_cheaper_one_is_found():
+    bug = next(bug for bug in RELEASES if bug.name == "cuts_paid_by_half")
+    assert bug.attack(bug.broken(), 1, 0).found
+    assert not bug.attack(bug.sound(), 1, 0).found
+    assert not replace_where_cuts_are_found((NumberTree, "square", NumberTree.square)).found
+
+
+def test_the_rest_of_the_vectors_is_divided_by_shares():
+    parts, squares, shares = [np.array([10]), np.array([20, 30]), np.array([4])], (2, 2, 2), (0.5, 0.3, 0.2)
+    alone = NoisyVector.calibrate(epsilon=1.0, delta=1e-6, squared_sensitivities=squares, shares=shares)
+    vectors = NoisyVectors(Budget(epsilon=1.0, delta=1e-6, slack=0.0), entries=6)
+    drawn, scales = vectors.release_rest(parts, squared_sensitivities=squares, shares=shares)
+    assert [len(part) for part in drawn] == [1, 2, 1]
+    assert scales == pytest.approx(alone.scales, rel=1e-6)
+    assert (np.array(scales) >= np.array(alone.scales) * (1 - 1e-9)).all()
+    with pytest.raises(Exception, match="nothing is left"):
+        vectors.release(np.array([1]), squared_sensitivity=2, fraction=1.0)
