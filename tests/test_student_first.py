@@ -5,7 +5,7 @@ import pickle
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.dummy import DummyClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
@@ -19,7 +19,8 @@ from quorate.ensemble.estimators import EstimatorTeachers
 from quorate.mechanisms import Dissent, Quorum
 from quorate.mechanisms.dissent import proposed_first
 from quorate.predictors.student_first import StudentFirstClassifier
-from quorate.session import release_votes
+from quorate.service.batcher import RequestBatcher
+from quorate.session import Request, release_votes
 
 # So much epsilon, so small a delta: clear votes are missed, and ties answered, less than once in 10**9 queries.
 TARGET = {"epsilon": 8.0, "delta": 1e-8, "teachers": 200, "dissents": 5, "no_quorums": 2, "classes": ["no", "yes"]}
@@ -97,6 +98,38 @@ def test_a_repeated_mistake_is_paid_once_for_each_caller(classifier):
     assert classifier.budget_.spent() == spent
     classifier.predict(WRONG, caller="b")
     assert classifier.budget_.spent().renyi > spent.renyi
+
+
+class RuleOfThumb(ClassifierMixin, BaseEstimator):
+    """A published rule, which does not say what its labels are: for some rows it has none of the declared ones."""
+
+    def predict(self, X):
+        return np.where(X[:, 0] > 50, "unheard of", np.where(X[:, 0] > 0.5, "yes", "no"))
+
+    def fit(self, X, y):
+        return self
+
+    def __sklearn_is_fitted__(self):
+        return True
+
+
+def test_a_query_that_the_student_has_no_label_for_fails_for_its_caller_alone():
+    """It is refused by an error of ours, which a server took for one about all requests of the batch."""
+    X, y = [[0.0], [1.0]] * 2000, ["no", "yes"] * 2000
+    settings = {
+        "epsilon": 4.0,
+        "delta": 1e-5,
+        "teachers": 200,
+        "dissents": 2,
+        "no_quorums": 1,
+        "classes": ["no", "yes"],
+    }
+    session = StudentFirstClassifier(RuleOfThumb(), **settings).fit(X, y).session_
+    rows = (0.0, 1.0, 99.0, 2.0, -1.0)
+    asked = [Request(np.array([[row]]), f"caller {place}") for place, row in enumerate(rows)]
+    replies = RequestBatcher(session.ask_all)._answered(asked)
+    assert isinstance(replies.pop(2), InvalidInput)
+    assert [reply.labels.tolist() for reply in replies] == [[0], [1], [1], [0]]
 
 
 def test_the_whole_of_both_runs_fits_the_budget():

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from quorate.checks import check_process, process_identity
 from quorate.ensemble import Ensemble
 from quorate.ensemble.ensemble import Ballots
-from quorate.errors import BudgetSpent, LedgerRefused, QuorateError, RunEnded
+from quorate.errors import BudgetSpent, InvalidInput, LedgerRefused, QuorateError, RunEnded
 from quorate.exchange import (
     REFUSED,
     Admitted,
@@ -46,7 +46,7 @@ from quorate.privacy import Budget, Cost
 from quorate.progress import LINE
 from quorate.rows import query_digests, take_rows
 
-__all__ = ["Answerer", "Replies", "Request", "Session", "release_counts", "release_votes"]
+__all__ = ["Answerer", "Replies", "Request", "Session", "is_about_one", "release_counts", "release_votes"]
 
 Released = TypeVar("Released")
 Told = TypeVar("Told")
@@ -60,6 +60,14 @@ def release_votes(ensemble: Ensemble, X: Any, release: Callable[[NDArray[np.int6
 def release_counts(counts: Ballots, release: Callable[[Any], Released]) -> Released:
     """Hand sealed counts of private records to a mechanism's `release`, and return what it releases."""
     return counts.put_to(release)
+
+
+def is_about_one(error: Exception) -> bool:
+    """Return whether an error may be about one request of a group: a query that is none, or somebody's code failed.
+
+    Other errors of ours are about all requests: a ledger, or a site, that cannot be used.
+    """
+    return not isinstance(error, QuorateError) or isinstance(error, InvalidInput)
 
 
 class Answerer(Protocol):
@@ -304,8 +312,8 @@ class Session:
                 tally.include(payer.caller, payer.at_risk)
             if fresh:
                 self._memory.keep(fresh, known, [])
-            own = len(group) == 1 and not isinstance(error, QuorateError)  # which is about all, as a site that is gone
-            self._memory.withdraw(group, tally.used({one.caller for one in group}), counted=own)
+            counted = len(group) == 1 and is_about_one(error)
+            self._memory.withdraw(group, tally.used({one.caller for one in group}), counted=counted)
             raise
 
     def _allowance(self, caller: str, held: SetAside) -> Allowance:

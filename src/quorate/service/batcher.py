@@ -13,8 +13,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from quorate.errors import QuorateError
 from quorate.service.errors import Refused
+from quorate.session import is_about_one
 
 __all__ = ["RequestBatcher"]
 
@@ -107,7 +107,7 @@ class RequestBatcher:
             if len(results) != len(requests):
                 raise RuntimeError("a session must answer every request of a batch")
         except Exception as error:
-            if len(requests) == 1 or isinstance(error, QuorateError):  # the latter is about all: the ledger, a site
+            if len(requests) == 1 or not is_about_one(error):  # but about all: the ledger, a site
                 return [error] * len(requests)
             half = len(requests) // 2
             return self._answered(requests[:half]) + self._answered(requests[half:])
