@@ -21,6 +21,7 @@ WIDEST = 32  # columns: wider rows take more room than a digest and its place in
 
 _BLOCK = 4096  # rows hashed or compared together: what is made of them on the way stays in the cache of a core
 _ABSENT = -1
+_PARTS = 16  # searched one after the other, at most
 
 Words = NDArray[np.uint64]
 
@@ -127,12 +128,12 @@ class AnsweredRows:
         return given.labels
 
     def _join_newest(self) -> None:
-        """Join the newest part with the one before while they are of a size, so that few are searched, in time.
+        """Join the newest part with the one before, as long as they are about of one size, or there are many parts.
 
-        One that is much larger than all before it is left alone: it would have to be copied.
+        So few are searched, and a row is copied a few times at most. A large batch is not copied for a small one.
         """
         parts = self._parts
-        while len(parts) > 1 and len(parts[-1]) // 8 <= len(parts[-2]) <= 2 * len(parts[-1]):
+        while len(parts) > _PARTS or (len(parts) > 1 and len(parts[-1]) // 8 <= len(parts[-2]) <= 2 * len(parts[-1])):
             parts = [*parts[:-2], _Part.joined(parts[-2:])]
         self._parts = parts
 
