@@ -120,14 +120,18 @@ def test_a_large_batch_is_kept_without_a_copy():
     assert table.size == len(X)
 
 
-def test_many_batches_are_few_parts_to_search():
-    table = AnsweredRows(columns=2, unknown=UNKNOWN)
-    for start in range(40):
-        with table.entered("ann", rows_of(range(10 * start, 10 * start + 10))) as rows:
-            rows.answer(rows.new)
-    with table.entered("ben", rows_of([0])):
-        assert len(table._parts) <= answered._PARTS
-    assert table.size == 400
+@pytest.mark.parametrize("sizes", [(10,), (3, 50), (50, 3, 3)])
+def test_many_batches_are_few_parts_to_search(sizes):
+    table, asked = AnsweredRows(columns=2, unknown=UNKNOWN), 0
+    for batch in range(120):
+        numbers = np.arange(asked, asked + sizes[batch % len(sizes)])
+        with table.entered("ann", rows_of(numbers)) as rows:
+            rows.answer(numbers[rows.new])
+        asked += numbers.size
+    assert len(table._parts) <= answered._PARTS + 1
+    assert table.size == asked
+    with table.entered("ann", rows_of(np.arange(asked)[::-1])) as rows:
+        assert rows.labels().tolist() == list(range(asked))[::-1]
 
 
 def test_whole_numbers_have_hashes_that_spread():

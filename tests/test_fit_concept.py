@@ -25,7 +25,7 @@ from quorate.concepts import (
     Thresholds,
 )
 from quorate.models import PrivateFolder, PublishedFolder, open_folder
-from quorate.models.codecs import HYPOTHESES, document_of, hypothesis_of
+from quorate.models.hypotheses import HYPOTHESES, document_of, hypothesis_of
 
 METHODS = ("agnostic", "universal", "stable", "pure", "semi-private")
 

@@ -33,7 +33,7 @@ from quorate.concepts import (
     Thresholds,
 )
 from quorate.mechanisms.noisy_vector import NoisyVector
-from quorate.models.codecs import concept_document, concept_of
+from quorate.models.hypotheses import concept_document, concept_of
 from quorate.release import ENGINES, Columns, QueryRelease, Workload
 from quorate.release.domain import NOTHING, CoverDomain, SealedCounts, TableDomain, make_domain
 from quorate.release.queries import BoxRanges, Marginals, Matrix, Prefixes, Ranges, Rows

@@ -21,7 +21,7 @@ WIDEST = 32  # columns: wider rows take more room than a digest and its place in
 
 _BLOCK = 4096  # rows hashed or compared together: what is made of them on the way stays in the cache of a core
 _ABSENT = -1
-_PARTS = 4  # searched one after the other; the smallest are joined where there are more
+_PARTS = 16  # searched one after the other, at most
 
 Words = NDArray[np.uint64]
 
@@ -105,7 +105,7 @@ class AnsweredRows:
 
     @contextmanager
     def _entered(self, words: Words, asked_by: Integers) -> Iterator["EnteredRows"]:
-        self._join_smallest()
+        self._join_newest()
         given = _Part.of(words, asked_by)
         repeated, firsts = given.repetitions()
         labels = self._found(given)
@@ -123,17 +123,19 @@ class AnsweredRows:
         given.labels.fill(self._unknown)
         for part in self._parts:
             if part.may_hold(given):
-                places = part.places(given)
+                places = part.places_of(given)
                 np.copyto(given.labels, part.labels[places], where=places != _ABSENT)
         return given.labels
 
-    def _join_smallest(self) -> None:
-        """Join neighbours, so that few parts are searched, and the order of ages is kept."""
-        while len(self._parts) > _PARTS:
-            sizes = [len(part) for part in self._parts]
-            place = min(range(len(sizes) - 1), key=lambda left: sizes[left] + sizes[left + 1])
-            joined = _Part.joined(self._parts[place : place + 2])
-            self._parts = [*self._parts[:place], joined, *self._parts[place + 2 :]]
+    def _join_newest(self) -> None:
+        """Join the newest part with the one before, as long as they are about of one size, or there are many parts.
+
+        So few are searched, and a row is copied a few times at most. A large batch is not copied for a small one.
+        """
+        parts = self._parts
+        while len(parts) > _PARTS or (len(parts) > 1 and len(parts[-1]) // 8 <= len(parts[-2]) <= 2 * len(parts[-1])):
+            parts = [*parts[:-2], _Part.joined(parts[-2:])]
+        self._parts = parts
 
 
 class EnteredRows:
@@ -163,6 +165,7 @@ class _Part:
     asked_by: Integers
     labels: Integers
     keys: Words  # sorted
+    shift: np.uint64  # how many bits of a key are the place
 
     @classmethod
     def of(cls, rows: Words, asked_by: Integers) -> "_Part":
@@ -174,27 +177,40 @@ class _Part:
 
         in_blocks(add_hashes, len(rows), block=_BLOCK)
         keys.sort()
-        return cls(rows, asked_by, np.empty(len(rows), dtype=np.int64), keys)
+        return cls(rows, asked_by, np.empty(len(rows), dtype=np.int64), keys, shift)
 
     @classmethod
     def joined(cls, parts: Sequence["_Part"]) -> "_Part":
-        """Return the rows of several parts, in their order."""
-        made = cls.of(np.concatenate([one.rows for one in parts]), np.concatenate([one.asked_by for one in parts]))
-        np.concatenate([one.labels for one in parts], out=made.labels)
-        return made
+        """Return the rows of two parts, in their order."""
+        first, second = parts
+        rows, asked_by, labels = (
+            np.concatenate([getattr(one, name) for one in parts]) for name in ("rows", "asked_by", "labels")
+        )
+        shift = max(first.shift, second.shift, _shift(len(rows)))
+        keys = np.concatenate([first.moved(first.places(), shift), second.moved(second.places() + len(first), shift)])
+        keys.sort(kind="stable")  # of two sorted runs, this merges them
+        return cls(rows, asked_by, labels, keys, shift)
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def chosen(self, chosen: NDArray[np.bool_]) -> "_Part":
         """Return some of the rows."""
-        made = _Part.of(self.rows[chosen], self.asked_by[chosen])
-        made.labels[:] = self.labels[chosen]
-        return made
+        places = self.places()
+        keys = self.moved(np.cumsum(chosen)[places] - 1, self.shift)[chosen[places]]
+        return _Part(self.rows[chosen], self.asked_by[chosen], self.labels[chosen], keys, self.shift)
+
+    def places(self) -> Integers:
+        """Return the places of the rows in the order of their keys."""
+        return _places(self.keys, self.shift)
+
+    def moved(self, places: Integers, shift: np.uint64) -> Words:
+        """Return the keys with other places, which may take more bits."""
+        return (self.keys >> shift << shift) | places.astype(np.uint64)
 
     def repetitions(self) -> tuple[Integers, Integers]:
         """Return which rows are like one before them, and the first such one of each."""
-        shift = _shift(len(self))
+        shift = self.shift
         again = np.flatnonzero((self.keys[1:] ^ self.keys[:-1]) >> shift == 0)
         crowd = self.keys[np.union1d(again, again + 1)]  # all whose hash another one has
         tops, places, firsts = crowd >> shift, _places(crowd, shift), np.arange(len(self) if crowd.size else 0)
@@ -209,26 +225,25 @@ class _Part:
     def may_hold(self, given: "_Part") -> bool:
         """Return whether a row of the other part has the hash of one here: the fewer are searched for in the others."""
         few, many = (self, given) if len(self) < len(given) else (given, self)
-        shift = max(_shift(len(self)), _shift(len(given)))
+        shift = max(self.shift, given.shift)
         wanted = few.keys >> shift
         near = many.keys.take(np.searchsorted(many.keys, wanted << shift), mode="clip") >> shift
         return bool((near == wanted).any())
 
-    def places(self, given: "_Part", *, skip: int = 0) -> Integers:
+    def places_of(self, given: "_Part", *, skip: int = 0) -> Integers:
         """Return the place here of each row of another part, or `_ABSENT`; of equal hashes, the first few are skipped.
 
         Hashes are searched for in their order, and rows are then compared in theirs: each is fast in its own.
         """
         found = np.full(len(given), _ABSENT)
-        here, there = _shift(len(self)), _shift(len(given))
-        shift = max(here, there)
+        shift = max(self.shift, given.shift)
 
         def search(part: slice) -> None:
             keys = given.keys[part]
             near = np.searchsorted(self.keys, keys >> shift << shift) + skip
             met = self.keys.take(near, mode="clip")
             alike = (near < len(self)) & (met >> shift == keys >> shift)
-            found[_places(keys[alike], there)] = _places(met[alike], here)
+            found[_places(keys[alike], given.shift)] = _places(met[alike], self.shift)
 
         def compare(part: slice) -> Integers:
             asked = part.start + np.flatnonzero(found[part] != _ABSENT)
@@ -238,7 +253,7 @@ class _Part:
         in_blocks(search, len(given), block=_BLOCK)
         chance = np.concatenate([np.empty(0, dtype=np.int64), *in_blocks(compare, len(given), block=_BLOCK)])
         if chance.size:  # another row has the hash of these: look at the next one that has it
-            found[chance] = self.places(_Part.of(given.rows[chance], given.asked_by[chance]), skip=skip + 1)
+            found[chance] = self.places_of(_Part.of(given.rows[chance], given.asked_by[chance]), skip=skip + 1)
         return found
 
     def like(self, places: Integers, other: "_Part", others: Integers) -> NDArray[np.bool_]:

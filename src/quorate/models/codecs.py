@@ -3,16 +3,14 @@
 arrays         NumPy's npz, without objects
 skops          scikit-learn estimators, of types that are known to be safe and those that the caller names
 teachers       arrays where they were fitted as one, addresses of those on servers or at sites, estimators otherwise
-documents      mechanisms, classes of hypotheses, hypotheses, and what a classifier knows of its rows, as JSON
+documents      mechanisms, and what a classifier knows of its rows, as JSON; `hypotheses` has those of concepts
 """
 
 import io
 import json
-import math
 import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
-from fractions import Fraction
 from importlib import import_module
 from typing import Any
 
@@ -20,8 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import get_tags
 
-from quorate import concepts, mechanisms
-from quorate.concepts import Concept, Hypothesis
+from quorate import mechanisms
 from quorate.ensemble import Electorate
 from quorate.ensemble.clusters import ClusterTeachers
 from quorate.ensemble.electorate import FunctionTeachers
@@ -33,18 +30,13 @@ from quorate.privacy.claims import Total
 from quorate.rows import FrameForm
 
 __all__ = [
-    "HYPOTHESES",
     "array_from",
     "arrays_from",
     "arrays_of",
     "check_loads",
     "check_types",
     "columns_document",
-    "concept_document",
-    "concept_of",
-    "document_of",
     "from_skops",
-    "hypothesis_of",
     "mechanism_document",
     "mechanism_of",
     "reaching_settings",
@@ -70,15 +62,6 @@ _MECHANISMS = (
     "SoftMajority",
     "StabilityTest",
 )
-HYPOTHESES = ("Box", "Conjunction", "Constant", "Halfspace", "Interval", "Stump", "Threshold")
-_CONCEPTS = {  # by their settings
-    "Boxes": ("features",),
-    "Conjunctions": ("categories",),
-    "Halfspaces": ("features",),
-    "Intervals": (),
-    "Stumps": ("features", "binary"),
-    "Thresholds": ("both_directions",),
-}
 _IN_OTHER_FILES = ("estimator", "student", "model", "concept", "classes", "columns", "device")  # no values of a model
 # Types beyond those that skops trusts. Each was read: making one, or giving it its state, sets attributes and arrays
 # and does nothing else; a function computes from arrays, and reads and writes no file. So a forged file can make a
@@ -392,61 +375,3 @@ def _form(manifest: dict[str, Any]) -> FrameForm | None:
     types = ["float64" if kind == "number" else "object" for kind in manifest["column_kinds"]]
     columns = [{"name": name, "type": kind} for name, kind in zip(manifest["feature_names"], types, strict=True)]
     return FrameForm.from_described({"library": "pandas", "columns": columns})
-
-
-def concept_document(concept: Concept) -> dict[str, Any]:
-    """Return a class of hypotheses as plain values that JSON can hold."""
-    name = type(concept).__name__
-    if name not in _CONCEPTS or type(concept) is not getattr(concepts, name):
-        raise InvalidInput(f"a model of {name} cannot be written to a file; {', '.join(_CONCEPTS)} can")
-    return {"kind": name} | {key: _plain(getattr(concept, key)) for key in _CONCEPTS[name]}
-
-
-def concept_of(document: dict[str, Any]) -> Concept:
-    """Return the class that a document describes."""
-    values = dict(document)
-    name = values.pop("kind", None)
-    if name not in _CONCEPTS or set(values) != set(_CONCEPTS[name]):
-        raise InvalidInput("the manifest describes a class of hypotheses that this version does not know")
-    concept: Concept = getattr(concepts, name)(**values)
-    return concept
-
-
-def document_of(hypothesis: Hypothesis) -> dict[str, Any]:
-    """Return a hypothesis as plain values that JSON can hold."""
-    name = type(hypothesis).__name__
-    if name not in HYPOTHESES or type(hypothesis) is not getattr(concepts, name):
-        raise InvalidInput(f"a {name} cannot be written as a document; {', '.join(HYPOTHESES)} can")
-    values = {part.name: _plain(getattr(hypothesis, part.name)) for part in fields(hypothesis) if part.init}  # type: ignore[arg-type]
-    return {"kind": name, **values}
-
-
-def hypothesis_of(document: dict[str, Any]) -> Hypothesis:
-    """Return the hypothesis that a document describes."""
-    values = dict(document)
-    name = values.pop("kind", None)
-    if name not in HYPOTHESES:
-        raise InvalidInput(f"the model is a hypothesis of kind {name!r}, which this version does not know")
-    kind = getattr(concepts, name)
-    if set(values) != {part.name for part in fields(kind) if part.init}:
-        raise InvalidInput(f"the description of the {name} is damaged or was changed")
-    hypothesis: Hypothesis = kind(**{key: _value(value) for key, value in values.items()})
-    return hypothesis
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return [_plain(part) for part in value]
-    if isinstance(value, Fraction):
-        return {"ratio": [str(value.numerator), str(value.denominator)]}
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    return value.item() if isinstance(value, np.generic) else value
-
-
-def _value(value: Any) -> Any:
-    if isinstance(value, list):
-        return tuple(_value(part) for part in value)
-    if isinstance(value, dict):
-        return Fraction(int(value["ratio"][0]), int(value["ratio"][1]))
-    return float(value) if value in ("inf", "-inf") else value

@@ -29,7 +29,7 @@ from quorate.journal import Journal
 from quorate.ledger import LOST, Ledger
 from quorate.mechanisms import NO_QUORUM, Answers
 from quorate.mechanisms.exponential import ExponentialChoice
-from quorate.models.codecs import document_of, hypothesis_of
+from quorate.models.hypotheses import document_of, hypothesis_of
 from quorate.predictors.agnostic import AgnosticClassifier
 from quorate.predictors.base import Predictions
 from quorate.predictors.concept_classifier import ConceptClassifier

@@ -24,19 +24,9 @@ from quorate.concepts import Concept, Constant, Hypothesis
 from quorate.ensemble import Ensemble
 from quorate.ensemble.estimators import EstimatorTeachers
 from quorate.journal import Journal
-from quorate.models.codecs import (
-    arrays_from,
-    arrays_of,
-    concept_document,
-    concept_of,
-    document_of,
-    hypothesis_of,
-    mechanism_document,
-    mechanism_of,
-    restore_rows,
-    rows_document,
-)
+from quorate.models.codecs import arrays_from, arrays_of, mechanism_document, mechanism_of, restore_rows, rows_document
 from quorate.models.folder import Extra, PrivateFolder, Trusted
+from quorate.models.hypotheses import concept_document, concept_of, document_of, hypothesis_of
 from quorate.models.kinds.private import check_movable, move_into
 from quorate.predictors.concept_classifier import ConceptClassifier
 from quorate.predictors.concept_teachers import ErmClassifier

@@ -17,15 +17,9 @@ from quorate import students
 from quorate.concepts import Stumps
 from quorate.concepts.words import rule_text
 from quorate.errors import InvalidInput
-from quorate.models.codecs import (
-    concept_document,
-    concept_of,
-    document_of,
-    hypothesis_of,
-    restore_rows,
-    rows_document,
-)
+from quorate.models.codecs import restore_rows, rows_document
 from quorate.models.folder import Extra, PublishedFolder, Trusted
+from quorate.models.hypotheses import concept_document, concept_of, document_of, hypothesis_of
 from quorate.models.kinds.page import publish_folder
 from quorate.students.cover import CoverClassifier
 from quorate.tables import SCHEMA_FILE, Schema

@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from quorate.errors import InvalidInput
-from quorate.models.codecs import arrays_from, arrays_of, concept_document, concept_of
+from quorate.models.codecs import arrays_from, arrays_of
 from quorate.models.folder import Extra, PublishedFolder, Trusted
+from quorate.models.hypotheses import concept_document, concept_of
 from quorate.models.kinds.page import publish_folder
 from quorate.privacy import Budget, Cost
 from quorate.privacy.claims import Total
