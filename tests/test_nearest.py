@@ -356,6 +356,7 @@ def test_a_person_has_one_name_however_it_is_written(again):
         model.insert(X[:1], y[:1], ids=np.array([again]))
     model.forget([again])
     assert "7" not in model.session_.answerer.units
+    assert model.insert(X[:2], y[:2], ids=["07", "7.0"]) == ["07", "7.0"]  # names of rows, as the file has them
     for wrong in (["\ud800"], [" "], [None]):
         with pytest.raises(InvalidInput, match=r"UTF-8|missing"):
             model.insert(X[:1], y[:1], ids=wrong)

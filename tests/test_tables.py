@@ -245,6 +245,8 @@ def test_what_separates_values_is_read_off_the_first_line(tmp_path, content, row
         ("t", "a\n1\n", "the suffix must be one of"),
         ("t.csv", None, "there is no such file"),
         ("t.csv", "", "the file is empty; its first line must name the columns"),
+        ("t.csv", 'a,"b\nc"\n1,2\n', "the names of all columns must stand on the first line"),
+        ("t.csv", 'a,"b\nc"\n1,x\n', "the names of all columns must stand on the first line"),
         ("t.csv", "\n\n", "the file is empty"),
         ("t.csv", "a,b\n", "the table has no rows"),
         ("t.csv", 'a,b\n1,"x\n2,y\n3,z\n', "a quote"),

@@ -62,7 +62,7 @@ class NeighbourSession(Session):
         units, points, codes = self.answerer.units, self.answerer.space.points(X), self.answerer.ballot.codes(labels)
         check_consistent_length(points, codes)
         given = None if ids is None else _written(ids, len(codes))
-        numbers, count = unit_numbers(len(codes), given)
+        numbers, count = unit_numbers(len(codes)) if given is None else _by_name(given)
         order, sizes = np.argsort(numbers, kind="stable"), np.bincount(numbers, minlength=count).tolist()
         if units.persons and ids is None:
             raise InvalidInput("the unit is a person: ids must name the person of each row")
@@ -139,6 +139,12 @@ def _written(ids: Any, rows: int) -> list[str]:
     if "" in names:
         raise InvalidInput("groups must name a person for every row: some are missing")
     return names
+
+
+def _by_name(names: Sequence[str]) -> tuple[Integers, int]:
+    """Return the unit of each row by its name, and how many there are: 7 and 007 are two, as in the file of units."""
+    seen: dict[str, int] = {}
+    return np.array([seen.setdefault(name, len(seen)) for name in names], dtype=np.int64), len(seen)
 
 
 def _text(name: Any) -> str:

@@ -106,6 +106,8 @@ def _header(path: Path) -> tuple[list[str], str]:
             raise InvalidInput(f"{path}: texts must be encoded as UTF-8") from None
     if not line:
         raise InvalidInput(f"{path}: the file is empty; its first line must name the columns")
+    if line.count('"') % 2 == 1:  # Arrow would read on, know other names, and guess a type from the values
+        raise InvalidInput(f"{path}: the names of all columns must stand on the first line, each without a line break")
     for separator in (",", ";", "\t"):
         names = next(csv.reader([line], delimiter=separator))
         if len(names) > 1:
