@@ -50,6 +50,7 @@ class Number:
     Learners get it scaled: by `centre` and `spread`, by the bounds `low` and `high`, or not at all. A missing value is
     refused, or with `missing="indicator"` marked in a column of its own. A release counts the cells between `cuts`, and
     one for what is no number, unless the column is `closed`: then there is none, and such a value counts as the lowest.
+    One of marginals finds cuts with noise where there are none.
 
     >>> from quorate.tables import Schema
     >>> Schema({"age": Number(low=0, high=100, cuts=[18, 65])}).encode(pa.table({"age": [25, 250]})).tolist()

@@ -40,7 +40,10 @@ class Workload:
 
     @classmethod
     def marginals(cls, order: int, *, bins: int | None = None) -> "Workload":
-        """Return all marginals of so many columns. A column of numbers is cut into `bins` cells by public rows."""
+        """Return all marginals of so many columns. A column of numbers is cut into `bins` cells by public rows.
+
+        So many at most, and one beyond each end, has a number without cuts where no public row says how it is spread.
+        """
         return cls(kind="marginals", order=check_count("order", order), bins=_bins(bins))
 
     @classmethod
