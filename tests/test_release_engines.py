@@ -74,7 +74,7 @@ def test_answers_are_near_the_truth_and_the_budget_is_kept(name, queries, data, 
     assert released.some(queries, [0, queries.count - 1]) == pytest.approx(released.answers[[0, -1]])
     assert budget.spent().renyi == pytest.approx(released.spent.renyi)
     assert budget.remaining().renyi < 1e-3 * budget.capacity().renyi
-    if "weights" not in name and name != "adaptive":  # whose rounds make do with whatever is left
+    if "weights" not in name:  # whose rounds make do with whatever is left
         with pytest.raises((BudgetSpent, Infeasible)):
             ENGINES[name].run(queries, data, public=public, budget=budget)
 

@@ -17,6 +17,7 @@ from quorate.checks import check_count, check_positive
 from quorate.errors import BudgetSpent, Infeasible, InvalidInput
 from quorate.mechanisms.noisy_vector.analytic import ROUNDING_VARIANCE, largest_length
 from quorate.mechanisms.noisy_vector.mechanism import NoisyVector, largest_whole_epsilon, rest_of_delta
+from quorate.noise import NoiseSource
 from quorate.privacy import Budget, Cost
 
 __all__ = ["NoisyVectors"]
@@ -59,9 +60,15 @@ class NoisyVectors:
 
     def release(self, part: Any, *, squared_sensitivity: int, fraction: float) -> tuple[NDArray[np.int64], float]:
         """Return a vector of whole numbers with noise on every entry, and the noise's scale."""
+        return self.draw_release(part, None, squared_sensitivity=squared_sensitivity, fraction=fraction)
+
+    def draw_release(
+        self, part: Any, noise: NoiseSource | None, *, squared_sensitivity: int, fraction: float
+    ) -> tuple[NDArray[np.int64], float]:
+        """Charge for a vector, draw its noise from this source, and return the noisy vector and the noise's scale."""
         scale = self._charged(int(np.size(part)), squared_sensitivity, fraction)
         noisy = NoisyVector(squared_sensitivities=(squared_sensitivity,), scales=(scale,))
-        return noisy.release([part])[0], scale
+        return noisy.draw_release([part], None, noise)[0], scale
 
     def release_rest(
         self, parts: Sequence[Any], *, squared_sensitivities: Sequence[int], shares: Sequence[float]

@@ -1,28 +1,28 @@
-"""Marginals chosen by how far a fitted table errs on them, measured, and the table fitted again.
+"""The marginals of `residual`, and then those that the table fitted to them gets most wrong, each by itself.
 
-In the manner of AIM (McKenna, Mullins, Sheldon, Miklau 2022): a choice is an exponential mechanism on how many records
-the table misplaces in a marginal, less what the noise of measuring it would; where a measurement tells no
-more than its noise, the next ones have a quarter of its variance. A first part of the budget measures every column, and
-a tenth all marginals, so that every answer has an unbiased estimate and an error bar.
+A mixture of products says little about a pair of columns that say the same: it would need a component for each code,
+and has none left for the rest. So the engine measures twice. Most of the budget goes where `residual` spends it. A
+little of it releases, for each large marginal, how many records the fitted table misplaces in it: one number, however
+many cells there are. Marginals in which more are misplaced than noise would are measured by themselves and left out of
+the fit (their noisy components stand out from it, and are believed); what is left goes where the first part went.
+All noise is Gaussian, so that all releases together pay as one does (`NoisyVectors`).
 """
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
 from quorate.arrays import Floats, Integers
-from quorate.concepts.tally import ListedTally
-from quorate.errors import Infeasible, InvalidInput
-from quorate.mechanisms import ExponentialChoice
-from quorate.mechanisms.noisy_vector import NoisyVector
-from quorate.privacy import RENYI_QUANTA, Budget
+from quorate.errors import InvalidInput
+from quorate.mechanisms.noisy_vector import NoisyVector, NoisyVectors, largest_whole_epsilon
+from quorate.privacy import Budget, Cost
 from quorate.release.engines.components import precisions_told
 from quorate.release.engines.fitted import fits_in_memory, release_tables, tables_to_check
-from quorate.release.engines.mixture import Mixture, fit_mixture
+from quorate.release.engines.mixture import fit_mixture
 from quorate.release.engines.released import (
     Engine,
     Private,
@@ -33,23 +33,20 @@ from quorate.release.engines.released import (
     histogram_scale,
     spent_since,
 )
-from quorate.release.engines.strategy import Clique, plan_marginals, subsets
+from quorate.release.engines.strategy import Clique, MarginalStrategy, plan_marginals, subsets
 from quorate.release.queries import Marginals, Queries
 
 __all__ = ["AdaptiveEngine", "looks_of", "misplaced"]
 
-_COLUMNS, _FOR_ALL = 0.25, 0.1  # of the budget: for every column, and for all marginals
-_CHOICE = 0.1  # of what a chosen marginal costs
-_ROUNDS = 4  # marginals a column that the rest would pay for, if it were spent evenly
-_BATCH = 4  # columns for each marginal that is chosen between two fits
-_STEPS = 60  # of a fit between two choices
-_MOST_WEIGHT = 8  # of a marginal in the choice: a whole number
+_FIRST, _SCORES, _EACH = 0.7, 0.025, 0.025  # of the budget: the first part, all scores, a chosen marginal
+_MOST = 10  # marginals that are chosen: something is left for the last part
+_ROUNDED = 1e-9  # of the budget: what is left of it by rounding alone
 _BEFORE = 0.2  # of the first precision of a component: how it is known before anything is measured, in a band
-_ABSOLUTE = math.sqrt(2.0 / math.pi)  # the mean of |z| for a standard Gaussian z
+_MISPLACED = 0.5 * math.sqrt(2.0 / math.pi)  # half the mean of |z| for a standard Gaussian z
 
 
 class AdaptiveEngine(Engine):
-    """Columns and a little of everything first, then the marginals that the fitted table gets most wrong."""
+    """Marginals as `residual` measures them, and once more those that the fitted table gets most wrong."""
 
     name = "adaptive"
 
@@ -58,136 +55,135 @@ class AdaptiveEngine(Engine):
         if not isinstance(queries, Marginals) or not fits_in_memory(queries):
             return math.inf
         whole = histogram_scale(epsilon, delta) / records
-        deviation = whole * math.sqrt(float(plan_marginals(_largest(queries)).variances.max()) / _FOR_ALL)
+        deviation = whole * math.sqrt(float(plan_marginals(queries, whole).variances.max()) / _FIRST)
         return expected_largest(deviation, queries.count)
+
+    def chooses(self, queries: Queries, *, records: int, epsilon: float, delta: float) -> bool:
+        """Return whether there is anything to choose: if not, this is what `residual` does."""
+        if not isinstance(queries, Marginals) or not fits_in_memory(queries) or delta == 0:
+            return False
+        whole = histogram_scale(epsilon, delta) / records
+        return bool(_bars(queries, plan_marginals(queries, whole), whole))
 
     def _run(self, queries: Queries, data: Any, public: Public, budget: Budget, noise: Any) -> Released:
         if not isinstance(queries, Marginals) or not fits_in_memory(queries):
             raise InvalidInput("the adaptive engine answers Marginals that one table is fitted to")
         if budget.order == math.inf:
-            raise InvalidInput("choices and measurements are charged at a finite order; allow a delta above 0")
+            raise InvalidInput("all of it is charged at a finite order; allow a delta above 0")
         private = check_private(queries, data)
-        before, steps = budget.spent(), _Steps(queries, private, budget, noise)
-        columns = sum(size > 1 for size in queries.sizes)
-        batch = min(len(steps.candidates), max(1, columns // _BATCH))
-        each = budget.remaining().renyi * (1.0 - _COLUMNS - _FOR_ALL) / (_ROUNDS * columns)
-        steps.measure_first()
+        alone = NoisyVector.for_budget(budget, squared_sensitivities=(2,)).scales[0] / private.records
+        plan = plan_marginals(queries, alone)
+        bars = _bars(queries, plan, alone)
+        before, steps = budget.spent(), _Steps(queries, private, budget, noise, plan, bars)
+        steps.measure_plan(_FIRST if bars else 1.0)
         first = precisions_told(queries.sizes, steps.noisy)
-        fit = fit_mixture(queries.sizes, steps.noisy, partial(tables_to_check, queries.sizes), emphasis=False)
-        rounds = chosen = 0
-        while batch:
-            last = budget.remaining().renyi < 2 * batch * each
-            if last:
-                each = budget.remaining().renyi / batch
-            picked = steps.choose(fit.mixture, batch, each)
-            tables = [fit.mixture.table(clique) for clique in picked]
-            deviation = steps.measure(picked, each)
-            fit = fit.refit(steps.noisy, steps=_STEPS)
-            rounds, chosen = rounds + 1, chosen + len(picked)
-            if last:
-                break
-            moved = [
-                float(np.abs(fit.mixture.table(clique) - table).mean())
-                for clique, table in zip(picked, tables, strict=True)
-            ]
-            if sum(move < _ABSOLUTE * deviation for move in moved) >= len(picked) / 2:
-                each = min(4.0 * each, budget.remaining().renyi / batch)
-        note = f"{chosen} marginals chosen in {rounds} rounds"
-        weights = queries.importance or [1.0] * len(queries.cliques)
-        smoothed = Marginals(queries.sizes, queries.cliques, weights, queries.possible)
-        released = release_tables(smoothed, steps.noisy, spent_since(before, budget), self.name, note)
+        chosen = steps.choose() if bars else []
+        for clique in chosen:
+            steps.measure(clique, _EACH)
+        if bars:
+            steps.measure_plan(steps.left)
+        note = f"{len(chosen)} of {len(bars)} marginals chosen and measured by themselves"
+        spent = spent_since(before, budget)
+        released = release_tables(queries, steps.noisy, spent, self.name, note, apart=frozenset(chosen))
+        if not bars:  # a fixed design
+            return released
         chances = looks_of(queries, first, precisions_told(queries.sizes, steps.noisy))
         return replace(released, details=released.details | chances)
 
 
+def _bars(queries: Marginals, plan: MarginalStrategy, alone: float) -> dict[Clique, float]:
+    """Return the marginals that may be worth a measurement by themselves, and what share they must misplace for it.
+
+    `alone` is the deviation of a share in a lone histogram. A marginal may be worth it if it is then known better than
+    the plan tells it, and a cell shows that has as much as the codes of its smallest column have on the average. It is
+    worth it if more is misplaced than by noise: noise in all cells, or, where that adds up to more than all records,
+    in as many as add up to them, since no answer is negative. All scores of nothing stay below the bars together.
+    """
+    deviation = alone / math.sqrt(_EACH)
+    planned = zip(plan.cliques, alone / np.sqrt(plan.shares), strict=True)
+    told = precisions_told(queries.sizes, {clique: (np.empty(0), float(one)) for clique, one in planned})
+    weights = queries.importance or (1.0,) * len(queries.cliques)
+    heavy = [clique for clique, weight in zip(queries.cliques, weights, strict=True) if weight >= np.mean(weights)]
+    parts = {part for clique in heavy for part in subsets(sorted(c for c in clique if queries.sizes[c] > 1))}
+    costs: dict[Clique, float] = {}
+    for part in sorted(part for part in parts if len(part) > 1 and told[part] * deviation**2 < 1.0):
+        sizes = [queries.sizes[column] for column in part]
+        if deviation * math.sqrt(2.0 * math.log(math.prod(sizes))) * min(sizes) < 1.0:
+            costs[part] = _MISPLACED * min(deviation * math.prod(sizes), 1.0)
+    above = alone * math.sqrt(len(costs) / (2.0 * _SCORES)) * math.sqrt(2.0 * math.log(len(costs) + 1))
+    return {part: cost + above for part, cost in costs.items() if cost + above < 1.0}
+
+
 @dataclass(repr=False)
 class _Steps:
-    """The private steps, each charged before it is drawn, and what they have told."""
+    """The private steps, each paid for before it is drawn, and what they have told."""
 
     queries: Marginals
     private: Private
     budget: Budget
     noise: Any  # None, or a seeded stand-in for audits and tests
+    plan: MarginalStrategy
+    bars: Mapping[Clique, float]
     noisy: dict[Clique, tuple[Floats, float]] = field(default_factory=dict)
+    left: float = 1.0  # of what the budget had
 
     def __post_init__(self) -> None:
-        sizes, weights = self.queries.sizes, self.queries.importance or (1.0,) * len(self.queries.cliques)
-        wanted = [tuple(sorted(c for c in clique if sizes[c] > 1)) for clique in self.queries.cliques]
-        heaviest: dict[Clique, float] = {}
-        for clique, weight in zip(wanted, weights, strict=True):
-            for part in subsets(clique):
-                heaviest[part] = max(heaviest.get(part, 0.0), weight)
-        self.columns = [part for part in heaviest if len(part) == 1]
-        self.candidates = sorted(part for part in heaviest if len(part) > 1)
-        if not self.columns:
-            raise Infeasible("marginals of no column are known without a measurement; choose engine='plain'")
-        least = min((heaviest[part] for part in self.candidates), default=1.0)
-        scaled = [min(_MOST_WEIGHT, round(heaviest[part] / least)) for part in self.candidates]
-        self.weights = np.array(scaled, dtype=np.int64)
-        tables = Marginals(sizes, self.candidates or self.columns)
-        self.counts = np.split(self.private.counts(tables), tables.offsets[1:-1])
-
-    def measure_first(self) -> None:
-        """Measure every column, and all marginals as their largest error asks for."""
-        plan, sizes = plan_marginals(_largest(self.queries)), self.queries.sizes
-        share = dict(zip(plan.cliques, (_FOR_ALL * plan.shares).tolist(), strict=True))
-        roots = [sizes[column] ** (2 / 3) for (column,) in self.columns]
-        for clique, root in zip(self.columns, roots, strict=True):
-            share[clique] = share.get(clique, 0.0) + _COLUMNS * root / sum(roots)
-        measured = Marginals(sizes, list(share))
-        mechanism = NoisyVector.for_budget(
-            self.budget,
-            squared_sensitivities=[2] * len(share),
-            shares=list(share.values()),
-            fraction=_COLUMNS + _FOR_ALL,
+        tables = Marginals(self.queries.sizes, list(dict.fromkeys([*self.plan.cliques, *self.bars])))
+        self.counts = dict(
+            zip(tables.cliques, np.split(self.private.counts(tables), tables.offsets[1:-1]), strict=True)
         )
-        self._release(mechanism, list(share), np.split(self.private.counts(measured), measured.offsets[1:-1]))
+        entries = 3 * tables.count + len(self.bars)  # a marginal is measured in both parts, and once if it is chosen
+        fresh = self.budget.spent() == Cost(0.0) and self.budget.epsilon <= largest_whole_epsilon()
+        self.payer = NoisyVectors(self.budget, entries=entries) if fresh else _AtOneOrder(self.budget)
 
-    def choose(self, mixture: Mixture, most: int, each: float) -> list[Clique]:
-        """Return marginals that the table gets wrong, chosen privately one after the other, none of them twice."""
-        records, scale = self.private.records, self._scale(each)
-        scores = np.empty(len(self.candidates), dtype=np.int64)
-        for place, (clique, counts) in enumerate(zip(self.candidates, self.counts, strict=True)):
-            guess = np.rint(mixture.table(clique) * records).astype(np.int64)
-            scores[place] = misplaced(counts, guess) - round(0.5 * _ABSOLUTE * scale * len(guess))
-        scores = self.weights * np.clip(scores, -records, records)  # proof: step 3
-        most_weight = int(self.weights.max())
-        left, picked = np.arange(len(scores)), []
-        choice = ExponentialChoice(epsilon=_epsilon(each, self.budget.order), sensitivity=most_weight)
-        for _ in range(most):
-            tally = ListedTally(most_weight * records - scores[left], _number, rows=2 * most_weight * records)
-            place = self._draw(choice, tally)
-            picked.append(self.candidates[int(left[place])])
-            left = np.delete(left, place)
-        return picked
+    def measure_plan(self, share: float) -> None:
+        """Measure the marginals of the plan with this share of the budget."""
+        for clique, part in zip(self.plan.cliques, self.plan.shares.tolist(), strict=True):
+            self.measure(clique, share * part)
 
-    def measure(self, cliques: list[Clique], each: float) -> float:
-        """Measure these marginals; return the deviation of their noise."""
-        mechanism = NoisyVector(squared_sensitivities=(2,) * len(cliques), scales=(self._scale(each),) * len(cliques))
-        self._release(mechanism, cliques, [self.counts[self.candidates.index(clique)] for clique in cliques])
-        return mechanism.scales[0] / self.private.records
+    def measure(self, clique: Clique, share: float) -> None:
+        """Measure a marginal with this share of the budget, and keep it with what was told about it before."""
+        drawn, scale = self._release(self.counts[clique], 2, share)
+        table, deviation = drawn / self.private.records, scale / self.private.records
+        if clique in self.noisy:
+            earlier, known = self.noisy[clique]
+            new = known**2 / (known**2 + deviation**2)  # how far what is new is believed, by precision
+            table, deviation = earlier + new * (table - earlier), known * deviation / math.hypot(known, deviation)
+        self.noisy[clique] = table, deviation
 
-    def _draw(self, choice: ExponentialChoice, tally: ListedTally) -> int:
-        if self.noise is None:
-            return cast(int, choice.choose(tally, budget=self.budget))
-        return cast(int, choice.draw_choice(tally, self.budget, self.noise))
+    def choose(self) -> list[Clique]:
+        """Return the marginals in which the table fitted so far misplaces more than their bars, the worst first.
 
-    def _scale(self, each: float) -> float:
-        told = each * (1.0 - _CHOICE) - 4 / RENYI_QUANTA
-        if told <= 0:
-            raise Infeasible("less than one quantum is left for a marginal; open a budget with a larger epsilon")
-        return math.sqrt(self.budget.order / told) * (1 + 1e-9)
+        How much that is is released with noise: what is chosen is a function of it.
+        """
+        records, sizes, cliques = self.private.records, self.queries.sizes, list(self.bars)
+        table = fit_mixture(sizes, self.noisy, partial(tables_to_check, sizes), emphasis=False).mixture.table
+        guesses = [np.rint(table(clique) * records).astype(np.int64) for clique in cliques]
+        scores = [misplaced(self.counts[clique], guess) for clique, guess in zip(cliques, guesses, strict=True)]
+        drawn, _ = self._release(np.array(scores, dtype=np.int64), len(scores), _SCORES)  # proof: step 3
+        above = drawn / records - np.array(list(self.bars.values()))
+        return [cliques[place] for place in np.argsort(-above, kind="stable")[:_MOST] if above[place] > 0]
 
-    def _release(self, mechanism: NoisyVector, cliques: list[Clique], counts: list[Integers]) -> None:
-        """Release noisy marginals, and keep them with what was told about the same ones before."""
-        parts = mechanism.draw_release(counts, self.budget, self.noise)
-        for clique, part, scale in zip(cliques, parts, mechanism.scales, strict=True):
-            table, deviation = part / self.private.records, scale / self.private.records
-            if clique in self.noisy:
-                earlier, known = self.noisy[clique]
-                share = known**2 / (known**2 + deviation**2)  # of what is new, by precision
-                table, deviation = earlier + share * (table - earlier), known * deviation / math.hypot(known, deviation)
-            self.noisy[clique] = table, deviation
+    def _release(self, vector: Integers, square: int, share: float) -> tuple[Integers, float]:
+        """Pay for a vector with this share of the budget, and return it with noise, and the noise's scale."""
+        fraction = 1.0 if share > self.left - _ROUNDED else share / self.left
+        self.left -= share
+        return self.payer.draw_release(vector, self.noise, squared_sensitivity=square, fraction=fraction)
+
+
+class _AtOneOrder:
+    """Pays as `NoisyVectors` does, with a part of a budget: at its order, and with a little more noise."""
+
+    def __init__(self, budget: Budget) -> None:
+        self._budget = budget
+
+    def draw_release(
+        self, part: Integers, noise: Any, *, squared_sensitivity: int, fraction: float
+    ) -> tuple[Integers, float]:
+        """Charge for a vector with this fraction of what is left; return it with noise, and the noise's scale."""
+        squares = (squared_sensitivity,)
+        mechanism = NoisyVector.for_budget(self._budget, squared_sensitivities=squares, fraction=fraction)
+        return mechanism.draw_release([part], self._budget, noise)[0], mechanism.scales[0]
 
 
 def looks_of(queries: Marginals, first: Mapping[Clique, float], told: Mapping[Clique, float]) -> dict[str, float]:
@@ -207,17 +203,3 @@ def looks_of(queries: Marginals, first: Mapping[Clique, float], told: Mapping[Cl
 def misplaced(counts: Integers, guess: Integers) -> int:
     """Return how many records a table of guesses lacks, cell by cell: one replaced record moves it by at most 1."""
     return int(np.maximum(counts - guess, 0).sum())
-
-
-def _epsilon(each: float, order: float) -> float:
-    """Return the epsilon of a choice that costs its part of what a marginal may cost, rounded down."""
-    return math.sqrt(8 * max(each * _CHOICE - 4 / RENYI_QUANTA, 1e-12) / order) * (1 - 1e-9)
-
-
-def _largest(queries: Marginals) -> Marginals:
-    return Marginals(queries.sizes, queries.cliques)
-
-
-def _number(place: int) -> Any:
-    """Return the candidate of a tally: its place."""
-    return place

@@ -15,10 +15,10 @@ from quorate.release.queries import Marginals, Queries
 
 __all__ = ["ENGINES", "choose_engine", "expected_errors"]
 
+_ADAPTIVE = AdaptiveEngine()
 ENGINES: dict[str, Engine] = {
     engine.name: engine
     for engine in (
-        AdaptiveEngine(),
         LevelsEngine(),
         PlainEngine(),
         PrefixEngine(),
@@ -26,14 +26,16 @@ ENGINES: dict[str, Engine] = {
         ResidualEngine(),
         ReweightingEngine(),
         WeightsEngine(),
+        _ADAPTIVE,  # the last of those that are as good
     )
 }
 
-# For marginals, after all others: what the last two do not touch stays as they started, right or wrong, and how much
-# the choices of the first help is not known before. Where the mean error is to be small, also what fits no table: the
-# largest error of unbiased answers, by which engines are compared, says little of the mean error of a fit.
-_LATER = {"adaptive": 1, "public_weights": 2, "weights": 2}
+# For marginals, after all others: what these do not touch stays as they started, right or wrong. Where the mean error
+# is to be small, also what fits no table: the largest error of unbiased answers, by which engines are compared, says
+# little of the mean error of a fit. Where there is anything to choose, choices make that one smaller, and come first.
+_LATER = {"public_weights": 2, "weights": 2}
 _LATER_FOR_MEAN = {"plain": 1}
+_FIRST_FOR_MEAN = {"adaptive": -1}
 
 
 def expected_errors(
@@ -52,6 +54,8 @@ def expected_errors(
     later = _LATER if isinstance(queries, Marginals) else {}
     if isinstance(queries, Marginals) and queries.importance is not None:
         later = _LATER | _LATER_FOR_MEAN
+        if public is None and _ADAPTIVE.chooses(queries, records=records, epsilon=epsilon, delta=delta):
+            later |= _FIRST_FOR_MEAN
     return dict(sorted(usable.items(), key=lambda pair: (later.get(pair[0], 0), pair[1])))
 
 

@@ -20,6 +20,7 @@ from quorate.release.engines.components import least_squares, without_impossible
 from quorate.release.engines.misfit import NoisyTables
 from quorate.release.engines.mixture import Mixture, MixtureFit, fit_again, fit_mixture
 from quorate.release.engines.released import ErrorBars, Released, project_simplex
+from quorate.release.engines.strategy import Clique
 from quorate.release.queries import Marginals
 
 __all__ = ["fits_in_memory", "release_tables", "tables_to_check"]
@@ -58,16 +59,25 @@ class _Estimate:
 
     model: Mixture
     fit: MixtureFit | None
+    apart: frozenset[Clique]
     agreement: Agreement
     answers: Floats
     unbiased: Floats
     deviations: Floats
 
 
-def release_tables(queries: Marginals, noisy: NoisyTables, spent: Cost, engine: str, *notes: str) -> Released:
+def release_tables(
+    queries: Marginals,
+    noisy: NoisyTables,
+    spent: Cost,
+    engine: str,
+    *notes: str,
+    apart: frozenset[Clique] = frozenset(),
+) -> Released:
     """Return what is released of noisy tables that tell about all marginals: one table fitted to them.
 
-    Where the fit is further from them than noise is, answers are believed in its place as far as they stand out.
+    Where the fit is further from them than noise is, answers are believed in its place as far as they stand out. Tables
+    that are `apart` are left out of the fit, and so stand out from it if they tell anything that it does not.
     """
     if not fits_in_memory(queries):
         note = "too many codes for one model: noisy marginals are brought to the nearest that agree"
@@ -77,7 +87,7 @@ def release_tables(queries: Marginals, noisy: NoisyTables, spent: Cost, engine: 
             unbiased, deviations = np.where(queries.held, unbiased, 0.0), np.where(queries.held, deviations, 0.0)
         told, parts = (*notes, note), (unbiased, deviations)
         return Released(answers, deviations, None, None, spent, engine, told, {}, None, *parts)
-    found = _estimate(queries, noisy)
+    found = _estimate(queries, noisy, apart)
     bars = ErrorBars(partial(_errors, queries, noisy, found), factor=_UNEQUAL)
     details = {
         "deviation": float(found.deviations.max()),
@@ -90,17 +100,20 @@ def release_tables(queries: Marginals, noisy: NoisyTables, spent: Cost, engine: 
     return Released(found.answers, bars, None, None, spent, engine, notes, details, *beside)
 
 
-def _estimate(queries: Marginals, noisy: NoisyTables, earlier: _Estimate | None = None) -> _Estimate:
+def _estimate(
+    queries: Marginals, noisy: NoisyTables, apart: frozenset[Clique], earlier: _Estimate | None = None
+) -> _Estimate:
     """Return the answers of noisy tables; with an earlier estimate, by its penalty, from where its fit is."""
     noisy = without_impossible(queries, noisy)
     unbiased, deviations = least_squares(queries, noisy)
-    fit = _fit(queries, noisy, None if earlier is None else earlier.fit)
+    together = {clique: told for clique, told in noisy.items() if clique not in apart}
+    fit = _fit(queries, together, None if earlier is None else earlier.fit)
     model = _independent(queries.sizes, noisy) if fit is None else fit.mixture
     agreement = weigh_components(queries.sizes, noisy, model)
     answers = agreement.answers(queries, noisy, model, deviations)
     if queries.held is not None:
         unbiased, deviations = np.where(queries.held, unbiased, 0.0), np.where(queries.held, deviations, 0.0)
-    return _Estimate(model, fit, agreement, answers, unbiased, deviations)
+    return _Estimate(model, fit, apart, agreement, answers, unbiased, deviations)
 
 
 def _fit(queries: Marginals, noisy: NoisyTables, earlier: MixtureFit | None) -> MixtureFit | None:
@@ -133,7 +146,7 @@ def _errors(queries: Marginals, noisy: NoisyTables, found: _Estimate) -> Floats:
     sums = np.zeros((3, len(answers)))  # over probes: of squared moves, of moves times noise, of squared noise
     for _ in range(probes):
         tables = _tables(measured, noisy, drawn + scales * generator.normal(size=len(scales)))
-        again = _estimate(queries, tables, found)
+        again = _estimate(queries, tables, found.apart, found)
         moved, noise = _SHORT * (again.answers - answers), again.unbiased - found.unbiased
         sums += np.stack([moved**2, moved * noise, noise**2])
     squares, order = np.zeros(len(answers)), np.argsort(answers, kind="stable")
