@@ -1,6 +1,7 @@
 """Marginals of a table whose numbers have no cuts yet: these are found first, for a tenth of the same budget."""
 
 import itertools
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -22,6 +23,7 @@ from quorate.release.workloads.constraints import names_in
 from quorate.release.workloads.marginals import cells_of_orders
 from quorate.session import release_counts
 from quorate.tables import Date, Number
+from quorate.tables.cells import OTHER
 from quorate.tables.lenient import read_columns, read_numbers
 from quorate.tables.read import shown_names
 
@@ -62,10 +64,24 @@ class Uncut:
             raise InvalidInput(f"the engine {wanted!r} needs the cuts of {self.columns.uncut[0]!r}: declare them")
         return "residual"
 
+    def expected_errors(self, errors: Mapping[str, float]) -> dict[str, float]:
+        """Return the error of the engine that measures with what is left, by those that engines make with all of it."""
+        return {name: errors[name] / math.sqrt(1.0 - _FOR_CUTS) for name in [self.engine("auto")] if name in errors}
+
     @property
     def widest(self) -> Columns:
         """The columns with as many cells as there may be: what these can be refused for is known before any draw."""
         return self.columns.with_cuts({name: range(self.cells + 1) for name in self.columns.uncut})
+
+    def check_asked(self, domain: Domain, queries: Sequence[Any]) -> None:
+        """Refuse a query of the widest domain that names a cell of a number without cuts: it may not be found."""
+        for one in queries:
+            said = one if isinstance(one, Mapping) else domain.describe(domain.find([one]), [one])[0]
+            for name in self.columns.uncut:
+                if isinstance(said.get(name), str) and said[name] not in ("", OTHER):
+                    raise InvalidInput(
+                        f'column {name!r} has no cuts, and its cells no names yet: ask for a value, as {{"{name}": 0}}'
+                    )
 
     def open(self, budget: Budget) -> NoisyVectors:
         """Take all of a budget, for cuts and marginals together, before anything is drawn: proof: step 9."""
