@@ -244,3 +244,10 @@ def test_as_many_entries_as_a_high_order_may_take_are_paid_for():
 def test_columns_that_are_no_columns_are_refused_in_words():
     with pytest.raises(InvalidInput, match="columns must be an object"):
         QueryRelease(Workload.marginals(1), columns="columns.json").fit(tails(10, 5))
+
+
+def test_columns_without_cuts_are_compared_and_written_down(tmp_path):
+    COLUMNS.save(tmp_path / "columns.json")
+    assert Columns.load(tmp_path / "columns.json") == COLUMNS
+    assert COLUMNS.with_cuts({"gain": [0]}) != COLUMNS
+    assert Columns(COLUMNS.kinds | {"rate": Number(closed=True)}) != COLUMNS
