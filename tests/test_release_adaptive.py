@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 
 from quorate import Budget, QueryRelease, Workload
-from quorate.errors import InvalidInput
+from quorate.errors import BudgetSpent, InvalidInput
 from quorate.mechanisms.noisy_vector import NoisyVector
 from quorate.mechanisms.noisy_vector.analytic import ROUNDING_VARIANCE
 from quorate.privacy import Cost
 from quorate.release import Columns
 from quorate.release.engines import ENGINES, AdaptiveEngine, expected_errors
-from quorate.release.engines.adaptive import looks_of, misplaced
+from quorate.release.engines.adaptive import _Steps, looks_of, misplaced
 from quorate.release.engines.mixture import fit_mixture
-from quorate.release.engines.released import Released
-from quorate.release.engines.strategy import plan_marginals
+from quorate.release.engines.released import Released, check_private
+from quorate.release.engines.strategy import MarginalStrategy, plan_marginals
 from quorate.release.queries import Marginals, Rows
 from quorate.simulation import SeededNoise
 
@@ -186,6 +186,22 @@ def test_all_of_the_budget_is_spent_and_no_more(epsilon, before):
     ENGINES["adaptive"]._run(MEAN, twins(), None, budget, SeededNoise(1))
     assert budget.remaining().renyi < 1e-3 * budget.capacity().renyi
     assert budget.spent_epsilon() <= epsilon
+
+
+def test_a_last_marginal_of_a_tiny_share_is_paid_for():
+    """As small as a plan of 3,240 marginals may have it: less than a tolerance may take for nothing."""
+    sizes = (2,) * 80
+    known = [(column,) for column in range(80)] + list(itertools.combinations(range(80), 2))
+    shares = np.append(np.ones(len(known) - 1), 1.01e-4)
+    plan = MarginalStrategy(tuple(known), shares / shares.sum(), np.ones(len(known)))
+    queries, budget = Marginals.of_order(sizes, 2), Budget(epsilon=1.0, delta=1e-6, slack=0.0)
+    private = check_private(queries, Rows([[0] * 80] * 10, sizes))
+    steps = _Steps(queries, private, budget, SeededNoise(0), plan, {})
+    steps.measure_plan(0.975)
+    steps.measure_plan(steps.left)
+    assert set(steps.noisy) == set(known)
+    with pytest.raises(BudgetSpent):  # and nothing is left over
+        steps.measure((0,), 1.0)
 
 
 # ---------------------------------------------------------------- which error is to be small

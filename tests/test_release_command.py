@@ -405,3 +405,18 @@ def test_a_growing_table_is_released_after_each_update(data, tmp_path, capsys):
     code, _, error = run(capsys, folder, "--ask", '{"sex": "f"}')
     assert (code, "growing release" in error) == (1, True)
     assert QueryRelease.load(tmp_path / "feb").update_.number == 2
+
+
+@pytest.mark.parametrize("ask", ['{"age": "3 to below 4"}', "age = 3 to below 4 and sex = f"])
+def test_cells_that_are_not_found_yet_cannot_be_asked_by_name(data, tmp_path, capsys, ask):
+    """Values can: which cell they are in is known when it is found."""
+    (tmp_path / "columns.json").write_text(json.dumps({"age": {"kind": "number"}, "sex": ["f", "m"]}))
+    settings = ["--workload", "marginals:2", "--columns", tmp_path / "columns.json", "--leave-out", "wage,town"]
+    code, _, error = run(capsys, data / "private.csv", *settings, "--out", tmp_path / "none", "--ask", ask)
+    assert code == 1
+    assert "has no cuts, and its cells no names yet" in error
+    assert not (tmp_path / "none").exists()
+    asked = ["--ask", '{"age": 40}', "--ask", "age = other and sex = f"]
+    code, printed, _ = run(capsys, data / "private.csv", *settings, "--out", tmp_path / "made", *asked, "--json")
+    assert code == 0
+    assert len(json.loads(printed)["answers"]) == 2

@@ -4,6 +4,7 @@ import itertools
 import math
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from quorate import Account, QueryRelease, Workload
@@ -14,6 +15,7 @@ from quorate.mechanisms import NoisyVector, NoisyVectors
 from quorate.privacy import Budget
 from quorate.release import Columns, GrowingRelease
 from quorate.release.cuts import LEVELS, NumberTree, entries_of_level, find_cuts, keys_of_numbers, number_of_key
+from quorate.release.uncut import Uncut
 from quorate.tables import Category, Number
 
 VALUES = (0.0, -0.0, 1.0, 7.25, -3.0, 1e9, math.inf, -math.inf, math.nan, 5e-324)
@@ -201,3 +203,51 @@ def test_the_rest_of_the_vectors_is_divided_by_shares():
     assert (np.array(scales) >= np.array(alone.scales) * (1 - 1e-9)).all()
     with pytest.raises(Exception, match="nothing is left"):
         vectors.release(np.array([1]), squared_sensitivity=2, fraction=1.0)
+
+
+def test_a_stream_of_records_is_read_once(tmp_path):
+    """A second reading would find no record, after all of the budget and of the account is spent."""
+    table = pa.table(tails(3_000, 4))
+    columns = Columns({"rate": Number(), "sex": Category(["f", "m"])})
+    asked = QueryRelease(Workload.marginals(2), columns=columns, epsilon=4.0)
+    release = asked.fit(pa.RecordBatchReader.from_batches(table.schema, table.to_batches(max_chunksize=500)))
+    assert release.records_ == 3_000
+    assert release.domain_.asked.columns.kinds["rate"].cuts
+
+
+def test_closed_numbers_of_which_noise_hides_all_are_released_and_not_refused():
+    """With no cut they would have one cell each, and nothing would be left to measure after the draws."""
+    columns = Columns({"first": Number(closed=True), "second": Number(closed=True)})
+    release = QueryRelease(Workload.marginals(2), columns=columns, epsilon=0.1).fit(
+        {name: [7.0] * 5 for name in columns.names}
+    )
+    assert release.domain_.asked.columns.sizes == (2, 2)
+    assert release.synthetic(10).num_rows == 10
+
+
+@pytest.mark.parametrize("order", [1, 2, 5])
+def test_entries_are_enough_for_all_marginals_that_may_be_measured(order):
+    kinds = {f"flag{place}": Category(["f", "m"], closed=True) for place in range(4)} | {"rate": Number()}
+    uncut = Uncut.of(Workload.marginals(order, bins=3), Columns(kinds), None)
+    sizes = uncut.widest.sizes
+    every = [clique for most in range(1, order + 1) for clique in itertools.combinations(sizes, most)]
+    vectors = uncut.open(Budget(epsilon=1.0, delta=1e-6, slack=0.0))
+    assert vectors.entries == sum(map(math.prod, every)) + LEVELS * entries_of_level()
+
+
+def test_as_many_entries_as_a_high_order_may_take_are_paid_for():
+    kinds = {f"flag{place}": Category(["f", "m"], closed=True) for place in range(15)} | {"rate": Number()}
+    uncut = Uncut.of(Workload.marginals(16, bins=2), Columns(kinds), None)
+    assert uncut.open(Budget(epsilon=1.0, delta=1e-6, slack=0.0)).entries >= 3**15 * 6 - 1
+
+
+def test_columns_that_are_no_columns_are_refused_in_words():
+    with pytest.raises(InvalidInput, match="columns must be an object"):
+        QueryRelease(Workload.marginals(1), columns="columns.json").fit(tails(10, 5))
+
+
+def test_columns_without_cuts_are_compared_and_written_down(tmp_path):
+    COLUMNS.save(tmp_path / "columns.json")
+    assert Columns.load(tmp_path / "columns.json") == COLUMNS
+    assert COLUMNS.with_cuts({"gain": [0]}) != COLUMNS
+    assert Columns(COLUMNS.kinds | {"rate": Number(closed=True)}) != COLUMNS

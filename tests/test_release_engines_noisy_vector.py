@@ -190,6 +190,17 @@ def test_what_is_calibrated_is_affordable(epsilon, squares):
     assert noisy.epsilon(delta=1e-6) <= epsilon * (1 + 1e-9)
 
 
+def test_what_is_calibrated_is_affordable_where_delta_has_few_digits():
+    """Small epsilons and deltas: a length that is smaller by a rounding may have a delta that is computed as larger."""
+    chance = np.random.default_rng(0)
+    for _ in range(60):
+        epsilon, delta = chance.uniform(3e-4, 1e-3), 10 ** chance.uniform(-9, -6)
+        budget = Budget(epsilon=epsilon, delta=delta, slack=0.0)
+        noisy = NoisyVector.for_budget(budget, squared_sensitivities=(2, 2), shares=chance.uniform(0.1, 1, 2).tolist())
+        noisy._charge(budget)  # not refused
+        assert budget.spent_epsilon() <= epsilon
+
+
 # ---------------------------------------------------------------- draws and refusals
 
 

@@ -114,3 +114,15 @@ def test_the_public_points_that_are_said_to_be_needed_are_enough():
         needed = plan_release(concept, records=100_000, public=5, alpha=0.2).public_needed
         cover = make_cover(concept, stand_in_points(concept, needed))
         assert 0.08 < cover.share(0.05) <= 0.1
+
+
+def test_a_plan_for_numbers_without_cuts_is_that_of_the_most_cells_and_of_nine_tenths_of_the_budget():
+    columns = {"wage": {"kind": "number"}, "sex": ["f", "m"]}
+    settings = {"records": 5_000, "epsilon": 1.0, "delta": 1e-6}
+    plan = plan_release(Workload.marginals(2, bins=4), columns=columns, **settings)
+    cut = plan_release(Workload.marginals(2), columns=columns | {"wage": {"cuts": [1, 2, 3, 4, 5]}}, **settings)
+    [residual] = [one.error for one in cut.engines if one.engine == "residual"]
+    assert (plan.engine, plan.queries, len(plan.engines)) == ("residual", cut.queries, 1)
+    assert plan.error == pytest.approx(residual / 0.9**0.5)
+    assert "finds cuts" in plan.summary()
+    assert plan_release(Workload.marginals(2, bins=4), columns=columns, **settings | {"records": 50}).private_needed

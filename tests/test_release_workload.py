@@ -278,6 +278,15 @@ def test_few_whole_numbers_are_codes_and_stay_whole():
     assert mixed.kinds["grade"] == Category(["1", "2", "10", "K"])
 
 
+def test_a_cell_without_an_end_is_as_wide_as_the_one_beside_it():
+    """A long tail on one side says nothing about the other: gains from 0 have no synthetic loss of thousands."""
+    gains = cells_of(Number(cuts=[0, 10, 30, 90_000]))
+    assert -10 <= gains.centre(0, 0.01) < 0
+    assert 90_000 <= gains.centre(4, 0.99) < 90_000 + 89_970
+    alone = cells_of(Number(cuts=[5]))
+    assert (alone.centre(0, 0.0), alone.centre(1, 0.5)) == (3, 6)
+
+
 def test_a_text_among_numbers_and_many_categories_are_no_trouble():
     wages = [str(wage) for wage in range(500)]
     assert len(Columns.from_public({"wage": [*wages, "top secret"]}, bins=10).kinds["wage"].cuts) == 9

@@ -88,6 +88,8 @@ def _release(
         check_declared(domain, private)
         if queries:  # what cannot be asked is refused before anything is paid
             domain.find_sums(queries)
+            if uncut is not None:
+                uncut.check_asked(domain, queries)
         step()
         release.fit(private, known, groups=people)
         del private, people

@@ -6,7 +6,9 @@ Nikolov, Ullman and Wu 2020, Theorem 10), and so is a class for which public dat
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,7 @@ from quorate.release.cover.shares import cover_share
 from quorate.release.domain import Domain, make_domain
 from quorate.release.engines import expected_errors
 from quorate.release.queries import Rows
+from quorate.release.uncut import Uncut
 
 __all__ = ["EngineForecast", "ReleasePlan", "plan_release", "stand_in_points"]
 
@@ -132,10 +135,13 @@ def plan_release(
     records = check_count("records", records)
     epsilon, delta = check_positive("epsilon", epsilon), check_delta(delta, zero=False)
     alpha, beta = check_rate("alpha", alpha), check_rate("beta", beta)
-    domain, size = _domain(subject, public, columns)
+    counted = public is None or (isinstance(public, int | np.integer) and not isinstance(public, bool))
+    uncut = Uncut.of(subject, columns, None if counted else public)
+    domain, size = _domain(subject, public, columns if uncut is None else uncut.widest)
     known = domain.public() if size else None
     known = known.merged() if isinstance(known, Rows) else known
-    forecasts = _forecasts(domain, known, records=records, epsilon=epsilon, delta=delta)
+    forecast = partial(_forecasts, domain, known, uncut, epsilon=epsilon, delta=delta)
+    forecasts = forecast(records=records)
     if not forecasts:
         raise Infeasible(
             "no engine can answer these queries: they are too many; ask fewer, or pass fewer public points"
@@ -157,17 +163,21 @@ def plan_release(
         cover=cover,
         public_alone=alone,
         engines=tuple(forecasts),
-        private_needed=_private_needed(domain, known, target=alpha / 2, epsilon=epsilon, delta=delta),
+        private_needed=_private_needed(forecast, target=alpha / 2),
         public_needed=_public_needed(subject, target=alpha / 2, beta=beta),
         published=_published(subject, epsilon=epsilon, delta=delta, alpha=alpha, beta=beta),
         sentences=(),
     )
-    return replace(plan, sentences=tuple(_sentences(subject, plan)))
+    found = () if uncut is None else ("A tenth of the budget finds cuts: this is for as many cells as there may be.",)
+    return replace(plan, sentences=(*_sentences(subject, plan), *found))
 
 
-def _forecasts(domain: Domain, known: Any, *, records: int, epsilon: float, delta: float) -> list[EngineForecast]:
+def _forecasts(
+    domain: Domain, known: Any, uncut: Uncut | None, *, records: int, epsilon: float, delta: float
+) -> list[EngineForecast]:
     """Return each engine that can answer these queries with its expected largest error, best first."""
     errors = expected_errors(domain.queries, records=records, epsilon=epsilon, delta=delta, public=known)
+    errors = errors if uncut is None else uncut.expected_errors(errors)
     return [EngineForecast(name, float(error)) for name, error in errors.items()]
 
 
@@ -204,14 +214,14 @@ def _root(dimensions: int) -> float:
     return value
 
 
-def _private_needed(domain: Domain, known: Any, *, target: float, epsilon: float, delta: float) -> int | None:
+def _private_needed(forecast: Callable[..., list[EngineForecast]], *, target: float) -> int | None:
     """Return about the smallest number of private records at which some engine is expected to keep within the target.
 
     Errors fall like a power of the number between -1 and -1/2, so that scaling it by error / target comes close fast.
     """
     records, enough = 1000, None
     for _ in range(_TRIES):
-        forecasts = _forecasts(domain, known, records=records, epsilon=epsilon, delta=delta)
+        forecasts = forecast(records=records)
         error = forecasts[0].error if forecasts else 1.0
         if error <= target:
             enough = records

@@ -132,6 +132,7 @@ class QueryRelease(ShowsClaim, BaseEstimator):
         most = check_records_per_person(self.records_per_person, groups)
         private = private if groups is None else first_records(private, groups, most)
         known, unread = domain.public(), domain.unread(private)
+        private = private if uncut is None else uncut.read(private)
         sealed, records = domain.seal(private)  # proof: step 2
         each = loss_for_each_record(epsilon, delta, most)
         settings: dict[str, Any] = {"records": records, "epsilon": each[0], "delta": each[1], "public": known}

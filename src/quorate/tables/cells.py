@@ -23,6 +23,7 @@ from quorate.tables.read import canonical_text, shown_names
 __all__ = ["OTHER", "CategoryCells", "Cells", "DateCells", "NumberCells", "cells_of"]
 
 _EXACT = 2.0**53  # whole numbers below it are told apart by a 64-bit float
+_ALONE = 2.0  # how wide the cells on both sides of a lone cut are taken to be
 OTHER = "other"  # how the last cell is called in names of queries
 _UNDECLARED = "not declared"  # how it is called where a category, or a node above one, is called "other"
 
@@ -155,14 +156,15 @@ class NumberCells:
         return (self.values[code - 1] if code else -math.inf), [*self.values, math.inf][code]
 
     def _place(self, code: int, share: float) -> float:
-        """Return the place with this share of a cell below it; an unbounded one is taken to be as wide as others."""
-        if not self.values:
+        """Return the place with this share of a cell below it; an unbounded one is taken to be as wide as the next."""
+        cuts = self.values
+        if not cuts:
             return 0.0
-        width = (self.values[-1] - self.values[0] or 2.0) / max(1, len(self.values) - 1)
         if code == 0:
-            return min(self.values[0] - width * (1.0 - share), math.nextafter(self.values[0], -math.inf))
-        if code == len(self.values):
-            return self.values[-1] + width * share
+            width = cuts[1] - cuts[0] if len(cuts) > 1 else _ALONE
+            return min(cuts[0] - width * (1.0 - share), math.nextafter(cuts[0], -math.inf))
+        if code == len(cuts):
+            return cuts[-1] + (cuts[-1] - cuts[-2] if len(cuts) > 1 else _ALONE) * share
         place = self.values[code - 1] * (1.0 - share) + self.values[code] * share
         return place if self.values[code - 1] <= place < self.values[code] else self.values[code - 1]
 

@@ -167,7 +167,7 @@ def replace_where_cuts_are_found(twin: Twin) -> Caught:
     told: list[np.ndarray] = []
     seen: list[list[tuple[np.ndarray, float]]] = []
 
-    def draw(self: NoisyVector, parts: Any, *, budget: Any = None) -> Any:
+    def draw(self: NoisyVector, parts: Any, budget: Any, noise: Any) -> Any:
         part = np.asarray(parts[0], dtype=np.int64)
         seen[-1].append((part, self.scales[0]))
         if len(seen) == 1:
@@ -179,7 +179,7 @@ def replace_where_cuts_are_found(twin: Twin) -> Caught:
         seen.append([])
         table = {name: [value] + [3.0, 9.25] * 5_000 for name in columns.names}
         release = QueryRelease(Workload.marginals(1), columns=columns, epsilon=_EPSILON, delta=_DELTA)
-        with replaced(*twin), replaced(NoisyVector, "release", draw):
+        with replaced(*twin), replaced(NoisyVector, "draw_release", draw):
             release.fit(table)
     pairs = zip(*seen, strict=True)
     distance = math.sqrt(sum(float(((one - other) ** 2).sum()) / scale**2 for (one, scale), (other, _) in pairs))

@@ -77,11 +77,7 @@ class NoisyVector:
         epsilon, delta = check_positive("epsilon", epsilon), check_delta(delta, zero=False)
         squares = _squares(squared_sensitivities)
         pairs = list(zip(squares, _shares(shares, squares), strict=True))
-        length = largest_length(epsilon=epsilon, delta=delta, entries=sum(squares))  # proof: step 3
-        if length > 0:
-            scales = [math.sqrt(square / share / length**2 + ROUNDING_VARIANCE) * _UP for square, share in pairs]
-        else:
-            scales = [math.inf] * len(pairs)
+        scales = _whole_scales(pairs, epsilon, delta)
         order = best_order(epsilon=epsilon, delta=delta)
         capacity = to_capacity(epsilon, delta=delta, order=order) - 2 / RENYI_QUANTA
         if capacity > 0 and not rounded:  # where the noise is small, less of it is needed by the one-order cost
@@ -145,12 +141,7 @@ class NoisyVector:
         return least
 
     def _length(self) -> float:
-        """Return the longest change in units of the noise less the rounding variance, rounded up: proof, step 3."""
-        pairs = zip(self.squared_sensitivities, self.scales, strict=True)
-        moved = [(square, scale**2 - ROUNDING_VARIANCE) for square, scale in pairs if square]
-        if any(left <= 0 for _, left in moved):
-            return math.inf
-        return math.sqrt(math.fsum(square / left for square, left in moved)) * (1 + 2.0**-45)
+        return _length_of(self.squared_sensitivities, self.scales)
 
     def release(self, parts: Sequence[Any], *, budget: Budget | None = None) -> list[Integers]:
         """Return the parts with noise, charged to `budget` if there is one: all of them or none."""
@@ -170,11 +161,38 @@ class NoisyVector:
     def _charge(self, budget: Budget) -> None:
         """Spend the cost at the budget's order, or else the whole of a budget that nothing was spent from."""
         cost = self.release_cost(budget.order)
-        if budget.epsilon <= _LARGEST_WHOLE and budget.affordable(cost) < 1:
-            entries = sum(self.squared_sensitivities)
-            if discrete_delta(budget.epsilon, self._length(), entries=entries) <= rest_of_delta(budget):
-                cost = Cost(budget.capacity().renyi)  # refused unless all of it is there: proof: step 5
+        whole = budget.epsilon <= _LARGEST_WHOLE and budget.affordable(cost) < 1
+        if whole and _holds(self.squared_sensitivities, self.scales, budget.epsilon, rest_of_delta(budget)):
+            cost = Cost(budget.capacity().renyi)  # refused unless all of it is there: proof: step 5
         budget.spend(cost)
+
+
+def _length_of(squares: Sequence[int], scales: Sequence[float]) -> float:
+    """Return the longest change in units of the noise less the rounding variance, rounded up: proof, step 3."""
+    moved = [(square, scale**2 - ROUNDING_VARIANCE) for square, scale in zip(squares, scales, strict=True) if square]
+    if any(left <= 0 for _, left in moved):
+        return math.inf
+    return math.sqrt(math.fsum(square / left for square, left in moved)) * (1 + 2.0**-45)
+
+
+def _holds(squares: Sequence[int], scales: Sequence[float], epsilon: float, delta: float) -> bool:
+    """Return whether one release, and nothing else, is seen to be within (epsilon, delta): proof, step 3."""
+    return discrete_delta(epsilon, _length_of(squares, scales), entries=sum(squares)) <= delta
+
+
+def _whole_scales(pairs: Sequence[tuple[int, float]], epsilon: float, delta: float) -> list[float]:
+    """Return the scales at which one release takes all of (epsilon, delta); infinite where there are none.
+
+    They are seen to hold as they are when a budget is charged: a small delta has too few digits to go by the length.
+    """
+    squares = [square for square, _ in pairs]
+    length, step = largest_length(epsilon=epsilon, delta=delta, entries=sum(squares)), 2.0**-40
+    while length > 0:
+        scales = [math.sqrt(square / share / length**2 + ROUNDING_VARIANCE) * _UP for square, share in pairs]
+        if _holds(squares, scales, epsilon, delta):
+            return scales
+        length, step = length * (1 - step), 2 * step
+    return [math.inf] * len(pairs)
 
 
 def _renyi_scales(pairs: Sequence[tuple[int, float]], order: float, each: float) -> list[float]:

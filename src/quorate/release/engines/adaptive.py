@@ -40,7 +40,6 @@ __all__ = ["AdaptiveEngine", "looks_of", "misplaced"]
 
 _FIRST, _SCORES, _EACH = 0.7, 0.025, 0.025  # of the budget: the first part, all scores, a chosen marginal
 _MOST = 10  # marginals that are chosen: something is left for the last part
-_ROUNDED = 1e-9  # of the budget: what is left of it by rounding alone
 _BEFORE = 0.2  # of the first precision of a component: how it is known before anything is measured, in a band
 _MISPLACED = 0.5 * math.sqrt(2.0 / math.pi)  # half the mean of |z| for a standard Gaussian z
 
@@ -79,7 +78,7 @@ class AdaptiveEngine(Engine):
         first = precisions_told(queries.sizes, steps.noisy)
         chosen = steps.choose() if bars else []
         for clique in chosen:
-            steps.measure(clique, _EACH)
+            steps.measure(clique, steps.take(_EACH))
         if bars:
             steps.measure_plan(steps.left)
         note = f"{len(chosen)} of {len(bars)} marginals chosen and measured by themselves"
@@ -136,14 +135,26 @@ class _Steps:
         fresh = self.budget.spent() == Cost(0.0) and self.budget.epsilon <= largest_whole_epsilon()
         self.payer = NoisyVectors(self.budget, entries=entries) if fresh else _AtOneOrder(self.budget)
 
-    def measure_plan(self, share: float) -> None:
-        """Measure the marginals of the plan with this share of the budget."""
-        for clique, part in zip(self.plan.cliques, self.plan.shares.tolist(), strict=True):
-            self.measure(clique, share * part)
+    def take(self, share: float) -> float:
+        """Take this share of the budget, and return what fraction it is of what was left."""
+        fraction = share / self.left
+        self.left -= share
+        return fraction
 
-    def measure(self, clique: Clique, share: float) -> None:
-        """Measure a marginal with this share of the budget, and keep it with what was told about it before."""
-        drawn, scale = self._release(self.counts[clique], 2, share)
+    def measure_plan(self, share: float) -> None:
+        """Measure the marginals of the plan with this share of the budget; if it is all that is left, with all of it.
+
+        Fractions are of what the marginals to come share. So the last one gets the rest, and none before it does.
+        """
+        after, shares = self.left - share, self.plan.shares
+        fractions = share * shares / (share * np.cumsum(shares[::-1])[::-1] + after)
+        for clique, fraction in zip(self.plan.cliques, fractions.tolist(), strict=True):
+            self.measure(clique, fraction)
+        self.left = after
+
+    def measure(self, clique: Clique, fraction: float) -> None:
+        """Measure a marginal with this fraction of what is left, and keep it with what was told about it before."""
+        drawn, scale = self._release(self.counts[clique], 2, fraction)
         table, deviation = drawn / self.private.records, scale / self.private.records
         if clique in self.noisy:
             earlier, known = self.noisy[clique]
@@ -160,14 +171,12 @@ class _Steps:
         table = fit_mixture(sizes, self.noisy, partial(tables_to_check, sizes), emphasis=False).mixture.table
         guesses = [np.rint(table(clique) * records).astype(np.int64) for clique in cliques]
         scores = [misplaced(self.counts[clique], guess) for clique, guess in zip(cliques, guesses, strict=True)]
-        drawn, _ = self._release(np.array(scores, dtype=np.int64), len(scores), _SCORES)  # proof: step 3
+        drawn, _ = self._release(np.array(scores, dtype=np.int64), len(scores), self.take(_SCORES))  # proof: step 3
         above = drawn / records - np.array(list(self.bars.values()))
         return [cliques[place] for place in np.argsort(-above, kind="stable")[:_MOST] if above[place] > 0]
 
-    def _release(self, vector: Integers, square: int, share: float) -> tuple[Integers, float]:
-        """Pay for a vector with this share of the budget, and return it with noise, and the noise's scale."""
-        fraction = 1.0 if share > self.left - _ROUNDED else share / self.left
-        self.left -= share
+    def _release(self, vector: Integers, square: int, fraction: float) -> tuple[Integers, float]:
+        """Pay for a vector with this fraction of what is left, and return it with noise, and the noise's scale."""
         return self.payer.draw_release(vector, self.noise, squared_sensitivity=square, fraction=fraction)
 
 

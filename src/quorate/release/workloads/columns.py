@@ -208,8 +208,14 @@ class Columns:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON object that declares these columns: their cells, and nothing that learners alone use."""
-        columns = {name: cells.to_dict() for name, cells in self.cells.items()}
+        columns = {name: self._declaration(name) for name in self.kinds}
         return {"columns": columns, "constraints": list(self.constraints)} if self.constraints else columns
+
+    def _declaration(self, name: str) -> dict[str, Any]:
+        if name not in self.uncut:
+            declared: dict[str, Any] = _named(name, cells_of, self.kinds[name]).to_dict()
+            return declared
+        return {"kind": "number"} | ({"closed": True} if getattr(self.kinds[name], "closed", False) else {})
 
     def save(self, path: str | Path) -> None:
         """Write the columns to a JSON file that can be changed by hand."""

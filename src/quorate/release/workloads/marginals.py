@@ -1,7 +1,7 @@
 """All marginals of some order."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from quorate.release.queries import MOST_LISTED, Marginals, Rows, Whole
 from quorate.release.workloads.bound import BoundWorkload, tidy_name
 from quorate.release.workloads.columns import Columns, names_of
 
-__all__ = ["MarginalWorkload"]
+__all__ = ["MarginalWorkload", "cells_of_orders"]
 
 
 class MarginalWorkload(BoundWorkload):
@@ -77,14 +77,23 @@ class MarginalWorkload(BoundWorkload):
         return {"kind": "marginals", "order": self.order}
 
 
-def _check_size(sizes: tuple[int, ...], order: int) -> None:
-    """Refuse more queries than can be listed, before any is: their number is a symmetric polynomial of the sizes."""
+def cells_of_orders(sizes: Sequence[int], order: int) -> list[int]:
+    """Return how many cells all marginals of no column, of one, and so on up to `order` have.
+
+    They are symmetric polynomials of the sizes: no marginal is listed.
+    """
     sums = [1] + [0] * order
     for size in sizes:
         for degree in range(order, 0, -1):
             sums[degree] += size * sums[degree - 1]
-    if sums[order] > MOST_LISTED:
+    return sums
+
+
+def _check_size(sizes: tuple[int, ...], order: int) -> None:
+    """Refuse more queries than can be listed, before any is."""
+    queries = cells_of_orders(sizes, order)[order]
+    if queries > MOST_LISTED:
         raise Infeasible(
-            f"all marginals of {order} of these {len(sizes)} columns are {sums[order]} queries, above {MOST_LISTED}; "
+            f"all marginals of {order} of these {len(sizes)} columns are {queries} queries, above {MOST_LISTED}; "
             "take a lower order, fewer columns or fewer cells of each"
         )
