@@ -17,6 +17,7 @@ from quorate.release import Columns, GrowingRelease
 from quorate.release.cuts import LEVELS, NumberTree, entries_of_level, find_cuts, keys_of_numbers, number_of_key
 from quorate.release.uncut import Uncut
 from quorate.tables import Category, Number
+from quorate.tables.cells import NumberCells
 
 VALUES = (0.0, -0.0, 1.0, 7.25, -3.0, 1e9, math.inf, -math.inf, math.nan, 5e-324)
 
@@ -87,6 +88,31 @@ def test_a_frequent_value_has_a_cell_of_its_own_and_the_others_about_as_many_rec
     assert counts[0] == 0
     assert counts[-1] < 4 * 40
     assert max(counts[2:-1]) < 3 * 44_000 / 14
+
+
+def test_nothing_is_spread_over_the_gap_between_two_frequent_values():
+    values = np.repeat([-1.5, 2.25, 1e6], 3_000)
+    for seed in range(5):
+        [cuts] = find_cuts([values], noisy(60.0, seed), cells=16)
+        cells = NumberCells(cuts)
+        for value in (-1.5, 2.25, 1e6):
+            low, high = (cells.centre(cells.code(value), share) for share in (0.0, 1.0))
+            assert abs(low - value) <= 0.02 * abs(value)
+            assert abs(high - value) <= 0.02 * abs(value)
+
+
+@pytest.mark.parametrize("values", [np.arange(15.0), np.arange(-7.0, 8.0), np.arange(12) * 10.0, np.arange(12) / 2])
+def test_gaps_leave_room_for_values(values):
+    """Among whole numbers there is no gap between neighbours, and elsewhere gaps go before values do."""
+    for seed in range(3):
+        [cuts] = find_cuts([np.repeat(values, 1_500)], noisy(40.0, seed), cells=16)
+        assert len(set(np.searchsorted(cuts, values, side="right"))) == len(values)
+
+
+def test_numbers_at_the_ends_of_all_floats_have_cells():
+    ends = np.repeat([-math.inf, -1.7e308, -5e-324, 0.0, 1.7e308, math.inf], 500)
+    [cuts] = find_cuts([ends], noisy(10.0, 6), cells=16)
+    assert len({int(cell) for cell in np.searchsorted(cuts, [-1.7e308, 0.0, 1.7e308], side="right")}) == 3
 
 
 def test_whole_numbers_have_whole_cuts_and_others_have_not():

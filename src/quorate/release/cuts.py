@@ -81,6 +81,19 @@ def number_of_key(key: int) -> float:
     return float((signed ^ ((signed >> 63) & np.int64(2**63 - 1))).view(np.float64)[0])
 
 
+def _widths(ends: Sequence[int], *, whole: bool) -> Floats:
+    """Return how far the numbers of these keys are apart, or the whole numbers from them on.
+
+    Those beyond all floats are taken for the last ones.
+    """
+    last = 0.25 * np.finfo(np.float64).max
+    numbers = np.array([number_of_key(min(key, 2**64 - 1)) for key in ends])
+    beyond = np.where(np.array([key >= 2**63 for key in ends]), last, -last)
+    plain = np.clip(np.where(np.isnan(numbers), beyond, numbers), -last, last)
+    widths: Floats = np.maximum(np.diff(np.ceil(plain) if whole else plain), np.nextafter(0.0, 1.0))
+    return widths
+
+
 def _found_first(noisy: Floats, scale: float) -> NDArray[np.bool_]:
     """Return the nodes of the first level that are split: of runs of powers of two that hold records for sure.
 
@@ -144,7 +157,8 @@ class NumberTree:
     def cuts(self) -> tuple[float, ...]:
         """Return the ends of the cells: the smallest one joins the smaller of its neighbours until they are few.
 
-        So few records lie beyond the ends that noise may have made them.
+        An empty one counts as the records that it would spread over itself. So few records lie beyond the ends that
+        noise may have made them.
         """
         firsts, counts, end = self._line()
         beyond = [np.cumsum(line) <= _CLEAR * self.scale for line in (counts, counts[::-1])]  # too few to be told
@@ -153,22 +167,37 @@ class NumberTree:
             last = int(np.flatnonzero(kept)[-1])
             end = int(firsts[last + 1]) if last + 1 < len(firsts) else end
         firsts, counts = firsts[kept], counts[kept]
+        widths = _widths([*firsts.tolist(), end], whole=self.whole)
         while len(counts) > 1:
-            place = int(np.argmin(counts))
-            if len(counts) <= self.cells and counts[place] >= _LEAST * self.scale:
+            losses = self._losses(counts, widths)
+            place, after = np.unravel_index(int(np.argmin(losses)), losses.shape)
+            if len(counts) <= self.cells and losses[place, after] >= _LEAST * self.scale:
                 break
-            before, after = (
-                counts[beside] if 0 <= beside < len(counts) else np.inf for beside in (place - 1, place + 1)
-            )
-            into = place if after < before else place - 1
+            into = int(place) if after else int(place) - 1
             counts[into] += counts[into + 1]
-            counts, firsts = np.delete(counts, into + 1), np.delete(firsts, into + 1)
+            widths[into] += widths[into + 1]
+            counts, widths = np.delete(counts, into + 1), np.delete(widths, into + 1)
+            firsts = np.delete(firsts, into + 1)
         ends = np.array(
             [number_of_key(int(key)) for key in [*firsts.tolist(), *([end] if len(counts) else [])] if key < 2**64]
         )
         ends = ends[np.isfinite(ends)]
         ends = np.where((ends > 0.0) & (ends <= _LEAST_NORMAL), np.nextafter(0.0, 1.0), ends)
         return tuple(np.unique(np.ceil(ends) + 0.0 if self.whole else ends).tolist())
+
+    def _losses(self, counts: Floats, widths: Floats) -> Floats:
+        """Return what is lost if each cell joins the one before it, and the one after it.
+
+        That is its own records, in a cell that holds some; of two neighbours the smaller is taken by a trifle. An empty
+        gap would have records of its neighbour spread evenly over both: as many as it has of the width.
+        """
+        beside = np.stack([np.append(np.inf, counts[:-1]), np.append(counts[1:], np.inf)], axis=1)
+        wide = np.stack([np.append(1.0, widths[:-1]), np.append(widths[1:], 1.0)], axis=1)
+        own = counts[:, None] + 1e-9 * np.minimum(beside, counts.sum())
+        spread = np.maximum(beside * (widths[:, None] / (widths[:, None] + wide)), own)
+        losses: Floats = np.where(counts[:, None] < _LEAST * self.scale, spread, own)
+        losses[np.isinf(beside)] = np.inf
+        return losses
 
     def _line(self) -> tuple[Keys, Floats, int]:
         """Return where the leaves begin, with the gaps between them, how many records each has, and where they end."""
