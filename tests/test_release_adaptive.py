@@ -179,7 +179,15 @@ def test_bars_that_know_the_truth_are_found(monkeypatch):
 # ---------------------------------------------------------------- what is charged
 
 
-@pytest.mark.parametrize(("epsilon", "before"), [(0.05, 0.0), (1.0, 0.0), (20.0, 0.0), (0.2, 0.5)])
+@pytest.mark.parametrize(
+    ("epsilon", "before"),
+    [
+        (1.0, 0.0),
+        (0.2, 0.5),
+        pytest.param(0.05, 0.0, marks=pytest.mark.long),
+        pytest.param(20.0, 0.0, marks=pytest.mark.long),
+    ],
+)
 def test_all_of_the_budget_is_spent_and_no_more(epsilon, before):
     budget = Budget(epsilon=epsilon, delta=1e-6, slack=0.0)
     budget.spend(Cost(before * budget.capacity().renyi))
