@@ -199,10 +199,14 @@ def as_frame(X: Any, *, each: bool = False) -> Any:
 def in_blocks(work: Callable[[slice], Result], rows: int, *, block: int) -> list[Result]:
     """Return what `work` makes of each block of rows, in their order; on several threads where there are many rows."""
     parts = [slice(start, min(start + block, rows)) for start in range(0, rows, block)]
-    if rows < _MANY or usable_threads() == 1:
+    threads = usable_threads()
+    if rows < _MANY or threads == 1:
         return [work(part) for part in parts]
-    with ThreadPoolExecutor(usable_threads()) as pool:
-        return list(pool.map(work, parts))
+    each = -(-len(parts) // threads)  # handing over every block by itself would take as long as the work on some
+    shares = [parts[start : start + each] for start in range(0, len(parts), each)]
+    with ThreadPoolExecutor(threads) as pool:
+        made = pool.map(lambda share: [work(part) for part in share], shares)
+        return [one for results in made for one in results]
 
 
 def usable_threads() -> int:

@@ -6,17 +6,18 @@ bit (PROOF.md, step 18).
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
 from quorate.arrays import Integers
+from quorate.errors import InvalidInput
 from quorate.learners.backends import Array
 from quorate.learners.linear import FINEST, QUERY_BITS, LinearTeachers
 from quorate.learners.newton import HALVINGS, STEPS, STILL
-from quorate.learners.teachers import LARGEST, Chunks, Matrix
+from quorate.learners.teachers import LARGEST, NOT_FINITE, Chunks, Matrix
 
 __all__ = [
     "GpuTeachers",
@@ -30,7 +31,7 @@ __all__ = [
 
 _DEEP = 16  # columns that one product of tensor cores takes
 _SPAN = 4096  # teachers that one program counts: enough to pay for its start, few enough to keep all of a GPU busy
-_TOGETHER = 2**18  # queries sent together
+_TOGETHER = 2**16  # queries sent together
 _REACH = 2**30  # cells of a table, so that a kernel finds each by a number of 32 bits
 _UNROLLED = 64  # columns of all slices: beyond, they would not fit into the memory of a multiprocessor
 _SPARE = 4  # columns left after whole products of `_DEEP` that are cheaper to multiply one by one
@@ -43,6 +44,13 @@ class _Shape:
     high: int
     wide: int
     warps: int
+
+
+class _Sent(NamedTuple):
+    """Queries on a device."""
+
+    across: Array  # rounded, in slices, and filled up to the shape that a kernel takes
+    finite: Array  # whether all are finite numbers
 
 
 class GpuTeachers:
@@ -70,6 +78,7 @@ class GpuTeachers:
         each = -(-teachers * self._columns // (len(devices) * _REACH)) or 1
         devices = [device for device in devices for _ in range(each)]
         bounds = np.linspace(0, teachers, len(devices) + 1).astype(int).tolist()
+        self._streams: dict[Any, Any] = {}  # by device, for what is sent there
         self._parts = [
             self._placed([part[start:stop] for part in parts], intercepts[start:stop], device)
             for device, start, stop in zip(devices, bounds, bounds[1:], strict=False)
@@ -80,19 +89,40 @@ class GpuTeachers:
         """Return how many teachers vote for each label from 1 on: one row a label, one column a query."""
         totals = np.zeros((max(1, self._several - 1), len(queries)), dtype=np.int64)
         together = max(self._shape.wide, min(_TOGETHER, 2**30 // self._columns))
+        sent, finite = self.send(queries[:together]), list[Array]()
         for start in range(0, len(queries), together):
-            asked = queries[start : start + together]
-            for counts in self.count(self.send(asked), len(asked)):
-                totals[:, start : start + together] += counts.cpu().numpy()
+            part = slice(start, min(start + together, len(queries)))
+            finite += [one.finite for one in sent]
+            counts = self.count(sent, part.stop - start)
+            sent = self.send(queries[part.stop : part.stop + together])  # while these are counted
+            for some in counts:
+                totals[:, part] += some.cpu().numpy()
+        if not all(map(bool, finite)):
+            raise InvalidInput(NOT_FINITE)
         return totals
 
-    def send(self, queries: Matrix) -> list[Array]:
-        """Return the queries on each device: rounded, in slices, and filled up to the shape that a kernel takes."""
-        return [self._across(_sent(queries, tables.device)) for _, tables, _ in self._parts]
+    def send(self, queries: Matrix) -> list["_Sent"]:
+        """Return the queries on each device. A stream of its own brings them, and the device goes on counting."""
+        return [self._brought(queries, tables.device) for _, tables, _ in self._parts]
 
-    def count(self, sent: list[Array], asked: int) -> list[Array]:
+    def _brought(self, queries: Matrix, device: Any) -> "_Sent":
+        import torch  # noqa: PLC0415
+
+        if device.type != "cuda":
+            return self._across(_sent(queries, device))
+        if device not in self._streams:
+            self._streams[device] = torch.cuda.Stream(device)
+        with torch.cuda.stream(self._streams[device]):
+            brought = self._across(_sent(queries, device))
+        counting = torch.cuda.current_stream(device)
+        counting.wait_stream(self._streams[device])
+        for part in brought:
+            part.record_stream(counting)  # whose room is not used again before they are counted
+        return brought
+
+    def count(self, sent: list["_Sent"], asked: int) -> list[Array]:
         """Return the counts of each device's teachers, which may still be at work on them."""
-        return [self._count(*part, across, asked) for part, across in zip(self._parts, sent, strict=True)]
+        return [self._count(*part, one.across, asked) for part, one in zip(self._parts, sent, strict=True)]
 
     def _placed(self, parts: list[Matrix], intercepts: Matrix, device: str) -> tuple[int, Array, Array]:
         """Return the number of teachers, their tables and minus their intercepts; those that fill up vote for 0."""
@@ -126,7 +156,7 @@ class GpuTeachers:
             )  # fmt: skip
         return totals
 
-    def _across(self, queries: Array) -> Array:
+    def _across(self, queries: Array) -> "_Sent":
         asked = len(queries)
         shape = self._powers * self._slices, asked + -asked % self._shape.wide, self._columns
         across = queries.new_zeros(shape)
@@ -135,7 +165,7 @@ class GpuTeachers:
             for place in range(power * self._slices, (power + 1) * self._slices):
                 across[place, :asked, : self._features] = part = gridded_on_gpu(rest)
                 rest = rest - part  # noqa: PLW2901
-        return across
+        return _Sent(across, queries.isfinite().all())
 
 
 def _sent(array: Any, device: Any) -> Array:

@@ -23,6 +23,7 @@ from quorate.learners.teachers import (
     Matrix,
     Teachers,
     check_arrays,
+    check_columns,
     check_memory,
     check_queries,
 )
@@ -283,14 +284,15 @@ class LinearTeachers(Teachers):
 
         Beside the result and the teachers themselves, no more than about `memory` bytes are in use at a time.
         """
-        arrays, queries = choose_backend(device or self.device), check_queries(X, features=self.features)
+        arrays, queries = choose_backend(device or self.device), check_columns(X, features=self.features)
         totals, memory = np.zeros((self.classes, len(queries)), dtype=np.int64), check_memory(memory)
         if arrays.fused:
             from quorate.learners.gpu import on_gpus  # noqa: PLC0415  which imports this module
 
-            totals[1:] = on_gpus(self).votes(queries)
+            totals[1:] = on_gpus(self).votes(queries)  # which looks there whether they are finite
             totals[0] = self.teachers - totals[1:].sum(axis=0)
         else:
+            check_queries(queries, features=self.features)
             with np.errstate(all="ignore"):
                 for asked, counts in counted_in_blocks(arrays, self._blocks(arrays, queries, memory), self.teachers):
                     totals[1:, asked] += counts

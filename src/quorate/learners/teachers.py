@@ -25,6 +25,7 @@ __all__ = [
     "LARGEST",
     "MEMORY",
     "MISSING",
+    "NOT_FINITE",
     "Block",
     "Chunks",
     "DeviceName",
@@ -32,6 +33,7 @@ __all__ = [
     "Matrix",
     "Teachers",
     "check_arrays",
+    "check_columns",
     "check_features",
     "check_labels",
     "check_memory",
@@ -43,6 +45,7 @@ __all__ = [
 MEMORY = 256 * 2**20  # bytes that a call may use for its blocks unless told otherwise
 LARGEST = 1e38  # of a feature's magnitude in a usable row: fits single precision, and its powers fit double precision
 MISSING = 3e38  # what a missing value counts as for learners that take them: above every other
+NOT_FINITE = "queries must be finite numbers: fill in or leave out missing and infinite values first"
 
 _SLICE = 2**12  # rows looked at together: what is made of them stays in the cache of a core
 
@@ -74,14 +77,20 @@ def check_queries(X: Any, *, features: int, missing: bool = False) -> Matrix:
     A query belongs to its caller, so its values may cause an error. Magnitudes beyond `LARGEST` are
     counted as `LARGEST`. With `missing`, a nan is a value like others.
     """
+    queries = check_columns(X, features=features)
+    refused = np.isinf if missing else lambda part: ~np.isfinite(part)
+    if any(in_blocks(lambda part: bool(refused(queries[part]).any()), len(queries), block=_SLICE)):
+        raise InvalidInput(NOT_FINITE)
+    return queries
+
+
+def check_columns(X: Any, *, features: int) -> Matrix:
+    """Return queries as `check_queries` does, for who will look whether they are finite."""
     queries = check_features(X, name="queries")
     if queries.shape[1] != features:
         raise InvalidInput(
             f"queries must have {features} columns, as the teachers were fitted on, not {queries.shape[1]}"
         )
-    refused = np.isinf if missing else lambda part: ~np.isfinite(part)
-    if any(in_blocks(lambda part: bool(refused(queries[part]).any()), len(queries), block=_SLICE)):
-        raise InvalidInput("queries must be finite numbers: fill in or leave out missing and infinite values first")
     return queries
 
 

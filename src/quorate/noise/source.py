@@ -24,6 +24,7 @@ __all__ = ["NoiseSource", "SystemNoise", "system_noise"]
 enable_features("contrib")  # OpenDP's own name for mechanisms whose proofs are published but not yet vetted
 
 _BLOCK = 4096  # integers in one call of the sampler: past this the cost of the call itself is below one part in ten
+_WORDS = 2**16  # words in one call to the operating system, where several threads call it
 _KINDS = 128  # scales kept warm at a time
 _LARGEST_SCALE = 2.0**40  # of a returned value: draws stay far inside 64 bits
 
@@ -128,7 +129,12 @@ class SystemNoise:
 
     def words(self, size: int) -> Words:
         """Return `size` uniform 64-bit words straight from the operating system."""
-        return np.frombuffer(os.urandom(8 * check_count("size", size, least=0)), dtype=np.uint64)
+        missing = check_count("size", size, least=0)
+        if missing < 2 * _WORDS:
+            return np.frombuffer(os.urandom(8 * missing), dtype=np.uint64)
+        blocks = [min(_WORDS, missing - start) for start in range(0, missing, _WORDS)]
+        with ThreadPoolExecutor(4) as threads:
+            return np.frombuffer(b"".join(threads.map(lambda words: os.urandom(8 * words), blocks)), dtype=np.uint64)
 
     def bernoulli_exp(self, exponent: float | Fraction, size: int) -> NDArray[np.bool_]:
         """Return `size` events of probability exp(-exponent), exactly, for a number that is not negative.
