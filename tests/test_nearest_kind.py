@@ -336,6 +336,27 @@ def test_a_file_of_an_older_version_is_read_and_brought_up_to_date(tmp_path, mon
     again.session_.close()
 
 
+def test_names_that_an_older_version_told_apart_are_found_and_stay_apart(tmp_path):
+    model = fitted()
+    units = model.session_.answerer.units
+    units.insert(["7.0", "9000.0", "008000"], [1] * 3, model.space_.points(X[:3]), Y[:3])  # as it did
+    model.predict(SURE)
+    save(model, tmp_path / "model")
+    model.session_.close()
+    model = load(tmp_path / "model")
+    before = spends(model)
+    for name in (7, "7.0", "07", 9000, "9000.0", "8000", 8000.0):
+        with pytest.raises(InvalidInput, match="there already"):
+            model.insert(X[:1], Y[:1], ids=[name])
+    model.forget(["7.0", 9000, "8000"])
+    assert [name for name, _ in model.forgotten()] == ["7.0", "9000.0", "008000"]
+    assert model.insert(X[:3], Y[:3], ids=["9000", 8000, "7.0"]) == ["9000.0", "008000", "7.0"]
+    assert spends(model) == before  # and 7 was there all the time
+    model.forget([7])
+    assert model.insert(X[:2], Y[:2], ids=["007", "0010000"]) == ["7", "10000"]
+    model.session_.close()
+
+
 def test_what_a_batch_writes_does_not_say_who_paid(tmp_path):
     """Queries near all records and near none change as much of the file; an insertion writes no amounts."""
     folder = saved(tmp_path / "model")
