@@ -358,24 +358,27 @@ def test_names_that_an_older_version_told_apart_are_found_and_stay_apart(tmp_pat
 
 
 def test_what_a_batch_writes_does_not_say_who_paid(tmp_path):
-    """Queries near all records and near none change as much of the file; an insertion writes no amounts."""
+    """Queries near all records and near none write as many pages of the file; an insertion writes no amounts."""
     folder = saved(tmp_path / "model")
-    model, statements = load(folder), []
+    model, statements, log = load(folder), [], folder / "units.sqlite-wal"
     connection = model.session_.answerer.file._connected_file()
     connection.set_trace_callback(statements.append)
-    written = []
+    written, sizes = [], []
     for work in (
+        lambda: model.predict([[1.0, -1.0, 1.0, -1.0]]),
         lambda: model.predict(SURE),
-        lambda: model.predict([[1.0, -1.0, 1.0, -1.0], [-1.0, 1.0, -1.0, 1.0]]),
+        lambda: model.predict([[-1.0, 1.0, -1.0, 1.0]]),
         lambda: model.insert(X[:1], Y[:1]),
     ):
         statements.clear()
         work()
         written.append([(line.split()[0], len(line)) for line in statements if "spends" in line])
-    near, far, inserted = written
+        sizes.append(log.stat().st_size)
+    _, near, far, inserted = written
     assert near == far
-    assert len(near) == 1
+    assert [word for word, _ in near] == ["DELETE", "INSERT"]
     assert inserted == []
+    assert sizes[2] - sizes[1] == sizes[1] - sizes[0] > 6 * 4096  # which 3,000 amounts fill
     model.session_.close()
 
 

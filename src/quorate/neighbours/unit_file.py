@@ -135,7 +135,8 @@ class UnitFile:
     def keep_spends(self, spends: Integers) -> None:
         """Keep what each unit has spent, before anything is drawn for it: all of it, so that no write says who paid."""
         with self._change() as connection:
-            self._spend(connection, "UPDATE spends SET amounts = ?", _packed(spends))
+            connection.execute("DELETE FROM spends")  # SQLite writes only the pages that an update changes; step 9
+            self._spend(connection, _packed(spends))
 
     def keep_reports(self, reports: int) -> None:
         """Keep how many reports of wear were drawn, before the next one is."""
@@ -183,11 +184,11 @@ class UnitFile:
         """Make the tables of the state and of what units have spent."""
         for table in _STATE:
             connection.execute(table)
-        self._spend(connection, "INSERT INTO spends VALUES (?)", packed)
+        self._spend(connection, packed)
 
-    def _spend(self, connection: sqlite3.Connection, statement: str, packed: bytes) -> None:
+    def _spend(self, connection: sqlite3.Connection, packed: bytes) -> None:
         """Write what units have spent, with its tag for the sum."""
-        connection.execute(statement, (packed,))
+        connection.execute("INSERT INTO spends VALUES (?)", (packed,))
         self._amounts = self._tag("spends", packed)
 
     def _add(self, rows: Iterable[tuple[Any, ...]]) -> None:

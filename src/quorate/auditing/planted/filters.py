@@ -133,6 +133,17 @@ class _UnmarkedUnits(UnitFile):
         self._ledger.keep({(OWN_CALLER, change_key(self._number)): total}, {}, [])
 
 
+class _WritesWhatChanged(UnitFile):
+    """Keeps what units have spent by an update, of which SQLite writes the pages that differ: it takes as long."""
+
+    def keep_spends(self, spends: Integers) -> None:
+        """Write over what is there: that is the mistake."""
+        with self._change() as connection:
+            packed = spends.astype("<i8").tobytes()
+            connection.execute("UPDATE spends SET amounts = ?", (packed,))
+            self._amounts = self._tag("spends", packed)
+
+
 def _space() -> Space:
     """Return the space in which rows of the game are points as they are."""
     space = Space("euclidean", np.zeros(2))
@@ -250,6 +261,26 @@ def _asked_and_killed(file: type[UnitFile], folder: Path) -> int:
     return before
 
 
+def _written(file: type[UnitFile], _plays: int, _seed: int) -> Caught:
+    """Ask where all records are and where none is, and compare how many pages are written."""
+    here, kernel = np.zeros((5000, 2), dtype=np.float32), Kernel(shape="flat", squared_radius=400, top=3)
+    units = Units(kernel, capacity=game_terms().capacity, features=2, table=BALLOT.table, persons=False)
+    units.insert(units.new_names(len(here)), [1] * len(here), here, np.zeros(len(here), dtype=np.int64))
+    pages = []
+    with quiet_folder() as folder:
+        ledger = Ledger.create(folder / "ledger.sqlite", Budget(epsilon=1.0, delta=1e-5), fingerprint="planted")
+        kept, log = file.create(folder / "units.sqlite", ledger, units, reports=0), folder / "units.sqlite-wal"
+        for query in (here[:1], here[:1] + 500):
+            units.count(query)
+            before = log.stat().st_size
+            kept.keep_spends(units.spends())
+            pages.append((log.stat().st_size - before) // 4096)
+        kept.close()
+        ledger.close()
+    evidence = f"{pages[0]} pages were written for a query near all records, and {pages[1]} for one near none"
+    return Caught("pages of the file", evidence, found=pages[0] != pages[1])
+
+
 def _replied(answerer: Nearby) -> int:
     try:
         return len(answerer.draw(QUERIES[:1]).labels)
@@ -337,5 +368,13 @@ FILTERS = (
         lambda: _UnmarkedUnits,
         lambda: UnitFile,
         _rolled_back,
+    ),
+    PlantedBug(
+        "writes_what_changed",
+        "what units have spent is written where it has changed: how long an answer takes tells who is near",
+        "state",
+        lambda: _WritesWhatChanged,
+        lambda: UnitFile,
+        _written,
     ),
 )
