@@ -159,6 +159,33 @@ def test_a_forgotten_record_leaves_no_trace_in_the_folder(tmp_path):
     assert not any(point in path.read_bytes() for path in folder.iterdir())
 
 
+KILLED_WHILE_IT_FORGETS = """
+import os, sys
+from quorate import load
+from quorate.ledger import Ledger
+model = load(sys.argv[1])
+Ledger.keep_own = lambda self, values: os._exit(9)  # the file has the change, and its log the record
+model.forget([7])
+"""
+
+
+def test_nor_does_one_whose_deletion_was_cut_short(tmp_path):
+    """The file's log has every page that changed since the last start, also as it was before the deletion."""
+    model = fitted()
+    point = model.space_.points(X[:1] * [[1.0, 2.0, -3.0, 4.0]]).astype("<i2").tobytes()
+    folder = save(model, tmp_path / "model")
+    model.forget([7])
+    model.insert(X[:1] * [[1.0, 2.0, -3.0, 4.0]], Y[:1], ids=[7])
+    model.session_.close()
+    status, *_ = run_forked(KILLED_WHILE_IT_FORGETS, str(folder))
+    assert status == 9
+    assert any(point in path.read_bytes() for path in folder.iterdir())
+    again = load(folder)
+    assert [name for name, _ in again.forgotten()] == ["7"]
+    assert not any(point in path.read_bytes() for path in folder.iterdir())
+    again.session_.close()
+
+
 def test_units_are_charged_on_the_disk_before_noise_is_drawn(tmp_path, monkeypatch):
     folder = saved(tmp_path / "model")
     model, seen = load(folder), []
