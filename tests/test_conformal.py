@@ -274,6 +274,30 @@ def test_values_that_are_no_numbers_have_the_worst_score(wrong):
     assert endless.predict_interval([[0.0]]).tolist() == [[-np.inf, np.inf]]
 
 
+class Silent(BaseEstimator):
+    """Says no number of positive rows."""
+
+    n_features_in_, classes_ = 1, np.array([0, 1])
+
+    def predict(self, X):
+        return np.where(X[:, 0] > 0, self.said, 0.0)
+
+    def predict_proba(self, X):
+        return np.where(X > 0, np.nan, np.full((1, 2), 0.5))
+
+
+def test_where_the_model_says_no_number_the_worst_cell_covers_too():
+    X, y = np.repeat([[-1.0], [1.0]], 500, axis=0), np.zeros(1000)
+    sets = ConformalClassifier(Silent(), 4.0, 0.2).fit(X, y.astype(int))
+    assert sets.threshold_ == 0.0
+    assert sets.predict_set(X).all()
+    for said in (np.nan, np.inf, -np.inf):
+        model = Silent()
+        model.said = said
+        bands = ConformalRegressor(model, 4.0, 0.2, largest_error=1.0).fit(X, y)
+        assert (bands.predict_interval(X) == [-np.inf, np.inf]).all()
+
+
 @pytest.mark.parametrize("odd", [(np.nan, 0.0), (np.inf, -np.inf), (None, "three"), ([1], 10**400)])
 @pytest.mark.parametrize("kind", ["linear", "scikit-learn"])
 def test_no_value_of_a_private_row_is_refused_and_it_moves_its_own_score_alone(kind, odd, monkeypatch):

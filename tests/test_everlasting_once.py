@@ -27,7 +27,7 @@ from quorate.everlasting.phase import Phase
 from quorate.everlasting.seats import deal_seats
 from quorate.everlasting.teaching import teach
 from quorate.everlasting.terms import Boost
-from quorate.exchange import Replies, Request
+from quorate.exchange import REFUSED, Replies, Request
 from quorate.learners import Deal
 from quorate.ledger import restore
 from quorate.mechanisms import NO_QUORUM, Relabel
@@ -218,6 +218,28 @@ def test_a_fork_does_not_open_the_next_phase_a_second_time():
     os.waitpid(child, 0)
     made.predict([[2.0]])
     assert made.phase_ == 2
+
+
+def test_a_phase_that_is_interrupted_between_draw_and_count_is_closed(monkeypatch):
+    """The run would end at a count that the cutoff does not know: that it has ended would show."""
+    model = small()
+    phase = model.session_.answerer.phase
+    with monkeypatch.context() as patch:
+        patch.setattr(type(phase._cutoff), "admit", lambda self, outcomes: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            phase.ask(np.zeros((1, model.n_features_in_)))
+    assert phase.closed
+    assert (phase.ask(np.zeros((3, model.n_features_in_))) == REFUSED).all()
+
+
+def test_what_fails_before_anything_is_drawn_leaves_a_phase_open(monkeypatch):
+    model = small()
+    phase = model.session_.answerer.phase
+    with monkeypatch.context() as patch:
+        patch.setattr(type(phase.ensemble), "count", lambda self, X: (_ for _ in ()).throw(MemoryError))
+        with pytest.raises(MemoryError):
+            phase.ask(np.zeros((1, model.n_features_in_)))
+    assert not phase.closed
 
 
 @pytest.mark.parametrize("relabel", ["votes", "labelboost"])

@@ -145,6 +145,7 @@ def reference_counts(capacity, votes, batches):
         (Kernel(shape="linear", anchors=ANCHORS, rank=14, top=7), 400, Labels(range(2)).table),
         (Kernel(shape="flat", anchors=ANCHORS, rank=14, top=7), 8000, Shares(range(2)).table),
         (Kernel(shape="linear", squared_radius=640_000, top=7), 4_000_000, Levels(low=0.0, high=1.0, centre=0.3).table),
+        (Kernel(shape="linear", squared_radius=640_000, top=7), 400, Labels(range(61)).table),  # 61 * (1 / 61) < 1
     ],
 )
 def test_counts_and_spends_are_those_of_plain_integers_in_every_batch(persons, kernel, capacity, table, device):
@@ -345,7 +346,7 @@ def test_a_name_is_there_once_and_what_is_forgotten_was_there():
         pickle.dumps(units)
 
 
-@pytest.mark.parametrize("again", [7, 7.0, "7", " 7 ", np.float32(7), np.int16(7)])
+@pytest.mark.parametrize("again", [7, 7.0, "7", " 7 ", "7.0", "+07", np.float32(7), np.int16(7)])
 def test_a_person_has_one_name_however_it_is_written(again):
     """A second name would be a second budget."""
     X, y = blobs(10)
@@ -356,12 +357,25 @@ def test_a_person_has_one_name_however_it_is_written(again):
         model.insert(X[:1], y[:1], ids=np.array([again]))
     model.forget([again])
     assert "7" not in model.session_.answerer.units
-    assert model.insert(X[:2], y[:2], ids=["07", "7.0"]) == ["07", "7.0"]  # names of rows, as the file has them
-    for wrong in (["\ud800"], [" "], [None]):
-        with pytest.raises(InvalidInput, match=r"UTF-8|missing"):
+    with pytest.raises(InvalidInput, match="each row has a name of its own"):
+        model.insert(X[:2], y[:2], ids=["07", "7.0"])
+    assert model.insert(X[:2], y[:2], ids=["07", "7a"]) == ["7", "7a"]
+    for wrong in (["\ud800"], [" "], [None], [2.0**60]):
+        with pytest.raises(InvalidInput, match=r"UTF-8|missing|too long for floats"):
             model.insert(X[:1], y[:1], ids=wrong)
     people = NeighbourClassifier(radius=0.6, votes=5.0, classes=[0, 1, 2]).fit(X[:4], y[:4], groups=[7, again, "8", 8])
     assert len(people.session_.answerer.units.spends()) == 2
+
+
+def test_a_number_in_place_of_a_name_is_nobody_elses():
+    """A unit that took over the name of another would go on with what that has spent: two units would move."""
+    X, y = blobs(4)
+    model = small_model(X[:3], y[:3])
+    assert model.insert(X[3:], y[3:], ids=["4"]) == ["4"]
+    model.forget(["4"])
+    model.session_.answerer.units.count(model.space_.points(X[:1]))
+    assert model.insert(X[2:], y[2:]) == ["5", "6"]
+    assert model.insert(X[:1], y[:1]) == ["7"]
 
 
 @pytest.mark.parametrize(

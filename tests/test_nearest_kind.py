@@ -159,6 +159,33 @@ def test_a_forgotten_record_leaves_no_trace_in_the_folder(tmp_path):
     assert not any(point in path.read_bytes() for path in folder.iterdir())
 
 
+KILLED_WHILE_IT_FORGETS = """
+import os, sys
+from quorate import load
+from quorate.ledger import Ledger
+model = load(sys.argv[1])
+Ledger.keep_own = lambda self, values: os._exit(9)  # the file has the change, and its log the record
+model.forget([7])
+"""
+
+
+def test_nor_does_one_whose_deletion_was_cut_short(tmp_path):
+    """The file's log has every page that changed since the last start, also as it was before the deletion."""
+    model = fitted()
+    point = model.space_.points(X[:1] * [[1.0, 2.0, -3.0, 4.0]]).astype("<i2").tobytes()
+    folder = save(model, tmp_path / "model")
+    model.forget([7])
+    model.insert(X[:1] * [[1.0, 2.0, -3.0, 4.0]], Y[:1], ids=[7])
+    model.session_.close()
+    status, *_ = run_forked(KILLED_WHILE_IT_FORGETS, str(folder))
+    assert status == 9
+    assert any(point in path.read_bytes() for path in folder.iterdir())
+    again = load(folder)
+    assert [name for name, _ in again.forgotten()] == ["7"]
+    assert not any(point in path.read_bytes() for path in folder.iterdir())
+    again.session_.close()
+
+
 def test_units_are_charged_on_the_disk_before_noise_is_drawn(tmp_path, monkeypatch):
     folder = saved(tmp_path / "model")
     model, seen = load(folder), []
@@ -336,25 +363,49 @@ def test_a_file_of_an_older_version_is_read_and_brought_up_to_date(tmp_path, mon
     again.session_.close()
 
 
+def test_names_that_an_older_version_told_apart_are_found_and_stay_apart(tmp_path):
+    model = fitted()
+    units = model.session_.answerer.units
+    units.insert(["7.0", "9000.0", "008000"], [1] * 3, model.space_.points(X[:3]), Y[:3])  # as it did
+    model.predict(SURE)
+    save(model, tmp_path / "model")
+    model.session_.close()
+    model = load(tmp_path / "model")
+    before = spends(model)
+    for name in (7, "7.0", "07", 9000, "9000.0", "8000", 8000.0):
+        with pytest.raises(InvalidInput, match="there already"):
+            model.insert(X[:1], Y[:1], ids=[name])
+    model.forget(["7.0", 9000, "8000"])
+    assert [name for name, _ in model.forgotten()] == ["7.0", "9000.0", "008000"]
+    assert model.insert(X[:3], Y[:3], ids=["9000", 8000, "7.0"]) == ["9000.0", "008000", "7.0"]
+    assert spends(model) == before  # and 7 was there all the time
+    model.forget([7])
+    assert model.insert(X[:2], Y[:2], ids=["007", "0010000"]) == ["7", "10000"]
+    model.session_.close()
+
+
 def test_what_a_batch_writes_does_not_say_who_paid(tmp_path):
-    """Queries near all records and near none change as much of the file; an insertion writes no amounts."""
+    """Queries near all records and near none write as many pages of the file; an insertion writes no amounts."""
     folder = saved(tmp_path / "model")
-    model, statements = load(folder), []
+    model, statements, log = load(folder), [], folder / "units.sqlite-wal"
     connection = model.session_.answerer.file._connected_file()
     connection.set_trace_callback(statements.append)
-    written = []
+    written, sizes = [], []
     for work in (
+        lambda: model.predict([[1.0, -1.0, 1.0, -1.0]]),
         lambda: model.predict(SURE),
-        lambda: model.predict([[1.0, -1.0, 1.0, -1.0], [-1.0, 1.0, -1.0, 1.0]]),
+        lambda: model.predict([[-1.0, 1.0, -1.0, 1.0]]),
         lambda: model.insert(X[:1], Y[:1]),
     ):
         statements.clear()
         work()
         written.append([(line.split()[0], len(line)) for line in statements if "spends" in line])
-    near, far, inserted = written
+        sizes.append(log.stat().st_size)
+    _, near, far, inserted = written
     assert near == far
-    assert len(near) == 1
+    assert [word for word, _ in near] == ["DELETE", "INSERT"]
     assert inserted == []
+    assert sizes[2] - sizes[1] == sizes[1] - sizes[0] > 6 * 4096  # which 3,000 amounts fill
     model.session_.close()
 
 

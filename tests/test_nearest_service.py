@@ -5,6 +5,7 @@ import json
 
 import msgspec
 import numpy as np
+import pandas
 import pytest
 
 pytest.importorskip("uvicorn", reason="the server's packages are not installed")
@@ -14,6 +15,7 @@ from quorate.service import Settings
 from quorate.service.app import make_app
 from quorate.service.documents import DOCUMENTS
 from quorate.service.worker import open_models
+from quorate.tables import SCHEMA_FILE, Number, Schema
 from service_client import call, features, running
 
 INFER = "/v2/models/m/infer"
@@ -33,8 +35,8 @@ def saved(folder, *, scores=False, **fit):
     return keys_of(model.fit(X, np.where(Y, "yes", "no"), **fit), folder)
 
 
-def keys_of(model, folder):
-    save(model, folder)
+def keys_of(model, folder, **told):
+    save(model, folder, **told)
     tokens = {name: model.session_.ledger.add_key(name, scopes=[name]) for name in ("ask", "admin")}
     model.session_.close()
     return {name: {"authorization": f"Bearer {token}"} for name, token in tokens.items()}
@@ -94,6 +96,51 @@ def test_it_is_asked_and_its_owner_changes_it(tmp_path):
     assert [name for name, _ in model.forgotten()] == ["p7", "q"]
     assert "p8" in model.session_.answerer.units
     model.session_.close()
+
+
+def test_columns_may_be_named_label_and_unit(tmp_path):
+    """What is said about rows has a list of its own: no name of a column collides with it."""
+    frame = pandas.DataFrame(X, columns=["label", "unit"])
+    model = NeighbourClassifier(epsilon=100.0, radius=0.5, votes=9.0, classes=["no", "yes"])
+    schema = Schema({name: Number(low=-9, high=9) for name in frame})
+    model.fit(schema.encode(frame), np.where(Y, "yes", "no"))
+    keys = keys_of(model, tmp_path / "model", extra={SCHEMA_FILE: schema.to_json().encode()})
+    numbers = [{"name": name, "shape": [2], "datatype": "FP64", "data": [1.0, 2.0]} for name in ("label", "unit")]
+    told = json.loads(body(label=["yes", "no"], unit=["a", "b"]))["inputs"]
+
+    async def work(app):
+        def post(path, **document):
+            return call(app, "POST", path, json.dumps(document).encode(), keys["admin"])
+
+        return [
+            await post("/insert/m", inputs=numbers, about=told),
+            await post("/forget/m", inputs=[], about=told[1:]),
+            await post("/insert/m", inputs=numbers),
+            await post("/insert/m", inputs=[*numbers, *told]),
+            await post("/insert/m", inputs=numbers, about=[*told, *told]),
+            await post("/forget/m", inputs=[], about=told),
+            await post(INFER, inputs=numbers, about=told),
+        ]
+
+    inserted, forgotten, *refused = served(tmp_path / "model", work)
+    assert json.loads(inserted.body) == {"inserted": ["a", "b"]}
+    assert json.loads(forgotten.body) == {"forgotten": 2}
+    assert [one.code for one in refused] == ["bad_request"] * 5
+
+
+def test_what_is_said_about_rows_stands_once(tmp_path):
+    keys = saved(tmp_path / "model")
+    told = json.loads(body(label=["yes"], unit=["a"]))["inputs"]
+    inputs = json.loads(features([0.0, 1.0]))["inputs"]
+
+    async def work(app):
+        def post(**document):
+            return call(app, "POST", "/insert/m", json.dumps(document).encode(), keys["admin"])
+
+        return [await post(inputs=[*inputs, *told], about=told[:1]), await post(inputs=inputs, about=told)]
+
+    twice, once = served(tmp_path / "model", work)
+    assert (twice.code, once.status) == ("bad_request", 200)
 
 
 def test_without_keys_nobody_changes_it_and_one_worker_has_it(tmp_path):

@@ -8,7 +8,7 @@ import numpy as np
 from quorate.arrays import Integers
 from quorate.ensemble import Ensemble
 from quorate.exchange import REFUSED
-from quorate.mechanisms import NO_QUORUM
+from quorate.mechanisms import NO_QUORUM, Answers
 from quorate.mechanisms.base import Run
 from quorate.mechanisms.cutoff import CutoffRun
 from quorate.rows import take_rows
@@ -26,6 +26,7 @@ class Phase:
     def __init__(self, ensemble: Ensemble, run: Run, cutoff: CutoffRun) -> None:
         self._ensemble, self._run, self._cutoff = ensemble, run, cutoff
         self._lock = threading.Lock()
+        self._uncounted = False  # whether the run has drawn what the cutoff has not counted yet
 
     @property
     def ensemble(self) -> Ensemble:
@@ -60,8 +61,14 @@ class Phase:
         start = 0
         with self._lock:  # what the run draws, the cutoff counts before anything else is drawn: proof, step 4
             while start < len(X) and not self._cutoff.closed:
-                drawn = self._drawn(take_rows(X, slice(start, start + _BLOCK)))
-                let_in = self._cutoff.admit(drawn == NO_QUORUM)  # before each answer; proof: step 4
+                try:
+                    drawn = self._drawn(take_rows(X, slice(start, start + _BLOCK)))
+                    let_in = self._cutoff.admit(drawn == NO_QUORUM)  # before each answer; proof: step 4
+                    self._uncounted = False
+                except BaseException:
+                    if self._uncounted:  # the run may have met what the cutoff will never know
+                        self._cutoff.close()
+                    raise
                 labels[start : start + let_in] = drawn[:let_in]
                 start += let_in
         return labels
@@ -74,6 +81,11 @@ class Phase:
         """
         labels = np.full(len(X), NO_QUORUM, dtype=np.int64)
         if self._run.no_quorums_left:
-            said = release_votes(self._ensemble, X, self._run.answers).labels
+            said = release_votes(self._ensemble, X, self._answers).labels
             labels[: said.size] = said
         return labels
+
+    def _answers(self, votes: Integers) -> Answers:
+        """Draw answers. What fails before this, while ballots are counted, has drawn nothing."""
+        self._uncounted = True
+        return self._run.answers(votes)

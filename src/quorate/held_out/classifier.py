@@ -103,7 +103,8 @@ class ConformalClassifier(ConformalModel, ClassifierMixin, BaseEstimator):
 
     def predict_set(self, X: Any) -> NDArray[np.bool_]:
         """Return the set of each row: whether each of `classes_` is in it. Nothing is spent."""
-        return self.predict_proba(X) >= self.threshold_ - ROUNDING
+        given = np.nan_to_num(self.predict_proba(X))  # no number is the least, as in `fit`: proof: step 4
+        return np.asarray(given >= self.threshold_ - ROUNDING)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -86,9 +86,9 @@ class DeviceCounter:
         both = weights.mul_(kinds).add_(records.codes)
         strongest = both.new_zeros((len(both), len(records.owners)))
         strongest.scatter_reduce_(1, records.units.expand(len(both), -1), both, "amax")
-        tops = (strongest / kinds).floor_()
-        codes = (strongest - tops * kinds).long()
-        squares = (tops.long().square() * self._prices[codes]).view(-1, together, tops.shape[1]).sum(dim=1)
+        both = strongest.long()  # CUDA divides floats by multiplying with a rounded reciprocal; proof: step 10
+        tops, codes = both // kinds, both % kinds
+        squares = (tops.square() * self._prices[codes]).view(-1, together, tops.shape[1]).sum(dim=1)
         fits = self._charge(squares, records.owners, amounts)
         tops = (tops.view(-1, together, tops.shape[1]) * fits[:, None]).view(tops.shape).double()
         return torch.stack([(tops * added[codes]).sum(dim=1) for added in self._table.T], dim=1)

@@ -101,7 +101,8 @@ class NeighbourModel(SessionModel, ABC):
 
         `ids` names the unit of each row, as `groups` does: it is needed where the unit is a person. A unit that is
         there is not added to. One that was forgotten goes on with what it had spent: a record is a new unit only if it
-        is of another person, and then has another name. Names are texts: 7, 7.0 and " 7 " are one.
+        is of another person, and then has another name. 7, 7.0, "7.0" and " 007 " are one name. Rows without `ids`
+        are named by numbers that nobody had before.
         """
         check_is_fitted(self)
         return self.session_.insert(check_matrix(self, X, reset=False), y, ids)

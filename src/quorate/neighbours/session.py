@@ -17,7 +17,7 @@ from quorate.errors import InvalidInput
 from quorate.neighbours.answerer import Nearby
 from quorate.neighbours.unit_file import UnitFile
 from quorate.session import Session
-from quorate.tables.read import canonical_text
+from quorate.tables.read import canonical_text, lasting_person_text
 
 __all__ = ["NeighbourSession", "Wear"]
 
@@ -61,7 +61,7 @@ class NeighbourSession(Session):
         """
         units, points, codes = self.answerer.units, self.answerer.space.points(X), self.answerer.ballot.codes(labels)
         check_consistent_length(points, codes)
-        given = None if ids is None else _written(ids, len(codes))
+        given = None if ids is None else [units.known_as(*name) for name in _written(ids, len(codes))]
         numbers, count = unit_numbers(len(codes)) if given is None else _by_name(given)
         order, sizes = np.argsort(numbers, kind="stable"), np.bincount(numbers, minlength=count).tolist()
         if units.persons and ids is None:
@@ -70,7 +70,7 @@ class NeighbourSession(Session):
             raise InvalidInput("the unit is a row: each row has a name of its own")
         points, codes = points[order], codes[order]
         with self._changing() as file:
-            names = _names(len(units.spends()), order, sizes, given)
+            names = units.new_names(count) if given is None else _firsts(given, order, sizes)
             inserted = units.insert(names, sizes, points, codes)
             if file is not None:
                 file.insert(inserted, names, sizes, points, codes)
@@ -78,9 +78,10 @@ class NeighbourSession(Session):
 
     def forget(self, names: Sequence[Any]) -> None:
         """Remove the records of these units, from the disk too. Nobody's budget comes back."""
-        written, at = [_text(name) for name in names], time.time()
+        units, at = self.answerer.units, time.time()
+        known = [units.known_as(*_text(name)) for name in names]
         with self._changing() as file:
-            numbers = self.answerer.units.forget(written, at=at)
+            numbers = units.forget(known, at=at)
             if file is not None:
                 file.forget(numbers, at=at)
 
@@ -128,32 +129,31 @@ class NeighbourSession(Session):
                 raise
 
 
-def _written(ids: Any, rows: int) -> list[str]:
-    """Return names as texts, one for each row: 7, 7.0 and " 7 " are one person. The proof's step 6 rests on names."""
+def _written(ids: Any, rows: int) -> list[tuple[str, str]]:
+    """Return names as texts, one for each row, as they are written and in the one form of `person_text`."""
     unit_numbers(rows, ids)  # refuses what is missing, or of another length
     names = [_text(name) for name in (ids if isinstance(ids, list | tuple) else np.asarray(ids).tolist())]
     try:
-        "".join(names).encode()
+        "".join(written for written, _ in names).encode()
     except UnicodeEncodeError:
         raise InvalidInput("a name must be a text that UTF-8 can write") from None
-    if "" in names:
+    if ("", "") in names:
         raise InvalidInput("groups must name a person for every row: some are missing")
     return names
 
 
 def _by_name(names: Sequence[str]) -> tuple[Integers, int]:
-    """Return the unit of each row by its name, and how many there are: 7 and 007 are two, as in the file of units."""
+    """Return the unit of each row by its name, and how many there are."""
     seen: dict[str, int] = {}
     return np.array([seen.setdefault(name, len(seen)) for name in names], dtype=np.int64), len(seen)
 
 
-def _text(name: Any) -> str:
-    return canonical_text(name.item() if isinstance(name, np.generic) else name)
+def _text(name: Any) -> tuple[str, str]:
+    """Return a name as it is written and in its one form: 7, "7.0" and " 007 " are one person. proof: step 6."""
+    plain = name.item() if isinstance(name, np.generic) else name
+    return canonical_text(plain), lasting_person_text(plain)
 
 
-def _names(first: int, order: Integers, sizes: Sequence[int], given: Sequence[str] | None) -> list[str]:
-    """Return the name of each unit: the one that its rows were given, or a number of its own."""
-    if given is None:
-        return [str(number) for number in range(first, first + len(sizes))]
-    firsts = np.cumsum([0, *sizes[:-1]])
-    return [given[place] for place in order[firsts].tolist()]
+def _firsts(names: Sequence[str], order: Integers, sizes: Sequence[int]) -> list[str]:
+    """Return the name of each unit, which its rows were given."""
+    return [names[place] for place in order[np.cumsum([0, *sizes[:-1]])].tolist()]

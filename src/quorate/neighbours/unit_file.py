@@ -35,6 +35,7 @@ _STATE = (
     "CREATE TABLE state (number INTEGER PRIMARY KEY, sum INTEGER NOT NULL, reports INTEGER NOT NULL)",
     "CREATE TABLE spends (amounts BLOB NOT NULL)",  # one line: of the first units; those after them have spent nothing
 )
+_NO_LOG = "PRAGMA wal_checkpoint(TRUNCATE)"  # what is forgotten stays in no copy there
 _LINES = "SELECT number, name, forgotten, points, codes FROM unit"
 _SUMS = 2**63  # keyed sums are taken modulo this: a ledger keeps 64-bit numbers
 
@@ -130,12 +131,13 @@ class UnitFile:
         with self._change():
             removed = self._remove(numbers)
             self._add((number, name, at, None, None) for number, name, *_ in removed)
-        self._connected_file().execute("PRAGMA wal_checkpoint(TRUNCATE)")  # no copy stays in the log
+        self._connected_file().execute(_NO_LOG)
 
     def keep_spends(self, spends: Integers) -> None:
         """Keep what each unit has spent, before anything is drawn for it: all of it, so that no write says who paid."""
         with self._change() as connection:
-            self._spend(connection, "UPDATE spends SET amounts = ?", _packed(spends))
+            connection.execute("DELETE FROM spends")  # SQLite writes only the pages that an update changes; step 9
+            self._spend(connection, _packed(spends))
 
     def keep_reports(self, reports: int) -> None:
         """Keep how many reports of wear were drawn, before the next one is."""
@@ -183,11 +185,11 @@ class UnitFile:
         """Make the tables of the state and of what units have spent."""
         for table in _STATE:
             connection.execute(table)
-        self._spend(connection, "INSERT INTO spends VALUES (?)", packed)
+        self._spend(connection, packed)
 
-    def _spend(self, connection: sqlite3.Connection, statement: str, packed: bytes) -> None:
+    def _spend(self, connection: sqlite3.Connection, packed: bytes) -> None:
         """Write what units have spent, with its tag for the sum."""
-        connection.execute(statement, (packed,))
+        connection.execute("INSERT INTO spends VALUES (?)", (packed,))
         self._amounts = self._tag("spends", packed)
 
     def _add(self, rows: Iterable[tuple[Any, ...]]) -> None:
@@ -261,6 +263,7 @@ def _connected(path: Path) -> sqlite3.Connection:
             connection.execute(f"PRAGMA {setting}")
         connection.execute("BEGIN EXCLUSIVE")
         connection.execute("COMMIT")
+        connection.execute(_NO_LOG)  # of a process that died while it forgot somebody
     except sqlite3.Error:
         connection.close()
         raise InvalidInput(

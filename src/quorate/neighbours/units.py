@@ -4,10 +4,10 @@ Work is done on all records alike, in blocks, whatever a unit has spent. All ari
 floats hold exactly, so that no result depends on how the records are laid out (PROOF.md, steps 2 and 3).
 """
 
+import itertools
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import pairwise
 from typing import Any, NoReturn
 
 import numpy as np
@@ -23,6 +23,7 @@ from quorate.neighbours.blocks import RECORDS, Batch, Block, fast_in_pieces, mul
 from quorate.neighbours.gpu import DeviceCounter
 from quorate.neighbours.kernel import Kernel
 from quorate.neighbours.points import Points
+from quorate.tables.read import person_text
 
 __all__ = ["Units"]
 
@@ -57,6 +58,7 @@ class Units:
         self._table, self._prices = table, (table**2).sum(axis=1)  # of votes of weight 1, by code
         self._few = _in_columns(table, min(_COLUMNS, table.shape[1]) if fast_in_pieces() else table.shape[1])
         self._numbers: dict[str, int] = {}
+        self._older: dict[str, str] = {}  # names that an older version told apart, by how they may be written
         self._rows: dict[int, tuple[Block, slice]] = {}  # of each unit; one that is forgotten has none
         self._forgotten: dict[int, float] = {}  # and when that was
         self._features, self._blocks = features, list[Block]()
@@ -81,6 +83,16 @@ class Units:
         for number in numbers:
             self._forgotten.pop(number, None)
         return numbers
+
+    def known_as(self, written: str, form: str) -> str:
+        """Return the name of a unit that is written like this and has this form: the form, but for an older name."""
+        return self._older.get(written) or self._older.get(form, form)
+
+    def new_names(self, count: int) -> list[str]:
+        """Return numbers for units without names, which no unit has or had: it would go on with that one's budget."""
+        numbers = map(str, itertools.count(len(self._numbers)))
+        free = (number for number in numbers if self.known_as(number, number) not in self._numbers)  # proof: step 6
+        return list(itertools.islice(free, count))
 
     def _put(self, numbers: Sequence[int], sizes: Sequence[int], points: Points, codes: Integers) -> None:
         """Put the rows of these units into blocks, those of one unit into one. What is there stays where it is."""
@@ -155,6 +167,11 @@ class Units:
     def restore(self, names: Sequence[str], spends: Integers, forgotten: Mapping[int, float]) -> None:
         """Go on with units that a file knows, in the order of their numbers, and with what each has spent."""
         self._numbers = {name: number for number, name in enumerate(names, 1)}
+        forms = [(person_text(name), name) for name in names]
+        self._older = {name: name for form, name in forms if form != name}
+        for form, name in forms:
+            if form not in self._numbers:
+                self._older.setdefault(form, name)
         self._spent, self._forgotten = np.concatenate([self._spent[:1], spends]), dict(forgotten)
 
     def forgotten(self) -> list[tuple[str, float]]:
@@ -225,7 +242,7 @@ class Units:
             squares = np.einsum("gqu,gqu->gu", groups, groups)
         else:
             squares = np.einsum("gqu,gqu,gqu->gu", groups, groups, prices.reshape(groups.shape), dtype=np.float64)
-        for before, sums in pairwise(squares):  # running sums; NumPy's own is much slower along this axis
+        for before, sums in itertools.pairwise(squares):  # running sums; NumPy's own is much slower along this axis
             np.add(before, sums, out=sums)
         fits = squares <= left.astype(squares.dtype)  # proof: step 3
         groups *= fits[:, np.newaxis].astype(np.float32)

@@ -14,13 +14,12 @@ from sklearn.utils.validation import _num_samples
 from quorate.checks import check_count
 from quorate.ensemble import unit_numbers
 from quorate.errors import Infeasible, InvalidInput
-from quorate.tables.read import canonical_text, person_text
+from quorate.tables.read import canonical_text, lasting_person_text
 
 __all__ = ["PERSON", "RECORD", "Counted", "check_records_per_person", "first_records", "loss_for_each_record"]
 
 RECORD, PERSON = "record", "person"  # the unit of privacy
 _DIGEST = 16  # bytes
-_EXACT = 2.0**53  # whole numbers below it are told apart by a float
 
 
 def check_records_per_person(most: Any, groups: Any) -> int:
@@ -79,10 +78,7 @@ class Counted:
 
 def _digest(name: Any) -> bytes:
     """Return what tells a person from others in every update: 7, 7.0 and " 007 " are one, as everywhere."""
-    plain = name.item() if isinstance(name, np.generic) else name
-    if isinstance(plain, float) and abs(plain) >= _EXACT:  # elsewhere it may have had more digits
-        raise InvalidInput("names of people are numbers too long for floats: give them as whole numbers or as texts")
-    return _hashed(person_text(plain))
+    return _hashed(lasting_person_text(name))
 
 
 def _hashed(written: str) -> bytes:

@@ -14,7 +14,7 @@ import hashlib
 import math
 import re
 import struct
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -26,6 +26,7 @@ from quorate.service.errors import Refused
 
 __all__ = [
     "DATATYPES",
+    "ChangeBody",
     "Datatype",
     "InferRequest",
     "InputParameters",
@@ -128,6 +129,12 @@ class RequestBody(msgspec.Struct, forbid_unknown_fields=True):
     outputs: list[RequestedOutput] | None = None
 
 
+class ChangeBody(RequestBody):
+    """The JSON of a request that changes a model; `about` has what is said of its rows beside the model's inputs."""
+
+    about: list[RequestedTensor] = []
+
+
 class Tensor(NamedTuple):
     """An input that was read: flat elements and their shape."""
 
@@ -138,12 +145,16 @@ class Tensor(NamedTuple):
 
 
 class InferRequest(NamedTuple):
-    """A request that was read: its id ("" for none), its inputs, and the outputs asked for with how they are sent."""
+    """A request that was read: its id ("" for none), its inputs, and the outputs asked for with how they are sent.
+
+    `about` has what is said of the rows beside the inputs.
+    """
 
     id: str
     inputs: dict[str, Tensor]
     outputs: list[tuple[str, bool]] | None
     binary: bool
+    about: Mapping[str, Tensor] = {}
 
 
 class ResponseTensor(NamedTuple):
@@ -155,24 +166,48 @@ class ResponseTensor(NamedTuple):
     binary: bool
 
 
-_DECODER = msgspec.json.Decoder(RequestBody)
+_DECODER, _CHANGE_DECODER = msgspec.json.Decoder(RequestBody), msgspec.json.Decoder(ChangeBody)
 _ENCODER = msgspec.json.Encoder()
 
 
 def read_request(
-    body: bytes, header_length: int | None = None, *, names: Collection[str], row_limit: int
+    body: bytes,
+    header_length: int | None = None,
+    *,
+    names: Collection[str],
+    row_limit: int,
+    about: Collection[str] | None = None,
 ) -> InferRequest:
     """Read a request for a model with inputs of these names, or refuse it.
 
-    `header_length` is where its JSON ends, if that is not the end of the body.
+    `header_length` is where its JSON ends, if that is not the end of the body. One that changes a model may say more
+    `about` its rows, under these names.
     """
     view = memoryview(body)
     if header_length is not None and not 0 <= header_length <= len(view):
         raise Refused("bad_request", "Inference-Header-Content-Length must be the length of the JSON within the body")
-    read = _decoded(view[:header_length] if header_length is not None else view)
+    described = view[:header_length] if header_length is not None else view
+    read = _decoded(described, _DECODER if about is None else _CHANGE_DECODER)
     rest = view[header_length:] if header_length is not None else view[:0]
-    inputs: dict[str, Tensor] = {}
-    for described in read.inputs:
+    inputs, rest = _tensors(read.inputs, names, rest, row_limit)
+    told, rest = _tensors(read.about if isinstance(read, ChangeBody) else [], about or (), rest, row_limit)
+    if len(rest):
+        raise Refused("bad_tensor", "the bytes after the JSON are more than the inputs say")
+    binary = read.parameters is not None and bool(read.parameters.binary_data_output)
+    outputs = None
+    if read.outputs:
+        outputs = [(output.name, _as_bytes(output, binary)) for output in read.outputs]
+        if len({name for name, _ in outputs}) < len(outputs):
+            raise Refused("bad_request", "an output stands twice in the request")
+    return InferRequest(check_id(read.id) if read.id else "", inputs, outputs, binary, told)
+
+
+def _tensors(
+    listed_tensors: Sequence[RequestedTensor], names: Collection[str], rest: memoryview, row_limit: int
+) -> tuple[dict[str, Tensor], memoryview]:
+    """Return tensors of these names, and the bytes that follow theirs."""
+    tensors: dict[str, Tensor] = {}
+    for described in listed_tensors:
         if described.name not in names:  # so that only the model's own names are ever repeated
             raise Refused("bad_request", f"the inputs of this model are {listed(names)}; another was sent")
         _check_shape(described, row_limit)
@@ -184,18 +219,10 @@ def read_request(
                 raise Refused("bad_tensor", "the bytes after the JSON are fewer than the inputs say")
             values = from_binary(described.name, described.datatype, described.shape, rest[:size])
             rest = rest[size:]
-        if described.name in inputs:
+        if described.name in tensors:
             raise Refused("bad_request", "an input stands twice in the request")
-        inputs[described.name] = Tensor(described.name, described.datatype, described.shape, values)
-    if len(rest):
-        raise Refused("bad_tensor", "the bytes after the JSON are more than the inputs say")
-    binary = read.parameters is not None and bool(read.parameters.binary_data_output)
-    outputs = None
-    if read.outputs:
-        outputs = [(output.name, _as_bytes(output, binary)) for output in read.outputs]
-        if len({name for name, _ in outputs}) < len(outputs):
-            raise Refused("bad_request", "an output stands twice in the request")
-    return InferRequest(check_id(read.id) if read.id else "", inputs, outputs, binary)
+        tensors[described.name] = Tensor(described.name, described.datatype, described.shape, values)
+    return tensors, rest
 
 
 def listed(names: Iterable[str]) -> str:
@@ -233,9 +260,9 @@ def write_response(model: str, id: str, outputs: Sequence[ResponseTensor]) -> tu
     return (b"".join([written, *following]), len(written)) if following else (written, None)
 
 
-def _decoded(view: memoryview) -> RequestBody:
+def _decoded(view: memoryview, decoder: msgspec.json.Decoder[Any]) -> RequestBody:
     try:
-        return _DECODER.decode(view)
+        return decoder.decode(view)  # type: ignore[no-any-return]
     except msgspec.ValidationError as error:
         problem, _, place = str(error).partition(" - at ")
         if problem.startswith(_UNKNOWN_FIELD):  # and names it, which is the sender's word and not ours

@@ -18,7 +18,7 @@ from starlette.responses import Response
 from quorate.errors import InvalidInput, QuorateError
 from quorate.everlasting import Feed
 from quorate.neighbours import NeighbourSession
-from quorate.service.codec import InferRequest, check_id, read_request, request_digest, write_response
+from quorate.service.codec import InferRequest, Tensor, check_id, read_request, request_digest, write_response
 from quorate.service.errors import Refused
 from quorate.service.http import Pace, context_of, json_response, read_body
 from quorate.service.model import Model
@@ -54,9 +54,13 @@ class Infer:
     async def insert(self, http: HTTPRequest) -> Response:
         """Take records into a model of neighbours, as the owner alone may: its inputs, with labels and names."""
         model, request = await self._changed(http)
-        labels, names = request.inputs.pop("label", None), request.inputs.pop("unit", None)
+        labels, names = _told(model, request, "label"), _told(model, request, "unit")
         if labels is None or names is None:  # a request that is sent again must not become another unit
-            raise Refused("bad_request", "an insertion has the inputs of a query, and a label and a unit for each row")
+            raise Refused(
+                "bad_request",
+                "an insertion has the inputs of a query and, under 'about', the tensors 'label' and 'unit', one each "
+                "for each row",
+            )
         X = model.inputs.queries(request.inputs)
         if not len(labels.values) == len(names.values) == len(X):
             raise Refused("bad_tensor", "there is one label and one unit for each row")
@@ -67,9 +71,9 @@ class Infer:
     async def forget(self, http: HTTPRequest) -> Response:
         """Forget units of a model of neighbours, as the owner alone may."""
         model, request = await self._changed(http)
-        names = request.inputs.pop("unit", None)
-        if names is None or request.inputs:
-            raise Refused("bad_request", "who is to be forgotten is named by the input 'unit', and by no other")
+        names = request.about.get("unit") or request.inputs.pop("unit", None)
+        if names is None or request.inputs or request.about.keys() - {"unit"}:
+            raise Refused("bad_request", "who is to be forgotten is named by the tensor 'unit', and by no other")
         await _done(model.session.forget, np.asarray(names.values).tolist())
         return json_response({"forgotten": len(names.values)})
 
@@ -84,8 +88,8 @@ class Infer:
         if not isinstance(model.session, NeighbourSession):
             raise Refused("invalid_input", "only a model of neighbours takes in and forgets records")
         body = await read_body(http, limit=self.settings.body_limit, seconds=self.settings.body_seconds)
-        names, length = (*model.inputs.names, "label", "unit"), _header_length(context.headers)
-        return model, read_request(body, length, names=names, row_limit=self.settings.row_limit)
+        length, limit, about = _header_length(context.headers), self.settings.row_limit, ("label", "unit")
+        return model, read_request(body, length, names=(*model.inputs.names, *about), row_limit=limit, about=about)
 
     async def _ask(self, http: HTTPRequest, kind: type[Request]) -> Response:
         context = context_of(http)
@@ -143,6 +147,14 @@ class Infer:
         self._metrics.rows(model.name, "answered", answered)
         self._metrics.rows(model.name, "no_quorum", len(labels) - answered - refused)
         self._metrics.rows(model.name, "refused", refused)
+
+
+def _told(model: Model, request: InferRequest, name: str) -> Tensor | None:
+    """Return what is said about the rows: under `about`, or among the inputs where no column has that name."""
+    among = None if name in model.inputs.names else request.inputs.pop(name, None)
+    if among is not None and name in request.about:
+        raise Refused("bad_request", "an input stands twice in the request")
+    return request.about.get(name, among)
 
 
 async def _done(change: Callable[..., Any], *arguments: Any) -> Any:

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from quorate import __version__
-from quorate.service.codec import DATATYPES, RequestBody
+from quorate.service.codec import DATATYPES, ChangeBody, RequestBody
 from quorate.service.documents import DOCUMENTS, IndexRequest, LoadRequest
 from quorate.service.errors import PROBLEMS
 from quorate.service.releases import OnlineOutputs
@@ -98,7 +98,8 @@ def openapi_document(settings: Settings) -> dict[str, Any]:
 
 def _schemas() -> tuple[dict[Any, dict[str, Any]], dict[str, Any]]:
     """Return how each type of a body is referred to, and the schemas that this refers to."""
-    kinds = {"asked": RequestBody, **{f"{name}_asked": kind for name, kind in _ORDERED.items()}, **DOCUMENTS}
+    bodies = {"asked": RequestBody, "changed": ChangeBody}
+    kinds = {**bodies, **{f"{name}_asked": kind for name, kind in _ORDERED.items()}, **DOCUMENTS}
     references, schemas = msgspec.json.schema_components(kinds.values(), ref_template="#/components/schemas/{name}")
     for schema in schemas.values():  # their docstrings hold examples for Python
         schema["description"] = schema.get("description", "").partition(">>>")[0].strip()
@@ -147,10 +148,13 @@ def _operation(route: RouteInfo, settings: Settings, described: dict[Any, dict[s
         if f"{{{name}}}" in route.path:
             parameters.append(_parameter(name, {"type": "string"}, place="path", required=True))
     if asks:
+        changes = route.endpoint in ("insert", "forget")
         operation["requestBody"] = {
             "required": True,
             "content": {
-                "application/json": {"schema": described["asked"], "example": _ASKED_EXAMPLE},
+                "application/json": {"schema": described["changed"]}
+                if changes
+                else {"schema": described["asked"], "example": _ASKED_EXAMPLE},
                 "application/octet-stream": {"schema": {"type": "string", "format": "binary"}},
             },
         }

@@ -35,6 +35,7 @@ __all__ = [
     "coded",
     "is_readable",
     "is_text",
+    "lasting_person_text",
     "numbers",
     "person_text",
     "read_table",
@@ -182,6 +183,14 @@ def person_text(name: object) -> str:
     written = canonical_text(name)
     whole = _WHOLE.fullmatch(written)
     return written if whole is None else whole[1] + whole[2]
+
+
+def lasting_person_text(name: object) -> str:
+    """Return `person_text` of a name that must be found again in what comes later, written by whoever writes that."""
+    plain = name.item() if isinstance(name, np.generic) else name
+    if isinstance(plain, float) and abs(plain) >= _EXACT:  # elsewhere it may have had more digits
+        raise InvalidInput("names of people are numbers too long for floats: give them as whole numbers or as texts")
+    return person_text(plain)
 
 
 def is_text(kind: pa.DataType) -> bool:

@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from quorate.arrays import Integers
 from quorate.auditing.neighbour_games import (
     BALLOT,
     QUERIES,
+    RECORDS,
     game_terms,
     game_units,
     widest_change,
@@ -22,10 +24,13 @@ from quorate.auditing.planted.states import quiet_folder
 from quorate.auditing.replay import entropy_tape
 from quorate.errors import BudgetSpent, LedgerRefused, QuorateError
 from quorate.exchange import OWN_CALLER
+from quorate.learners.backends import choose_backend
 from quorate.ledger import Ledger
 from quorate.mechanisms import Answers
 from quorate.neighbours.answerer import Nearby
 from quorate.neighbours.ballots import Levels
+from quorate.neighbours.blocks import Block, query_factors
+from quorate.neighbours.gpu import DeviceCounter
 from quorate.neighbours.kernel import Kernel
 from quorate.neighbours.points import Space
 from quorate.neighbours.unit_file import UnitFile, change_key
@@ -46,6 +51,14 @@ class _RefundOnForget(Units):
         numbers = super().forget(names, at=at)
         self._spent[numbers] = 0
         return numbers
+
+
+class _NumbersAsNames(Units):
+    """Names a record by how many units there are, which may be the name of another."""
+
+    def new_names(self, count: int) -> list[str]:
+        """Take the next numbers, whoever has them or had them: that is the mistake."""
+        return [str(number) for number in range(len(self._numbers), len(self._numbers) + count)]
 
 
 class _VotesOfTheWorn(Units):
@@ -84,6 +97,15 @@ class _PaysForOneOfAGroup(Units):
         weights *= np.repeat(heaviest > 0, together, axis=0)
 
 
+class _StaleCopy(DeviceCounter):
+    """Sends the rows of a block to the device once: a record that was forgotten since is there, and votes."""
+
+    def _records(self, block: Block) -> Any:
+        """Take what is there, whatever has changed since: that is the mistake."""
+        _, records = self._placed.get(block, (0, None))
+        return super()._records(block) if records is None else records
+
+
 class _QuietClass(Nearby):
     """Adds noise to the classes that somebody has voted for, and to no others."""
 
@@ -111,6 +133,17 @@ class _UnmarkedUnits(UnitFile):
         self._ledger.keep({(OWN_CALLER, change_key(self._number)): total}, {}, [])
 
 
+class _WritesWhatChanged(UnitFile):
+    """Keeps what units have spent by an update, of which SQLite writes the pages that differ: it takes as long."""
+
+    def keep_spends(self, spends: Integers) -> None:
+        """Write over what is there: that is the mistake."""
+        with self._change() as connection:
+            packed = spends.astype("<i8").tobytes()
+            connection.execute("UPDATE spends SET amounts = ?", (packed,))
+            self._amounts = self._tag("spends", packed)
+
+
 def _space() -> Space:
     """Return the space in which rows of the game are points as they are."""
     space = Space("euclidean", np.zeros(2))
@@ -122,6 +155,41 @@ def _moved(units: type[Units], _plays: int, _seed: int) -> Caught:
     widest, paid = widest_change(units, removed=[0]), game_terms().capacity
     evidence = f"one record moves the counts of a sequence by {widest} squares in all, and pays for {paid}"
     return Caught("exact enumeration", evidence, found=widest > paid)
+
+
+def _moved_by_names(units: type[Units], _plays: int, _seed: int) -> Caught:
+    """Look at a record that is named, worn out and forgotten, and at whether the next one without a name votes."""
+    counts, paid = [], game_terms().capacity
+    for there in (True, False):
+        game = game_units(units)
+        if there:
+            game.insert(["6"], [1], RECORDS[:1], np.array([0]))
+        before = [game.count(QUERIES[:1]).put_to(np.ravel) for _ in range(3)]
+        if there:
+            game.forget(["6"])
+        game.insert(game.new_names(1), [1], RECORDS[:1], np.array([0]))
+        counts.append(np.concatenate([*before, *(game.count(QUERIES[:1]).put_to(np.ravel) for _ in range(3))]))
+    moved = int(((counts[0] - counts[1]) ** 2).sum())
+    evidence = f"one record moves the counts by {moved} squares in all, and pays for {paid}"
+    return Caught("exact enumeration", evidence, found=moved > paid)
+
+
+def _left_on_device(counter: type[DeviceCounter], _plays: int, _seed: int) -> Caught:
+    """Put records on a device, forget one, and look at what the next count would take. NumPy stands in for the device.
+
+    What is counted of these rows needs PyTorch; which rows are taken does not.
+    """
+    device = replace(choose_backend("cpu"), put=np.array)  # a copy, as one on a device is
+    kernel = Kernel(shape="flat", squared_radius=400, top=3)
+    count = counter(device, kernel, capacity=game_terms().capacity, table=BALLOT.table, persons=False)
+    block = Block(2, len(RECORDS))
+    block.add(block.reserve(len(RECORDS)), RECORDS, np.zeros(len(RECORDS), dtype=np.int64), np.arange(1, 6))
+    count._records(block)  # noqa: SLF001
+    block.clear(slice(0, 1))
+    there = count._records(block)  # noqa: SLF001
+    near = query_factors(RECORDS[:1], np.array([400], dtype=np.float32)) @ there.factors > 0
+    evidence = "a record that was forgotten is among those that vote" if near[0, 0] else "who was forgotten is gone"
+    return Caught("a count after a deletion", evidence, found=bool(near[0, 0]))
 
 
 def _moved_in_batches(units: type[Units], _plays: int, _seed: int) -> Caught:
@@ -193,6 +261,26 @@ def _asked_and_killed(file: type[UnitFile], folder: Path) -> int:
     return before
 
 
+def _written(file: type[UnitFile], _plays: int, _seed: int) -> Caught:
+    """Ask where all records are and where none is, and compare how many pages are written."""
+    here, kernel = np.zeros((5000, 2), dtype=np.float32), Kernel(shape="flat", squared_radius=400, top=3)
+    units = Units(kernel, capacity=game_terms().capacity, features=2, table=BALLOT.table, persons=False)
+    units.insert(units.new_names(len(here)), [1] * len(here), here, np.zeros(len(here), dtype=np.int64))
+    pages = []
+    with quiet_folder() as folder:
+        ledger = Ledger.create(folder / "ledger.sqlite", Budget(epsilon=1.0, delta=1e-5), fingerprint="planted")
+        kept, log = file.create(folder / "units.sqlite", ledger, units, reports=0), folder / "units.sqlite-wal"
+        for query in (here[:1], here[:1] + 500):
+            units.count(query)
+            before = log.stat().st_size
+            kept.keep_spends(units.spends())
+            pages.append((log.stat().st_size - before) // 4096)
+        kept.close()
+        ledger.close()
+    evidence = f"{pages[0]} pages were written for a query near all records, and {pages[1]} for one near none"
+    return Caught("pages of the file", evidence, found=pages[0] != pages[1])
+
+
 def _replied(answerer: Nearby) -> int:
     try:
         return len(answerer.draw(QUERIES[:1]).labels)
@@ -208,6 +296,22 @@ FILTERS = (
         lambda: _RefundOnForget,
         lambda: Units,
         _moved,
+    ),
+    PlantedBug(
+        "name_of_another",
+        "a record without a name is given that of a unit that was forgotten, and what that has spent",
+        "enumeration",
+        lambda: _NumbersAsNames,
+        lambda: Units,
+        _moved_by_names,
+    ),
+    PlantedBug(
+        "stale_copy_on_device",
+        "rows on a device that are not sent again: a record that was forgotten votes on",
+        "state",
+        lambda: _StaleCopy,
+        lambda: DeviceCounter,
+        _left_on_device,
     ),
     PlantedBug(
         "votes_of_the_worn",
@@ -264,5 +368,13 @@ FILTERS = (
         lambda: _UnmarkedUnits,
         lambda: UnitFile,
         _rolled_back,
+    ),
+    PlantedBug(
+        "writes_what_changed",
+        "what units have spent is written where it has changed: how long an answer takes tells who is near",
+        "state",
+        lambda: _WritesWhatChanged,
+        lambda: UnitFile,
+        _written,
     ),
 )

@@ -5,7 +5,7 @@ time. All of it runs on an entropy tape, so that nothing depends on chance.
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -14,21 +14,27 @@ from typing import Any
 import numpy as np
 
 from quorate.answerers import Votes
+from quorate.arrays import Integers
 from quorate.auditing.planted.bug import Caught, PlantedBug
 from quorate.auditing.planted.guards import replaced
 from quorate.auditing.planted.states import quiet_folder
+from quorate.auditing.planted.thresholds import small_quorum
 from quorate.auditing.replay import entropy_tape
 from quorate.concepts import Threshold, Thresholds
 from quorate.ensemble import Ensemble
+from quorate.ensemble.ensemble import Ballots
 from quorate.ensemble.estimators import EstimatorTeachers
 from quorate.errors import BudgetSpent
 from quorate.everlasting import EverlastingClassifier
+from quorate.everlasting.phase import Phase
 from quorate.everlasting.phase_folder import PhaseFolder
 from quorate.exchange import KeptAnswers
 from quorate.journal import Journal
 from quorate.ledger import Ledger
 from quorate.ledger import Phase as KeptPhase
 from quorate.mechanisms import NO_QUORUM, SoftMajority
+from quorate.mechanisms.cutoff import NoisyCutoff
+from quorate.mechanisms.cutoff.mechanism import CutoffRun
 from quorate.mechanisms.dissent import calibrate_with_quorum
 from quorate.models import load, save
 from quorate.models.kinds import everlasting
@@ -45,12 +51,14 @@ __all__ = [
     "ChoosesAgain",
     "CountsFromZero",
     "ForgetsAnswers",
+    "GoesOnUncounted",
     "MeasuresAgain",
     "RedrawsThresholds",
     "StartsAnew",
     "StartsFromLedger",
     "choose_after_restarts",
     "dissent_after_restarts",
+    "end_of_an_uncounted_run",
     "measure_after_restarts",
     "meet_no_quorums_after_restarts",
     "open_after_restarts",
@@ -277,6 +285,46 @@ def meet_no_quorums_after_restarts(kind: type[PhaseFolder]) -> Caught:
     return Caught("restarts", evidence, found=no_quorums > most)
 
 
+class GoesOnUncounted(Phase):
+    """Goes on with a run that has met no-quorums which the cutoff does not know: it ends at a count of its own."""
+
+    def ask(self, X: Any) -> Integers:
+        """Open the phase again after an interrupt: that is the mistake."""
+        try:
+            return super().ask(X)
+        except KeyboardInterrupt:
+            self._cutoff._closed = False  # noqa: SLF001
+            raise
+
+
+class _Split:
+    """Teachers who are split on 0, and agree on everything else."""
+
+    def count(self, X: Any) -> Ballots:
+        return Ballots(np.array([[13, 12] if row[0] == 0 else [0, 25] for row in X]))
+
+
+def _stopped(*_: Any) -> int:
+    raise KeyboardInterrupt
+
+
+def end_of_an_uncounted_run(kind: type[Phase]) -> Caught:
+    """Interrupt calls between draw and count, then look at whether a run's end tells an outcome that nobody saw."""
+    cutoff, boundary, told = NoisyCutoff(epsilon=1.0, allowed=20, spread=4), np.zeros((1, 1)), list[Any]()
+    for challenge in (boundary, boundary + 9):
+        with entropy_tape(0):
+            run = small_quorum(no_quorums=cutoff.most).open()
+            phase = kind(_Split(), run, cutoff.open())  # type: ignore[arg-type]
+            with replaced(CutoffRun, "admit", _stopped):
+                while run.no_quorums_left > 1 and not phase.closed:
+                    with suppress(KeyboardInterrupt):
+                        phase.ask(boundary)
+            phase.ask(challenge)
+            told.append(phase.ask(np.full((5, 1), 9.0)).tolist())
+    evidence = f"after a challenge on the boundary {told[0]} is answered, and after another one {told[1]}"
+    return Caught("interrupts", evidence, found=told[0] != told[1])
+
+
 RESTARTS = (
     PlantedBug(
         "hypothesis_chosen_again",
@@ -325,5 +373,13 @@ RESTARTS = (
         lambda: CountsFromZero,
         lambda: PhaseFolder,
         lambda target, plays, seed: meet_no_quorums_after_restarts(target),
+    ),
+    PlantedBug(
+        "run_ends_uncounted",
+        "a phase that goes on after an interrupt between draw and count: its run's end tells an outcome",
+        "state",
+        lambda: GoesOnUncounted,
+        lambda: Phase,
+        lambda target, plays, seed: end_of_an_uncounted_run(target),
     ),
 )

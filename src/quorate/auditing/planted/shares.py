@@ -1,8 +1,9 @@
-"""Shares of callers, each with one mistake: one worker does not know what another has given, or charges too late.
+"""Shares of callers, each with one mistake: what others give is not known, or what was used is charged too late.
 
 Two workers on one ledger answer one caller in turn, or at once. All of it runs on an entropy tape.
 """
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,15 @@ from quorate.mechanisms import NO_QUORUM, Quorum
 from quorate.privacy import Budget
 from quorate.session import Replies, Request, Session
 
-__all__ = ["SHARES", "ChargesAfterwards", "CountsByWorker", "ask_in_two_workers", "ask_meanwhile"]
+__all__ = [
+    "SHARES",
+    "ChargesAfterwards",
+    "CountsByWorker",
+    "ForgivesFailures",
+    "ask_in_two_workers",
+    "ask_meanwhile",
+    "ask_what_fails",
+]
 
 _TEACHERS = 400
 _SHARE = 1  # no-quorums of the one caller
@@ -69,6 +78,14 @@ class ChargesAfterwards(Ledger):
     def renew(self, caller: str, held: SetAside, used: Sequence[int], *, rows: int, need: int) -> SetAside:
         """Set nothing more aside."""
         return SetAside(0, None, spent=True)
+
+
+class ForgivesFailures(Ledger):
+    """Lets go of all that was set aside for a request whose draw has failed: what it had drawn is not charged."""
+
+    def withdraw(self, asked: Sequence[Asked], used: Mapping[str, Sequence[int]], *, counted: bool) -> None:
+        """Charge nothing: that is the mistake."""
+        super().withdraw(asked, {}, counted=counted)
 
 
 def _workers(kind: type[Ledger], folder: Path) -> tuple[str, list[Session]]:
@@ -118,6 +135,23 @@ def ask_meanwhile(kind: type[Ledger]) -> Caught:
         return _caught(sum(map(_met, replies)))
 
 
+def ask_what_fails(kind: type[Ledger]) -> Caught:
+    """Ask what fails once it is drawn, over and over, and count the no-quorums that were drawn for the caller."""
+    with quiet_folder() as folder, entropy_tape(0):
+        caller, (worker, _) = _workers(kind, folder)
+        draw, labels = worker.answerer.draw, list[int]()
+
+        def and_fail(X: Any) -> Any:
+            labels.extend(draw(X).labels.tolist())
+            raise ValueError("what comes after the draw has failed")
+
+        worker.answerer.draw = and_fail
+        for place in range(_ASKED):
+            with contextlib.suppress(ValueError):
+                worker.ask_all([Request(np.array([[float(place)]]), caller)])
+        return _caught(labels.count(NO_QUORUM))
+
+
 SHARES = (
     PlantedBug(
         "share_checked_by_worker",
@@ -134,5 +168,13 @@ SHARES = (
         lambda: ChargesAfterwards,
         lambda: Ledger,
         lambda target, plays, seed: ask_meanwhile(target),
+    ),
+    PlantedBug(
+        "failure_charged_nothing",
+        "a caller's share that is not charged for what was drawn where the draw has failed",
+        "state",
+        lambda: ForgivesFailures,
+        lambda: Ledger,
+        lambda target, plays, seed: ask_what_fails(target),
     ),
 )

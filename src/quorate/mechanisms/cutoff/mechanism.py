@@ -172,6 +172,10 @@ class CutoffRun:
         """The secret limit, for the owner's ledger alone: it shows how close the phase is to its end."""
         return self._limit
 
+    def close(self) -> None:
+        """Let nobody in any more: for whoever does not know what it has met. It must not depend on outcomes."""
+        self._closed = True
+
     def admit(self, no_quorum: Any) -> int:
         """Return how many of these arrivals, in order, come before the phase closes; the outcomes of the rest are void.
 
