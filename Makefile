@@ -9,7 +9,7 @@ TOOLS := build/tools
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print(len(os.sched_getaffinity(0)) + 1 if hasattr(os, "sched_getaffinity") else os.cpu_count() + 1)')
 TESTS := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
-.PHONY: help demo docs linkcheck test lint types audit crash bench wheels release clean
+.PHONY: help demo docs linkcheck test lint bytecode types audit crash bench wheels release clean
 
 help:  ## say what can be made
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/'
@@ -49,8 +49,13 @@ lint: $(READY)  ## style, types and layers
 types: $(READY) $(TOOLS)/.ready  ## the public API under pyright, and whether its types are complete
 	$(BIN)/python packaging/types_of_api.py $(TOOLS)/bin/basedpyright
 
-test: lint  ## lint and the fast suite, under ten minutes on two cores
+test: $(READY)  ## lint and the fast suite, under ten minutes on two cores
+	$(MAKE) --jobs=2 lint bytecode
 	$(TESTS) -m 'not long and not crash'
+
+# Workers that begin together would each compile every test, asserts and all. One does it, while types are checked.
+bytecode: $(READY)
+	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --collect-only -q >/dev/null || true
 
 audit: $(READY)  ## every claim attacked a million times, planted bugs caught, the long suites; writes quorate-audit.html
 	$(BIN)/quorate audit --planted --report quorate-audit.html
