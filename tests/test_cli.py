@@ -37,6 +37,8 @@ def forked(*arguments, **environment):
 
 def test_version_and_help():
     assert quorate("--version").stdout.strip() == __version__
+    as_module = [sys.executable, "-m", "quorate", "--version"]
+    assert subprocess.run(as_module, capture_output=True, text=True, check=True).stdout.strip() == __version__
     for arguments in (["--help"], ["demo", "--help"], ["bench", "--help"]):
         shown = quorate(*arguments)
         assert shown.returncode == 0
