@@ -18,6 +18,7 @@ from opendp.mod import enable_features
 from quorate.arrays import Integers
 from quorate.checks import check_count, check_positive, process_identity
 from quorate.errors import InvalidInput, WrongProcess
+from quorate.rows import usable_cores
 
 __all__ = ["NoiseSource", "SystemNoise", "system_noise"]
 
@@ -91,7 +92,7 @@ class _Buffer:
         self._ready = self._ready[size:]
         missing = size - parts[0].size
         if missing >= 2 * _BLOCK:  # all cores draw: the sampler does not hold Python's lock, and has no state of ours
-            with ThreadPoolExecutor(os.cpu_count()) as threads:
+            with ThreadPoolExecutor(usable_cores()) as threads:
                 parts += threads.map(self._draw, [_BLOCK] * (missing // _BLOCK))
             missing %= _BLOCK
         while missing > 0:
