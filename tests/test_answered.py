@@ -96,7 +96,7 @@ def test_blocks_that_do_not_divide_a_batch_meet_their_repetitions(monkeypatch):
 
 
 def test_many_rows_are_looked_up_on_several_threads(monkeypatch):
-    monkeypatch.setattr(rows_module, "usable_threads", lambda: 4)
+    monkeypatch.setattr(rows_module, "usable_cores", lambda most: 4)
     numbers, table = np.random.default_rng(0).integers(0, 90_000, size=70_000), AnsweredRows(columns=2, unknown=UNKNOWN)
     for asked in (numbers[:5000], numbers, numbers[::-1]):  # the answer to a row is its number
         with table.entered("ann", rows_of(asked)) as rows:

@@ -24,7 +24,9 @@ from quorate.errors import LedgerRefused, QuorateError
 from quorate.learners import LinearTeachers
 from quorate.mechanisms import NO_QUORUM, NoisyMax, Quorum
 from quorate.models import load, save
+from quorate.neighbours import NeighbourClassifier
 from quorate.predictors import PrivateClassifier
+from quorate.predictors.labels import declared_classes
 from quorate.rows import canonical_matrix, query_digests
 
 
@@ -207,6 +209,59 @@ def test_text_columns_are_named_with_a_remedy(kind):
         )
         with pytest.raises(InvalidInput, match=text):
             classifier.fit(kind(frame), y)
+
+
+def test_a_model_without_teachers_names_another_remedy():
+    frame, y = _mixed(200)
+    model = NeighbourClassifier(queries=10, records=200)
+    with pytest.raises(InvalidInput, match=r"columns 'ward' hold no numbers; .*Schema\.from_public"):
+        model.fit(frame, y, public=frame)
+    with pytest.raises(ValueError, match=r"contains NaN: .*with_gaps"):
+        model.fit(frame[["age"]], y, public=frame[["age"]])
+    with pytest.raises(InvalidInput, match="two columns have the same name"):
+        model.fit(frame[["age", "age"]], y)
+
+
+# Labels
+
+
+@pytest.mark.parametrize("kind", ["Int64", "boolean", "UInt8", "int64[pyarrow]", "bool[pyarrow]", "string", "category"])
+def test_labels_of_a_nullable_column_stay_what_they_are(kind):
+    plain = np.array([1, 0, 0, 1])
+    given = pd.Series(plain.astype(str) if kind == "string" else plain).astype(kind)
+    classes, labels = declared_classes(None, given)
+    assert labels.tolist() == given.tolist()
+    assert classes.tolist() == sorted(set(given.tolist()))
+    assert classes.dtype.kind != "f"
+
+
+@pytest.mark.parametrize(
+    "y",
+    [
+        pd.Series([1, None, 0], dtype="Int64"),
+        pd.Series(["a", None, "b"]),
+        pd.Series(["a", None, "b"], dtype="category"),
+        pl.Series([None, "a", "b"]),
+        [1.0, 0.0, float("nan")],
+        np.array(["a", 1, "b"], dtype=object),
+    ],
+)
+@pytest.mark.parametrize("classes", [None, ["a", "b"]])
+@pytest.mark.filterwarnings("ignore:invalid value encountered in cast")
+def test_missing_labels_are_refused_as_labels(y, classes):
+    with pytest.raises(InvalidInput, match="y must hold a label for every row, all of one type: leave rows without"):
+        declared_classes(classes, y)
+
+
+@pytest.mark.parametrize("classes", [{"a", "b"}, pd.Index(["b", "a"]), {"a": 1, "b": 2}.keys(), ("b", "a")])
+def test_classes_are_named_by_anything_that_lists_them(classes):
+    assert declared_classes(classes, ["a", "b"])[0].tolist() == ["a", "b"]
+
+
+@pytest.mark.parametrize("classes", ["a,b", 2])
+def test_classes_that_are_no_list_are_refused(classes):
+    with pytest.raises(InvalidInput, match=r"classes must list every label, as in classes=\['no', 'yes'\], not"):
+        declared_classes(classes, ["a", "b"])
 
 
 def test_a_score_needs_all_of_its_answers(records):

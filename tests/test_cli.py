@@ -1,11 +1,13 @@
 """The command line, end to end through the installed command."""
 
+import errno
 import inspect
 import json
 import os
 import signal
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 from typing import get_args
 
@@ -37,6 +39,8 @@ def forked(*arguments, **environment):
 
 def test_version_and_help():
     assert quorate("--version").stdout.strip() == __version__
+    as_module = [sys.executable, "-m", "quorate", "--version"]
+    assert subprocess.run(as_module, capture_output=True, text=True, check=True).stdout.strip() == __version__
     for arguments in (["--help"], ["demo", "--help"], ["bench", "--help"]):
         shown = quorate(*arguments)
         assert shown.returncode == 0
@@ -173,6 +177,41 @@ def test_an_interrupt_says_what_is_true_of_its_command(command, said, monkeypatc
     monkeypatch.setattr(app, "app", interrupted)
     assert app.main(command) == 130
     assert said in capsys.readouterr().err
+
+
+def test_a_disk_that_is_full_is_an_exit_code_and_no_traceback(monkeypatch, capsys):
+    from quorate.cli import app
+
+    def fails(*_, **__):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "model.onnx")
+
+    monkeypatch.setattr(app, "app", fails)
+    assert app.main(["export", "rule", "--onnx", "model.onnx"]) == 1
+    assert capsys.readouterr().err == "quorate: model.onnx: No space left on device\n"
+
+
+def test_a_file_that_cannot_be_written_leaves_nothing_behind(monkeypatch, tmp_path):
+    from quorate.cli.output import write_file
+
+    def half(path, text, **_):
+        path.write_bytes(text[:3].encode())
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    write_file(tmp_path / "answers.csv", "earlier")
+    monkeypatch.setattr(Path, "write_text", half)
+    with pytest.raises(qr.InvalidInput, match=r"answers\.csv could not be written: No space left on device; ask again"):
+        write_file(tmp_path / "answers.csv", "row,answer")
+    monkeypatch.undo()
+    assert [path.name for path in tmp_path.iterdir()] == ["answers.csv"]
+    assert (tmp_path / "answers.csv").read_text() == "earlier"
+
+
+def test_a_command_warns_in_its_own_words(monkeypatch, capsys):
+    from quorate.cli import app
+
+    monkeypatch.setattr(app, "app", lambda *_, **__: warnings.warn("mind the gap", UserWarning, stacklevel=1))
+    assert app.main(["release"]) == 0
+    assert capsys.readouterr().err == "quorate: mind the gap\n"
 
 
 def test_a_plan_for_a_billion_queries_comes_back():

@@ -1,10 +1,13 @@
 """Options that do nothing beside others are refused."""
 
 import json
+import re
+import shlex
 
 import pytest
 
 from quorate.cli import main
+from quorate.cli.app import app
 from quorate.cli.commands import plan, release
 from quorate.cli.options import PLAN_OPTIONS, RELEASE_OPTIONS, options_of
 
@@ -49,3 +52,30 @@ def test_a_plan_of_a_class_names_the_best_method(capsys):
 def test_a_class_on_a_line_reads_one_column(capsys):
     assert main(["plan", "--concept", "intervals", "--features", "2", "--records", "1000"]) == 1
     assert "intervals are on a line, and the table has 2 columns" in capsys.readouterr().err
+
+
+def commands_below(command, path=()):
+    """Yield the words of every command that does something."""
+    inner = [name for name in command if not name.startswith("-")]
+    if not inner:
+        yield path
+    for name in inner:
+        yield from commands_below(command[name], (*path, name))
+
+
+@pytest.mark.parametrize("path", list(commands_below(app)), ids=" ".join)
+def test_every_command_has_json_and_its_example_can_be_read(path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "400")
+    assert main([*path, "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert "--empty-" not in shown
+    assert "--json" in shown or " ".join(path) in ("serve", "site serve", "ledger export"), "these print lines of JSON"
+    for example in re.findall(r"Example: quorate (.+)", shown):
+        app.parse_args(shlex.split(example), exit_on_error=False, print_error=False)
+
+
+def test_a_table_that_ships_is_told_as_json(capsys, tmp_path):
+    assert main(["datasets", "bank", "--out", str(tmp_path / "bank"), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["classes"] == ["no", "yes"]
+    assert len(told["written"]) == 3

@@ -89,8 +89,29 @@ def test_the_report_of_the_command_line_has_the_columns_of_the_table(tmp_path, c
     page = (tmp_path / "page.html").read_text()
     assert "What each column adds" in page
     assert "linear/PROOF.md" in page
+    assert "To the log odds of &#39;yes&#39;, compared" in page
     shown = ["age", "f", "m", "40", "60"] if given == "public" else ["age", "What sex=f adds"]
     assert all(f">{text}<" in page for text in shown)
+
+
+def test_a_report_names_dates_as_dates_and_marks_by_their_own_columns(tmp_path, capsys):
+    """Marks of two columns that no public row has together are one group; dates were days after 1970."""
+    generator = np.random.default_rng(0)
+    for name, rows in (("private", 2000), ("public", 300)):
+        table = {
+            "day": np.datetime64("2023-01-01") + generator.integers(0, 700, rows),
+            "ward": ["north"] * rows,
+            "grade": generator.choice(["high", "low"], rows),
+            "ill": generator.choice(["no", "yes"], rows),
+        }
+        pandas.DataFrame(table).to_csv(tmp_path / f"{name}.csv", index=False)
+    out = ["--out", f"{tmp_path}/model", "--report", f"{tmp_path}/page.html", "--gaps"]
+    known = ["--label", "ill", "--public", f"{tmp_path}/public.csv"]
+    assert main(["fit", "linear", f"{tmp_path}/private.csv", *known, *out]) == 0, capsys.readouterr().err
+    page = (tmp_path / "page.html").read_text()
+    assert "What ward and grade adds" in page
+    assert ">grade=high<" in page
+    assert "at 2023-" in page or "at 2024-" in page
 
 
 def test_a_cross_tells_what_two_columns_say_only_together(tmp_path):

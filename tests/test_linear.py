@@ -935,3 +935,17 @@ def test_the_description_of_the_service_names_every_output():
     assert {"label", "index", "outcome", "scores", "set", "labels", "value", "low", "high", "answer", "error"} == {
         *names
     }
+
+
+def test_public_rows_of_other_columns_are_named():
+    X = np.random.default_rng(0).normal(size=(50, 2))
+    model, y = PrivateLogisticRegression(), np.arange(50) % 2
+    with pytest.raises(InvalidInput, match="must have the same columns, and these have 2 and 1"):
+        model.fit(X, y, public=X[:, :1])
+    frame = pandas.DataFrame(X, columns=["age", "dose"])
+    with pytest.raises(InvalidInput, match="the same columns: these are in one alone: 'dose'"):
+        model.fit(frame, y, public=frame[["age"]])
+    with pytest.raises(InvalidInput, match="the same columns: they come in another order"):
+        model.fit(frame, y, public=frame[["dose", "age"]])
+    with pytest.raises(InvalidInput, match="epsilon must be a positive finite number, not '1'"):
+        model.set_params(epsilon="1").fit(X, y, public=X)

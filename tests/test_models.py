@@ -1,7 +1,9 @@
 """Models of every kind in folders: what they keep to, folders of the last release, and published models behind HTTP."""
 
 import asyncio
+import errno
 import json
+import os
 import tarfile
 from pathlib import Path
 
@@ -31,7 +33,7 @@ from quorate import (
 )
 from quorate.cli import main
 from quorate.concepts import Box, Boxes, Finite, Thresholds
-from quorate.models import PrivateFolder, PublishedFolder, open_folder
+from quorate.models import PrivateFolder, PublishedFolder, folder, open_folder
 from quorate.models.folder import open_private
 from quorate.students import QueryReleaseClassifier
 from quorate.tables import Number, Schema
@@ -216,6 +218,25 @@ def test_models_that_cannot_be_kept_say_so(tmp_path):
     with pytest.raises(InvalidInput, match="redraws its threshold and cannot be kept in a file"):
         save(paper.fit(X, Y), tmp_path / "model")
     assert not (tmp_path / "model").exists()
+
+
+def test_a_private_folder_that_could_not_be_written_can_be_used_again(tmp_path, monkeypatch):
+    whole, written = folder.write_new, []
+
+    def full(path, content, **options):
+        if written:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        written.append(path)
+        whole(path, content, **options)
+
+    monkeypatch.setattr(folder, "write_new", full)
+    made = PrivateClassifier(aggregator="noisy_max", **SETTINGS).fit(X, Y)
+    with pytest.raises(InvalidInput, match="No space left on device; nothing of it is there, and a classifier in mem"):
+        save(made, tmp_path / "model")
+    assert written
+    assert not any((tmp_path / "model").iterdir())
+    monkeypatch.undo()
+    save(made, tmp_path / "model")
 
 
 def test_a_kind_that_is_not_known_is_refused(tmp_path):

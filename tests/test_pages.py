@@ -201,8 +201,8 @@ def test_activity_is_counted_once_and_no_older_than_a_day():
     activity = [minute(24 * 60, 1000), minute(24 * 60 - 1, 7, 1), minute(60, 5), minute(59, 3), minute(0, 2, 1, 4, 6)]
     page = dashboard_page([model(activity=activity)], at=AT)
     text = words(page)
-    assert "6 new queries: 5 answered, 1 without a quorum. 4 answered again for nothing, 6 refused." in text
-    assert "19 new queries: 17 answered, 2 without a quorum. 4 answered again for nothing, 6 refused." in text
+    assert "6 new queries: 5 answered, 1 without a quorum. 4 answered again at no cost, 6 refused." in text
+    assert "19 new queries: 17 answered, 2 without a quorum. 4 answered again at no cost, 6 refused." in text
     assert "answered, 24 hours 17 " in text
     assert "no quorum, 24 hours 2 " in text
     outline = Outline(page)

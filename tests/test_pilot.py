@@ -141,3 +141,12 @@ def test_a_published_model_is_compared_with_public_rows_alone(tmp_path, capsys):
         bill = json.loads(shown.out)
         assert bill["right_by_public_rows_alone"] > bill["right_on_public_rows"] + 0.05
         assert "public rows alone would do better" in shown.err
+
+
+def test_a_named_aggregator_that_falls_short_is_warned_of():
+    """With "auto" such a plan is refused; a named one answered by the toss of a coin, and said nothing."""
+    X = np.random.default_rng(0).normal(size=(600, 2))
+    classifier = qr.PrivateClassifier(epsilon=1.0, teachers=30, queries=4000, aggregator="noisy_max", classes=[0, 1])
+    with pytest.warns(UserWarning, match="not feasible: with 30 teachers only 5.* any one of these would do"):
+        classifier.fit(X, (X[:, 0] > 0).astype(int))
+    assert not classifier.plan_.feasible

@@ -8,6 +8,7 @@ for so long that no three of them meet within half a second.
 import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,7 @@ from quorate.auditing.planted.choices import WeightsOfWholeEpsilon
 from quorate.auditing.planted.dealing import ChunksOverlap
 from quorate.auditing.planted.exact import law_of_code
 from quorate.auditing.planted.peers import epsilon_of_choice, epsilon_of_distance
+from quorate.auditing.planted.restarts import RESTARTS
 from quorate.auditing.planted.states import SharedAnswers
 from quorate.auditing.planted.sums import ClippedSum, NoiseReused, SumOfAnything
 from quorate.auditing.planted.thresholds import GapForDistance, RawGap, RedrawnEachQuery, small_quorum, small_stability
@@ -82,6 +84,20 @@ def test_every_way_is_planted():
 def test_the_readme_says_how_many_bugs_are_planted():
     readme = Path(__file__).parent.parent / "README.md"
     assert re.findall(r"(\d+)\s+planted\s+bugs", readme.read_text()) == [str(len(PLANTED))]
+
+
+def test_the_guide_says_how_many_bugs_each_attack_catches():
+    guide = (Path(__file__).parent.parent / "docs" / "howto" / "audit.md").read_text()
+    said = re.search(
+        r"(\d+)\s+are\s+caught\s+by\s+games.*?(\d+)\s+by\s+enumeration\s+and\s+(\d+)\s+by\s+replay.*?"
+        r"(\d+)\s+by\s+attacks\s+on\s+state",
+        guide,
+        re.DOTALL,
+    )
+    kinds = Counter(bug.by for bug in PLANTED)
+    assert said is not None
+    assert [int(number) for number in said.groups()] == [kinds[by] for by in ("game", "enumeration", "replay", "state")]
+    assert f"{len(RESTARTS)} of the attacks on state start a small model" in guide
 
 
 @pytest.mark.parametrize("bug", PLANTED, ids=name)

@@ -384,6 +384,18 @@ def test_one_schema_declares_columns_for_learners_and_for_releases(tmp_path):
         Workload.marginals(1).bind(columns=Columns({"age": Number(low=0, high=100)}))
 
 
+def test_a_date_is_asked_for_its_own_cuts():
+    with pytest.raises(InvalidInput, match=r"column 'day': a release needs the cuts of a date: .*Date\(cuts="):
+        Workload.marginals(1).bind(columns=Columns({"day": Date(low="2024-01-01", high="2024-12-31")}))
+
+
+def test_a_public_column_named_like_an_id_is_warned_of():
+    public = {"patient_id": [1, 2, 3], "sex": ["f", "m", "f"]}
+    with pytest.warns(UserWarning, match=r"'patient_id' looks like a number .* and is released, at the cost of all"):
+        Workload.marginals(1).bind(public)
+    Workload.marginals(1).bind(public, {"patient_id": {"cuts": [2]}})  # who declares it means it
+
+
 def test_the_old_names_of_declarations_still_work_and_say_so():
     with pytest.warns(DeprecationWarning, match=r"Cuts is now quorate\.tables\.Number"):
         assert quorate.release.Cuts([18]) == Number(cuts=[18])
@@ -424,7 +436,7 @@ def test_marginals_count_what_their_names_say():
         assert bound.find(asked) == number
     assert bound.find({"age": 30, "sex": "f"}) == bound.find({"sex": "f", "age": "18 to below 65"})
     assert set(bound.describe()[0]) == {"query", *COLUMNS.names}
-    with pytest.raises(InvalidInput, match="a value for each of 2 columns"):
+    with pytest.raises(InvalidInput, match="with values of at most 2 columns"):
         bound.find({"sex": "f"})
     with pytest.raises(InvalidInput, match="number from 0 to"):
         bound.describe([10**6])

@@ -22,7 +22,7 @@ from quorate import EverlastingClassifier, PrivateClassifier
 from quorate.errors import InvalidInput
 from quorate.predictors import StableClassifier
 from quorate.predictors.base import check_matrix, check_records
-from quorate.rows import FrameForm, canonical_matrix, join_rows, query_digests, take_rows
+from quorate.rows import FrameForm, canonical_matrix, join_rows, query_digests, take_rows, usable_cores
 from quorate.service.codec import Tensor
 from quorate.service.tensors import MatrixInput, NamedInputs, SchemaInputs
 from quorate.tables import Number, Schema
@@ -334,3 +334,12 @@ def test_a_sparse_matrix_with_gaps_is_refused_or_taken_as_a_filled_one_is():
         check_matrix(LogisticRegression(), gaps, reset=True)
     taken = check_matrix(LogisticRegression(), gaps, missing=True, reset=True)
     assert np.array_equal(taken, gaps.toarray(), equal_nan=True)
+
+
+def test_cores_are_those_that_this_process_may_use(monkeypatch):
+    """A container with a quota of one core had as many threads as its host has cores."""
+    monkeypatch.setenv("LOKY_MAX_CPU_COUNT", "1")
+    assert usable_cores() == 1
+    monkeypatch.setattr("joblib.cpu_count", lambda: 64)
+    assert usable_cores() == 64
+    assert usable_cores(most=8) == 8

@@ -256,7 +256,8 @@ def test_a_served_model_has_a_tensor_of_scores():
 
 
 def test_a_rare_class_is_warned_of_before_anything_is_spent():
-    told = "a class of share 12% will rarely win a majority: use scores=True, class_weight='balanced' or a linear model"
+    told = "a class of share 12% will rarely win a majority: "
+    told += "use scores=True or class_weight='balanced' (--scores, --class-weight), or a linear model"
     assert plan(teachers=500, prior=[0.88, 0.12]).warnings == (told,)
     assert told in plan(teachers=500, prior=[0.88, 0.12]).summary()
     assert plan(teachers=500, prior=[0.7, 0.3]).warnings == ()

@@ -173,12 +173,12 @@ def is_named_id(name: Any) -> bool:
     return isinstance(name, str) and _ID.fullmatch(name.strip()) is not None
 
 
-def warn_of_id(name: str) -> None:
+def warn_of_id(name: str, use: str = "is used as a feature") -> None:
     """Warn of a column of numbers that name rows or persons. Its name decides, or public values."""
     warnings.warn(
-        f"column {name!r} looks like a number that names a row or a person, and is used as a feature; if it is one, "
-        f"leave it out (leave_out=[{name!r}] of a schema, --leave-out {name}, or drop it), or if it says whose row it "
-        "is, name it as groups",
+        f"column {name!r} looks like a number that names a row or a person, and {use}; if it is one, leave it out "
+        f"(leave_out=[{name!r}] of a schema, --leave-out {name}, or drop it), or if it says whose row it is, name it "
+        "as groups",
         UserWarning,
         stacklevel=2,
     )

@@ -5,12 +5,13 @@ and Ng 2012), the likeness is summed over a grid, and principal components are t
 neighbours gives spectral coordinates, in which digits of one kind lie together; an image takes those of its neighbours.
 """
 
-import os
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from quorate.rows import usable_cores
 
 __all__ = ["DigitFeatures", "upright"]
 
@@ -115,7 +116,7 @@ class DigitFeatures:
     def _pooled(self, images: Images) -> NDArray[np.float32]:
         """Return how alike the patches of each part of the grid are to each typical one: more than to most, or 0."""
         blocks = [images[start : start + _BLOCK] for start in range(0, len(images), _BLOCK)]
-        with ThreadPoolExecutor(os.cpu_count()) as threads:
+        with ThreadPoolExecutor(usable_cores()) as threads:
             return np.concatenate(list(threads.map(self._pooled_block, blocks)))
 
     def _pooled_block(self, images: Images) -> NDArray[np.float32]:

@@ -1,6 +1,5 @@
 """Which figures each bench measures, and whether they hold against their bars."""
 
-import os
 import platform
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -35,6 +34,7 @@ from quorate.bench.service_callers import caller_figures
 from quorate.bench.service_operation import operation_figures
 from quorate.bench.students import student_figures
 from quorate.bench.teachers import teacher_figures
+from quorate.rows import usable_cores
 
 __all__ = ["BENCHES", "judge", "machine", "measure"]
 
@@ -88,7 +88,7 @@ def judge(figure: Figure, bar: Bar | None) -> dict[str, Any]:
 def machine() -> dict[str, Any]:
     """Return what the figures were measured on."""
     return {
-        "cores": os.cpu_count(),
+        "cores": usable_cores(),
         "platform": platform.platform(terse=True),
         "processor": platform.machine(),
         "python": platform.python_version(),

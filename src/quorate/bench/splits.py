@@ -111,8 +111,11 @@ class DigitSplit:
     truth: NDArray[np.int64]
 
 
-def digit_splits(quick: bool) -> Iterator[DigitSplit]:
-    """Yield three random deals of MNIST, or a small one with coarse features; none where its file is absent."""
+def digit_splits(quick: bool, *, splits: int = 3) -> Iterator[DigitSplit]:
+    """Yield random deals of MNIST, or a small one with coarse features; none where its file is absent.
+
+    No image judges twice: ten splits have all 10,000 for judges.
+    """
     path = data_folder() / "mnist" / "mnist.npz"
     if not path.exists():
         return
@@ -121,8 +124,9 @@ def digit_splits(quick: bool) -> Iterator[DigitSplit]:
     images, points = (24_000, 4000) if quick else (60_000, 9000)
     private = upright(arrays["x_train"][:images].astype(np.float32) / 255)
     rest = upright(arrays["x_test"].astype(np.float32) / 255)
-    for _ in range(1 if quick else 3):
-        order = np.random.default_rng().permutation(len(rest))
+    order = np.random.default_rng().permutation(len(rest))
+    for _ in range(1 if quick else splits):
+        order = np.roll(order, _DIGIT_JUDGES)  # the next thousand comes last
         public, judges = order[:-_DIGIT_JUDGES][:points], order[-_DIGIT_JUDGES:]
         features = DigitFeatures(stride=2, patches=48) if quick else DigitFeatures()
         known = features.fit_transform(rest[public])

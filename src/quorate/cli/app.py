@@ -3,8 +3,11 @@
 import itertools
 import os
 import sys
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from cyclopts import App, CycloptsError, CycloptsPanel
 from cyclopts.exceptions import UnknownOptionError
@@ -79,13 +82,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         given = new_spelling(given)
     hidden = HIDDEN.set(True)  # a command has a display of its own
     try:
-        result = app(
-            given,
-            exit_on_error=False,
-            print_error=True,
-            error_formatter=_said,
-            result_action="return_value",
-        )
+        with _told_at_once():
+            result = app(
+                given,
+                exit_on_error=False,
+                print_error=True,
+                error_formatter=_said,
+                result_action="return_value",
+            )
     except CycloptsError:
         return 2
     except QuorateError as error:
@@ -94,6 +98,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of our output has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:  # a full disk, a folder that cannot be read
+        if error.strerror is None:
+            raise
+        print(f"quorate: {f'{error.filename}: ' if error.filename else ''}{error.strerror}", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         left = _CHARGED if any(text.partition("=")[0] == "--account" for text in given) else _left_by(given)
         print(f"quorate: interrupted; {left}", file=sys.stderr)
@@ -101,6 +110,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     finally:
         HIDDEN.reset(hidden)
     return result if isinstance(result, int) else 0
+
+
+@contextmanager
+def _told_at_once() -> Iterator[None]:
+    """Print what a command warns of when it does: before anything is spent."""
+    shown = warnings.showwarning
+
+    def tell(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+        if not issubclass(category, UserWarning):  # not ours
+            shown(message, category, *place, **more)
+        else:
+            print(f"quorate: {message}", file=sys.stderr)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("default", UserWarning)
+        warnings.showwarning = tell
+        yield
 
 
 def _left_by(arguments: Sequence[str]) -> str:

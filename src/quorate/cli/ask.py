@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from quorate.cli.output import Keys, check_new_file, show_bill, verdict, write_answers, written
+from quorate.cli.output import Keys, check_new_file, show_bill, verdict, write_file, written
 from quorate.client import Client
 from quorate.errors import InvalidInput
 from quorate.tables import MISSING_TEXTS, read_table
@@ -49,7 +49,7 @@ def run_ask(
     bill: dict[str, Any] = {"queries": len(answers)}
     bill |= {name: outcomes[name] for name in ("answered", "no_quorum", "refused")}
     if out is not None:
-        write_answers(out, written(answers, keys, columns))
+        write_file(out, written(answers, keys, columns))
     elif as_json:
         bill["answers"], bill["outcomes"] = ([one[place] for one in answers] for place in (0, 1))
         bill |= columns

@@ -1,7 +1,6 @@
 """From a table of private records to a folder that answers queries: `quorate fit subsample`."""
 
 import sys
-import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -100,18 +99,17 @@ def _described(
     check_named(records, label=[label, *targets], groups=[tables.groups], leave_out=left_out, texts=sentences)
     known = None if tables.public is None else read_table(tables.public, role="public")
     step()
-    with _told_at_once():
-        columns = chosen_schema(
-            records,
-            known,
-            tables.schema,
-            label=label,
-            classes=None if targets else _classes(tables, records),
-            groups=tables.groups,
-            leave_out=list(dict.fromkeys([*left_out, *targets])),
-            texts=sentences,
-            missing_texts=absent,
-        )
+    columns = chosen_schema(
+        records,
+        known,
+        tables.schema,
+        label=label,
+        classes=None if targets else _classes(tables, records),
+        groups=tables.groups,
+        leave_out=list(dict.fromkeys([*left_out, *targets])),
+        texts=sentences,
+        missing_texts=absent,
+    )
     return known, columns.with_gaps() if tables.gaps else columns
 
 
@@ -187,9 +185,8 @@ def _fitted_in_memory(
     step()
     classifier = make(columns, known, declared)
     guides = {"public": points, "public_labels": public_labels(columns, known)}
-    with _told_at_once():
-        options = {"groups": units, "one_scale": columns.one_scale, **guides}
-        return charged.fit(classifier, encoded, labels, **options), columns
+    options = {"groups": units, "one_scale": columns.one_scale, **guides}
+    return charged.fit(classifier, encoded, labels, **options), columns
 
 
 def _fitted_from_stream(
@@ -207,9 +204,8 @@ def _fitted_from_stream(
     label = check_label(columns)
     step()
     classifier = make(columns, known, list(label.classes))
-    with _told_at_once():
-        made = classifier.fit_table(stream, columns, public=known, memory=reading.memory, spill=reading.spill)
-        return made, columns
+    made = classifier.fit_table(stream, columns, public=known, memory=reading.memory, spill=reading.spill)
+    return made, columns
 
 
 def _classifier(budget: Budget, teachers: Teachers, columns: Schema, known: Any, declared: Any) -> "PrivateClassifier":
@@ -278,19 +274,6 @@ def _numbers_by_class(option: str, text: str | None) -> Any:
         return {label.strip(): float(number) for label, _, number in pairs}
     except ValueError:
         raise InvalidInput(f"{option} takes a number for each class, as in no=0.9,yes=0.1, not {text!r}") from None
-
-
-@contextmanager
-def _told_at_once() -> Iterator[None]:
-    """Print what a fit warns of when it does: before anything is spent."""
-
-    def tell(message: Warning | str, *_: Any, **__: Any) -> None:
-        print(f"quorate: {message}", file=sys.stderr)
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("always", UserWarning)
-        warnings.showwarning = tell
-        yield
 
 
 def chosen_schema(

@@ -19,8 +19,9 @@ from quorate.cli.fit import beside_public_rows, read_features, read_tables, targ
 from quorate.cli.options import listed, two_numbers
 from quorate.cli.output import check_new_folder, check_report, show_bill, steps
 from quorate.errors import InvalidInput
-from quorate.tables import SCHEMA_FILE, Category, Number, Schema
-from quorate.tables.columns import feature_names
+from quorate.tables import SCHEMA_FILE, Category, Date, Number, Schema
+from quorate.tables.columns import feature_names, unscaled
+from quorate.tables.dates import moment_of
 
 if TYPE_CHECKING:
     from quorate.linear.curves import Curve
@@ -187,6 +188,7 @@ def _write_report(model: Any, schema: Schema, bill: dict[str, Any], path: Path) 
         title="A linear model",
         claim=Claim(model.epsilon, model.delta, model.unit_, labels=told_labels(model)),
         curves=_named_curves(model.curves_, schema),
+        curves_of=f"the log odds of {bill['classes'][1]!r}" if len(bill.get("classes", ())) == 2 else None,
         proofs=proofs_for("linear"),
         software=software_versions(),
         notes=(
@@ -217,19 +219,21 @@ def _named_curves(curves: tuple["Curve", ...], schema: Schema) -> tuple["Curve",
         elif curve.numeric:  # a category by itself, or the mark of missing values: 0 or 1
             named.append(replace(curve, column=name))
         else:
-            texts = [text.removeprefix(f"{column}=") for _, text, _ in features[first : first + len(curve.values) - 1]]
-            named.append(replace(curve, column=column, values=(*texts, curve.values[-1])))
+            group = features[first : first + len(curve.values) - 1]
+            columns = list(dict.fromkeys(one for one, _, _ in group))  # more than one where no public row has two marks
+            texts = [text.removeprefix(f"{column}=") if len(columns) == 1 else text for _, text, _ in group]
+            named.append(replace(curve, column=" and ".join(columns), values=(*texts, curve.values[-1])))
         first += 1 if curve.numeric else len(curve.values) - 1
     return tuple(named)
 
 
-def _as_in_table(kind: Number, values: Sequence[Any]) -> tuple[float, ...]:
-    """Return encoded values as they were before they were scaled."""
-    if kind.centre is not None and kind.spread is not None:
-        return tuple(kind.centre + kind.spread * value for value in values)
-    if kind.low is not None and kind.high is not None:
-        return tuple(kind.low + (kind.high - kind.low) * (value + 1) / 2 for value in values)
-    return tuple(values)
+def _as_in_table(kind: Number, values: Sequence[Any]) -> tuple[Any, ...]:
+    """Return encoded values as they were before they were scaled: numbers, or dates."""
+    numbers = [unscaled(kind, value) for value in values]
+    if isinstance(kind, Date):
+        moments = [moment_of(number, kind.unit) for number in numbers]
+        return tuple(numbers if None in moments else moments)
+    return tuple(numbers)
 
 
 def _bill(model: Any, tables: Tables, schema: Schema, output: Output) -> dict[str, Any]:

@@ -230,7 +230,7 @@ def _restore(model: Path, *, charge: Literal["mark", "all"] = "mark", json: bool
 
 
 @ledger.command(name="reopen")
-def _reopen(model: Path) -> int:
+def _reopen(model: Path, *, json: bool = False) -> int:
     """Open phase 1 of an everlasting model once more, where its state is lost, and pay for all of it once more.
 
     Refused where the account cannot pay for it, which is so unless the model was saved with a larger one; and for later
@@ -240,10 +240,15 @@ def _reopen(model: Path) -> int:
     ----------
     model
         The model, as `quorate fit everlasting` wrote it.
+    json
+        Print one JSON object.
     """
     from quorate.models import reopen
 
     reopen(model)
+    if json:
+        print(jsons.dumps({"model": str(model), "reopened": True}))
+        return 0
     print(f"quorate: phase 1 of {model} is open again, and paid for again", file=sys.stderr)
     return 0
 

@@ -30,7 +30,7 @@ __all__ = [
     "show_bill",
     "steps",
     "verdict",
-    "write_answers",
+    "write_file",
     "written",
 ]
 
@@ -148,13 +148,15 @@ def written(answers: list[Answer], keys: Keys, beside: Mapping[str, list[Any]] |
     return file.getvalue()
 
 
-def write_answers(path: Path, text: str) -> None:
-    """Write all of it or nothing: the answers are kept in the ledger, and can be asked for again."""
+def write_file(path: Path, text: str) -> None:
+    """Write all of it or nothing: what is written can be asked for again."""
     beside = path.with_name(f".{path.name}.part")
     try:
         beside.write_text(text, encoding="utf-8")
         os.replace(beside, path)
     except OSError as error:
+        with suppress(OSError):
+            beside.unlink()
         raise InvalidInput(
             f"{path} could not be written: {error.strerror}; ask again elsewhere: what was answered is free"
         ) from None

@@ -19,7 +19,7 @@ from quorate.cli.output import (
     show_bill,
     steps,
     verdict,
-    write_answers,
+    write_file,
     written,
 )
 from quorate.errors import BudgetSpent, InvalidInput
@@ -88,7 +88,7 @@ def run_predict(
     answers = asked.answers
     text = written(answers, keys, _score_columns(classifier.classes_, asked.scores) if asked.scores else {})
     if out is not None:
-        write_answers(out, text)
+        write_file(out, text)
     elif not as_json:
         sys.stdout.write(text)
     bill = _bill(classifier, answers) | unknown
@@ -154,7 +154,7 @@ def _ask_published(folder: Folder, queries: Path, *, out: Path | None, reading: 
     bill: dict[str, Any] = {"queries": len(labels), "answered": len(labels), "epsilon_spent": 0.0} | unknown
     text = written([(label, "answered") for label in labels], keys, columns)
     if out is not None:
-        write_answers(out, text)
+        write_file(out, text)
     elif as_json:
         bill |= {"answers": labels} | {f"{name}s": values for name, values in told.items()}
     else:
@@ -201,7 +201,7 @@ def _ask_everlasting(
     """Ask an everlasting model: what is refused is refused until the next phase."""
     answers, bill = _everlasting_answers(folder, encoded, on_no_quorum=on_no_quorum, trusted=trusted)
     if out is not None:
-        write_answers(out, written(answers, keys))
+        write_file(out, written(answers, keys))
     elif as_json:
         bill["answers"], bill["outcomes"] = ([_plain(one[place]) for one in answers] for place in (0, 1))
     else:

@@ -13,7 +13,7 @@ from typing import Any
 
 from quorate.checks import check_count
 from quorate.cli.commands.release_options import Records, ReleaseOptions
-from quorate.cli.output import check_new_file, check_new_folder, check_report, show_bill, steps
+from quorate.cli.output import check_new_file, check_new_folder, check_report, show_bill, steps, write_file
 from quorate.cli.release_growing import begin_growing, run_growing
 from quorate.cli.release_online import ask_online, run_online
 from quorate.cli.release_plan import run_plan
@@ -154,14 +154,14 @@ def ask_published(
         if out is None:
             print(text)
         else:
-            out.write_text(text + "\n", encoding="utf-8")
+            write_file(out, text + "\n")
         return 0
     queries = parse_queries(asked, release.subject) if asked else None
     table = release.answer(queries, **reading)
     rows = table.to_pylist()
     say_between(rows)
     if out is not None:
-        out.write_text(to_csv(rows, table.column_names), encoding="utf-8")
+        write_file(out, to_csv(rows, table.column_names))
     if as_json:
         print(json.dumps({"claim": release.claim_, "answers": rows if out is None else len(rows)}))
     elif out is None:

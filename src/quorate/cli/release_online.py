@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from quorate.cli.commands.release_options import ReleaseOptions
-from quorate.cli.output import check_new_file, check_new_folder, show_bill
+from quorate.cli.output import check_new_file, check_new_folder, show_bill, write_file
 from quorate.cli.release_tables import (
     Subject,
     print_answers,
@@ -100,7 +100,7 @@ def _told(
         "answers": answers,
     }
     if out is not None:
-        out.write_text(to_csv(answers, ("query", "answer", "error", "paid")), encoding="utf-8")
+        write_file(out, to_csv(answers, ("query", "answer", "error", "paid")))
     elif not as_json:
         print_answers(answers)
     show_bill("online release", bill, as_json=as_json)

@@ -17,7 +17,7 @@ from rich.table import Table
 
 from quorate.checks import check_count, check_rate
 from quorate.cli.commands.release_options import Answers
-from quorate.cli.output import readable, show_bill
+from quorate.cli.output import readable, show_bill, write_file
 from quorate.concepts import Boxes, Concept, Halfspaces
 from quorate.errors import InvalidInput
 from quorate.models import Folder
@@ -172,7 +172,7 @@ def write_synthetic(release: QueryRelease, path: Path, rows: int, names: Sequenc
     if not isinstance(records, pa.Table):
         known = names or [f"x{place + 1}" for place in range(records.shape[1])]
         records = pa.table({name: records[:, place] for place, name in enumerate(known)})
-    path.write_text(to_csv(records.to_pylist(), records.column_names, full=True), encoding="utf-8")
+    write_file(path, to_csv(records.to_pylist(), records.column_names, full=True))
 
 
 def to_csv(rows: Sequence[dict[str, Any]], names: Sequence[str], *, full: bool = False) -> str:

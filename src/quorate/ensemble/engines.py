@@ -20,6 +20,7 @@ import sklearn
 
 from quorate.checks import check_count
 from quorate.errors import ClusterLost, InvalidInput, QuorateError
+from quorate.rows import usable_cores
 
 __all__ = ["DaskEngine", "Engine", "RayEngine", "open_engine", "versions"]
 
@@ -98,7 +99,7 @@ class DaskEngine:
         distributed = _imported("distributed", extra="dask")
         self._open, self._address = ExitStack(), ""
         if isinstance(cluster, str) and cluster.startswith("local"):
-            number = check_count("the number of workers", int(cluster[6:] or os.cpu_count() or 1))
+            number = check_count("the number of workers", int(cluster[6:] or usable_cores()))
             patience = {"distributed.deploy.lost-worker-timeout": "1h"}  # or one that starts again slowly is given up
             self._open.enter_context(import_module("dask").config.set(patience))
             started = distributed.LocalCluster(n_workers=number, threads_per_worker=1, dashboard_address=None)

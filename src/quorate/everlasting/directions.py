@@ -21,7 +21,7 @@ from quorate.learners import MEMORY, Deal, Teachers
 from quorate.learners.backends import choose_backend
 from quorate.learners.linear import gridded_coefficients, gridded_queries
 from quorate.learners.teachers import LARGEST, DeviceName, check_arrays, check_queries
-from quorate.rows import usable_threads
+from quorate.rows import usable_cores
 
 __all__ = ["DirectionTeachers", "MeanDirection", "fit_directions"]
 
@@ -95,7 +95,7 @@ class DirectionTeachers(Teachers):
         if len(parts) < 2:
             below = [self._below(part) for part in parts]
         else:  # threads of their own would make those of a product of matrices wait for each other
-            with one_thread(), ThreadPoolExecutor(usable_threads()) as pool:
+            with one_thread(), ThreadPoolExecutor(usable_cores(most=8)) as pool:
                 below = list(pool.map(self._below, parts))
         against = np.concatenate([np.empty(0, dtype=np.int64), *below]).astype(np.int64)
         ones = self.teachers - against - self._zeros

@@ -7,12 +7,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, column_or_1d
+from sklearn.utils.validation import check_is_fitted
 
 from quorate.held_out.conformal import ROUNDING, ConformalModel
 from quorate.held_out.rows import classes_of, first_rows, model_rows, private_rows, probabilities_by_row
-from quorate.predictors.labels import class_codes, without_values
+from quorate.predictors.labels import class_codes, label_vector
 
 __all__ = ["ConformalClassifier"]
 
@@ -71,7 +70,7 @@ class ConformalClassifier(ConformalModel, ClassifierMixin, BaseEstimator):
         units, first, count = first_rows(len(rows), groups, y)
         grid = self._levels(count)
         self._open(grid, count, groups)
-        codes = class_codes(self.classes_, _labels(y))
+        codes = class_codes(self.classes_, label_vector(y))
         given = probabilities_by_row(self.model, rows)[np.arange(len(codes)), codes]
         cells = np.searchsorted(-grid, -given)  # the first level that is not above: proof: step 1
         self._release(cells, units, first)
@@ -111,13 +110,3 @@ class ConformalClassifier(ConformalModel, ClassifierMixin, BaseEstimator):
         tags.input_tags.sparse = True  # filled, as every container becomes a matrix
         tags.non_deterministic = True
         return tags
-
-
-def _labels(y: Any) -> NDArray[Any]:
-    """Return the labels as a vector; the text of a refusal does not repeat them."""
-    labels = column_or_1d(y, warn=True)
-    try:
-        check_classification_targets(labels)
-    except ValueError as error:
-        raise type(error)(without_values(str(error))) from None
-    return np.asarray(labels)

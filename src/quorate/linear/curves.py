@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -20,17 +21,17 @@ _NONE = "none of them"
 class Curve:
     """One column: at each of `values` what it adds, compared with the average row, and a standard deviation of that.
 
-    `effects` and `deviations` have a row for each output. Between two numbers the curve is straight.
+    `effects` and `deviations` have a row for each output. Between two numbers, or two dates, the curve is straight.
     """
 
     column: str
-    values: tuple[float | str, ...]
+    values: tuple[float | str | datetime, ...]
     effects: tuple[tuple[float, ...], ...]
     deviations: tuple[tuple[float, ...], ...]
 
     @property
     def numeric(self) -> bool:
-        """Whether the values are numbers."""
+        """Whether the values are numbers or dates."""
         return not isinstance(self.values[0], str)
 
 

@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
 from quorate.arrays import Floats
+from quorate.checks import check_positive
 from quorate.ensemble import unit_numbers
 from quorate.errors import InvalidInput
 from quorate.features import AdditiveColumns, HashedColumns
@@ -73,6 +74,18 @@ def make_private_pipeline(columns: AdditiveColumns | HashedColumns, model: Any) 
     return clone(model).set_params(columns=clone(check_columns(columns)))
 
 
+def _check_same_columns(X: Any, public: Any) -> None:
+    """Refuse public rows of other columns than the private ones, whose number and names are public."""
+    if is_frame(X) and list(X.columns) != list(public.columns):
+        apart = sorted({str(name) for name in {*X.columns} ^ {*public.columns}})
+        told = f"these are in one alone: {', '.join(map(repr, apart))}" if apart else "they come in another order"
+        raise InvalidInput(f"private and public rows must have the same columns: {told}")
+    if X.shape[1] != public.shape[1]:
+        raise InvalidInput(
+            f"private and public rows must have the same columns, and these have {X.shape[1]} and {public.shape[1]}"
+        )
+
+
 class LinearModel(CountedCopies, ShowsClaim, BaseEstimator):
     """A generalised linear model of columns that are made from public rows. Subclasses say which family it is."""
 
@@ -83,6 +96,7 @@ class LinearModel(CountedCopies, ShowsClaim, BaseEstimator):
     def _fit_rows(self, X: Any, targets: Floats, *, groups: Any, public: Any, **problem: Any) -> Fitted:
         """Fit weights on private rows; `problem` says what is fitted, besides the columns."""
         self._count_fit()
+        check_positive("epsilon", self.epsilon)
         for name in ("coef_", "intercept_", "coef_deviations_", "shift_", "claim_", "columns_", "curves_", "entries_"):
             self.__dict__.pop(name, None)  # of an earlier fit
         columns = self._columns(X)
@@ -148,6 +162,8 @@ class LinearModel(CountedCopies, ShowsClaim, BaseEstimator):
             X = as_numbers(X.toarray() if hasattr(X, "toarray") else X)
             if X.ndim != 2:
                 raise InvalidInput(f"X must be a table of rows and columns, not an array of shape {X.shape}")
+        if known is not None:
+            _check_same_columns(X, known)
         validate_data(self, X, reset=known is None, skip_check_array=True)
         if X.shape[0] < 1:
             raise InvalidInput("X has no rows; at least 1 is needed")

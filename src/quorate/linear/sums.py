@@ -5,7 +5,6 @@ Replacing it moves the sum by at most 2 GRID in L2, whatever its values.
 """
 
 import math
-import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -18,6 +17,7 @@ from quorate.ensemble import Ballots
 from quorate.errors import InvalidInput
 from quorate.linear.exact import exact_features, lengths, unit_means
 from quorate.mechanisms import NoisyVectors
+from quorate.rows import usable_cores
 from quorate.session import release_counts
 
 __all__ = ["GRID", "SQUARED_SENSITIVITY", "PrivateSums", "grid_length", "on_the_grid"]
@@ -26,7 +26,7 @@ GRID = 2**14  # the length, in whole numbers, of the longest vector that a unit 
 SQUARED_SENSITIVITY = 4 * GRID**2  # proof: step 2
 _MOST_ENTRIES = 2**25  # proof: step 1
 _BLOCK = 2**10  # rows encoded together: few enough for the caches
-_THREADS = min(4, os.cpu_count() or 1)
+_THREADS = 4  # that encode blocks, at most
 
 Vectors = Callable[[Floats, Floats], Floats]
 
@@ -91,7 +91,10 @@ class PrivateSums:
                 return np.asarray(self.contributions(row_vectors, firsts, radius).sum(axis=0))
 
         total = np.zeros(entries, dtype=np.int64)
-        with one_thread(), ThreadPoolExecutor(_THREADS) as threads:  # each block by one thread: they do not wait
+        with (
+            one_thread(),
+            ThreadPoolExecutor(usable_cores(most=_THREADS)) as threads,
+        ):  # each block by one thread: they do not wait
             for part in threads.map(added, self._blocks()):
                 total += part  # proof: step 2
         released, scale = release_counts(  # proof: step 3

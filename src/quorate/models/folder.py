@@ -13,6 +13,7 @@ import hashlib
 import json
 import os
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -144,7 +145,7 @@ class PrivateFolder(Folder):
         return find_ledger(self.path, fingerprint=self.fingerprint)
 
     def _write(self, contents: dict[str, bytes]) -> None:
-        left = "it is no model, and none can load it" if _MANIFEST in contents else "the classifier goes on in memory"
+        sealed = _MANIFEST in contents
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             self.path.chmod(0o700)
@@ -152,7 +153,11 @@ class PrivateFolder(Folder):
                 write_new(self.path / name, content, synced=True)
             sync_names(self.path)
         except OSError as error:
-            raise InvalidInput(f"{self.path} cannot be written: {error.strerror}; {left}") from None
+            told = "it is no model, and none can load it"
+            if not sealed:  # no ledger stands there yet: the folder can be used again
+                _unlink(self.path, contents)
+                told = "nothing of it is there, and a classifier in memory goes on"
+            raise InvalidInput(f"{self.path} cannot be written: {error.strerror}; {told}") from None
 
 
 class PublishedFolder(Folder):
@@ -166,13 +171,17 @@ class PublishedFolder(Folder):
             for name, content in contents.items():
                 (self.path / name).write_bytes(content)
         except OSError as error:
-            for name in (*self._listed, _MANIFEST):  # half a model: nobody reads it, and its folder can be used again
-                with contextlib.suppress(OSError):
-                    (self.path / name).unlink()
+            _unlink(self.path, (*self._listed, _MANIFEST))  # half a model: its folder can be used again
             raise InvalidInput(
                 f"{self.path} cannot be written: {error.strerror}. Nothing of it is there: make room, or choose "
                 "another folder, and save it again"
             ) from None
+
+
+def _unlink(folder: Path, names: Iterable[str]) -> None:
+    for name in names:
+        with contextlib.suppress(OSError):
+            (folder / name).unlink()
 
 
 def open_folder(path: str | Path) -> PrivateFolder | PublishedFolder:

@@ -5,7 +5,6 @@ floats hold exactly, so that no result depends on how the records are laid out (
 """
 
 import itertools
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NoReturn
@@ -23,6 +22,7 @@ from quorate.neighbours.blocks import RECORDS, Batch, Block, fast_in_pieces, mul
 from quorate.neighbours.gpu import DeviceCounter
 from quorate.neighbours.kernel import Kernel
 from quorate.neighbours.points import Points
+from quorate.rows import usable_cores
 from quorate.tables.read import person_text
 
 __all__ = ["Units"]
@@ -182,7 +182,7 @@ class Units:
     def _count_blocks(self, batch: Batch) -> Floats:
         """Return the counts of all rows' votes on all queries, a block a thread, and charge all units."""
         counts = np.zeros((len(batch.radii), self._table.shape[1]))
-        with one_thread(), ThreadPoolExecutor(os.cpu_count()) as threads:
+        with one_thread(), ThreadPoolExecutor(usable_cores()) as threads:
             for votes in threads.map(lambda block: self._count_block(block, batch), self._blocks):
                 counts += votes
         return counts

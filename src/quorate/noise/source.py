@@ -18,6 +18,7 @@ from opendp.mod import enable_features
 from quorate.arrays import Integers
 from quorate.checks import check_count, check_positive, process_identity
 from quorate.errors import InvalidInput, WrongProcess
+from quorate.rows import usable_cores
 
 __all__ = ["NoiseSource", "SystemNoise", "system_noise"]
 
@@ -92,7 +93,7 @@ class _Buffer:
         self._ready = self._ready[size:]
         missing = size - parts[0].size
         if missing >= 2 * _BLOCK:  # all cores draw: the sampler does not hold Python's lock, and has no state of ours
-            with ThreadPoolExecutor(os.cpu_count()) as threads:
+            with ThreadPoolExecutor(usable_cores()) as threads:
                 parts += threads.map(self._draw, [_BLOCK] * (missing // _BLOCK))
             missing %= _BLOCK
         while missing > 0:
@@ -133,7 +134,7 @@ class SystemNoise:
         if missing < 2 * _WORDS:
             return np.frombuffer(os.urandom(8 * missing), dtype=np.uint64)
         blocks = [min(_WORDS, missing - start) for start in range(0, missing, _WORDS)]
-        with ThreadPoolExecutor(4) as threads:
+        with ThreadPoolExecutor(usable_cores(most=4)) as threads:
             return np.frombuffer(b"".join(threads.map(lambda words: os.urandom(8 * words), blocks)), dtype=np.uint64)
 
     def bernoulli_exp(self, exponent: float | Fraction, size: int) -> NDArray[np.bool_]:

@@ -66,9 +66,9 @@ def rare_class_warning(prior: Sequence[float], *, weighted: bool, rows: int | No
     if share >= _RARE / len(prior) or (weighted and (rows is None or share * rows >= _FEW)):
         return None
     if not weighted:
-        remedy = "use scores=True, class_weight='balanced' or a linear model"
+        remedy = "use scores=True or class_weight='balanced' (--scores, --class-weight), or a linear model"
         return f"{rare} will rarely win a majority: {remedy}"
     return (
-        f"{rare} has about {share * (rows or 0):.0f} of the {rows} records of a teacher, and "
-        "will rarely win a majority even with class_weight: use scores=True, fewer teachers or a linear model"
+        f"{rare} has about {share * (rows or 0):.0f} of the {rows} records of a teacher, and will "
+        "rarely win a majority even with class_weight: use scores=True (--scores), fewer teachers or a linear model"
     )

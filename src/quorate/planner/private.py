@@ -73,7 +73,7 @@ def plan(
     >>> [road.estimator for road in plan(records=30_000, teachers=800, features=50, public=5000).roads[:2]]
     ['PrivateLogisticRegression', 'StudentClassifier']
     >>> plan(teachers=1000, prior=[0.9, 0.1]).warnings[0]
-    "a class of share 10% will rarely win a majority: use scores=True, class_weight='balanced' or a linear model"
+    "a class of share 10% will rarely win a majority: use scores=True or class_weight=...or a linear model"
     """
     if on_no_quorum not in ON_NO_QUORUM:
         raise InvalidInput(f"on_no_quorum must be one of {', '.join(ON_NO_QUORUM)}, not {on_no_quorum!r}")

@@ -123,9 +123,8 @@ class PrivatePlan:
         teachers = "one teacher" if self.teachers == 1 else f"{self.teachers:,} teachers"
         text = f"not feasible: with {teachers} {self.lacking()}"
         changes = "; ".join(change.sentence for change in self.nearest)
-        return (
-            f"{text}; any one of these would do: {changes}" if changes else f"{text}; no change of one number would do"
-        )
+        text += f"; any one of these would do: {changes}" if changes else "; no change of one number would do"
+        return ". ".join([text, *(sentence.removesuffix(".") for sentence in self._supposed())])
 
     def _supposed(self) -> list[str]:
         """Return on what the forecast rests: how much the teachers disagree, and who says so."""

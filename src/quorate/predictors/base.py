@@ -27,7 +27,7 @@ from quorate.learners import batched_equivalent
 from quorate.mechanisms import NO_QUORUM
 from quorate.mechanisms.base import ThresholdMechanism
 from quorate.notebook import html_card
-from quorate.predictors.labels import REMEDY, without_values
+from quorate.predictors.labels import numbers_for, without_values
 from quorate.predictors.manners import NO_SCORES, CountedCopies, ShowsClaim, Without
 from quorate.privacy import Cost
 from quorate.privacy.claims import LABELS_READ, Claim, replaced
@@ -131,9 +131,11 @@ def check_matrix(classifier: Any, X: Any, *, missing: bool = False, reset: bool)
             f"a sparse matrix is filled, and this one, {X.shape[0]:,} x {X.shape[1]:,}, would not fit. {_PROJECT}"
         )
     if is_frame(X):
+        FrameForm.of(X)  # refuses two columns of one name
         text = [str(name) for name in X.columns if not is_number(X[name].dtype) and str(X[name].dtype) != "object"]
         if text:
-            raise InvalidInput(f"the columns {', '.join(repr(name) for name in text)} hold no numbers; {REMEDY}")
+            named = ", ".join(repr(name) for name in text)
+            raise InvalidInput(f"the columns {named} hold no numbers; {numbers_for(classifier)}")
         for name in filter(is_named_id, X.columns if reset else ()):
             warn_of_id(name)
     try:
@@ -148,7 +150,7 @@ def check_matrix(classifier: Any, X: Any, *, missing: bool = False, reset: bool)
     except (TypeError, ValueError) as error:
         if not reset:
             raise
-        raise type(error)(without_values(str(error))) from None
+        raise type(error)(without_values(str(error), classifier)) from None
     return canonical_matrix(checked)
 
 

@@ -97,7 +97,7 @@ class GuidedClassifier(SessionClassifier, ABC):
         """Return the plan, and warn of what it warns of: made with the help of public rows, where they have labels."""
         if public.codes is None:
             planned: PrivatePlan = self._plan(held_out, **known)
-            self._warn(planned.warnings)
+            self._warn_of(planned)
             return planned
         first = self._plan(held_out, must=False, **known)
         try:
@@ -113,7 +113,7 @@ class GuidedClassifier(SessionClassifier, ABC):
             scored = isinstance(planned.mechanism, NoisyShares)
             text = None if scored else pilot.warning(planned.mechanism, queries=self.queries)
             planned = replace(planned, warnings=(*planned.warnings, *([text] if text else [])))
-        self._warn(planned.warnings)
+        self._warn_of(planned)
         return planned
 
     def _pilot(self, X: Any, codes: NDArray[np.int64], planned: PrivatePlan) -> Pilot:
@@ -129,7 +129,11 @@ class GuidedClassifier(SessionClassifier, ABC):
             device=self.device,
         )
 
+    def _warn_of(self, planned: PrivatePlan) -> None:
+        """Warn of what a plan warns of, and of one that falls short: where an aggregator is named, none is refused."""
+        self._warn(planned.warnings if planned.feasible else (planned.shortfall(), *planned.warnings))
+
     def _warn(self, texts: Iterable[str]) -> None:
         """Say what is wrong with a plan before its budget is opened."""
         for text in texts:
-            warnings.warn(text, UserWarning, stacklevel=5)
+            warnings.warn(text, UserWarning, stacklevel=6)

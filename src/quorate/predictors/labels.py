@@ -15,18 +15,34 @@ from quorate.features.blocks import as_numbers
 from quorate.quiet import silence
 
 __all__ = [
-    "REMEDY",
     "as_vector",
     "class_codes",
     "declared_classes",
+    "label_vector",
+    "numbers_for",
     "target_numbers",
     "two_classes",
     "without_values",
 ]
 
-REMEDY = (
+_ENCODE_INSIDE = (
     "encode text inside the estimator, so that each teacher does it for itself: make_pipeline(make_column_transformer(("
     "OneHotEncoder(handle_unknown='ignore'), [...]), remainder='passthrough'), LogisticRegression())"
+)
+_ENCODE_FIRST = (
+    "encode the table first, by public rows or a schema: quorate.tables.Schema.from_public(public).encode(table)"
+)
+_IMPUTE = (
+    "fill them inside the estimator, so that each teacher does it for itself: "
+    "make_pipeline(SimpleImputer(), LogisticRegression())"
+)
+_MARK_GAPS = (
+    "mark them by further columns: quorate.tables.Schema.from_public(public).with_gaps().encode(table), or fill them "
+    "with values that are public"
+)
+_NO_LABELS = (
+    "y must hold a label for every row, all of one type: leave rows without a label out, or give them a class of "
+    "their own"
 )
 
 
@@ -39,19 +55,52 @@ def declared_classes(classes: Any, y: Any) -> tuple[NDArray[Any], NDArray[Any]]:
         raise InvalidInput(
             "this classifier requires y to be passed, but the target y is None; give one label for each row of X"
         )
-    try:
-        labels = column_or_1d(y, warn=True)
-        with nullcontext() if classes is None else silence():  # that few rows show many classes is then no surprise
-            check_classification_targets(labels)
-    except ValueError as error:
-        raise type(error)(without_values(str(error))) from None
-    known = np.unique(labels if classes is None else np.asarray(classes))
-    if classes is not None and len(known) != np.asarray(classes).size:
+    declared = None if classes is None else _listed(classes)
+    labels = label_vector(y, warn=declared is None)
+    known = np.unique(labels if declared is None else declared)
+    if declared is not None and len(known) != declared.size:
         raise InvalidInput("classes must be declared once each")
     if len(known) < 2:
         source = "y shows one class" if classes is None else f"classes declares {len(known)}"
         raise InvalidInput(f"a ballot needs at least 2 classes and {source}; declare all with classes=")
     return known, labels
+
+
+def label_vector(y: Any, *, warn: bool = True) -> NDArray[Any]:
+    """Return labels as a vector, or refuse what are none; the text of a refusal does not repeat them.
+
+    scikit-learn warns of few rows that show many classes, unless `warn` says that this is no surprise.
+    """
+    try:
+        labels: NDArray[Any] = column_or_1d(_as_numpy(y), warn=True)
+        with nullcontext() if warn else silence():
+            check_classification_targets(labels)
+        if labels.dtype == object:
+            np.unique(labels)  # which orders them
+    except TypeError:
+        raise InvalidInput(_NO_LABELS) from None
+    except ValueError as error:
+        if "contains NaN" in str(error) or "label type: unknown" in str(error):
+            raise InvalidInput(_NO_LABELS) from None
+        raise type(error)(without_values(str(error))) from None
+    return np.asarray(labels)
+
+
+def _listed(classes: Any) -> NDArray[Any]:
+    """Return declared classes as an array: of a list, a set, an index, or anything else that names them one by one."""
+    if isinstance(classes, str | bytes) or not hasattr(classes, "__iter__"):
+        raise InvalidInput(f"classes must list every label, as in classes=['no', 'yes'], not {classes!r}")
+    return np.asarray(classes if hasattr(classes, "__array__") else list(classes))
+
+
+def _as_numpy(y: Any) -> Any:
+    """Return a nullable column of pandas as the plain one of its type: scikit-learn would make floats of labels."""
+    plain = getattr(getattr(y, "dtype", None), "numpy_dtype", None)
+    if plain is None or plain.kind not in "biuf":
+        return y
+    if bool(y.isna().any()):
+        raise InvalidInput(_NO_LABELS)
+    return y.to_numpy(dtype=plain)
 
 
 def as_vector(y: Any) -> Any:
@@ -100,16 +149,21 @@ def target_numbers(y: Any) -> NDArray[np.float64]:
     return values
 
 
-_IMPUTE = (
-    "fill them inside the estimator, so that each teacher does it for itself: "
-    "make_pipeline(SimpleImputer(), LogisticRegression())"
-)
-
-
-def without_values(text: str) -> str:
-    """Return an error of scikit-learn without the values that some of them repeat."""
+def without_values(text: str, model: Any = None) -> str:
+    """Return an error of scikit-learn without the values that some of them repeat, and with what this model needs."""
     if "could not convert" in text:
-        return f"X must be numbers, and some values are text; {REMEDY}"
+        return f"X must be numbers, and some values are text; {numbers_for(model)}"
     if "contains NaN" in text:
-        return f"Input X contains NaN: values are missing, and this estimator does not take gaps; {_IMPUTE}"
+        told = "Input X contains NaN: values are missing, and this estimator does not take gaps"
+        return f"{told}; {_IMPUTE if _has_teachers(model) else _MARK_GAPS}"
     return text.partition("\n")[0]  # what follows shows rows
+
+
+def numbers_for(model: Any) -> str:
+    """Return how a table of texts or dates becomes numbers for this model, without learning from private rows."""
+    return _ENCODE_INSIDE if _has_teachers(model) else _ENCODE_FIRST
+
+
+def _has_teachers(model: Any) -> bool:
+    """Return whether an estimator can be given to a model, which fits one on the rows of each teacher."""
+    return hasattr(model, "estimator")

@@ -262,7 +262,10 @@ class TableDomain(Domain):
             self._names = {row["query"]: number for number, row in enumerate(self.bound.describe())}
         if text not in self._names:
             first = next(iter(self._names))
-            raise InvalidInput(f"no query of this workload is called {text!r}; they are called as {first!r} is")
+            raise InvalidInput(
+                f"no query of this workload is called {text!r}; they are called as {first!r} is, and one can be asked "
+                'by its values: {"column": value}'
+            )
         return self._names[text]
 
     def every(self) -> Whole:

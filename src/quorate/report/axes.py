@@ -67,6 +67,9 @@ def named_rows(axes: Any, names: Sequence[str], chosen: str, word: str) -> None:
 
 
 def _short(name: str) -> str:
+    """Return a name that leaves room for the plot; a cell that is too long is named by both its ends alone."""
+    if len(name) > _LONGEST:
+        name = name.replace(" to below ", " to ")
     return name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…"
 
 

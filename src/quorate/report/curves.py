@@ -1,6 +1,7 @@
 """The curves of an additive model: what each column adds, with bands of two standard deviations."""
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 from quorate.linear.curves import Curve
@@ -46,7 +47,14 @@ def _draw_numbers(axes: Any, curve: Curve, bands: Sequence[float]) -> None:
     axes.fill_between(curve.values, below, above, color=BLUE, alpha=0.25, linewidth=0)
     axes.plot(curve.values, effects, color=BLUE)
     axes.set(xlabel=curve.column, ylabel="adds")
-    plain(axes.xaxis)
+    if isinstance(curve.values[0], datetime):
+        from matplotlib.dates import AutoDateLocator, ConciseDateFormatter  # noqa: PLC0415
+
+        places = AutoDateLocator(maxticks=5)
+        axes.xaxis.set_major_locator(places)
+        axes.xaxis.set_major_formatter(ConciseDateFormatter(places))
+    else:
+        plain(axes.xaxis)
     plain(axes.yaxis)
 
 
@@ -59,5 +67,7 @@ def _draw_categories(axes: Any, curve: Curve, bands: Sequence[float], rows: Sequ
     plain(axes.xaxis)
 
 
-def _said(value: float | str) -> str:
+def _said(value: float | str | datetime) -> str:
+    if isinstance(value, datetime):
+        return value.date().isoformat()
     return value if isinstance(value, str) else figure(value)

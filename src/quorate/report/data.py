@@ -101,7 +101,8 @@ class ReportData:
 
     `plan` is what `Plan.as_dict()` returns; `spending` holds points of (queries asked so far, epsilon spent so far),
     one for each batch; `answer_rate` points of (queries asked so far, share of that batch answered); `curves` are those
-    of a linear model (`curves_`); `results` any further figures by name; `notes` what a reader must know to judge them.
+    of a linear model (`curves_`), and `curves_of` what they add up to; `results` any further figures by name; `notes`
+    what a reader must know to judge them.
     """
 
     title: str
@@ -114,6 +115,7 @@ class ReportData:
     accuracy: Accuracy | None = None
     agreement: Agreement | None = None
     curves: tuple[Curve, ...] | None = None
+    curves_of: str | None = None
     proofs: Mapping[str, str] | None = None
     software: Mapping[str, str] | None = None
     notes: tuple[str, ...] = ()

@@ -38,7 +38,10 @@ def write_page(page: str, path: str | os.PathLike[str]) -> Path:
         raise InvalidInput(f"the folder {str(target.parent)!r} for the report does not exist; make it first")
     if target.is_dir():
         raise InvalidInput(f"{str(target)!r} is a folder; name a file for the report, such as report.html")
-    target.write_text(page, encoding="utf-8")
+    try:
+        target.write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise InvalidInput(f"the report {str(target)!r} could not be written: {error.strerror}") from None
     return target
 
 

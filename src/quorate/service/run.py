@@ -14,6 +14,7 @@ from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors.multiprocess import Multiprocess, Process
 
 from quorate.errors import InvalidInput
+from quorate.rows import usable_cores
 from quorate.service.edge import EdgeProtocol
 from quorate.service.settings import ENVIRONMENT, ORDERS, PARENT, Settings
 from quorate.service.telemetry import Log, log_config
@@ -65,7 +66,7 @@ def _environment(settings: Settings) -> Iterator[None]:
         if settings.workers > 1:
             told |= {"PROMETHEUS_MULTIPROC_DIR": folder, ORDERS: os.path.join(folder, "orders")}
             os.mkdir(told[ORDERS])
-            share = max(1, (os.cpu_count() or 1) // settings.workers)
+            share = max(1, usable_cores() // settings.workers)
             told |= {name: str(share) for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS") if name not in os.environ}
         before = {name: os.environ.get(name) for name in told}
         os.environ.update(told)

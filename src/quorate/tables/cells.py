@@ -233,6 +233,11 @@ def cells_of(kind: Kind) -> Cells:
     if not isinstance(kind, Number):
         raise InvalidInput("a release takes numbers, dates and categories: leave texts out")
     if kind.cuts is None:
+        if isinstance(kind, Date):
+            raise InvalidInput(
+                "a release needs the cuts of a date: declare them, as in Date(cuts=['2024-01-01', '2024-07-01']), or "
+                "leave the column to public rows"
+            )
         raise InvalidInput(
             "a release needs the cuts of a number: declare them, or leave the column to public rows (marginals "
             "of private records alone find them)"

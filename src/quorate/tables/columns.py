@@ -111,7 +111,7 @@ class Date(Number):
         if (self.centre, self.low, self.cuts) == (None, None, None):
             raise InvalidInput(
                 'a date needs bounds that are known in public, as in {"kind": "date", "low": "2020-01-01", "high": '
-                '"2025-12-31"}'
+                '"2025-12-31"}, or for a release cuts, as in {"kind": "date", "cuts": ["2024-01-01", "2024-07-01"]}'
             )
 
 

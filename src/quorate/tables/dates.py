@@ -24,6 +24,7 @@ __all__ = [
     "date_of",
     "declared_moment",
     "is_temporal",
+    "moment_of",
     "moments_of",
     "moments_written",
     "read_dates",
@@ -108,11 +109,18 @@ def declared_moment(value: object, unit: DateUnit) -> object:
     return value
 
 
+def moment_of(value: float, unit: DateUnit) -> datetime | None:
+    """Return the moment that a number of units names, in UTC, or None where no calendar of ours has it."""
+    try:
+        return (_BEGINNING + timedelta(seconds=value * _SECONDS[unit])).replace(tzinfo=None)
+    except OverflowError:
+        return None
+
+
 def date_of(value: float, unit: DateUnit) -> str | float:
     """Return a number of units as the date that it names, or as it is where no date of ours says it exactly."""
-    try:
-        text = (_BEGINNING + timedelta(seconds=value * _SECONDS[unit])).replace(tzinfo=None).isoformat()
-    except OverflowError:
+    moment = moment_of(value, unit)
+    if moment is None:
         return value
-    text = text.removesuffix("T00:00:00")
+    text = moment.isoformat().removesuffix("T00:00:00")
     return text if read_moment(text, unit) == value else value

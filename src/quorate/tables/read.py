@@ -283,7 +283,8 @@ def as_table(frame: Any) -> pa.Table:
     except (pa.ArrowException, TypeError, ValueError) as error:
         # The text of the error may hold a value of a private row, so only its column is passed on.
         raise InvalidInput(
-            f"{_failed_column(error)} must hold values of one type: numbers, or texts, or truth values"
+            f"{_failed_column(error)} must hold values of one type: numbers, or texts, or truth values. A column of "
+            "pandas that mixes them becomes texts by .astype(str)"
         ) from None
     return check_names(_without_index(table))
 

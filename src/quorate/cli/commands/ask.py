@@ -62,6 +62,8 @@ def predict(
     refused); of a model with scores, the noisy share of each class too. A query that this caller asked before gets the
     same answer again, at no privacy cost. What was published answers without a budget.
 
+    Example: `quorate predict model new.csv --key patient --out answers.csv`
+
     Parameters
     ----------
     folder
@@ -207,6 +209,8 @@ def serve(
 
     Every answer is charged to the model's ledger before it is drawn. Callers need a key: `quorate keys add` makes one.
     A model that was published has no ledger: everybody may ask it, and nothing is charged.
+
+    Example: `quorate serve model --port 8000`
 
     Parameters
     ----------

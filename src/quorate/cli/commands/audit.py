@@ -18,6 +18,8 @@ def audit(
 ) -> int:
     """Attack the privacy claims made here, and say how close the attacks came. Exit code 1 if a claim is broken.
 
+    Example: `quorate audit quorum noisy_max --plays 100000 --report audit.html`
+
     Parameters
     ----------
     names

@@ -19,6 +19,8 @@ def export(
 ) -> int:
     """Export a published model: as an ONNX file, or with a model card for a hub. A private folder is refused.
 
+    Example: `quorate export rule --onnx rule.onnx`
+
     Parameters
     ----------
     folder

@@ -1,5 +1,6 @@
 """`quorate start`, `quorate datasets` and `quorate doctor`: first contact."""
 
+from json import dumps
 from pathlib import Path
 from typing import Literal
 
@@ -61,8 +62,12 @@ def start(
     return run_start(table, given, public=public, epsilon=epsilon, delta=delta, out=out, run=run, as_json=json)
 
 
-def datasets(name: Literal["hospital", "bank", "census", "triage"], *, out: Path | None = None) -> int:
+def datasets(
+    name: Literal["hospital", "bank", "census", "triage"], *, out: Path | None = None, json: bool = False
+) -> int:
     """Write a small synthetic table that ships with the package as private.csv, public.csv and new.csv.
+
+    Example: `quorate datasets bank`
 
     Parameters
     ----------
@@ -70,6 +75,8 @@ def datasets(name: Literal["hospital", "bank", "census", "triage"], *, out: Path
         Which table.
     out
         The folder to write into; one of the table's name unless given.
+    json
+        Print one JSON object.
     """
     from quorate import datasets as tables
     from quorate.cli.output import check_new_folder
@@ -77,9 +84,13 @@ def datasets(name: Literal["hospital", "bank", "census", "triage"], *, out: Path
     folder = Path(name) if out is None else out
     check_new_folder(folder)
     data = getattr(tables, name)()
-    written = ", ".join(str(path) for path in data.write(folder))
+    written = [str(path) for path in data.write(folder)]
+    if json:
+        told = {"about": data.about, "label": data.label, "classes": list(data.classes or ()), "written": written}
+        print(dumps(told))
+        return 0
     asked = "" if data.label is None else f" The label is {data.label!r}: {', '.join(data.classes)}."
-    print(f"{data.about[0].upper()}{data.about[1:]}{asked}\nWritten: {written}")
+    print(f"{data.about[0].upper()}{data.about[1:]}{asked}\nWritten: {', '.join(written)}")
     return 0
 
 

@@ -42,6 +42,8 @@ def plan(
 ) -> int:
     """Say what is achievable before any private record is read. Exit code 1 if it is less than asked for.
 
+    Example: `quorate plan --records 100000 --queries 10000 --disagreement 0.05`
+
     Parameters
     ----------
     epsilon

@@ -40,6 +40,8 @@ def release(
 
     The folder that is written may be published: all that it holds is covered by the guarantee, and anyone may ask it,
     at no further privacy cost. Name that folder in place of the table to ask it.
+
+    Example: `quorate release private.csv --public public.csv --workload marginals:2 --out published`
     """
     given = dict(locals())
     mode = "without --plan, --online or --growing"

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from cyclopts import Group, Parameter
 
@@ -129,7 +129,7 @@ class Answers:
         that --columns takes, to --out.
     """
 
-    ask: list[str] | None = None
+    ask: Annotated[list[str] | None, Parameter(negative="")] = None
     band: float | None = None
     counts: bool = False
     synthetic: int | None = None

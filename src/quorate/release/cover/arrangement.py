@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from quorate.arrays import Integers
 from quorate.concepts.points import Points
 
-__all__ = ["Faces", "Lines", "find_exact_points", "find_faces", "find_points", "nearest"]
+__all__ = ["Faces", "Lines", "find_exact_points", "find_points", "nearest"]
 
 Values = NDArray[np.float64]
 Bits = NDArray[np.uint8]
@@ -190,11 +190,6 @@ class _Table:
         with np.errstate(all="ignore"):
             width = float(np.median(np.abs(finite - np.median(finite)))) if finite.size else 0.0
         self.step = width if 0 < width < math.inf else 1.0  # how far a point is put into a face, at most
-
-
-def find_faces(lines: Lines) -> Faces:
-    """Return all faces of these lines."""
-    return Faces(_Table(lines))
 
 
 def find_points(lines: Lines) -> tuple[Faces, Points]:

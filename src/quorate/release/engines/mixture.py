@@ -226,10 +226,6 @@ class MixtureFit:
     measure: Misfit
     base: Floats  # logarithms of the shares of each column by itself
 
-    def refit(self, noisy: NoisyTables, *, steps: int) -> "MixtureFit":
-        """Return the fit to other tables, of any columns, with the same penalty and no emphasis, from where this is."""
-        return _descend(replace(self, measure=Misfit(self.mixture.sizes, noisy)), self.penalty, steps)
-
 
 def fit_mixture(
     sizes: Sequence[int],

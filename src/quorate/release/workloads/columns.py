@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from quorate.checks import is_named_id, warn_of_id
 from quorate.errors import Infeasible, InvalidInput
 from quorate.release.queries import Possible, Rows
 from quorate.release.workloads.constraints import Constraints, check_constraints, names_in
@@ -124,6 +125,8 @@ class Columns:
         new = [name for name in wanted if name not in given]
         read = read_columns(public, new, whose="the public table", dates=new if dates else ())
         inferred = {name: cuts_from_public(name, read[name], bins=bins, dates=dates, codes=codes) for name in new}
+        for name in filter(is_named_id, new if names is None else ()):
+            warn_of_id(name, "is released, at the cost of all other columns")
         kinds = {name: given.get(name) or inferred[name] for name in wanted}
         return cls(kinds, constraints=() if known is None else known.constraints_on(kinds if names else None))
 

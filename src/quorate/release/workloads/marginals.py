@@ -39,7 +39,10 @@ class MarginalWorkload(BoundWorkload):
     def find(self, asked: Any) -> int:
         """Return the number of the query for a value of each of its columns."""
         if not isinstance(asked, Mapping) or len(asked) != self.order:
-            raise InvalidInput(f"a query of this workload says a value for each of {self.order} columns")
+            raise InvalidInput(
+                "a query of this workload is a mapping such as {'column': value}, with values of at most "
+                f"{self.order} columns"
+            )
         codes = self._codes(asked)
         clique = tuple(sorted(codes))
         return self.queries.number(self.queries.cliques.index(clique), [codes[column] for column in clique])

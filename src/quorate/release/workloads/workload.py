@@ -95,7 +95,8 @@ class Workload:
             return ExpressionWorkload(self.texts, self._known(public, declared))
         if public is None and declared is None:
             raise InvalidInput(
-                "columns must be declared or read off public rows: pass columns= (--columns), or public= (--public)"
+                "columns must be declared or read off public rows: pass columns= (--columns), such as "
+                '{"sex": ["f", "m"], "age": {"kind": "number"}}, or public= (--public)'
             )
         if self.kind == "marginals":
             assert self.order is not None

@@ -70,7 +70,7 @@ def chart_of(activity: "Sequence[Activity]", *, at: float, title: str, spans: in
     summary = (
         f"{figure(sum(answered) + sum(no_quorums))} new queries: {figure(sum(answered))} answered, "
         f"{figure(sum(no_quorums))} without a quorum. "
-        f"{figure(repeated)} answered again for nothing, {figure(refused)} refused."
+        f"{figure(repeated)} answered again at no cost, {figure(refused)} refused."
     )
     return Chart(title=title, width=10 * spans, bars=bars, top=top, hours=hours, summary=summary)
 
