@@ -114,7 +114,7 @@ def back_up(folder, target):
 
 def in_a_process(*words):
     """Run a command that opens a ledger, in a process that then ends."""
-    subprocess.run([sys.executable, "-m", "quorate.cli", *words], check=True, capture_output=True)
+    subprocess.run([sys.executable, "-m", "quorate", *words], check=True, capture_output=True)
 
 
 def serve_visits():

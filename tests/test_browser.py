@@ -30,7 +30,7 @@ class Server:
         self.model, self.key, self.address, self._log = model, key, None, log
         with log.open("wb") as file:
             self._child = subprocess.Popen(
-                [sys.executable, "-m", "quorate.cli", "serve", model, "--port", "0", "--lease", "1"],
+                [sys.executable, "-m", "quorate", "serve", model, "--port", "0", "--lease", "1"],
                 stdout=file,
                 stderr=file,
                 stdin=subprocess.DEVNULL,

@@ -132,7 +132,7 @@ def test_an_interrupt_says_what_it_means(tmp_path):
     for _ in range(6):  # Python itself swallows an interrupt that falls into a finaliser
         before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have let it be ignored
         process = subprocess.Popen(
-            [sys.executable, "-m", "quorate.cli", "demo", "--out", str(tmp_path / "x.html")],
+            [sys.executable, "-m", "quorate", "demo", "--out", str(tmp_path / "x.html")],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -401,7 +401,7 @@ def test_what_cannot_be_a_federation_is_refused(keys, tmp_path):
 
 def start_process(*arguments):
     return subprocess.Popen(
-        [sys.executable, "-m", "quorate.cli", *map(str, arguments)],
+        [sys.executable, "-m", "quorate", *map(str, arguments)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -300,7 +300,7 @@ def test_no_text_of_a_query_ends_in_another_error_than_its_own():
 
 def test_the_help_says_what_there_is():
     shown = subprocess.run(
-        [sys.executable, "-m", "quorate.cli", "release", "--help"], capture_output=True, text=True, check=True
+        [sys.executable, "-m", "quorate", "release", "--help"], capture_output=True, text=True, check=True
     )
     for word in ("--workload", "--public", "--online", "--plan", "--synthetic", "marginals:ORDER"):
         assert word in shown.stdout

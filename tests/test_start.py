@@ -64,7 +64,7 @@ def talk(command, answers, *, patience=300):
 
 def test_five_questions_at_a_terminal(tables):
     """A wrong answer is asked again; the files that are written run."""
-    command = [sys.executable, "-m", "quorate.cli", "start", "customers.csv", "--out", "first"]
+    command = [sys.executable, "-m", "quorate", "start", "customers.csv", "--out", "first"]
     shown, code = talk(
         command,
         [

@@ -74,7 +74,7 @@ def serving(
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     places = [str(folder) for folder in folders]
-    command = ["-m", "quorate.cli", "serve", *places, "--port", str(port), "--pace", str(pace)]
+    command = ["-m", "quorate", "serve", *places, "--port", str(port), "--pace", str(pace)]
     command += ["--workers", str(workers), "--keys" if keys else "--no-keys"]
     if kind != "served":
         command = ["-m", "quorate.bench.service", kind, str(port), str(pace), *places]
