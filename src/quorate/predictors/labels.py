@@ -80,7 +80,9 @@ def label_vector(y: Any, *, warn: bool = True) -> NDArray[Any]:
     except TypeError:
         raise InvalidInput(_NO_LABELS) from None
     except ValueError as error:
-        if "contains NaN" in str(error) or "label type: unknown" in str(error):
+        if "label type: unknown" in str(error):
+            raise InvalidInput(f"Unknown label type: {_NO_LABELS}") from None
+        if "contains NaN" in str(error):
             raise InvalidInput(_NO_LABELS) from None
         raise type(error)(without_values(str(error))) from None
     return np.asarray(labels)
