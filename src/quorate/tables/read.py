@@ -179,10 +179,15 @@ def person_text(name: object) -> str:
 
     A column of numbers is written with decimals once a value is missing, and with its zeros once another has a letter.
     Two people who are taken for one are protected together; one who is taken for two would not be.
+
+    >>> {person_text(name) for name in (0, -0.0, "-0", "00")}, person_text("-07.0")
+    ({'0'}, '-7')
     """
     written = canonical_text(name)
     whole = _WHOLE.fullmatch(written)
-    return written if whole is None else whole[1] + whole[2]
+    if whole is None or whole[2] == "0":
+        return written if whole is None else "0"
+    return whole[1] + whole[2]
 
 
 def lasting_person_text(name: object) -> str:
