@@ -128,7 +128,8 @@ def test_a_record_of_a_column_that_is_not_counted_any_more_moves_nothing():
         (2.08984375, 0.005, 2.09),
         (-1.5009765624999998, 0.001, -1.5),
         (0.0, 1e-300, 0.0),
-        (5e-324, 5e-324, 5e-324),
+        (5e-324, 1e-308, 5e-324),
+        (math.inf, 1.0, math.inf),
         (1e300, 1e297, 1e300),
         (-0.001, 0.01, 0.0),
         (36.6, 0.0, 36.6),
@@ -142,10 +143,15 @@ def test_a_cut_is_written_with_few_decimals(low, width, short):
 
 def test_cuts_of_prices_have_the_decimals_of_prices():
     prices = np.round(np.random.default_rng(5).lognormal(3, 0.8, 20_000), 2)
-    prices[:3_000] = 2.09
-    [cuts] = find_cuts([prices], noisy(20.0, 6), cells=16)
-    assert 2.09 in cuts, "the cell of a frequent value begins with it"
-    assert all(len(f"{cut:.15g}") <= 6 for cut in cuts)
+    prices[:3_000], prices[3_000:9_000] = 2.09, 0.0
+    for seed in range(5):
+        [cuts] = find_cuts([prices], noisy(20.0, seed), cells=16)
+        cells = NumberCells(cuts)
+        assert 2.09 in cuts, "the cell of a frequent value begins with it"
+        assert cells.centre(cells.code(2.09), 1.0) < 2.2, "and the few below and above are not in it"
+        assert cuts[:2] == (0.0, 5e-324), "that of 0 holds nothing else, so that 0 comes back as itself"
+        assert cells.centre(1, 0.9) == 0.0
+        assert all(len(f"{cut:.15g}") <= 6 for cut in cuts if cut != cuts[1])
 
 
 def test_a_frequent_value_has_a_cell_of_its_own_and_the_others_about_as_many_records():

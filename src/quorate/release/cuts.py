@@ -25,9 +25,11 @@ _FIRST, _STEP, LEVELS = 12, 5, 3  # bits of a float: sign and exponent, then som
 _CLEAR = 3.0  # deviations of the noise: one empty node in a thousand seems to hold more
 _CLEAR_AT_FIRST = 5.0  # of runs of nodes of the first level: an empty one in more than three million seems to
 _LEAST = 1.0  # of a cell: marginals measure it later with less noise, and one that is empty costs little
+_BLURRED = 0.5  # what is lost of a record that is spread over a gap: one that joins another value loses its own
 _RUNS = (1, 2, 4, 8, 16)  # powers of two that are looked at together
 _MOST_NODES = 256  # of a column whose children are counted: no more have cells of their own
 _LEAST_NORMAL = 2.0**-1022  # numbers closer to 0 are taken for it
+_NEXT_TO_0 = 5e-324
 _DIGITS = 17  # of a decimal: as many tell any two floats apart
 _TOP = np.uint64(2**63)
 
@@ -95,12 +97,17 @@ def _widths(ends: Sequence[int], *, whole: bool) -> Floats:
     numbers = np.array([number_of_key(min(key, 2**64 - 1)) for key in ends])
     beyond = np.where(np.array([key >= 2**63 for key in ends]), last, -last)
     plain = np.clip(np.where(np.isnan(numbers), beyond, numbers), -last, last)
-    widths: Floats = np.maximum(np.diff(np.ceil(plain) if whole else plain), np.nextafter(0.0, 1.0))
+    widths: Floats = np.maximum(np.diff(np.ceil(plain) if whole else plain), _NEXT_TO_0)
     return widths
 
 
 def _shortest(low: float, width: float) -> float:
-    """Return the number of fewest decimals that is not below `low` and less than `width` above it."""
+    """Return the number of fewest decimals that is not below `low` and less than `width` above it.
+
+    The number next to 0 stays, so that 0 has a cell of its own.
+    """
+    if not math.isfinite(low) or low == _NEXT_TO_0:
+        return low
     least, most = Decimal(repr(low)), Decimal(repr(low)) + Decimal(width)
     first = max(least.adjusted(), most.adjusted()) + 1
     for place in range(first, first - _DIGITS, -1):
@@ -188,9 +195,8 @@ class NumberTree:
     def cuts(self) -> tuple[float, ...]:
         """Return the ends of the cells: the smallest one joins the smaller of its neighbours until they are few.
 
-        An empty one counts as the records that it would spread over itself. So few records lie beyond the ends that
-        noise may have made them. Ends are moved to numbers of few decimals, by less than the leaves beside them: what
-        people write down has few, and a cell then begins with the first of these.
+        So few records lie beyond the ends that noise may have made them. Ends are moved to numbers of few decimals, by
+        less than the leaves beside them: what people write down has few, and a cell begins with the first of these.
         """
         firsts, counts, end = self._line()
         beyond = [np.cumsum(line) <= _CLEAR * self.scale for line in (counts, counts[::-1])]  # too few to be told
@@ -213,25 +219,26 @@ class NumberTree:
             firsts, room = np.delete(firsts, into + 1), np.delete(room, into + 1)
         keys = [*firsts.tolist(), *([end] if len(counts) else [])]
         ends = np.array([number_of_key(min(key, 2**64 - 1)) for key in keys])
-        ends = np.where((ends > 0.0) & (ends <= _LEAST_NORMAL), np.nextafter(0.0, 1.0), ends)
+        ends = np.where((ends > 0.0) & (ends <= _LEAST_NORMAL), _NEXT_TO_0, ends)
         if self.whole:
             ends = np.ceil(ends) + 0.0
         else:
             pairs = zip(ends.tolist(), room.tolist(), strict=False)
-            ends = np.array([_shortest(low, width) if math.isfinite(low) else low for low, width in pairs])
+            ends = np.array([_shortest(low, width) for low, width in pairs])
         return tuple(np.unique(ends[np.isfinite(ends)]).tolist())
 
     def _losses(self, counts: Floats, widths: Floats) -> Floats:
         """Return what is lost if each cell joins the one before it, and the one after it.
 
-        That is its own records, in a cell that holds some; of two neighbours the smaller is taken by a trifle. An empty
-        gap would have records of its neighbour spread evenly over both: as many as it has of the width.
+        That is its own records, or half of those of the neighbour that would be spread over it if these are more: as
+        many as it has of the width. So a frequent value is not joined to the few around it, nor to an empty gap, before
+        others are that hold half as much. Of two neighbours the smaller is taken by a trifle.
         """
         beside = np.stack([np.append(np.inf, counts[:-1]), np.append(counts[1:], np.inf)], axis=1)
         wide = np.stack([np.append(1.0, widths[:-1]), np.append(widths[1:], 1.0)], axis=1)
         own = counts[:, None] + 1e-9 * np.minimum(beside, counts.sum())
-        spread = np.maximum(beside * (widths[:, None] / (widths[:, None] + wide)), own)
-        losses: Floats = np.where(counts[:, None] < _LEAST * self.scale, spread, own)
+        spread = beside * (widths[:, None] / (widths[:, None] + wide))
+        losses: Floats = np.maximum(_BLURRED * spread, own)
         losses[np.isinf(beside)] = np.inf
         return losses
 
