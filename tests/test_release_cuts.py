@@ -14,7 +14,15 @@ from quorate.errors import InvalidInput
 from quorate.mechanisms import NoisyVector, NoisyVectors
 from quorate.privacy import Budget
 from quorate.release import Columns, GrowingRelease
-from quorate.release.cuts import LEVELS, NumberTree, entries_of_level, find_cuts, keys_of_numbers, number_of_key
+from quorate.release.cuts import (
+    LEVELS,
+    NumberTree,
+    _shortest,
+    entries_of_level,
+    find_cuts,
+    keys_of_numbers,
+    number_of_key,
+)
 from quorate.release.uncut import Uncut
 from quorate.tables import Category, Number
 from quorate.tables.cells import NumberCells
@@ -76,6 +84,74 @@ def test_a_replaced_record_moves_every_level_by_what_is_paid_for(columns):
             assert moved <= paid == same
             reached.add((level, moved == paid))
     assert {(level, True) for level in range(LEVELS)} <= reached, "no level pays for more than a record can move"
+
+
+def test_columns_that_need_no_more_levels_are_neither_counted_nor_paid_for():
+    """Whole numbers below 16 are told apart by two levels; one column more is counted to the end."""
+    seen = []
+
+    def draw(counts, *, squared_sensitivity):
+        seen.append((len(counts), squared_sensitivity))
+        return counts, 0.1
+
+    small, wide = np.tile(np.arange(16.0), 50), np.repeat([7_688.0, 15_024.0], 400)
+    cuts = find_cuts([small, wide], draw, cells=16)
+    assert [square for _, square in seen] == [6, 4, 2]
+    assert cuts[0] == tuple(np.arange(17.0))
+    seen.clear()
+    assert find_cuts([small], draw, cells=16) == cuts[:1]
+    assert [square for _, square in seen] == [3, 2], "no draw is made for nothing"
+
+
+def test_a_record_of_a_column_that_is_not_counted_any_more_moves_nothing():
+    small = np.tile(np.arange(16.0), 50)
+    wide = np.repeat([7_688.0, 15_024.0], 400)
+    told, moved = [], []
+
+    def keep(counts, *, squared_sensitivity):
+        told.append((counts, squared_sensitivity))
+        return counts, 0.1
+
+    def compare(counts, *, squared_sensitivity):
+        before, paid = told[len(moved)]
+        moved.append((int(((counts - before) ** 2).sum()), paid, squared_sensitivity))
+        return before, 0.1
+
+    find_cuts([small, wide], keep, cells=16)
+    find_cuts([np.append(small[:-1], 0.5), np.append(wide[:-1], 7_688.0)], compare, cells=16)
+    assert moved == [(5, 6, 6), (3, 4, 4), (2, 2, 2)]  # of level 0, who is not whole too; 0.5 has no node on level 1
+
+
+@pytest.mark.parametrize(
+    ("low", "width", "short"),
+    [
+        (2.08984375, 0.005, 2.09),
+        (-1.5009765624999998, 0.001, -1.5),
+        (0.0, 1e-300, 0.0),
+        (5e-324, 1e-308, 5e-324),
+        (math.inf, 1.0, math.inf),
+        (1e300, 1e297, 1e300),
+        (-0.001, 0.01, 0.0),
+        (36.6, 0.0, 36.6),
+    ],
+)
+def test_a_cut_is_written_with_few_decimals(low, width, short):
+    found = _shortest(low, width)
+    assert found == short
+    assert math.copysign(1.0, found) == math.copysign(1.0, short)
+
+
+def test_cuts_of_prices_have_the_decimals_of_prices():
+    prices = np.round(np.random.default_rng(5).lognormal(3, 0.8, 20_000), 2)
+    prices[:3_000], prices[3_000:9_000] = 2.09, 0.0
+    for seed in range(5):
+        [cuts] = find_cuts([prices], noisy(20.0, seed), cells=16)
+        cells = NumberCells(cuts)
+        assert 2.09 in cuts, "the cell of a frequent value begins with it"
+        assert cells.centre(cells.code(2.09), 1.0) < 2.2, "and the few below and above are not in it"
+        assert cuts[:2] == (0.0, 5e-324), "that of 0 holds nothing else, so that 0 comes back as itself"
+        assert cells.centre(1, 0.9) == 0.0
+        assert all(len(f"{cut:.15g}") <= 6 for cut in cuts if cut != cuts[1])
 
 
 def test_a_frequent_value_has_a_cell_of_its_own_and_the_others_about_as_many_records():
@@ -213,9 +289,10 @@ def test_a_column_that_is_no_number_at_all_raises_nothing():
 
 
 def test_the_whole_release_is_within_its_claim_on_neighbours_and_a_cheaper_one_is_found():
-    bug = next(bug for bug in RELEASES if bug.name == "cuts_paid_by_half")
-    assert bug.attack(bug.broken(), 1, 0).found
-    assert not bug.attack(bug.sound(), 1, 0).found
+    for name in ("cuts_paid_by_half", "whole_numbers_not_paid"):
+        bug = next(bug for bug in RELEASES if bug.name == name)
+        assert bug.attack(bug.broken(), 1, 0).found
+        assert not bug.attack(bug.sound(), 1, 0).found
     assert not replace_where_cuts_are_found((NumberTree, "square", NumberTree.square)).found
 
 
@@ -248,6 +325,7 @@ def test_closed_numbers_of_which_noise_hides_all_are_released_and_not_refused():
         {name: [7.0] * 5 for name in columns.names}
     )
     assert release.domain_.asked.columns.sizes == (2, 2)
+    assert any("synthetic ones say nothing: 'first', 'second'" in note for note in release.notes_)
     assert release.synthetic(10).num_rows == 10
 
 

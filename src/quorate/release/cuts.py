@@ -11,6 +11,7 @@ PROOF.md, step 9.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from decimal import ROUND_CEILING, Decimal
 from typing import Protocol
 
 import numpy as np
@@ -24,9 +25,12 @@ _FIRST, _STEP, LEVELS = 12, 5, 3  # bits of a float: sign and exponent, then som
 _CLEAR = 3.0  # deviations of the noise: one empty node in a thousand seems to hold more
 _CLEAR_AT_FIRST = 5.0  # of runs of nodes of the first level: an empty one in more than three million seems to
 _LEAST = 1.0  # of a cell: marginals measure it later with less noise, and one that is empty costs little
+_BLURRED = 0.5  # what is lost of a record that is spread over a gap: one that joins another value loses its own
 _RUNS = (1, 2, 4, 8, 16)  # powers of two that are looked at together
 _MOST_NODES = 256  # of a column whose children are counted: no more have cells of their own
 _LEAST_NORMAL = 2.0**-1022  # numbers closer to 0 are taken for it
+_NEXT_TO_0 = 5e-324
+_DIGITS = 17  # of a decimal: as many tell any two floats apart
 _TOP = np.uint64(2**63)
 
 Keys = NDArray[np.uint64]
@@ -47,7 +51,8 @@ def entries_of_level() -> int:
 def find_cuts(values: Sequence[Floats], draw: Draw, *, cells: int) -> list[tuple[float, ...]]:
     """Return the cuts of each column of private numbers: between them at most so many cells, and one beyond each end.
 
-    All that depends on the numbers comes from `draw`, once a level. Values that are no number are in no node.
+    All that depends on the numbers comes from `draw`, at most once a level: where no column has nodes left to split,
+    nothing more is drawn. Values that are no number are in no node.
     """
     columns = [keys_of_numbers(column) for column in values]
     trees = [NumberTree(cells) for _ in values]
@@ -55,6 +60,8 @@ def find_cuts(values: Sequence[Floats], draw: Draw, *, cells: int) -> list[tuple
     for level in range(LEVELS):
         parts = [tree.count(keys) for tree, keys in zip(trees, columns, strict=True)]
         square = sum(tree.square for tree in trees)  # proof: step 9
+        if not square:
+            break
         noisy, scale = draw(np.concatenate([*parts, broken if level == 0 else broken[:0]]), squared_sensitivity=square)
         *told, last = np.split(np.asarray(noisy, dtype=np.float64), np.cumsum([len(part) for part in parts]))
         for place, (tree, part) in enumerate(zip(trees, told, strict=True)):
@@ -90,8 +97,24 @@ def _widths(ends: Sequence[int], *, whole: bool) -> Floats:
     numbers = np.array([number_of_key(min(key, 2**64 - 1)) for key in ends])
     beyond = np.where(np.array([key >= 2**63 for key in ends]), last, -last)
     plain = np.clip(np.where(np.isnan(numbers), beyond, numbers), -last, last)
-    widths: Floats = np.maximum(np.diff(np.ceil(plain) if whole else plain), np.nextafter(0.0, 1.0))
+    widths: Floats = np.maximum(np.diff(np.ceil(plain) if whole else plain), _NEXT_TO_0)
     return widths
+
+
+def _shortest(low: float, width: float) -> float:
+    """Return the number of fewest decimals that is not below `low` and less than `width` above it.
+
+    The number next to 0 stays, so that 0 has a cell of its own.
+    """
+    if not math.isfinite(low) or low == _NEXT_TO_0:
+        return low
+    least, most = Decimal(repr(low)), Decimal(repr(low)) + Decimal(width)
+    first = max(least.adjusted(), most.adjusted()) + 1
+    for place in range(first, first - _DIGITS, -1):
+        number = least.scaleb(-place).to_integral_value(ROUND_CEILING).scaleb(place)
+        if number < most:
+            return float(number) + 0.0  # -0.0 becomes 0.0
+    return low
 
 
 def _found_first(noisy: Floats, scale: float) -> NDArray[np.bool_]:
@@ -120,8 +143,11 @@ class NumberTree:
 
     @property
     def square(self) -> int:
-        """By how much a replaced record moves what is counted next, squared: two nodes, and first who is not whole."""
-        return 3 if self.held is None else 2
+        """By how much a replaced record moves what is counted next, squared: two nodes, and first who is not whole.
+
+        A column without nodes is not counted.
+        """
+        return 3 if self.held is None else 2 if len(self.nodes) else 0
 
     def count(self, keys: Keys) -> Integers:
         """Return how many of the private keys are in each node."""
@@ -144,21 +170,33 @@ class NumberTree:
             seeming = np.where(each > 0.0, 0.0, np.maximum(noisy.reshape(each.shape), 0.0))
             rest = np.maximum(self.held - each.sum(axis=1), 0.0) / np.maximum(seeming.sum(axis=1), 1e-300)
             counts = (each + seeming * rest[:, None]).ravel()
-        leaves = np.ones(len(noisy), dtype=np.bool_) if last else ~clear
+        split = np.zeros(len(noisy), dtype=np.bool_)
+        if not last:
+            split[clear] = ~self._single(self.nodes[clear])
+        leaves = ~split
         width = 2 ** (64 - self.bits)
         firsts = [int(node) * width for node in self.nodes[leaves & (counts > 0.0)]]
         told = zip(firsts, counts[leaves & (counts > 0.0)].tolist(), strict=True)
         self.leaves += [(first, first + width, count) for first, count in told]
         if not last:
-            self.held, self.bits = noisy[clear], self.bits + _STEP
-            below = (self.nodes[clear] << np.uint64(_STEP))[:, None] + np.arange(2**_STEP, dtype=np.uint64)
+            self.held, self.bits = noisy[split], self.bits + _STEP
+            below = (self.nodes[split] << np.uint64(_STEP))[:, None] + np.arange(2**_STEP, dtype=np.uint64)
             self.nodes = below.ravel()
+
+    def _single(self, nodes: Keys) -> NDArray[np.bool_]:
+        """Return which nodes have room for one whole number at most, in a column of such: they are not split."""
+        if not self.whole:
+            return np.zeros(len(nodes), dtype=np.bool_)
+        firsts = [number_of_key(int(node) << (64 - self.bits)) for node in nodes]
+        lasts = [number_of_key(((int(node) + 1) << (64 - self.bits)) - 1) for node in nodes]
+        with np.errstate(invalid="ignore"):
+            return np.asarray(np.floor(lasts) - np.ceil(firsts) < 1.0)  # False for what is no number
 
     def cuts(self) -> tuple[float, ...]:
         """Return the ends of the cells: the smallest one joins the smaller of its neighbours until they are few.
 
-        An empty one counts as the records that it would spread over itself. So few records lie beyond the ends that
-        noise may have made them.
+        So few records lie beyond the ends that noise may have made them. Ends are moved to numbers of few decimals, by
+        less than the leaves beside them: what people write down has few, and a cell begins with the first of these.
         """
         firsts, counts, end = self._line()
         beyond = [np.cumsum(line) <= _CLEAR * self.scale for line in (counts, counts[::-1])]  # too few to be told
@@ -168,6 +206,7 @@ class NumberTree:
             end = int(firsts[last + 1]) if last + 1 < len(firsts) else end
         firsts, counts = firsts[kept], counts[kept]
         widths = _widths([*firsts.tolist(), end], whole=self.whole)
+        room = np.minimum(np.append(widths, np.inf), np.append(np.inf, widths))
         while len(counts) > 1:
             losses = self._losses(counts, widths)
             place, after = np.unravel_index(int(np.argmin(losses)), losses.shape)
@@ -177,25 +216,29 @@ class NumberTree:
             counts[into] += counts[into + 1]
             widths[into] += widths[into + 1]
             counts, widths = np.delete(counts, into + 1), np.delete(widths, into + 1)
-            firsts = np.delete(firsts, into + 1)
-        ends = np.array(
-            [number_of_key(int(key)) for key in [*firsts.tolist(), *([end] if len(counts) else [])] if key < 2**64]
-        )
-        ends = ends[np.isfinite(ends)]
-        ends = np.where((ends > 0.0) & (ends <= _LEAST_NORMAL), np.nextafter(0.0, 1.0), ends)
-        return tuple(np.unique(np.ceil(ends) + 0.0 if self.whole else ends).tolist())
+            firsts, room = np.delete(firsts, into + 1), np.delete(room, into + 1)
+        keys = [*firsts.tolist(), *([end] if len(counts) else [])]
+        ends = np.array([number_of_key(min(key, 2**64 - 1)) for key in keys])
+        ends = np.where((ends > 0.0) & (ends <= _LEAST_NORMAL), _NEXT_TO_0, ends)
+        if self.whole:
+            ends = np.ceil(ends) + 0.0
+        else:
+            pairs = zip(ends.tolist(), room.tolist(), strict=False)
+            ends = np.array([_shortest(low, width) for low, width in pairs])
+        return tuple(np.unique(ends[np.isfinite(ends)]).tolist())
 
     def _losses(self, counts: Floats, widths: Floats) -> Floats:
         """Return what is lost if each cell joins the one before it, and the one after it.
 
-        That is its own records, in a cell that holds some; of two neighbours the smaller is taken by a trifle. An empty
-        gap would have records of its neighbour spread evenly over both: as many as it has of the width.
+        That is its own records, or half of those of the neighbour that would be spread over it if these are more: as
+        many as it has of the width. So a frequent value is not joined to the few around it, nor to an empty gap, before
+        others are that hold half as much. Of two neighbours the smaller is taken by a trifle.
         """
         beside = np.stack([np.append(np.inf, counts[:-1]), np.append(counts[1:], np.inf)], axis=1)
         wide = np.stack([np.append(1.0, widths[:-1]), np.append(widths[1:], 1.0)], axis=1)
         own = counts[:, None] + 1e-9 * np.minimum(beside, counts.sum())
-        spread = np.maximum(beside * (widths[:, None] / (widths[:, None] + wide)), own)
-        losses: Floats = np.where(counts[:, None] < _LEAST * self.scale, spread, own)
+        spread = beside * (widths[:, None] / (widths[:, None] + wide))
+        losses: Floats = np.maximum(_BLURRED * spread, own)
         losses[np.isinf(beside)] = np.inf
         return losses
 

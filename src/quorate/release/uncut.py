@@ -110,8 +110,10 @@ class Uncut:
         domain = make_domain(self.workload, None, self._cut(dict(zip(names, cuts, strict=True))))
         queries, (sealed, _) = weigh(domain), domain.seal(private)
         released = release_counts(sealed, lambda counted: engine.run_rest(queries, counted, vectors))
-        note = f"cuts found with noise, for a tenth of the budget: {shown_names(names)}"
-        return domain, replace(released, notes=(*released.notes, note))
+        notes = [f"cuts found with noise, for a tenth of the budget at most: {shown_names(names)}"]
+        if hidden := [name for name, found in zip(names, cuts, strict=True) if not found]:
+            notes.append(f"noise hid where the numbers are, so that synthetic ones say nothing: {shown_names(hidden)}")
+        return domain, replace(released, notes=(*released.notes, *notes))
 
     def _cut(self, found: Mapping[str, Sequence[float]]) -> Columns:
         """Return the columns with these cuts. A closed number that has none is cut at 0: one cell is no question."""

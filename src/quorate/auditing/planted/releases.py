@@ -159,6 +159,11 @@ def _pays_for_one_more(self: NumberTree) -> int:
     return 1
 
 
+def _pays_for_broken_numbers(self: NumberTree) -> int:
+    """Pay for no column of whole numbers after the first level, though they are counted: that is the mistake."""
+    return 3 if self.held is None else 0 if self.whole else 2
+
+
 def replace_where_cuts_are_found(twin: Twin) -> Caught:
     """Replace a record by one that differs in every column, and tell both data sets what was drawn of the first.
 
@@ -174,10 +179,11 @@ def replace_where_cuts_are_found(twin: Twin) -> Caught:
             told.append(part)
         return [told[len(seen[-1]) - 1]]
 
-    columns = Columns({"first": Number(), "second": Number()})
-    for value in (3.0, 9.25):
+    columns = Columns({"broken": Number(), "whole": Number(), "small": Number()})
+    pairs_of_values = {"broken": [3.0, 9.25], "whole": [7688.0, 15024.0], "small": [3.0, 9.0]}
+    for place in (0, 1):
         seen.append([])
-        table = {name: [value] + [3.0, 9.25] * 5_000 for name in columns.names}
+        table = {name: [both[place]] + both * 5_000 for name, both in pairs_of_values.items()}
         release = QueryRelease(Workload.marginals(1), columns=columns, epsilon=_EPSILON, delta=_DELTA)
         with replaced(*twin), replaced(NoisyVector, "draw_release", draw):
             release.fit(table)
@@ -303,6 +309,13 @@ RELEASES = (
         "cuts of numbers paid for as if a record were added, not replaced",
         (NumberTree, "square", NumberTree.square),
         property(_pays_for_one_more),
+        replace_where_cuts_are_found,
+    ),
+    _bug(
+        "whole_numbers_not_paid",
+        "cuts of whole numbers paid for on the first level alone",
+        (NumberTree, "square", NumberTree.square),
+        property(_pays_for_broken_numbers),
         replace_where_cuts_are_found,
     ),
     _bug(
