@@ -30,11 +30,12 @@ from quorate.release.queries import Marginals
 __all__ = ["fits_in_memory", "release_tables", "tables_to_check"]
 
 _MOST_CODES, _MOST_CELLS = 4000, 3_000_000  # of all columns together; of tables of three columns and more
-_PROBE, _PROBES, _MANY_CELLS, _FEW_PROBES = 0.5, 2, 10_000, 1  # of the noise; how often it is added
+_PROBE, _PROBES, _MANY_CELLS, _FEW_PROBES = 0.5, 2, 1000, 1  # of the noise; how often it is added and taken off
 _WIDER = math.hypot(1.0, _PROBE)  # the deviation of noise and a probe
-_BEYOND = 0.5  # of what a second descent adds to a first one: what more of them would add
+_BEYOND = 1.5  # times what a second descent adds to a first one: what all that could follow would add
 _LIKES = 10.0  # probes as which the mean over cells of like shares counts for each of them
 _USUAL, _USUAL_SPREAD = 0.5, 0.5  # squared bias over variance, where the penalty is the best one
+_LEAST_RISK = 0.2  # of the variance that fits show: squared errors are not believed to be less
 _TOGETHER = 2.0  # cells whose noise goes together: by so much the mean of estimates varies more
 _UNEQUAL = 1.1  # of the largest error: cells of one class err differently; 0.8 to 1.35 on simulated tables
 _SMALL = 1e-3  # of a share: cells below it that are larger than they seem err as those at it do
@@ -166,8 +167,8 @@ def _errors(queries: Marginals, noisy: NoisyTables, found: _Estimate) -> Floats:
 def _probed(queries: Marginals, noisy: NoisyTables, found: _Estimate, probes: int) -> Floats:
     """Return sums over fits to noisier tables: of squared moves, of moves times noise and of squared noise.
 
-    A descent that begins at a fit ends before it has followed all of the noise. A second one begins where it ended, and
-    how far the two are apart tells what is still missing.
+    A fit that goes on descending also moves without any noise. So each probe is added, and taken off, and half of the
+    difference of the two fits is what it moves.
     """
     measured = Marginals(queries.sizes, list(noisy))
     scales = _PROBE * np.repeat([deviation for _, deviation in noisy.values()], np.diff(measured.offsets))
@@ -175,18 +176,23 @@ def _probed(queries: Marginals, noisy: NoisyTables, found: _Estimate, probes: in
     generator = np.random.default_rng(1)
     sums = np.zeros((3, len(found.answers)))
     for _ in range(probes):
-        tables = _tables(measured, noisy, drawn + scales * generator.normal(size=len(scales)))
-        first = _estimate(queries, tables, found.apart, found)
-        second = _estimate(queries, tables, found.apart, replace(found, fit=_from(first.fit, found.fit)))
-        moved = second.answers + _BEYOND * (second.answers - first.answers) - found.answers
-        noise = first.unbiased - found.unbiased
+        probe = scales * generator.normal(size=len(scales))
+        ends = [_descended(queries, _tables(measured, noisy, drawn + one), found) for one in (probe, -probe)]
+        moved, noise = (np.stack(ends[0]) - np.stack(ends[1])) / 2.0
         sums += np.stack([moved**2, moved * noise, noise**2])
     return sums
 
 
-def _from(ended: MixtureFit | None, fit: MixtureFit | None) -> MixtureFit | None:
-    """Return a fit that a descent begins at, with the penalty of another."""
-    return None if ended is None or fit is None else replace(ended, penalty=fit.penalty)
+def _descended(queries: Marginals, tables: NoisyTables, found: _Estimate) -> tuple[Floats, Floats]:
+    """Return where a fit to other tables would end, and their unbiased answers.
+
+    A descent that begins at a fit ends before it has followed all of the noise. A second one begins where the first
+    ended, and how far the two are apart tells what is still missing.
+    """
+    first = _estimate(queries, tables, found.apart, found)
+    begun = None if first.fit is None or found.fit is None else replace(first.fit, penalty=found.fit.penalty)
+    second = _estimate(queries, tables, found.apart, replace(found, fit=begun))
+    return second.answers + _BEYOND * (second.answers - first.answers), first.unbiased
 
 
 def _squares(away: Floats, square: Floats, sums: Floats, probes: int) -> Floats:
@@ -204,7 +210,8 @@ def _squares(away: Floats, square: Floats, sums: Floats, probes: int) -> Floats:
     covariance = unit * (moves - slope * drawn) + slope * square  # the sum is that of `moves`, and it varies less
     bias, surely = _bias((away - square + 2.0 * covariance) / typical)
     most = square * max(1.0, typical * (1.0 + surely) / max(float(square.mean()), 1e-300))
-    return np.asarray(np.minimum(own + typical * bias, most))  # no worse than unbiased answers, as far as is known
+    expected = own + typical * bias if bias > 0 else own * (1.0 + bias)
+    return np.asarray(np.minimum(expected, most))  # no worse than unbiased answers, as far as is known
 
 
 def _further(queries: Marginals, found: _Estimate, usual: Floats) -> Floats:
@@ -231,13 +238,14 @@ def _bias(risks: Floats) -> tuple[float, float]:
     """Return the squared bias of cells in units of their variance, and what it surely is.
 
     `risks` are unbiased estimates of their squared errors, in the same units. Where these say little, the bias is as
-    large as is usual; where they say much, it is what they say.
+    large as is usual; where they say much, it is what they say. It is below 0 if they say that the variance, which is
+    estimated from fits that jump between tables about as good, is less than what it seems.
     """
     spread = math.sqrt(_TOGETHER * float(risks.var()) / len(risks)) + 1e-12
     told = float(risks.mean()) - 1.0
     trust = _USUAL_SPREAD**2 / (_USUAL_SPREAD**2 + spread**2)
-    surely = max(0.0, told - spread)
-    return max(surely, _USUAL + trust * (told - _USUAL)), surely
+    surely = told - spread
+    return max(surely, _USUAL + trust * (told - _USUAL), _LEAST_RISK - 1.0), surely
 
 
 def _tables(measured: Marginals, noisy: NoisyTables, values: Floats) -> NoisyTables:
