@@ -10,7 +10,6 @@ A smooth fit is worst where columns nearly say the same. So each table is compar
 others: where its cells are further from their unbiased answers than those are, their bars are wider by that much.
 """
 
-import itertools
 import math
 from dataclasses import dataclass, replace
 from functools import partial
@@ -41,7 +40,6 @@ _UNEQUAL = 1.1  # of the largest error: cells of one class err differently; 0.8 
 _SMALL = 1e-3  # of a share: cells below it that are larger than they seem err as those at it do
 _LEAST_CLASS, _MOST_CLASSES = 150, 60  # cells that share one estimate of how far the fit is off
 _PLAIN = 2.0  # deviations from which on the noise does not hide a cell
-_CHANCE = 2.0  # of the squared score of a table by itself: what of it is put down to chance
 
 
 def fits_in_memory(queries: Marginals) -> bool:
@@ -218,20 +216,31 @@ def _further(queries: Marginals, found: _Estimate, usual: Floats) -> Floats:
     """Return by how much the squared errors of a table's cells are larger than those of cells of like shares.
 
     All of it is in units of the noise, and `usual` are squared distances from unbiased answers. Those of a table are
-    larger by one number times the share of a cell in the noise, up to where the noise does not hide it. The number is
-    estimated by least squares, and drawn towards 0 by what chance explains (James and Stein 1961).
+    larger by one number times the share of a cell in the noise, up to where the noise does not hide it: one for cells
+    that have more than the columns by themselves would give, and one for the others. It is estimated by least squares,
+    and drawn towards 0 by what chance explains (James and Stein 1961).
     """
     deviations = np.where(found.deviations > 0, found.deviations, np.inf)
     plain = np.minimum(found.answers / (_PLAIN * deviations), 1.0)
     excess = ((found.answers - found.unbiased) / deviations) ** 2 - usual
     further = np.zeros(len(plain))
-    for start, end in itertools.pairwise(queries.offsets):
-        shown = plain[start:end]
-        score = float(shown @ excess[start:end])
-        chance = _CHANCE * 2.0 * _TOGETHER * float((shown * usual[start:end]) @ (shown * usual[start:end]))
-        if score > 0 and score**2 > chance:
-            further[start:end] = (1.0 - chance / score**2) * score / float(shown @ shown) * shown
+    for shape, start, end in zip(queries.shapes, queries.offsets[:-1], queries.offsets[1:], strict=True):
+        more = found.answers[start:end] > _by_columns(found.answers[start:end].reshape(shape))
+        for shown in (plain[start:end] * more, plain[start:end] * ~more):
+            score = float(shown @ excess[start:end])
+            chance = 2.0 * _TOGETHER * float(((shown * usual[start:end]) ** 2).sum())
+            if score > 0 and score**2 > chance:
+                further[start:end] += (1.0 - chance / score**2) * score / float(shown @ shown) * shown
     return further
+
+
+def _by_columns(table: Floats) -> Floats:
+    """Return the table, as one row, whose columns have the same shares and know nothing of each other."""
+    product = np.ones(1)
+    for axis in range(table.ndim):
+        shares = table.sum(axis=tuple(other for other in range(table.ndim) if other != axis))
+        product = np.outer(product, shares).ravel()
+    return product
 
 
 def _bias(risks: Floats) -> tuple[float, float]:
