@@ -218,19 +218,22 @@ def _further(queries: Marginals, found: _Estimate, usual: Floats) -> Floats:
     All of it is in units of the noise, and `usual` are squared distances from unbiased answers. Those of a table are
     larger by one number times the share of a cell in the noise, up to where the noise does not hide it: one for cells
     that have more than the columns by themselves would give, and one for the others. It is estimated by least squares,
-    and drawn towards 0 by what chance explains (James and Stein 1961).
+    and drawn towards 0 by what chance explains (James and Stein 1961). Where cells of the first kind are biased, the
+    fit has lost others. So that number counts for all cells, by their unbiased answer where it is the larger one.
     """
     deviations = np.where(found.deviations > 0, found.deviations, np.inf)
-    plain = np.minimum(found.answers / (_PLAIN * deviations), 1.0)
+    fitted, told = (np.clip(one / (_PLAIN * deviations), 0.0, 1.0) for one in (found.answers, found.unbiased))
     excess = ((found.answers - found.unbiased) / deviations) ** 2 - usual
-    further = np.zeros(len(plain))
+    further = np.zeros(len(fitted))
     for shape, start, end in zip(queries.shapes, queries.offsets[:-1], queries.offsets[1:], strict=True):
-        more = found.answers[start:end] > _by_columns(found.answers[start:end].reshape(shape))
-        for shown in (plain[start:end] * more, plain[start:end] * ~more):
-            score = float(shown @ excess[start:end])
-            chance = 2.0 * _TOGETHER * float(((shown * usual[start:end]) ** 2).sum())
+        table = slice(start, end)
+        more = found.answers[table] > _by_columns(found.answers[table].reshape(shape))
+        kinds = (fitted[table] * more, np.maximum(fitted[table], told[table])), (fitted[table] * ~more,) * 2
+        for shown, counts in kinds:
+            score, chance = float(shown @ excess[table]), 2.0 * _TOGETHER * float(((shown * usual[table]) ** 2).sum())
             if score > 0 and score**2 > chance:
-                further[start:end] += (1.0 - chance / score**2) * score / float(shown @ shown) * shown
+                number = (1.0 - chance / score**2) * score / float(shown @ shown)
+                further[table] = np.maximum(further[table], number * counts)
     return further
 
 
