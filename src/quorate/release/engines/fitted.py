@@ -31,12 +31,12 @@ __all__ = ["fits_in_memory", "release_tables", "tables_to_check"]
 _MOST_CODES, _MOST_CELLS = 4000, 3_000_000  # of all columns together; of tables of three columns and more
 _PROBE, _PROBES, _MANY_CELLS, _FEW_PROBES = 0.5, 2, 1000, 1  # of the noise; how often it is added and taken off
 _WIDER = math.hypot(1.0, _PROBE)  # the deviation of noise and a probe
-_BEYOND = 1.5  # times what a second descent adds to a first one: what all that could follow would add
+_BEYOND = 0.5  # of what a second descent adds to a first one: what all that could follow would add
+_CHOSEN = 1.1  # the noise also chooses the penalty, which a probe keeps: by so much a fit moves more
 _LIKES = 10.0  # probes as which the mean over cells of like shares counts for each of them
 _USUAL, _USUAL_SPREAD = 0.5, 0.5  # squared bias over variance, where the penalty is the best one
 _LEAST_RISK = 0.2  # of the variance that fits show: squared errors are not believed to be less
 _TOGETHER = 2.0  # cells whose noise goes together: by so much the mean of estimates varies more
-_UNEQUAL = 1.1  # of the largest error: cells of one class err differently; 0.8 to 1.35 on simulated tables
 _SMALL = 1e-3  # of a share: cells below it that are larger than they seem err as those at it do
 _LEAST_CLASS, _MOST_CLASSES = 150, 60  # cells that share one estimate of how far the fit is off
 _PLAIN = 2.0  # deviations from which on the noise does not hide a cell
@@ -93,7 +93,7 @@ def release_tables(
         told, parts = (*notes, note), (unbiased, deviations)
         return Released(answers, deviations, None, None, spent, engine, told, {}, None, *parts)
     found = _estimate(queries, noisy, apart)
-    bars = ErrorBars(partial(_errors, queries, noisy, found), factor=_UNEQUAL)
+    bars = ErrorBars(partial(_errors, queries, noisy, found))
     details = {
         "deviation": float(found.deviations.max()),
         "moved": float(np.abs(found.answers - found.unbiased).max()),
@@ -177,6 +177,7 @@ def _probed(queries: Marginals, noisy: NoisyTables, found: _Estimate, probes: in
         probe = scales * generator.normal(size=len(scales))
         ends = [_descended(queries, _tables(measured, noisy, drawn + one), found) for one in (probe, -probe)]
         moved, noise = (np.stack(ends[0]) - np.stack(ends[1])) / 2.0
+        moved *= _CHOSEN
         sums += np.stack([moved**2, moved * noise, noise**2])
     return sums
 
