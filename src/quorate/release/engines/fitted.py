@@ -5,6 +5,9 @@ noisy tables with a little more noise, each from where the first fit ended. The 
 between the fit and the unbiased answers after what noise explains (the covariance penalty: Efron 2004), over many cells
 of like shares. Where that is too noisy to tell, it is taken to be half of the variance, as it is about where the
 penalty is the best one: there, a little more of it adds as much squared bias as it takes off the variance.
+
+A smooth fit is worst where columns nearly say the same. So each table is compared with cells of like shares in the
+others: where its cells are further from their unbiased answers than those are, their bars are wider by that much.
 """
 
 import math
@@ -13,7 +16,7 @@ from functools import partial
 
 import numpy as np
 
-from quorate.arrays import Floats, Integers
+from quorate.arrays import Floats
 from quorate.privacy import Cost
 from quorate.release.engines.agreement import Agreement, agreeing_marginals, weigh_components
 from quorate.release.engines.components import least_squares, without_impossible
@@ -26,15 +29,17 @@ from quorate.release.queries import Marginals
 __all__ = ["fits_in_memory", "release_tables", "tables_to_check"]
 
 _MOST_CODES, _MOST_CELLS = 4000, 3_000_000  # of all columns together; of tables of three columns and more
-_PROBE, _PROBES, _MANY_CELLS, _FEW_PROBES = 0.5, 4, 10_000, 2  # of the noise; how often it is added
+_PROBE, _PROBES, _MANY_CELLS, _FEW_PROBES = 0.5, 2, 1000, 1  # of the noise; how often it is added and taken off
 _WIDER = math.hypot(1.0, _PROBE)  # the deviation of noise and a probe
-_SHORT = 1.1  # a descent that begins at a fit moves by so much less than a whole one
+_BEYOND = 0.5  # of what a second descent adds to a first one: what all that could follow would add
+_CHOSEN = 1.1  # the noise also chooses the penalty, which a probe keeps: by so much a fit moves more
 _LIKES = 10.0  # probes as which the mean over cells of like shares counts for each of them
 _USUAL, _USUAL_SPREAD = 0.5, 0.5  # squared bias over variance, where the penalty is the best one
+_LEAST_RISK = 0.2  # of the variance that fits show: squared errors are not believed to be less
 _TOGETHER = 2.0  # cells whose noise goes together: by so much the mean of estimates varies more
-_UNEQUAL = 1.15  # of the largest error: cells of one class err differently; 0.85 to 1.3 on simulated tables and Bank
 _SMALL = 1e-3  # of a share: cells below it that are larger than they seem err as those at it do
 _LEAST_CLASS, _MOST_CLASSES = 150, 60  # cells that share one estimate of how far the fit is off
+_PLAIN = 2.0  # deviations from which on the noise does not hide a cell
 
 
 def fits_in_memory(queries: Marginals) -> bool:
@@ -88,7 +93,7 @@ def release_tables(
         told, parts = (*notes, note), (unbiased, deviations)
         return Released(answers, deviations, None, None, spent, engine, told, {}, None, *parts)
     found = _estimate(queries, noisy, apart)
-    bars = ErrorBars(partial(_errors, queries, noisy, found), factor=_UNEQUAL)
+    bars = ErrorBars(partial(_errors, queries, noisy, found))
     details = {
         "deviation": float(found.deviations.max()),
         "moved": float(np.abs(found.answers - found.unbiased).max()),
@@ -138,57 +143,122 @@ def _independent(sizes: tuple[int, ...], noisy: NoisyTables) -> Mixture:
 def _errors(queries: Marginals, noisy: NoisyTables, found: _Estimate) -> Floats:
     """Return one standard deviation of the error of each fitted answer: PROOF.md, step 6."""
     answers, deviations = found.answers, found.deviations
-    measured = Marginals(queries.sizes, list(noisy))
-    scales = _PROBE * np.repeat([deviation for _, deviation in noisy.values()], np.diff(measured.offsets))
-    drawn = np.concatenate([table for table, _ in noisy.values()])
-    generator = np.random.default_rng(1)
     probes = _PROBES if queries.count <= _MANY_CELLS else _FEW_PROBES
-    sums = np.zeros((3, len(answers)))  # over probes: of squared moves, of moves times noise, of squared noise
-    for _ in range(probes):
-        tables = _tables(measured, noisy, drawn + scales * generator.normal(size=len(scales)))
-        again = _estimate(queries, tables, found.apart, found)
-        moved, noise = _SHORT * (again.answers - answers), again.unbiased - found.unbiased
-        sums += np.stack([moved**2, moved * noise, noise**2])
-    squares, order = np.zeros(len(answers)), np.argsort(answers, kind="stable")
+    sums = _probed(queries, noisy, found, probes)
+    away = (answers - found.unbiased) ** 2
+    squares, usual, order = np.zeros(len(answers)), np.zeros(len(answers)), np.argsort(answers, kind="stable")
     order = order if queries.held is None else order[queries.held[order]]
     classes = int(np.clip(len(order) // _LEAST_CLASS, 1, _MOST_CLASSES))
     floor = 0.0
     for members in reversed(np.array_split(order, classes)):
         square = deviations[members] ** 2
-        own = _squares(found, members, sums[:, members], probes)
+        own = _squares(away[members], square, sums[:, members], probes)
         squares[members] = np.where(answers[members] < _SMALL, np.maximum(own, floor * square), own)
         if float(answers[members].max()) >= _SMALL:
             floor = float(own.sum()) / max(float(square.sum()), 1e-300)
+        usual[members] = float(away[members].sum()) / max(float(square.sum()), 1e-300)
+    squares += deviations**2 * _further(queries, found, usual)
     squares[deviations == 0.0] = 0.0  # what is known without a measurement
     return np.sqrt(squares)
 
 
-def _squares(found: _Estimate, members: Integers, sums: Floats, probes: int) -> Floats:
-    """Return the expected squared errors of some cells of like shares, from sums over probes."""
+def _probed(queries: Marginals, noisy: NoisyTables, found: _Estimate, probes: int) -> Floats:
+    """Return sums over fits to noisier tables: of squared moves, of moves times noise and of squared noise.
+
+    A fit that goes on descending also moves without any noise. So each probe is added, and taken off, and half of the
+    difference of the two fits is what it moves.
+    """
+    measured = Marginals(queries.sizes, list(noisy))
+    scales = _PROBE * np.repeat([deviation for _, deviation in noisy.values()], np.diff(measured.offsets))
+    drawn = np.concatenate([table for table, _ in noisy.values()])
+    generator = np.random.default_rng(1)
+    sums = np.zeros((3, len(found.answers)))
+    for _ in range(probes):
+        probe = scales * generator.normal(size=len(scales))
+        ends = [_descended(queries, _tables(measured, noisy, drawn + one), found) for one in (probe, -probe)]
+        moved, noise = (np.stack(ends[0]) - np.stack(ends[1])) / 2.0
+        moved *= _CHOSEN
+        sums += np.stack([moved**2, moved * noise, noise**2])
+    return sums
+
+
+def _descended(queries: Marginals, tables: NoisyTables, found: _Estimate) -> tuple[Floats, Floats]:
+    """Return where a fit to other tables would end, and their unbiased answers.
+
+    A descent that begins at a fit ends before it has followed all of the noise. A second one begins where the first
+    ended, and how far the two are apart tells what is still missing.
+    """
+    first = _estimate(queries, tables, found.apart, found)
+    begun = None if first.fit is None or found.fit is None else replace(first.fit, penalty=found.fit.penalty)
+    second = _estimate(queries, tables, found.apart, replace(found, fit=begun))
+    return second.answers + _BEYOND * (second.answers - first.answers), first.unbiased
+
+
+def _squares(away: Floats, square: Floats, sums: Floats, probes: int) -> Floats:
+    """Return the expected squared errors of some cells of like shares, from sums over probes.
+
+    `away` are the squared distances from the unbiased answers, and `square` is the variance of these.
+    """
     variance, moves, drawn = sums
-    square = found.deviations[members] ** 2
-    unit = float(square.sum()) / max(float(drawn.sum()), 1e-300)  # from probes to noise
     if not square.any():  # nothing of them is measured: they are known
         return square
+    told = max(float(drawn.sum()), 1e-300)
+    unit, slope = float(square.sum()) / told, float(moves.sum()) / told  # from probes to noise; moves for their noise
     typical = max(unit * float(variance.mean()), 1e-9 * float(square.mean()))
     own = (unit * probes * variance + _LIKES * typical) / (probes + _LIKES)
-    risk = (found.answers - found.unbiased)[members] ** 2 - square + 2.0 * unit * moves
-    bias, surely = _bias(risk / typical)
+    covariance = unit * (moves - slope * drawn) + slope * square  # the sum is that of `moves`, and it varies less
+    bias, surely = _bias((away - square + 2.0 * covariance) / typical)
     most = square * max(1.0, typical * (1.0 + surely) / max(float(square.mean()), 1e-300))
-    return np.asarray(np.minimum(own + typical * bias, most))  # no worse than unbiased answers, as far as is known
+    expected = own + typical * bias if bias > 0 else own * (1.0 + bias)
+    return np.asarray(np.minimum(expected, most))  # no worse than unbiased answers, as far as is known
+
+
+def _further(queries: Marginals, found: _Estimate, usual: Floats) -> Floats:
+    """Return by how much the squared errors of a table's cells are larger than those of cells of like shares.
+
+    All of it is in units of the noise, and `usual` are squared distances from unbiased answers. Those of a table are
+    larger by one number times the share of a cell in the noise, up to where the noise does not hide it: one for cells
+    that have more than the columns by themselves would give, and one for the others. It is estimated by least squares,
+    and drawn towards 0 by what chance explains (James and Stein 1961). Where cells of the first kind are biased, the
+    fit has lost others. So that number counts for all cells, by their unbiased answer where it is the larger one.
+    """
+    deviations = np.where(found.deviations > 0, found.deviations, np.inf)
+    fitted, told = (np.clip(one / (_PLAIN * deviations), 0.0, 1.0) for one in (found.answers, found.unbiased))
+    excess = ((found.answers - found.unbiased) / deviations) ** 2 - usual
+    further = np.zeros(len(fitted))
+    for shape, start, end in zip(queries.shapes, queries.offsets[:-1], queries.offsets[1:], strict=True):
+        table = slice(start, end)
+        more = found.answers[table] > _by_columns(found.answers[table].reshape(shape))
+        kinds = (fitted[table] * more, np.maximum(fitted[table], told[table])), (fitted[table] * ~more,) * 2
+        for shown, counts in kinds:
+            score, chance = float(shown @ excess[table]), 2.0 * _TOGETHER * float(((shown * usual[table]) ** 2).sum())
+            if score > 0 and score**2 > chance:
+                number = (1.0 - chance / score**2) * score / float(shown @ shown)
+                further[table] = np.maximum(further[table], number * counts)
+    return further
+
+
+def _by_columns(table: Floats) -> Floats:
+    """Return the table, as one row, whose columns have the same shares and know nothing of each other."""
+    product = np.ones(1)
+    for axis in range(table.ndim):
+        shares = table.sum(axis=tuple(other for other in range(table.ndim) if other != axis))
+        product = np.outer(product, shares).ravel()
+    return product
 
 
 def _bias(risks: Floats) -> tuple[float, float]:
     """Return the squared bias of cells in units of their variance, and what it surely is.
 
     `risks` are unbiased estimates of their squared errors, in the same units. Where these say little, the bias is as
-    large as is usual; where they say much, it is what they say.
+    large as is usual; where they say much, it is what they say. It is below 0 if they say that the variance, which is
+    estimated from fits that jump between tables about as good, is less than what it seems.
     """
     spread = math.sqrt(_TOGETHER * float(risks.var()) / len(risks)) + 1e-12
     told = float(risks.mean()) - 1.0
     trust = _USUAL_SPREAD**2 / (_USUAL_SPREAD**2 + spread**2)
-    surely = max(0.0, told - spread)
-    return max(surely, _USUAL + trust * (told - _USUAL)), surely
+    surely = told - spread
+    return max(surely, _USUAL + trust * (told - _USUAL), _LEAST_RISK - 1.0), surely
 
 
 def _tables(measured: Marginals, noisy: NoisyTables, values: Floats) -> NoisyTables:

@@ -39,12 +39,11 @@ class ErrorBars:
     """One standard deviation of the error of each answer, computed when it is first asked for, and once.
 
     `compute` sees released values alone, and returns the same each time: whoever asks first, nothing is drawn or paid.
-    Threads that ask at once may compute it more than once. The largest error is expected to be `factor` times that of
-    independent Gaussian errors.
+    Threads that ask at once may compute it more than once.
     """
 
-    def __init__(self, compute: Callable[[], Floats], *, factor: float) -> None:
-        self._compute, self._factor = compute, factor
+    def __init__(self, compute: Callable[[], Floats]) -> None:
+        self._compute = compute
 
     @cached_property
     def errors(self) -> Floats:
@@ -53,8 +52,8 @@ class ErrorBars:
 
     @cached_property
     def expected_largest(self) -> float:
-        """About the expected largest error of all answers."""
-        return min(1.0, self._factor * expected_largest_of(self.errors))
+        """About the expected largest error of all answers: that of independent Gaussian errors."""
+        return min(1.0, expected_largest_of(self.errors))
 
 
 @dataclass(frozen=True)
