@@ -339,18 +339,15 @@ def _parts(point: Floats, codes: int) -> tuple[Floats, Floats]:
 def _ladder(fit: MixtureFit, held: Misfit) -> MixtureFit:
     """Return the fit of the penalty that is nearest to tables with other noise.
 
-    The ladder ends after two steps in a row that are further from them than the best one, or one that is further by
-    more than their noise would move either.
+    The ladder ends where a fit is further from them than the best one by more than their noise would move either.
     """
-    best, least, worse = fit, held.slope(fit.mixture.weights, fit.mixture.shares)[0], 0
+    best, least = fit, held.slope(fit.mixture.weights, fit.mixture.shares)[0]
     for _ in range(_MOST_STEPS):
         fit = _descend(fit, fit.penalty * _STRONGER, _LADDER_STEPS)
         away = held.slope(fit.mixture.weights, fit.mixture.shares)[0]
         if away < least:
-            best, least, worse = fit, away, 0
-            continue
-        worse += 1
-        if worse == 2 or away > least + math.sqrt(held.cells / 2):
+            best, least = fit, away
+        elif away > least + math.sqrt(held.cells / 2):
             break
     return best
 
