@@ -18,7 +18,7 @@ from quorate.release.engines.mixture import Mixture, MixtureFit, fit_other_half
 
 __all__ = ["PairNoise", "Shrunk"]
 
-_MOST_MOVED = 0.5  # of how far noise moves a cell of the pair at most: no cell is moved further (Efron and Morris 1972)
+_MOST_MOVED = 1.0 / 3.0  # of the furthest that noise moves a cell of the pair: no cell is moved more
 
 
 @dataclass(frozen=True, repr=False)
