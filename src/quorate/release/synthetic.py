@@ -195,7 +195,9 @@ def draw_records(queries: Queries, released: Released, rows: int) -> Rows:
     assert isinstance(queries, Marginals)
     pairs = None if answers is None else model.pairs(queries, answers)
     possible = queries.possible
-    mended = released.details.get("believed") or possible is not None  # else answers are the model's own
+    details = released.details
+    shrunk = "kept" in details and "target" not in details  # a target is drawn from all that the model has
+    mended = details.get("believed") or shrunk or possible is not None  # else answers are the model's own
     codes = model.draw(rows, pairs if mended else None, possible)
     if "target" in released.details and released.unbiased is not None and released.deviations is not None:
         target, told = int(released.details["target"]), model.pairs(queries, released.unbiased)

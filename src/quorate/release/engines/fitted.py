@@ -23,6 +23,7 @@ from quorate.release.engines.components import least_squares, without_impossible
 from quorate.release.engines.misfit import NoisyTables
 from quorate.release.engines.mixture import Mixture, MixtureFit, fit_again, fit_mixture
 from quorate.release.engines.released import ErrorBars, Released, project_simplex
+from quorate.release.engines.shrinkage import PairNoise, Shrunk
 from quorate.release.engines.strategy import Clique
 from quorate.release.queries import Marginals
 
@@ -64,6 +65,7 @@ class _Estimate:
 
     model: Mixture
     fit: MixtureFit | None
+    noise: PairNoise | None
     apart: frozenset[Clique]
     agreement: Agreement
     answers: Floats
@@ -101,7 +103,10 @@ def release_tables(
     }
     if found.fit is not None:
         details |= {"misfit": found.fit.misfit, "penalty": found.fit.penalty}
-    beside = (found.model, found.unbiased, found.deviations)
+    if isinstance(found.model, Shrunk):
+        details["kept"] = found.model.mean_kept
+    model = found.model if found.fit is None else found.fit.mixture
+    beside = (model, found.unbiased, found.deviations)
     return Released(found.answers, bars, None, None, spent, engine, notes, details, *beside)
 
 
@@ -113,12 +118,15 @@ def _estimate(
     unbiased, deviations = least_squares(queries, noisy)
     together = {clique: told for clique, told in noisy.items() if clique not in apart}
     fit = _fit(queries, together, None if earlier is None else earlier.fit)
+    noise = None if fit is None else _pair_noise(queries, together, fit) if earlier is None else earlier.noise
     model = _independent(queries.sizes, noisy) if fit is None else fit.mixture
+    if noise is not None:
+        model = noise.shrink(model)
     agreement = weigh_components(queries.sizes, noisy, model)
     answers = agreement.answers(queries, noisy, model, deviations)
     if queries.held is not None:
         unbiased, deviations = np.where(queries.held, unbiased, 0.0), np.where(queries.held, deviations, 0.0)
-    return _Estimate(model, fit, apart, agreement, answers, unbiased, deviations)
+    return _Estimate(model, fit, noise, apart, agreement, answers, unbiased, deviations)
 
 
 def _fit(queries: Marginals, noisy: NoisyTables, earlier: MixtureFit | None) -> MixtureFit | None:
@@ -129,6 +137,17 @@ def _fit(queries: Marginals, noisy: NoisyTables, earlier: MixtureFit | None) -> 
     if earlier is not None:  # the penalty is in units of the noise, which is wider by a probe
         return fit_again(replace(earlier, penalty=earlier.penalty / _WIDER**2), noisy, checked, emphasis=emphasis)
     return fit_mixture(queries.sizes, noisy, checked, emphasis=emphasis)
+
+
+def _pair_noise(queries: Marginals, noisy: NoisyTables, fit: MixtureFit) -> PairNoise | None:
+    """Return what noise does to pairs of columns, None where they stay as they are fitted.
+
+    They are taken back where the mean error is to be small: the largest one may grow by it. Tables of three columns
+    would not agree with each other.
+    """
+    if queries.importance is None or any(len(clique) > 2 for clique in (*queries.cliques, *noisy)):
+        return None
+    return PairNoise.of_fit(fit, noisy, partial(tables_to_check, queries.sizes))
 
 
 def _independent(sizes: tuple[int, ...], noisy: NoisyTables) -> Mixture:

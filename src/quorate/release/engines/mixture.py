@@ -21,7 +21,7 @@ from quorate.release.engines.misfit import Misfit, NoisyTables, pairwise
 from quorate.release.engines.strategy import Clique
 from quorate.release.queries import Marginals, Possible
 
-__all__ = ["Mixture", "MixtureFit", "fit_again", "fit_mixture", "split_noise"]
+__all__ = ["Mixture", "MixtureFit", "fit_again", "fit_mixture", "fit_other_half", "split_noise"]
 
 _COMPONENTS = 100
 _SPREAD = 0.3  # of the components at the start, in logits of an even column
@@ -29,6 +29,7 @@ _FIRST_PENALTY, _STRONGER, _MOST_STEPS = 8.0, 2.0, 20  # the ladder of penalties
 _APART = 0.5  # of the noise that is added to the half that is fitted; the other half has its inverse
 _START_STEPS, _LADDER_STEPS, _CHECK_STEPS = 150, 60, 50  # of the descent
 _STAGES, _WORTHWHILE = 30, 0.985  # of a descent that is not yet within the noise; what makes one more worth it
+_ARRIVED = 1.5  # of the misfit of one half: above it, the descent of the other was too short
 _CHECKS = 3  # times that cells which stand out get more weight
 _MOST_MENDED, _SWEEPS = 1_000_000, 3  # records whose pairs are mended, and how often
 _AGAIN = 30  # times that records which cannot occur are drawn again
@@ -225,6 +226,7 @@ class MixtureFit:
     penalty: float
     measure: Misfit
     base: Floats  # logarithms of the shares of each column by itself
+    half: "MixtureFit | None" = None  # the one of this penalty to tables with more noise, by which it was chosen
 
 
 def fit_mixture(
@@ -241,7 +243,22 @@ def fit_mixture(
     """
     fitted, held = split_noise(noisy)
     fit = _ladder(_settled(_begin(sizes, Misfit(sizes, fitted), estimate(fitted))), Misfit(sizes, held))
-    return fit_again(fit, noisy, estimate, emphasis=emphasis)
+    return fit_again(replace(fit, half=fit), noisy, estimate, emphasis=emphasis)
+
+
+def fit_other_half(half: MixtureFit, noisy: NoisyTables, estimate: Callable[[NoisyTables], NoisyTables]) -> Mixture:
+    """Return the fit to noisy tables less what the tables of a half have more of noise: it differs from the half by as
+    much as the noise moves a fit.
+
+    It is made anew, as the half was. Where that is still far from its tables, it begins at the half.
+    """
+    fitted, _ = split_noise(noisy)
+    other = {clique: (2.0 * table - fitted[clique][0], fitted[clique][1]) for clique, (table, _) in noisy.items()}
+    sizes = half.mixture.sizes
+    fit = _begin(sizes, Misfit(sizes, other), estimate(other), half.penalty)
+    if fit.misfit > _ARRIVED * half.misfit:
+        fit = fit_again(half, other, estimate, emphasis=False)
+    return fit.mixture
 
 
 def fit_again(
@@ -280,14 +297,14 @@ def _logarithms(measure: Misfit, checked: NoisyTables) -> Floats:
     return base
 
 
-def _begin(sizes: Sequence[int], measure: Misfit, checked: NoisyTables) -> MixtureFit:
+def _begin(sizes: Sequence[int], measure: Misfit, checked: NoisyTables, penalty: float = _FIRST_PENALTY) -> MixtureFit:
     base = _logarithms(measure, checked)
     enough = math.prod(sizes) // max(sizes)  # with one for each choice of the other columns any table is a mixture
     components = min(_COMPONENTS, 2 * enough)  # twice as many, since a descent does not find each its place
     spread = _SPREAD * np.random.default_rng(0).normal(size=(components, measure.codes)) / _scale(base)
     point = np.concatenate([spread.ravel(), np.zeros(components)])
     start = MixtureFit(Mixture(tuple(sizes), np.ones(1), np.exp(base)[None, :]), math.inf, point, 0.0, measure, base)
-    return _descend(start, _FIRST_PENALTY, _START_STEPS)
+    return _descend(start, penalty, _START_STEPS)
 
 
 def _settled(fit: MixtureFit) -> MixtureFit:
