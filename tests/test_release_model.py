@@ -161,7 +161,7 @@ def test_bars_are_wider_by_the_bias_of_a_table_and_hardly_where_there_is_none():
     further = []
     for _ in range(20):
         off = deviations * (0.6 * generator.normal(size=queries.count) + biased)
-        found = fitted._Estimate(None, None, frozenset(), None, shares, shares + off, deviations)
+        found = fitted._Estimate(None, None, None, frozenset(), None, shares, shares + off, deviations)
         further.append(fitted._further(queries, found, np.full(queries.count, 0.36)))
     mean = np.mean(further, axis=0)
     assert np.mean(mean[biased > 0]) == pytest.approx(4.0, rel=0.1)
