@@ -103,6 +103,15 @@ def test_columns_that_need_no_more_levels_are_neither_counted_nor_paid_for():
     assert [square for _, square in seen] == [3, 2], "no draw is made for nothing"
 
 
+def test_a_column_is_cut_by_the_noise_that_it_was_counted_with():
+    tree = NumberTree(16, whole=True)
+    tree.take(tree.count(keys_of_numbers(np.repeat([0.0, 1.0], 400))).astype(np.float64), 5.0)
+    assert tree.square == 0
+    tree.take(np.empty(0), 0.5)  # of columns that are counted to the end
+    assert tree.scale == 5.0
+    assert tree.cuts() == (0.0, 1.0, 2.0)
+
+
 def test_a_record_of_a_column_that_is_not_counted_any_more_moves_nothing():
     small = np.tile(np.arange(16.0), 50)
     wide = np.repeat([7_688.0, 15_024.0], 400)

@@ -158,6 +158,8 @@ class NumberTree:
 
     def take(self, noisy: Floats, scale: float) -> None:
         """Keep what stands out of the noise as nodes to be split, and the rest of each parent as leaves."""
+        if not len(noisy):  # all is leaves, and of the scale that they were counted with
+            return
         self.scale = scale
         clear = _found_first(noisy, scale) if self.held is None else noisy > _CLEAR * scale
         last = self.bits == _FIRST + (LEVELS - 1) * _STEP
