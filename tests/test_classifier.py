@@ -253,6 +253,11 @@ def test_missing_labels_are_refused_as_labels(y, classes):
         declared_classes(classes, y)
 
 
+def test_labels_that_are_bytes_are_refused_as_such():
+    with pytest.raises(InvalidInput, match="labels represented as bytes is not supported"):
+        declared_classes(None, np.array([b"a", b"b"]))
+
+
 @pytest.mark.parametrize("classes", [{"a", "b"}, pd.Index(["b", "a"]), {"a": 1, "b": 2}.keys(), ("b", "a")])
 def test_classes_are_named_by_anything_that_lists_them(classes):
     assert declared_classes(classes, ["a", "b"])[0].tolist() == ["a", "b"]

@@ -239,6 +239,22 @@ def test_a_private_folder_that_could_not_be_written_can_be_used_again(tmp_path, 
     save(made, tmp_path / "model")
 
 
+def test_a_private_folder_that_somebody_else_writes_at_once_keeps_what_is_theirs(tmp_path, monkeypatch):
+    whole, taken = folder.write_new, tmp_path / "model" / "teachers.npz"
+
+    def meanwhile(path, content, **options):
+        if path.name == taken.name:
+            taken.write_text("theirs")
+        whole(path, content, **options)
+
+    monkeypatch.setattr(folder, "write_new", meanwhile)
+    made = PrivateClassifier(aggregator="noisy_max", **SETTINGS).fit(X, Y)
+    with pytest.raises(InvalidInput, match="File exists"):
+        save(made, tmp_path / "model")
+    assert [path.name for path in taken.parent.iterdir()] == [taken.name]
+    assert taken.read_text() == "theirs"
+
+
 def test_a_kind_that_is_not_known_is_refused(tmp_path):
     folder = save(hypothesis(), tmp_path / "model")
     text = (folder / "manifest.json").read_text()

@@ -360,11 +360,24 @@ def test_a_person_has_one_name_however_it_is_written(again):
     with pytest.raises(InvalidInput, match="each row has a name of its own"):
         model.insert(X[:2], y[:2], ids=["07", "7.0"])
     assert model.insert(X[:2], y[:2], ids=["07", "7a"]) == ["7", "7a"]
-    for wrong in (["\ud800"], [" "], [None], [2.0**60]):
+    for wrong in (["\ud800"], [" "], [None], [2.0**60], np.array([2**24 + 1], dtype=np.float32)):
         with pytest.raises(InvalidInput, match=r"UTF-8|missing|too long for floats"):
             model.insert(X[:1], y[:1], ids=wrong)
+        with pytest.raises(InvalidInput, match=r"UTF-8|missing|too long for floats"):
+            model.forget(wrong)
     people = NeighbourClassifier(radius=0.6, votes=5.0, classes=[0, 1, 2]).fit(X[:4], y[:4], groups=[7, again, "8", 8])
     assert len(people.session_.answerer.units.spends()) == 2
+
+
+def test_nobody_is_forgotten_where_no_name_is_given():
+    X, y = blobs(4)
+    model = small_model(X[:2], y[:2])
+    model.insert(X[2:], y[2:], ids=["None", "nan"])
+    for missing in (None, np.nan):
+        with pytest.raises(InvalidInput, match="some are missing"):
+            model.forget([missing])
+    model.forget([])
+    assert model.forgotten() == []
 
 
 def test_a_number_in_place_of_a_name_is_nobody_elses():

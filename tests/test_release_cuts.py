@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from decimal import Context, Inexact, Rounded, localcontext
 
 import numpy as np
 import pyarrow as pa
@@ -9,6 +10,7 @@ import pytest
 
 from quorate import Account, QueryRelease, Workload
 from quorate.auditing.planted.releases import RELEASES, replace_where_cuts_are_found
+from quorate.auditing.replay import entropy_tape
 from quorate.concepts import Thresholds
 from quorate.errors import InvalidInput
 from quorate.mechanisms import NoisyVector, NoisyVectors
@@ -103,6 +105,15 @@ def test_columns_that_need_no_more_levels_are_neither_counted_nor_paid_for():
     assert [square for _, square in seen] == [3, 2], "no draw is made for nothing"
 
 
+def test_a_column_is_cut_by_the_noise_that_it_was_counted_with():
+    tree = NumberTree(16, whole=True)
+    tree.take(tree.count(keys_of_numbers(np.repeat([0.0, 1.0], 400))).astype(np.float64), 5.0)
+    assert tree.square == 0
+    tree.take(np.empty(0), 0.5)  # of columns that are counted to the end
+    assert tree.scale == 5.0
+    assert tree.cuts() == (0.0, 1.0, 2.0)
+
+
 def test_a_record_of_a_column_that_is_not_counted_any_more_moves_nothing():
     small = np.tile(np.arange(16.0), 50)
     wide = np.repeat([7_688.0, 15_024.0], 400)
@@ -139,6 +150,12 @@ def test_a_cut_is_written_with_few_decimals(low, width, short):
     found = _shortest(low, width)
     assert found == short
     assert math.copysign(1.0, found) == math.copysign(1.0, short)
+
+
+def test_a_cut_does_not_depend_on_the_decimals_of_the_caller():
+    """An exception would come after the budget was spent."""
+    with localcontext(Context(prec=3, traps=[Inexact, Rounded])):
+        assert _shortest(2.08984375, 1e-9) == 2.08984375
 
 
 def test_cuts_of_prices_have_the_decimals_of_prices():
@@ -321,9 +338,9 @@ def test_a_stream_of_records_is_read_once(tmp_path):
 def test_closed_numbers_of_which_noise_hides_all_are_released_and_not_refused():
     """With no cut they would have one cell each, and nothing would be left to measure after the draws."""
     columns = Columns({"first": Number(closed=True), "second": Number(closed=True)})
-    release = QueryRelease(Workload.marginals(2), columns=columns, epsilon=0.1).fit(
-        {name: [7.0] * 5 for name in columns.names}
-    )
+    table = {name: [7.0] * 5 for name in columns.names}
+    with entropy_tape(0):  # of 300 releases, noise makes a cell in one
+        release = QueryRelease(Workload.marginals(2), columns=columns, epsilon=0.1).fit(table)
     assert release.domain_.asked.columns.sizes == (2, 2)
     assert any("synthetic ones say nothing: 'first', 'second'" in note for note in release.notes_)
     assert release.synthetic(10).num_rows == 10

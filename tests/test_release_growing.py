@@ -11,6 +11,7 @@ from dataclasses import replace
 from decimal import Decimal
 
 import numpy as np
+import pandas
 import pyarrow as pa
 import pytest
 from scipy import stats
@@ -293,8 +294,10 @@ def test_a_person_has_one_name_in_every_update_however_it_is_written(again):
     release = growing(Workload.marginals(1), columns={"sex": ["f", "m"]}, records_per_person=1)
     release.update("1", {"sex": ["f"]}, groups=[7])
     assert release.update("2", {"sex": ["f"]}, groups=again).records_ == 1
-    with pytest.raises(InvalidInput, match="too long for floats"):
-        release.update("3", {"sex": ["f"]}, groups=[2.0**53])
+    short = np.array([2**24 + 1], np.float32)
+    for cut in ([2.0**53], short, pandas.Series(short), pa.array(short)):
+        with pytest.raises(InvalidInput, match="too long for floats"):
+            release.update("3", {"sex": ["f"]}, groups=cut)
 
 
 def test_people_whom_an_older_folder_knows_as_they_were_written_count_no_more():

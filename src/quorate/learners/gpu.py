@@ -111,11 +111,11 @@ class GpuTeachers:
         if device.type != "cuda":
             return self._across(_sent(queries, device))
         if device not in self._streams:
-            self._streams[device] = torch.cuda.Stream(device)
-        with torch.cuda.stream(self._streams[device]):
+            self._streams.setdefault(device, torch.cuda.Stream(device))
+        bringing, counting = self._streams[device], torch.cuda.current_stream(device)  # one and the same in all threads
+        with torch.cuda.stream(bringing):
             brought = self._across(_sent(queries, device))
-        counting = torch.cuda.current_stream(device)
-        counting.wait_stream(self._streams[device])
+        counting.wait_stream(bringing)
         for part in brought:
             part.record_stream(counting)  # whose room is not used again before they are counted
         return brought

@@ -145,17 +145,18 @@ class PrivateFolder(Folder):
         return find_ledger(self.path, fingerprint=self.fingerprint)
 
     def _write(self, contents: dict[str, bytes]) -> None:
-        sealed = _MANIFEST in contents
+        sealed, begun = _MANIFEST in contents, list[str]()
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             self.path.chmod(0o700)
             for name, content in contents.items():
+                begun.append(name)
                 write_new(self.path / name, content, synced=True)
             sync_names(self.path)
         except OSError as error:
             told = "it is no model, and none can load it"
             if not sealed:  # no ledger stands there yet: the folder can be used again
-                _unlink(self.path, contents)
+                _unlink(self.path, begun[:-1] if isinstance(error, FileExistsError) else begun)  # not somebody else's
                 told = "nothing of it is there, and a classifier in memory goes on"
             raise InvalidInput(f"{self.path} cannot be written: {error.strerror}; {told}") from None
 

@@ -113,7 +113,7 @@ class NeighbourModel(SessionModel, ABC):
         A query that was answered before is answered as it was, now as after an insertion: an answer is drawn once.
         """
         check_is_fitted(self)
-        self.session_.forget(np.asarray(ids, dtype=object).ravel().tolist())
+        self.session_.forget(list(np.asarray(ids, dtype=None if hasattr(ids, "dtype") else object).ravel()))
 
     def forgotten(self) -> list[tuple[str, float]]:
         """Return which units were forgotten and when: for the owner alone."""

@@ -79,7 +79,7 @@ class NeighbourSession(Session):
     def forget(self, names: Sequence[Any]) -> None:
         """Remove the records of these units, from the disk too. Nobody's budget comes back."""
         units, at = self.answerer.units, time.time()
-        known = [units.known_as(*_text(name)) for name in names]
+        known = [units.known_as(*name) for name in _written(names, len(names))] if len(names) else []
         with self._changing() as file:
             numbers = units.forget(known, at=at)
             if file is not None:
@@ -132,7 +132,7 @@ class NeighbourSession(Session):
 def _written(ids: Any, rows: int) -> list[tuple[str, str]]:
     """Return names as texts, one for each row, as they are written and in the one form of `person_text`."""
     unit_numbers(rows, ids)  # refuses what is missing, or of another length
-    names = [_text(name) for name in (ids if isinstance(ids, list | tuple) else np.asarray(ids).tolist())]
+    names = [_text(name) for name in (ids if isinstance(ids, list | tuple) else np.asarray(ids))]
     try:
         "".join(written for written, _ in names).encode()
     except UnicodeEncodeError:
@@ -151,7 +151,7 @@ def _by_name(names: Sequence[str]) -> tuple[Integers, int]:
 def _text(name: Any) -> tuple[str, str]:
     """Return a name as it is written and in its one form: 7, "7.0" and " 007 " are one person. proof: step 6."""
     plain = name.item() if isinstance(name, np.generic) else name
-    return canonical_text(plain), lasting_person_text(plain)
+    return canonical_text(plain), lasting_person_text(name)
 
 
 def _firsts(names: Sequence[str], order: Integers, sizes: Sequence[int]) -> list[str]:

@@ -77,8 +77,8 @@ def label_vector(y: Any, *, warn: bool = True) -> NDArray[Any]:
             check_classification_targets(labels)
         if labels.dtype == object:
             np.unique(labels)  # which orders them
-    except TypeError:
-        raise InvalidInput(_NO_LABELS) from None
+    except TypeError as error:
+        raise InvalidInput(str(error) if str(error).startswith("Support for labels") else _NO_LABELS) from None  # bytes
     except ValueError as error:
         if "label type: unknown" in str(error):
             raise InvalidInput(f"Unknown label type: {_NO_LABELS}") from None

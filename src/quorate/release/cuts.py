@@ -11,7 +11,7 @@ PROOF.md, step 9.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from decimal import ROUND_CEILING, Decimal
+from decimal import ROUND_CEILING, Context, Decimal, localcontext
 from typing import Protocol
 
 import numpy as np
@@ -108,12 +108,13 @@ def _shortest(low: float, width: float) -> float:
     """
     if not math.isfinite(low) or low == _NEXT_TO_0:
         return low
-    least, most = Decimal(repr(low)), Decimal(repr(low)) + Decimal(width)
-    first = max(least.adjusted(), most.adjusted()) + 1
-    for place in range(first, first - _DIGITS, -1):
-        number = least.scaleb(-place).to_integral_value(ROUND_CEILING).scaleb(place)
-        if number < most:
-            return float(number) + 0.0  # -0.0 becomes 0.0
+    with localcontext(Context()):  # not the caller's, which may have fewer digits, or raise where some are lost
+        least, most = Decimal(repr(low)), Decimal(repr(low)) + Decimal(width)
+        first = max(least.adjusted(), most.adjusted()) + 1
+        for place in range(first, first - _DIGITS, -1):
+            number = least.scaleb(-place).to_integral_value(ROUND_CEILING).scaleb(place)
+            if number < most:
+                return float(number) + 0.0  # -0.0 becomes 0.0
     return low
 
 
@@ -158,6 +159,8 @@ class NumberTree:
 
     def take(self, noisy: Floats, scale: float) -> None:
         """Keep what stands out of the noise as nodes to be split, and the rest of each parent as leaves."""
+        if not len(noisy):  # all is leaves, and of the scale that they were counted with
+            return
         self.scale = scale
         clear = _found_first(noisy, scale) if self.held is None else noisy > _CLEAR * scale
         last = self.bits == _FIRST + (LEVELS - 1) * _STEP

@@ -55,7 +55,7 @@ class Counted:
         """Return the records that are counted, and for each the digest of its person's name."""
         units, people = unit_numbers(_rows_of(private), groups)  # by their texts, as digests are
         first = np.unique(units, return_index=True)[1]
-        names = groups.to_pylist() if hasattr(groups, "to_pylist") else list(groups)  # Arrow's values are no numbers
+        names = _names(groups)
         digests = [_digest(names[place]) for place in first.tolist()]
         before = np.array([self._times.get(digest, 0) for digest in digests])
         pairs = dict.fromkeys(zip(units.tolist(), names, strict=True))
@@ -74,6 +74,13 @@ class Counted:
         """Count the people of these digests once for each time they stand here."""
         for row in () if digests is None else digests:
             self._times[row.tobytes()] = self._times.get(row.tobytes(), 0) + 1
+
+
+def _names(groups: Any) -> list[Any]:
+    """Return names one by one, floats in the type of their column: it says how many digits they may have lost."""
+    if not isinstance(groups, list | tuple) and (plain := np.asarray(groups)).dtype.kind == "f":
+        return list(plain)
+    return groups.to_pylist() if hasattr(groups, "to_pylist") else list(groups)  # Arrow's values are no numbers
 
 
 def _digest(name: Any) -> bytes:

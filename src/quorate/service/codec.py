@@ -181,7 +181,7 @@ def read_request(
     """Read a request for a model with inputs of these names, or refuse it.
 
     `header_length` is where its JSON ends, if that is not the end of the body. One that changes a model may say more
-    `about` its rows, under these names.
+    `about` its rows, under these names; its bytes follow those of the inputs, wherever it stands in the JSON.
     """
     view = memoryview(body)
     if header_length is not None and not 0 <= header_length <= len(view):

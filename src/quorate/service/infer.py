@@ -64,8 +64,7 @@ class Infer:
         X = model.inputs.queries(request.inputs)
         if not len(labels.values) == len(names.values) == len(X):
             raise Refused("bad_tensor", "there is one label and one unit for each row")
-        values, units = np.asarray(labels.values), np.asarray(names.values).tolist()
-        inserted = await _done(model.session.insert, X, values, units)
+        inserted = await _done(model.session.insert, X, np.asarray(labels.values), names.values)
         return json_response({"inserted": inserted})
 
     async def forget(self, http: HTTPRequest) -> Response:
@@ -74,7 +73,7 @@ class Infer:
         names = request.about.get("unit") or request.inputs.pop("unit", None)
         if names is None or request.inputs or request.about.keys() - {"unit"}:
             raise Refused("bad_request", "who is to be forgotten is named by the tensor 'unit', and by no other")
-        await _done(model.session.forget, np.asarray(names.values).tolist())
+        await _done(model.session.forget, names.values)
         return json_response({"forgotten": len(names.values)})
 
     async def _changed(self, http: HTTPRequest) -> tuple[Model, InferRequest]:

@@ -193,7 +193,8 @@ def person_text(name: object) -> str:
 def lasting_person_text(name: object) -> str:
     """Return `person_text` of a name that must be found again in what comes later, written by whoever writes that."""
     plain = name.item() if isinstance(name, np.generic) else name
-    if isinstance(plain, float) and abs(plain) >= _EXACT:  # elsewhere it may have had more digits
+    exact = 2.0 ** (np.finfo(name.dtype).nmant + 1) if isinstance(name, np.floating) else _EXACT
+    if isinstance(plain, float) and abs(plain) >= exact:  # elsewhere it may have had more digits
         raise InvalidInput("names of people are numbers too long for floats: give them as whole numbers or as texts")
     return person_text(plain)
 
