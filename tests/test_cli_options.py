@@ -69,9 +69,7 @@ def test_every_command_has_json_and_its_example_can_be_read(path, capsys):
     shown = capsys.readouterr().out
     assert "--empty-" not in shown
     assert "--json" in shown or " ".join(path) in ("serve", "site serve", "ledger export"), "these print lines of JSON"
-    for example in re.findall(
-        r"Example: quorate (.+?)\n\s*\n", shown, re.DOTALL
-    ):  # over several lines in a narrow window
+    for example in re.findall(r"Example: quorate (.+?)\n\s*\n", shown, re.DOTALL):  # lines are wrapped
         app.parse_args(shlex.split(example), exit_on_error=False, print_error=False)
 
 
