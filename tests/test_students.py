@@ -20,6 +20,7 @@ from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
 from quorate import Budget, load, save
+from quorate.auditing import entropy_tape
 from quorate.ensemble import Ballots, Ensemble
 from quorate.ensemble.estimators import EstimatorTeachers
 from quorate.errors import InvalidInput, NoQuorum
@@ -107,7 +108,8 @@ def test_a_student_lists_no_category_of_a_private_record(mode, library, monkeypa
     encoder = make_column_transformer((OneHotEncoder(handle_unknown="ignore"), ["city"]), remainder="passthrough")
     made = _plain(estimator=make_pipeline(encoder, LogisticRegression()), teachers=20, queries=40, mode=mode)
     public = {"public": X[half:]} if mode == "transfer" else {}
-    made.fit(X, np.where(x > 0, "yes", "no"), **public)
+    with entropy_tape(1):  # else the noise makes a student of the wrong labels, once in hundreds of runs
+        made.fit(X, np.where(x > 0, "yes", "no"), **public)
     assert b"Secretville" not in pickle.dumps(made)
     assert made.predict(X[:10]).tolist() == np.where(x[:10] > 0, "yes", "no").tolist()  # also of the record itself
 
