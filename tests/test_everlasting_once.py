@@ -220,26 +220,17 @@ def test_a_fork_does_not_open_the_next_phase_a_second_time():
     assert made.phase_ == 2
 
 
-def test_a_phase_that_is_interrupted_between_draw_and_count_is_closed(monkeypatch):
-    """The run would end at a count that the cutoff does not know: that it has ended would show."""
+@pytest.mark.parametrize(("part", "step", "closed"), [("_cutoff", "admit", True), ("ensemble", "count", False)])
+def test_a_phase_that_is_interrupted_is_closed_if_something_was_drawn(part, step, closed, monkeypatch):
+    """After a draw, the run would end at a count that the cutoff does not know: that it has ended would show."""
     model = small()
     phase = model.session_.answerer.phase
     with monkeypatch.context() as patch:
-        patch.setattr(type(phase._cutoff), "admit", lambda self, outcomes: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(type(getattr(phase, part)), step, lambda *given: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             phase.ask(np.zeros((1, model.n_features_in_)))
-    assert phase.closed
-    assert (phase.ask(np.zeros((3, model.n_features_in_))) == REFUSED).all()
-
-
-def test_what_fails_before_anything_is_drawn_leaves_a_phase_open(monkeypatch):
-    model = small()
-    phase = model.session_.answerer.phase
-    with monkeypatch.context() as patch:
-        patch.setattr(type(phase.ensemble), "count", lambda self, X: (_ for _ in ()).throw(MemoryError))
-        with pytest.raises(MemoryError):
-            phase.ask(np.zeros((1, model.n_features_in_)))
-    assert not phase.closed
+    assert phase.closed == closed
+    assert (phase.ask(np.zeros((3, model.n_features_in_))) == REFUSED).all() == closed
 
 
 @pytest.mark.parametrize("relabel", ["votes", "labelboost"])

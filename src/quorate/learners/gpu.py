@@ -46,7 +46,7 @@ class _Shape:
     warps: int
 
 
-class _Sent(NamedTuple):
+class _SentQueries(NamedTuple):
     """Queries on a device."""
 
     across: Array  # rounded, in slices, and filled up to the shape that a kernel takes
@@ -101,11 +101,11 @@ class GpuTeachers:
             raise InvalidInput(NOT_FINITE)
         return totals
 
-    def send(self, queries: Matrix) -> list["_Sent"]:
+    def send(self, queries: Matrix) -> list["_SentQueries"]:
         """Return the queries on each device. A stream of its own brings them, and the device goes on counting."""
         return [self._brought(queries, tables.device) for _, tables, _ in self._parts]
 
-    def _brought(self, queries: Matrix, device: Any) -> "_Sent":
+    def _brought(self, queries: Matrix, device: Any) -> "_SentQueries":
         import torch  # noqa: PLC0415
 
         if device.type != "cuda":
@@ -120,7 +120,7 @@ class GpuTeachers:
             part.record_stream(counting)  # whose room is not used again before they are counted
         return brought
 
-    def count(self, sent: list["_Sent"], asked: int) -> list[Array]:
+    def count(self, sent: list["_SentQueries"], asked: int) -> list[Array]:
         """Return the counts of each device's teachers, which may still be at work on them."""
         return [self._count(*part, one.across, asked) for part, one in zip(self._parts, sent, strict=True)]
 
@@ -156,7 +156,7 @@ class GpuTeachers:
             )  # fmt: skip
         return totals
 
-    def _across(self, queries: Array) -> "_Sent":
+    def _across(self, queries: Array) -> "_SentQueries":
         asked = len(queries)
         shape = self._powers * self._slices, asked + -asked % self._shape.wide, self._columns
         across = queries.new_zeros(shape)
@@ -165,7 +165,7 @@ class GpuTeachers:
             for place in range(power * self._slices, (power + 1) * self._slices):
                 across[place, :asked, : self._features] = part = gridded_on_gpu(rest)
                 rest = rest - part  # noqa: PLW2901
-        return _Sent(across, queries.isfinite().all())
+        return _SentQueries(across, queries.isfinite().all())
 
 
 def _sent(array: Any, device: Any) -> Array:

@@ -185,9 +185,10 @@ def person_text(name: object) -> str:
     """
     written = canonical_text(name)
     whole = _WHOLE.fullmatch(written)
-    if whole is None or whole[2] == "0":
-        return written if whole is None else "0"
-    return whole[1] + whole[2]
+    if whole is None:
+        return written
+    sign, digits = whole[1], whole[2]
+    return digits if digits == "0" else sign + digits
 
 
 def lasting_person_text(name: object) -> str:
