@@ -123,8 +123,7 @@ def plot_candidates(bars: Sequence[Mapping[str, Any]], chosen: str) -> Plot:
 
     shown = ", ".join(f"{bar['name']} {percent(bar['right'])}" for bar in bars)
     description = (
-        f"Expected share of all queries answered with the teachers' plurality label: {shown}. Chosen: {chosen}"
-        + (", which loses less where queries are not as assumed." if bars and bars[0]["name"] != chosen else ".")
+        f"Expected share of all queries answered with the teachers' plurality label: {shown}. Chosen: {chosen}."
     )
     return draw_plot(
         "candidates", "The plan and its alternatives", description, draw, height=0.7 + 0.28 * max(2, len(bars))
