@@ -105,7 +105,7 @@ class NeighbourModel(SessionModel, ABC):
         are named by numbers that nobody had before.
         """
         check_is_fitted(self)
-        return self.session_.insert(check_matrix(self, X, reset=False), y, ids)
+        return self.session_.insert(check_matrix(self, X, reset=False, private=True), y, ids)
 
     def forget(self, ids: Any) -> None:
         """Remove the records of these units at once. What they have told stays told, and nobody's budget comes back.
