@@ -412,6 +412,25 @@ def test_an_error_repeats_no_value_of_a_record_that_is_inserted(row):
     assert told.value.__suppress_context__
 
 
+def test_who_is_there_does_not_decide_who_else_comes_or_goes():
+    """Refused as a whole, a list would come in by whether one person is there: with votes that this one never pays."""
+    X, y = blobs(6)
+    model = NeighbourClassifier(radius=0.6, votes=5.0, classes=[0, 1, 2]).fit(X[:3], y[:3], groups=["i", "i", "j"])
+    units = model.session_.answerer.units
+    with pytest.raises(InvalidInput, match="there already, and stay as they are; all others were inserted"):
+        model.insert(X[:5], y[:5], ids=["k", "i", "l", "k", "j"])
+    kept = {name: row[0] for _, name, _, row in units.rows()}
+    points = model.space_.points(X)
+    assert list(kept) == ["i", "j", "k", "l"]
+    assert (kept["i"] == points[:2]).all()
+    assert (kept["k"] == points[[0, 3]]).all()
+    assert (kept["l"] == points[2:3]).all()
+    with pytest.raises(InvalidInput, match="not there; all others were forgotten"):
+        model.forget(["j", "nobody", "k", "k"])
+    assert [name for name, _ in model.forgotten()] == ["j", "k"]
+    assert model.insert(X[5:], y[5:], ids=["k"]) == ["k"]
+
+
 def test_nobody_is_forgotten_where_no_name_is_given():
     X, y = blobs(4)
     model = small_model(X[:2], y[:2])

@@ -1,5 +1,6 @@
 """Neighbours with one mistake each in what is kept of units: their file, their names, and what is said of a record."""
 
+import contextlib
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,7 +17,7 @@ from quorate.auditing.planted.states import quiet_folder
 from quorate.errors import InvalidInput, LedgerRefused
 from quorate.exchange import OWN_CALLER
 from quorate.ledger import Ledger
-from quorate.neighbours import NeighbourClassifier
+from quorate.neighbours import NeighbourClassifier, NeighbourSession
 from quorate.neighbours import model as model_module
 from quorate.neighbours import session as session_module
 from quorate.neighbours.kernel import Kernel
@@ -48,6 +49,16 @@ class _WritesWhatChanged(UnitFile):
             packed = spends.astype("<i8").tobytes()
             connection.execute("UPDATE spends SET amounts = ?", (packed,))
             self._amounts = self._tag("spends", packed)
+
+
+class _RefusesTheList(NeighbourSession):
+    """Inserts all units of a list, or none: who is there already keeps all others out."""
+
+    def insert(self, X: Any, labels: Any, ids: Any = None) -> list[str]:
+        """Refuse the list where one of its units is there: that is the mistake."""
+        if ids is not None and any(name in self.answerer.units for name in ids):
+            raise InvalidInput("a unit of this name is there already")
+        return super().insert(X, labels, ids)
 
 
 class _KeepsTheLog(UnitFile):
@@ -177,6 +188,21 @@ def _named_by_a_short_float(twin: Twin, _plays: int, _seed: int) -> Caught:
         return Caught("a name that is cut short", "a number that a float may have cut short is no name", found=False)
 
 
+def _kept_out(session: type[NeighbourSession], _plays: int, _seed: int) -> Caught:
+    """Insert a list of arrivals, with a person who is there or without anybody of that name, and count their votes."""
+    here, there, counts = [1.0, 0.0], [-1.0, 0.0], []
+    model = NeighbourClassifier(radius=0.5, votes=2.5, classes=[0, 1], device="cpu")
+    with replaced(model_module, "NeighbourSession", session):
+        for known in (1, 0):
+            model.fit([[0.0, 1.0], *[there] * known], [0] * (1 + known), groups=["another", *["i"] * known])
+            with contextlib.suppress(InvalidInput):
+                model.insert([here] * 5 + [there] * known, [1] * (5 + known), ids=[*"abcde", *["i"] * known])
+            counts.append(model.session_.answerer.units.count(model.space_.points([here])).put_to(np.ravel))
+    moved, paid = int(((counts[0] - counts[1]) ** 2).sum()), model.terms_.capacity
+    evidence = f"one person moves the counts by {moved} squares in all, and pays for {paid}"
+    return Caught("a list with somebody who is there", evidence, found=moved > paid)
+
+
 def _said_of_a_record(twin: Twin, _plays: int, _seed: int) -> Caught:
     """Insert a record with a text in place of a number, and look for it in what is said."""
     model = NeighbourClassifier(radius=0.5, votes=2.5, classes=[0, 1], device="cpu").fit([[0.0, 1.0]], [0])
@@ -218,6 +244,14 @@ KEPT_UNITS = (
         lambda: _KeepsTheLog,
         lambda: UnitFile,
         _forgotten_on_disk,
+    ),
+    PlantedBug(
+        "refuses_the_whole_list",
+        "a unit that is there already keeps all others of a list out",
+        "state",
+        lambda: _RefusesTheList,
+        lambda: NeighbourSession,
+        _kept_out,
     ),
     _twins(
         "second_name_of_a_unit",
