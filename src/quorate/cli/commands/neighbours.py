@@ -91,6 +91,8 @@ def _insert(folder: Path, table: Path, *, json: bool = False) -> int:
 def _forget(folder: Path, names: str, *, json: bool = False) -> int:
     """Forget persons, or rows by their numbers, at once: their records leave the folder. No budget comes back.
 
+    Where some are not there, all others are forgotten, and the exit code is 1.
+
     Example: `quorate neighbours forget model p17,p20`
 
     Parameters
