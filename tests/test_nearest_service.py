@@ -109,10 +109,18 @@ def test_only_its_owner_sees_that_records_came_or_went(tmp_path):
                 seen.append([who, *(page.body.decode() for page in pages)])
             rows = body([[0.0, 1.0]], label=["yes"], unit=[["a", "b", "a"][number]])  # the last is there already
             await call(app, "POST", "/insert/m", rows, keys["admin"])
+            await call(app, "POST", "/insert/m", rows, keys["ask"])  # which is nobody's secret
 
     served(tmp_path / "model", work)
     for who, budget, metrics, dashboard in seen[2:]:
-        assert ("entries" in budget, "/insert/" in metrics, ">entries<" in dashboard) == (who == "admin",) * 3
+        shown = {
+            line.split('code="')[1].split('"')[0]
+            for line in metrics.splitlines()
+            if "_total" in line and "/insert/" in line
+        }
+        assert ("entries" in budget, "" in shown, ">entries<" in dashboard) == (who == "admin",) * 3
+        assert shown - {"", "invalid_input"} == {"forbidden"}
+        assert ('le="+Inf",model="m",route="/insert/{name}"' in metrics) == (who == "admin")
     assert len({budget for who, budget, *_ in seen if who == "budget"}) == 1
 
 

@@ -190,7 +190,8 @@ class Metrics:
         return child
 
 
-_CHANGES = ("/insert/{name}", "/forget/{name}", "/feed/{name}")  # which change what is private
+_CHANGES = ("/insert/{name}", "/forget/{name}", "/feed/{name}")  # which change what is private, if the owner asks
+_NOT_OWNER = ("unauthenticated", "forbidden")
 
 _GAUGES = {
     "left": ("quorate_budget_left_ratio", "Share of the privacy budget that is not charged; leased counts as charged."),
@@ -263,5 +264,5 @@ class _Seen:
             yield gauge
 
     def _shows(self, labels: Mapping[str, str]) -> bool:
-        model = labels.get("model", "")
-        return model in (self._owned if labels.get("route") in _CHANGES else {"", *self._models})
+        by_owner = labels.get("route") in _CHANGES and labels.get("code") not in _NOT_OWNER
+        return labels.get("model", "") in (self._owned if by_owner else {"", *self._models})
