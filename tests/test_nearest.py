@@ -381,7 +381,7 @@ def test_a_person_has_one_name_however_it_is_written(again):
     assert model.insert(X[:2], y[:2], ids=["07", "7a"]) == ["7", "7a"]
     short = [np.array([number], dtype=np.float32) for number in (2**24 + 1, 0.1)]  # cut short, both of them
     texts = [["9007199254740992.0"], ["9.1e+15"], ["-1e16"]]  # as somebody has written floats
-    others = [[b"7"], [date(2024, 5, 31)], np.array(["2024-05-31"], "M8[ns]"), [7 + 0j], np.array([7], np.longdouble)]
+    others = [[b"7"], [date(2024, 5, 31)], np.array(["2024-05-31"], "M8[ns]"), np.array([7], np.longdouble), [(1, 2)]]
     numbers = [[2.0**60], [math.inf], [7.5], [Decimal("7.50")]]
     for wrong in (["\ud800"], [" "], [None], *numbers, *short, *texts, *others):
         for change in (lambda names: model.insert(X[:1], y[:1], ids=names), model.forget):

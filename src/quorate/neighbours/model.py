@@ -114,7 +114,9 @@ class NeighbourModel(SessionModel, ABC):
         A query that was answered before is answered as it was, now as after an insertion: an answer is drawn once.
         """
         check_is_fitted(self)
-        self.session_.forget(list(np.asarray(ids, dtype=None if hasattr(ids, "dtype") else object).ravel()))
+        listed = isinstance(ids, list | tuple)  # as it is: a pair in it is no two names
+        names = ids if listed else np.asarray(ids, dtype=None if hasattr(ids, "dtype") else object).ravel()
+        self.session_.forget(list(names))
 
     def forgotten(self) -> list[tuple[str, float]]:
         """Return which units were forgotten and when: for the owner alone."""
