@@ -6,6 +6,8 @@ import json
 import math
 import pickle
 from dataclasses import replace
+from datetime import date
+from decimal import Decimal
 from itertools import pairwise
 
 import numpy as np
@@ -273,6 +275,21 @@ def test_an_insertion_or_deletion_that_is_interrupted_lets_no_unit_vote_twice(mo
         assert votes**2 == units.spends().tolist()[0] <= 32**2
 
 
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("persons", [False, True])
+def test_nor_does_it_stop_the_others_from_being_counted(monkeypatch, persons, device):
+    """Where it was interrupted between a new block and its first row."""
+    kernel, point, code = Kernel(shape="flat", squared_radius=9, top=32), np.zeros((1, 1), np.float32), np.zeros(1, int)
+    units = Units(kernel, capacity=10**6, features=1, table=Labels([0, 1]).table, persons=persons, device=device)
+    with monkeypatch.context() as patch:
+        patch.setattr(Block, "reserve", lambda *_given: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            units.insert(["a"], [1], point, code)
+    assert units.count(point).put_to(np.ndarray.tolist) == [[0]]
+    units.insert(["b"], [1], point, code)
+    assert units.count(point).put_to(np.ndarray.tolist) == [[-32]]
+
+
 def test_products_of_the_longest_points_are_exact():
     """In every layout of rows, for the largest radius that there is."""
     rng = np.random.default_rng(2)
@@ -346,7 +363,9 @@ def test_a_name_is_there_once_and_what_is_forgotten_was_there():
         pickle.dumps(units)
 
 
-@pytest.mark.parametrize("again", [7, 7.0, "7", " 7 ", "7.0", "+07", np.float32(7), np.int16(7)])
+@pytest.mark.parametrize(
+    "again", [7, 7.0, "7", " 7 ", "7.0", "+07", "7e+00", "0.7E1", Decimal("7.00"), np.float32(7), np.int16(7)]
+)
 def test_a_person_has_one_name_however_it_is_written(again):
     """A second name would be a second budget."""
     X, y = blobs(10)
@@ -360,13 +379,56 @@ def test_a_person_has_one_name_however_it_is_written(again):
     with pytest.raises(InvalidInput, match="each row has a name of its own"):
         model.insert(X[:2], y[:2], ids=["07", "7.0"])
     assert model.insert(X[:2], y[:2], ids=["07", "7a"]) == ["7", "7a"]
-    for wrong in (["\ud800"], [" "], [None], [2.0**60], np.array([2**24 + 1], dtype=np.float32)):
-        with pytest.raises(InvalidInput, match=r"UTF-8|missing|too long for floats"):
-            model.insert(X[:1], y[:1], ids=wrong)
-        with pytest.raises(InvalidInput, match=r"UTF-8|missing|too long for floats"):
-            model.forget(wrong)
+    short = [np.array([number], dtype=np.float32) for number in (2**24 + 1, 0.1)]  # cut short, both of them
+    texts = [["9007199254740992.0"], ["9.1e+15"], ["-1e16"]]  # as somebody has written floats
+    others = [[b"7"], [date(2024, 5, 31)], np.array(["2024-05-31"], "M8[ns]"), np.array([7], np.longdouble), [(1, 2)]]
+    numbers = [[2.0**60], [math.inf], [7.5], [Decimal("7.50")]]
+    for wrong in (["\ud800"], [" "], [None], *numbers, *short, *texts, *others):
+        for change in (lambda names: model.insert(X[:1], y[:1], ids=names), model.forget):
+            with pytest.raises(InvalidInput, match=r"UTF-8|missing|too long for floats, or not whole|texts or numbers"):
+                change(wrong)
     people = NeighbourClassifier(radius=0.6, votes=5.0, classes=[0, 1, 2]).fit(X[:4], y[:4], groups=[7, again, "8", 8])
     assert len(people.session_.answerer.units.spends()) == 2
+
+
+def test_a_letter_with_an_accent_is_one_however_it_is_written():
+    X, y = blobs(3)
+    model = small_model(X[:1], y[:1])
+    assert model.insert(X[1:2], y[1:2], ids=["Zoe\u0308"]) == ["Zo\u00eb"]
+    with pytest.raises(InvalidInput, match="there already"):
+        model.insert(X[1:2], y[1:2], ids=["Zo\u00eb"])
+    assert model.insert(X[1:], y[1:], ids=[2**53 + 1, "7.50"]) == ["9007199254740993", "7.50"]
+    model.forget(["9007199254740993", "7.50", "Zoe\u0308"])
+
+
+@pytest.mark.parametrize("row", [["1.0", "a diagnosis"], [np.nan, 1.0]])
+def test_an_error_repeats_no_value_of_a_record_that_is_inserted(row):
+    """As that of a fit does not; queries belong to the one who asks."""
+    model = NeighbourClassifier(radius=0.6, votes=5.0, classes=[0, 1]).fit([[0.0, 1.0]], [0])
+    with pytest.raises(ValueError, match=r"must be numbers|contains NaN") as told:
+        model.insert([row], [1])
+    assert "diagnosis" not in str(told.value)
+    assert told.value.__cause__ is None
+    assert told.value.__suppress_context__
+
+
+def test_who_is_there_does_not_decide_who_else_comes_or_goes():
+    """Refused as a whole, a list would come in by whether one person is there: with votes that this one never pays."""
+    X, y = blobs(6)
+    model = NeighbourClassifier(radius=0.6, votes=5.0, classes=[0, 1, 2]).fit(X[:3], y[:3], groups=["i", "i", "j"])
+    units = model.session_.answerer.units
+    with pytest.raises(InvalidInput, match="there already, and stay as they are; all others were inserted"):
+        model.insert(X[:5], y[:5], ids=["k", "i", "l", "k", "j"])
+    kept = {name: row[0] for _, name, _, row in units.rows()}
+    points = model.space_.points(X)
+    assert list(kept) == ["i", "j", "k", "l"]
+    assert (kept["i"] == points[:2]).all()
+    assert (kept["k"] == points[[0, 3]]).all()
+    assert (kept["l"] == points[2:3]).all()
+    with pytest.raises(InvalidInput, match="not there; all others were forgotten"):
+        model.forget(["j", "nobody", "k", "k"])
+    assert [name for name, _ in model.forgotten()] == ["j", "k"]
+    assert model.insert(X[5:], y[5:], ids=["k"]) == ["k"]
 
 
 def test_nobody_is_forgotten_where_no_name_is_given():

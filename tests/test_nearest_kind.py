@@ -5,6 +5,7 @@ import shutil
 import sqlite3
 
 import numpy as np
+import pandas
 import pytest
 
 from forked import run_forked
@@ -62,6 +63,29 @@ def test_a_regressor_keeps_the_contract_too(tmp_path):
     )[::-1]
     assert abs(low - 50) < 10
     assert abs(high - 200) < 10
+
+
+def test_values_are_within_the_bounds_of_the_fit_whatever_is_set_later(tmp_path):
+    model = NeighbourRegressor(epsilon=100.0, radius=0.5, votes=9.0, bounds=(0, 1)).fit(X, Y)
+    before = model.predict(SURE)
+    save(model.set_params(bounds=(0, 1000)), tmp_path / "model")
+    model.session_.close()
+    again = load(tmp_path / "model")
+    assert again.predict(SURE).tolist() == before.tolist()
+    again.session_.close()
+
+
+def test_what_a_model_keeps_of_its_units_is_no_answer(tmp_path):
+    """The owner is shown how many queries were answered, and not how often records came and went."""
+    model = fitted()
+    save(model, tmp_path / "model")
+    model.insert(X[:1], Y[:1], ids=["new"])
+    model.forget(["new"])
+    model.wear()
+    assert model.session_.ledger.activity() == []
+    model.predict(SURE)
+    assert sum(minute.answered for minute in model.session_.ledger.activity()) == 2
+    model.session_.close()
 
 
 def test_scores_come_back_with_the_model(tmp_path):
@@ -460,6 +484,24 @@ def test_the_commands_of_the_owner(tmp_path, capsys, monkeypatch):
     assert json.loads(capsys.readouterr().out)["may_be_refused"] == 0
     assert main(["neighbours", "forget", "public.csv", "p1"]) == 1
     assert "is not a model" in capsys.readouterr().err
+
+
+def test_the_command_that_inserts_takes_no_number_that_a_float_has_cut_short(tmp_path, capsys):
+    """It would be a second name, with a budget of its own, for whom the fit knows by the whole number."""
+    frame = pandas.DataFrame(X[:200, :2], columns=["a", "b"]).assign(ill=Y[:200])
+    frame.to_parquet(tmp_path / "public.parquet")
+    frame.assign(who=2**24 + 1 + np.arange(200)).to_parquet(tmp_path / "records.parquet")
+    told = ["--label", "ill", "--groups", "who", "--public", str(tmp_path / "public.parquet"), "--radius", "0.5"]
+    folder, late = str(tmp_path / "model"), str(tmp_path / "late.parquet")
+    assert main(["fit", "neighbours", str(tmp_path / "records.parquet"), *told, "--votes", "3", "--out", folder]) == 0
+    for who in (np.array([2**24 + 1], dtype=np.float32), np.array([7.5]), pandas.Categorical([2.0**53])):
+        frame[:1].assign(who=who).to_parquet(late)
+        capsys.readouterr()
+        assert main(["neighbours", "insert", folder, late]) == 1
+        assert "too long for floats, or not whole" in capsys.readouterr().err
+    frame[:1].assign(who=np.array([7], dtype=np.float32)).to_parquet(late)
+    assert main(["neighbours", "insert", folder, late, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["names"] == ["7"]
 
 
 def test_a_plan_and_a_regressor_by_the_command_line(tmp_path, capsys, monkeypatch):

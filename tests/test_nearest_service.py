@@ -37,7 +37,7 @@ def saved(folder, *, scores=False, **fit):
 
 def keys_of(model, folder, **told):
     save(model, folder, **told)
-    tokens = {name: model.session_.ledger.add_key(name, scopes=[name]) for name in ("ask", "admin")}
+    tokens = {name: model.session_.ledger.add_key(name, scopes=[name]) for name in ("ask", "budget", "admin")}
     model.session_.close()
     return {name: {"authorization": f"Bearer {token}"} for name, token in tokens.items()}
 
@@ -96,6 +96,44 @@ def test_it_is_asked_and_its_owner_changes_it(tmp_path):
     assert [name for name, _ in model.forgotten()] == ["p7", "q"]
     assert "p8" in model.session_.answerer.units
     model.session_.close()
+
+
+def test_only_its_owner_sees_that_records_came_or_went(tmp_path):
+    """A unit that is inserted, or is there already, must not be seen by who may read budgets."""
+    keys, seen = saved(tmp_path / "model"), []
+
+    async def work(app):
+        for number in range(3):
+            for who in ("budget", "admin"):
+                pages = [await call(app, "GET", path, headers=keys[who]) for path in ("/budget/m", "/metrics", "/")]
+                seen.append([who, *(page.body.decode() for page in pages)])
+            rows = body([[0.0, 1.0]], label=["yes"], unit=[["a", "b", "a"][number]])  # the last is there already
+            await call(app, "POST", "/insert/m", rows, keys["admin"])
+            await call(app, "POST", "/insert/m", rows, keys["ask"])  # which is nobody's secret
+
+    served(tmp_path / "model", work)
+    for who, budget, metrics, dashboard in seen[2:]:
+        shown = {
+            line.split('code="')[1].split('"')[0]
+            for line in metrics.splitlines()
+            if "_total" in line and "/insert/" in line
+        }
+        assert ("entries" in budget, "" in shown, ">entries<" in dashboard) == (who == "admin",) * 3
+        assert shown - {"", "invalid_input"} == {"forbidden"}
+        assert ('le="+Inf",model="m",route="/insert/{name}"' in metrics) == (who == "admin")
+    assert len({budget for who, budget, *_ in seen if who == "budget"}) == 1
+
+
+def test_a_label_that_is_none_is_refused_and_nothing_fails(tmp_path):
+    keys = saved(tmp_path / "model")
+    inputs = json.loads(body([[0.0, 1.0]], unit=["q"]))["inputs"]
+    inputs.append({"name": "label", "shape": [1], "datatype": "FP64", "data": [0.5]})
+
+    async def work(app):
+        return await call(app, "POST", "/insert/m", json.dumps({"inputs": inputs}).encode(), keys["admin"])
+
+    refused = served(tmp_path / "model", work)
+    assert (refused.status, refused.code) == (400, "invalid_input")
 
 
 def test_columns_may_be_named_label_and_unit(tmp_path):

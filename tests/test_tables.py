@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 import tracemalloc
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
@@ -637,3 +638,17 @@ def test_a_private_table_without_a_header_is_not_repeated(tmp_path):
     with pytest.raises(InvalidInput, match="the first line must name the columns, and has a number in it") as caught:
         read_table(write(tmp_path / "t.csv", "39,52000.5,yes\n40,1.5,no\n"), role="private")
     assert "52000" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "plain"), [(pa.float32(), np.float32), (pa.float64(), np.float64), (pa.decimal128(12, 2), Decimal)]
+)
+def test_names_of_people_say_how_many_digits_they_may_have_lost(kind, plain):
+    """As texts, nobody could tell that one was cut short, and it would be another person the next time."""
+    people = pa.array([7, 8, 7, 9], pa.int32()).cast(kind)
+    for column in (people, people.dictionary_encode()):
+        named = SCHEMA.people(table(person=column))
+        assert {type(name) for name in named} == {plain}
+        assert [int(name) for name in named] == [7, 8, 7, 9]
+        assert SCHEMA.units(table(person=column)).tolist() == [0, 1, 0, 2]
+    assert SCHEMA.people(table(person=pa.array([7, 8, 7, 9]))) == ["7", "8", "7", "9"]

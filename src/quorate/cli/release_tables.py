@@ -93,10 +93,7 @@ def private_records(subject: Subject, path: Path, groups: str | None) -> tuple[A
         return subject.records(table), None
     if groups not in table.column_names:
         raise InvalidInput(f"--groups names {groups!r}, and the private table has no such column")
-    if pa.types.is_floating(table.schema.field(groups).type):
-        people = table.column(groups).to_pylist()  # as texts, nobody could tell that one was cut short
-    else:
-        people = Schema({"": Number()}, groups=groups).people(table)  # as `quorate fit` does: a name is never missing
+    people = Schema({"": Number()}, groups=groups).people(table)  # as `quorate fit` does: a name is never missing
     return subject.records(table.drop_columns(groups)), people
 
 

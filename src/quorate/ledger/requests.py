@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from quorate.errors import IdReused, InProgress, KeyClosed, QuorateError
-from quorate.exchange import REFUSED, Admitted, Asked, Outcome, Query, SetAside, outcome_of, reused
+from quorate.exchange import OWN_CALLER, REFUSED, Admitted, Asked, Outcome, Query, SetAside, outcome_of, reused
 from quorate.ledger.chain import Change, digest_rows
 from quorate.ledger.shares import allow, hold_for, is_limited
 
@@ -257,7 +257,9 @@ def keep(
     if new or done or body["returned"] or "used" in body:
         seq = change.append("answered", body)
         _write(change, seq, done)
-    note_activity(change, body)
+    shown = Counter(label for (caller, _), label in new.items() if caller != OWN_CALLER)  # not a model's own values
+    told = {"answered": shown.total() - shown[no_quorum], "no_quorums": shown[no_quorum]}
+    note_activity(change, body | told)
     return results
 
 

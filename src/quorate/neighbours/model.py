@@ -100,20 +100,23 @@ class NeighbourModel(SessionModel, ABC):
         """Take in more units at once, and return their names.
 
         `ids` names the unit of each row, as `groups` does: it is needed where the unit is a person. A unit that is
-        there is not added to. One that was forgotten goes on with what it had spent: a record is a new unit only if it
-        is of another person, and then has another name. 7, 7.0, "7.0" and " 007 " are one name. Rows without `ids`
-        are named by numbers that nobody had before.
+        there is not added to: all others are inserted, and then `InvalidInput` says so. One that was forgotten goes on
+        with what it had spent: a record is a new unit only if it is of another person, and then has another name. 7,
+        7.0, "7.0" and " 007 " are one name. Rows without `ids` are named by numbers that nobody had before.
         """
         check_is_fitted(self)
-        return self.session_.insert(check_matrix(self, X, reset=False), y, ids)
+        return self.session_.insert(check_matrix(self, X, reset=False, private=True), y, ids)
 
     def forget(self, ids: Any) -> None:
         """Remove the records of these units at once. What they have told stays told, and nobody's budget comes back.
 
+        Where some are not there, all others are forgotten, and then `InvalidInput` says so.
         A query that was answered before is answered as it was, now as after an insertion: an answer is drawn once.
         """
         check_is_fitted(self)
-        self.session_.forget(list(np.asarray(ids, dtype=None if hasattr(ids, "dtype") else object).ravel()))
+        listed = isinstance(ids, list | tuple)  # as it is: a pair in it is no two names
+        names = ids if listed else np.asarray(ids, dtype=None if hasattr(ids, "dtype") else object).ravel()
+        self.session_.forget(list(names))
 
     def forgotten(self) -> list[tuple[str, float]]:
         """Return which units were forgotten and when: for the owner alone."""

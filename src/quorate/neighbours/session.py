@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +58,8 @@ class NeighbourSession(Session):
         """Add the units of checked rows, with their labels, and return their names, which `ids` gives for each row.
 
         Without `ids` each row is a unit, named by the number after those of all units so far. A name that was forgotten
-        goes on with what it had spent.
+        goes on with what it had spent. Units that are there already stay as they are: all others are inserted, and then
+        `InvalidInput` says so.
         """
         units, points, codes = self.answerer.units, self.answerer.space.points(X), self.answerer.ballot.codes(labels)
         check_consistent_length(points, codes)
@@ -70,20 +72,34 @@ class NeighbourSession(Session):
             raise InvalidInput("the unit is a row: each row has a name of its own")
         points, codes = points[order], codes[order]
         with self._changing() as file:
-            names = units.new_names(count) if given is None else _firsts(given, order, sizes)
-            inserted = units.insert(names, sizes, points, codes)
+            named = units.new_names(count) if given is None else _firsts(given, order, sizes)
+            new = [name not in units for name in named]  # who is there does not keep others out; proof: step 6
+            rows = np.repeat(new, sizes)
+            names, counts = list(compress(named, new)), list(compress(sizes, new))
+            inserted = units.insert(names, counts, points[rows], codes[rows])
             if file is not None:
-                file.insert(inserted, names, sizes, points, codes)
+                file.insert(inserted, names, counts, points[rows], codes[rows])
+        if not all(new):
+            raise InvalidInput(
+                "some of these units are there already, and stay as they are; all others were inserted. Forget those "
+                "first, or give new ones names of their own"
+            )
         return names
 
     def forget(self, names: Sequence[Any]) -> None:
-        """Remove the records of these units, from the disk too. Nobody's budget comes back."""
+        """Remove the records of these units, from the disk too. Nobody's budget comes back.
+
+        Where some are not there, all others are forgotten, and then `InvalidInput` says so.
+        """
         units, at = self.answerer.units, time.time()
-        known = [units.known_as(*name) for name in _written(names, len(names))] if len(names) else []
+        known = dict.fromkeys(units.known_as(*name) for name in _written(names, len(names))) if len(names) else {}
         with self._changing() as file:
-            numbers = units.forget(known, at=at)
+            there = [name for name in known if name in units]  # proof: step 6
+            numbers = units.forget(there, at=at)
             if file is not None:
                 file.forget(numbers, at=at)
+        if len(there) < len(known):
+            raise InvalidInput("some of these units are not there; all others were forgotten")
 
     def forgotten(self) -> list[tuple[str, float]]:
         """Return which units were forgotten and when, oldest first: for the owner alone."""

@@ -139,10 +139,11 @@ class Units:
         A unit pays for a few queries at once: for one by one in a batch of up to 16, and for 16 in a large one.
         """
         batch = Batch.of(queries, self._kernel.squared_radii(queries))
+        blocks = [block for block in self._blocks if block.taken]  # all, unless an insertion was interrupted
         if self._on_device is None:
-            counts = self._count_blocks(batch)
+            counts = self._count_blocks(blocks, batch)
         else:
-            counts = self._on_device.count(self._blocks, batch, self._spent)
+            counts = self._on_device.count(blocks, batch, self._spent)
         return Ballots(counts[: len(queries)].astype(np.int64))
 
     def worn(self, reported: int) -> Ballots:
@@ -179,11 +180,11 @@ class Units:
         names = [(name, self._forgotten[number]) for name, number in self._numbers.items() if number in self._forgotten]
         return sorted(names, key=lambda one: one[1])
 
-    def _count_blocks(self, batch: Batch) -> Floats:
+    def _count_blocks(self, blocks: Sequence[Block], batch: Batch) -> Floats:
         """Return the counts of all rows' votes on all queries, a block a thread, and charge all units."""
         counts = np.zeros((len(batch.radii), self._table.shape[1]))
         with one_thread(), ThreadPoolExecutor(usable_cores()) as threads:
-            for votes in threads.map(lambda block: self._count_block(block, batch), self._blocks):
+            for votes in threads.map(lambda block: self._count_block(block, batch), blocks):
                 counts += votes
         return counts
 

@@ -123,8 +123,13 @@ def check_records(
     return classifier.form_.rows(X)
 
 
-def check_matrix(classifier: Any, X: Any, *, missing: bool = False, reset: bool) -> NDArray[np.float64]:
-    """Return records or queries as a canonical matrix, and check (or, with `reset`, learn) names and columns."""
+def check_matrix(
+    classifier: Any, X: Any, *, missing: bool = False, reset: bool, private: bool = False
+) -> NDArray[np.float64]:
+    """Return records or queries as a canonical matrix, and check (or, with `reset`, learn) names and columns.
+
+    An error repeats no value of the records of a fit, nor of those that are `private` without one.
+    """
     X = as_frame(X)
     if hasattr(X, "toarray") and 8 * X.shape[0] * X.shape[1] > _MOST_BYTES:
         raise InvalidInput(
@@ -148,7 +153,7 @@ def check_matrix(classifier: Any, X: Any, *, missing: bool = False, reset: bool)
             ensure_all_finite="allow-nan" if missing else True,
         )
     except (TypeError, ValueError) as error:
-        if not reset:
+        if not (reset or private):
             raise
         raise type(error)(without_values(str(error), classifier)) from None
     return canonical_matrix(checked)

@@ -309,8 +309,9 @@ class Service:
             context_of(request).known,
             [name for name, model in self.models.items() if not model.published],
         )
+        owned = [name for name, caller in callers.items() if owns(caller)]
         owner = all(name in callers and callers[name].may("admin") for name in private)
-        text = await asyncio.to_thread(self.metrics.exposed, budgets, models=known, processes=owner)
+        text = await asyncio.to_thread(self.metrics.exposed, budgets, models=known, owned=owned, processes=owner)
         return Response(text, media_type=CONTENT_TYPE)
 
     async def _docs(self, request: Request) -> Response:

@@ -15,7 +15,7 @@ import numpy as np
 from starlette.requests import Request as HTTPRequest
 from starlette.responses import Response
 
-from quorate.errors import InvalidInput, QuorateError
+from quorate.errors import QuorateError
 from quorate.everlasting import Feed
 from quorate.neighbours import NeighbourSession
 from quorate.service.codec import InferRequest, Tensor, check_id, read_request, request_digest, write_response
@@ -160,7 +160,7 @@ async def _done(change: Callable[..., Any], *arguments: Any) -> Any:
     """Change units in a thread of its own, while others are answered, and return what that gave."""
     try:
         return await asyncio.to_thread(change, *arguments)
-    except InvalidInput as error:  # it tells the owner, and nobody else, which names are there
+    except ValueError as error:  # such as `InvalidInput`; it tells the owner, and nobody else, which names are there
         raise Refused("invalid_input", str(error)) from None
     except QuorateError as error:
         raise Refused.by(error) from None

@@ -16,7 +16,7 @@ from quorate.held_out import ConformalClassifier, ConformalRegressor
 from quorate.mechanisms import NoisyShares
 from quorate.models import PrivateFolder
 from quorate.models.kinds.spending import view_in_all
-from quorate.neighbours import NeighbourRegressor
+from quorate.neighbours import NeighbourRegressor, NeighbourSession
 from quorate.predictors.labels import class_codes
 from quorate.privacy import Cost
 from quorate.release import OnlineRelease, QueryRelease
@@ -90,6 +90,8 @@ class Model:
         self.refused = ""  # why it is not loaded, and answers nothing
         self._keys = ledger  # the ledger that has its keys, also where nothing else of it is used
         self.hides_outcomes = self.progress is not None  # only the owner of an everlasting model may count them
+        # nor may others see that records came or went, which are entries of the ledger (neighbours/PROOF.md, step 9)
+        self.hides_entries = self.hides_outcomes or isinstance(session, NeighbourSession)
         self._notes: list[tuple[float, str, str]] = []
 
     @classmethod

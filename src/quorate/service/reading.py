@@ -67,12 +67,15 @@ def owns(caller: Caller) -> bool:
 
 
 def budget_document(model: Model, view: Any, *, owner: bool = False) -> dict[str, Any]:
-    """Return a view as a document for programs. Of an everlasting model, clients see nothing that its count moves."""
+    """Return a view as a document for programs. Clients see nothing that moves with what is the owner's alone.
+
+    That is the count of an everlasting model, and the coming and going of records in one of neighbours.
+    """
     known = {"model": model.name, "claim": model.claim, "epsilon": view.epsilon, "delta": view.delta}
-    ledger = {"ledger": {"entries": view.entries, "head": view.head}}
+    ledger = {"ledger": {"entries": view.entries, "head": view.head}} if owner or not model.hides_entries else {}
     if model.progress is not None:
-        own = {"no_quorums": model.session.no_quorums} | ledger if owner else {}
-        return known | model.progress | own
+        own = {"no_quorums": model.session.no_quorums} if owner else {}
+        return known | model.progress | own | ledger
     spent = {"spent_epsilon": view.spent_epsilon, "left": view.left}
     return known | spent | {"leased": sum(lease.share for lease in view.leases)} | ledger
 
@@ -96,13 +99,14 @@ def budget_figures(model: Model, view: Any) -> Mapping[str, float]:
 async def model_view(model: Model, caller: Caller, verifier: Verifier, *, at: float) -> ModelView:
     """Return what the dashboard shows of a model. Keys and refusals, which name callers, are for admins."""
     shown: dict[str, Any] = {"view": None, "activity": [], "refusals": []}
-    told = model.progress is None or owns(caller)
+    told = owns(caller) or not model.hides_entries
     try:
         view = await read_budget(model)
         if not told:
             view = dataclasses.replace(view, phase=None, entries=0, head="")
         shown["view"] = view if caller.may("admin") else dataclasses.replace(view, keys=(), projects=())
-        shown["activity"] = await asyncio.to_thread(model.ledger.activity, at - _DAY) if told else []
+        if told or not model.hides_outcomes:
+            shown["activity"] = await asyncio.to_thread(model.ledger.activity, at - _DAY)
         if caller.may("admin"):
             shown["refusals"] = await asyncio.to_thread(model.ledger.refusals, 20)
         verification = await verifier.verification(model.name, model.ledger.verify)

@@ -7,9 +7,10 @@ says is cut down to its template, without arguments and tracebacks.
 
 Metrics count answers by model and outcome, refusals by code, categories that a model does not know by column, and times
 in whole paces. Of an everlasting model they count only how much was asked: what was asked, and how many found no
-quorum, is its owner's alone. The budget is read from the ledgers when it is asked for. A caller sees the models that
-its key may read. How much time and memory the processes take follows from all that is asked of all models, and is for
-who owns them all. Over several worker processes metrics are summed, through the folder PROMETHEUS_MULTIPROC_DIR.
+quorum, is its owner's alone; and so is how often records were inserted, forgotten or fed. The budget is read from the
+ledgers when it is asked for. A caller sees the models that its key may read. How much time and memory the processes
+take follows from all that is asked of all models, and is for who owns them all. Over several worker processes metrics
+are summed, through the folder PROMETHEUS_MULTIPROC_DIR.
 """
 
 import asyncio
@@ -162,17 +163,23 @@ class Metrics:
             self._child(self._unknown, model, column).inc(count)
 
     def exposed(
-        self, budgets: Mapping[str, Mapping[str, float]], *, models: Collection[str], processes: bool = False
+        self,
+        budgets: Mapping[str, Mapping[str, float]],
+        *,
+        models: Collection[str],
+        owned: Collection[str] = (),
+        processes: bool = False,
     ) -> bytes:
         """Return all of it in the text format, for whoever may see these models. `budgets` holds figures by model.
 
-        Figures of the `processes` are for who owns all models.
+        How often records came and went is for the owner of the model, and figures of the `processes` are for who owns
+        all models.
         """
         registry: CollectorRegistry = self._registry
         if os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
             registry = CollectorRegistry()
             MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
-        told = generate_latest(_Seen(registry, budgets, models))
+        told = generate_latest(_Seen(registry, budgets, models, owned))
         return told + generate_latest(_Processes()) if processes else told
 
     def _child(self, family: Any, *labels: str) -> Any:
@@ -182,6 +189,9 @@ class Metrics:
             child = self._children[key] = family.labels(*labels)
         return child
 
+
+_CHANGES = ("/insert/{name}", "/forget/{name}", "/feed/{name}")  # which change what is private, if the owner asks
+_NOT_OWNER = ("unauthenticated", "forbidden")
 
 _GAUGES = {
     "left": ("quorate_budget_left_ratio", "Share of the privacy budget that is not charged; leased counts as charged."),
@@ -230,14 +240,18 @@ class _Seen:
     """The metrics of some models: what `generate_latest` collects."""
 
     def __init__(
-        self, registry: CollectorRegistry, budgets: Mapping[str, Mapping[str, float]], models: Collection[str]
+        self,
+        registry: CollectorRegistry,
+        budgets: Mapping[str, Mapping[str, float]],
+        models: Collection[str],
+        owned: Collection[str],
     ) -> None:
-        self._registry, self._budgets, self._models = registry, budgets, models
+        self._registry, self._budgets, self._models, self._owned = registry, budgets, models, owned
 
     def collect(self) -> Iterable[Metric]:
         for family in self._registry.collect():
             seen = Metric(family.name, family.documentation, family.type)
-            seen.samples = [one for one in family.samples if one.labels.get("model", "") in {"", *self._models}]
+            seen.samples = [one for one in family.samples if self._shows(one.labels)]
             yield seen
         build = GaugeMetricFamily("quorate_build_info", "The version that serves; always 1.", labels=["version"])
         build.add_metric([__version__], 1.0)
@@ -248,3 +262,7 @@ class _Seen:
                 if figure in figures and model in self._models:
                     gauge.add_metric([model], figures[figure])
             yield gauge
+
+    def _shows(self, labels: Mapping[str, str]) -> bool:
+        by_owner = labels.get("route") in _CHANGES and labels.get("code") not in _NOT_OWNER
+        return labels.get("model", "") in (self._owned if by_owner else {"", *self._models})

@@ -6,11 +6,14 @@ values of all rows, and a row means the same in any file (`csv_files`).
 
 import csv
 import re
+import unicodedata
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, Literal, get_args
+from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
@@ -75,6 +78,8 @@ MISSING_TEXTS = ("", "NA", "N/A", "NaN", "nan", "null", "NULL")  # "?" is a cate
 _EXACT = 2.0**53  # whole numbers below it are told apart by a 64-bit float
 _NUMPY_NUMBERS = (np.number, np.bool_)
 _WHOLE = re.compile(r"\+?(-?)0*(\d+)(\.0*)?", re.ASCII)
+_POWER = re.compile(r"[+-]?\d+(\.\d*)?[eE]\+?\d{1,2}", re.ASCII)
+_CUT_SHORT = (16, "9007199254740992")  # digits from which on a float may stand for another whole number
 
 
 class NotANumber(Exception):
@@ -177,13 +182,16 @@ def canonical_text(value: object) -> str:
 def person_text(name: object) -> str:
     """Return what tells a person from others: 7, 7.0, "7.0" and " 007 " are one, as files write one number.
 
-    A column of numbers is written with decimals once a value is missing, and with its zeros once another has a letter.
-    Two people who are taken for one are protected together; one who is taken for two would not be.
+    A column of numbers is written with decimals once a value is missing, and with its zeros once another has a letter;
+    R writes 100000 as 1e+05, and there are two ways to write a letter with an accent. Two people who are taken for one
+    are protected together; one who is taken for two would not be.
 
-    >>> {person_text(name) for name in (0, -0.0, "-0", "00")}, person_text("-07.0")
-    ({'0'}, '-7')
+    >>> {person_text(name) for name in (0, -0.0, "-0", "00")}, person_text("-07.0"), person_text("1e+05")
+    ({'0'}, '-7', '100000')
     """
-    written = canonical_text(name)
+    written = unicodedata.normalize("NFC", canonical_text(name))
+    if _POWER.fullmatch(written) and (power := Fraction(written)).denominator == 1:
+        return str(power.numerator)
     whole = _WHOLE.fullmatch(written)
     if whole is None:
         return written
@@ -192,12 +200,35 @@ def person_text(name: object) -> str:
 
 
 def lasting_person_text(name: object) -> str:
-    """Return `person_text` of a name that must be found again in what comes later, written by whoever writes that."""
-    plain = name.item() if isinstance(name, np.generic) else name
+    """Return `person_text` of a name that must be found again in what comes later, written by whoever writes that.
+
+    What somebody else may write otherwise is refused: a date, bytes, a pair; and a number that was a float and may have
+    lost digits there. 7.50 has: as a text it is another name than 7.5.
+    """
+    plain = name.item() if isinstance(name, (np.str_, *_NUMPY_NUMBERS)) else name
+    if not isinstance(plain, str | int | float | Decimal | UUID):
+        raise InvalidInput("names of people are texts or numbers: give others, such as dates, bytes or pairs, as texts")
     exact = 2.0 ** (np.finfo(name.dtype).nmant + 1) if isinstance(name, np.floating) else _EXACT
-    if isinstance(plain, float) and abs(plain) >= exact:  # elsewhere it may have had more digits
-        raise InvalidInput("names of people are numbers too long for floats: give them as whole numbers or as texts")
-    return person_text(plain)
+    written, form = canonical_text(plain), person_text(plain)
+    if isinstance(plain, float):
+        lost = not plain.is_integer() or abs(plain) >= exact
+    elif isinstance(plain, Decimal):
+        lost = "." in written
+    else:  # a text that a float was written as
+        digits = form.removeprefix("-")
+        lost = _is_of_float(written) and (len(digits), digits) >= _CUT_SHORT
+    if lost:
+        raise InvalidInput(
+            "names of people are numbers too long for floats, or not whole: give them as whole numbers, or as texts "
+            "with all their digits"
+        )
+    return form
+
+
+def _is_of_float(written: str) -> bool:
+    """Return whether this is a whole number that is written as floats are."""
+    whole = _WHOLE.fullmatch(written)
+    return bool(_POWER.fullmatch(written)) if whole is None else whole[3] is not None
 
 
 def is_text(kind: pa.DataType) -> bool:

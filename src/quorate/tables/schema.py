@@ -365,7 +365,7 @@ class Schema:
 
         7, 7.0 and 007 are one person.
         """
-        written = self._people(table, role)
+        written, _ = self._people(table, role)
         if written is None:
             return None
         coded, seen = written.dictionary_encode(), dict[str, int]()
@@ -373,20 +373,30 @@ class Schema:
         units: NDArray[np.int64] = np.array(numbers, dtype=np.int64)[coded.indices.to_numpy()]
         return units
 
-    def people(self, table: Any, *, role: Role = "private") -> list[str] | None:
-        """Return the name of the person of each row, or None if the schema has no groups."""
-        written = self._people(table, role)
-        return None if written is None else written.to_pylist()
+    def people(self, table: Any, *, role: Role = "private") -> list[Any] | None:
+        """Return the name of the person of each row, or None if the schema has no groups.
 
-    def _people(self, table: Any, role: Role) -> Any:
-        if self.groups is None:
+        Names are texts; those of a column of floats or decimals are numbers of its type, which says how many digits
+        they may have lost.
+        """
+        written, column = self._people(table, role)
+        if written is None:
             return None
+        if pa.types.is_floating(column.type) or pa.types.is_decimal(column.type):
+            return list(column.to_numpy(zero_copy_only=False))
+        names: list[str] = written.to_pylist()
+        return names
+
+    def _people(self, table: Any, role: Role) -> tuple[Any, Any]:
+        """Return the names of the persons as texts, none of them missing, and the column that has them."""
+        if self.groups is None:
+            return None, None
         column = self._special_column(as_table(table), self.groups, check_role(role))
         written = texts(column, missing=self.missing_texts)
         if written.null_count:
             first = int(pc.is_null(written).to_numpy(zero_copy_only=False).argmax())
             raise refusal(role, self.groups, "it is not said whose row it is", row=first)
-        return written
+        return written, column
 
     def _special(self) -> list[str]:
         return [*([self.label.column] if self.label else []), *([self.groups] if self.groups else [])]

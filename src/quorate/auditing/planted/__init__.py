@@ -17,6 +17,7 @@ from quorate.auditing.planted.filters import FILTERS
 from quorate.auditing.planted.folders import FOLDERS
 from quorate.auditing.planted.guards import GUARDS
 from quorate.auditing.planted.held_out import HELD_OUT
+from quorate.auditing.planted.kept_units import KEPT_UNITS
 from quorate.auditing.planted.learning import LEARNING
 from quorate.auditing.planted.linear import LINEAR
 from quorate.auditing.planted.lookups import LOOKUPS
@@ -40,7 +41,7 @@ from quorate.auditing.planted.words import WORDS
 __all__ = ["PLANTED", "Caught", "PlantedBug"]
 
 _NOISE = (*SUMS, *SCORES, *CHOICES, *THRESHOLDS, *PLANS, *NOISY_VECTORS, *SELECTIONS)
-_MODELS = (*LINEAR, *WORDS, *COLUMNS, *HELD_OUT, *FILTERS, *NEAREST, *PEOPLE, *RELEASES)
+_MODELS = (*LINEAR, *WORDS, *COLUMNS, *HELD_OUT, *FILTERS, *KEPT_UNITS, *NEAREST, *PEOPLE, *RELEASES)
 _TEACHERS = (*DEALING, *CLUSTERS, *BATCHES, *CALLS, *NEIGHBOURS, *TREES, *LEARNING)
 _AROUND = (*STATES, *RESTARTS, *SHARES, *COMPACTIONS, *GUARDS, *LOOKUPS, *EXPORTS, *FOLDERS, *SITES)
 

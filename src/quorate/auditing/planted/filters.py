@@ -1,9 +1,7 @@
 """Neighbours with one mistake each in how a unit pays for its votes; `Units` and `Nearby` are sound."""
 
-import shutil
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,12 +18,9 @@ from quorate.auditing.neighbour_games import (
     widest_change_in_batches,
 )
 from quorate.auditing.planted.bug import Caught, PlantedBug
-from quorate.auditing.planted.states import quiet_folder
 from quorate.auditing.replay import entropy_tape
-from quorate.errors import BudgetSpent, LedgerRefused, QuorateError
-from quorate.exchange import OWN_CALLER
+from quorate.errors import BudgetSpent, QuorateError
 from quorate.learners.backends import choose_backend
-from quorate.ledger import Ledger
 from quorate.mechanisms import Answers
 from quorate.neighbours.answerer import Nearby
 from quorate.neighbours.ballots import Levels
@@ -33,9 +28,7 @@ from quorate.neighbours.blocks import Block, query_factors
 from quorate.neighbours.gpu import DeviceCounter
 from quorate.neighbours.kernel import Kernel
 from quorate.neighbours.points import Space
-from quorate.neighbours.unit_file import UnitFile, change_key
 from quorate.neighbours.units import Units
-from quorate.privacy import Budget
 
 __all__ = ["FILTERS"]
 
@@ -125,25 +118,6 @@ class _RefusesForTheWorn(Nearby):
         return answers
 
 
-class _UnmarkedUnits(UnitFile):
-    """Keeps the state of its units in the ledger as an answer, which is no charge and has no mark outside."""
-
-    def _keep_sum(self, total: int) -> None:
-        """Keep it with the answers of the ledger alone: that is the mistake."""
-        self._ledger.keep({(OWN_CALLER, change_key(self._number)): total}, {}, [])
-
-
-class _WritesWhatChanged(UnitFile):
-    """Keeps what units have spent by an update, of which SQLite writes the pages that differ: it takes as long."""
-
-    def keep_spends(self, spends: Integers) -> None:
-        """Write over what is there: that is the mistake."""
-        with self._change() as connection:
-            packed = spends.astype("<i8").tobytes()
-            connection.execute("UPDATE spends SET amounts = ?", (packed,))
-            self._amounts = self._tag("spends", packed)
-
-
 def _space() -> Space:
     """Return the space in which rows of the game are points as they are."""
     space = Space("euclidean", np.zeros(2))
@@ -225,62 +199,6 @@ def _seen(answerer: type[Nearby], _plays: int, seed: int) -> Caught:
     return Caught("replay on neighbours", evidence, found=replies[0] != replies[1])
 
 
-def _rolled_back(file: type[UnitFile], _plays: int, _seed: int) -> Caught:
-    """Ask, kill the process, put back a copy of the whole folder, and begin again."""
-    whole = 0
-    with quiet_folder() as place:
-        folder, copied = place / "model", place / "copy"
-        folder.mkdir()
-        ledger = Ledger.create(folder / "ledger.sqlite", Budget(epsilon=1.0, delta=1e-5), fingerprint="planted")
-        file.create(folder / "units.sqlite", ledger, game_units(), reports=0).close()
-        ledger.close()
-        shutil.copytree(folder, copied)
-        for _ in range(3):
-            try:
-                whole += not _asked_and_killed(file, folder)
-            except LedgerRefused:
-                break
-            shutil.rmtree(folder)
-            shutil.copytree(copied, folder)
-    evidence = f"{whole} of 3 processes began with units that had spent nothing, and charged them"
-    return Caught("a copy that is put back", evidence, found=whole > 1)
-
-
-def _asked_and_killed(file: type[UnitFile], folder: Path) -> int:
-    """Return what units had spent, then charge them for a query, and leave no more behind than who is killed does."""
-    ledger = Ledger.open(folder / "ledger.sqlite", fingerprint="planted")
-    kernel = Kernel(shape="flat", squared_radius=400, top=3)
-    units = Units(kernel, capacity=game_terms().capacity, features=2, table=BALLOT.table, persons=False)
-    kept = file(folder / "units.sqlite", ledger)
-    kept.read(units, features=2)
-    before = int(units.spends().sum())
-    units.count(QUERIES[:1])
-    kept.keep_spends(units.spends())
-    kept.close()
-    ledger.close_store()
-    return before
-
-
-def _written(file: type[UnitFile], _plays: int, _seed: int) -> Caught:
-    """Ask where all records are and where none is, and compare how many pages are written."""
-    here, kernel = np.zeros((5000, 2), dtype=np.float32), Kernel(shape="flat", squared_radius=400, top=3)
-    units = Units(kernel, capacity=game_terms().capacity, features=2, table=BALLOT.table, persons=False)
-    units.insert(units.new_names(len(here)), [1] * len(here), here, np.zeros(len(here), dtype=np.int64))
-    pages = []
-    with quiet_folder() as folder:
-        ledger = Ledger.create(folder / "ledger.sqlite", Budget(epsilon=1.0, delta=1e-5), fingerprint="planted")
-        kept, log = file.create(folder / "units.sqlite", ledger, units, reports=0), folder / "units.sqlite-wal"
-        for query in (here[:1], here[:1] + 500):
-            units.count(query)
-            before = log.stat().st_size
-            kept.keep_spends(units.spends())
-            pages.append((log.stat().st_size - before) // 4096)
-        kept.close()
-        ledger.close()
-    evidence = f"{pages[0]} pages were written for a query near all records, and {pages[1]} for one near none"
-    return Caught("pages of the file", evidence, found=pages[0] != pages[1])
-
-
 def _replied(answerer: Nearby) -> int:
     try:
         return len(answerer.draw(QUERIES[:1]).labels)
@@ -360,21 +278,5 @@ FILTERS = (
         lambda: _RefusesForTheWorn,
         lambda: Nearby,
         _seen,
-    ),
-    PlantedBug(
-        "unmarked_units",
-        "what units have spent is in the folder alone: a copy that is put back gives it back",
-        "state",
-        lambda: _UnmarkedUnits,
-        lambda: UnitFile,
-        _rolled_back,
-    ),
-    PlantedBug(
-        "writes_what_changed",
-        "what units have spent is written where it has changed: how long an answer takes tells who is near",
-        "state",
-        lambda: _WritesWhatChanged,
-        lambda: UnitFile,
-        _written,
     ),
 )

@@ -65,7 +65,9 @@ def _plan(
 
 @neighbours.command(name="insert")
 def _insert(folder: Path, table: Path, *, json: bool = False) -> int:
-    """Insert records at once. A person that is there already is refused; one that was forgotten goes on as it was.
+    """Insert records at once. A person that was forgotten goes on as it was; one that is there already stays as it is.
+
+    All others are inserted then, and the exit code is 1.
 
     Where the unit is a row, each row becomes a new unit: a table that is inserted twice counts, and tells, twice.
 
@@ -88,6 +90,8 @@ def _insert(folder: Path, table: Path, *, json: bool = False) -> int:
 @neighbours.command(name="forget")
 def _forget(folder: Path, names: str, *, json: bool = False) -> int:
     """Forget persons, or rows by their numbers, at once: their records leave the folder. No budget comes back.
+
+    Where some are not there, all others are forgotten, and the exit code is 1.
 
     Example: `quorate neighbours forget model p17,p20`
 

@@ -49,6 +49,8 @@ def restore(folder: PrivateFolder, *, trusted: Trusted = None, lease: int = 0) -
     ledger, manifest = folder.ledger(), folder.manifest
     make = NeighbourRegressor if manifest["classes"] is None else NeighbourClassifier
     model: NeighbourModel = make(**manifest["settings"])
+    if isinstance(model, NeighbourRegressor):  # an older folder has no bounds but those of its settings
+        model.bounds_ = model.bounds
     for name, value in manifest["own"].items():
         setattr(model, name, value)
     restore_rows(model, manifest)
@@ -71,7 +73,7 @@ def _anchors(kernel: Kernel) -> Any:
 
 
 def _manifest(model: NeighbourModel) -> dict[str, Any]:
-    own = ("centre_", "declared_") if isinstance(model, NeighbourRegressor) else ("scores_",)
+    own = ("bounds_", "centre_", "declared_") if isinstance(model, NeighbourRegressor) else ("scores_",)
     return {
         **rows_document(model),
         "own": {name: getattr(model, name) for name in own},
