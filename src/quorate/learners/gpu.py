@@ -4,7 +4,7 @@ Several GPUs share the teachers between them. What a kernel counts is what `Line
 bit (PROOF.md, step 18).
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -87,19 +87,29 @@ class GpuTeachers:
 
     def votes(self, queries: Matrix) -> NDArray[np.int64]:
         """Return how many teachers vote for each label from 1 on: one row a label, one column a query."""
-        totals = np.zeros((max(1, self._several - 1), len(queries)), dtype=np.int64)
+        none = np.empty((max(1, self._several - 1), 0), dtype=np.int64)
+        return np.concatenate([none, *self.votes_each([queries])], axis=1)
+
+    def votes_each(self, batches: Iterable[Matrix]) -> Iterator[NDArray[np.int64]]:
+        """Yield the votes on these queries, some after the others: while these are used, the next are counted."""
         together = max(self._shape.wide, min(_TOGETHER, 2**30 // self._columns))
-        sent, finite = self.send(queries[:together]), list[Array]()
-        for start in range(0, len(queries), together):
-            part = slice(start, min(start + together, len(queries)))
-            finite += [one.finite for one in sent]
-            counts = self.count(sent, part.stop - start)
-            sent = self.send(queries[part.stop : part.stop + together])  # while these are counted
-            for some in counts:
-                totals[:, part] += some.cpu().numpy()
-        if not all(map(bool, finite)):
+        parts = (queries[start : start + together] for queries in batches for start in range(0, len(queries), together))
+        before: tuple[list[_SentQueries], list[Array]] | None = None
+        for queries in parts:
+            sent = self.send(queries)  # while those before are counted
+            votes = None if before is None else self._fetched(*before)
+            before = sent, self.count(sent, len(queries))
+            if votes is not None:
+                yield votes
+        if before is not None:
+            yield self._fetched(*before)
+
+    def _fetched(self, sent: list["_SentQueries"], counts: list[Array]) -> NDArray[np.int64]:
+        """Wait for these counts, and return their sum over all devices."""
+        votes: NDArray[np.int64] = np.sum([some.cpu().numpy() for some in counts], axis=0, dtype=np.int64)
+        if not all(bool(one.finite) for one in sent):
             raise InvalidInput(NOT_FINITE)
-        return totals
+        return votes
 
     def send(self, queries: Matrix) -> list["_SentQueries"]:
         """Return the queries on each device. A stream of its own brings them, and the device goes on counting."""
@@ -160,11 +170,12 @@ class GpuTeachers:
         asked = len(queries)
         shape = self._powers * self._slices, asked + -asked % self._shape.wide, self._columns
         across = queries.new_zeros(shape)
-        clipped = queries.clamp(-LARGEST, LARGEST)
-        for power, rest in enumerate((clipped, clipped * clipped)[: self._powers]):
-            for place in range(power * self._slices, (power + 1) * self._slices):
-                across[place, :asked, : self._features] = part = gridded_on_gpu(rest)
-                rest = rest - part  # noqa: PLW2901
+        rest = clipped = queries.clamp(-LARGEST, LARGEST)
+        for place in range(len(across)):
+            if place == self._slices:
+                rest = clipped * clipped
+            across[place, :asked, : self._features] = part = gridded_on_gpu(rest)
+            rest = rest - part
         return _SentQueries(across, queries.isfinite().all())
 
 
