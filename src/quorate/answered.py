@@ -171,12 +171,15 @@ class _Part:
     @classmethod
     def of(cls, rows: Words, asked_by: Integers) -> "_Part":
         """Return these rows, with labels that are still to be set."""
-        keys, shift = np.arange(len(rows), dtype=np.uint64), _shift(len(rows))
+        keys, shift = np.empty(len(rows), dtype=np.uint64), _shift(len(rows))
 
-        def add_hashes(part: slice) -> None:
-            keys[part] |= _hashes(rows[part], asked_by[part]) >> shift << shift
+        def put_hashes(part: slice) -> None:
+            keys[part] = _hashes(rows[part], asked_by[part])
 
-        in_blocks(add_hashes, len(rows), block=_BLOCK)
+        in_blocks(put_hashes, len(rows), block=_BLOCK)
+        keys >>= shift
+        keys <<= shift
+        keys |= np.arange(len(rows), dtype=np.uint64)
         keys.sort()
         return cls(rows, asked_by, np.empty(len(rows), dtype=np.int64), keys, shift)
 
