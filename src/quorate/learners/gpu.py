@@ -53,6 +53,33 @@ class _SentQueries(NamedTuple):
     finite: Array  # whether all are finite numbers
 
 
+class _Coming(NamedTuple):
+    """What is on its way back from a device, and must not be read before the event."""
+
+    counts: Array
+    finite: Array
+    event: Any
+
+    @classmethod
+    def of(cls, counts: Array, finite: Array) -> "_Coming":
+        """Have these brought back once the device has computed them, and before what it is given next."""
+        import torch  # noqa: PLC0415
+
+        back = counts.to("cpu", non_blocking=True), finite.to("cpu", non_blocking=True)
+        return cls(*back, torch.cuda.current_stream(counts.device).record_event() if counts.is_cuda else None)
+
+
+def _arrived(coming: list[_Coming]) -> NDArray[np.int64]:
+    """Wait for counts, and return their sum over all devices."""
+    for one in coming:
+        if one.event is not None:
+            one.event.synchronize()
+    if not all(bool(one.finite) for one in coming):
+        raise InvalidInput(NOT_FINITE)
+    votes: NDArray[np.int64] = np.sum([one.counts.numpy() for one in coming], axis=0, dtype=np.int64)
+    return votes
+
+
 class GpuTeachers:
     """The tables of linear teachers, cut into as many parts as there are devices.
 
@@ -94,22 +121,20 @@ class GpuTeachers:
         """Yield the votes on these queries, some after the others: while these are used, the next are counted."""
         together = max(self._shape.wide, min(_TOGETHER, 2**30 // self._columns))
         parts = (queries[start : start + together] for queries in batches for start in range(0, len(queries), together))
-        before: tuple[list[_SentQueries], list[Array]] | None = None
+        before: list[_Coming] = []
         for queries in parts:
-            sent = self.send(queries)  # while those before are counted
-            votes = None if before is None else self._fetched(*before)
-            before = sent, self.count(sent, len(queries))
-            if votes is not None:
-                yield votes
-        if before is not None:
-            yield self._fetched(*before)
+            coming = self._started(queries)  # a device goes on with these when it has counted those before
+            if before:
+                yield _arrived(before)
+            before = coming
+        if before:
+            yield _arrived(before)
 
-    def _fetched(self, sent: list["_SentQueries"], counts: list[Array]) -> NDArray[np.int64]:
-        """Wait for these counts, and return their sum over all devices."""
-        votes: NDArray[np.int64] = np.sum([some.cpu().numpy() for some in counts], axis=0, dtype=np.int64)
-        if not all(bool(one.finite) for one in sent):
-            raise InvalidInput(NOT_FINITE)
-        return votes
+    def _started(self, queries: Matrix) -> list["_Coming"]:
+        """Send queries and have them counted; return what is on its way back from each device."""
+        sent = self.send(queries)
+        counts = self.count(sent, len(queries))
+        return [_Coming.of(some, one.finite) for some, one in zip(counts, sent, strict=True)]
 
     def send(self, queries: Matrix) -> list["_SentQueries"]:
         """Return the queries on each device. A stream of its own brings them, and the device goes on counting."""
