@@ -26,6 +26,7 @@ def counts_alike(kind: str) -> None:
     finally:
         gpu._REACH = whole
     assert (placed.votes(queries[3:4]) == expected[:, 3:4]).all(), kind
+    assert (np.concatenate(list(placed.votes_each(np.split(queries, [3, 3, 40]))), axis=1) == expected).all(), kind
     if kind in TWO:
         teachers, queries = on_the_last_bit(kind)
         placed = GpuTeachers(*teachers.tables(), devices=["cpu"])

@@ -9,11 +9,15 @@ import pandas as pd
 import pytest
 
 from quorate import InvalidInput, PrivateClassifier, load, save
+from quorate.answerers import Votes
 from quorate.ensemble import Electorate, Ensemble
 from quorate.ensemble.electorate import FunctionTeachers, as_electorate
 from quorate.ensemble.endpoints import EndpointTeachers
 from quorate.ensemble.estimators import EstimatorTeachers
 from quorate.learners import LinearTeachers
+from quorate.mechanisms import NoisyMax, Quorum
+from quorate.privacy import Budget
+from quorate.session import Session
 
 PUBLIC = np.array([[0.5, -0.5], [1.0, 2.0]])
 SETTINGS = {"epsilon": 4.0, "queries": 20, "aggregator": "noisy_max"}
@@ -41,6 +45,21 @@ class Counted:
         self.closed += 1
 
 
+class Ahead(Counted):
+    """Counts the next queries before it hands out the votes on those before, as a GPU does, in parts of its own."""
+
+    def votes_each(self, batches):
+        before = None
+        for X in batches:
+            for part in np.array_split(X, 3):
+                votes = self.votes(part)
+                if before is not None:
+                    yield before
+                before = votes
+        if before is not None:
+            yield before
+
+
 def test_all_local_teachers_are_electorates():
     for one in (LinearTeachers(np.zeros((3, 1, 2)), classes=2), EstimatorTeachers([(None, 0)], classes=2), Counted()):
         assert isinstance(one, Electorate)
@@ -64,6 +83,61 @@ def test_where_an_electorate_cannot_answer_nothing_is_charged():
     assert made.spent_epsilon() == 0
     electorate.error = None
     assert made.predict([[1.0, 0.0]]).tolist() == [1]
+
+
+@pytest.mark.parametrize("electorate", [Counted, Ahead])
+@pytest.mark.parametrize("affords", [1, 150, 401, 2000])
+def test_answers_stand_by_their_queries_and_are_paid_for_once_wherever_the_budget_ends(electorate, affords):
+    mechanism = NoisyMax(teachers=500, classes=2, scale=20.0)
+    budget = Budget(epsilon=50.0, delta=1e-6)
+    each = mechanism.query_cost(budget.order)
+    budget.spend(each, times=budget.affordable(each) - affords)
+    session = Session(Votes(Ensemble(electorate()), mechanism), budget)
+    session.block = 16
+    X = np.random.default_rng(0).permutation(np.arange(-500, 500) + 0.5)[:, np.newaxis]
+    told, answered = session.ask(X), min(affords, 1000)
+    assert told.refused.tolist() == [row >= answered for row in range(1000)]
+    assert (told.labels[:answered] == (X[:answered, 0] > 0)).all()
+    assert budget.affordable(each) == affords - answered
+    assert told.spent.renyi == pytest.approx(each.renyi * answered)
+    assert (session.ask(X[:answered]).labels == told.labels[:answered]).all()  # at no cost
+    assert budget.affordable(each) == affords - answered
+
+
+@pytest.mark.parametrize("electorate", [Counted, Ahead])
+def test_a_run_that_ends_among_queries_that_are_counted_ahead_answers_none_of_them(electorate):
+    mechanism = Quorum.calibrate(epsilon=4.0, delta=1e-6, teachers=500, no_quorums=3)
+    whole = mechanism.run_cost(mechanism.order)
+    budget = Budget(epsilon=5.0, delta=1e-6, order=mechanism.order, slack=whole.slack)
+    session = Session(Votes(Ensemble(electorate()), mechanism), budget)
+    session.block = 16
+    X = np.arange(1.0, 1001.0)[:, np.newaxis]
+    X[[3, 100, 400, 401], 0] *= -1
+    session.answerer.ensemble.fitted.votes = lambda X: np.where(X > 0, [[0, 500]], [[250, 250]])
+    told = session.ask(X)
+    assert (told.labels[:400] == np.where(X[:400, 0] > 0, 1, -1)).all()
+    assert told.refused.tolist() == [False] * 401 + [True] * 599
+    assert budget.spent().renyi == pytest.approx(whole.renyi)
+
+
+def test_what_was_answered_before_an_electorate_failed_is_kept_and_nothing_else_is_paid_for():
+    electorate, fails = Ahead(), InvalidInput("the cluster is gone")
+    mechanism, budget = NoisyMax(teachers=500, classes=2, scale=20.0), Budget(epsilon=50.0, delta=1e-6)
+    session, each = Session(Votes(Ensemble(electorate), mechanism), budget), mechanism.query_cost(budget.order)
+    session.block, before = 64, budget.affordable(each)
+    X, votes = np.arange(1.0, 301.0)[:, np.newaxis], electorate.votes
+
+    def until_300(X):
+        electorate.error = fails if X.max() == 300 else None
+        return votes(X)
+
+    electorate.votes = until_300
+    with pytest.raises(InvalidInput, match="gone"):
+        session.ask(X)
+    paid = before - budget.affordable(each)
+    assert 64 <= paid < 300
+    session.ask(X[:paid])
+    assert before - budget.affordable(each) == paid
 
 
 def test_what_goes_wrong_with_one_function_is_a_ballot_of_its_place_and_changes_no_other():

@@ -27,6 +27,7 @@ from quorate.learners import (
     BatchedRidge,
     Deal,
     LinearTeachers,
+    gpu,
 )
 from quorate.learners.backends import choose_backend
 from quorate.learners.gpu import GpuTeachers, TwoClassChunks, fits_kernel
@@ -99,6 +100,25 @@ def test_ballots_on_a_gpu_are_those_of_the_cpu(kind):
     assert (teachers.ballots(queries, device="cuda") == teachers.ballots(queries, device="cpu")).all()
     shared = GpuTeachers(*teachers.tables(), devices=["cuda"] * 3)
     assert (expected[:, 1:] == shared.votes(queries).T).all()
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=needs_gpu)])
+@pytest.mark.parametrize("kind", ["one product and spare columns", "twelve classes"])
+def test_batches_are_counted_in_turn_up_to_one_with_a_query_that_is_no_number(kind, device, monkeypatch):
+    monkeypatch.setattr(gpu, "_TOGETHER", 16)  # cut in parts; the kernel's own shape is the least
+    teachers, queries = teachers_of(kind)
+    queries = np.concatenate([queries, -queries, 2 * queries])
+    expected = teachers.votes(queries, device="cpu")
+    cuts = [5, 5, 120, 150]
+    assert (np.concatenate(list(teachers.votes_each(np.split(queries, cuts), device=device))) == expected).all()
+    assert (teachers.votes(queries, device=device) == expected).all()
+    assert teachers.votes(queries[:0], device=device).shape == (0, teachers.classes)
+    queries[130] = np.nan
+    told = []
+    with pytest.raises(InvalidInput, match="finite"):
+        told.extend(votes for votes in teachers.votes_each(np.split(queries, cuts), device=device))
+    assert (np.concatenate(told) == expected[: sum(map(len, told))]).all()
+    assert 120 <= sum(map(len, told)) <= 130
 
 
 @needs_gpu

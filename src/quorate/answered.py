@@ -19,7 +19,8 @@ __all__ = ["WIDEST", "AnsweredRows", "EnteredRows"]
 
 WIDEST = 32  # columns: wider rows take more room than a digest and its place in a dictionary
 
-_BLOCK = 4096  # rows hashed or compared together: what is made of them on the way stays in the cache of a core
+_BLOCK = 2**14  # rows hashed or compared together: few enough for the cache of a core, and so many that threads seldom
+# wait for Python's lock
 _ABSENT = -1
 _PARTS = 16  # searched one after the other, at most
 
@@ -170,12 +171,15 @@ class _Part:
     @classmethod
     def of(cls, rows: Words, asked_by: Integers) -> "_Part":
         """Return these rows, with labels that are still to be set."""
-        keys, shift = np.arange(len(rows), dtype=np.uint64), _shift(len(rows))
+        keys, shift = np.empty(len(rows), dtype=np.uint64), _shift(len(rows))
 
-        def add_hashes(part: slice) -> None:
-            keys[part] |= _hashes(rows[part], asked_by[part]) >> shift << shift
+        def put_hashes(part: slice) -> None:
+            keys[part] = _hashes(rows[part], asked_by[part])
 
-        in_blocks(add_hashes, len(rows), block=_BLOCK)
+        in_blocks(put_hashes, len(rows), block=_BLOCK)
+        keys >>= shift
+        keys <<= shift
+        keys |= np.arange(len(rows), dtype=np.uint64)
         keys.sort()
         return cls(rows, asked_by, np.empty(len(rows), dtype=np.int64), keys, shift)
 
@@ -187,7 +191,8 @@ class _Part:
             np.concatenate([getattr(one, name) for one in parts]) for name in ("rows", "asked_by", "labels")
         )
         shift = max(first.shift, second.shift, _shift(len(rows)))
-        keys = np.concatenate([first.moved(first.places(), shift), second.moved(second.places() + len(first), shift)])
+        places = first.places(), second.places() + len(first)
+        keys = np.concatenate([_moved(part.keys, its, shift) for part, its in zip(parts, places, strict=True)])
         keys.sort(kind="stable")  # of two sorted runs, this merges them
         return cls(rows, asked_by, labels, keys, shift)
 
@@ -197,21 +202,18 @@ class _Part:
     def chosen(self, chosen: NDArray[np.bool_]) -> "_Part":
         """Return some of the rows."""
         places = self.places()
-        keys = self.moved(np.cumsum(chosen)[places] - 1, self.shift)[chosen[places]]
+        kept = chosen[places]
+        keys = _moved(self.keys[kept], np.cumsum(chosen)[places[kept]] - 1, self.shift)
         return _Part(self.rows[chosen], self.asked_by[chosen], self.labels[chosen], keys, self.shift)
 
     def places(self) -> Integers:
         """Return the places of the rows in the order of their keys."""
         return _places(self.keys, self.shift)
 
-    def moved(self, places: Integers, shift: np.uint64) -> Words:
-        """Return the keys with other places, which may take more bits."""
-        return (self.keys >> shift << shift) | places.astype(np.uint64)
-
     def repetitions(self) -> tuple[Integers, Integers]:
         """Return which rows are like one before them, and the first such one of each."""
         shift = self.shift
-        again = np.flatnonzero((self.keys[1:] ^ self.keys[:-1]) >> shift == 0)
+        again = np.flatnonzero((self.keys[1:] ^ self.keys[:-1]) < np.uint64(1) << shift)
         crowd = self.keys[np.union1d(again, again + 1)]  # all whose hash another one has
         tops, places, firsts = crowd >> shift, _places(crowd, shift), np.arange(len(self) if crowd.size else 0)
         while places.size:  # of each hash the first row, and those that are like it; others have this hash by chance
@@ -226,9 +228,13 @@ class _Part:
         """Return whether a row of the other part has the hash of one here: the fewer are searched for in the others."""
         few, many = (self, given) if len(self) < len(given) else (given, self)
         shift = max(self.shift, given.shift)
-        wanted = few.keys >> shift
-        near = many.keys.take(np.searchsorted(many.keys, wanted << shift), mode="clip") >> shift
-        return bool((near == wanted).any())
+
+        def meet(part: slice) -> bool:
+            wanted = few.keys[part] >> shift
+            near = many.keys.take(np.searchsorted(many.keys, wanted << shift), mode="clip") >> shift
+            return bool((near == wanted).any())
+
+        return any(in_blocks(meet, len(few), block=_BLOCK))
 
     def places_of(self, given: "_Part", *, skip: int = 0) -> Integers:
         """Return the place here of each row of another part, or `_ABSENT`; of equal hashes, the first few are skipped.
@@ -276,6 +282,11 @@ def _shift(rows: int) -> np.uint64:
 def _places(keys: Words, shift: np.uint64) -> Integers:
     """Return the places that keys end with."""
     return (keys & ((np.uint64(1) << shift) - np.uint64(1))).astype(np.int64)
+
+
+def _moved(keys: Words, places: Integers, shift: np.uint64) -> Words:
+    """Return keys with other places, which may take more bits."""
+    return (keys >> shift << shift) | places.astype(np.uint64)
 
 
 def _hashes(rows: Words, asked_by: Integers) -> Words:

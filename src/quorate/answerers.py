@@ -1,6 +1,6 @@
 """What a session may have in it: a secret ballot, or answers that are drawn from the records one by one."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from quorate.mechanisms import Answers
 from quorate.mechanisms.base import QueryMechanism, Run, ThresholdMechanism
 from quorate.privacy import Budget, Cost
 from quorate.privacy.budget import charged_together
-from quorate.session import release_votes
+from quorate.session import release_votes, release_votes_each
 
 __all__ = ["Mechanism", "OneByOne", "Votes", "open_runs"]
 
@@ -79,11 +79,17 @@ class Votes:
 
     def draw(self, X: Any) -> Answers:
         """Count the ballots, and release what the mechanism makes of them."""
+        return release_votes(self.ensemble, X, self._release)
+
+    def draws(self, batches: Iterable[Any]) -> Iterator[Answers]:
+        """Do so with batches in turn, up to the first query that has no answer. The next may be counted meanwhile."""
+        return release_votes_each(self.ensemble, batches, self._release)
+
+    def _release(self, votes: NDArray[np.int64]) -> Answers:
         if self.run is not None:
-            return release_votes(self.ensemble, X, self.run.answers)
-        mechanism, budget = self.mechanism, self._budget
-        assert isinstance(mechanism, QueryMechanism)
-        return release_votes(self.ensemble, X, lambda votes: mechanism.answers(votes, budget=budget))
+            return self.run.answers(votes)
+        assert isinstance(self.mechanism, QueryMechanism)
+        return self.mechanism.answers(votes, budget=self._budget)
 
     def move(self, ledger: Ledger) -> None:
         """End the run here, and leave its secret noise in the ledger."""

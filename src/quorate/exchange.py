@@ -296,8 +296,9 @@ def replies_of(result: Admitted | QuorateError, spent: Cost, ended: BudgetSpent 
 
 
 def replies_to(labels: NDArray[np.int64], spent: Cost, ended: BudgetSpent | None) -> Replies | BudgetSpent:
-    """Return the replies for labels, with `REFUSED` among them; where all are refused, why they were."""
+    """Return the replies for labels of one's own, with `REFUSED` among them; where all are refused, why they were."""
     refused = labels == REFUSED
     if ended is not None and refused.all():
         return ended
-    return Replies(labels=np.where(refused, NO_QUORUM, labels), refused=refused, spent=spent)
+    labels[refused] = NO_QUORUM
+    return Replies(labels=labels, refused=refused, spent=spent)

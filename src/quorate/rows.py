@@ -27,6 +27,7 @@ from quorate.errors import InvalidInput
 __all__ = [
     "FrameForm",
     "as_frame",
+    "canonical_and_sound",
     "canonical_matrix",
     "copy_rows",
     "in_blocks",
@@ -44,7 +45,7 @@ __all__ = [
 Result = TypeVar("Result")
 
 _DIGEST = 16  # bytes
-_BLOCK = 4096  # rows converted together
+_BLOCK = 2**14  # rows converted together
 _MANY = 2**16  # rows that are worth starting threads for
 _EXACT = 2**53  # whole numbers up to it are floats as well
 _FRAMES = ("pandas", "polars")  # in the order in which an Arrow table looks for one
@@ -222,18 +223,26 @@ def usable_cores(most: int | None = None) -> int:
 
 def canonical_matrix(X: Any) -> NDArray[np.float64]:
     """Return numbers as 64-bit floats in C order, with one zero and one nan. A sparse matrix is filled, once."""
+    return canonical_and_sound(X)[0]
+
+
+def canonical_and_sound(X: Any) -> tuple[NDArray[np.float64], bool]:
+    """Return the canonical matrix, and whether all its numbers are finite for sure: it is enough to look at sums."""
     if hasattr(X, "toarray"):
         given = matrix = np.asarray(X.toarray(order="C"), dtype=np.float64)
     else:
         given = np.asarray(X, dtype=np.float64, order="C")
         matrix = np.empty_like(given)
 
-    def put(part: slice) -> None:
-        np.add(given[part], 0.0, out=matrix[part])
-        np.copyto(matrix[part], np.nan, where=np.isnan(matrix[part]))
+    def put(part: slice) -> bool:
+        rows = np.add(given[part], 0.0, out=matrix[part])
+        with np.errstate(all="ignore"):
+            sound = bool(np.isfinite(rows.sum()))
+        if not sound:
+            np.copyto(rows, np.nan, where=np.isnan(rows))
+        return sound
 
-    in_blocks(put, len(matrix), block=_BLOCK)
-    return matrix
+    return matrix, all(in_blocks(put, len(matrix), block=_BLOCK))
 
 
 def named_columns(X: Any, names: Any) -> Any:

@@ -3,15 +3,15 @@
     requests -> admitted -> new queries -> [ reserved -> drawn -> settled ] by the answerer -> kept -> replies
 
 Both arrows that cross the trust line stand in `release_votes`: sealed ballots go into a mechanism, and what it releases
-comes out. `answerers.Votes` uses it; what has counts of private records instead uses `release_counts`. An answerer
-charges before it draws; where the budget is in a ledger, what it charges is on the disk before that, and an answer is
-on the disk before it leaves. A query is checked before it comes here, and is refused, if at all, because of the budget,
-its id, or its caller's limits.
+comes out; `release_votes_each` does the same with many batches. `answerers.Votes` uses both; what has counts of private
+records instead uses `release_counts`. An answerer charges before it draws; where the budget is in a ledger, what it
+charges is on the disk before that, and an answer is on the disk before it leaves. A query is checked before it comes
+here, and is refused, if at all, because of the budget, its id, or its caller's limits.
 """
 
 import copy
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
 
@@ -43,18 +43,40 @@ from quorate.ledger import Ledger
 from quorate.ledger.budget import Allowance, LeasedBudget, Tally
 from quorate.mechanisms import Answers
 from quorate.privacy import Budget, Cost
-from quorate.progress import LINE
+from quorate.progress import advance
 from quorate.rows import query_digests, take_rows
 
-__all__ = ["Answerer", "Replies", "Request", "Session", "is_about_one", "release_counts", "release_votes"]
+__all__ = [
+    "Answerer",
+    "Replies",
+    "Request",
+    "Session",
+    "is_about_one",
+    "release_counts",
+    "release_votes",
+    "release_votes_each",
+]
 
 Released = TypeVar("Released")
 Told = TypeVar("Told")
+
+_MOST = 2**16  # queries of a block, however many there are: some are answered while others are counted
 
 
 def release_votes(ensemble: Ensemble, X: Any, release: Callable[[NDArray[np.int64]], Released]) -> Released:
     """Count the ballots on these queries, hand them to a mechanism's `release`, and return what it releases."""
     return ensemble.count(X).put_to(release)
+
+
+def release_votes_each(
+    ensemble: Ensemble, batches: Iterable[Any], release: Callable[[NDArray[np.int64]], Answers]
+) -> Iterator[Answers]:
+    """Do so with batches of queries, one after the other, up to the first query that has no answer."""
+    for ballots in ensemble.count_each(batches):
+        answers = ballots.put_to(release)
+        yield answers
+        if len(answers.labels) < len(ballots):
+            return
 
 
 def release_counts(counts: Ballots, release: Callable[[Any], Released]) -> Released:
@@ -74,6 +96,8 @@ class Answerer(Protocol):
     """What answers new queries: it knows how many it can pay for, draws them, and can go on after a restart.
 
     State that an answer depends on, such as the noise of a run or a hypothesis, is in the ledger before `draw` returns.
+    An answerer that can prepare the next queries meanwhile also has `draws`, which takes blocks of rows as they are
+    needed and yields answers, in parts of any size, up to the first row that has none.
     """
 
     def open(self, budget: Budget | None, ledger: Ledger | None) -> None:
@@ -225,23 +249,39 @@ class Session:
         return memory if isinstance(memory, KeptAnswers) and memory.takes_rows(X) else None
 
     def _ask_rows(self, request: Request, memory: KeptAnswers) -> Replies | BudgetSpent:
-        """Answer many rows from the memory of this process.
-
-        Blocks grow, so that what is counted in vain where the budget ends is no more than what was answered.
-        """
-        X, payer, spent, ended = request.X, Tally(self.budget), Cost(0.0), None
+        """Answer many rows from the memory of this process."""
+        X, spent, ended = request.X, Cost(0.0), None
         with memory.rows(X.shape[1]).entered(request.caller, X) as rows:
-            new = X if len(rows.new) == len(X) else X[rows.new]
-            start, block = 0, self.block
-            while start < len(new):
-                answers = self._draw(payer, new[start : start + block], [])
-                if isinstance(answers, BudgetSpent):
-                    ended = answers
-                    break
-                rows.answer(answers.labels)
-                spent, start, block = spent + (answers.spent or Cost(0.0)), start + len(answers.labels), 2 * block
+            new, done = X if len(rows.new) == len(X) else X[rows.new], 0
+            try:
+                while done < len(new):  # the rest is asked again: answers may cost less than was set aside for them
+                    for answers in self._draws(self._payable_blocks(new[done:])):
+                        rows.answer(answers.labels)
+                        spent, done = spent + (answers.spent or Cost(0.0)), done + len(answers.labels)
+                        advance(len(answers.labels))
+            except (BudgetSpent, RunEnded) as error:
+                ended = _told(error)
             labels = rows.labels()
         return replies_to(labels, spent, ended)
+
+    def _payable_blocks(self, X: Any) -> Iterator[Any]:
+        """Yield rows that can be paid for. Blocks grow: little is counted in vain, beside what was answered before."""
+        start, block = 0, self.block
+        while start < len(X):
+            stop = start + self.answerer.affordable(min(block, len(X) - start))
+            yield X[start:stop]
+            start, block = stop, min(2 * block, max(block, _MOST))
+
+    def _draws(self, blocks: Iterator[Any]) -> Iterator[Answers]:
+        """Yield answers to these rows, in their order, up to the first row that has none."""
+        if hasattr(self.answerer, "draws"):
+            yield from self.answerer.draws(blocks)
+            return
+        for X in blocks:
+            answers = self.answerer.draw(X)
+            yield answers
+            if len(answers.labels) < len(X):
+                return
 
     def _names(self, X: Any) -> list[bytes]:
         """Return what the memory tells one query from another by."""
@@ -353,8 +393,12 @@ class Session:
         try:
             answers: Answers = payer.draw(self.answerer, X, queries)
         except (BudgetSpent, RunEnded) as error:
-            kind = type(error) if isinstance(error, BudgetSpent) else BudgetSpent
-            return kind(f"{error}. Queries answered before can be asked again")
-        if (line := LINE.get()) is not None:  # somebody watches
-            line.advance(len(answers.labels))
+            return _told(error)
+        advance(len(answers.labels))
         return answers
+
+
+def _told(error: QuorateError) -> BudgetSpent:
+    """Return the end of a budget or of a run as callers are told of it."""
+    kind = type(error) if isinstance(error, BudgetSpent) else BudgetSpent
+    return kind(f"{error}. Queries answered before can be asked again")

@@ -27,6 +27,9 @@ class Electorate(Protocol):
     place alone decides, and no error. An error that `votes` raises is about all of them (a cluster that is gone, a site
     that refuses), is decided by nothing private, and comes before anything is charged (PROOF.md, step 11).
 
+    An electorate that can count while its caller does something else may have `votes_each`, which takes batches of
+    queries, as they are needed, and yields the votes on them in their order: as many rows in all, in parts of any size.
+
     An electorate whose counts are priced elsewhere, at sites, also has the one `mechanism` that they are priced for: no
     other may count them. And it has `payable()`: how many queries can be paid for there, as far as it knows.
     """

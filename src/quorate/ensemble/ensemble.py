@@ -1,6 +1,6 @@
 """The ensemble: what becomes of records before they meet noise, and its ballots, counted and sealed."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
 from itertools import chain
 from typing import Any, NoReturn, TypeVar
@@ -136,6 +136,11 @@ class Ensemble:
     def count(self, X: Any) -> Ballots:
         """Count the ballots of every teacher on these queries."""
         return Ballots(self._electorate.votes(X))
+
+    def count_each(self, batches: Iterable[Any]) -> Iterator[Ballots]:
+        """Yield the ballots on these queries, some after the others; the electorate may count the next meanwhile."""
+        ahead = getattr(self._electorate, "votes_each", None)
+        yield from map(Ballots, map(self._electorate.votes, batches) if ahead is None else ahead(batches))
 
     def close(self) -> None:
         """Let go of what the electorate has open."""

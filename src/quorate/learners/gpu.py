@@ -4,7 +4,7 @@ Several GPUs share the teachers between them. What a kernel counts is what `Line
 bit (PROOF.md, step 18).
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -53,6 +53,33 @@ class _SentQueries(NamedTuple):
     finite: Array  # whether all are finite numbers
 
 
+class _Coming(NamedTuple):
+    """What is on its way back from a device, and must not be read before the event."""
+
+    counts: Array
+    finite: Array
+    event: Any
+
+    @classmethod
+    def of(cls, counts: Array, finite: Array) -> "_Coming":
+        """Have these brought back once the device has computed them, and before what it is given next."""
+        import torch  # noqa: PLC0415
+
+        back = counts.to("cpu", non_blocking=True), finite.to("cpu", non_blocking=True)
+        return cls(*back, torch.cuda.current_stream(counts.device).record_event() if counts.is_cuda else None)
+
+
+def _arrived(coming: list[_Coming]) -> NDArray[np.int64]:
+    """Wait for counts, and return their sum over all devices."""
+    for one in coming:
+        if one.event is not None:
+            one.event.synchronize()
+    if not all(bool(one.finite) for one in coming):
+        raise InvalidInput(NOT_FINITE)
+    votes: NDArray[np.int64] = np.sum([one.counts.numpy() for one in coming], axis=0, dtype=np.int64)
+    return votes
+
+
 class GpuTeachers:
     """The tables of linear teachers, cut into as many parts as there are devices.
 
@@ -87,19 +114,27 @@ class GpuTeachers:
 
     def votes(self, queries: Matrix) -> NDArray[np.int64]:
         """Return how many teachers vote for each label from 1 on: one row a label, one column a query."""
-        totals = np.zeros((max(1, self._several - 1), len(queries)), dtype=np.int64)
+        none = np.empty((max(1, self._several - 1), 0), dtype=np.int64)
+        return np.concatenate([none, *self.votes_each([queries])], axis=1)
+
+    def votes_each(self, batches: Iterable[Matrix]) -> Iterator[NDArray[np.int64]]:
+        """Yield the votes on these queries, some after the others: while these are used, the next are counted."""
         together = max(self._shape.wide, min(_TOGETHER, 2**30 // self._columns))
-        sent, finite = self.send(queries[:together]), list[Array]()
-        for start in range(0, len(queries), together):
-            part = slice(start, min(start + together, len(queries)))
-            finite += [one.finite for one in sent]
-            counts = self.count(sent, part.stop - start)
-            sent = self.send(queries[part.stop : part.stop + together])  # while these are counted
-            for some in counts:
-                totals[:, part] += some.cpu().numpy()
-        if not all(map(bool, finite)):
-            raise InvalidInput(NOT_FINITE)
-        return totals
+        parts = (queries[start : start + together] for queries in batches for start in range(0, len(queries), together))
+        before: list[_Coming] = []
+        for queries in parts:
+            coming = self._started(queries)  # a device goes on with these when it has counted those before
+            if before:
+                yield _arrived(before)
+            before = coming
+        if before:
+            yield _arrived(before)
+
+    def _started(self, queries: Matrix) -> list["_Coming"]:
+        """Send queries and have them counted; return what is on its way back from each device."""
+        sent = self.send(queries)
+        counts = self.count(sent, len(queries))
+        return [_Coming.of(some, one.finite) for some, one in zip(counts, sent, strict=True)]
 
     def send(self, queries: Matrix) -> list["_SentQueries"]:
         """Return the queries on each device. A stream of its own brings them, and the device goes on counting."""
@@ -160,11 +195,12 @@ class GpuTeachers:
         asked = len(queries)
         shape = self._powers * self._slices, asked + -asked % self._shape.wide, self._columns
         across = queries.new_zeros(shape)
-        clipped = queries.clamp(-LARGEST, LARGEST)
-        for power, rest in enumerate((clipped, clipped * clipped)[: self._powers]):
-            for place in range(power * self._slices, (power + 1) * self._slices):
-                across[place, :asked, : self._features] = part = gridded_on_gpu(rest)
-                rest = rest - part  # noqa: PLW2901
+        rest = clipped = queries.clamp(-LARGEST, LARGEST)
+        for place in range(len(across)):
+            if place == self._slices:
+                rest = clipped * clipped
+            across[place, :asked, : self._features] = part = gridded_on_gpu(rest)
+            rest = rest - part
         return _SentQueries(across, queries.isfinite().all())
 
 

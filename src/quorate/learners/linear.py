@@ -6,7 +6,7 @@ magnitudes. Every sum of their products is then a whole number of grid steps of 
 exactly. Where this is not precise enough, what was rounded off is rounded to a finer grid, as a second slice.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -284,21 +284,31 @@ class LinearTeachers(Teachers):
 
         Beside the result and the teachers themselves, no more than about `memory` bytes are in use at a time.
         """
-        arrays, queries = choose_backend(device or self.device), check_columns(X, features=self.features)
-        totals, memory = np.zeros((self.classes, len(queries)), dtype=np.int64), check_memory(memory)
+        arrays = choose_backend(device or self.device)
         if arrays.fused:
-            from quorate.learners.gpu import on_gpus  # noqa: PLC0415  which imports this module
-
-            totals[1:] = on_gpus(self).votes(queries)  # which looks there whether they are finite
-            totals[0] = self.teachers - totals[1:].sum(axis=0)
-        else:
-            check_queries(queries, features=self.features)
-            with np.errstate(all="ignore"):
-                for asked, counts in counted_in_blocks(arrays, self._blocks(arrays, queries, memory), self.teachers):
-                    totals[1:, asked] += counts
-            totals[0] = self.teachers  # who votes beyond the label before
-            totals[:-1] -= totals[1:]
+            none = np.empty((0, self.classes), dtype=np.int64)
+            return np.concatenate([none, *self.votes_each([X], device=device)])
+        queries = check_queries(X, features=self.features)
+        totals, memory = np.zeros((self.classes, len(queries)), dtype=np.int64), check_memory(memory)
+        with np.errstate(all="ignore"):
+            for asked, counts in counted_in_blocks(arrays, self._blocks(arrays, queries, memory), self.teachers):
+                totals[1:, asked] += counts
+        totals[0] = self.teachers  # who votes beyond the label before
+        totals[:-1] -= totals[1:]
         return np.ascontiguousarray(totals.T)
+
+    def votes_each(self, batches: Iterable[Any], *, device: DeviceName | None = None) -> Iterator[NDArray[np.int64]]:
+        """Yield the votes on these queries, some after the others. A GPU counts the next while these are used."""
+        if not choose_backend(device or self.device).fused:
+            yield from (self.votes(X, device=device) for X in batches)
+            return
+        from quorate.learners.gpu import on_gpus  # noqa: PLC0415  which imports this module
+
+        checked = (check_columns(X, features=self.features) for X in batches)  # it looks there whether they are finite
+        for others in on_gpus(self).votes_each(checked):
+            votes = np.empty((others.shape[1], self.classes), dtype=np.int64)
+            votes[:, 0], votes[:, 1:] = self.teachers - others.sum(axis=0), others.T
+            yield votes
 
     def ballots(self, X: Any, *, device: DeviceName | None = None, memory: int = MEMORY) -> NDArray[Any]:
         """Return the class that each teacher votes for: one row a query, one column a teacher.

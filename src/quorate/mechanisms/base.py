@@ -112,7 +112,9 @@ def distances(counts: Counts) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         labels = counts.argmax(axis=1)
         top_two = np.partition(counts, -2, axis=1)[:, -2:]
         gaps = top_two[:, 1] - top_two[:, 0]
-    return labels, np.maximum(0, (gaps + 1) // 2 - 1)
+    gaps -= 1
+    gaps >>= 1  # which rounds down: ceil(gap / 2) - 1
+    return labels, np.maximum(gaps, 0, out=gaps)
 
 
 class QueryMechanism(ABC):

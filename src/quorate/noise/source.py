@@ -25,7 +25,7 @@ __all__ = ["NoiseSource", "SystemNoise", "system_noise"]
 enable_features("contrib")  # OpenDP's own name for mechanisms whose proofs are published but not yet vetted
 
 _BLOCK = 4096  # integers in one call of the sampler: past this the cost of the call itself is below one part in ten
-_WORDS = 2**16  # words in one call to the operating system, where several threads call it
+_WORDS = 2**14  # words in one call to the operating system, where several threads call it
 _KINDS = 128  # scales kept warm at a time
 _LARGEST_SCALE = 2.0**40  # of a returned value: draws stay far inside 64 bits
 

@@ -32,7 +32,7 @@ from quorate.predictors.manners import NO_SCORES, CountedCopies, ShowsClaim, Wit
 from quorate.privacy import Cost
 from quorate.privacy.claims import LABELS_READ, Claim, replaced
 from quorate.progress import HIDDEN, progress
-from quorate.rows import FrameForm, as_frame, canonical_matrix, is_frame, is_number
+from quorate.rows import FrameForm, as_frame, canonical_and_sound, is_frame, is_number
 from quorate.session import Replies, Session
 
 __all__ = [
@@ -143,20 +143,17 @@ def check_matrix(
             raise InvalidInput(f"the columns {named} hold no numbers; {numbers_for(classifier)}")
         for name in filter(is_named_id, X.columns if reset else ()):
             warn_of_id(name)
+    how = {"reset": reset, "accept_sparse": _SPARSE, "dtype": np.float64}
     try:
-        checked = validate_data(
-            classifier,
-            X,
-            reset=reset,
-            accept_sparse=_SPARSE,
-            dtype=np.float64,
-            ensure_all_finite="allow-nan" if missing else True,
-        )
+        checked = validate_data(classifier, X, **how, ensure_all_finite="allow-nan" if missing else False)
+        matrix, sound = canonical_and_sound(checked)
+        if not (sound or missing):  # looked at while it was copied; what is wrong, if anything, is said here
+            validate_data(classifier, X, **how)
     except (TypeError, ValueError) as error:
         if not (reset or private):
             raise
         raise type(error)(without_values(str(error), classifier)) from None
-    return canonical_matrix(checked)
+    return matrix
 
 
 class Predictions(np.ndarray):
@@ -194,11 +191,8 @@ class Predictions(np.ndarray):
         """Return the labels of these class numbers. Where there is no answer, `filled` may say what to put."""
         answered = codes != NO_QUORUM
         shown = codes if filled is None else np.where(answered | refused, codes, filled)
-        labels = classes[np.maximum(shown, 0)]
-        if (shown == NO_QUORUM).any():
-            labels = labels.astype(object)
-            labels[shown == NO_QUORUM] = None
-        predictions = labels.view(cls)
+        known = classes if shown.min(initial=0) >= 0 else np.concatenate([classes.astype(object), [None]])
+        predictions = known[shown].view(cls)  # NO_QUORUM, which is -1, is the last place
         predictions.answered, predictions.no_quorum = answered, ~answered & ~refused
         predictions.refused, predictions.spent = int(refused.sum()), Cost(0.0) if spent is None else spent
         predictions.classes = classes
