@@ -113,7 +113,8 @@ def _encoded(schema: Schema, table: Any) -> _Visits:
 def _pilot(study: _Visits, target: dict[str, Any]) -> Pilot:
     """Let teachers of about the planned size vote on public visits: what they tell is public."""
     codes = np.searchsorted(np.sort(OUTCOMES), study.y)
-    people_per_teacher = plan(**target, aggregator=_AGGREGATOR).rows_per_teacher or 1
+    most = np.unique(study.people).size // 2  # of so small a study
+    people_per_teacher = min(most, plan(**target, aggregator=_AGGREGATOR).rows_per_teacher or 1)
     return run_pilot(
         study.X,
         codes,
