@@ -19,14 +19,14 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
-from quorate import BudgetSpent, Infeasible, InvalidInput, NoQuorum, PrivateLinearRegression
+from quorate import BudgetSpent, Infeasible, InvalidInput, NoQuorum, PrivateLinearRegression, PrivateLogisticRegression
 from quorate.ensemble import Ensemble
 from quorate.errors import LedgerRefused, QuorateError
 from quorate.exchange import OWN_CALLER
 from quorate.learners import LinearTeachers
 from quorate.mechanisms import NO_QUORUM, NoisyMax, Quorum
 from quorate.models import load, save
-from quorate.neighbours import NeighbourClassifier
+from quorate.neighbours import NeighbourClassifier, NeighbourRegressor
 from quorate.predictors import PrivateClassifier
 from quorate.predictors.labels import declared_classes, target_numbers
 from quorate.rows import canonical_matrix, query_digests
@@ -285,6 +285,21 @@ def test_targets_of_a_regression_are_refused_by_the_type_of_their_column(y):
     with pytest.raises(InvalidInput, match="y must be numbers, and is a column of texts or of dates") as refused:
         PrivateLinearRegression(bounds=(0, 3)).fit([[0.0], [1.0]], y)
     assert not any(sign in str(refused.value) for sign in ("1.5", "2020", "U3"))
+
+
+@pytest.mark.parametrize("bounds", [None, 5, (0,), (0, 1, 2), (5, 0), (0, float("inf")), ("low", "high")])
+def test_bounds_of_a_regression_are_two_numbers(bounds):
+    for regression in (PrivateLinearRegression(bounds=bounds), NeighbourRegressor(bounds=bounds)):
+        with pytest.raises(InvalidInput, match="bounds must be two finite numbers, the lower one first"):
+            regression.fit([[0.0], [1.0]], [0.0, 1.0], public=[[0.5]] * 100)
+
+
+def test_private_rows_that_are_given_as_public_ones_are_warned_of():
+    X, y = np.random.default_rng(0).normal(size=(4000, 2)), [0, 1] * 2000
+    with pytest.warns(UserWarning, match="the private rows are given as public ones, which are not protected"):
+        PrivateLogisticRegression(classes=[0, 1]).fit(X, y, public=X)
+    with pytest.warns(UserWarning, match="the private rows are given as public ones, which are not protected"):
+        PrivateClassifier(epsilon=4.0, teachers=100, queries=10, classes=[0, 1]).fit(X, y, public=X)
 
 
 @pytest.mark.parametrize("y", [["1.5", 2, "none", None], pd.Series(["1.5", 2, "none", None], dtype=object)])

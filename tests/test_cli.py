@@ -84,6 +84,11 @@ def test_demo_as_json(tmp_path):
         (["demo", "--records", "many"], 2, "many"),
         (["bench", "nothing"], 2, "nothing"),
         (["unknown"], 2, "unknown"),
+        (["predict"], 2, "quorate predict needs FOLDER. See quorate predict --help"),
+        (["fit", "linear", "a.csv"], 2, "quorate fit linear needs --out."),
+        (["fit", "linear", "a.csv", "--uot", "m"], 2, "quorate fit linear needs --out. Did you mean --out instead of"),
+        (["fit", "linear", "a.csv", "--label"], 2, "--label takes a value, and none is given."),
+        (["plan", "--epsilon", "1", "--epsilon", "2"], 2, "quorate plan takes --epsilon once."),
     ],
 )
 def test_refusals_and_usage(arguments, code, text):

@@ -347,7 +347,6 @@ def test_a_model_is_never_overwritten(data, model, capsys):
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["fit"], "table"),
         (["fit", "psychic", "t.csv"], "psychic"),
         (["fit", "subsample"], "table"),
         (["fit", "subsample", "t.csv"], "out"),

@@ -17,7 +17,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from quorate.answerers import Votes
-from quorate.checks import check_choice, check_count, check_delta, check_positive
+from quorate.checks import check_choice, check_count, check_delta, check_positive, warn_of_private
 from quorate.ensemble import Ensemble
 from quorate.ensemble.sources import RowsInMemory, Units
 from quorate.errors import Infeasible, InvalidInput
@@ -149,6 +149,7 @@ class PrivateClassifier(OtherSources):
         be counted three times as fast; it must be known without a look at the records. `teach` says that the answers
         are labels for a student, whose mistakes average out: fewer teachers are planned, who learn more.
         """
+        warn_of_private(public, X)
         labels = self._begin(self.classes, y)
         X = check_records(self, X, estimator=self.estimator_, reset=True)
         check_consistent_length(X, labels)
