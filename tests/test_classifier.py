@@ -381,6 +381,7 @@ def test_bad_queries_are_refused_before_anything_is_spent(asked, kind):
         ({"queries": 1.5}, InvalidInput, "queries must be a whole number"),
         ({"n_jobs": 0}, InvalidInput, "n_jobs must be a number of processes"),
         ({"estimator": LinearRegression()}, InvalidInput, "estimator must be a classifier, .* not LinearRegression"),
+        ({"estimator": "logistic"}, InvalidInput, "estimator must be a classifier, .* not 'logistic'"),
         (
             {"estimator": DecisionTreeClassifier(), "backend": "foo"},
             InvalidInput,

@@ -209,8 +209,9 @@ class PrivateClassifier(OtherSources):
         check_positive("epsilon", self.epsilon)
         check_delta(self.delta)
         check_count("queries", self.queries)
-        if not is_classifier(self._estimator()):
-            kind = type(self.estimator).__name__
+        estimator = self._estimator()
+        if not hasattr(estimator, "fit") or not is_classifier(estimator):
+            kind = repr(estimator) if isinstance(estimator, str) else type(estimator).__name__
             raise InvalidInput(f"estimator must be a classifier, whose predictions are labels, not {kind}")
         if self.n_jobs == 0:
             raise InvalidInput("n_jobs must be a number of processes, or -1 for all cores, not 0")

@@ -241,8 +241,12 @@ class TooManyTexts(InvalidInput):
     def __init__(self, counts: Mapping[str, int], *, most: int, sentences: bool, dates: Sequence[str]) -> None:
         self.counts, self.most, self.sentences, self.dates = counts, most, sentences, dates
         named, them = _option_value(counts), "it" if len(counts) == 1 else "them"
-        sentence = f"take {them} for sentences (--texts {named}), or declare {them} in a schema"
-        ways = f"leave {them} out (--leave-out {named}), {sentence if sentences else f'or declare {them}'}"
+        ways = f"leave {them} out (--leave-out {named}), or declare {them}"
+        if sentences:
+            ways = (
+                f"leave {them} out (leave_out=, --leave-out {named}), take {them} for sentences (texts=, --texts), or "
+            )
+            ways += f"declare {them} in a schema"
         numbers_of = _listed(str(count) for count in counts.values())
         written = "may be dates: these are read as such if written 2024-05-31"
         hint = f". {_listed(map(repr, dates))} {written}" if dates else ""
