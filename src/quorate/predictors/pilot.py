@@ -24,7 +24,7 @@ __all__ = ["LEAST_HALF", "Pilot", "run_pilot", "scaled_votes"]
 
 LEAST_HALF = 50  # public units: fewer show nothing
 _COMMITTEE = 64  # teachers, at least: fewer do not show how much they disagree
-_MOST_TEACHERS = 200  # more show nothing new
+_MOST_TEACHERS = 100  # of a half: more show nothing new
 _TRIED = 10_000  # queries of a run, at most: more show nothing new either
 _SURE = 2.0  # standard errors by which public rows alone must be better for it to be said
 
