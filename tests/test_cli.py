@@ -98,6 +98,13 @@ def test_refusals_and_usage(arguments, code, text):
     assert "Traceback" not in shown.stderr
 
 
+def test_a_reader_that_closes_its_end_is_no_refusal():
+    """As `head` does: Rich ends the program with exit code 1, which says here that something was refused."""
+    process = subprocess.Popen([sys.executable, "-m", "quorate", "plan", "--records", "9000"], stdout=subprocess.PIPE)
+    process.stdout.close()
+    assert process.wait() == 0
+
+
 def test_the_command_offers_every_bench_that_has_figures_and_bars():
     offered = get_args(inspect.signature(bench).parameters["name"].annotation)
     assert set(offered) == set(BENCHES) == set(BARS)

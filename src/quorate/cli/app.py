@@ -95,7 +95,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except QuorateError as error:
         print(f"quorate: {error}", file=sys.stderr)
         return 1
-    except BrokenPipeError:  # the reader of our output has closed it
+    except (BrokenPipeError, SystemExit) as ended:  # the reader of our output has closed it, and Rich ends by itself
+        if isinstance(ended, SystemExit) and not isinstance(ended.__context__, BrokenPipeError):
+            raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:  # a full disk, a folder that cannot be read
