@@ -7,10 +7,11 @@ import pickle
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 from sklearn.base import clone
 from sklearn.compose import make_column_transformer
-from sklearn.exceptions import NotFittedError
+from sklearn.exceptions import DataConversionWarning, NotFittedError
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
@@ -18,15 +19,16 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
-from quorate import BudgetSpent, Infeasible, InvalidInput, NoQuorum
+from quorate import BudgetSpent, Infeasible, InvalidInput, NoQuorum, PrivateLinearRegression, PrivateLogisticRegression
 from quorate.ensemble import Ensemble
 from quorate.errors import LedgerRefused, QuorateError
+from quorate.exchange import OWN_CALLER
 from quorate.learners import LinearTeachers
 from quorate.mechanisms import NO_QUORUM, NoisyMax, Quorum
 from quorate.models import load, save
-from quorate.neighbours import NeighbourClassifier
+from quorate.neighbours import NeighbourClassifier, NeighbourRegressor
 from quorate.predictors import PrivateClassifier
-from quorate.predictors.labels import declared_classes
+from quorate.predictors.labels import declared_classes, target_numbers
 from quorate.rows import canonical_matrix, query_digests
 
 
@@ -225,6 +227,15 @@ def test_a_model_without_teachers_names_another_remedy():
 # Labels
 
 
+def test_no_caller_has_the_name_under_which_a_model_keeps_its_own_state():
+    X, y = [[0.0], [1.0]] * 2000, [0, 1] * 2000
+    classifier = PrivateClassifier(epsilon=2.0, teachers=200, queries=10, aggregator="noisy_max").fit(X, y)
+    for ask in (classifier.predict, classifier.cost):
+        with pytest.raises(InvalidInput, match="caller must not be 'online': a model keeps its own state under"):
+            ask([[1.0]], caller=OWN_CALLER)
+    assert classifier.predict([[1.0]], caller="on-line").labels.size == 1
+
+
 @pytest.mark.parametrize("kind", ["Int64", "boolean", "UInt8", "int64[pyarrow]", "bool[pyarrow]", "string", "category"])
 def test_labels_of_a_nullable_column_stay_what_they_are(kind):
     plain = np.array([1, 0, 0, 1])
@@ -233,6 +244,10 @@ def test_labels_of_a_nullable_column_stay_what_they_are(kind):
     assert labels.tolist() == given.tolist()
     assert classes.tolist() == sorted(set(given.tolist()))
     assert classes.dtype.kind != "f"
+    with pytest.warns(DataConversionWarning, match="column-vector y was passed"):
+        framed = declared_classes(None, given.to_frame())
+    assert [part.tolist() for part in framed] == [classes.tolist(), labels.tolist()]
+    assert framed[0].dtype.kind != "f"
 
 
 @pytest.mark.parametrize(
@@ -251,6 +266,45 @@ def test_labels_of_a_nullable_column_stay_what_they_are(kind):
 def test_missing_labels_are_refused_as_labels(y, classes):
     with pytest.raises(InvalidInput, match="y must hold a label for every row, all of one type: leave rows without"):
         declared_classes(classes, y)
+
+
+@pytest.mark.parametrize(
+    "y",
+    [
+        pd.Series(["1.5", "2"]),
+        pd.Series(["1.5", "2"], dtype="string"),
+        pd.Series(["1.5", "2"], dtype="category"),
+        pd.DataFrame({"y": ["1.5", "2"]}),
+        pd.Series(pd.to_datetime(["2020-01-01", "2020-01-02"])),
+        np.array(["1.5", "2"]),
+        pl.Series(["1.5", "2"]),
+        pa.array(["1.5", "2"]),
+    ],
+)
+def test_targets_of_a_regression_are_refused_by_the_type_of_their_column(y):
+    with pytest.raises(InvalidInput, match="y must be numbers, and is a column of texts or of dates") as refused:
+        PrivateLinearRegression(bounds=(0, 3)).fit([[0.0], [1.0]], y)
+    assert not any(sign in str(refused.value) for sign in ("1.5", "2020", "U3"))
+
+
+@pytest.mark.parametrize("bounds", [None, 5, (0,), (0, 1, 2), (5, 0), (0, float("inf")), ("low", "high")])
+def test_bounds_of_a_regression_are_two_numbers(bounds):
+    for regression in (PrivateLinearRegression(bounds=bounds), NeighbourRegressor(bounds=bounds)):
+        with pytest.raises(InvalidInput, match="bounds must be two finite numbers, the lower one first"):
+            regression.fit([[0.0], [1.0]], [0.0, 1.0], public=[[0.5]] * 100)
+
+
+def test_private_rows_that_are_given_as_public_ones_are_warned_of():
+    X, y = np.random.default_rng(0).normal(size=(4000, 2)), [0, 1] * 2000
+    with pytest.warns(UserWarning, match="the private rows are given as public ones, which are not protected"):
+        PrivateLogisticRegression(classes=[0, 1]).fit(X, y, public=X)
+    with pytest.warns(UserWarning, match="the private rows are given as public ones, which are not protected"):
+        PrivateClassifier(epsilon=4.0, teachers=100, queries=10, classes=[0, 1]).fit(X, y, public=X)
+
+
+@pytest.mark.parametrize("y", [["1.5", 2, "none", None], pd.Series(["1.5", 2, "none", None], dtype=object)])
+def test_targets_without_a_type_are_read_one_by_one(y):
+    assert np.array_equal(target_numbers(y), [1.5, 2.0, np.nan, np.nan], equal_nan=True)
 
 
 def test_labels_that_are_bytes_are_refused_as_such():
@@ -327,6 +381,7 @@ def test_bad_queries_are_refused_before_anything_is_spent(asked, kind):
         ({"queries": 1.5}, InvalidInput, "queries must be a whole number"),
         ({"n_jobs": 0}, InvalidInput, "n_jobs must be a number of processes"),
         ({"estimator": LinearRegression()}, InvalidInput, "estimator must be a classifier, .* not LinearRegression"),
+        ({"estimator": "logistic"}, InvalidInput, "estimator must be a classifier, .* not 'logistic'"),
         (
             {"estimator": DecisionTreeClassifier(), "backend": "foo"},
             InvalidInput,

@@ -84,6 +84,11 @@ def test_demo_as_json(tmp_path):
         (["demo", "--records", "many"], 2, "many"),
         (["bench", "nothing"], 2, "nothing"),
         (["unknown"], 2, "unknown"),
+        (["predict"], 2, "quorate predict needs FOLDER. See quorate predict --help"),
+        (["fit", "linear", "a.csv"], 2, "quorate fit linear needs --out."),
+        (["fit", "linear", "a.csv", "--uot", "m"], 2, "quorate fit linear needs --out. Did you mean --out instead of"),
+        (["fit", "linear", "a.csv", "--label"], 2, "--label takes a value, and none is given."),
+        (["plan", "--epsilon", "1", "--epsilon", "2"], 2, "quorate plan takes --epsilon once."),
     ],
 )
 def test_refusals_and_usage(arguments, code, text):
@@ -91,6 +96,13 @@ def test_refusals_and_usage(arguments, code, text):
     assert shown.returncode == code
     assert text in shown.stderr
     assert "Traceback" not in shown.stderr
+
+
+def test_a_reader_that_closes_its_end_is_no_refusal():
+    """As `head` does: Rich ends the program with exit code 1, which says here that something was refused."""
+    process = subprocess.Popen([sys.executable, "-m", "quorate", "plan", "--records", "9000"], stdout=subprocess.PIPE)
+    process.stdout.close()
+    assert process.wait() == 0
 
 
 def test_the_command_offers_every_bench_that_has_figures_and_bars():

@@ -347,7 +347,6 @@ def test_a_model_is_never_overwritten(data, model, capsys):
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["fit"], "table"),
         (["fit", "psychic", "t.csv"], "psychic"),
         (["fit", "subsample"], "table"),
         (["fit", "subsample", "t.csv"], "out"),
@@ -412,8 +411,11 @@ def test_bad_queries_spend_nothing(data, tmp_path, capsys, aggregator):
 
 def test_folders_that_are_no_models(data, model, tmp_path, capsys):
     queries = first(data, 2)
-    assert quorate("predict", tmp_path / "nothing", queries) == 1
-    assert "is not a model: it has no manifest.json" in capsys.readouterr().err
+    for name, told in (("nothing", "it is not there"), ("", "it has no manifest.json")):
+        assert quorate("predict", tmp_path / name, queries) == 1
+        assert f"is not a model: {told}" in capsys.readouterr().err
+    assert quorate("predict", queries, model) == 1
+    assert "is not a model: it is a file, and a model is a folder" in capsys.readouterr().err
     before, schema = spent(model), (model / "schema.json").read_text()
     try:
         (model / "schema.json").write_text(schema.replace('"north"', '"nord"'))

@@ -187,6 +187,7 @@ BAD = [
     ({"relabel": "ballots"}, "relabel must be 'votes' or 'labelboost'"),
     ({"refresh": "never"}, "refresh must be 'queries' or 'pool'"),
     ({"estimator": LinearRegression()}, "estimator must be a classifier or a class of quorate.concepts"),
+    ({"estimator": "thresholds"}, "estimator must be a classifier or a class of quorate.concepts, not 'thresholds'"),
     ({"estimator": Stumps(2)}, "the concept reads 2 features and X has 1"),
     ({"classes": [0, 1, 2]}, "tells two classes apart, not 3"),
     ({"relabel": "labelboost", "estimator": LogisticRegression()}, "estimator must be of quorate.concepts"),

@@ -233,6 +233,34 @@ def test_a_phase_that_is_interrupted_is_closed_if_something_was_drawn(part, step
     assert (phase.ask(np.zeros((3, model.n_features_in_))) == REFUSED).all() == closed
 
 
+def test_a_second_interrupt_does_not_keep_a_phase_open(monkeypatch):
+    """It comes while the first one closes the phase, and so before that is closed."""
+    model = small()
+    phase = model.session_.answerer.phase
+    with monkeypatch.context() as patch:
+        for step in ("admit", "close"):
+            patch.setattr(type(phase._cutoff), step, lambda *given: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            phase.ask(np.zeros((1, 1)))
+    assert not phase.closed
+    assert (phase.ask(np.full((3, 1), 2.0)) == REFUSED).all()
+
+
+def test_a_second_interrupt_does_not_leave_memory_ahead_of_the_folder(tmp_path):
+    """Whatever is not reached any more where the first one is handled: the next query goes on from the disk."""
+    model = small()
+    save(model, tmp_path / "model")
+    session = model.session_
+    session.arrive(np.full((5, 1), 2.0))
+    under_way = session.folder.undone()
+    under_way.__enter__()
+    session.answerer.arrive(np.full((SEATS - 5, 1), 2.0))  # and nothing of this reaches the disk
+    assert not session.folder.in_step
+    session.on_idle()
+    session.arrive(np.full((1, 1), 2.0))
+    assert (session.folder.in_step, session.progress["phase"], session.progress["seats_taken"]) == (True, 1, 6)
+
+
 @pytest.mark.parametrize("relabel", ["votes", "labelboost"])
 def test_a_phase_that_was_interrupted_while_it_opened_has_not_begun(monkeypatch, relabel):
     settings = {"growth": 2.0} if relabel == "votes" else {"phase_size": "auto", "growth": 1}

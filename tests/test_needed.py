@@ -14,6 +14,7 @@ from quorate.mechanisms import (
     ConfidentMax,
     Dissent,
     NoisyMax,
+    NoisyShares,
     Quorum,
     SharpMajority,
     SoftMajority,
@@ -76,6 +77,11 @@ def test_the_table_of_the_mechanisms():
     for name, mechanism in made.items():
         (cell,) = re.findall(rf"^\| `{name}` \| [^|]+ \| ([^|]+) \|", table, flags=re.MULTILINE)
         assert int(cell.split()[0].replace(",", "")) == votes_needed(mechanism), name
+    few, many = (
+        NoisyShares.calibrate(epsilon=1.0, delta=1e-6, teachers=2000, classes=2, queries=queries).deviation
+        for queries in (1000, 100_000)
+    )
+    assert f"for 1,000 queries have a deviation of {few:.1g}, for 100,000 one of {many:.1g}" in table
 
 
 def test_refusals():

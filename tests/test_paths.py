@@ -93,13 +93,14 @@ package = sys.argv[1]
 X = np.random.default_rng(0).normal(size=(4000, 3))
 labels = np.where(X[:, 0] > 0, "ill", "well")
 rows = [",".join(f"{value:.3f}" for value in row) for row in X]
-with open("visits.csv", "w") as file:
-    file.write("a,b,c,y\\n" + "".join(f"{row},{label}\\n" for row, label in zip(rows, labels)))
+for name in ("visits", "survey"):
+    with open(f"{name}.csv", "w") as file:
+        file.write("a,b,c,y\\n" + "".join(f"{row},{label}\\n" for row, label in zip(rows, labels)))
 for number in (0, 1):
     with open(f"new{number}.csv", "w") as file:
         file.write("a,b,c\\n" + "\\n".join(rows[number::1999]) + "\\n")
 fit = ["visits.csv", "--label", "y", "--classes", "ill,well", "--epsilon", "8", "--no-quorums", "60", "--out"]
-release = ["release", "visits.csv", "--workload", "thresholds:a", "--public", "visits.csv", "--out"]
+release = ["release", "visits.csv", "--workload", "thresholds:a", "--public", "survey.csv", "--out"]
 jobs = {
     "fit": lambda n: ["fit", "subsample", "--aggregator", "quorum", *fit, f"m{n}"],
     "predict": lambda n: ["predict", "m0", f"new{n}.csv"],

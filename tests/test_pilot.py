@@ -12,7 +12,7 @@ import quorate as qr
 from quorate.cli import main
 from quorate.errors import Infeasible
 from quorate.planner.classes import few_rows_warning
-from quorate.predictors.pilot import LEAST_TEACHERS, Pilot, run_pilot
+from quorate.predictors.pilot import LEAST_HALF, Pilot, run_pilot
 
 CLASSES = 8
 CENTRES = np.random.default_rng(5).normal(size=(CLASSES, 6)) * 1.2
@@ -66,6 +66,33 @@ def test_it_is_said_that_public_rows_alone_would_do_better():
     assert not [text for text in quietly(easy, public=PUBLIC[0], public_labels=PUBLIC[1]) if "alone" in text]
 
 
+def test_a_few_hundred_public_rows_tell_a_rare_class_from_a_disputed_one():
+    """At 20 records a teacher, 400 public rows make 10 disjoint teachers of a half: they were left unused."""
+    chance = np.random.default_rng(11)
+    X = chance.normal(size=(8000, 6))
+    score = 2.5 * X[:, 0] + chance.logistic(size=8000)
+    y = (score > np.quantile(score, 0.95)).astype(int)
+    public = {"public": X[7600:], "public_labels": y[7600:]}
+    classifier = qr.PrivateClassifier(LogisticRegression(), teachers=300, queries=1000, classes=[0, 1])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        classifier.fit(X[:6000], y[:6000], **public)
+    assert (classifier.plan_.basis, classifier.plan_.aggregator) == ("measured", "quorum")
+    votes = classifier.session_.answerer.ensemble.count(X[6000:7600]).put_to(lambda counts: counts)
+    assert abs(classifier.plan_.disagreement - (1 - votes.max(axis=1) / 300).mean()) < 0.01
+
+
+@pytest.mark.parametrize("rows", [30, 150])
+def test_teachers_dealt_from_a_small_pool_differ_as_teachers_of_their_own_rows_do(rows):
+    """Against disjoint teachers of a large table, which share no row. Without the correction the last is half of it."""
+    true = run_pilot(*table(40_000, 8), estimator=LogisticRegression(), units_per_teacher=rows, classes=CLASSES)
+    small = [
+        run_pilot(*table(400, seed), estimator=LogisticRegression(), units_per_teacher=rows, classes=CLASSES)
+        for seed in range(20, 26)
+    ]
+    assert abs(np.mean([one.disagreement for one in small]) / true.disagreement - 1) < 0.15
+
+
 def test_what_is_given_is_not_measured():
     classifier = voting(disagreement=0.3)
     quietly(classifier, public=PUBLIC[0], public_labels=PUBLIC[1])
@@ -73,14 +100,14 @@ def test_what_is_given_is_not_measured():
 
 
 def test_too_few_public_rows_leave_the_assumption_and_say_so():
-    few = 2 * LEAST_TEACHERS * 30 - 1
+    few = 2 * LEAST_HALF - 1
     classifier = voting()
     quietly(classifier, public=PUBLIC[0][:few], public_labels=PUBLIC[1][:few])
     assert classifier.plan_.basis == "assumed"
     assert any(
-        "479 public units are too few to stand for teachers of 30 units" in a for a in classifier.plan_.assumptions
+        "99 public units are too few to stand for teachers of 30 units" in a for a in classifier.plan_.assumptions
     )
-    with pytest.raises(Infeasible, match="it takes 480"):
+    with pytest.raises(Infeasible, match="it takes 100"):
         run_pilot(
             PUBLIC[0][:few], PUBLIC[1][:few], estimator=LogisticRegression(), units_per_teacher=30, classes=CLASSES
         )
@@ -93,7 +120,7 @@ def test_a_pilot_is_the_same_every_time_and_knows_one_model():
         run_pilot(*PUBLIC, estimator=LogisticRegression(), units_per_teacher=30, classes=CLASSES) for _ in range(2)
     )
     assert np.array_equal(first.votes, again.votes)
-    assert first.votes.shape == (1200, CLASSES)
+    assert first.votes.shape == (2400, CLASSES), "each half is judged by teachers of the other"
     assert 0.7 < first.alone < 1.0
     assert Pilot(first.votes, first.codes).warning(None, queries=1) is None, "nothing to compare with"
 

@@ -610,3 +610,11 @@ def test_a_search_on_the_command_line(tmp_path, capsys):
     assert load(tmp_path / "model").claim_ == bill["claim"]
     assert main([*given[:-1], f"{tmp_path}/other", "--cuts", "few"]) == 1
     assert "--cuts takes whole numbers" in capsys.readouterr().err
+
+
+def test_a_setting_of_columns_that_are_not_there_is_refused():
+    search = PrivateSearchCV(PrivateLogisticRegression(classes=[0, 1]), {"columns__cuts": [1, 8]})
+    with pytest.raises(
+        InvalidInput, match=r"columns of the PrivateLogisticRegression is None: give it one, as in Priv"
+    ):
+        search.fit([[0.0], [1.0]] * 100, [0, 1] * 100, public=[[0.5]] * 100)

@@ -287,6 +287,21 @@ def test_what_a_failed_draw_may_have_used_stays_charged_and_its_id_is_free(make)
     assert ledger.verify().sound
 
 
+def test_a_draw_that_fails_after_it_was_paid_for_is_in_the_figures_of_keys_without_limits(make):
+    ledger, session = make()
+    callers = [key_of(ledger, name) for name in ("one", "other")]
+    before, draw = session.budget.paid, session.answerer.draw
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(session.answerer, "draw", lambda X: (draw(X), 1 / 0))
+        with pytest.raises(ZeroDivisionError):
+            session.ask_all([Request(rows(1, 2, 3), callers[0]), Request(rows(4), callers[1])])
+    paid, keys = session.budget.paid - before, ledger.state().keys
+    assert paid == 4 * to_quanta(session.answerer.row_cost())[0]
+    assert [keys[caller].spent for caller in callers] == [3 * paid // 4, paid // 4]
+    assert [keys[caller].used for caller in callers] == [0, 0]  # the two are tried again, each by itself
+    assert ledger.verify().sound
+
+
 def test_a_site_that_is_gone_uses_up_no_quota(make):
     ledger, session = make()
     caller = key_of(ledger, "caller", quota=2)

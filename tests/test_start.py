@@ -296,3 +296,34 @@ def test_the_doctor_warns_of_disks_that_forget_or_are_shared(capsys, tmp_path, m
     found = {one["subject"]: one for one in json.loads(capsys.readouterr().out)["findings"]}
     assert found["sync, this folder"]["verdict"] == "warning"
     assert told in found["sync, this folder"]["told"]
+
+
+def test_columns_of_too_many_texts_are_left_out_where_a_public_table_has_them(tables, capsys):
+    """They were refused, with the advice of an option that this command does not take."""
+    for name in ("customers", "survey"):
+        table = read_table(f"{name}.csv")
+        notes = pa.array([f"note {row}" for row in range(table.num_rows)])
+        pyarrow.csv.write_csv(table.append_column("note", notes), f"{name}.csv")
+    asked = ["--label", "answer", "--queries", "100", "--no-abstain", "--public", "survey.csv"]
+    assert main(["start", "customers.csv", *asked]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "Left out: note. Each has too many different texts in the public table" in said
+    assert "--leave-out note" in said
+    assert "was read from the records: it is public" not in Path("quorate-start/script.py").read_text()
+
+
+def test_the_private_table_is_no_public_one(tables, capsys):
+    for command in (["start"], ["fit", "linear", "--out", "m"], ["release", "--workload", "marginals:1", "--out", "r"]):
+        table = ["customers.csv", *([] if command[0] == "release" else ["--label", "answer"])]
+        assert main([*command, *table, "--public", "./customers.csv"]) == 1
+        assert "--public is the private table, customers.csv: public rows are not protected" in capsys.readouterr().err
+
+
+def test_what_a_stranger_gets_wrong_about_a_fit_is_said(tables, capsys):
+    fit = ["fit", "linear", "customers.csv", "--public", "survey.csv", "--out"]
+    assert main([*fit, "a", "--label", "job", "--bounds", "0,1"]) == 1
+    assert "take a label that is a number, and column 'job' has none in the public table" in capsys.readouterr().err
+    assert main([*fit, "b", "--label", "answer", "--classes", "no,yes", "--delta", "0.001"]) == 0
+    assert "delta = 0.001 is not below one over the number of units, 6,000" in capsys.readouterr().err
+    assert main(["fit"]) == 0
+    assert "Usage: quorate fit COMMAND" in capsys.readouterr().out

@@ -4,6 +4,7 @@ import dataclasses
 import math
 import os
 import re
+import shlex
 import warnings
 from collections.abc import Callable, Sequence
 from numbers import Integral, Real
@@ -12,6 +13,7 @@ from typing import Any
 from quorate.errors import InvalidInput, WrongProcess
 
 __all__ = [
+    "check_bounds",
     "check_bytes",
     "check_choice",
     "check_count",
@@ -27,6 +29,7 @@ __all__ = [
     "set_validated",
     "validate_fields",
     "warn_of_id",
+    "warn_of_private",
 ]
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?) ?(KB|MB|GB|TB)?", re.IGNORECASE)
@@ -168,6 +171,28 @@ def validate_fields(instance: Any, **checked: object) -> None:
     set_validated(instance, **by_name, **checked)
 
 
+def check_bounds(bounds: Any) -> tuple[float, float]:
+    """Return the lowest and the highest target of a regression, or refuse what are none."""
+    try:
+        low, high = (float(bound) for bound in bounds)
+    except (TypeError, ValueError):
+        low = high = math.nan
+    if not (math.isfinite(high - low) and low < high):
+        raise InvalidInput(f"bounds must be two finite numbers, the lower one first, as in (0, 250), not {bounds!r}")
+    return low, high
+
+
+def warn_of_private(public: Any, private: Any) -> None:
+    """Warn where the private rows themselves are given as public ones."""
+    if public is not None and public is private:
+        warnings.warn(
+            "the private rows are given as public ones, which are not protected: so nobody is. Give rows that "
+            "everybody may see",
+            UserWarning,
+            stacklevel=4,
+        )
+
+
 def is_named_id(name: Any) -> bool:
     """Return whether a column is named as numbers of rows or persons are."""
     return isinstance(name, str) and _ID.fullmatch(name.strip()) is not None
@@ -177,8 +202,8 @@ def warn_of_id(name: str, use: str = "is used as a feature") -> None:
     """Warn of a column of numbers that name rows or persons. Its name decides, or public values."""
     warnings.warn(
         f"column {name!r} looks like a number that names a row or a person, and {use}; if it is one, leave it out "
-        f"(leave_out=[{name!r}] of a schema, --leave-out {name}, or drop it), or if it says whose row it is, name it "
-        "as groups",
+        f"(leave_out=[{name!r}] of a schema, --leave-out {shlex.quote(name)}, or drop it), or if it says whose row it "
+        "is, name it as groups",
         UserWarning,
         stacklevel=2,
     )

@@ -31,6 +31,7 @@ __all__ = [
     "Replies",
     "Request",
     "SetAside",
+    "check_caller",
     "firsts_of",
     "outcome_of",
     "replies_of",
@@ -252,9 +253,20 @@ class Request:
     body: bytes = b""
 
     def __post_init__(self) -> None:
-        for name, text in (("caller", self.caller), ("id", self.id or "")):
-            if not isinstance(text, str) or len(text) > _LONGEST or not (text.isprintable() and text.isascii()):
-                raise InvalidInput(f"{name} must be a text of at most {_LONGEST} printable ASCII characters")
+        check_caller(self.caller)
+        _check_text("id", self.id or "")
+
+
+def _check_text(name: str, text: object) -> None:
+    if not isinstance(text, str) or len(text) > _LONGEST or not (text.isprintable() and text.isascii()):
+        raise InvalidInput(f"{name} must be a text of at most {_LONGEST} printable ASCII characters")
+
+
+def check_caller(caller: object) -> None:
+    """Refuse what cannot be the name of who asks."""
+    _check_text("caller", caller)
+    if caller == OWN_CALLER:
+        raise InvalidInput(f"caller must not be {OWN_CALLER!r}: a model keeps its own state under that name")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

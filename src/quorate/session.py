@@ -34,6 +34,7 @@ from quorate.exchange import (
     Replies,
     Request,
     SetAside,
+    check_caller,
     firsts_of,
     replies_of,
     replies_to,
@@ -170,6 +171,7 @@ class Session:
 
     def quote(self, X: Any, *, caller: str = "") -> Quote:
         """Return what a batch of checked queries would cost now. Nothing is asked."""
+        check_caller(caller)
         memory = self._memory_of_rows(X)
         queries = set[bytes]() if memory else set(self._names(X))
         check_process("this model", self.process)

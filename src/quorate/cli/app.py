@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from cyclopts import App, CycloptsError, CycloptsPanel
-from cyclopts.exceptions import UnknownOptionError
+from cyclopts.exceptions import MissingArgumentError, RepeatArgumentError, UnknownOptionError
 
 from quorate import __version__
 from quorate.cli.commands import ask, audit, bench, datasets, demo, doctor, export, plan, predict, release, serve, start
@@ -95,7 +95,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except QuorateError as error:
         print(f"quorate: {error}", file=sys.stderr)
         return 1
-    except BrokenPipeError:  # the reader of our output has closed it
+    except (BrokenPipeError, SystemExit) as ended:  # the reader of our output has closed it, and Rich ends by itself
+        if isinstance(ended, SystemExit) and not isinstance(ended.__context__, BrokenPipeError):
+            raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:  # a full disk, a folder that cannot be read
@@ -154,7 +156,24 @@ def _left_by(arguments: Sequence[str]) -> str:
 
 def _said(error: CycloptsError) -> object:
     """Return the error as printed. An unknown option is unknown to its command; another command may take it."""
-    if not isinstance(error, UnknownOptionError):
-        return CycloptsPanel(error)
     command = " ".join(["quorate", *(error.command_chain or ())])
-    return CycloptsPanel(str(error).replace("Unknown option:", f"{command} does not take", 1))
+    if isinstance(error, UnknownOptionError):
+        return CycloptsPanel(str(error).replace("Unknown option:", f"{command} does not take", 1))
+    if isinstance(error, RepeatArgumentError):
+        once = f"{command} takes {error.token.keyword} once. An option that lists things separates them by commas: a,b"
+        return CycloptsPanel(once)
+    if isinstance(error, MissingArgumentError) and error.argument is not None:
+        _, mistaken, meant = str(error).partition(" Did you mean ")
+        name = error.keyword or error.argument.name
+        is_named = error.keyword is not None or error.argument.tokens
+        needed = (
+            f"{name} takes a value, and none is given." if is_named else f"{command} needs {_shown(error.argument)}."
+        )
+        return CycloptsPanel(f"{needed}{mistaken}{meant} See {command} --help")
+    return CycloptsPanel(error)
+
+
+def _shown(argument: Any) -> str:
+    """Return an argument as the help names it: by its place, where it has one."""
+    name: str = argument.name
+    return name.removeprefix("--").upper() if argument.field_info.is_positional else name

@@ -3,7 +3,10 @@
 import os
 import stat
 import sys
+import threading
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +20,14 @@ from quorate.tables.read import is_text, texts, whole_array
 
 __all__ = ["key_of", "run_ask"]
 
+_PATIENCE = 3.0  # seconds without an answer after which that is said
+
 
 def run_ask(
     client: Client,
     queries: Path,
     *,
+    seconds: float,
     out: Path | None,
     key: str | None,
     leave_out: list[str],
@@ -38,7 +44,8 @@ def run_ask(
         if name not in table.column_names:
             raise InvalidInput(f"{option} names {name!r}, and the queries have no such column")
     with client:
-        model = client.metadata()
+        with _told_of_silence(seconds):
+            model = client.metadata()
         known = [one["name"] for one in model["inputs"]]
         if key is not None:
             keys = Keys(key, table[key].to_pylist())
@@ -57,6 +64,19 @@ def run_ask(
         sys.stdout.write(written(answers, keys, columns))
     show_bill("The bill", bill, as_json=as_json)
     return verdict(bill, on_no_quorum)
+
+
+@contextmanager
+def _told_of_silence(seconds: float) -> Iterator[None]:
+    """Say that a server does not answer, where it does not for a while: a wrong address is found out at once."""
+    text = f"quorate: the server does not answer yet; it is tried again for {seconds:g} seconds (--seconds)"
+    timer = threading.Timer(_PATIENCE, print, args=[text], kwargs={"file": sys.stderr, "flush": True})
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def _as_texts(table: pa.Table, model: Any) -> pa.Table:

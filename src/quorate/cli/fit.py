@@ -16,7 +16,7 @@ from quorate.cli.commands.fit_options import Budget, Charged, Reading, ReportedO
 from quorate.cli.commands.method_options import Teachers
 from quorate.cli.named import make_learner
 from quorate.cli.options import listed
-from quorate.cli.output import check_new_folder, check_report, printed_aside, show_bill, steps
+from quorate.cli.output import check_apart, check_new_folder, check_report, printed_aside, show_bill, steps
 from quorate.errors import InvalidInput
 from quorate.tables import MISSING_TEXTS, SCHEMA_FILE, Label, Schema, read_table
 from quorate.tables.lenient import read_columns, read_numbers
@@ -97,6 +97,7 @@ def _described(
         listed(text) if text else [] for text in (tables.leave_out, tables.texts, tables.missing_texts)
     )
     check_named(records, label=[label, *targets], groups=[tables.groups], leave_out=left_out, texts=sentences)
+    check_apart(tables.table, tables.public)
     known = None if tables.public is None else read_table(tables.public, role="public")
     step()
     columns = chosen_schema(

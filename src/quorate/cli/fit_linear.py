@@ -22,6 +22,7 @@ from quorate.errors import InvalidInput
 from quorate.tables import SCHEMA_FILE, Category, Date, Number, Schema
 from quorate.tables.columns import feature_names, unscaled
 from quorate.tables.dates import moment_of
+from quorate.tables.lenient import read_columns, read_numbers
 
 if TYPE_CHECKING:
     from quorate.linear.curves import Curve
@@ -105,12 +106,24 @@ def _read(tables: Tables, target: Target, step: Callable[[], None]) -> tuple[Any
         raise InvalidInput("--read-classes is for one label that is a class")
     records, known, schema = read_features(tables, step, targets=names)
     if number:
+        _check_numbers(known, names[0])
         return records, known, schema, None, target_column(records, names[0])
     values = ["0", "1"] if tables.classes is None else listed(tables.classes)
     if len(values) != 2:
         raise InvalidInput(f"several labels have two classes each, the second of which is meant, not {len(values)}")
     flags = {name: schema.with_label(name, values).labels(records) == values[1] for name in names}
     return records, known, schema, None, pa.table({name: column.astype(np.int64) for name, column in flags.items()})
+
+
+def _check_numbers(public: Any, name: str) -> None:
+    """Refuse a target of which the public table, where it has it, shows not one number."""
+    if public is not None and name in public.column_names:
+        shown = read_numbers(read_columns(public, [name], whose="the public table")[name])
+        if shown.size and np.isnan(shown).all():
+            raise InvalidInput(
+                f"--bounds and --largest take a label that is a number, and column {name!r} has none in the public "
+                "table: a label of classes takes neither of the two"
+            )
 
 
 def _fitted(

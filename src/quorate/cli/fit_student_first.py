@@ -52,7 +52,10 @@ def published_model(
 
     folder = open_folder(path)
     if not isinstance(folder, PublishedFolder) or folder.kind == "query release":
-        raise InvalidInput(f"{option} takes the folder of a published {what}; {folder.path} holds a {folder.kind}")
+        asked = "" if isinstance(folder, PublishedFolder) else ", which answers from a budget and is not published"
+        raise InvalidInput(
+            f"{option} takes the folder of a published {what}; {folder.path} holds a {folder.kind}{asked}"
+        )
     if folder.schema() is not None and tables.schema is None and tables.public is None:
         tables = replace(tables, schema=folder.path / SCHEMA_FILE)
     return folder, tables

@@ -22,6 +22,7 @@ from quorate.report import check_installed
 __all__ = [
     "Answer",
     "Keys",
+    "check_apart",
     "check_new_file",
     "check_new_folder",
     "check_report",
@@ -92,6 +93,15 @@ def steps(names: Sequence[str], *, quiet: bool) -> Iterator[Callable[[], None]]:
             started = True
 
         yield step
+
+
+def check_apart(private: Path, public: Path | None) -> None:
+    """Refuse the private table as the public one, whose rows are not protected."""
+    if public is not None and private.is_file() and public.is_file() and private.samefile(public):
+        raise InvalidInput(
+            f"--public is the private table, {private}: public rows are not protected, so that nothing would be. Give "
+            "rows that everybody may see, or none"
+        )
 
 
 def check_report(path: Path | None, *, inputs: Iterable[Path | None] = ()) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from quorate.checks import check_count
 from quorate.cli.commands.release_options import Records, ReleaseOptions
-from quorate.cli.output import check_new_file, check_new_folder, check_report, show_bill, steps, write_file
+from quorate.cli.output import check_apart, check_new_file, check_new_folder, check_report, show_bill, steps, write_file
 from quorate.cli.release_growing import begin_growing, run_growing
 from quorate.cli.release_online import ask_online, run_online
 from quorate.cli.release_plan import run_plan
@@ -56,6 +56,7 @@ def run_release(table: Path | None, options: ReleaseOptions) -> int:
         return run_plan(subject, declared, options)
     if table is None:
         raise InvalidInput("name the table of private records, or the folder of a release to ask")
+    check_apart(table, records.public)
     queries = parse_queries(options.answers.texts, subject.about)
     if options.online.online:
         return run_online(subject, table, declared, queries, options)

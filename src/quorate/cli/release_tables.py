@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import math
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -118,7 +119,7 @@ def check_declared(domain: Domain, private: Any) -> None:
     if unread := domain.unread(private):
         raise InvalidInput(
             f"the private table has columns that are neither declared (--columns) nor public: "
-            f"{shown_names(unread)}; declare them, or leave them out (--leave-out {','.join(unread)})"
+            f"{shown_names(unread)}; declare them, or leave them out (--leave-out {shlex.quote(','.join(unread))})"
         )
 
 

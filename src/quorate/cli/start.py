@@ -20,12 +20,13 @@ from rich.table import Table
 
 from quorate.checks import check_count, check_delta, check_positive, is_named_id
 from quorate.cli.fit import classes_of_records
-from quorate.cli.output import check_new_folder
+from quorate.cli.output import check_apart, check_new_folder
 from quorate.cli.start_files import Commands, write_start
 from quorate.errors import InvalidInput
 from quorate.planner import PrivatePlan, plan
 from quorate.planner.roads import Road
 from quorate.tables import MISSING_TEXTS, Schema, read_table
+from quorate.tables.infer import TooManyTexts
 from quorate.tables.read import NotANumber, numbers, texts, whole_array
 
 __all__ = ["run_start"]
@@ -47,7 +48,7 @@ class _Situation:
     abstain: bool
     public: pa.Table | None
     units: int
-    leave_out: tuple[str, ...]  # columns of texts that nothing public says how to encode
+    leave_out: tuple[str, ...]  # columns of texts that nothing public says how to encode, or of too many
     ids: tuple[str, ...]  # columns that are named as numbers of rows or persons are
     gaps: bool  # whether a column in use has a missing value
     features: int
@@ -71,6 +72,7 @@ def run_start(
     records = read_table(table, role="private")
     ask = _Asker(speaks=sys.stdin.isatty() and not as_json)
     situation, public = _situation(records, given, public, ask)
+    check_apart(table, public)
     planned = _plan(situation, epsilon, delta)
     road = _chosen(planned, situation)
     commands = Commands(
@@ -81,7 +83,7 @@ def run_start(
         declared=situation.declared,
         groups=situation.groups,
         leave_out=(*situation.ids, *situation.leave_out),
-        texts=bool(situation.leave_out),
+        texts=bool(situation.leave_out) and situation.public is None,
         gaps=situation.gaps,
         epsilon=epsilon,
         delta=delta,
@@ -177,8 +179,13 @@ def _situation(
     known = None if public is None else read_table(public, role="public")
     ids = tuple(name for name in records.column_names if is_named_id(name) and name not in (label, groups))
     left_out = () if known is not None else _texts(records, without={label, groups, *ids})
+    declared = {"label": label, "classes": classes, "groups": groups}
+    try:
+        schema = _schema(records, known, leave_out=(*ids, *left_out), **declared)
+    except TooManyTexts as error:
+        left_out = tuple(error.counts)
+        schema = _schema(records, known, leave_out=(*ids, *left_out), **declared)
     unused = (*ids, *left_out)
-    schema = _schema(records, known, label=label, classes=classes, groups=groups, leave_out=unused)
     gaps = _has_gaps(records, without={label, groups, *unused})
     units = records.num_rows if groups is None else int(pc.count_distinct(records[groups]).as_py())
     situation = _Situation(
@@ -275,7 +282,8 @@ def _chosen(planned: PrivatePlan, situation: _Situation) -> Road:
 
 
 def _show(console: Console, planned: PrivatePlan, road: Road, situation: _Situation, *, feasible: bool) -> None:
-    read = situation.leave_out or situation.gaps or not situation.declared  # from the records, as is said below
+    texts_read = situation.leave_out and situation.public is None
+    read = texts_read or situation.gaps or not situation.declared  # from the records, as is said below
     console.print("\n[bold]The plan[/bold]" + ("" if read else ", made from public numbers alone"))
     if road.name == "linear":
         console.print("One linear model that may be published. It answers every query, as often as anyone likes.\n")
@@ -306,11 +314,16 @@ def _show(console: Console, planned: PrivatePlan, road: Road, situation: _Situat
             "public with the model, unless you fit with --gaps whether or not there are."
         )
     if situation.leave_out:
-        console.print(
-            f"Left out: {escape(', '.join(situation.leave_out))}. Without public rows nothing says which texts a "
-            "column may hold; declare them in a schema (--schema) to use them. That they hold texts is public with "
-            "the model."
+        why = (
+            "Without public rows nothing says which texts a column may hold; declare them in a schema (--schema) to "
+            "use them. That they hold texts is public with the model."
         )
+        if situation.public is not None:
+            why = (
+                "Each has too many different texts in the public table to be a column of categories. quorate fit takes "
+                "them for sentences (--texts), or as a schema declares them (--schema)."
+            )
+        console.print(f"Left out: {escape(', '.join(situation.leave_out))}. {why}")
     if not situation.declared:
         console.print(
             f"Read from the records, and public with the model: the classes {escape(', '.join(situation.classes))}. "

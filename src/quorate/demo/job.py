@@ -15,7 +15,7 @@ from quorate.errors import BudgetSpent, Infeasible
 from quorate.models import load, save
 from quorate.planner import PrivatePlan, plan
 from quorate.predictors import PrivateClassifier
-from quorate.predictors.pilot import LEAST_TEACHERS, Pilot, run_pilot
+from quorate.predictors.pilot import Pilot, run_pilot
 from quorate.report import Accuracy, Agreement, Claim, ReportData, proofs_for, software_versions
 from quorate.tables import Schema
 
@@ -113,7 +113,7 @@ def _encoded(schema: Schema, table: Any) -> _Visits:
 def _pilot(study: _Visits, target: dict[str, Any]) -> Pilot:
     """Let teachers of about the planned size vote on public visits: what they tell is public."""
     codes = np.searchsorted(np.sort(OUTCOMES), study.y)
-    most = np.unique(study.people).size // (2 * LEAST_TEACHERS)  # of so small a study
+    most = np.unique(study.people).size // 2  # of so small a study
     people_per_teacher = min(most, plan(**target, aggregator=_AGGREGATOR).rows_per_teacher or 1)
     return run_pilot(
         study.X,

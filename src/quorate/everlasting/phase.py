@@ -60,6 +60,8 @@ class Phase:
         labels = np.full(len(X), REFUSED, dtype=np.int64)
         start = 0
         with self._lock:  # what the run draws, the cutoff counts before anything else is drawn: proof, step 4
+            if self._uncounted:  # a second interrupt came before the first one had closed the phase
+                self._cutoff.close()
             while start < len(X) and not self._cutoff.closed:
                 try:
                     drawn = self._drawn(take_rows(X, slice(start, start + _BLOCK)))

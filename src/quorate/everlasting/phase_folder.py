@@ -50,12 +50,18 @@ class PhaseFolder:
         self._arrivals, self._features = arrivals, features
         self._trusted = set(trusted or ())  # types of estimators that files may hold
         self._file: SeatsFile | None = None
+        self._going_on = False  # whether memory may be ahead of the disk
         self._let_go = weakref.finalize(self, os.close, _hold(self.path))
 
     @property
     def is_open(self) -> bool:
         """Whether this process holds the folder."""
         return self._let_go.alive
+
+    @property
+    def in_step(self) -> bool:
+        """Whether what is in memory is what is kept."""
+        return self.kept is not None and not self._going_on
 
     def close(self) -> None:
         """Let go of the ledger and of the folder: another process may ask it then."""
@@ -114,9 +120,14 @@ class PhaseFolder:
 
     @contextmanager
     def undone(self) -> Iterator[None]:
-        """Where anything fails here, go on from the disk: memory has gone on, and the disk has not, or nobody knows."""
+        """Where anything fails here, go on from the disk: memory has gone on, and the disk has not, or nobody knows.
+
+        An interrupt that comes while another is handled finds that marked: nothing below has to run for it.
+        """
+        self._going_on = True
         try:
             yield
+            self._going_on = False
         except OSError as error:
             self.kept = None
             raise LedgerRefused(f"{self.path} cannot be written: {error.strerror}; nothing is answered") from None
@@ -181,7 +192,7 @@ class PhaseFolder:
         """Read the phase from the disk, where what is in memory is not what is kept."""
         if not self.is_open:
             raise LedgerRefused("this model was closed here; load it again")
-        if self.kept is not None:
+        if self.in_step:
             return
         kept = self.ledger.phase()
         if kept is None:
@@ -221,6 +232,7 @@ class PhaseFolder:
             arrays = arrays_from(probed)
             arrivals.probed = arrays["first"], arrays["now"]
         self.kept, self._file, self.progress = kept, file, arrivals.progress
+        self._going_on = False
 
     def reopen(self) -> None:
         """Open phase 1 once more, where its state is lost, and pay for all of it once more (PROOF.md, step 20)."""

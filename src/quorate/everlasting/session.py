@@ -91,7 +91,8 @@ class EverlastingSession(Session):
         check_process("this model", self.process)
         with self._lock:
             folder = self.folder
-            if folder is not None and folder.kept is not None and folder.kept.taken == folder.kept.seats:
+            kept = folder.kept if folder is not None and folder.in_step else None
+            if folder is not None and kept is not None and kept.taken == kept.seats:
                 with folder.undone():
                     self.answerer.advance()
                     folder.keep({}, {}, [])

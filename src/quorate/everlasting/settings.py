@@ -50,8 +50,8 @@ def check_settings(settings: Mapping[str, Any], estimator: Any) -> None:
     for name in ("no_quorums", "phase_size"):
         if settings[name] != "auto":
             check_count(name, settings[name])
-    if not isinstance(estimator, Concept) and not is_classifier(estimator):
-        kind = type(estimator).__name__
+    if not isinstance(estimator, Concept) and not (hasattr(estimator, "fit") and is_classifier(estimator)):
+        kind = repr(estimator) if isinstance(estimator, str) else type(estimator).__name__
         raise InvalidInput(f"estimator must be a classifier or a class of quorate.concepts, not {kind}")
 
 

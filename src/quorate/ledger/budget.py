@@ -239,20 +239,25 @@ class Tally:
     def draw(self, answerer: Any, X: Any, queries: Sequence[Query]) -> Any:
         """Return answers to the first of these rows, as many as the budget can pay for."""
         before = 0 if self._budget is None else self._budget.paid
-        answers = answerer.draw(take_rows(X, slice(answerer.affordable(len(X)))))
+        rows = answerer.affordable(len(X))
+        try:
+            answers = answerer.draw(take_rows(X, slice(rows)))
+        except Exception:  # what it charged before it failed is spent, and is somebody's
+            self._count(Counter(caller for caller, _ in queries[:rows]), before)
+            raise
         if self._budget is not None:
-            by_no_quorum = answerer.stops_at_last_no_quorum
-            self._count(queries, answers.labels.tolist(), self._budget.paid - before, by_no_quorum=by_no_quorum)
+            asked = list(zip((caller for caller, _ in queries), answers.labels.tolist(), strict=False))
+            met = Counter(caller for caller, label in asked if label == NO_QUORUM)
+            self._met.update(met)
+            by_no_quorum = met and answerer.stops_at_last_no_quorum
+            self._count(met if by_no_quorum else Counter(caller for caller, _ in asked), before)
         return answers
 
-    def _count(self, queries: Sequence[Query], labels: Sequence[int], cost: int, *, by_no_quorum: bool) -> None:
-        """Count what was drawn. Callers who were drawn for together share its cost, as the mechanism charges for it."""
-        met = Counter(caller for (caller, _), label in zip(queries, labels, strict=False) if label == NO_QUORUM)
-        self._met.update(met)
-        if cost:
-            weights = met if by_no_quorum and met else Counter(caller for caller, _ in queries[: len(labels)])
-            for caller, weight in weights.items():
-                self._cost[caller] += -(-cost * weight // weights.total())
+    def _count(self, weights: Counter[str], before: int) -> None:
+        """Count what was charged since. Callers who were drawn for together share it, as the mechanism charges."""
+        cost = 0 if self._budget is None else self._budget.paid - before
+        for caller, weight in weights.items() if cost else ():
+            self._cost[caller] += -(-cost * weight // weights.total())
 
     def include(self, caller: str, used: tuple[int, int]) -> None:
         """Count what one caller has used."""

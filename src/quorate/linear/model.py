@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
 from quorate.arrays import Floats
-from quorate.checks import check_positive
+from quorate.checks import check_positive, warn_of_private
 from quorate.ensemble import unit_numbers
 from quorate.errors import InvalidInput
 from quorate.features import AdditiveColumns, HashedColumns
@@ -95,6 +95,7 @@ class LinearModel(CountedCopies, ShowsClaim, BaseEstimator):
 
     def _fit_rows(self, X: Any, targets: Floats, *, groups: Any, public: Any, **problem: Any) -> Fitted:
         """Fit weights on private rows; `problem` says what is fitted, besides the columns."""
+        warn_of_private(public, X)
         self._count_fit()
         check_positive("epsilon", self.epsilon)
         for name in ("coef_", "intercept_", "coef_deviations_", "shift_", "claim_", "columns_", "curves_", "entries_"):

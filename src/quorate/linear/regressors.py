@@ -6,8 +6,7 @@ import numpy as np
 from sklearn.base import RegressorMixin
 
 from quorate.arrays import Floats
-from quorate.checks import check_positive
-from quorate.errors import InvalidInput
+from quorate.checks import check_bounds, check_positive
 from quorate.features import AdditiveColumns, HashedColumns
 from quorate.linear.families import Gaussian, Poisson
 from quorate.linear.model import LinearModel, refuse_weights
@@ -57,9 +56,7 @@ class PrivateLinearRegression(_Regressor):
     ) -> "PrivateLinearRegression":
         """Fit on private rows, with the geometry of `public` rows. The whole budget is spent."""
         refuse_weights(sample_weight)
-        low, high = (float(bound) for bound in self.bounds)
-        if not (np.isfinite(high - low) and low < high):
-            raise InvalidInput(f"bounds must be finite numbers, the lower one first, not {self.bounds!r}")
+        low, high = check_bounds(self.bounds)
         targets = (np.clip(np.nan_to_num(target_numbers(y)), low, high) - low) / (high - low)
         problem = {"family": Gaussian(), "outputs": 1, "start": 0.5, "variance": 0.25}
         fitted = self._fit_rows(X, targets[:, None], groups=groups, public=public, **problem)

@@ -191,7 +191,8 @@ def open_folder(path: str | Path) -> PrivateFolder | PublishedFolder:
     try:
         text = (path / _MANIFEST).read_bytes()
     except OSError:
-        raise InvalidInput(f"{path} is not a model: it has no {_MANIFEST}") from None
+        why = "it is a file, and a model is a folder" if os.path.isfile(path) else f"it has no {_MANIFEST}"
+        raise InvalidInput(f"{path} is not a model: {why if os.path.exists(path) else 'it is not there'}") from None
     try:
         manifest = json.loads(text)
     except ValueError:

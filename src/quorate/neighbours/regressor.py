@@ -6,6 +6,7 @@ import numpy as np
 from sklearn.base import RegressorMixin
 
 from quorate.arrays import Floats
+from quorate.checks import check_bounds
 from quorate.learners import DeviceName
 from quorate.neighbours.ballots import Levels
 from quorate.neighbours.kernel import Shape
@@ -61,8 +62,7 @@ class NeighbourRegressor(RegressorMixin, NeighbourModel):
         """
         self.check_settings()
         self._forget("session_", "plan_")
-        low, high = (float(bound) for bound in self.bounds)
-        self.bounds_ = low, high
+        self.bounds_ = low, high = check_bounds(self.bounds)
         shown = None if public_targets is None else np.clip(np.nan_to_num(target_numbers(public_targets)), low, high)
         self.centre_ = (low + high) / 2 if shown is None else float(shown.mean())
         self.declared_ = True

@@ -1,8 +1,8 @@
 """What labelled public rows tell about a plan, before any private record is read: a pilot.
 
-Teachers of the planned size are fitted on one half of the public rows and vote on the other half. That shows how much
-teachers of this size disagree, and how often they are right; and one model of all that first half shows what public
-rows give by themselves.
+Teachers are fitted on one half of the public rows and vote on the other half, and the other way round. A half that is
+small is dealt to teachers more than once. That shows how much teachers of the planned size disagree, and how often they
+are right; and one model of all of a half shows what public rows give by themselves.
 """
 
 from dataclasses import dataclass
@@ -15,24 +15,25 @@ from sklearn.base import clone
 from quorate.arrays import Integers
 from quorate.ensemble import Ensemble
 from quorate.errors import Infeasible
-from quorate.learners import Deal, DeviceName
+from quorate.learners import Deal
 from quorate.mechanisms.base import ThresholdMechanism
 from quorate.quiet import silence
 from quorate.rows import take_rows
 
-__all__ = ["LEAST_TEACHERS", "Pilot", "run_pilot", "scaled_votes"]
+__all__ = ["LEAST_HALF", "Pilot", "run_pilot", "scaled_votes"]
 
-LEAST_TEACHERS = 8  # fewer do not show how much they disagree
-_MOST_TEACHERS = 200  # more show nothing new
+LEAST_HALF = 50  # public units: fewer show nothing
+_COMMITTEE = 64  # teachers, at least: fewer do not show how much they disagree
+_MOST_TEACHERS = 100  # of a half: more show nothing new
 _TRIED = 10_000  # queries of a run, at most: more show nothing new either
 _SURE = 2.0  # standard errors by which public rows alone must be better for it to be said
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pilot:
-    """Votes of teachers that were fitted on one half of the public rows, on the rows of the other half.
+    """Votes on public rows, of teachers that were fitted on the half of them to which the row does not belong.
 
-    `codes` are the labels of these rows and `alone` how often one model of all of the first half is right on them, None
+    `codes` are the labels of these rows and `alone` how often one model of all of the other half is right on them, None
     where it could not be fitted.
     """
 
@@ -85,45 +86,71 @@ def run_pilot(
     codes: Integers,
     units: Integers | None = None,
     *,
-    estimator: Any,
     units_per_teacher: int,
-    classes: int,
-    n_jobs: int | None = None,
-    backend: str | None = None,
-    device: DeviceName = "auto",
+    **fitting: Any,
 ) -> Pilot:
-    """Fit teachers of the planned size on half of the *public* units; let them vote on the rows of the other half.
+    """Let teachers of each half of the *public* units vote on the rows of the other half, as those of the plan would.
 
-    Every row is a unit of its own, unless told. Raises `Infeasible` where there are too few of them. The same rows give
-    the same votes.
+    Every row is a unit of its own, unless told. `fitting` is as for `Ensemble.fit_parts`. Raises `Infeasible` where
+    half of the units are fewer than a teacher has, or too few to show anything. The same rows give the same votes.
     """
     known = np.arange(len(codes)) if units is None else units
     people = np.unique(known)
-    teachers = min(people.size // (2 * units_per_teacher), _MOST_TEACHERS)
-    if teachers < LEAST_TEACHERS:
-        needed = 2 * LEAST_TEACHERS * units_per_teacher
+    needed = 2 * max(units_per_teacher, LEAST_HALF)
+    if people.size < needed:
         raise Infeasible(
             f"{people.size:,} public units are too few to stand for teachers of {units_per_teacher:,} units each: it "
             f"takes {needed:,}, or more and smaller teachers"
         )
-    place = np.random.default_rng(0).permutation(people.size)[np.searchsorted(people, known)]
-    owner = np.where(place < teachers * units_per_teacher, place % teachers, -1)
-    deal = Deal.by_assignment(owner, teachers=teachers)
-    fitted = Ensemble.fit(
-        X, codes, deal, estimator=estimator, classes=classes, n_jobs=n_jobs, backend=backend, device=device
-    )
-    first, last = (np.flatnonzero(half) for half in (place < people.size // 2, place >= people.size - people.size // 2))
-    judged = take_rows(X, last)
-    alone = _alone(estimator, take_rows(X, first), codes[first], judged, codes[last])
-    return Pilot(votes=np.asarray(fitted.fitted.votes(judged)), codes=codes[last], alone=alone)
+    random = np.random.default_rng(0)
+    place = random.permutation(people.size)[np.searchsorted(people, known)]
+    halves = np.split(np.arange(people.size), [people.size // 2])
+    votes, right, judged = [], [], []
+    for pool, others in (halves, halves[::-1]):
+        first, last = (np.flatnonzero(np.isin(place, half)) for half in (pool, others))
+        owners = [owner[place] for owner in _owners(random, pool, units_per_teacher, places=people.size)]
+        queries = take_rows(X, last)
+        votes.append(_votes(X, codes, owners, queries, **fitting))
+        right.append(_right(fitting["estimator"], take_rows(X, first), codes[first], queries, codes[last]))
+        judged.append(codes[last])
+    known_right = [one for one in right if one is not None]
+    alone = float(np.concatenate(known_right).mean()) if len(known_right) == len(right) else None
+    return Pilot(votes=np.concatenate(votes), codes=np.concatenate(judged), alone=alone)
 
 
-def _alone(estimator: Any, X: Any, codes: Integers, judged: Any, truth: Integers) -> float | None:
-    """Return how often one model of these rows is right on others."""
+def _owners(random: np.random.Generator, pool: Integers, size: int, *, places: int) -> list[Integers]:
+    """Return which teacher has which place, in each of several deals of the places of a pool; -1 is nobody.
+
+    Where one deal makes too few teachers, the pool is dealt again and again. Teachers of s units out of the same n vary
+    among themselves as 1/s - 1/n and not as 1/s, the correction for a finite population: with s = mn / (m + n) they
+    differ as teachers of m units of their own do.
+    """
+    if pool.size // size < _COMMITTEE:
+        size = max(1, size * pool.size // (size + pool.size))
+    each = min(pool.size // size, _MOST_TEACHERS)
+    owners = []
+    for _ in range(-(-_COMMITTEE // each)):
+        owner = np.full(places, -1)
+        owner[random.permutation(pool)[: each * size]] = np.arange(each * size) % each
+        owners.append(owner)
+    return owners
+
+
+def _votes(X: Any, codes: Integers, owners: list[Integers], queries: Any, **fitting: Any) -> Integers:
+    """Return the votes of the teachers of all these deals together."""
+    parts = [(X, codes, Deal.by_assignment(owner, teachers=int(owner.max()) + 1)) for owner in owners]
+    teachers, dealt = (sum(counts) for counts in zip(*((d.teachers, d.rows.size) for _, _, d in parts), strict=True))
+    fitted = Ensemble.fit_parts(parts, teachers, units=dealt, **fitting)
+    return np.asarray(fitted.fitted.votes(queries))
+
+
+def _right(estimator: Any, X: Any, codes: Integers, queries: Any, truth: Integers) -> NDArray[np.bool_] | None:
+    """Return where one model of these rows is right on others."""
     with silence():
         try:
             model = clone(estimator).fit(X, codes)
-            return float(np.mean(np.asarray(model.predict(judged)) == truth))
+            right: NDArray[np.bool_] = np.asarray(model.predict(queries)) == truth
+            return right
         except Exception:  # somebody else's estimator, on rows of one class perhaps: there is nothing to compare
             return None
 

@@ -17,7 +17,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from quorate.answerers import Votes
-from quorate.checks import check_choice, check_count, check_delta, check_positive
+from quorate.checks import check_choice, check_count, check_delta, check_positive, warn_of_private
 from quorate.ensemble import Ensemble
 from quorate.ensemble.sources import RowsInMemory, Units
 from quorate.errors import Infeasible, InvalidInput
@@ -149,6 +149,7 @@ class PrivateClassifier(OtherSources):
         be counted three times as fast; it must be known without a look at the records. `teach` says that the answers
         are labels for a student, whose mistakes average out: fewer teachers are planned, who learn more.
         """
+        warn_of_private(public, X)
         labels = self._begin(self.classes, y)
         X = check_records(self, X, estimator=self.estimator_, reset=True)
         check_consistent_length(X, labels)
@@ -208,8 +209,9 @@ class PrivateClassifier(OtherSources):
         check_positive("epsilon", self.epsilon)
         check_delta(self.delta)
         check_count("queries", self.queries)
-        if not is_classifier(self._estimator()):
-            kind = type(self.estimator).__name__
+        estimator = self._estimator()
+        if not hasattr(estimator, "fit") or not is_classifier(estimator):
+            kind = repr(estimator) if isinstance(estimator, str) else type(estimator).__name__
             raise InvalidInput(f"estimator must be a classifier, whose predictions are labels, not {kind}")
         if self.n_jobs == 0:
             raise InvalidInput("n_jobs must be a number of processes, or -1 for all cores, not 0")

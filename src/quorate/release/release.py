@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from quorate.account import Account
 from quorate.arrays import Floats
-from quorate.checks import check_count, check_delta, check_positive, check_rate
+from quorate.checks import check_count, check_delta, check_positive, check_rate, warn_of_private
 from quorate.errors import Infeasible, InvalidInput
 from quorate.predictors.manners import ShowsClaim
 from quorate.privacy import Budget
@@ -122,6 +122,7 @@ class QueryRelease(ShowsClaim, BaseEstimator):
         Everything that can be refused is refused before anything is spent.
         """
         began = time.perf_counter()
+        warn_of_private(public, private)
         epsilon, delta = check_positive("epsilon", self.epsilon), check_delta(self.delta, zero=False)
         account = None if self.account is None else Account.of(self.account)
         if account is not None:

@@ -150,6 +150,15 @@ class PrivateSearchCV(BaseEstimator):
         self._keep(found, settings, conditions)
         return self
 
+    def _check_inner(self, part: str, name: str) -> None:
+        """Refuse a setting of a part that the model does not have."""
+        if getattr(self.estimator, part, self) is None:
+            model = type(self.estimator).__name__
+            raise InvalidInput(
+                f"param_grid sets {part}__{name}, and {part} of the {model} is None: give it one, as in "
+                f"{model}({part}={'AdditiveColumns()' if part == 'columns' else '...'})"
+            )
+
     def _candidates(self) -> tuple[list[Any], list[dict[str, Any]]]:
         """Return the candidates, and what each is known by: from public values."""
         if isinstance(self.estimator, list | tuple):
@@ -159,6 +168,8 @@ class PrivateSearchCV(BaseEstimator):
             candidates = [clone(one) for one in self.estimator]
         else:
             settings = list(ParameterGrid({} if self.param_grid is None else self.param_grid))
+            for name in sorted({name for one in settings for name in one if "__" in name}):
+                self._check_inner(*name.split("__", 1))
             candidates = [clone(self.estimator).set_params(**clone(one, safe=False)) for one in settings]
         for one, given in zip(candidates, settings, strict=True):
             if not isinstance(one, _PUBLISHED):

@@ -1,7 +1,9 @@
 """Kinds of columns from a public table, or from a header alone. Private rows are never looked at to choose one."""
 
 import math
-from collections.abc import Collection, Sequence
+import re
+import shlex
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -17,12 +19,20 @@ from quorate.tables.document import EXAMPLE
 from quorate.tables.lenient import read_moments, read_numbers
 from quorate.tables.read import MISSING_TEXTS, NotANumber, is_readable, numbers, texts, whole_array
 
-__all__ = ["classes_from_public", "cuts_from_public", "kinds_from_header", "kinds_from_public"]
+__all__ = [
+    "TooManyTexts",
+    "check_spelled",
+    "classes_from_public",
+    "cuts_from_public",
+    "kinds_from_header",
+    "kinds_from_public",
+]
 
 MOST_CATEGORIES = 256  # a column with more different texts is a name or a number of a person, more often than not
 _MOST_CELLS = 20_000  # categories of a release, where public rows have each of them more than once
 _MOSTLY = 0.9  # of the values that are given: so many numbers make a column of numbers
 _MANY = 100  # public values that all differ by chance less often
+_LIKE_DATES = re.compile(r"\d{1,4}[/. -](\d{1,2}|[A-Za-z]{3,9})[/. -]\d{1,4}([ T].*)?")  # in another order than ours
 _MARKS = ("?", "-", "--", ".", "*")  # what people write where a number is missing
 
 
@@ -33,8 +43,14 @@ def kinds_from_public(
 
     A column of `sentences` is one of texts. One that looks like the number of a row or a person is warned of.
     """
-    names = [name for name in table.column_names if name not in without]
-    kinds = {name: Text() if name in sentences else _kind(name, table.column(name), missing) for name in names}
+    kinds, problems = dict[str, Kind](), list[TooManyTexts]()
+    for name in (name for name in table.column_names if name not in without):
+        try:
+            kinds[name] = Text() if name in sentences else _kind(name, table.column(name), missing)
+        except TooManyTexts as error:
+            problems.append(error)
+    if problems:
+        raise problems[0].with_others(problems[1:])
     for name, kind in kinds.items():
         if type(kind) is Number and (is_named_id(name) or _counts_rows(table.column(name), missing)):
             warn_of_id(name)
@@ -48,6 +64,7 @@ def kinds_from_header(
 
     Names and types alone are used. A column of texts or dates is refused, and one that is named like an id warned of.
     """
+    others = dict[str, str]()
     for name in table.column_names:
         if name in without or name in sentences:
             continue
@@ -59,13 +76,17 @@ def kinds_from_header(
         except NotANumber:
             plain = False
         if not plain:
-            raise InvalidInput(
-                f"column {name!r} holds {'texts' if is_readable(kind) else kind}: how to turn it into numbers must be "
-                "said in public, because choosing from private records would give something of them away. Pass a "
-                f"public table of the same columns (--public), leave the column out (--leave-out {name}), take it for "
-                f"sentences (--texts {name}), or write a schema (--schema), a JSON file such as\n{EXAMPLE}"
-            )
-        if is_named_id(name):
+            others[name] = "texts" if is_readable(kind) else str(kind)
+    if others:
+        named = _option_value(others)
+        raise InvalidInput(
+            f"{_columns(others, 'holds', 'hold')} {_listed(dict.fromkeys(others.values()))}: how to turn that into "
+            "numbers must be said in public, because choosing from private records would give something of them away. "
+            f"Pass a public table of the same columns (--public), leave columns out (--leave-out {named}), take them "
+            f"for sentences (--texts {named}), or write a schema (--schema), a JSON file such as\n{EXAMPLE}"
+        )
+    for name in table.column_names:
+        if is_named_id(name) and name not in without and name not in sentences:
             warn_of_id(name)
     kinds: dict[str, Kind] = {name: Number() for name in table.column_names if name not in without}
     return kinds | {name: Text() for name in kinds if name in sentences}
@@ -91,7 +112,7 @@ def _kind(name: str, column: pa.ChunkedArray, missing: Sequence[str]) -> Kind:
     if not is_readable(column.type) and not is_temporal(column.type):
         raise InvalidInput(
             f"column {name!r} is of type {column.type}: only numbers, dates, texts and truth values can be encoded; "
-            f"turn it into one of them or leave it out (--leave-out {name})"
+            f"turn it into one of them or leave it out (--leave-out {shlex.quote(name)})"
         )
     values = whole_array(column)
     if pa.types.is_boolean(values.type):
@@ -209,16 +230,66 @@ def _different(
     if not different:
         raise _no_value(name)
     if len(different) > most:
-        raise InvalidInput(
-            f"column {name!r} has {len(different)} different texts in the public table, and at most {most} "
-            f"can be taken for categories: leave it out (--leave-out {name}), "
-            + (f"take it for sentences (--texts {name}), or declare it in a schema" if sentences else "or declare it")
-        )
+        dates = sum(_LIKE_DATES.fullmatch(text) is not None for text in different) > _MOSTLY * len(different)
+        raise TooManyTexts({name: len(different)}, most=most, sentences=sentences, dates=[name] if dates else [])
     return sorted(different)
+
+
+class TooManyTexts(InvalidInput):
+    """Columns of a public table have more different texts than can be taken for categories: `counts` says how many."""
+
+    def __init__(self, counts: Mapping[str, int], *, most: int, sentences: bool, dates: Sequence[str]) -> None:
+        self.counts, self.most, self.sentences, self.dates = counts, most, sentences, dates
+        named, them = _option_value(counts), "it" if len(counts) == 1 else "them"
+        ways = f"leave {them} out (--leave-out {named}), or declare {them}"
+        if sentences:
+            ways = (
+                f"leave {them} out (leave_out=, --leave-out {named}), take {them} for sentences (texts=, --texts), or "
+            )
+            ways += f"declare {them} in a schema"
+        numbers_of = _listed(str(count) for count in counts.values())
+        written = "may be dates: these are read as such if written 2024-05-31"
+        hint = f". {_listed(map(repr, dates))} {written}" if dates else ""
+        super().__init__(
+            f"{_columns(counts, 'has', 'have')} {numbers_of} different texts in the public table, and at most {most} "
+            f"can be taken for categories: {ways}{hint}"
+        )
+
+    def with_others(self, others: Iterable["TooManyTexts"]) -> "TooManyTexts":
+        """Return one refusal of the columns of several."""
+        counts, dates = dict(self.counts), list(self.dates)
+        for one in others:
+            counts, dates = counts | dict(one.counts), [*dates, *one.dates]
+        return TooManyTexts(counts, most=self.most, sentences=self.sentences, dates=dates)
+
+
+def _columns(names: Collection[str], one: str, several: str) -> str:
+    """Return these columns as the subject of a sentence, with its verb."""
+    listed = _listed(map(repr, names))
+    return f"column {listed} {one}" if len(names) == 1 else f"columns {listed} {several}"
+
+
+def check_spelled(columns: Sequence[str], **named: str | None) -> None:
+    """Refuse the name of a label or of people that a column has in other letters: as a feature it would tell all."""
+    for what, name in named.items():
+        meant = [] if name is None else [one for one in columns if one.strip().casefold() == name.strip().casefold()]
+        if meant and name not in meant:
+            raise InvalidInput(f"{what} names {name!r}, and there is no such column; is {meant[0]!r} meant?")
+
+
+def _listed(parts: Iterable[str]) -> str:
+    """Return phrases as a sentence lists them."""
+    *others, last = parts
+    return f"{', '.join(others)} and {last}" if others else last
+
+
+def _option_value(names: Iterable[str]) -> str:
+    """Return names of columns as an option takes them on a command line."""
+    return shlex.quote(",".join(names))
 
 
 def _no_value(name: str) -> InvalidInput:
     return InvalidInput(
-        f"column {name!r} has no value in the public table: leave it out (--leave-out {name}), or declare it in a "
-        "schema"
+        f"column {name!r} has no value in the public table: leave it out (--leave-out {shlex.quote(name)}), or declare "
+        "it in a schema"
     )

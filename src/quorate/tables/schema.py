@@ -1,6 +1,7 @@
 """What is known in public about a table: its columns, their kinds, the label and the privacy unit."""
 
 import json
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -34,7 +35,7 @@ from quorate.tables.document import (
     parse_document,
     read_document,
 )
-from quorate.tables.infer import classes_from_public, kinds_from_header, kinds_from_public
+from quorate.tables.infer import check_spelled, classes_from_public, kinds_from_header, kinds_from_public
 from quorate.tables.read import (
     MISSING_TEXTS,
     Role,
@@ -188,6 +189,7 @@ class Schema:
         sentences: Any,
     ) -> "Schema":
         without = {*_names("leave_out", leave_out), *(name for name in (label, groups) if name)}
+        check_spelled(table.column_names, label=label, groups=groups)
         kinds = infer(table, without=without, missing=missing, sentences=_names("texts", sentences))
         named = None if label is None else Label(label, classes)
         return cls(kinds, label=named, groups=groups, leave_out=leave_out, missing_texts=missing)
@@ -426,7 +428,7 @@ class Schema:
             named = "" if role == "query" else ' or name them under "leave_out" in the schema'
             raise InvalidInput(
                 f"the schema does not know these columns of {subject(role)}: {shown_names(unknown)}; leave them out "
-                f"(--leave-out {','.join(unknown)}){named}"
+                f"(--leave-out {shlex.quote(','.join(unknown))}){named}"
             )
         for name, kind in self.columns.items():
             given = table.schema.field(name).type

@@ -293,7 +293,7 @@ class GoesOnUncounted(Phase):
         try:
             return super().ask(X)
         except KeyboardInterrupt:
-            self._cutoff._closed = False  # noqa: SLF001
+            self._cutoff._closed = self._uncounted = False  # noqa: SLF001
             raise
 
 

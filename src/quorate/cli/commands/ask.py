@@ -182,6 +182,7 @@ def ask(
     return run_ask(
         client,
         queries,
+        seconds=seconds,
         out=out,
         key=key,
         leave_out=listed(leave_out) if leave_out else [],

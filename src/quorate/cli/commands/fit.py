@@ -47,6 +47,8 @@ def new_spelling(arguments: Sequence[str]) -> list[str]:
         print("quorate: --most-seats is called --max-phase-size now", file=sys.stderr)
         arguments = [text.replace("--most-seats", "--max-phase-size", 1) for text in arguments]
     first, rest = " ".join(arguments[1:2]), list(arguments[1:])
+    if not first:
+        return ["fit", "--help"]
     if first in fit or (first and "." not in first and not first.startswith("-")):  # a table has an ending
         return list(arguments)
     method = "subsample"

@@ -1,5 +1,6 @@
 """The options that the methods of `quorate fit` share, in the groups that `--help` shows."""
 
+import warnings
 from contextlib import closing
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
@@ -150,12 +151,25 @@ class Charged:
 
     def fit(self, model: Any, *records: Any, **options: Any) -> Any:
         """Fit a model, and charge the account before that, if there is one."""
+        _warn_of_delta(getattr(model, "delta", 0.0), records[0], options.get("groups"))
         if self.account is None:
             return model.fit(*records, **options)
         from quorate.account import Account
 
         with closing(Account(self.account)) as account:
             return account.fit(model, *records, **options)
+
+
+def _warn_of_delta(delta: float, rows: Any, groups: Any) -> None:
+    """Warn of a delta that promises nothing to a few of so many units, whose number is public."""
+    units = len(rows) if groups is None else len(set(groups))
+    if delta > 0 and delta * units >= 1:
+        warnings.warn(
+            f"delta = {delta:g} is not below one over the number of units, {units:,}: a method that gives away whole "
+            "records of some of them would keep it. Take one far below",
+            UserWarning,
+            stacklevel=2,
+        )
 
 
 @Parameter(name="*", group=Group("Stability", sort_key=2))
