@@ -27,7 +27,7 @@ from quorate.errors import InvalidInput
 __all__ = [
     "FrameForm",
     "as_frame",
-    "canonical_and_sound",
+    "canonical_and_finite",
     "canonical_matrix",
     "copy_rows",
     "in_blocks",
@@ -223,11 +223,11 @@ def usable_cores(most: int | None = None) -> int:
 
 def canonical_matrix(X: Any) -> NDArray[np.float64]:
     """Return numbers as 64-bit floats in C order, with one zero and one nan. A sparse matrix is filled, once."""
-    return canonical_and_sound(X)[0]
+    return canonical_and_finite(X)[0]
 
 
-def canonical_and_sound(X: Any) -> tuple[NDArray[np.float64], bool]:
-    """Return the canonical matrix, and whether all its numbers are finite for sure: it is enough to look at sums."""
+def canonical_and_finite(X: Any) -> tuple[NDArray[np.float64], bool]:
+    """Return the canonical matrix, and whether all its numbers are surely finite: sums tell, but for an overflow."""
     if hasattr(X, "toarray"):
         given = matrix = np.asarray(X.toarray(order="C"), dtype=np.float64)
     else:
@@ -237,10 +237,10 @@ def canonical_and_sound(X: Any) -> tuple[NDArray[np.float64], bool]:
     def put(part: slice) -> bool:
         rows = np.add(given[part], 0.0, out=matrix[part])
         with np.errstate(all="ignore"):
-            sound = bool(np.isfinite(rows.sum()))
-        if not sound:
+            finite = bool(np.isfinite(rows.sum()))
+        if not finite:
             np.copyto(rows, np.nan, where=np.isnan(rows))
-        return sound
+        return finite
 
     return matrix, all(in_blocks(put, len(matrix), block=_BLOCK))
 

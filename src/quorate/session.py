@@ -61,7 +61,7 @@ __all__ = [
 Released = TypeVar("Released")
 Told = TypeVar("Told")
 
-_MOST = 2**16  # queries of a block, however many there are: some are answered while others are counted
+_MOST = 2**16  # queries of a block at most: enough for a GPU, and so few that most are answered while it counts others
 
 
 def release_votes(ensemble: Ensemble, X: Any, release: Callable[[NDArray[np.int64]], Released]) -> Released:

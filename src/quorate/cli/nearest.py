@@ -114,10 +114,10 @@ def run_forget(folder: Path, names: str, *, as_json: bool) -> int:
     """Forget units by their names."""
     model = load(folder, kind=_KIND)
     try:
-        model.forget(listed(names))
+        forgotten = model.forget(listed(names))
     finally:
         model.session_.close()
-    show_bill("Forgotten", {"forgotten": len(listed(names))}, as_json=as_json)
+    show_bill("Forgotten", {"forgotten": forgotten}, as_json=as_json)
     return 0
 
 

@@ -107,16 +107,20 @@ class NeighbourModel(SessionModel, ABC):
         check_is_fitted(self)
         return self.session_.insert(check_matrix(self, X, reset=False, private=True), y, ids)
 
-    def forget(self, ids: Any) -> None:
-        """Remove the records of these units at once. What they have told stays told, and nobody's budget comes back.
+    def forget(self, ids: Any) -> int:
+        """Remove the records of these units at once, and return how many they are.
+
+        What they have told stays told, and nobody's budget comes back.
 
         Where some are not there, all others are forgotten, and then `InvalidInput` says so.
         A query that was answered before is answered as it was, now as after an insertion: an answer is drawn once.
         """
         check_is_fitted(self)
         listed = isinstance(ids, list | tuple)  # as it is: a pair in it is no two names
-        names = ids if listed else np.asarray(ids, dtype=None if hasattr(ids, "dtype") else object).ravel()
-        self.session_.forget(list(names))
+        names = ids if listed else np.asarray(ids, dtype=None if hasattr(ids, "dtype") else object)
+        if not listed and names.size > max(names.shape, default=1):
+            raise InvalidInput("ids is one list of names, and not a table of several columns")
+        return self.session_.forget(list(names if listed else names.ravel()))
 
     def forgotten(self) -> list[tuple[str, float]]:
         """Return which units were forgotten and when: for the owner alone."""

@@ -17,6 +17,7 @@ from quorate.ensemble import unit_numbers
 from quorate.errors import InvalidInput
 from quorate.neighbours.answerer import Nearby
 from quorate.neighbours.unit_file import UnitFile
+from quorate.neighbours.units import Units
 from quorate.session import Session
 from quorate.tables.read import canonical_text, lasting_person_text
 
@@ -63,7 +64,7 @@ class NeighbourSession(Session):
         """
         units, points, codes = self.answerer.units, self.answerer.space.points(X), self.answerer.ballot.codes(labels)
         check_consistent_length(points, codes)
-        given = None if ids is None else [units.known_as(*name) for name in _written(ids, len(codes))]
+        given = None if ids is None else _known(units, ids, len(codes))
         numbers, count = unit_numbers(len(codes)) if given is None else _by_name(given)
         order, sizes = np.argsort(numbers, kind="stable"), np.bincount(numbers, minlength=count).tolist()
         if units.persons and ids is None:
@@ -86,13 +87,13 @@ class NeighbourSession(Session):
             )
         return names
 
-    def forget(self, names: Sequence[Any]) -> None:
-        """Remove the records of these units, from the disk too. Nobody's budget comes back.
+    def forget(self, names: Sequence[Any]) -> int:
+        """Remove the records of these units, from the disk too, and return how many. Nobody's budget comes back.
 
         Where some are not there, all others are forgotten, and then `InvalidInput` says so.
         """
         units, at = self.answerer.units, time.time()
-        known = dict.fromkeys(units.known_as(*name) for name in _written(names, len(names))) if len(names) else {}
+        known = list(dict.fromkeys(_known(units, names, len(names)))) if len(names) else []
         with self._changing() as file:
             there = [name for name in known if name in units]  # proof: step 6
             numbers = units.forget(there, at=at)
@@ -100,6 +101,7 @@ class NeighbourSession(Session):
                 file.forget(numbers, at=at)
         if len(there) < len(known):
             raise InvalidInput("some of these units are not there; all others were forgotten")
+        return len(there)
 
     def forgotten(self) -> list[tuple[str, float]]:
         """Return which units were forgotten and when, oldest first: for the owner alone."""
@@ -145,15 +147,16 @@ class NeighbourSession(Session):
                 raise
 
 
-def _written(ids: Any, rows: int) -> list[tuple[str, str]]:
-    """Return names as texts, one for each row, as they are written and in the one form of `person_text`."""
+def _known(units: Units, ids: Any, rows: int) -> list[str]:
+    """Return the names that units go by, one for each row: 7, "7.0" and " 007 " are one. proof: step 6."""
     unit_numbers(rows, ids)  # refuses what is missing, or of another length
-    names = [_text(name) for name in (ids if isinstance(ids, list | tuple) else np.asarray(ids))]
+    given = ids if isinstance(ids, list | tuple) else np.asarray(ids)
+    names = [units.older_name(_text(name)) or units.known_as(lasting_person_text(name)) for name in given]
     try:
-        "".join(written for written, _ in names).encode()
+        "".join(names).encode()
     except UnicodeEncodeError:
         raise InvalidInput("a name must be a text that UTF-8 can write") from None
-    if ("", "") in names:
+    if "" in names:
         raise InvalidInput("groups must name a person for every row: some are missing")
     return names
 
@@ -164,10 +167,9 @@ def _by_name(names: Sequence[str]) -> tuple[Integers, int]:
     return np.array([seen.setdefault(name, len(seen)) for name in names], dtype=np.int64), len(seen)
 
 
-def _text(name: Any) -> tuple[str, str]:
-    """Return a name as it is written and in its one form: 7, "7.0" and " 007 " are one person. proof: step 6."""
-    plain = name.item() if isinstance(name, np.generic) else name
-    return canonical_text(plain), lasting_person_text(name)
+def _text(name: Any) -> str:
+    """Return a name as it is written."""
+    return canonical_text(name.item() if isinstance(name, np.generic) else name)
 
 
 def _firsts(names: Sequence[str], order: Integers, sizes: Sequence[int]) -> list[str]:

@@ -84,14 +84,18 @@ class Units:
             self._forgotten.pop(number, None)
         return numbers
 
-    def known_as(self, written: str, form: str) -> str:
-        """Return the name of a unit that is written like this and has this form: the form, but for an older name."""
-        return self._older.get(written) or self._older.get(form, form)
+    def older_name(self, written: str) -> str | None:
+        """Return a name that an older version has kept as it is written; None for any other."""
+        return self._older.get(written)
+
+    def known_as(self, form: str) -> str:
+        """Return the name of a unit that has this form: the form, but for an older name."""
+        return self._older.get(form, form)
 
     def new_names(self, count: int) -> list[str]:
         """Return numbers for units without names, which no unit has or had: it would go on with that one's budget."""
         numbers = map(str, itertools.count(len(self._numbers)))
-        free = (number for number in numbers if self.known_as(number, number) not in self._numbers)  # proof: step 6
+        free = (number for number in numbers if self.known_as(number) not in self._numbers)  # proof: step 6
         return list(itertools.islice(free, count))
 
     def _put(self, numbers: Sequence[int], sizes: Sequence[int], points: Points, codes: Integers) -> None:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import Pipeline
-from sklearn.utils import get_tags
+from sklearn.utils import assert_all_finite, get_tags
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
 from quorate.checks import check_choice, is_named_id, warn_of_id
@@ -32,7 +32,7 @@ from quorate.predictors.manners import NO_SCORES, CountedCopies, ShowsClaim, Wit
 from quorate.privacy import Cost
 from quorate.privacy.claims import LABELS_READ, Claim, replaced
 from quorate.progress import HIDDEN, progress
-from quorate.rows import FrameForm, as_frame, canonical_and_sound, is_frame, is_number
+from quorate.rows import FrameForm, as_frame, canonical_and_finite, is_frame, is_number
 from quorate.session import Replies, Session
 
 __all__ = [
@@ -143,12 +143,18 @@ def check_matrix(
             raise InvalidInput(f"the columns {named} hold no numbers; {numbers_for(classifier)}")
         for name in filter(is_named_id, X.columns if reset else ()):
             warn_of_id(name)
-    how = {"reset": reset, "accept_sparse": _SPARSE, "dtype": np.float64}
     try:
-        checked = validate_data(classifier, X, **how, ensure_all_finite="allow-nan" if missing else False)
-        matrix, sound = canonical_and_sound(checked)
-        if not (sound or missing):  # looked at while it was copied; what is wrong, if anything, is said here
-            validate_data(classifier, X, **how)
+        checked = validate_data(
+            classifier,
+            X,
+            reset=reset,
+            accept_sparse=_SPARSE,
+            dtype=np.float64,
+            ensure_all_finite="allow-nan" if missing else False,
+        )
+        matrix, finite = canonical_and_finite(checked)
+        if not (finite or missing):  # looked at while it was copied; what is wrong, if anything, is said here
+            assert_all_finite(matrix, estimator_name=type(classifier).__name__, input_name="X")
     except (TypeError, ValueError) as error:
         if not (reset or private):
             raise

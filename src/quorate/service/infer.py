@@ -73,8 +73,9 @@ class Infer:
         names = request.about.get("unit") or request.inputs.pop("unit", None)
         if names is None or request.inputs or request.about.keys() - {"unit"}:
             raise Refused("bad_request", "who is to be forgotten is named by the tensor 'unit', and by no other")
-        await _done(model.session.forget, names.values)
-        return json_response({"forgotten": len(names.values)})
+        if len(names.values) > max(names.shape, default=1):
+            raise Refused("bad_tensor", "the tensor 'unit' is one list of names")
+        return json_response({"forgotten": await _done(model.session.forget, names.values)})
 
     async def _changed(self, http: HTTPRequest) -> tuple[Model, InferRequest]:
         """Return the model that its owner changes, and what is asked."""
@@ -160,7 +161,7 @@ async def _done(change: Callable[..., Any], *arguments: Any) -> Any:
     """Change units in a thread of its own, while others are answered, and return what that gave."""
     try:
         return await asyncio.to_thread(change, *arguments)
-    except ValueError as error:  # such as `InvalidInput`; it tells the owner, and nobody else, which names are there
+    except ValueError as error:  # such as `InvalidInput`; it tells the owner, and nobody else, that some are there
         raise Refused("invalid_input", str(error)) from None
     except QuorateError as error:
         raise Refused.by(error) from None

@@ -78,7 +78,7 @@ MISSING_TEXTS = ("", "NA", "N/A", "NaN", "nan", "null", "NULL")  # "?" is a cate
 _EXACT = 2.0**53  # whole numbers below it are told apart by a 64-bit float
 _NUMPY_NUMBERS = (np.number, np.bool_)
 _WHOLE = re.compile(r"\+?(-?)0*(\d+)(\.0*)?", re.ASCII)
-_POWER = re.compile(r"[+-]?\d+(\.\d*)?[eE]\+?\d{1,2}", re.ASCII)
+_POWER = re.compile(r"[+-]?\d((\.\d*)?[eE]\+\d{2}|\.\d*[eE]\d{1,2})", re.ASCII)  # 1e+05, 1.0E5; 5e20 may be an id
 _CUT_SHORT = (16, "9007199254740992")  # digits from which on a float may stand for another whole number
 
 
@@ -206,7 +206,7 @@ def lasting_person_text(name: object) -> str:
     lost digits there. 7.50 has: as a text it is another name than 7.5.
     """
     plain = name.item() if isinstance(name, (np.str_, *_NUMPY_NUMBERS)) else name
-    if not isinstance(plain, str | int | float | Decimal | UUID):
+    if not isinstance(plain, str | int | float | Decimal | UUID) or isinstance(name, np.timedelta64):
         raise InvalidInput("names of people are texts or numbers: give others, such as dates, bytes or pairs, as texts")
     exact = 2.0 ** (np.finfo(name.dtype).nmant + 1) if isinstance(name, np.floating) else _EXACT
     written, form = canonical_text(plain), person_text(plain)
@@ -219,8 +219,8 @@ def lasting_person_text(name: object) -> str:
         lost = _is_of_float(written) and (len(digits), digits) >= _CUT_SHORT
     if lost:
         raise InvalidInput(
-            "names of people are numbers too long for floats, or not whole: give them as whole numbers, or as texts "
-            "with all their digits"
+            "a name is a float that may have lost digits, or that is not a whole number: give names as whole numbers, "
+            "or as texts with all their digits"
         )
     return form
 
