@@ -82,6 +82,17 @@ def test_a_probe_is_followed_as_the_noise_was_where_the_mean_error_is_to_be_smal
     assert 0.85 < (moves / told) / followed < 1.25
 
 
+def test_codes_that_the_noise_hides_may_have_a_deviation_of_their_column():
+    queries = Marginals((3, 4), [(0, 1), (0,)])
+    table = np.outer([0.6, 0.395, 0.005], [0.4, 0.3, 0.2, 0.1])
+    noisy = {(0,): (table.sum(axis=1), 0.01), (1,): (table.sum(axis=0), 0.01)}
+    deviation = 0.01 * np.sqrt(2 / 3)  # three shares that add up to 1
+    least = fitted._hidden(queries, noisy, np.concatenate([table.ravel(), table.sum(axis=1)]))
+    assert least[:8] == pytest.approx(0.0)
+    assert np.sqrt(least[8:12]) == pytest.approx(deviation * table.sum(axis=0))
+    assert np.sqrt(least[12:]) == pytest.approx([0.0, 0.0, deviation])
+
+
 def test_a_bar_is_what_the_error_is_given_the_distance_from_the_unbiased_answer():
     chance, (square, covariance, noise) = np.random.default_rng(0), (1.4, 0.5, 1.0)
     errors, drawn = chance.multivariate_normal([0, 0], [[square, covariance], [covariance, noise]], 200_000).T

@@ -186,10 +186,30 @@ def _errors(queries: Marginals, noisy: NoisyTables, found: _Estimate, records: f
             floor = float(own.mean())
         usual[members] = float(away[members].sum()) / max(float(square.sum()), 1e-300)
         covariances[members] = slope * square
+    squares = np.maximum(squares, np.minimum(_hidden(queries, noisy, answers), noise))
     squares += noise * _further(queries, found, usual, squares)
     squares = _given_distances(squares, covariances, noise, away)
     squares[noise == 0.0] = 0.0  # what is known without a measurement
     return np.sqrt(squares)
+
+
+def _hidden(queries: Marginals, noisy: NoisyTables, answers: Floats) -> Floats:
+    """Return the least squared errors of cells with codes that the noise hides, and 0 elsewhere.
+
+    Such a code may have a share of one deviation of its column, and a cell the part of it that the other columns give.
+    A fit that has the code at next to nothing does not move with a probe.
+    """
+    known, squares = tables_to_check(queries.sizes, noisy), np.zeros(len(answers))
+    for clique, shape, start in zip(queries.cliques, queries.shapes, queries.offsets, strict=False):
+        table = answers[start : start + math.prod(shape)].reshape(shape)
+        least = np.zeros(shape)
+        for axis, column in enumerate(clique):
+            _, deviation = known.get((column,), (None, 0.0))
+            others = table.sum(axis=axis, keepdims=True)
+            share = table.sum(axis=tuple(other for other in range(len(shape)) if other != axis), keepdims=True)
+            least += np.where(share < _PLAIN * deviation, (others * deviation) ** 2, 0.0)
+        squares[start : start + table.size] = least.ravel()
+    return squares
 
 
 def _given_distances(squares: Floats, covariances: Floats, noise: Floats, away: Floats) -> Floats:
