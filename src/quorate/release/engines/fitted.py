@@ -35,7 +35,7 @@ _MOST_CODES, _MOST_CELLS = 4000, 3_000_000  # of all columns together; of tables
 _PROBE, _PROBES, _MANY_CELLS, _FEW_PROBES = 0.5, 2, 1000, 1  # of the noise; how often it is added and taken off
 _WIDER = math.hypot(1.0, _PROBE)  # the deviation of noise and a probe
 _PROBE_STEPS = 180  # of a descent that begins at a fit: after fewer it has not yet followed the noise of a probe
-_CHOSEN = 1.1  # the noise also chooses the penalty, which a probe keeps: by so much a fit moves more
+_CHOSEN, _EMPHASISED = 1.1, 1.05  # the noise also chooses the penalty, which a probe keeps: by so much a fit moves more
 _LIKES = 10.0  # probes as which the mean over cells of like shares counts for each of them
 _USUAL = 0.5  # squared bias over variance, where the penalty is the best one
 _LEAST_RISK = 0.2  # of the variance that fits show: squared errors are not believed to be less
@@ -232,6 +232,7 @@ def _probed(queries: Marginals, noisy: NoisyTables, found: _Estimate, probes: in
     measured = Marginals(queries.sizes, list(noisy))
     scales = _PROBE * np.repeat([deviation for _, deviation in noisy.values()], np.diff(measured.offsets))
     drawn = np.concatenate([table for table, _ in noisy.values()])
+    chosen = _EMPHASISED if queries.importance is None else _CHOSEN
     generator = np.random.default_rng(1)
     sums = np.zeros((3, len(found.answers)))
     for _ in range(probes):
@@ -239,7 +240,7 @@ def _probed(queries: Marginals, noisy: NoisyTables, found: _Estimate, probes: in
         more, less = (
             _estimate(queries, _tables(measured, noisy, drawn + one), found.apart, found) for one in (probe, -probe)
         )
-        moved, noise = _CHOSEN * (more.answers - less.answers) / 2.0, (more.unbiased - less.unbiased) / 2.0
+        moved, noise = chosen * (more.answers - less.answers) / 2.0, (more.unbiased - less.unbiased) / 2.0
         sums += np.stack([moved**2, moved * noise, noise**2])
     return sums
 
