@@ -3,9 +3,10 @@
 The error of a fitted answer has two parts: how it varies with the noise, and its bias. The first is seen by fits to the
 noisy tables with a little more noise, each from where the first fit ended. The bias is what is left of the distance
 between the fit and the unbiased answers after what noise explains (the covariance penalty: Efron 2004), over many cells
-of like shares. Where that is too noisy to tell, it is taken to be half of the variance, as it is about where the
-penalty is the best one: there, a little more of it adds as much squared bias as it takes off the variance. But records
-scatter around any smooth table, and the bias is no less than what the fit cannot have followed of that.
+of like shares. Where that is too noisy to tell, it is taken to be somewhat more than half of the variance. It is half
+of it where the penalty is the best one: there, a little more of it adds as much squared bias as it takes off the
+variance. But records scatter around any smooth table, and the bias is no less than what the fit cannot have followed of
+that.
 
 A smooth fit is worst where columns nearly say the same. So each table is compared with cells of like shares in the
 others: where its cells are further from their unbiased answers than those are, their bars are wider by that much. In
@@ -37,7 +38,7 @@ _WIDER = math.hypot(1.0, _PROBE)  # the deviation of noise and a probe
 _PROBE_STEPS = 180  # of a descent that begins at a fit: after fewer it has not yet followed the noise of a probe
 _CHOSEN, _EMPHASISED = 1.1, 1.05  # the noise also chooses the penalty, which a probe keeps: by so much a fit moves more
 _LIKES = 10.0  # probes as which the mean over cells of like shares counts for each of them
-_USUAL = 0.5  # squared bias over variance, where the penalty is the best one
+_USUAL = 0.75  # squared bias over variance: a half where the penalty is the best one, which is known up to its noise
 _LEAST_RISK = 0.2  # of the variance that fits show: squared errors are not believed to be less
 _TOGETHER = 2.0  # cells whose noise goes together: by so much the mean of estimates varies more
 _SMALL = 1.5e-3  # of a share: a cell of 0.1% may seem to be any below it, and errs as those at it do
