@@ -157,12 +157,12 @@ def test_bars_are_wider_by_the_bias_of_a_table_and_hardly_where_there_is_none():
     queries, generator = Marginals.of_order((10,) * 6, 2), np.random.default_rng(4)
     shares = np.where(generator.uniform(size=queries.count) < 0.5, 0.01, 0.0)
     biased = np.where(np.arange(queries.count) < 100, 2.0, 0.0) * (shares > 0)
-    deviations = np.full(queries.count, 0.001)
+    deviations, squares = np.full(queries.count, 0.001), np.full(queries.count, 0.36e-6)
     further = []
     for _ in range(20):
         off = deviations * (0.6 * generator.normal(size=queries.count) + biased)
         found = fitted._Estimate(None, None, None, frozenset(), None, shares, shares + off, deviations)
-        further.append(fitted._further(queries, found, np.full(queries.count, 0.36)))
+        further.append(fitted._further(queries, found, np.full(queries.count, 0.36), squares))
     mean = np.mean(further, axis=0)
     assert np.mean(mean[biased > 0]) == pytest.approx(4.0, rel=0.1)
     assert np.mean(mean[:100][shares[:100] == 0]) < 1.0  # cells that the fit may have lost

@@ -23,6 +23,7 @@ __all__ = ["mean_distance", "table_figures"]
 _EPSILONS = {"epsilon1": 1.0, "epsilon01": 0.1}
 _RELEASES, _BANDS = 5, 100
 _COVERED = {"residual": 5, "plain": 5, "adaptive": 1, "reweighting": 5}  # releases of each table: the slow ones once
+_FOR_MEAN = "error_mean"  # what `residual` is called where the mean error is to be small
 _WIDE_COLUMNS, _WIDE_ROWS = 60, 1_000_000
 
 
@@ -81,7 +82,7 @@ def _mean_figures(releases: int, quick: bool) -> Iterator[Figure]:
 
 def _coverage_figures(quick: bool) -> Iterator[Figure]:
     """The share of cells above 0.1% within their 95% interval, over six simulated tables and two epsilons."""
-    for engine, releases in _COVERED.items():
+    for engine, releases in {**_COVERED, _FOR_MEAN: _COVERED["residual"]}.items():
         names = ("mean", "missed", "lowest", "highest")
         if quick and engine == "adaptive":
             yield from ((f"release.coverage.{engine}.{name}", None, "share") for name in names)
@@ -98,6 +99,8 @@ def _coverage_figures(quick: bool) -> Iterator[Figure]:
 
 
 def _covered(queries: Marginals, rows: Rows, public: Rows, engine: str, epsilon: float) -> float:
+    if engine == _FOR_MEAN:
+        engine, queries = "residual", Marginals(queries.sizes, queries.cliques, [1.0] * len(queries.cliques))
     truth, released = queries.answers(rows) / rows.records, _run(queries, rows, engine, epsilon, public)
     assert released.answers is not None
     assert released.errors is not None

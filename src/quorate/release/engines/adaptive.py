@@ -83,7 +83,8 @@ class AdaptiveEngine(Engine):
             steps.measure_plan(steps.left)
         note = f"{len(chosen)} of {len(bars)} marginals chosen and measured by themselves"
         spent = spent_since(before, budget)
-        released = release_tables(queries, steps.noisy, spent, self.name, note, apart=frozenset(chosen))
+        apart, records = frozenset(chosen), private.records
+        released = release_tables(queries, steps.noisy, spent, self.name, note, apart=apart, records=records)
         if not bars:  # a fixed design
             return released
         chances = looks_of(queries, first, precisions_told(queries.sizes, steps.noisy))

@@ -3,11 +3,14 @@
 The error of a fitted answer has two parts: how it varies with the noise, and its bias. The first is seen by fits to the
 noisy tables with a little more noise, each from where the first fit ended. The bias is what is left of the distance
 between the fit and the unbiased answers after what noise explains (the covariance penalty: Efron 2004), over many cells
-of like shares. Where that is too noisy to tell, it is taken to be half of the variance, as it is about where the
-penalty is the best one: there, a little more of it adds as much squared bias as it takes off the variance.
+of like shares. Where that is too noisy to tell, it is taken to be somewhat more than half of the variance. It is half
+of it where the penalty is the best one: there, a little more of it adds as much squared bias as it takes off the
+variance. But records scatter around any smooth table, and the bias is no less than what the fit cannot have followed of
+that.
 
 A smooth fit is worst where columns nearly say the same. So each table is compared with cells of like shares in the
-others: where its cells are further from their unbiased answers than those are, their bars are wider by that much.
+others: where its cells are further from their unbiased answers than those are, their bars are wider by that much. In
+the end, the bar of a cell is wider or narrower by what its own distance from its unbiased answer says.
 """
 
 import math
@@ -32,15 +35,16 @@ __all__ = ["fits_in_memory", "release_tables", "tables_to_check"]
 _MOST_CODES, _MOST_CELLS = 4000, 3_000_000  # of all columns together; of tables of three columns and more
 _PROBE, _PROBES, _MANY_CELLS, _FEW_PROBES = 0.5, 2, 1000, 1  # of the noise; how often it is added and taken off
 _WIDER = math.hypot(1.0, _PROBE)  # the deviation of noise and a probe
-_BEYOND = 0.5  # of what a second descent adds to a first one: what all that could follow would add
-_CHOSEN = 1.1  # the noise also chooses the penalty, which a probe keeps: by so much a fit moves more
+_PROBE_STEPS = 180  # of a descent that begins at a fit: after fewer it has not yet followed the noise of a probe
+_CHOSEN, _EMPHASISED = 1.1, 1.05  # the noise also chooses the penalty, which a probe keeps: by so much a fit moves more
 _LIKES = 10.0  # probes as which the mean over cells of like shares counts for each of them
-_USUAL, _USUAL_SPREAD = 0.5, 0.5  # squared bias over variance, where the penalty is the best one
+_USUAL = 0.75  # squared bias over variance: a half where the penalty is the best one, which is known up to its noise
 _LEAST_RISK = 0.2  # of the variance that fits show: squared errors are not believed to be less
 _TOGETHER = 2.0  # cells whose noise goes together: by so much the mean of estimates varies more
-_SMALL = 1e-3  # of a share: cells below it that are larger than they seem err as those at it do
+_SMALL = 1.5e-3  # of a share: a cell of 0.1% may seem to be any below it, and errs as those at it do
 _LEAST_CLASS, _MOST_CLASSES = 150, 60  # cells that share one estimate of how far the fit is off
 _PLAIN = 2.0  # deviations from which on the noise does not hide a cell
+_SURE = 2.0  # deviations of what is not by chance
 
 
 def fits_in_memory(queries: Marginals) -> bool:
@@ -80,11 +84,13 @@ def release_tables(
     engine: str,
     *notes: str,
     apart: frozenset[Clique] = frozenset(),
+    records: float = math.inf,
 ) -> Released:
     """Return what is released of noisy tables that tell about all marginals: one table fitted to them.
 
     Where the fit is further from them than noise is, answers are believed in its place as far as they stand out. Tables
-    that are `apart` are left out of the fit, and so stand out from it if they tell anything that it does not.
+    that are `apart` are left out of the fit, and so stand out from it if they tell anything that it does not. `records`
+    is how many there are: they scatter around a smooth table, and error bars allow for it.
     """
     if not fits_in_memory(queries):
         note = "too many codes for one model: noisy marginals are brought to the nearest that agree"
@@ -95,7 +101,7 @@ def release_tables(
         told, parts = (*notes, note), (unbiased, deviations)
         return Released(answers, deviations, None, None, spent, engine, told, {}, None, *parts)
     found = _estimate(queries, noisy, apart)
-    bars = ErrorBars(partial(_errors, queries, noisy, found))
+    bars = ErrorBars(partial(_errors, queries, noisy, found, records))
     details = {
         "deviation": float(found.deviations.max()),
         "moved": float(np.abs(found.answers - found.unbiased).max()),
@@ -135,7 +141,8 @@ def _fit(queries: Marginals, noisy: NoisyTables, earlier: MixtureFit | None) -> 
         return None
     checked, emphasis = partial(tables_to_check, queries.sizes), queries.importance is None
     if earlier is not None:  # the penalty is in units of the noise, which is wider by a probe
-        return fit_again(replace(earlier, penalty=earlier.penalty / _WIDER**2), noisy, checked, emphasis=emphasis)
+        wider = replace(earlier, penalty=earlier.penalty / _WIDER**2)
+        return fit_again(wider, noisy, checked, emphasis=emphasis, steps=_PROBE_STEPS)
     return fit_mixture(queries.sizes, noisy, checked, emphasis=emphasis)
 
 
@@ -159,26 +166,62 @@ def _independent(sizes: tuple[int, ...], noisy: NoisyTables) -> Mixture:
     return Mixture(sizes, np.ones(1), np.concatenate(shares)[None, :])
 
 
-def _errors(queries: Marginals, noisy: NoisyTables, found: _Estimate) -> Floats:
+def _errors(queries: Marginals, noisy: NoisyTables, found: _Estimate, records: float) -> Floats:
     """Return one standard deviation of the error of each fitted answer: PROOF.md, step 6."""
-    answers, deviations = found.answers, found.deviations
+    answers, noise = found.answers, found.deviations**2
     probes = _PROBES if queries.count <= _MANY_CELLS else _FEW_PROBES
     sums = _probed(queries, noisy, found, probes)
     away = (answers - found.unbiased) ** 2
-    squares, usual, order = np.zeros(len(answers)), np.zeros(len(answers)), np.argsort(answers, kind="stable")
+    squares, usual, covariances = np.zeros((3, len(answers)))
+    order = np.argsort(answers, kind="stable")
     order = order if queries.held is None else order[queries.held[order]]
     classes = int(np.clip(len(order) // _LEAST_CLASS, 1, _MOST_CLASSES))
     floor = 0.0
     for members in reversed(np.array_split(order, classes)):
-        square = deviations[members] ** 2
-        own = _squares(away[members], square, sums[:, members], probes)
-        squares[members] = np.where(answers[members] < _SMALL, np.maximum(own, floor * square), own)
+        square = noise[members]
+        slope = float(sums[1, members].sum()) / max(float(sums[2, members].sum()), 1e-300)
+        scatter = max(1.0 - slope, 0.0) ** 2 * float(answers[members].mean()) / records
+        own = _squares(away[members], square, sums[:, members], probes, scatter)
+        squares[members] = np.where(answers[members] < _SMALL, np.maximum(own, np.minimum(floor, square)), own)
         if float(answers[members].max()) >= _SMALL:
-            floor = float(own.sum()) / max(float(square.sum()), 1e-300)
+            floor = float(own.mean())
         usual[members] = float(away[members].sum()) / max(float(square.sum()), 1e-300)
-    squares += deviations**2 * _further(queries, found, usual)
-    squares[deviations == 0.0] = 0.0  # what is known without a measurement
+        covariances[members] = slope * square
+    squares = np.maximum(squares, np.minimum(_hidden(queries, noisy, answers), noise))
+    squares += noise * _further(queries, found, usual, squares)
+    squares = _given_distances(squares, covariances, noise, away)
+    squares[noise == 0.0] = 0.0  # what is known without a measurement
     return np.sqrt(squares)
+
+
+def _hidden(queries: Marginals, noisy: NoisyTables, answers: Floats) -> Floats:
+    """Return the least squared errors of cells with codes that the noise hides, and 0 elsewhere.
+
+    Such a code may have a share of one deviation of its column, and a cell the part of it that the other columns give.
+    A fit that has the code at next to nothing does not move with a probe.
+    """
+    known, squares = tables_to_check(queries.sizes, noisy), np.zeros(len(answers))
+    for clique, shape, start in zip(queries.cliques, queries.shapes, queries.offsets, strict=False):
+        table = answers[start : start + math.prod(shape)].reshape(shape)
+        least = np.zeros(shape)
+        for axis, column in enumerate(clique):
+            _, deviation = known.get((column,), (None, 0.0))
+            others = table.sum(axis=axis, keepdims=True)
+            share = table.sum(axis=tuple(other for other in range(len(shape)) if other != axis), keepdims=True)
+            least += np.where(share < _PLAIN * deviation, (others * deviation) ** 2, 0.0)
+        squares[start : start + table.size] = least.ravel()
+    return squares
+
+
+def _given_distances(squares: Floats, covariances: Floats, noise: Floats, away: Floats) -> Floats:
+    """Return the expected squared errors of cells whose squared distances from their unbiased answers are `away`.
+
+    `covariances` are those of the errors of the fit and of the noise, both taken to be Gaussian. If the distances are
+    what they are expected to be, the mean stays as it is.
+    """
+    expected = np.maximum(squares + noise - 2.0 * covariances, 1e-3 * noise)
+    told = np.clip((squares - covariances) / np.maximum(expected, 1e-300), 0.0, 1.0)
+    return np.asarray(np.maximum(squares - told**2 * expected, 0.0) + told**2 * away)
 
 
 def _probed(queries: Marginals, noisy: NoisyTables, found: _Estimate, probes: int) -> Floats:
@@ -190,33 +233,24 @@ def _probed(queries: Marginals, noisy: NoisyTables, found: _Estimate, probes: in
     measured = Marginals(queries.sizes, list(noisy))
     scales = _PROBE * np.repeat([deviation for _, deviation in noisy.values()], np.diff(measured.offsets))
     drawn = np.concatenate([table for table, _ in noisy.values()])
+    chosen = _EMPHASISED if queries.importance is None else _CHOSEN
     generator = np.random.default_rng(1)
     sums = np.zeros((3, len(found.answers)))
     for _ in range(probes):
         probe = scales * generator.normal(size=len(scales))
-        ends = [_descended(queries, _tables(measured, noisy, drawn + one), found) for one in (probe, -probe)]
-        moved, noise = (np.stack(ends[0]) - np.stack(ends[1])) / 2.0
-        moved *= _CHOSEN
+        more, less = (
+            _estimate(queries, _tables(measured, noisy, drawn + one), found.apart, found) for one in (probe, -probe)
+        )
+        moved, noise = chosen * (more.answers - less.answers) / 2.0, (more.unbiased - less.unbiased) / 2.0
         sums += np.stack([moved**2, moved * noise, noise**2])
     return sums
 
 
-def _descended(queries: Marginals, tables: NoisyTables, found: _Estimate) -> tuple[Floats, Floats]:
-    """Return where a fit to other tables would end, and their unbiased answers.
-
-    A descent that begins at a fit ends before it has followed all of the noise. A second one begins where the first
-    ended, and how far the two are apart tells what is still missing.
-    """
-    first = _estimate(queries, tables, found.apart, found)
-    begun = None if first.fit is None or found.fit is None else replace(first.fit, penalty=found.fit.penalty)
-    second = _estimate(queries, tables, found.apart, replace(found, fit=begun))
-    return second.answers + _BEYOND * (second.answers - first.answers), first.unbiased
-
-
-def _squares(away: Floats, square: Floats, sums: Floats, probes: int) -> Floats:
+def _squares(away: Floats, square: Floats, sums: Floats, probes: int, scatter: float) -> Floats:
     """Return the expected squared errors of some cells of like shares, from sums over probes.
 
-    `away` are the squared distances from the unbiased answers, and `square` is the variance of these.
+    `away` are the squared distances from the unbiased answers, and `square` is the variance of these. Where they say
+    little, the squared bias is no less than `scatter`.
     """
     variance, moves, drawn = sums
     if not square.any():  # nothing of them is measured: they are known
@@ -226,33 +260,38 @@ def _squares(away: Floats, square: Floats, sums: Floats, probes: int) -> Floats:
     typical = max(unit * float(variance.mean()), 1e-9 * float(square.mean()))
     own = (unit * probes * variance + _LIKES * typical) / (probes + _LIKES)
     covariance = unit * (moves - slope * drawn) + slope * square  # the sum is that of `moves`, and it varies less
-    bias, surely = _bias((away - square + 2.0 * covariance) / typical)
+    bias, surely = _bias((away - square + 2.0 * covariance) / typical, max(_USUAL, scatter / typical))
     most = square * max(1.0, typical * (1.0 + surely) / max(float(square.mean()), 1e-300))
     expected = own + typical * bias if bias > 0 else own * (1.0 + bias)
     return np.asarray(np.minimum(expected, most))  # no worse than unbiased answers, as far as is known
 
 
-def _further(queries: Marginals, found: _Estimate, usual: Floats) -> Floats:
+def _further(queries: Marginals, found: _Estimate, usual: Floats, squares: Floats) -> Floats:
     """Return by how much the squared errors of a table's cells are larger than those of cells of like shares.
 
     All of it is in units of the noise, and `usual` are squared distances from unbiased answers. Those of a table are
     larger by one number times the share of a cell in the noise, up to where the noise does not hide it: one for cells
     that have more than the columns by themselves would give, and one for the others. It is estimated by least squares,
-    and drawn towards 0 by what chance explains (James and Stein 1961). Where cells of the first kind are biased, the
-    fit has lost others. So that number counts for all cells, by their unbiased answer where it is the larger one.
+    and drawn towards 0 by what chance explains (James and Stein 1961). Unless it is sure, it is drawn there once more
+    where chance is large against `squares`, the squared errors of cells of like shares. Where cells of the first kind
+    are biased, the fit has lost others. So that number counts for all cells, by their unbiased answer where it is the
+    larger one.
     """
     deviations = np.where(found.deviations > 0, found.deviations, np.inf)
     fitted, told = (np.clip(one / (_PLAIN * deviations), 0.0, 1.0) for one in (found.answers, found.unbiased))
-    excess = ((found.answers - found.unbiased) / deviations) ** 2 - usual
+    excess, known = ((found.answers - found.unbiased) / deviations) ** 2 - usual, squares / deviations**2
     further = np.zeros(len(fitted))
     for shape, start, end in zip(queries.shapes, queries.offsets[:-1], queries.offsets[1:], strict=True):
         table = slice(start, end)
         more = found.answers[table] > _by_columns(found.answers[table].reshape(shape))
         kinds = (fitted[table] * more, np.maximum(fitted[table], told[table])), (fitted[table] * ~more,) * 2
         for shown, counts in kinds:
-            score, chance = float(shown @ excess[table]), 2.0 * _TOGETHER * float(((shown * usual[table]) ** 2).sum())
-            if score > 0 and score**2 > chance:
-                number = (1.0 - chance / score**2) * score / float(shown @ shown)
+            score = float(shown @ excess[table])
+            chance = math.sqrt(2.0 * _TOGETHER) * float(np.linalg.norm(shown * usual[table]))
+            if score > chance:
+                size = float(shown @ known[table]) * float(shown @ shown) / float(shown.sum())  # as a score
+                drawn = (score - chance**2 / score) * size**2 / (size**2 + chance**2)
+                number = max(drawn, score - _SURE * chance) / float(shown @ shown)
                 further[table] = np.maximum(further[table], number * counts)
     return further
 
@@ -266,18 +305,18 @@ def _by_columns(table: Floats) -> Floats:
     return product
 
 
-def _bias(risks: Floats) -> tuple[float, float]:
+def _bias(risks: Floats, usual: float) -> tuple[float, float]:
     """Return the squared bias of cells in units of their variance, and what it surely is.
 
     `risks` are unbiased estimates of their squared errors, in the same units. Where these say little, the bias is as
-    large as is usual; where they say much, it is what they say. It is below 0 if they say that the variance, which is
-    estimated from fits that jump between tables about as good, is less than what it seems.
+    large as is `usual`, give or take as much; where they say much, it is what they say. It is below 0 if they say that
+    the variance, which is estimated from fits that jump between tables about as good, is less than what it seems.
     """
     spread = math.sqrt(_TOGETHER * float(risks.var()) / len(risks)) + 1e-12
     told = float(risks.mean()) - 1.0
-    trust = _USUAL_SPREAD**2 / (_USUAL_SPREAD**2 + spread**2)
+    trust = usual**2 / (usual**2 + spread**2)
     surely = told - spread
-    return max(surely, _USUAL + trust * (told - _USUAL), _LEAST_RISK - 1.0), surely
+    return max(surely, usual + trust * (told - usual), _LEAST_RISK - 1.0), surely
 
 
 def _tables(measured: Marginals, noisy: NoisyTables, values: Floats) -> NoisyTables:

@@ -262,12 +262,17 @@ def fit_other_half(half: MixtureFit, noisy: NoisyTables, estimate: Callable[[Noi
 
 
 def fit_again(
-    fit: MixtureFit, noisy: NoisyTables, estimate: Callable[[NoisyTables], NoisyTables], *, emphasis: bool = True
+    fit: MixtureFit,
+    noisy: NoisyTables,
+    estimate: Callable[[NoisyTables], NoisyTables],
+    *,
+    emphasis: bool = True,
+    steps: int = _LADDER_STEPS,
 ) -> MixtureFit:
     """Return the fit of the same penalty to all of the noise, or to other noise, from where this one is."""
     checked = estimate(noisy)
     measure = Misfit(fit.mixture.sizes, noisy)
-    fit = _descend(replace(_moved(fit, _logarithms(measure, checked)), measure=measure), fit.penalty, _LADDER_STEPS)
+    fit = _descend(replace(_moved(fit, _logarithms(measure, checked)), measure=measure), fit.penalty, steps)
     for _ in range(_CHECKS if emphasis else 0):
         emphasised = fit.measure.emphasised(checked, fit.mixture.table)
         fit = replace(_descend(replace(fit, measure=emphasised), fit.penalty, _CHECK_STEPS), misfit=fit.misfit)

@@ -97,6 +97,6 @@ class ResidualEngine(MeasuringEngine):
             raise InvalidInput(f"the residual engine answers Marginals, not {type(queries).__name__}")
 
         def fitted(measured: MeasuredMarginals, records: int) -> Released:
-            return release_tables(queries, measured.noisy, measured.spent, self.name)
+            return release_tables(queries, measured.noisy, measured.spent, self.name, records=records)
 
         return marginal_measurement(queries, noise, fitted, planned)

@@ -87,7 +87,7 @@ def reweight(queries: Marginals, measured: MeasuredMarginals, public: Rows, reco
     missing = missing_mass(queries, support, measured.answers, measured.errors)
     if missing > _USELESS:
         note = f"public data refuted: at least {missing:.0%} of the records lie outside of its support"
-        return _without(queries, measured, note, refuted=1.0, strength=0.0, repaired=0.0)
+        return _without(queries, measured, note, records, refuted=1.0, strength=0.0, repaired=0.0)
     limit = _limit(queries.count)
     repaired_support, repaired = repair_support(queries, support, measured.answers, measured.errors, deviations=limit)
     if repaired:
@@ -104,7 +104,7 @@ def reweight(queries: Marginals, measured: MeasuredMarginals, public: Rows, reco
         if evidence.refuted
         else "public data agree with the noisy answers, which say more than they do"
     )
-    alone = _without(queries, measured, note, refuted=float(evidence.refuted), **details)
+    alone = _without(queries, measured, note, records, refuted=float(evidence.refuted), **details)
     expected = errors if alone.errors is None else alone.errors
     stands = _stands(measured, answers, evidence.strength, amount)
     if not stands or float(errors @ errors) > _BETTER * float(expected @ expected):
@@ -128,9 +128,9 @@ def reweight(queries: Marginals, measured: MeasuredMarginals, public: Rows, reco
     )
 
 
-def _without(queries: Marginals, measured: MeasuredMarginals, note: str, **details: float) -> Released:
+def _without(queries: Marginals, measured: MeasuredMarginals, note: str, records: int, **details: float) -> Released:
     """Return what noisy answers say alone."""
-    released = release_tables(queries, measured.noisy, measured.spent, ReweightingEngine.name, note)
+    released = release_tables(queries, measured.noisy, measured.spent, ReweightingEngine.name, note, records=records)
     return replace(released, details={**released.details, **details})
 
 
