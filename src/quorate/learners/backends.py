@@ -22,6 +22,7 @@ __all__ = ["Array", "Backend", "choose_backend", "loops_along_rows"]
 
 _EMULATED = "CUBLAS_EMULATE_DOUBLE_PRECISION"  # by which CUDA is told to multiply doubles as smaller numbers
 _ROW = 512  # elements: along rows that are longer, a loop of NumPy's is worth its start
+_SMALL = 10**6  # multiplications of a product
 Array = Any  # an array of the chosen backend: numpy.ndarray or torch.Tensor
 
 
@@ -55,7 +56,7 @@ class Backend:
     join: Callable[[list[Array], int], Array]  # along an axis
     solve: Callable[[Array, Array], Array]  # many linear systems; never raises
     orthogonal: Callable[[Array], tuple[Array, Array]]  # reduced QR factors of many matrices
-    product: Callable[..., Array]  # of two matrices, which writes to `out`
+    product: Callable[..., Array]  # of two matrices, which writes to `out`, a contiguous one
     spread: Callable[[Array, int], Array]  # a column for rows of this length: repeated where this makes loops faster
     as_bytes: Callable[[Array], Array]  # flags as numbers of one byte, in their place
     count: Callable[..., Array]  # how many are true in each column, or the sums of so many: of a matrix or of several
@@ -127,7 +128,7 @@ def _numpy() -> Backend:
     return Backend(
         name="numpy",
         fit_bytes=8 * 2**20,
-        count_scores=45_000,
+        count_scores=90_000,
         steady=False,
         put=lambda array: array,
         take=lambda array: array,
@@ -146,11 +147,22 @@ def _numpy() -> Backend:
         join=lambda arrays, axis: np.concatenate(arrays, axis=axis),
         solve=_numpy_solve,
         orthogonal=np.linalg.qr,
-        product=np.matmul,
+        product=_numpy_product,
         spread=lambda column, times: column if times > _ROW else np.repeat(column, times, axis=1),
         as_bytes=lambda flags: flags.view(np.uint8),
         count=_numpy_count,
     )
+
+
+def _numpy_product(left: NDArray[Any], right: NDArray[Any], out: NDArray[Any]) -> NDArray[Any]:
+    """Multiply, in two halves where each is small enough for OpenBLAS to take it as it is, without copying it first.
+
+    `out` must be contiguous.
+    """
+    halved = _SMALL < left.size * right.shape[1] <= 2 * _SMALL and len(left) % 2 == 0
+    shape = 1 + halved, -1
+    np.matmul(left.reshape(*shape, left.shape[1]), right, out=out.reshape(*shape, out.shape[1]))
+    return out
 
 
 def _numpy_sort(array: NDArray[Any], axis: int) -> tuple[NDArray[Any], NDArray[Any]]:

@@ -6,7 +6,7 @@ magnitudes. Every sum of their products is then a whole number of grid steps of 
 exactly. Where this is not precise enough, what was rounded off is rounded to a finer grid, as a second slice.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, pairwise
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -155,22 +155,24 @@ def ballots_in_blocks(
     together = high * max(1, memory // (16 * several * features * powers * slices * high))
     for first in range(0, teachers, together):
         tops = range(first, min(first + together, teachers), high)
-        parts = [slice(top, min(top + high, teachers)) for top in tops]
-        rows = [[_by_label(table[part]) for table in tables] for part in parts]
-        bars = [backend.put(-intercepts[part].T.reshape(-1, 1)) for part in parts]
+        parts: Iterable[tuple[slice, list[Array], Array]] = (
+            (part, [_by_label(table[part]) for table in tables], backend.put(-intercepts[part].T.reshape(-1, 1)))
+            for part in (slice(top, min(top + high, teachers)) for top in tops)
+        )
+        parts = list(parts) if len(queries) > wide else parts  # they are asked again
         for left in range(0, len(queries), wide):
             asked = slice(left, left + wide)
             columns = _columns(backend, queries[asked], powers, slices)
             width = columns[0].shape[1]
-            for part, own, bar in zip(parts, rows, bars, strict=True):
+            for part, rows, bars in parts:
                 shape = part.stop - part.start, width
                 if shape not in rooms:
                     rooms[shape] = _Room.of(backend, places, 1 + several, *shape)
                 room = rooms[shape]
-                product = backend.product(own[0], columns[0], out=room.product)
+                product = backend.product(rows[0], columns[0], out=room.product)
                 for one, other in pairs[1:]:
-                    product += backend.product(own[one], columns[other], out=room.more)
-                yield asked, part, _votes_beyond(backend, room, backend.spread(bar, width))
+                    product += backend.product(rows[one], columns[other], out=room.more)
+                yield asked, part, _votes_beyond(backend, room, backend.spread(bars, width))
 
 
 def counted_in_blocks(
@@ -235,11 +237,12 @@ def block_shape(queries: int, teachers: int, *, cells: int, usual: int = _FEW) -
     """Return how many queries and how many teachers to take together, for a block of at most this many cells.
 
     More than the usual number of queries are taken where there are few teachers. If it takes several blocks, they are
-    of about one size, an odd multiple of 8: rows of a power of 2 would share few places of a cache.
+    of about one size, an odd multiple of 8: rows of a power of 2 would share few places of a cache. An even number of
+    teachers lets a product be made in halves.
     """
     even = -(-queries // max(1, -(-queries // usual)))
     wide = max(1, min(queries, 8 * (-(-even // 8) | 1), cells))
-    high = max(1, min(teachers, cells // wide))
+    high = max(1, min(teachers, cells // wide // 2 * 2))
     if high == teachers:
         wide = max(1, min(queries, cells // high))
     return wide, high
