@@ -156,6 +156,14 @@ def test_a_hundred_thousand_queries(classes):
     assert all((teachers.ballots(queries[i : i + 1])[0] == whole[i]).all() for i in alone)
 
 
+@pytest.mark.parametrize("classes", [2, 5])
+def test_counting_leaves_the_settings_of_numpy_as_they_were(classes):
+    teachers, before = fitted("logistic", classes), (np.getbufsize(), np.geterr())
+    teachers.votes(np.ones((1000, 20)))
+    teachers.ballots(np.ones((1000, 20)))
+    assert (np.getbufsize(), np.geterr()) == before
+
+
 def test_directions_too():
     random = np.random.default_rng(0)
     teachers = DirectionTeachers(random.normal(size=(400, 7)), centre=random.normal(size=7))
@@ -214,6 +222,9 @@ def test_one_unit_decides_between_classes(features, never):
     assert (ballots == exact.argmax(axis=2)).all()  # the lowest of equals
     assert len(np.unique(np.diag(ballots))) == (4 if never is None else 3)
     assert (teachers.votes(queries.astype(np.float64)) == count(ballots, 4)).all()
+    long = np.tile(queries.astype(np.float64), (30, 1))  # rows along which NumPy loops without a copy
+    assert (teachers.ballots(long) == np.tile(ballots, (30, 1))).all()
+    assert (teachers.votes(long) == np.tile(count(ballots, 4), (30, 1))).all()
     again = teachers_from_arrays(teachers.arrays())
     assert again.arrays()["scores"].tobytes() == teachers.arrays()["scores"].tobytes()
 

@@ -11,6 +11,7 @@ from decimal import Decimal
 from itertools import pairwise
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.exceptions import NotFittedError
 
@@ -380,12 +381,13 @@ def test_a_person_has_one_name_however_it_is_written(again):
         model.insert(X[:2], y[:2], ids=["07", "7.0"])
     assert model.insert(X[:2], y[:2], ids=["07", "7a"]) == ["7", "7a"]
     short = [np.array([number], dtype=np.float32) for number in (2**24 + 1, 0.1)]  # cut short, both of them
-    texts = [["9007199254740992.0"], ["9.1e+15"], ["-1e16"]]  # as somebody has written floats
+    texts = [["9007199254740992.0"], ["9.1e+15"], ["-1.0E16"]]  # as somebody has written floats
     others = [[b"7"], [date(2024, 5, 31)], np.array(["2024-05-31"], "M8[ns]"), np.array([7], np.longdouble), [(1, 2)]]
+    others += [[np.timedelta64(3)]]
     numbers = [[2.0**60], [math.inf], [7.5], [Decimal("7.50")]]
     for wrong in (["\ud800"], [" "], [None], *numbers, *short, *texts, *others):
         for change in (lambda names: model.insert(X[:1], y[:1], ids=names), model.forget):
-            with pytest.raises(InvalidInput, match=r"UTF-8|missing|too long for floats, or not whole|texts or numbers"):
+            with pytest.raises(InvalidInput, match=r"UTF-8|missing|may have lost digits|texts or numbers"):
                 change(wrong)
     people = NeighbourClassifier(radius=0.6, votes=5.0, classes=[0, 1, 2]).fit(X[:4], y[:4], groups=[7, again, "8", 8])
     assert len(people.session_.answerer.units.spends()) == 2
@@ -438,8 +440,20 @@ def test_nobody_is_forgotten_where_no_name_is_given():
     for missing in (None, np.nan):
         with pytest.raises(InvalidInput, match="some are missing"):
             model.forget([missing])
-    model.forget([])
+    assert model.forget([]) == 0
     assert model.forgotten() == []
+
+
+def test_a_table_is_no_list_of_names_and_each_unit_is_counted_once():
+    X, y = blobs(4)
+    model = small_model(X[:1], y[:1])
+    model.insert(X[1:], y[1:], ids=["a", "3", "19581e27"])  # the last is the beginning of a hash, and no number
+    for table in (pd.DataFrame({"id": ["a"], "visit": ["3"]}), np.array([["a", "3"]], dtype=object)):
+        with pytest.raises(InvalidInput, match="one list of names"):
+            model.forget(table)
+    assert model.forgotten() == []
+    assert model.forget(pd.DataFrame({"id": ["a"]})) == 1
+    assert model.forget(["3", "3.0", 3, "19581e27"]) == 2
 
 
 def test_a_number_in_place_of_a_name_is_nobody_elses():

@@ -145,6 +145,7 @@ def test_columns_may_be_named_label_and_unit(tmp_path):
     keys = keys_of(model, tmp_path / "model", extra={SCHEMA_FILE: schema.to_json().encode()})
     numbers = [{"name": name, "shape": [2], "datatype": "FP64", "data": [1.0, 2.0]} for name in ("label", "unit")]
     told = json.loads(body(label=["yes", "no"], unit=["a", "b"]))["inputs"]
+    pair = [told[1] | {"shape": [1, 2]}]
 
     async def work(app):
         def post(path, **document):
@@ -152,6 +153,7 @@ def test_columns_may_be_named_label_and_unit(tmp_path):
 
         return [
             await post("/insert/m", inputs=numbers, about=told),
+            await post("/forget/m", inputs=[], about=pair),
             await post("/forget/m", inputs=[], about=told[1:]),
             await post("/insert/m", inputs=numbers),
             await post("/insert/m", inputs=[*numbers, *told]),
@@ -160,8 +162,9 @@ def test_columns_may_be_named_label_and_unit(tmp_path):
             await post(INFER, inputs=numbers, about=told),
         ]
 
-    inserted, forgotten, *refused = served(tmp_path / "model", work)
+    inserted, table, forgotten, *refused = served(tmp_path / "model", work)
     assert json.loads(inserted.body) == {"inserted": ["a", "b"]}
+    assert table.code == "bad_tensor"
     assert json.loads(forgotten.body) == {"forgotten": 2}
     assert [one.code for one in refused] == ["bad_request"] * 5
 

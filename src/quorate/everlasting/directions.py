@@ -111,7 +111,7 @@ class DirectionTeachers(Teachers):
         below, room = np.zeros(len(queries), dtype=np.int64), np.empty((_HIGH, len(queries)))
         for top in range(0, self.teachers, _HIGH):
             part = self._gridded[top : top + _HIGH]
-            below += backend.count(backend.product(part, across, room[: len(part)]) < 0)
+            below += backend.count(backend.product(part, across, out=room[: len(part)]) < 0)
         return below
 
     def ballots(self, X: Any, *, device: DeviceName | None = None, memory: int = MEMORY) -> NDArray[Any]:

@@ -7,7 +7,8 @@ import ctypes
 import importlib.util
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -17,9 +18,11 @@ from numpy.typing import NDArray
 
 from quorate.errors import InvalidInput
 
-__all__ = ["Array", "Backend", "choose_backend"]
+__all__ = ["Array", "Backend", "choose_backend", "loops_along_rows"]
 
 _EMULATED = "CUBLAS_EMULATE_DOUBLE_PRECISION"  # by which CUDA is told to multiply doubles as smaller numbers
+_ROW = 512  # elements: along rows that are longer, a loop of NumPy's is worth its start
+_SMALL = 10**6  # multiplications of a product
 Array = Any  # an array of the chosen backend: numpy.ndarray or torch.Tensor
 
 
@@ -43,9 +46,9 @@ class Backend:
     log: Callable[[Array], Array]
     where: Callable[[Array, Any, Any], Array]
     at_least: Callable[[Array, float], Array]  # the larger of each element and a number
-    raise_to: Callable[[Array, Array], Any]  # the larger of each two elements, in place of the first
-    greater: Callable[[Array, Array, Array], Any]  # whether elements of the first are, in the place of the third
-    unequal: Callable[[Array, Array, Array], Any]
+    larger: Callable[..., Array]  # of each two elements; this and the next two write to `out`
+    greater: Callable[..., Array]  # whether elements of the first array are
+    unequal: Callable[..., Array]
     largest: Callable[[Array, Any], Array]  # along an axis, or several
     argmax: Callable[[Array, int], Array]  # along an axis; the first of equals
     sort: Callable[[Array, int], tuple[Array, Array]]  # values and their former places, along an axis
@@ -53,8 +56,8 @@ class Backend:
     join: Callable[[list[Array], int], Array]  # along an axis
     solve: Callable[[Array, Array], Array]  # many linear systems; never raises
     orthogonal: Callable[[Array], tuple[Array, Array]]  # reduced QR factors of many matrices
-    product: Callable[[Array, Array, Array], Array]  # of two matrices, in the place of a third
-    spread: Callable[[Array, int], Array]  # a column, repeated
+    product: Callable[..., Array]  # of two matrices, which writes to `out`, a contiguous one
+    spread: Callable[[Array, int], Array]  # a column for rows of this length: repeated where this makes loops faster
     as_bytes: Callable[[Array], Array]  # flags as numbers of one byte, in their place
     count: Callable[..., Array]  # how many are true in each column, or the sums of so many: of a matrix or of several
     fused: bool = False  # whether `gpu` has kernels for it that count, and fit, without writing scores to memory
@@ -88,6 +91,18 @@ def choose_backend(device: str) -> Backend:
     return _torch("cuda" if device == "cuda" else "cpu")
 
 
+@contextmanager
+def loops_along_rows(length: int) -> Iterator[None]:
+    """Let NumPy say nothing of overflow, and take a number from each element of a long row without copying anything.
+
+    Rows that are shorter than its buffer are copied for fewer and longer loops, which takes rows of 1000 twice as long.
+    """
+    with np.errstate(all="ignore"):  # at whose end the size of the buffer is what it was
+        if length > _ROW:
+            np.setbufsize(_ROW)
+        yield
+
+
 def _has_torch() -> bool:
     return importlib.util.find_spec("torch") is not None
 
@@ -113,7 +128,7 @@ def _numpy() -> Backend:
     return Backend(
         name="numpy",
         fit_bytes=8 * 2**20,
-        count_scores=45_000,
+        count_scores=90_000,
         steady=False,
         put=lambda array: array,
         take=lambda array: array,
@@ -122,9 +137,9 @@ def _numpy() -> Backend:
         log=np.log,
         where=np.where,
         at_least=np.maximum,
-        raise_to=lambda array, other: np.maximum(array, other, out=array),
-        greater=lambda array, other, room: np.greater(array, other, out=room),
-        unequal=lambda array, other, room: np.not_equal(array, other, out=room),
+        larger=np.maximum,
+        greater=np.greater,
+        unequal=np.not_equal,
         largest=lambda array, axis: array.max(axis=axis),
         argmax=lambda array, axis: array.argmax(axis=axis),
         sort=_numpy_sort,
@@ -132,11 +147,22 @@ def _numpy() -> Backend:
         join=lambda arrays, axis: np.concatenate(arrays, axis=axis),
         solve=_numpy_solve,
         orthogonal=np.linalg.qr,
-        product=lambda left, right, room: np.matmul(left, right, out=room),
-        spread=lambda column, times: np.repeat(column[:, np.newaxis], times, axis=1),
+        product=_numpy_product,
+        spread=lambda column, times: column if times > _ROW else np.repeat(column, times, axis=1),
         as_bytes=lambda flags: flags.view(np.uint8),
         count=_numpy_count,
     )
+
+
+def _numpy_product(left: NDArray[Any], right: NDArray[Any], out: NDArray[Any]) -> NDArray[Any]:
+    """Multiply, in two halves where each is small enough for OpenBLAS to take it as it is, without copying it first.
+
+    `out` must be contiguous.
+    """
+    halved = _SMALL < left.size * right.shape[1] <= 2 * _SMALL and len(left) % 2 == 0
+    shape = 1 + halved, -1
+    np.matmul(left.reshape(*shape, left.shape[1]), right, out=out.reshape(*shape, out.shape[1]))
+    return out
 
 
 def _numpy_sort(array: NDArray[Any], axis: int) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -186,9 +212,9 @@ def _torch(device: str) -> Backend:
         log=torch.log,
         where=torch.where,
         at_least=lambda array, number: array.clamp(min=number),
-        raise_to=lambda array, other: torch.maximum(array, other, out=array),
-        greater=lambda array, other, room: torch.gt(array, other, out=room),
-        unequal=lambda array, other, room: torch.ne(array, other, out=room),
+        larger=torch.maximum,
+        greater=torch.gt,
+        unequal=torch.ne,
         largest=lambda array, axis: array.amax(dim=axis),
         argmax=lambda array, axis: array.argmax(dim=axis),
         sort=lambda array, axis: tuple(array.sort(dim=axis, stable=True)),
@@ -196,8 +222,8 @@ def _torch(device: str) -> Backend:
         join=lambda arrays, axis: torch.cat(arrays, dim=axis),
         solve=lambda matrices, right: torch.linalg.solve_ex(matrices, right).result,
         orthogonal=torch.linalg.qr,
-        product=lambda left, right, room: torch.mm(left, right, out=room),
-        spread=lambda column, times: column[:, None].expand(-1, times),
+        product=torch.mm,
+        spread=lambda column, times: column,
         as_bytes=lambda flags: flags.view(torch.uint8),
         count=lambda flags, times=1: flags.sum(dim=-2),
         fused=device == "cuda" and importlib.util.find_spec("triton") is not None,

@@ -7,7 +7,8 @@ exactly. Where this is not precise enough, what was rounded off is rounded to a 
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
+from itertools import groupby, pairwise
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from quorate.checks import check_count
 from quorate.errors import InvalidInput
-from quorate.learners.backends import Array, Backend, choose_backend
+from quorate.learners.backends import Array, Backend, choose_backend, loops_along_rows
 from quorate.learners.teachers import (
     LARGEST,
     MEMORY,
@@ -103,8 +104,8 @@ def sliced(gridded: Callable[[Matrix], Matrix], values: Matrix, slices: int) -> 
     return parts
 
 
-_QUERIES = 312  # counted together where they fit: few enough for a cache, and no power of 2, whose rows would share it
-_BLOCKS = 8  # of queries that a block of teachers is asked in turn
+_FEW, _MANY = 312, 1000  # queries counted together, by the number of columns: loops along many cost less
+_PANEL = 2**17  # features of all queries that are counted together: few enough for a cache
 _BYTE = 255  # the most that one holds
 _LEAST = 2500  # teachers times queries of a block, however many scores they have: fewer do not pay for the calls
 
@@ -112,11 +113,12 @@ _LEAST = 2500  # teachers times queries of a block, however many scores they hav
 class _Room(NamedTuple):
     """Where the scores of a block of one shape stand, with views that need not be made again for every block."""
 
-    scores: Array  # (labels, teachers, queries): 0 for label 0, and then the product
-    labels: list[Array]  # one by one
-    product: Array  # one row for each label from 1 on and each teacher
+    product: Array  # one row for each label from 1 on and each teacher; before it stand zeros, for label 0
+    neighbours: list[tuple[Array, Array]]  # every two labels that follow each other: (teachers, queries) each
+    lower: Array  # (labels, teachers, queries): all labels but the last
+    last: Array
     more: Array  # room for another product of this shape, if one is needed
-    flags: Array  # (labels, teachers, queries): of all labels but the last
+    flags: Array  # of the shape of `lower`
     beyond: Array  # the same as bytes
 
     @classmethod
@@ -125,8 +127,8 @@ class _Room(NamedTuple):
         cells, begin = high * wide, places[0].shape[0] // labels
         first, last = (place[begin - cells : begin + (labels - 1) * cells] for place in (places[0], places[-1]))
         scores, more = first.reshape(labels, high, wide), last[cells:].reshape(-1, wide)
-        flags = scores[1:] > scores[:-1]
-        return cls(scores, list(scores), scores[1:].reshape(-1, wide), more, flags, backend.as_bytes(flags))
+        flags, product, neighbours = scores[1:] > scores[:-1], scores[1:].reshape(-1, wide), list(pairwise(scores))
+        return cls(product, neighbours, scores[:-1], scores[-1], more, flags, backend.as_bytes(flags))
 
 
 def ballots_in_blocks(
@@ -137,55 +139,65 @@ def ballots_in_blocks(
 
     `intercepts` is (teachers, scores), of the labels from 1 on. `coefficients` holds those of the features and then, if
     there are any, of their squares: each as slices of `gridded_coefficients`, one row a score and one column a feature.
-    Queries are sliced as often. All queries of some blocks are asked of all teachers before the next.
+    Queries are sliced as often. Blocks of the same queries follow each other, of as many teachers as memory has room
+    for the rows of.
     """
     (teachers, several), features = intercepts.shape, queries.shape[1]
     powers, slices = len(coefficients), len(coefficients[0])
     pairs = _pairs(powers, slices)
-    most = memory // (8 * several * (1 + min(2, len(pairs))) + (1 + _BLOCKS) * several + 16)
-    wide, high = block_shape(len(queries), teachers, cells=min(most, max(_LEAST, backend.count_scores // several)))
+    most = memory // (8 * several * (1 + min(2, len(pairs))) + 2 * several + 16)
+    cells, usual = min(most, max(_LEAST, backend.count_scores // several)), max(_FEW, min(_MANY, _PANEL // features))
+    wide, high = block_shape(len(queries), teachers, cells=cells, usual=usual)
+    wide = max(1, min(wide, memory // (64 * features * powers * slices)))
     tables = [backend.put(table).reshape(teachers, several, -1) for pair in coefficients for table in pair]
-    places = [backend.put(np.zeros((1 + several) * high * wide)) for _ in pairs[:2]]
+    places = [backend.put(_aligned_zeros((1 + several) * high * wide)) for _ in pairs[:2]]
     rooms: dict[tuple[int, int], _Room] = {}  # by their shapes: those at the edges are smaller
-    together = wide * max(1, min(_BLOCKS, memory // (16 * features * powers * slices * wide)))
-    for start in range(0, len(queries), together):
-        asked = [slice(left, left + wide) for left in range(start, min(start + together, len(queries)), wide)]
-        across = [_columns(backend, queries[part], powers, slices) for part in asked]
-        for top in range(0, teachers, high):
-            part = slice(top, min(top + high, teachers))
-            rows = [_by_label(table[part]) for table in tables]
-            bars = backend.spread(backend.put(-intercepts[part].T.ravel()), wide)
-            for place, columns in zip(asked, across, strict=True):
-                shape = part.stop - top, columns[0].shape[1]
+    together = high * max(1, memory // (16 * several * features * powers * slices * high))
+    for first in range(0, teachers, together):
+        tops = range(first, min(first + together, teachers), high)
+        parts: Iterable[tuple[slice, list[Array], Array]] = (
+            (part, [_by_label(table[part]) for table in tables], backend.put(-intercepts[part].T.reshape(-1, 1)))
+            for part in (slice(top, min(top + high, teachers)) for top in tops)
+        )
+        parts = list(parts) if len(queries) > wide else parts  # they are asked again
+        for left in range(0, len(queries), wide):
+            asked = slice(left, left + wide)
+            columns = _columns(backend, queries[asked], powers, slices)
+            width = columns[0].shape[1]
+            for part, rows, bars in parts:
+                shape = part.stop - part.start, width
                 if shape not in rooms:
                     rooms[shape] = _Room.of(backend, places, 1 + several, *shape)
                 room = rooms[shape]
-                product = backend.product(rows[0], columns[0], room.product)
-                for left, right in pairs[1:]:
-                    product += backend.product(rows[left], columns[right], room.more)
-                yield place, part, _votes_beyond(backend, room, bars)
+                product = backend.product(rows[0], columns[0], out=room.product)
+                for one, other in pairs[1:]:
+                    product += backend.product(rows[one], columns[other], out=room.more)
+                yield asked, part, _votes_beyond(backend, room, backend.spread(bars, width))
 
 
 def counted_in_blocks(
-    backend: Backend, blocks: Iterator[tuple[slice, slice, Array]], teachers: int
+    backend: Backend, blocks: Iterator[tuple[slice, slice, Array]]
 ) -> Iterator[tuple[slice, NDArray[Any]]]:
     """Yield which queries, and how many more teachers vote beyond each label but the last: (labels, queries).
 
     Ballots of different teachers are added up seat by seat, as single bytes, before they are added up over the seats.
     """
-    held: dict[int, tuple[Array, int]] = {}  # for queries from there on: the sums of how many blocks of teachers
-    for asked, part, beyond in blocks:
-        sums, times = held.get(asked.start, (None, 0))
-        if sums is None:
-            sums = beyond + 0
-        elif beyond.shape == sums.shape:
-            sums += beyond
-        else:  # the last teachers
-            sums[:, : beyond.shape[1]] += beyond
-        held[asked.start] = sums, times + 1
-        if part.stop == teachers or times == _BYTE - 1:
-            yield asked, backend.take(backend.count(sums, times + 1))
-            del held[asked.start]
+    for asked, parts in groupby(blocks, key=itemgetter(0)):
+        sums: Array = None
+        times = 0  # how many blocks of teachers the sums are of
+        for _, _, beyond in parts:
+            if times == 0:
+                sums = beyond + 0
+            elif beyond.shape == sums.shape:
+                sums += beyond
+            else:  # the last teachers
+                sums[:, : beyond.shape[1]] += beyond
+            times += 1
+            if times == _BYTE:
+                yield asked, backend.take(backend.count(sums, times))
+                times = 0
+        if times:
+            yield asked, backend.take(backend.count(sums, times))
 
 
 def _by_label(tables: Array) -> Array:
@@ -214,10 +226,23 @@ def _columns(backend: Backend, queries: Matrix, powers: int, slices: int) -> lis
     return [backend.put(np.ascontiguousarray(part.T)) for part in parts]
 
 
-def block_shape(queries: int, teachers: int, *, cells: int) -> tuple[int, int]:
-    """Return how many queries and how many teachers to take together, for a block of at most this many cells."""
-    wide = max(1, min(queries, _QUERIES, cells))
-    high = max(1, min(teachers, cells // wide))
+def _aligned_zeros(count: int) -> Matrix:
+    """Return zeros that begin where a cache line does: vectors of NumPy's own arrays lie across two lines."""
+    room = np.zeros(count + 7)
+    start = -room.ctypes.data // room.itemsize % 8
+    return room[start : start + count]
+
+
+def block_shape(queries: int, teachers: int, *, cells: int, usual: int = _FEW) -> tuple[int, int]:
+    """Return how many queries and how many teachers to take together, for a block of at most this many cells.
+
+    More than the usual number of queries are taken where there are few teachers. If it takes several blocks, they are
+    of about one size, an odd multiple of 8: rows of a power of 2 would share few places of a cache. An even number of
+    teachers lets a product be made in halves.
+    """
+    even = -(-queries // max(1, -(-queries // usual)))
+    wide = max(1, min(queries, 8 * (-(-even // 8) | 1), cells))
+    high = max(1, min(teachers, cells // wide // 2 * 2))
     if high == teachers:
         wide = max(1, min(queries, cells // high))
     return wide, high
@@ -230,16 +255,14 @@ def _votes_beyond(backend: Backend, room: _Room, bars: Array) -> Array:
     place.
     """
     product = room.product
-    if bars.shape != product.shape:  # the last queries
-        bars = bars[:, : product.shape[1]]
-    if len(room.labels) == 2:
-        backend.greater(product, bars, room.flags[0])
+    if len(room.neighbours) == 1:
+        backend.greater(product, bars, out=room.flags[0])
         return room.beyond
     product -= bars
-    for before, label in pairwise(room.labels):
-        backend.raise_to(label, before)
+    for before, label in room.neighbours:
+        backend.larger(label, before, out=label)
     # Whether the largest up to a label is not the largest of all: proof, step 5.
-    backend.unequal(room.scores[:-1], room.labels[-1], room.flags)
+    backend.unequal(room.lower, room.last, out=room.flags)
     return room.beyond
 
 
@@ -290,8 +313,8 @@ class LinearTeachers(Teachers):
             return np.concatenate([none, *self.votes_each([X], device=device)])
         queries = check_queries(X, features=self.features)
         totals, memory = np.zeros((self.classes, len(queries)), dtype=np.int64), check_memory(memory)
-        with np.errstate(all="ignore"):
-            for asked, counts in counted_in_blocks(arrays, self._blocks(arrays, queries, memory), self.teachers):
+        with loops_along_rows(len(queries)):
+            for asked, counts in counted_in_blocks(arrays, self._blocks(arrays, queries, memory)):
                 totals[1:, asked] += counts
         totals[0] = self.teachers  # who votes beyond the label before
         totals[:-1] -= totals[1:]
@@ -317,7 +340,7 @@ class LinearTeachers(Teachers):
         """
         arrays, queries = choose_backend(device or self.device), check_queries(X, features=self.features)
         result = np.zeros((len(queries), self.teachers), dtype=np.min_scalar_type(self.classes - 1))
-        with np.errstate(all="ignore"):
+        with loops_along_rows(len(queries)):
             for asked, part, beyond in self._blocks(arrays, queries, memory):
                 result[asked, part] = arrays.take(beyond).sum(axis=0, dtype=result.dtype).T
         return result
