@@ -383,7 +383,7 @@ def test_a_person_has_one_name_however_it_is_written(again):
     short = [np.array([number], dtype=np.float32) for number in (2**24 + 1, 0.1)]  # cut short, both of them
     texts = [["9007199254740992.0"], ["9.1e+15"], ["-1.0E16"]]  # as somebody has written floats
     others = [[b"7"], [date(2024, 5, 31)], np.array(["2024-05-31"], "M8[ns]"), np.array([7], np.longdouble), [(1, 2)]]
-    others += [[np.timedelta64(3)]]
+    others += [[np.timedelta64(3, "D")]]
     numbers = [[2.0**60], [math.inf], [7.5], [Decimal("7.50")]]
     for wrong in (["\ud800"], [" "], [None], *numbers, *short, *texts, *others):
         for change in (lambda names: model.insert(X[:1], y[:1], ids=names), model.forget):

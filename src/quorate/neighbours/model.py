@@ -118,7 +118,7 @@ class NeighbourModel(SessionModel, ABC):
         check_is_fitted(self)
         listed = isinstance(ids, list | tuple)  # as it is: a pair in it is no two names
         names = ids if listed else np.asarray(ids, dtype=None if hasattr(ids, "dtype") else object)
-        if not listed and names.size > max(names.shape, default=1):
+        if not listed and names.ndim > 1 and names.size > len(names):
             raise InvalidInput("ids is one list of names, and not a table of several columns")
         return self.session_.forget(list(names if listed else names.ravel()))
 

@@ -8,6 +8,7 @@ sent again with the same bytes gets the same bytes back.
 """
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -73,7 +74,7 @@ class Infer:
         names = request.about.get("unit") or request.inputs.pop("unit", None)
         if names is None or request.inputs or request.about.keys() - {"unit"}:
             raise Refused("bad_request", "who is to be forgotten is named by the tensor 'unit', and by no other")
-        if len(names.values) > max(names.shape, default=1):
+        if len(names.values) > math.prod(names.shape[:1]):
             raise Refused("bad_tensor", "the tensor 'unit' is one list of names")
         return json_response({"forgotten": await _done(model.session.forget, names.values)})
 
