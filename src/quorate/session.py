@@ -44,7 +44,7 @@ from quorate.ledger import Ledger
 from quorate.ledger.budget import Allowance, LeasedBudget, Tally
 from quorate.mechanisms import Answers
 from quorate.privacy import Budget, Cost
-from quorate.progress import advance
+from quorate.progress import LINE
 from quorate.rows import query_digests, take_rows
 
 __all__ = [
@@ -260,7 +260,7 @@ class Session:
                     for answers in self._draws(self._payable_blocks(new[done:])):
                         rows.answer(answers.labels)
                         spent, done = spent + (answers.spent or Cost(0.0)), done + len(answers.labels)
-                        advance(len(answers.labels))
+                        _show(answers)
             except (BudgetSpent, RunEnded) as error:
                 ended = _told(error)
             labels = rows.labels()
@@ -396,8 +396,13 @@ class Session:
             answers: Answers = payer.draw(self.answerer, X, queries)
         except (BudgetSpent, RunEnded) as error:
             return _told(error)
-        advance(len(answers.labels))
+        _show(answers)
         return answers
+
+
+def _show(answers: Answers) -> None:
+    if (line := LINE.get()) is not None:  # somebody watches
+        line.advance(len(answers.labels))
 
 
 def _told(error: QuorateError) -> BudgetSpent:

@@ -47,6 +47,7 @@ class NeighbourClassifier(NeighbourModel, SessionClassifier):
     >>> model.fit(X[2000:], y[2000:], public=X[:2000]).score(X[:100], y[:100]) > 0.9
     True
     >>> model.forget(["17", "18"])
+    2
     >>> model.insert(X[:1], y[:1])
     ['18000']
     >>> model.claim_

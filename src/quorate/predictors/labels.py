@@ -40,7 +40,6 @@ _MARK_GAPS = (
     "mark them by further columns: quorate.tables.Schema.from_public(public).with_gaps().encode(table), or fill them "
     "with values that are public"
 )
-_NO_NUMBERS = ("str", "utf8", "binary", "categor", "enum", "date", "time", "duration", "period")  # in names of types
 _NO_LABELS = (
     "y must hold a label for every row, all of one type: leave rows without a label out, or give them a class of "
     "their own"
@@ -143,31 +142,18 @@ def class_codes(classes: NDArray[Any], labels: NDArray[Any]) -> NDArray[np.int64
 
 
 def target_numbers(y: Any) -> NDArray[np.float64]:
-    """Return the targets of a regression, or refuse a column whose type is one of texts, dates or spans of time.
+    """Return the targets of a regression, each read by itself: what is no number is nan, and nothing is said of it.
 
-    A list, or a column of objects, has no type but that of its values: each is read by itself, a number that is written
-    as text too. What is no number is nan, and nothing is said of it.
+    A column of texts in a frame is not refused: one private value that is no number makes texts of a file's column.
     """
     if y is None:
         raise InvalidInput("this regression requires y to be passed, but the target y is None")
-    kind = _column_type(y)
-    if getattr(kind, "kind", "O") in "mMSU" or any(word in str(kind).lower() for word in _NO_NUMBERS):
-        raise InvalidInput(
-            "y must be numbers, and is a column of texts or of dates: convert it first, each value by itself, as "
-            "pandas.to_numeric(y, errors='coerce') does"
-        )
+    if getattr(getattr(y, "dtype", None), "kind", "O") in "mMSU":
+        raise InvalidInput("y must be numbers")
     values: NDArray[np.float64] = as_vector(as_numbers(y))
     if values.ndim != 1:
         raise InvalidInput(f"y must be a vector with a number for each row, not an array of shape {values.shape}")
     return values
-
-
-def _column_type(y: Any) -> Any:
-    """Return the type that a column declares, that of its categories where it has some, or None where it has none."""
-    if hasattr(y, "iloc") and getattr(y, "shape", ())[1:] == (1,):
-        y = y.iloc[:, 0]
-    kind = getattr(y, "dtype", getattr(y, "type", None))  # of NumPy, pandas and polars, or of Arrow
-    return getattr(getattr(kind, "categories", None), "dtype", kind)
 
 
 def without_values(text: str, model: Any = None) -> str:

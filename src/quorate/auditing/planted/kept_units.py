@@ -71,11 +71,6 @@ class _KeepsTheLog(UnitFile):
             self._add((number, name, at, None, None) for number, name, *_ in removed)
 
 
-def _as_written(name: Any) -> tuple[str, str]:
-    """Take a person for another where the name is written in another way: that is the mistake."""
-    return canonical_text(name), canonical_text(name)
-
-
 def _repeats_values(*given: Any, private: bool = False, **named: Any) -> Any:
     """Check private records as if they were queries, and repeat what is wrong with them: that is the mistake."""
     return check_matrix(*given, **named)
@@ -256,8 +251,8 @@ KEPT_UNITS = (
     _twins(
         "second_name_of_a_unit",
         "a person who is forgotten as 7 and comes back as 7.0 has a whole budget again",
-        (session_module, "_text"),
-        _as_written,
+        (session_module, "lasting_person_text"),
+        canonical_text,
         _named_in_two_ways,
     ),
     _twins(
