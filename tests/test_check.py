@@ -11,7 +11,10 @@ import pyarrow.parquet
 import pytest
 from scipy import sparse, stats
 from sklearn.dummy import DummyClassifier
+from sklearn.ensemble import VotingClassifier
 from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from quorate import (
     InvalidInput,
@@ -298,8 +301,12 @@ def test_what_cannot_be_is_refused(change, text):
 
 def test_a_private_model_is_not_tested_at_its_budgets_cost():
     private = PrivateClassifier(epsilon=2.0, teachers=20, queries=10, aggregator="noisy_max", classes=[0, 1])
-    with pytest.raises(InvalidInput, match="it is not published"):
-        check_model(private.fit(X[:200], Y[:200]), X, Y)
+    private.fit(X[:200], Y[:200])
+    for model in (private, make_pipeline(StandardScaler(), private).fit(X[:200], Y[:200]), VotingClassifier([])):
+        if isinstance(model, VotingClassifier):
+            model.estimators_ = [private]
+        with pytest.raises(InvalidInput, match="it is not published"):
+            check_model(model, X, Y)
 
 
 def test_everything_found_can_be_written_as_json():

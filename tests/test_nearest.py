@@ -276,6 +276,26 @@ def test_an_insertion_or_deletion_that_is_interrupted_lets_no_unit_vote_twice(mo
         assert votes**2 == units.spends().tolist()[0] <= 32**2
 
 
+def test_what_a_count_that_was_interrupted_still_writes_is_read_by_nobody(monkeypatch):
+    """A second interrupt ends the wait for the threads of the first, which go on writing what they had read before."""
+    X, y = blobs(30)
+    model, late = small_model(X, y), []
+
+    def interrupted(units, block, batch, spends):
+        late.append(spends)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Units, "_count_block", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            model.predict(X[:1])
+    model.predict(X[:2])
+    charged = model.session_.answerer.units.spends().tolist()
+    late[0][:] = 0
+    assert max(charged) > 0
+    assert model.session_.answerer.units.spends().tolist() == charged
+
+
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("persons", [False, True])
 def test_nor_does_it_stop_the_others_from_being_counted(monkeypatch, persons, device):

@@ -16,6 +16,7 @@ from quorate.errors import LedgerRefused
 from quorate.ledger import Ledger
 from quorate.mechanisms import NoisyVector
 from quorate.models import PrivateFolder
+from quorate.neighbours.unit_file import UnitFile
 
 RNG = np.random.default_rng(3)
 Y = RNG.integers(0, 2, size=3000)
@@ -207,6 +208,27 @@ def test_nor_does_one_whose_deletion_was_cut_short(tmp_path):
     again = load(folder)
     assert [name for name, _ in again.forgotten()] == ["7"]
     assert not any(point in path.read_bytes() for path in folder.iterdir())
+    again.session_.close()
+
+
+def test_a_change_that_is_cut_short_twice_is_the_last_of_its_process(tmp_path, monkeypatch):
+    """With a number that the ledger never has, a file from before it would pass for the latest one."""
+    folder = saved(tmp_path / "model")
+    model = load(folder)
+
+    def interrupted(*_arguments):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(UnitFile, "_keep_sum", interrupted)
+        patch.setattr(UnitFile, "close", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            model.predict(SURE)
+    with pytest.raises(LedgerRefused):
+        model.predict(SURE)
+    model.session_.close()
+    again = load(folder)
+    assert again.predict(SURE).tolist() == [1, 0]
     again.session_.close()
 
 

@@ -115,6 +115,16 @@ def test_too_few_public_rows_leave_the_assumption_and_say_so():
         voting().fit(*PRIVATE, public_labels=PUBLIC[1])
 
 
+def test_teachers_of_persons_are_not_tried_on_rows():
+    """A person has more rows than one, and teachers of as many rows would disagree more than those of the plan."""
+    people = voting(epsilon=4.0, teachers=100)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        people.fit(*PRIVATE, groups=np.arange(12_000) // 5, public=PUBLIC[0], public_labels=PUBLIC[1])
+    assert people.plan_.basis == "assumed"
+    assert any("nobody says whose the public rows are" in text for text in people.plan_.assumptions)
+
+
 def test_a_pilot_is_the_same_every_time_and_knows_one_model():
     first, again = (
         run_pilot(*PUBLIC, estimator=LogisticRegression(), units_per_teacher=30, classes=CLASSES) for _ in range(2)

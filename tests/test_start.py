@@ -317,6 +317,9 @@ def test_the_private_table_is_no_public_one(tables, capsys):
         table = ["customers.csv", *([] if command[0] == "release" else ["--label", "answer"])]
         assert main([*command, *table, "--public", "./customers.csv"]) == 1
         assert "--public is the private table, customers.csv: public rows are not protected" in capsys.readouterr().err
+    several = ["customers.csv", "survey.csv", "--label", "answer", "--public", "survey.csv", "--out", "m"]
+    assert main(["fit", "subsample", *several]) == 1
+    assert "--public is the private table, survey.csv" in capsys.readouterr().err
 
 
 def test_what_a_stranger_gets_wrong_about_a_fit_is_said(tables, capsys):

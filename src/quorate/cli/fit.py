@@ -135,6 +135,8 @@ def run_fit(
     """
     check_new_folder(output.out)
     check_report(output.report, inputs=[tables.table, tables.public, tables.schema])
+    for private in more:
+        check_apart(private, tables.public)
     progress = steps(["reading", "encoding", "fitting", "saving"], quiet=output.json)
     with progress as step, _opened([tables.table, *more], reading) as stream:
         from quorate.models import save

@@ -6,7 +6,7 @@ be it missing, infinite or no number: the model takes it, or fails on that row.
 """
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -40,13 +40,21 @@ def check_published(model: Any, features: int | None = None) -> None:
     """Refuse what is no fitted model, or one of other columns: from public values."""
     if isinstance(model, type) or not hasattr(model, "predict"):
         raise InvalidInput("model must be a fitted model that was published or is public: it needs predict")
-    if hasattr(model, "session_"):
-        raise InvalidInput(
-            f"a {type(model).__name__} answers from private records and is paid for: it is not published"
-        )
+    for part in _parts(model):
+        if hasattr(part, "session_"):
+            raise InvalidInput(
+                f"a {type(part).__name__} answers from private records and is paid for: it is not published"
+            )
     known = getattr(model, "n_features_in_", features)
     if features is not None and known != features:
         raise InvalidInput(f"the model takes {known} features and the rows have {features}; both must be the same")
+
+
+def _parts(model: Any) -> Iterator[Any]:
+    """Yield a model, and those that it is made of: the steps of a pipeline, the members of an ensemble."""
+    yield model
+    for value in [*getattr(model, "get_params", dict)().values(), *getattr(model, "__dict__", {}).values()]:
+        yield from value if isinstance(value, list | tuple) else [value]
 
 
 def classes_of(model: Any) -> NDArray[Any]:

@@ -56,6 +56,7 @@ class UnitFile:
     def __init__(self, path: Path, ledger: Ledger) -> None:
         self._path, self._ledger = path, ledger
         self._number = self._reports = 0
+        self._changing = False  # whether a change has begun, and is not yet in the ledger
         self._lines = self._amounts = 0  # tags of the units' lines, added up, and that of what they have spent
         self._connection: sqlite3.Connection | None = _connected(path)
         _files.add(self)
@@ -164,8 +165,11 @@ class UnitFile:
 
     @contextmanager
     def _change(self) -> Iterator[sqlite3.Connection]:
-        """Change the file in one transaction, then say so in the ledger."""
+        """Change the file in one transaction, then say so in the ledger. Where that is cut short, nothing follows."""
+        if self._changing:  # a change was interrupted, and so was closing the file after it
+            self.close()
         connection = self._connected_file()
+        self._changing = True
         try:
             with connection:
                 connection.execute("BEGIN IMMEDIATE")
@@ -174,6 +178,7 @@ class UnitFile:
                 connection.execute("DELETE FROM state")
                 connection.execute("INSERT INTO state VALUES (?, ?, ?)", (self._number, self._sum(), self._reports))
             self._keep_sum(self._sum())
+            self._changing = False
         except sqlite3.Error as error:
             self.close()
             raise LedgerRefused(f"{self._path} cannot be written: {error}; nothing is answered") from None

@@ -186,25 +186,26 @@ class Units:
 
     def _count_blocks(self, blocks: Sequence[Block], batch: Batch) -> Floats:
         """Return the counts of all rows' votes on all queries, a block a thread, and charge all units."""
-        counts = np.zeros((len(batch.radii), self._table.shape[1]))
+        counts, spends = np.zeros((len(batch.radii), self._table.shape[1])), self._spent.copy()
         with one_thread(), ThreadPoolExecutor(usable_cores()) as threads:
-            for votes in threads.map(lambda block: self._count_block(block, batch), blocks):
+            for votes in threads.map(lambda block: self._count_block(block, batch, spends), blocks):
                 counts += votes
+        self._spent = spends  # at once: threads that outlive two interrupts write to what nobody reads; proof: step 6
         return counts
 
-    def _count_block(self, block: Block, batch: Batch) -> Floats:
-        """Return the counts of these rows' votes on all queries, and charge their units."""
+    def _count_block(self, block: Block, batch: Batch, spends: Integers) -> Floats:
+        """Return the counts of these rows' votes on all queries, and charge their units in `spends`."""
         if self.persons:
             whole = self._weights(block, slice(0, block.taken), batch)
-            return np.concatenate([self._count_persons(block, weights, batch) for _, weights in whole])
+            return np.concatenate([self._count_persons(block, weights, batch, spends) for _, weights in whole])
         counts = np.zeros((len(self._few), len(batch.radii), self._few.shape[2]), dtype=np.float32)
         for rows in batch.cuts(block):
-            codes, spent = block.codes[rows], self._spent[block.owners[rows]]
+            codes, spent = block.codes[rows], spends[block.owners[rows]]
             ballots, prices = self._few.take(codes, axis=1), self._prices.take(codes)
             for part, weights in self._weights(block, rows, batch):
                 self._charge(weights, prices, spent, batch.together)
                 counts[:, part] += weights @ ballots  # whole numbers below 2**24
-            self._spent[block.owners[rows]] = spent
+            spends[block.owners[rows]] = spent
         return np.concatenate(list(counts), axis=1)[:, : self._table.shape[1]].astype(np.float64)
 
     def _weights(self, block: Block, rows: slice, batch: Batch) -> Iterator[tuple[slice, NDArray[np.float32]]]:
@@ -216,14 +217,14 @@ class Units:
                 scores = np.empty((len(factors), records.shape[1]), dtype=np.float32)
             yield part, self._kernel.weigh(multiply(factors, records, scores), radii)  # proof: step 2
 
-    def _count_persons(self, block: Block, weights: NDArray[np.float32], batch: Batch) -> Floats:
-        """Return the counts of the votes of units that may have several rows, and charge them."""
+    def _count_persons(self, block: Block, weights: NDArray[np.float32], batch: Batch, spends: Integers) -> Floats:
+        """Return the counts of the votes of units that may have several rows, and charge them in `spends`."""
         firsts = np.flatnonzero(np.diff(block.owners[: block.taken], prepend=-1))
         owners = block.owners[firsts]
         strongest, codes = self._strongest(weights, block.codes[: block.taken], firsts)
-        spent = self._spent[owners]
+        spent = spends[owners]
         self._charge(strongest, self._prices[codes], spent, batch.together)
-        self._spent[owners] = spent
+        spends[owners] = spent
         return np.stack([(strongest * added[codes]).sum(axis=1, dtype=np.float64) for added in self._table.T], axis=1)
 
     def _strongest(

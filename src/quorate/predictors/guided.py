@@ -72,7 +72,9 @@ class GuidedClassifier(SessionClassifier, ABC):
             return PublicRows(None, None)  # they serve to try an estimator, as they are
         X = check_records(self, public, estimator=self.estimator_, reset=False)
         check_consistent_length(X, labels)
-        return PublicRows(X, None if labels is None else class_codes(self.classes_, np.asarray(labels)))
+        return PublicRows(
+            X, None if labels is None else class_codes(self.classes_, np.asarray(labels), name="public_labels")
+        )
 
     def _choose(self, public: PublicRows, *, records: int, held_out: int, teach: bool) -> None:
         """Take the estimator, where it is free, and the number of teachers that do best on public rows."""
@@ -117,7 +119,9 @@ class GuidedClassifier(SessionClassifier, ABC):
         return planned
 
     def _pilot(self, X: Any, codes: NDArray[np.int64], planned: PrivatePlan) -> Pilot:
-        """Try teachers of the planned size on labelled public rows."""
+        """Try teachers of the planned size on labelled public rows, which do not stand for persons."""
+        if self.unit_ == "person":
+            raise Infeasible("teachers are dealt persons, and nobody says whose the public rows are")
         return run_pilot(
             X,
             codes,

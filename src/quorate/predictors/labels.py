@@ -129,15 +129,15 @@ def two_classes(classes: Any, X: Any, y: Any, *, instead: str) -> tuple[NDArray[
     return known, class_codes(known, labels)
 
 
-def class_codes(classes: NDArray[Any], labels: NDArray[Any]) -> NDArray[np.int64]:
-    """Return the number of each label among the sorted classes."""
+def class_codes(classes: NDArray[Any], labels: NDArray[Any], *, name: str = "y") -> NDArray[np.int64]:
+    """Return the number of each label among the sorted classes. `name` is what the labels are called in an error."""
     try:
         codes = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
         right = bool(np.all(classes[codes] == labels))
     except TypeError:
         right = False
     if not right:
-        raise InvalidInput("y has labels that were not declared; classes must name every label that may occur")
+        raise InvalidInput(f"{name} has labels that were not declared; classes must name every label that may occur")
     return codes.astype(np.int64)
 
 

@@ -126,7 +126,7 @@ def _owners(random: np.random.Generator, pool: Integers, size: int, *, places: i
     differ as teachers of m units of their own do.
     """
     if pool.size // size < _COMMITTEE:
-        size = max(1, size * pool.size // (size + pool.size))
+        size = max(1, round(size * pool.size / (size + pool.size)))
     each = min(pool.size // size, _MOST_TEACHERS)
     owners = []
     for _ in range(-(-_COMMITTEE // each)):
