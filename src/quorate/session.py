@@ -260,7 +260,7 @@ class Session:
                     for answers in self._draws(self._payable_blocks(new[done:])):
                         rows.answer(answers.labels)
                         spent, done = spent + (answers.spent or Cost(0.0)), done + len(answers.labels)
-                        _show(answers)
+                        _advance(answers)
             except (BudgetSpent, RunEnded) as error:
                 ended = _told(error)
             labels = rows.labels()
@@ -396,11 +396,11 @@ class Session:
             answers: Answers = payer.draw(self.answerer, X, queries)
         except (BudgetSpent, RunEnded) as error:
             return _told(error)
-        _show(answers)
+        _advance(answers)
         return answers
 
 
-def _show(answers: Answers) -> None:
+def _advance(answers: Answers) -> None:
     if (line := LINE.get()) is not None:  # somebody watches
         line.advance(len(answers.labels))
 
