@@ -28,13 +28,13 @@ from quorate.privacy.claims import Total
 from quorate.progress import progress
 from quorate.release.claims import Update, growing_claim, release_claim
 from quorate.release.domain import NOTHING, Domain, make_domain
-from quorate.release.engines import Released, choose_engine
+from quorate.release.engines import Released, choose_engine, interval
 from quorate.release.objective import Errors, target_column, weighed
 from quorate.release.people import PERSON, RECORD, check_records_per_person, first_records, loss_for_each_record
 from quorate.release.queries import BoxRanges, Marginals, Prefixes, Queries, Ranges, Rows
 from quorate.release.queries.possible import clear_weights
 from quorate.release.synthetic import MOST_ROWS, draw_records, fit_weights, product_support, round_weights
-from quorate.release.tidy import added, as_counts, keys_of, name_between, take_between
+from quorate.release.tidy import added, as_counts, keys_of, name_between, take_between, taken
 from quorate.release.uncut import Uncut
 from quorate.release.workloads import Columns
 from quorate.release.workloads.lines import LineWorkload
@@ -43,7 +43,6 @@ from quorate.tables.read import shown_names
 
 __all__ = ["QueryRelease"]
 
-_TWO_SIDED = 1.959963984540054  # standard deviations that hold 95% of a Gaussian
 _LISTED = 200_000  # cells of a table that are weighted one by one
 _PRODUCT_ROWS = 50_000  # made up where no public rows can be weighted
 
@@ -200,9 +199,12 @@ class QueryRelease(ShowsClaim, BaseEstimator):
         Queries are hypotheses of the class, or names, expressions or numbers of the workload; all of the workload
         unless given. Marginals also answer what is asked of fewer columns, by adding cells up. Answers are shares of
         the private records; with `counts`, numbers of records (with `groups`, of people), rounded to the power of ten
-        that is not above the error. With `band`, say 0.95, `low` and `high` hold for *all* answers of the release
-        together with that probability, and not each for itself. The cover's own share of the error is not in the bars:
-        `error_bound` has it. `error` is missing where the engine does not know it. Thresholds and ranges of a column
+        that is not above the error. `low` and `high` are the ends of a 95% confidence interval made of the measured
+        counts and their noise: its coverage does not depend on how well a model or public data fit. `error` estimates
+        how far the answer is off, and may be much smaller than the interval is wide. With `band`, say 0.95, `low` and
+        `high` hold for *all* answers of the release together with that probability, and not each for itself. The
+        cover's own share of the error is not in the interval: `error_bound` has it. `error` is missing where the engine
+        does not know it. Thresholds and ranges of a column
         at ends that are no cuts lie between two queries: `query` says which, `asked` what was asked, `gap` is how far
         the two are apart; the answer takes values to spread evenly between cuts, and `low` and `high` do not.
 
@@ -215,22 +217,26 @@ class QueryRelease(ShowsClaim, BaseEstimator):
         asked = self.domain_.every() if queries is None else queries
         numbers, starts = self.domain_.find_sums(asked)
         names = self.domain_.describe(numbers[starts], asked)
-        bars = self._bars(numbers, starts, band)
+        bars = self.bars(numbers, starts, band=band)
         moved = {place: near for place, near in enumerate(self.domain_.between(asked)) if near is not None}
         if moved:
-            inner = self._bars(np.array([near.inner for near in moved.values()]), np.arange(len(moved)), band)
+            inner = self.bars(np.array([near.inner for near in moved.values()]), band=band)
             take_between(bars, inner, moved)
             name_between(names, self.domain_, moved)
         columns: dict[str, Any] = {key: [name.get(key) for name in names] for key in keys_of(names)}
         shown = as_counts(bars, self.records_) if counts else bars
         return pa.table(columns | {name: pa.array(shown[name], mask=np.isnan(bars[name])) for name in bars})
 
-    def _bars(self, numbers: Any, starts: Any, band: float | None) -> dict[str, Floats]:
-        """Return the answers to sums of queries, their errors and the ends of their intervals: NaN where not known."""
+    def bars(self, numbers: Any, starts: Any = None, *, band: float | None = None) -> dict[str, Floats]:
+        """Return the columns of `answer` for queries by their numbers; NaN where a figure is not known.
+
+        With `starts`, for the sums of runs of queries: where each run begins.
+        """
+        numbers = np.asarray(numbers, dtype=np.int64)
+        starts = np.arange(len(numbers)) if starts is None else starts
         each, deviations = self.read(numbers)
         shares, errors = added(each, starts), np.sqrt(added(deviations**2, starts))
-        half = _TWO_SIDED * errors
-        low, high = (shares - half, shares + half) if band is None else self._band(numbers, starts, shares, band)
+        low, high = self._ends(numbers, starts, shares, errors, band)
         return {
             "answer": np.clip(shares, 0, 1),
             "error": errors,
@@ -238,17 +244,27 @@ class QueryRelease(ShowsClaim, BaseEstimator):
             "high": np.clip(high, 0, 1),
         }
 
-    def _band(self, numbers: Any, starts: Any, shares: Floats, band: float) -> tuple[Floats, Floats]:
-        """Return ends that hold for all answers together: PROOF.md, step 5."""
-        beta, released = 1.0 - check_rate("band", band), self.released_
-        if not self.has_error_bars:
+    def _ends(
+        self, numbers: Any, starts: Any, shares: Floats, errors: Floats, band: float | None
+    ) -> tuple[Floats, Floats]:
+        """Return ends that hold for each answer by itself with 95%, or with `band` for all together: PROOF.md, step 5.
+
+        Where unbiased answers are kept, ends are made of these and of their noise, whatever the model or public data.
+        """
+        released, beta = self.released_, None if band is None else 1.0 - check_rate("band", band)
+        if beta is not None and not self.has_error_bars:
             raise InvalidInput(f"the engine {self.engine_!r} does not know its noise, and has no band")
-        if released.unbiased is None or released.deviations is None or self.domain_.has_differences():
+        if released.unbiased is None or released.deviations is None:
+            if beta is None:
+                return interval(shares, shares, errors, math.inf)
             wide = self.engine_error_bound(beta) * added(np.ones(len(numbers)), starts)
             return shares - wide, shares + wide
-        places = self.domain_.parts(numbers)[0]
-        level = released.level(self.domain_.queries.count, beta)
-        centre, half = added(released.unbiased[places], starts), level * added(released.deviations[places], starts)
+        plus, minus = self.domain_.parts(numbers)
+        centre = added(taken(released.unbiased, plus) - taken(released.unbiased, minus), starts)
+        noise, less = taken(released.deviations, plus), taken(released.deviations, minus)
+        if beta is None:
+            return interval(shares, centre, np.sqrt(added(noise**2 + less**2, starts)), self.records_)
+        half = released.level(self.domain_.queries.count, beta) * added(noise + less, starts)
         return np.minimum(centre - half, shares), np.maximum(centre + half, shares)
 
     def _facts(self) -> dict[str, Any]:
@@ -261,7 +277,10 @@ class QueryRelease(ShowsClaim, BaseEstimator):
         check_is_fitted(self, "released_")
         plus, minus = self.domain_.parts(np.asarray(numbers, dtype=np.int64))
         shares = self._answers(plus) - self._answers(minus)
-        return np.clip(shares, 0.0, 1.0), np.hypot(self._errors(plus), self._errors(minus))
+        errors = self.released_.errors
+        if errors is None:
+            return np.clip(shares, 0.0, 1.0), np.where((plus == NOTHING) & (minus == NOTHING), 0.0, np.nan)
+        return np.clip(shares, 0.0, 1.0), np.hypot(taken(errors, plus), taken(errors, minus))
 
     def _answers(self, numbers: Any) -> Floats:
         """Return the released answers; nothing at all is 0."""
@@ -269,11 +288,6 @@ class QueryRelease(ShowsClaim, BaseEstimator):
         if asked.any():
             shares[asked] = self.released_.some(self.domain_.queries, numbers[asked])
         return shares
-
-    def _errors(self, numbers: Any) -> Floats:
-        errors, asked = np.zeros(len(numbers)), numbers != NOTHING
-        errors[asked] = np.nan if self.released_.errors is None else self.released_.errors[numbers[asked]]
-        return errors
 
     def weights(self) -> tuple[Floats, Rows | None]:
         """Return weights that answer the queries, and the rows they are on, or None where they are on cells.

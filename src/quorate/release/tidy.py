@@ -10,12 +10,17 @@ from quorate.release.domain import Domain
 from quorate.release.queries import NOTHING
 from quorate.release.workloads.bound import Between
 
-__all__ = ["added", "as_counts", "keys_of", "name_between", "take_between"]
+__all__ = ["added", "as_counts", "keys_of", "name_between", "take_between", "taken"]
 
 
 def added(values: Floats, starts: Any) -> Floats:
     """Return the sums of runs of values."""
     return values if len(starts) == len(values) else np.asarray(np.add.reduceat(values, starts))
+
+
+def taken(values: Floats, numbers: Any) -> Floats:
+    """Return the values of queries by their numbers; of `NOTHING`, 0."""
+    return np.where(numbers == NOTHING, 0.0, values[np.maximum(numbers, 0)])
 
 
 def as_counts(bars: dict[str, Floats], records: int) -> dict[str, Any]:

@@ -56,8 +56,8 @@ def release_bill(release: QueryRelease) -> dict[str, Any]:
     }
 
 
-def simulate_release(release: QueryRelease, *, epsilon: float) -> tuple[Floats, Floats, Floats, float]:
-    """Run the same release on its own synthetic records: return true shares, answers, errors, and the seconds."""
+def simulate_release(release: QueryRelease, *, epsilon: float) -> tuple[Floats, Floats, tuple[Floats, Floats], float]:
+    """Run the same release on its own synthetic records: return true shares, answers, their intervals, the seconds."""
     rows = min(release.records_, _MOST_ROWS)
     records = release.synthetic(rows)
     queries = release.domain_.queries
@@ -66,9 +66,9 @@ def simulate_release(release: QueryRelease, *, epsilon: float) -> tuple[Floats, 
     if queries.count > _MOST_ROWS:
         which = np.unique(np.linspace(0, queries.count - 1, _MOST_ROWS).astype(np.int64))
     truth = again.domain_.seal(records)[0].put_to(lambda counted: queries.some(which, counted)) / rows  # nobody's
-    answers = again.released_.some(queries, which)
-    errors = np.full(len(which), np.nan) if again.released_.errors is None else again.released_.errors[which]
-    return truth, answers, errors, again.seconds_
+    answers, (low, high) = again.released_.some(queries, which), again.released_.intervals(rows)
+    ends = (low[which], high[which]) if low.size else (answers, answers)  # too many to list: no noise is known
+    return truth, answers, ends, again.seconds_
 
 
 def write_report_of(release: QueryRelease, path: Path, utility: Utility | None = None) -> Path:
@@ -149,13 +149,10 @@ def _shares(release: QueryRelease) -> list[tuple[str, list[tuple[str, float]]]]:
 
 def _simulated(release: QueryRelease) -> tuple[list[Any], list[Any], float]:
     """Return points of answers against the truth, of the largest error against epsilon, and the seconds of a run."""
-    truth, answers, deviations, seconds = simulate_release(release, epsilon=release.budget_.epsilon)
+    truth, answers, ends, seconds = simulate_release(release, epsilon=release.budget_.epsilon)
     step = max(1, len(truth) // _MOST_POINTS)
-    bars = np.where(np.isnan(deviations), 0.0, 1.96 * deviations)
-    points = [
-        (float(true), float(answer), float(answer - bar), float(answer + bar))
-        for true, answer, bar in zip(truth[::step], answers[::step], bars[::step], strict=True)
-    ]
+    low, high = (np.where(np.isnan(end), answers, end) for end in ends)
+    points = [tuple(map(float, point)) for point in np.stack([truth, answers, low, high], axis=1)[::step]]
     errors = []
     if seconds <= _PATIENCE:
         for epsilon in sorted({*_EPSILONS, release.budget_.epsilon}):

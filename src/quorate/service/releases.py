@@ -60,16 +60,16 @@ class QueryInput:
 class ShareOutputs(ColumnOutputs):
     """The answers of a release, by the numbers of queries."""
 
-    names = ("answer", "error")
+    names = ("answer", "error", "low", "high")
 
     def __init__(self, release: QueryRelease) -> None:
         super().__init__()
         self._release = release
 
     def read(self, labels: Numbers, refused: Flags, told: Any) -> tuple[Numbers, Any]:
-        """Return the shares and their errors."""
-        shares, errors = self._release.read(labels + NOTHING)
-        return labels, {"answer": shares, "error": np.where(np.isnan(errors), -1.0, errors)}
+        """Return the shares, their errors and their 95% intervals; -1 stands where a figure is not known."""
+        bars = self._release.bars(labels + NOTHING)
+        return labels, {name: np.where(np.isnan(bars[name]), -1.0, bars[name]) for name in self.names}
 
 
 class OnlineOutputs(ColumnOutputs):

@@ -6,7 +6,7 @@ from quorate.release.engines.levels import LevelsEngine
 from quorate.release.engines.mixture import Mixture
 from quorate.release.engines.plain import PlainEngine
 from quorate.release.engines.prefix import PrefixEngine
-from quorate.release.engines.released import Engine, Released
+from quorate.release.engines.released import Engine, Released, interval
 from quorate.release.engines.residual import ResidualEngine
 from quorate.release.engines.reweighting import ReweightingEngine
 from quorate.release.engines.weights import PublicWeightsEngine, WeightsEngine
@@ -26,4 +26,5 @@ __all__ = [
     "WeightsEngine",
     "choose_engine",
     "expected_errors",
+    "interval",
 ]

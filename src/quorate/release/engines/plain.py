@@ -5,7 +5,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from scipy import stats
 
 from quorate.arrays import Floats
 from quorate.errors import Infeasible
@@ -23,7 +22,6 @@ from quorate.release.queries import MOST_LISTED, Marginals, Queries
 
 __all__ = ["PlainEngine"]
 
-_HELD, _TWO_SIDED = 0.95, 1.960  # of a Gaussian, within how many deviations
 _MOST_DRAWS = 5_000_000  # about a minute of exact draws
 
 
@@ -61,43 +59,30 @@ class PlainEngine(MeasuringEngine):
         return Measurement((2,), lambda private: [private.cells(queries)], partial(self._cells, queries))
 
     def _marginals(self, queries: Marginals, noisy: Any, scales: Any, records: int, spent: Cost) -> Released:
-        shares = np.concatenate(noisy) / records
+        held = np.ones(queries.count) if queries.held is None else queries.held.astype(np.float64)  # the rest is known
+        shares = held * np.concatenate(noisy) / records
+        deviations = held * np.repeat(np.array(scales) / records, np.diff(queries.offsets))
         answers = simplex_marginals(queries, shares)
-        errors = _projected_errors(queries, shares, answers, np.array(scales) / records)
-        if queries.held is not None:
-            errors[~queries.held] = 0.0
-        return Released(answers, errors, None, None, spent, self.name)
+        return self._made(answers, shares, deviations, None, spent)
 
     def _queries(self, queries: Queries, noisy: Any, scales: Any, records: int, spent: Cost) -> Released:
-        answers, errors = np.clip(noisy[0] / records, 0.0, 1.0), np.full(queries.count, scales[0] / records)
-        return Released(answers, errors, None, None, spent, self.name, ("measured: queries",))
+        shares, deviations = noisy[0] / records, np.full(queries.count, scales[0] / records)
+        return self._made(np.clip(shares, 0.0, 1.0), shares, deviations, None, spent, "measured: queries")
 
     def _cells(self, queries: Queries, noisy: Any, scales: Any, records: int, spent: Cost) -> Released:
         shares, scale = noisy[0] / records, scales[0] / records
         weights = project_simplex(shares)
         shares = shares - (shares.sum() - 1.0) / shares.size  # the number of records is public
-        answers = np.clip(queries.answers(shares), 0.0, 1.0)
-        sizes = queries.answers(np.ones(shares.size))
-        errors = scale * np.sqrt(np.maximum(sizes * (1 - sizes / shares.size), 0.0))
-        return Released(answers, errors, weights, None, spent, self.name, ("measured: cells",))
+        unbiased, sizes = queries.answers(shares), queries.answers(np.ones(shares.size))
+        deviations = scale * np.sqrt(np.maximum(sizes * (1 - sizes / shares.size), 0.0))
+        return self._made(np.clip(unbiased, 0.0, 1.0), unbiased, deviations, weights, spent, "measured: cells")
 
-
-def _projected_errors(queries: Marginals, noisy: Floats, answers: Floats, scales: Floats) -> Floats:
-    """Return one standard deviation of the error of each answer.
-
-    The projection takes the same off each cell that it leaves above 0, which is known: 1.96 deviations hold 95% of a
-    Gaussian with that shift, whose square is a noncentral chi-square. Of k cells above 0 only k - 1 vary: their sum is
-    known.
-    """
-    errors = []
-    tables = zip(*(np.split(values, queries.offsets[1:-1]) for values in (noisy, answers)), scales, strict=True)
-    for before, after, scale in tables:
-        above = after > 0.0
-        shift = float(np.abs(before - after)[above].mean())
-        noise = scale * math.sqrt(1.0 - 1.0 / max(int(above.sum()), 2)) if after.size > 1 else 0.0
-        held = math.sqrt(stats.ncx2.ppf(_HELD, 1, max((shift / noise) ** 2, 1e-9))) / _TWO_SIDED if noise else 0.0
-        errors.append(np.full(after.size, noise * held))
-    return np.concatenate(errors)
+    def _made(
+        self, answers: Floats, unbiased: Floats, deviations: Floats, weights: Floats | None, spent: Cost, *notes: str
+    ) -> Released:
+        """Return answers that are made of unbiased ones, and are taken to err as these do."""
+        parts = (unbiased, deviations)
+        return Released(answers, deviations, weights, None, spent, self.name, notes, {}, None, *parts)
 
 
 def _factors(queries: Queries) -> dict[str, float]:

@@ -68,34 +68,40 @@ class PrefixEngine(MeasuringEngine):
     def _lines(
         self, noisy: Any, scales: Any, records: int, spent: Cost, *, queries: Prefixes | Ranges, factor: Factor
     ) -> Released:
-        sums = factor.prefixes(noisy[0], float(records)) / records
-        sums = _monotone(sums.reshape(queries.lines, queries.length))
-        weights = np.diff(sums, prepend=0.0, axis=1).ravel()
+        sums = (factor.prefixes(noisy[0], float(records)) / records).reshape(queries.lines, queries.length)
+        raw, weights = (np.diff(each, prepend=0.0, axis=1).ravel() for each in (sums, _monotone(sums)))
         deviations = scales[0] * np.sqrt(factor.variances) / records
         listed = queries.count <= _MOST_ANSWERS
+        errors = _errors(queries, deviations) if listed else None
         return Released(
             queries.answers(weights) if listed else None,
-            _errors(queries, deviations) if listed else None,
+            errors,
             weights,
             None,
             spent,
             self.name,
             () if listed else ("answers are read off the weights",),
             {"deviation": float(deviations.max()) * (1.0 if isinstance(queries, Prefixes) else math.sqrt(2.0))},
+            unbiased=queries.answers(raw) if listed else None,
+            deviations=errors,
         )
 
     def _boxes(self, noisy: Any, scales: Any, records: int, spent: Cost, *, queries: BoxRanges, grid: Grid) -> Released:
-        weights = grid.nearest_weights(grid.estimate(noisy[0], float(records)) / records)
+        raw = grid.estimate(noisy[0], float(records)) / records
+        weights = grid.nearest_weights(raw)
         scale, listed = scales[0] / records, queries.count <= _MOST_ANSWERS
+        errors = scale * grid.deviations() if listed else None
         return Released(
             np.clip(queries.answers(weights), 0.0, 1.0) if listed else None,
-            scale * grid.deviations() if listed else None,
+            errors,
             weights,
             None,
             spent,
             self.name,
             () if listed else ("answers are read off the weights",),
             {"deviation": scale * math.sqrt(grid.largest_variance)},
+            unbiased=queries.answers(raw) if listed else None,
+            deviations=errors,
         )
 
 

@@ -27,12 +27,15 @@ __all__ = [
     "expected_largest",
     "expected_largest_of",
     "histogram_scale",
+    "interval",
     "project_simplex",
     "simplex_marginals",
     "spent_since",
 ]
 
 Public = Rows | NDArray[np.float64] | None
+
+_TWO_SIDED = 1.959963984540054  # standard deviations that hold 95% of a Gaussian
 
 
 class ErrorBars:
@@ -97,6 +100,14 @@ class Released:
         """
         looks, wider = self.details.get("looks", 0.0), self.details.get("wider", 1.0)
         return math.sqrt(wider * (2 * math.log(2 * count / beta) + looks))
+
+    def intervals(self, records: int) -> tuple[Floats, Floats]:
+        """Return the ends of a 95% interval for each answer; NaN where an engine does not know its noise."""
+        answers = np.empty(0) if self.answers is None else self.answers
+        if self.unbiased is not None and self.deviations is not None:
+            return interval(answers, self.unbiased, self.deviations, records)
+        errors = np.full(len(answers), np.nan) if self.errors is None else self.errors
+        return interval(answers, answers, errors, math.inf)
 
     def some(self, queries: Queries, which: ArrayLike) -> Floats:
         """Return the answers of some of the queries that were released."""
@@ -188,6 +199,15 @@ def check_private(queries: Queries, data: Any) -> Private:
     if not 0 < records < 2**40:  # a sum of them for each of some thousand lines is still below 2**53
         raise InvalidInput("private data must have at least one record and fewer than 2**40")
     return Private(records, counts.astype(np.int64), None)
+
+
+def interval(answers: Floats, unbiased: Floats, deviations: Floats, records: float) -> tuple[Floats, Floats]:
+    """Return the ends of 95% intervals around unbiased answers, as wide as it takes to hold the answers.
+
+    Noise of whole numbers lies within so many of its deviations and half a record more, with 95%: ../PROOF.md, step 5.
+    """
+    half = _TWO_SIDED * deviations + np.where(deviations > 0.0, 0.5 / records, 0.0)
+    return np.minimum(unbiased - half, answers), np.maximum(unbiased + half, answers)
 
 
 def expected_largest(deviation: float, count: int) -> float:
