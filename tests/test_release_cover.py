@@ -5,6 +5,7 @@ from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -340,6 +341,7 @@ def test_a_value_that_is_none_is_no_point_and_leaves_the_others_alone(concept):
     [
         *("text", "", b"1", 1j, None, [], [1.0, 2.0], [[1.0]], [[1.0], 2.0], {"a": 1}, np.datetime64("2020"), 10**400),
         np.array(1.0),  # which NumPy takes for a number among numbers, and not among texts
+        np.timedelta64(1, "D"),  # which Python takes for a number that is no float
     ],
     ids=lambda odd: type(odd).__name__,
 )
@@ -353,6 +355,23 @@ def test_a_record_of_a_plain_list_that_is_no_point_leaves_the_others_alone(odd):
     assert plane.locate([[1.0, 1.0], [odd, 1.0], [0.0, 0.0]]).tolist() == known
     if not isinstance(odd, list) or odd != [1.0, 2.0]:
         assert plane.locate([[1.0, 1.0], odd, [0.0, 0.0]]).tolist() == known
+
+
+@pytest.mark.parametrize(
+    "value", [pd.Timestamp("2024-05-31"), pd.Timedelta(1, "D"), 0.0, 10**5000], ids=["date", "span", "zero", "long"]
+)
+def test_the_type_of_categories_of_pandas_decides_nothing(value):
+    """Found in review: dates were refused by their type, and no points once one private value was a text."""
+    line, plane = make_cover(Thresholds(), [[0.0], [1.0]]), make_cover(Boxes(2), [[0.0, 0.0], [1.0, 1.0]])
+    for last in (value, "x", None, -0.0, np.datetime64("2024-05-31T00:00:00.000000001")):
+        column = pd.Series([value, 1.0, last], dtype=object).astype("category")
+        plain = 0.0 if value == 0.0 else math.nan
+        assert line.locate(column)[:2].tolist() == line.locate([plain, 1.0]).tolist()
+        assert line.locate(pd.Categorical(column))[:2].tolist() == line.locate([plain, 1.0]).tolist()
+        found = plane.locate(pd.DataFrame({"x": column, "y": 1.0}))[:2].tolist()
+        assert found == plane.locate([[plain, 1.0], [1.0, 1.0]]).tolist()
+    dates = pd.DataFrame({"x": pd.Series([value, value], dtype=object).astype("category")})
+    assert line.locate(dates).tolist() == line.locate([plain, plain]).tolist()
 
 
 def test_numbers_of_any_kind_are_points():
