@@ -1,11 +1,13 @@
 """Covers against brute force: cells, the place of every record, and the projection of every hypothesis."""
 
 import math
+from datetime import date
 from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -372,6 +374,21 @@ def test_the_type_of_categories_of_pandas_decides_nothing(value):
         assert found == plane.locate([[plain, 1.0], [1.0, 1.0]]).tolist()
     dates = pd.DataFrame({"x": pd.Series([value, value], dtype=object).astype("category")})
     assert line.locate(dates).tolist() == line.locate([plain, plain]).tolist()
+
+
+def test_a_missing_value_does_not_decide_whether_a_table_has_points():
+    """Found in review: dates of polars were numbers beside whole ones, and refused once one of these was missing."""
+    plane = make_cover(Boxes(2), [[0.0, 0.0], [1.0, 1.0]])
+    for made in (lambda frame: frame, lambda frame: frame.to_arrow(), lambda frame: frame.to_arrow().to_batches()[0]):
+        told = set()
+        for last in (2, None):
+            table = made(pl.DataFrame({"day": [date(2024, 5, 31)] * 2, "x": [1, last]}))
+            with pytest.raises(InvalidInput) as refused:
+                plane.locate(table)
+            told.add(str(refused.value))
+        assert len(told) == 1
+        numbers = made(pl.DataFrame({"x": [1, None], "y": ["1", "x"]}))
+        assert plane.locate(numbers).tolist() == plane.locate([[1.0, 1.0], [math.nan, math.nan]]).tolist()
 
 
 def test_numbers_of_any_kind_are_points():

@@ -140,6 +140,7 @@ def test_a_value_is_written_alike_in_a_column_of_numbers_and_among_other_objects
         lambda values: {"a": values},
         lambda values: {"a": pa.array(values)},
         lambda values: {"a": pl.Series(values)},
+        lambda values: {"a": pl.Series(values, dtype=pl.Int128)},  # which NumPy takes with a gap alone
         lambda values: {"a": pd.array(values, dtype="Int64")},
         lambda values: {"a": np.ma.array([value or 1 for value in values], mask=[value is None for value in values])},
         lambda values: pd.DataFrame({"a": pd.array(values, dtype="Int64")}),

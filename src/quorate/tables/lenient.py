@@ -137,7 +137,8 @@ def _column(name: str, values: Any, whose: str) -> pa.Array:
         try:
             return _typed(values)
         except (pa.ArrowException, ArithmeticError, TypeError, ValueError):  # of one value, which the text would name
-            values = np.asarray(values, dtype=object)
+            listed = hasattr(values, "to_list")  # of a type that NumPy lacks, it takes those with a gap alone
+            values = values.to_list() if listed else np.asarray(values, dtype=object)
     is_list = isinstance(values, Sequence) and not isinstance(values, str | bytes)
     array = _listed(values) if is_list else np.asarray(values)
     if array.ndim != 1:

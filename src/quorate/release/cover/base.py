@@ -16,6 +16,8 @@ from quorate.concepts.points import Points, check_points
 from quorate.errors import Infeasible, InvalidInput
 from quorate.release.cover.shares import cover_share
 from quorate.release.queries import NOTHING, Numbered, Queries, Rows, Whole
+from quorate.tables.lenient import read_columns, read_numbers
+from quorate.tables.read import as_table
 
 __all__ = ["LARGEST", "Cover", "check_cells", "check_public", "read_points"]
 
@@ -113,6 +115,9 @@ def read_points(records: Any, *, features: int, name: str = "records") -> Points
     A plain list has no type: where its records are not all numbers, each is read by itself, and is no point unless it
     has as many values as there are features.
     """
+    if _is_arrow(records):  # NumPy's type for all columns depends on whether a value is missing
+        columns = read_columns(records, list(as_table(records).column_names), whose=f"the {name} table")
+        records = np.stack([read_numbers(column) for column in columns.values()], axis=1)
     try:
         given = np.asarray(_without_categories(without_mask(records)))
     except ValueError:  # records of different lengths
@@ -123,6 +128,12 @@ def read_points(records: Any, *, features: int, name: str = "records") -> Points
     if given.dtype == object:
         given = np.array([_number(value) for value in given.ravel()], dtype=np.float64).reshape(given.shape)
     return check_points(given, features=features, name=name) + 0.0  # no minus zero: pandas takes it for 0 in categories
+
+
+def _is_arrow(records: Any) -> bool:
+    """Return whether this is a table of Arrow, or of another library than pandas that speaks it."""
+    speaks = hasattr(records, "__arrow_c_stream__") or hasattr(records, "__arrow_c_array__")
+    return speaks and hasattr(records, "columns") and not hasattr(records, "iloc")
 
 
 def _without_categories(records: Any) -> Any:
