@@ -392,3 +392,12 @@ def test_the_command_refuses_a_limit_that_cannot_be_measured(tmp_path, capsys):
     told = ["check", folder, table, "--label", "y", "--classes", "ill,well", "--leave-out", "sex", "--min-auc", "0.5"]
     assert main([str(part) for part in told]) == 1
     assert "--min-auc takes a model" in capsys.readouterr().err
+
+
+def test_the_text_of_a_refusal_repeats_no_label():
+    """Found in review: scikit-learn's own text of complex labels held those of all rows."""
+    rows = np.arange(40.0).reshape(-1, 1)
+    model = LogisticRegression().fit(rows, rows[:, 0] > 20)
+    with pytest.raises(ValueError, match="Complex data not supported") as caught:
+        check_model(model, rows, [*[True] * 39, 1 + 2j])
+    assert str(caught.value) == "Complex data not supported"

@@ -71,6 +71,10 @@ def test_the_deal_is_a_uniform_permutation_of_positions():
         (["a"], "groups must name the person of each of the 3 rows"),
         ([1.0, float("nan"), 2.0], "some are missing"),
         (np.array(["a", None, "b"], dtype=object), "some are missing"),
+        (np.array(["7", np.nan, "8"], dtype=np.dtypes.StringDType(na_object=np.nan)), "some are missing"),
+        (np.array(["7", None, "8"], dtype=np.dtypes.StringDType(na_object=None)), "some are missing"),
+        (np.array(["2024-05-31", "NaT", "2024-06-01"], dtype="datetime64[D]"), "some are missing"),
+        (np.array([1, complex("nan"), 2]), "some are missing"),
     ],
 )
 def test_groups_that_name_nobody(names, text):
@@ -98,6 +102,8 @@ def test_no_name_of_a_list_says_how_the_others_are_read():
         ["000", "1", 0],
     ):
         assert unit_numbers(3, names)[0].tolist() == [0, 1, 0], "a person who is written in two ways is one"
+    for names in (np.array([b"7", b"8", b"07"]), [b"7", b"8", " 7 "], np.array([b"7", "8", 7.0], dtype=object)):
+        assert unit_numbers(3, names)[0].tolist() == [0, 1, 0], "bytes are texts too"
     assert unit_numbers(3, [7, 8, 7])[1] == 2
     assert unit_numbers(4, [True, 1, "1", "true"])[0].tolist() == [0, 1, 1, 0], "though Python takes True for 1"
     with pytest.raises(InvalidInput, match="each person by a text or a number"):

@@ -1,10 +1,13 @@
 """Covers against brute force: cells, the place of every record, and the projection of every hypothesis."""
 
 import math
+from datetime import date
 from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -340,6 +343,7 @@ def test_a_value_that_is_none_is_no_point_and_leaves_the_others_alone(concept):
     [
         *("text", "", b"1", 1j, None, [], [1.0, 2.0], [[1.0]], [[1.0], 2.0], {"a": 1}, np.datetime64("2020"), 10**400),
         np.array(1.0),  # which NumPy takes for a number among numbers, and not among texts
+        np.timedelta64(1, "D"),  # which Python takes for a number that is no float
     ],
     ids=lambda odd: type(odd).__name__,
 )
@@ -353,6 +357,38 @@ def test_a_record_of_a_plain_list_that_is_no_point_leaves_the_others_alone(odd):
     assert plane.locate([[1.0, 1.0], [odd, 1.0], [0.0, 0.0]]).tolist() == known
     if not isinstance(odd, list) or odd != [1.0, 2.0]:
         assert plane.locate([[1.0, 1.0], odd, [0.0, 0.0]]).tolist() == known
+
+
+@pytest.mark.parametrize(
+    "value", [pd.Timestamp("2024-05-31"), pd.Timedelta(1, "D"), 0.0, 10**5000], ids=["date", "span", "zero", "long"]
+)
+def test_the_type_of_categories_of_pandas_decides_nothing(value):
+    """Found in review: dates were refused by their type, and no points once one private value was a text."""
+    line, plane = make_cover(Thresholds(), [[0.0], [1.0]]), make_cover(Boxes(2), [[0.0, 0.0], [1.0, 1.0]])
+    for last in (value, "x", None, -0.0, np.datetime64("2024-05-31T00:00:00.000000001")):
+        column = pd.Series([value, 1.0, last], dtype=object).astype("category")
+        plain = 0.0 if value == 0.0 else math.nan
+        assert line.locate(column)[:2].tolist() == line.locate([plain, 1.0]).tolist()
+        assert line.locate(pd.Categorical(column))[:2].tolist() == line.locate([plain, 1.0]).tolist()
+        found = plane.locate(pd.DataFrame({"x": column, "y": 1.0}))[:2].tolist()
+        assert found == plane.locate([[plain, 1.0], [1.0, 1.0]]).tolist()
+    dates = pd.DataFrame({"x": pd.Series([value, value], dtype=object).astype("category")})
+    assert line.locate(dates).tolist() == line.locate([plain, plain]).tolist()
+
+
+def test_a_missing_value_does_not_decide_whether_a_table_has_points():
+    """Found in review: dates of polars were numbers beside whole ones, and refused once one of these was missing."""
+    plane = make_cover(Boxes(2), [[0.0, 0.0], [1.0, 1.0]])
+    for made in (lambda frame: frame, lambda frame: frame.to_arrow(), lambda frame: frame.to_arrow().to_batches()[0]):
+        told = set()
+        for last in (2, None):
+            table = made(pl.DataFrame({"day": [date(2024, 5, 31)] * 2, "x": [1, last]}))
+            with pytest.raises(InvalidInput) as refused:
+                plane.locate(table)
+            told.add(str(refused.value))
+        assert len(told) == 1
+        numbers = made(pl.DataFrame({"x": [1, None], "y": ["1", "x"]}))
+        assert plane.locate(numbers).tolist() == plane.locate([[1.0, 1.0], [math.nan, math.nan]]).tolist()
 
 
 def test_numbers_of_any_kind_are_points():

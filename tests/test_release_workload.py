@@ -3,6 +3,7 @@
 import json
 import math
 import time
+import warnings
 from datetime import date, datetime
 
 import numpy as np
@@ -139,6 +140,7 @@ def test_a_value_is_written_alike_in_a_column_of_numbers_and_among_other_objects
         lambda values: {"a": values},
         lambda values: {"a": pa.array(values)},
         lambda values: {"a": pl.Series(values)},
+        lambda values: {"a": pl.Series(values, dtype=pl.Int128)},  # which NumPy takes with a gap alone
         lambda values: {"a": pd.array(values, dtype="Int64")},
         lambda values: {"a": np.ma.array([value or 1 for value in values], mask=[value is None for value in values])},
         lambda values: pd.DataFrame({"a": pd.array(values, dtype="Int64")}),
@@ -172,6 +174,34 @@ def test_a_category_of_pandas_is_read_by_itself_whatever_others_there_are(kind, 
             assert (found[:-1] if values[-1] is odd else found[1:]) == cells
     missing = pd.Categorical([*others[:1], None], categories=others[:1])
     assert Columns({"a": kind}).encode({"a": missing}).codes.ravel().tolist() == [cells[0], 2]
+
+
+@pytest.mark.parametrize("kind", [Category(["a"]), Number(cuts=[0]), Date(cuts=["2024-05-31"])])
+@pytest.mark.parametrize(
+    "value",
+    [
+        datetime(2024, 5, 31),
+        pd.Timestamp("2024-05-31", tz="Europe/Berlin"),
+        pd.Timedelta(1, "D"),
+        pd.Period("2024-05"),
+        pd.Interval(0, 1),
+    ],
+)
+def test_the_type_of_categories_of_pandas_decides_nothing(kind, value):
+    """Found in review: dates were refused by their type, and read once one private value was a text."""
+    alike, mixed = (pd.DataFrame({"a": pd.Series([value, last]).astype("category")}) for last in (value, "x"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        [same, _], [first, _] = (Columns({"a": kind}).encode(frame).codes.ravel().tolist() for frame in (alike, mixed))
+    assert same == first
+
+
+def test_a_long_double_beyond_all_floats_warns_nobody():
+    """Found in review: NumPy's warning of an overflow told that some record has one."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = Columns({"a": Number(cuts=[0])}).encode({"a": np.array(["-1", "1e4000", "1"], dtype=np.longdouble)})
+    assert found.codes.ravel().tolist() == [0, 1, 1]
 
 
 @pytest.mark.parametrize("odd", ["x", None, pd.Timestamp("2024-01-01T00:00:00.000000001")])

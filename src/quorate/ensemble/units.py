@@ -22,7 +22,8 @@ __all__ = ["deal_units", "unit_numbers"]
 def unit_numbers(rows: int, groups: Any = None) -> tuple[Integers, int]:
     """Return the unit that each row belongs to, numbered as they first appear, and how many units there are.
 
-    Without `groups` every row is a unit of its own. Names are told apart as texts: 7, "7.0" and " 7 " are one person.
+    Without `groups` every row is a unit of its own. Names are told apart as texts: 7, "7.0", " 7 " and b"07" are one
+    person.
     """
     rows = check_count("rows", rows)
     if groups is None:
@@ -30,7 +31,9 @@ def unit_numbers(rows: int, groups: Any = None) -> tuple[Integers, int]:
     given = _names(groups)
     if given.ndim != 1 or given.shape[0] != rows:
         raise InvalidInput(f"groups must name the person of each of the {rows} rows, not be of shape {given.shape}")
-    if given.dtype.kind == "f" and np.isnan(given).any():
+    if given.dtype.kind in "ST":  # bytes may be padded; of texts that may be missing, NumPy takes a gap for any other
+        given = given.astype(object)
+    if (given.dtype.kind in "fc" and np.isnan(given).any()) or (given.dtype.kind in "mM" and np.isnat(given).any()):
         raise InvalidInput("groups must name a person for every row: some are missing")
     if given.dtype.kind == "O":
         seen: dict[tuple[type, Any], int] = {}  # True is equal to 1, and is another name

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_consistent_length, column_or_1d
+from sklearn.utils.validation import check_consistent_length
 
 from quorate.account import Account
 from quorate.arrays import Integers
@@ -34,7 +34,7 @@ from quorate.held_out.rows import (
     probabilities_by_row,
 )
 from quorate.mechanisms import NoisyVector
-from quorate.predictors.labels import class_codes
+from quorate.predictors.labels import class_codes, label_vector
 from quorate.privacy.claims import Claim, replaced
 from quorate.rows import take_rows
 from quorate.session import release_counts
@@ -102,7 +102,7 @@ def check_model(
     names, place = _named_groups(by, by_values)
     rows = private_rows(BaseEstimator(), model, X)
     _, first, units = first_rows(len(rows), groups, y)
-    labels = class_codes(classes, column_or_1d(y, warn=True))[first]
+    labels = class_codes(classes, label_vector(y, warn=False))[first]  # an error of scikit-learn repeats labels
     if by is not None:
         check_consistent_length(X, by)
     where = np.zeros(units, dtype=np.int64) if by is None else place[first]

@@ -137,13 +137,15 @@ def _column(name: str, values: Any, whose: str) -> pa.Array:
         try:
             return _typed(values)
         except (pa.ArrowException, ArithmeticError, TypeError, ValueError):  # of one value, which the text would name
-            values = np.asarray(values, dtype=object)
+            listed = hasattr(values, "to_list")  # of a type that NumPy lacks, it takes those with a gap alone
+            values = values.to_list() if listed else np.asarray(values, dtype=object)
     is_list = isinstance(values, Sequence) and not isinstance(values, str | bytes)
     array = _listed(values) if is_list else np.asarray(values)
     if array.ndim != 1:
         raise InvalidInput(f"{whose}, column {name!r}: one value a row is expected")
     if array.dtype.kind in "fiub":
-        return pa.array(array.astype(np.float64) if array.dtype.itemsize > 8 else array)
+        with np.errstate(all="ignore"):  # a long double beyond all floats is infinite, and nobody is warned of it
+            return pa.array(array.astype(np.float64) if array.dtype.itemsize > 8 else array)
     if array.dtype.kind == "M":
         return pa.array(array.astype("datetime64[us]"))
     if array.dtype.kind not in "OUSTc":
@@ -154,12 +156,13 @@ def _column(name: str, values: Any, whose: str) -> pa.Array:
 
 
 def _coded(name: str, values: Any, whose: str) -> pa.Array:
-    """Return the values of a pandas category, each category read by itself.
+    """Return the values of a pandas category as texts, each category read by itself.
 
-    Arrow would look for one type for all of them: among datetimes, a single date would take the time off each.
+    pandas looks for one type for all of them, which one private value decides: dates would be refused by their type,
+    and read once a single category is a text. Arrow would take the time off datetimes if one of them is a date.
     """
     codes = np.asarray(values.codes)
-    return _column(name, values.categories, whose).take(pa.array(codes, mask=codes < 0))
+    return _column(name, np.asarray(values.categories, dtype=object), whose).take(pa.array(codes, mask=codes < 0))
 
 
 def _typed(values: Any) -> pa.Array:

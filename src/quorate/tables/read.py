@@ -189,7 +189,8 @@ def person_text(name: object) -> str:
     >>> {person_text(name) for name in (0, -0.0, "-0", "00")}, person_text("-07.0"), person_text("1e+05")
     ({'0'}, '-7', '100000')
     """
-    written = unicodedata.normalize("NFC", canonical_text(name))
+    plain = name.decode(errors="surrogateescape") if isinstance(name, bytes) else name  # as SAS files have them
+    written = unicodedata.normalize("NFC", canonical_text(plain))
     if _POWER.fullmatch(written) and (power := Fraction(written)).denominator == 1:
         return str(power.numerator)
     whole = _WHOLE.fullmatch(written)

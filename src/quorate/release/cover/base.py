@@ -16,6 +16,8 @@ from quorate.concepts.points import Points, check_points
 from quorate.errors import Infeasible, InvalidInput
 from quorate.release.cover.shares import cover_share
 from quorate.release.queries import NOTHING, Numbered, Queries, Rows, Whole
+from quorate.tables.lenient import read_columns, read_numbers
+from quorate.tables.read import as_table
 
 __all__ = ["LARGEST", "Cover", "check_cells", "check_public", "read_points"]
 
@@ -113,8 +115,11 @@ def read_points(records: Any, *, features: int, name: str = "records") -> Points
     A plain list has no type: where its records are not all numbers, each is read by itself, and is no point unless it
     has as many values as there are features.
     """
+    if _is_arrow(records):  # NumPy's type for all columns depends on whether a value is missing
+        columns = read_columns(records, list(as_table(records).column_names), whose=f"the {name} table")
+        records = np.stack([read_numbers(column) for column in columns.values()], axis=1)
     try:
-        given = np.asarray(without_mask(records))
+        given = np.asarray(_without_categories(without_mask(records)))
     except ValueError:  # records of different lengths
         given = np.full((len(records), features), "")
     fits = given.ndim == 1 if features == 1 and given.ndim < 2 else given.shape[1:] == (features,)
@@ -122,7 +127,37 @@ def read_points(records: Any, *, features: int, name: str = "records") -> Points
         given = np.array([_point(record, features) for record in records]).reshape(-1, features)
     if given.dtype == object:
         given = np.array([_number(value) for value in given.ravel()], dtype=np.float64).reshape(given.shape)
-    return check_points(given, features=features, name=name)
+    return check_points(given, features=features, name=name) + 0.0  # no minus zero: pandas takes it for 0 in categories
+
+
+def _is_arrow(records: Any) -> bool:
+    """Return whether this is a table of Arrow, or of another library than pandas that speaks it."""
+    speaks = hasattr(records, "__arrow_c_stream__") or hasattr(records, "__arrow_c_array__")
+    return speaks and hasattr(records, "columns") and not hasattr(records, "iloc")
+
+
+def _without_categories(records: Any) -> Any:
+    """Return a pandas frame or column that has categories as objects: one private value decides what type they have."""
+    kinds: Any = getattr(records, "dtypes", getattr(records, "dtype", None))
+    is_frame = hasattr(kinds, "iloc")
+    if not any(map(_is_category, kinds if is_frame else [kinds])):
+        return records
+    if not is_frame:
+        return _objects(records)
+    return np.stack([_objects(records.iloc[:, place]) for place in range(records.shape[1])], axis=1)
+
+
+def _is_category(kind: Any) -> bool:
+    return hasattr(kind, "categories") and hasattr(kind, "ordered")
+
+
+def _objects(column: Any) -> Any:
+    if not _is_category(column.dtype):
+        return np.asarray(column, dtype=object)
+    held = getattr(column, "cat", column)
+    each = np.full(len(held.categories) + 1, None, dtype=object)  # the last for what is missing, of code -1
+    each[:-1] = np.asarray(held.categories, dtype=object)
+    return each[np.asarray(held.codes)]
 
 
 def check_public(concept: Concept, public: Any) -> Points:
@@ -162,5 +197,5 @@ def _point(record: Any, features: int) -> list[float]:
 def _number(value: Any) -> float:
     try:
         return float(value) if isinstance(value, Real | Decimal | str | np.bool_) else math.nan
-    except (OverflowError, ValueError):  # a whole number beyond all floats, or another text
+    except (OverflowError, TypeError, ValueError):  # a whole number beyond all floats, a time span, or another text
         return math.nan
