@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import quorate.release
 from quorate.errors import Infeasible, InvalidInput
+from quorate.planner.release import plan_release
 from quorate.release import QueryRelease
 from quorate.release.queries import Marginals, Matrix, Prefixes, Ranges, Rows
 from quorate.release.workloads import BoundWorkload, Columns, Workload
@@ -859,3 +860,18 @@ def test_spans_that_are_none_of_the_cells_are_refused(spans, says):
         Number(cuts=[5], spans=spans)
     with pytest.raises(InvalidInput, match="one for each cell"):
         Number(spans=[[0, 1]])
+
+
+def test_a_budget_that_is_too_small_is_said_to_be():
+    release = QueryRelease(Workload.marginals(1), columns=Columns({"a": Number()}), epsilon=1e-9)
+    with pytest.raises(Infeasible, match=r"at epsilon = 1e-09 and delta = 1e-06; raise epsilon, or ask fewer$"):
+        release.fit({"a": list(range(1000))})
+
+
+def test_a_plan_names_its_workload():
+    planned = plan_release(
+        Workload.marginals(1), records=1000, public=0, columns=Columns({"sex": Category(["f", "m"])})
+    )
+    assert planned.summary().startswith(
+        "1000 private and 0 public records, asked for marginals: expected largest error"
+    )
