@@ -121,6 +121,45 @@ def test_declared_columns_need_no_public_table(data, tmp_path, capsys):
     assert json.loads(printed)["queries"] == 12
 
 
+def test_a_mistyped_column_is_not_left_out_in_silence(data, tmp_path, capsys):
+    command = [data / "private.csv", "--public", data / "public.csv", "--workload", "marginals:1", "--out"]
+    code, _, error = run(capsys, *command, tmp_path / "release", "--leave-out", "Wage,age")
+    assert code == 1
+    assert "--leave-out names 'Wage', and no table has such a column; the columns are 'age', 'sex'" in error
+    assert not (tmp_path / "release").exists()
+
+
+def test_people_are_told_the_notes_and_what_a_delta_is_worth(data, tmp_path, capsys):
+    command = [data / "private.csv", "--public", data / "public.csv", "--workload", "marginals:2"]
+    code, _, error = run(capsys, *command, "--out", tmp_path / "release")
+    assert code == 0
+    assert "Note: public data" in error
+    assert "None" not in error
+    code, _, error = run(capsys, *command, "--delta", "1e-3", "--out", tmp_path / "large")
+    assert code == 0
+    assert "delta = 0.001 is not below one over the number of units, 12,000" in error
+    code, _, error = run(capsys, *command[:1], "--columns", data / "columns.json", "--leave-out", "age,wage",
+                         "--workload", "marginals:1", "--epsilon", "1e-9", "--out", tmp_path / "small")  # fmt: skip
+    assert code == 1
+    assert "epsilon" in error
+    assert "leave engine" not in error
+
+
+def test_synthetic_records_and_answers_are_written_in_the_format_of_their_name(data, tmp_path, capsys):
+    out, ask = tmp_path / "release", ["--ask", '{"sex": "f"}']
+    command = [data / "private.csv", "--columns", data / "columns.json", "--leave-out", "age,wage"]
+    assert run(capsys, *command, "--workload", "marginals:1", "--out", out)[0] == 0
+    for name, given in (("rows.parquet", ["--synthetic", 50]), ("answers.parquet", ask)):
+        assert run(capsys, out, "--out", tmp_path / name, *given)[0] == 0
+    assert pyarrow.parquet.read_table(tmp_path / "rows.parquet").num_rows == 50
+    assert pyarrow.parquet.read_table(tmp_path / "answers.parquet")["answer"][0].as_py() == pytest.approx(0.5, abs=0.1)
+    for name, given in (("rows.csv.gz", ["--synthetic", 50]), ("answers.feather", ask)):
+        code, _, error = run(capsys, out, "--out", tmp_path / name, *given)
+        assert code == 1
+        assert "tables are written as .csv or .parquet" in error
+        assert not (tmp_path / name).exists()
+
+
 def test_what_is_not_declared_is_read_off_the_public_table(data, tmp_path, capsys):
     declared = ["--columns", data / "columns.json", "--public", data / "public.csv", "--workload", "marginals:1"]
     code, printed, _ = run(capsys, data / "private.csv", *declared, "--out", tmp_path / "release", "--json")

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import quorate.release
 from quorate.errors import Infeasible, InvalidInput
+from quorate.planner.release import plan_release
 from quorate.release import QueryRelease
 from quorate.release.queries import Marginals, Matrix, Prefixes, Ranges, Rows
 from quorate.release.workloads import BoundWorkload, Columns, Workload
@@ -280,7 +281,7 @@ def test_columns_from_public_rows():
     assert binned.size == 11
     np.testing.assert_allclose(np.diff(binned.values), 100, atol=1)
     few = Columns.from_public({"age": [1, 2, 2, 3]}, bins=10).kinds["age"]
-    assert few == Number(cuts=[2.0, 3.0])  # whole numbers are cut at whole numbers
+    assert few == Number(cuts=[2.0, 3.0], spans=[[1, 2], [2, 3], [3, 4]])  # whole numbers are cut at whole numbers
 
 
 def test_few_whole_numbers_are_codes_and_stay_whole():
@@ -404,8 +405,13 @@ def test_one_schema_declares_columns_for_learners_and_for_releases(tmp_path):
     schema = Schema({"age": Number(low=0, high=100, cuts=[18, 65]), "sex": Category(["f", "m"], missing="indicator")})
     schema.save(tmp_path / "schema.json")
     columns = Columns.load(tmp_path / "schema.json")
-    assert columns == Columns(schema.columns) == Columns.from_dict({"age": {"cuts": [18, 65]}, "sex": ["f", "m"]})
-    assert columns.to_dict() == {"age": {"cuts": [18.0, 65.0]}, "sex": {"categories": ["f", "m"]}}
+    assert (
+        columns
+        == Columns(schema.columns)
+        == Columns.from_dict({"age": {"cuts": [18, 65], "low": 0, "high": 100}, "sex": ["f", "m"]})
+    )
+    age = {"cuts": [18.0, 65.0], "low": 0.0, "high": 100.0}
+    assert columns.to_dict() == {"age": age, "sex": {"categories": ["f", "m"]}}
     short = Schema.from_document({"columns": {"age": {"cuts": [18, 65]}, "sex": ["f", "m"]}})
     assert short.columns == {"age": Number(cuts=[18, 65]), "sex": Category(["f", "m"])}
     named = Columns.from_dict({"columns": {"categories": ["a", "b"]}})
@@ -792,3 +798,110 @@ def test_public_dates_are_cut_at_whole_days_or_between_times():
     assert isinstance(mixed, Category)
     texts = Workload.expressions(["day = '2024-01-01'"]).bind(public={"day": ["2024-01-01", "2024-01-02"]})
     assert texts.count_queries == 1
+
+
+def test_a_query_reads_a_value_as_a_record_would_be_read():
+    columns = Columns(
+        {"health": Category(["1.0", "2.0"]), "car": Category(["False", "True"]), "age": Number(cuts=[18])}
+    )
+    assert [columns.code("health", value) for value in (1, 2.0, "2", "2.0", None)] == [0, 1, 1, 1, 2]
+    assert [columns.code("car", value) for value in (False, True, "true", None)] == [0, 1, 1, 2]
+    assert columns.code("age", None) == 2, "a missing value counts in the last cell"
+    for value in (3, "x", ""):
+        with pytest.raises(InvalidInput, match=r"column 'health': .* is not among the declared categories"):
+            columns.code("health", value)
+    closed = Columns({"sex": Category(["f", "m"], closed=True), "age": Number(cuts=[18], closed=True)})
+    for name in ("sex", "age"):
+        with pytest.raises(InvalidInput, match=f"column '{name}'"):
+            closed.code(name, None)
+
+
+def test_a_cell_of_one_value_is_called_by_it():
+    above = math.nextafter(40.0, math.inf)
+    cells = Columns({"hours": Number(cuts=[0.0, 5e-324, 35.5, 40.0, above])}).cells["hours"]
+    names = ["below 0", "exactly 0", "above 0 to below 35.5", "35.5 to below 40", "exactly 40", "above 40", "other"]
+    assert [cells.name(code) for code in range(cells.size)] == names
+    assert [cells.code(name) for name in names] == list(range(cells.size))
+    assert Columns({"gain": Number(cuts=[5e-324])}).cells["gain"].name(0) == "0 and below"
+
+
+def test_synthetic_numbers_keep_declared_bounds_and_have_few_decimals():
+    columns = Columns(
+        {
+            "age": Number(low=0, high=100, cuts=[18, 65]),
+            "pay": Number(low=0.0, high=90.0, cuts=[1.25, 10.5]),
+            "day": Date(low="2024-01-01", high="2024-12-31", cuts=["2024-03-01", "2024-03-05"]),
+        }
+    )
+    codes = np.repeat([[0, 0, 0], [1, 1, 1], [2, 2, 2]], 300, axis=0)
+    made = columns.decode(codes)
+    assert (columns.encode(made).codes == codes).all()
+    assert (min(made["age"]), max(made["age"])) == (0, 99)
+    assert min(made["pay"]) < 0.1
+    assert 0.0 <= min(made["pay"]) < max(made["pay"]) <= 90.0
+    assert all(value == round(value, 3) for value in made["pay"])
+    assert (min(made["day"]), max(made["day"])) == ("2024-01-01", "2024-12-30")
+    assert Columns.from_dict(columns.to_dict()) == columns
+    uncut = Columns({"age": Number(low=0, high=100)})
+    assert Columns.from_dict(uncut.to_dict()).with_cuts({"age": [18.0]}).cells["age"].bounds == (0.0, 100.0)
+
+
+def test_synthetic_numbers_lie_where_public_ones_do():
+    chance = np.random.default_rng(0)
+    gains = np.where(chance.random(2000) < 0.9, 0.0, 100 * chance.pareto(1.5, 2000).round(2) + 5)
+    public = {
+        "gains": gains.tolist(),
+        "rate": chance.choice([0.5, 1.0, 2.5], 2000).tolist(),
+        "age": chance.integers(0, 90, 2000).tolist(),
+        "day": chance.choice(["2024-01-01", "2024-02-01", "2024-02-02"], 2000).tolist(),
+        "same": [30] * 2000,
+    }
+    columns = Columns.from_public(public, bins=10)
+    rows = columns.encode(public)
+    made = columns.decode(rows.codes)
+    assert (columns.encode(made).codes == rows.codes).all()
+    assert [value == 0 for value in made["gains"]] == [value == 0 for value in public["gains"]]
+    assert np.median([value for value in made["gains"] if value]) == pytest.approx(np.median(gains[gains > 0]), rel=0.1)
+    assert max(made["gains"]) < gains.max(), "a heavy tail is not spread up to its largest value"
+    assert made["rate"] == public["rate"]
+    assert made["day"] == public["day"]
+    assert made["same"] == public["same"]
+    assert min(made["age"]) == 0
+    assert max(made["age"]) == 89
+    assert Columns.from_dict(columns.to_dict()) == columns
+    both = Schema.from_document(Schema(columns.kinds).to_document())
+    assert Columns(both.columns) == columns
+
+
+@pytest.mark.parametrize(
+    ("spans", "says"),
+    [
+        ([[0, 1]], "one for each cell"),
+        ([[0, 1], [5]], "one for each cell"),
+        ("ab", "one for each cell"),
+        ([[0, 6], [5, 9]], "within its cell"),
+        ([[1, 0], [5, 9]], "within its cell"),
+        ([[5, 5], [5, 9]], "within its cell"),
+        ([[0, 1], [5, math.inf]], "finite"),
+    ],
+)
+def test_spans_that_are_none_of_the_cells_are_refused(spans, says):
+    with pytest.raises(InvalidInput, match=says):
+        Number(cuts=[5], spans=spans)
+    with pytest.raises(InvalidInput, match="one for each cell"):
+        Number(spans=[[0, 1]])
+
+
+def test_a_budget_that_is_too_small_is_said_to_be():
+    release = QueryRelease(Workload.marginals(1), columns=Columns({"a": Number()}), epsilon=1e-9)
+    with pytest.raises(Infeasible, match=r"at epsilon = 1e-09 and delta = 1e-06; raise epsilon, or ask fewer$"):
+        release.fit({"a": list(range(1000))})
+
+
+def test_a_plan_names_its_workload():
+    planned = plan_release(
+        Workload.marginals(1), records=1000, public=0, columns=Columns({"sex": Category(["f", "m"])})
+    )
+    assert planned.summary().startswith(
+        "1000 private and 0 public records, asked for marginals: expected largest error"
+    )

@@ -158,11 +158,11 @@ def written(answers: list[Answer], keys: Keys, beside: Mapping[str, list[Any]] |
     return file.getvalue()
 
 
-def write_file(path: Path, text: str) -> None:
+def write_file(path: Path, content: str | bytes) -> None:
     """Write all of it or nothing: what is written can be asked for again."""
     beside = path.with_name(f".{path.name}.part")
     try:
-        beside.write_text(text, encoding="utf-8")
+        beside.write_bytes(content.encode("utf-8") if isinstance(content, str) else content)
         os.replace(beside, path)
     except OSError as error:
         with suppress(OSError):

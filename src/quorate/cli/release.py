@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from quorate.checks import check_count
+from quorate.cli.commands.fit_options import warn_of_delta
 from quorate.cli.commands.release_options import Records, ReleaseOptions
 from quorate.cli.output import check_apart, check_new_file, check_new_folder, check_report, show_bill, steps, write_file
 from quorate.cli.release_growing import begin_growing, run_growing
@@ -21,6 +22,7 @@ from quorate.cli.release_tables import (
     Subject,
     check_answers,
     check_declared,
+    check_table_name,
     names_in,
     private_records,
     public_records,
@@ -29,6 +31,7 @@ from quorate.cli.release_tables import (
     to_csv,
     write_release,
     write_synthetic,
+    write_table,
 )
 from quorate.errors import InvalidInput
 from quorate.models import Folder, load, open_folder
@@ -84,6 +87,8 @@ def _release(
         step()
         known = public_records(subject, records.public, records.groups)
         private, people = private_records(subject, table, records.groups)
+        subject.check_left_out(records.groups)
+        warn_of_delta(release.delta, private, people)
         uncut = Uncut.of(subject.about, release.columns, known)
         domain = make_domain(subject.about, known, release.columns if uncut is None else uncut.widest)
         check_declared(domain, private)
@@ -143,6 +148,8 @@ def ask_published(
     release = load(folder, kind="query release")
     if out is not None:
         check_new_file(out, inputs=[folder.path / "manifest.json"])
+        if quantiles is None:
+            check_table_name(out)
     if synthetic is not None:
         check_count("synthetic", synthetic)
         if out is None:
@@ -162,7 +169,7 @@ def ask_published(
     rows = table.to_pylist()
     say_between(rows)
     if out is not None:
-        write_file(out, to_csv(rows, table.column_names))
+        write_table(out, table)
     if as_json:
         print(json.dumps({"claim": release.claim_, "answers": rows if out is None else len(rows)}))
     elif out is None:

@@ -40,7 +40,8 @@ def _show_plan(planned: ReleasePlan) -> None:
     table = Table("engine", "expected largest error", title="Expected", caption="* chosen by auto")
     for place, outlook in enumerate(planned.engines):
         table.add_row(outlook.engine + (" *" if place == 0 else ""), f"{outlook.error:.4g}")
-    table.add_row("public records alone, if a fair sample", f"{planned.public_alone:.4g}")
+    if planned.public:
+        table.add_row("public records alone, if a fair sample", f"{planned.public_alone:.4g}")
     console.print(table)
     for sentence in planned.published:
         console.print(f"Beside it, as published: {sentence}.")

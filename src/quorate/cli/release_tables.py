@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from pyarrow import parquet
 from rich.console import Console
 from rich.table import Table
 
@@ -36,6 +37,7 @@ __all__ = [
     "Subject",
     "check_answers",
     "check_declared",
+    "check_table_name",
     "columns_file",
     "names_in",
     "print_answers",
@@ -47,9 +49,11 @@ __all__ = [
     "to_csv",
     "write_release",
     "write_synthetic",
+    "write_table",
 ]
 
 SYNTHETIC_FILE = "synthetic.csv"
+_OTHER_FORMATS = (".gz", ".arrow", ".feather", ".json", ".xlsx")
 COLUMNS_FILE = "columns.json"  # beside a release about a class of hypotheses: the columns that its points have
 _SHOWN = 20  # answers printed for people
 _MOVED = 5  # of those that are answered at another cut
@@ -61,6 +65,7 @@ class Subject:
     def __init__(self, about: Workload | Concept, names: tuple[str, ...] = ()) -> None:
         self.about, self.names = about, names
         self.left_out: Sequence[str] = ()  # columns of the tables that are not read
+        self._seen: set[str] = set()  # columns of the tables that were read, these among them
 
     @classmethod
     def parse(cls, text: str) -> "Subject":
@@ -78,9 +83,18 @@ class Subject:
 
     def records(self, table: pa.Table) -> Any:
         """Return a table as the release takes it: its columns, or those of points, with NaN for non-numbers."""
+        self._seen |= set(table.column_names)
         if not self.names:
             return table.drop_columns([name for name in self.left_out if name in table.column_names])
         return np.stack([read_numbers(column) for column in read_columns(table, self.names).values()], axis=1)
+
+    def check_left_out(self, groups: str | None) -> None:
+        """Refuse a name that no table has: if it is mistyped, the column that was meant would be released."""
+        if lacking := [name for name in self.left_out if name not in {*self._seen, groups}]:
+            raise InvalidInput(
+                f"--leave-out names {shown_names(lacking)}, and no table has such a column; the columns are "
+                f"{shown_names(sorted(self._seen))}"
+            )
 
     def public(self, table: pa.Table | None) -> Any:
         """Return public records; those of a class must be numbers, and an error may say which is not."""
@@ -158,19 +172,42 @@ def show_release(
     answers = release.answer(queries, **reading).to_pylist() if queries else []
     say_between(answers)
     bill = {**release_bill(release), **more, "folder": str(out), "answers": answers}
-    if not as_json:
-        print_answers(answers)
-    show_bill(f"release in {out}", bill, as_json=as_json)
+    if as_json:
+        show_bill(f"release in {out}", bill, as_json=True)
+        return 0
+    print_answers(answers)
+    known = {name: value for name, value in bill.items() if value is not None}  # cells that are too many to list
+    show_bill(f"release in {out}", known, as_json=False)
+    for note in release.notes_:
+        print(f"Note: {note}.", file=sys.stderr)
     return 0
 
 
 def write_synthetic(release: QueryRelease, path: Path, rows: int, names: Sequence[str]) -> None:
-    """Write synthetic records as CSV."""
+    """Write synthetic records as CSV, or as Parquet where the file is called so."""
+    check_table_name(path)
     records = release.synthetic(rows)
     if not isinstance(records, pa.Table):
         known = names or [f"x{place + 1}" for place in range(records.shape[1])]
         records = pa.table({name: records[:, place] for place, name in enumerate(known)})
-    write_file(path, to_csv(records.to_pylist(), records.column_names, full=True))
+    write_table(path, records, full=True)
+
+
+def check_table_name(path: Path) -> None:
+    """Refuse the name of a file in another format than is written: CSV in it would be read as something else."""
+    if path.suffix.lower() in _OTHER_FORMATS:
+        raise InvalidInput(f"{path}: tables are written as .csv or .parquet")
+
+
+def write_table(path: Path, table: pa.Table, *, full: bool = False) -> None:
+    """Write a table as CSV, or as Parquet where the file is called so."""
+    check_table_name(path)
+    if path.suffix.lower() != ".parquet":
+        write_file(path, to_csv(table.to_pylist(), table.column_names, full=full))
+        return
+    made = pa.BufferOutputStream()
+    parquet.write_table(table, made)
+    write_file(path, made.getvalue().to_pybytes())
 
 
 def to_csv(rows: Sequence[dict[str, Any]], names: Sequence[str], *, full: bool = False) -> str:

@@ -23,6 +23,7 @@ from quorate.release.domain import Domain, make_domain
 from quorate.release.engines import expected_errors
 from quorate.release.queries import Rows
 from quorate.release.uncut import Uncut
+from quorate.release.workloads import Workload
 
 __all__ = ["EngineForecast", "ReleasePlan", "plan_release", "stand_in_points"]
 
@@ -100,8 +101,8 @@ class ReleasePlan:
     def summary(self) -> str:
         """Return the plan in a few sentences."""
         words = (
-            f"{self.records} private and {self.public} public records of {self.subject}: expected largest error "
-            f"{self.error:.3g} by the engine {self.engine!r}, and {self.cover:.3g} for the cover itself."
+            f"{self.records} private and {self.public} public records, asked for {self.subject}: expected largest "
+            f"error {self.error:.3g} by the engine {self.engine!r}, and {self.cover:.3g} for the cover itself."
         )
         return " ".join([words, *self.sentences])
 
@@ -149,7 +150,7 @@ def plan_release(
     cover = domain.share(beta)
     alone = min(1.0, math.sqrt(math.log(2 * domain.queries.count / beta) / (2 * size))) if size else 1.0
     plan = ReleasePlan(
-        subject=type(subject).__name__,
+        subject=subject.kind if isinstance(subject, Workload) else type(subject).__name__,
         records=records,
         public=size,
         epsilon=epsilon,

@@ -142,7 +142,8 @@ class QueryRelease(ShowsClaim, BaseEstimator):
             raise Infeasible(
                 f"engine {engine.name!r} cannot answer these {domain.queries.count} queries"
                 + (" without public records" if known is None else "")
-                + "; leave engine='auto', or ask fewer"
+                + f" at epsilon = {epsilon:g} and delta = {delta:g}; raise epsilon, or ask fewer"
+                + (", or leave engine='auto'" if self.engine != "auto" else "")
             )
         budget, unit = Budget(epsilon=each[0], delta=each[1], slack=0.0), RECORD if groups is None else PERSON
         vectors = None if uncut is None else uncut.open(budget)

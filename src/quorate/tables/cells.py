@@ -5,7 +5,7 @@ record has a declared value, and what is not declared counts in the first cell.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import date
 from functools import cached_property
 from typing import Any
@@ -23,11 +23,14 @@ from quorate.tables.read import canonical_text, shown_names
 __all__ = ["OTHER", "CategoryCells", "Cells", "DateCells", "NumberCells", "cells_of"]
 
 _EXACT = 2.0**53  # whole numbers below it are told apart by a 64-bit float
+_DECIMALS = 3  # of a synthetic number, within the width of its cell
 _ALONE = 2.0  # how wide the cells on both sides of a lone cut are taken to be
 OTHER = "other"  # how the last cell is called in names of queries
 _UNDECLARED = "not declared"  # how it is called where a category, or a node above one, is called "other"
 
 Codes = NDArray[np.int64]
+Span = tuple[float, float]
+Spans = tuple[Span, ...]
 
 
 class CategoryCells:
@@ -74,13 +77,19 @@ class CategoryCells:
         return self.values[code] if code < len(self.values) else None
 
     def code(self, value: Any) -> int:
-        """Return the cell of a declared value, or refuse one that is not declared."""
+        """Return the cell of a declared value, or refuse one that is not declared; None is in the last cell.
+
+        What is not declared as it is written is read as a record would be: 1 for 1.0, or true for True.
+        """
         text = canonical_text(value)
-        if text == self.rest and not self.closed:
+        if (value is None or text == self.rest) and not self.closed:
             return len(self.values)
-        if text not in self._places:
+        if text in self._places:
+            return self._places[text]
+        place = int(read_texts(pa.array([text], type=pa.large_string()), self.values)[0])
+        if place == len(self.values):
             raise InvalidInput(f"{text!r} is not among the declared categories {shown_names(self.values)}")
-        return self._places[text]
+        return place
 
     def to_dict(self) -> dict[str, Any]:
         """Return the declaration that a release writes down."""
@@ -92,12 +101,16 @@ class NumberCells:
     """The line, cut at rising numbers, and a last cell for what is missing or no number.
 
     A cell runs from a cut, included, to the next one, excluded; the first and the last cell of the line are unbounded.
+    Synthetic values end there at `bounds`, where these are known in public; `spans` say for each cell of the line from
+    where to where they are spread.
     """
 
     holds = "number"
 
-    def __init__(self, values: tuple[float, ...], *, closed: bool = False) -> None:
-        self.values, self.closed = values, closed
+    def __init__(
+        self, values: tuple[float, ...], *, closed: bool = False, bounds: Span | None = None, spans: Spans | None = None
+    ) -> None:
+        self.values, self.closed, self.bounds, self.spans = values, closed, bounds, spans
         self.line = len(values) + 1  # cells that the line is cut into
         self.size = self.line + (not closed)
 
@@ -133,31 +146,54 @@ class NumberCells:
             return OTHER
         if not self.values:
             return f"any {self.holds}"
+        low, high = self._ends(code)
+        alone = math.nextafter(low, math.inf) == high  # one value has this cell to itself
+        if math.isfinite(low) and alone:
+            return f"exactly {self.written(low)}"
+        after, upto = self._above_one_value(code - 1), self._above_one_value(code)
         if code == 0:
-            return f"below {self.written(self.values[0])}"
+            return f"below {self.written(high)}" if upto is None else f"{upto} and below"
         if code == len(self.values):
-            return f"{self.written(self.values[-1])} and above"
-        return f"{self.written(self.values[code - 1])} to below {self.written(self.values[code])}"
+            return f"{self.written(low)} and above" if after is None else f"above {after}"
+        first = self.written(low) if after is None else f"above {after}"
+        return f"{first} to below {self.written(high)}" if upto is None else f"{first} up to {upto}"
+
+    def _above_one_value(self, place: int) -> str | None:
+        """Return the value that a cut stands just above, if a cell ends there that the value has to itself, or 0."""
+        if not 0 <= place < len(self.values):
+            return None
+        value = math.nextafter(self.values[place], -math.inf)
+        return self.written(value) if value in (0.0, *self.values[max(place - 1, 0) : place]) else None
 
     def centre(self, code: int, share: float = 0.5) -> Any:
         """Return a value in this cell, near the cut where the cell is unbounded; None for what is no number.
 
         It is the middle one, or one that has another share of the cell below it. Where all cuts are whole numbers the
-        value is one, if it is one that floats tell apart.
+        value is one, if it is one that floats tell apart; others have no more decimals than the cell has room for.
         """
         if code == self.line:
             return None
         middle = self._place(code, share)
         low, high = self._ends(code)
         whole = math.floor(middle) if abs(middle) < _EXACT else middle
-        return whole if low <= whole < high and all(cut.is_integer() for cut in self.values) else middle
+        if low <= whole < high and all(cut.is_integer() for cut in self.values):
+            return whole
+        width = 2.0 * (self._place(code, 0.75) - self._place(code, 0.25))
+        if not 0.0 < width < math.inf:
+            return middle
+        short = round(middle, max(0, math.ceil(-math.log10(width)) + _DECIMALS))
+        return short if low <= short < high else middle
 
     def _ends(self, code: int) -> tuple[float, float]:
         return (self.values[code - 1] if code else -math.inf), [*self.values, math.inf][code]
 
     def _place(self, code: int, share: float) -> float:
         """Return the place with this share of a cell below it; an unbounded one is taken to be as wide as the next."""
-        cuts = self.values
+        cuts, known = self.values, self._span(code)
+        if known is not None:
+            low, high = self._ends(code)
+            inner = known[0] * (1.0 - share) + known[1] * share
+            return min(max(inner, low, known[0]), known[1], math.nextafter(high, -math.inf))
         if not cuts:
             return 0.0
         if code == 0:
@@ -168,12 +204,23 @@ class NumberCells:
         place = self.values[code - 1] * (1.0 - share) + self.values[code] * share
         return place if self.values[code - 1] <= place < self.values[code] else self.values[code - 1]
 
+    def _span(self, code: int) -> Span | None:
+        """Return from where to where the values of a cell are spread, if that is known in public."""
+        if self.spans is not None:
+            return self.spans[code]
+        low, high = self._ends(code)
+        least, most = self.bounds or (math.inf, -math.inf)
+        span = (low if math.isfinite(low) else least), (high if math.isfinite(high) else most)
+        return span if span[0] <= span[1] and span != (low, high) and span[0] < high else None
+
     @cached_property
     def _named(self) -> dict[str, int]:
         return {self.name(code): code for code in range(self.size)}
 
     def code(self, value: Any) -> int:
-        """Return the cell of a value, or the cell of this name."""
+        """Return the cell of a value, or the cell of this name; None is in the last cell."""
+        if value is None and not self.closed:
+            return self.line
         if isinstance(value, str) and value in self._named:
             return self._named[value]
         try:
@@ -184,7 +231,15 @@ class NumberCells:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the declaration that a release writes down."""
-        return {"cuts": list(self.values)} | ({"closed": True} if self.closed else {})
+        return (
+            {"cuts": list(self.values)} | self._known(lambda value: value) | ({"closed": True} if self.closed else {})
+        )
+
+    def _known(self, written: Callable[[float], Any]) -> dict[str, Any]:
+        """Return what the declaration says of where values lie within cells."""
+        ends = {} if self.bounds is None else {"low": written(self.bounds[0]), "high": written(self.bounds[1])}
+        spans = [[written(low), written(high)] for low, high in self.spans or ()]
+        return ends | ({"spans": spans} if spans else {})
 
 
 class DateCells(NumberCells):
@@ -192,8 +247,16 @@ class DateCells(NumberCells):
 
     holds = "date"
 
-    def __init__(self, values: tuple[float, ...], unit: DateUnit, *, closed: bool = False) -> None:
-        super().__init__(values, closed=closed)
+    def __init__(
+        self,
+        values: tuple[float, ...],
+        unit: DateUnit,
+        *,
+        closed: bool = False,
+        bounds: Span | None = None,
+        spans: Spans | None = None,
+    ) -> None:
+        super().__init__(values, closed=closed, bounds=bounds, spans=spans)
         self.unit = unit
 
     def _read(self, column: pa.Array) -> NDArray[np.float64]:
@@ -220,7 +283,8 @@ class DateCells(NumberCells):
     def to_dict(self) -> dict[str, Any]:
         """Return the declaration that a release writes down."""
         cuts = [date_of(value, self.unit) for value in self.values]
-        return {"kind": "date", "cuts": cuts, "unit": self.unit} | ({"closed": True} if self.closed else {})
+        known = self._known(lambda value: date_of(value, self.unit))
+        return {"kind": "date", "cuts": cuts, "unit": self.unit} | known | ({"closed": True} if self.closed else {})
 
 
 Cells = CategoryCells | NumberCells
@@ -242,7 +306,8 @@ def cells_of(kind: Kind) -> Cells:
             "a release needs the cuts of a number: declare them, or leave the column to public rows (marginals "
             "of private records alone find them)"
         )
-    cuts = tuple(kind.cuts)
+    bounds = None if kind.low is None or kind.high is None else (kind.low, kind.high)
+    cuts, spans = tuple(kind.cuts), None if kind.spans is None else tuple((low, high) for low, high in kind.spans)
     if isinstance(kind, Date):
-        return DateCells(cuts, kind.unit, closed=kind.closed)
-    return NumberCells(cuts, closed=kind.closed)
+        return DateCells(cuts, kind.unit, closed=kind.closed, bounds=bounds, spans=spans)
+    return NumberCells(cuts, closed=kind.closed, bounds=bounds, spans=spans)

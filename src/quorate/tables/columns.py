@@ -50,7 +50,8 @@ class Number:
     Learners get it scaled: by `centre` and `spread`, by the bounds `low` and `high`, or not at all. A missing value is
     refused, or with `missing="indicator"` marked in a column of its own. A release counts the cells between `cuts`, and
     one for what is no number, unless the column is `closed`: then there is none, and such a value counts as the lowest.
-    One of marginals finds cuts with noise where there are none.
+    One of marginals finds cuts with noise where there are none. Synthetic numbers go from `low` to `high` where these
+    lie beyond the cuts; `spans` says for each cell from where to where they are spread, as public records have them.
 
     >>> from quorate.tables import Schema
     >>> Schema({"age": Number(low=0, high=100, cuts=[18, 65])}).encode(pa.table({"age": [25, 250]})).tolist()
@@ -67,6 +68,7 @@ class Number:
     missing: Missing = "refuse"
     cuts: Sequence[float] | None = None
     closed: bool = False
+    spans: Sequence[Sequence[float]] | None = None
 
     def __post_init__(self) -> None:
         scaled, bounded = (self.centre, self.spread), (self.low, self.high)
@@ -84,6 +86,8 @@ class Number:
         set_validated(self, missing=_check_missing(self.missing), closed=_check_closed(self.closed))
         if self.cuts is not None:
             set_validated(self, cuts=_rising(self.cuts))
+        if self.spans is not None:
+            set_validated(self, spans=_within(self.spans, self.cuts))
 
 
 @dataclass(frozen=True)
@@ -107,6 +111,8 @@ class Date(Number):
             set_validated(self, **{name: declared_moment(getattr(self, name), unit)})
         if isinstance(self.cuts, Iterable) and not isinstance(self.cuts, str):
             set_validated(self, cuts=[declared_moment(cut, unit) for cut in self.cuts])
+        if isinstance(self.spans, Sequence) and all(isinstance(span, list | tuple) for span in self.spans):
+            set_validated(self, spans=[[declared_moment(end, unit) for end in span] for span in self.spans])
         super().__post_init__()
         if (self.centre, self.low, self.cuts) == (None, None, None):
             raise InvalidInput(
@@ -249,6 +255,20 @@ def _rising(values: object) -> tuple[float, ...]:
     if not rising or not all(math.isfinite(cut) for cut in cuts):
         raise InvalidInput("cuts must be finite numbers, each larger than the one before")
     return tuple(float(cut) for cut in cuts)
+
+
+def _within(spans: object, cuts: Sequence[float] | None) -> tuple[tuple[float, float], ...]:
+    """Return for each cell that cuts leave from where to where its values are spread."""
+    cells = list(itertools.pairwise((-math.inf, *(cuts or ()), math.inf)))
+    pairs = spans if isinstance(spans, list | tuple) and all(isinstance(one, list | tuple) for one in spans) else []
+    if cuts is None or len(pairs) != len(cells) or not all(len(one) == 2 for one in pairs):
+        raise InvalidInput("spans must be a list of pairs, one for each cell between the cuts and beyond them")
+    known = tuple((_finite("a span's end", low), _finite("a span's end", high)) for low, high in pairs)
+    if not all(
+        low <= first <= last <= high and first < high for (low, high), (first, last) in zip(cells, known, strict=True)
+    ):
+        raise InvalidInput("each of the spans must lie within its cell, its lower end first")
+    return known
 
 
 def _listed(name: str, values: object, *, least: int) -> tuple[Any, ...]:

@@ -29,8 +29,8 @@ EXAMPLE = """{"columns": {"age": {"kind": "number", "centre": 40, "spread": 15},
 
 _TYPES: dict[str, type[Any]] = {"number": Number, "date": Date, "category": Category, "text": Text}
 _KEYS = {
-    "number": ("centre", "spread", "low", "high", "missing", "cuts", "closed"),
-    "date": ("centre", "spread", "low", "high", "missing", "cuts", "closed", "unit"),
+    "number": ("centre", "spread", "low", "high", "missing", "cuts", "closed", "spans"),
+    "date": ("centre", "spread", "low", "high", "missing", "cuts", "closed", "spans", "unit"),
     "category": ("categories", "missing", "unknown", "closed", "parents"),
     "text": ("buckets",),
 }
@@ -99,6 +99,8 @@ def kind_to_document(kind: Kind) -> dict[str, Any]:
         document |= {key: date_of(document[key], kind.unit) for key in ("centre", "low", "high") if key in document}
         if kind.cuts is not None:
             document["cuts"] = [date_of(cut, kind.unit) for cut in kind.cuts]
+        if kind.spans is not None:
+            document["spans"] = [[date_of(end, kind.unit) for end in span] for span in kind.spans]
     return document
 
 

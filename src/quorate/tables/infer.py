@@ -178,8 +178,8 @@ def cuts_from_public(name: str, column: pa.Array, *, bins: int | None, dates: bo
     if codes and whole and bins is not None and pc.count_distinct(written).as_py() <= bins:
         return Category(_ordered(_different(name, column, MISSING_TEXTS, sentences=False)))
     if known.size and known.size >= _MOSTLY * given:
-        cuts = _cuts(known, bins)
-        return Number(cuts=(np.ceil(cuts) if whole else cuts).tolist())
+        cuts = np.ceil(_cuts(known, bins)) if whole else _cuts(known, bins)
+        return Number(cuts=cuts.tolist(), spans=None if bins is None else _spans(known, cuts, whole=whole))
     if dates and given and np.isfinite(read_moments(column, "days")).sum() >= given:
         return _dates_cut(name, column, bins)
     few = len(written) < 2 * MOST_CATEGORIES or 2 * pc.count_distinct(written).as_py() > given
@@ -208,8 +208,28 @@ def _dates_cut(name: str, column: pa.Array, bins: int | None) -> Date:
     known = known[np.isfinite(known)]
     if not known.size:
         raise _no_value(name)
-    cuts = _cuts(known, bins)
-    return Date(cuts=(cuts if (known % 1 > 0).any() else np.ceil(cuts)).tolist(), unit=unit)
+    whole = not (known % 1 > 0).any()
+    cuts = np.ceil(_cuts(known, bins)) if whole else _cuts(known, bins)
+    spans = None if bins is None else _spans(known, cuts, whole=whole)
+    return Date(cuts=cuts.tolist(), unit=unit, spans=spans)
+
+
+def _spans(values: NDArray[np.float64], cuts: NDArray[np.float64], *, whole: bool) -> list[tuple[float, float]]:
+    """Return from where to where values lie in each cell; beyond the last cuts, so that their medians are met.
+
+    The largest of a heavy tail says little of the others: evenly up to there, most would be much too large.
+    """
+    codes, spans = np.searchsorted(cuts, values, side="right"), list[tuple[float, float]]()
+    for code in range(len(cuts) + 1):
+        inside = values[codes == code]
+        low, high, middle = float(inside.min()), float(inside.max()), float(np.median(inside))
+        if code == 0 and len(cuts) > 0:
+            low = max(low, middle - (high - middle))
+        if code == len(cuts) > 0:
+            high = min(high, middle + (middle - low))
+        after = float(cuts[code]) if code < len(cuts) else math.inf
+        spans.append((math.floor(low), min(math.floor(high) + 1.0, after)) if whole else (low, high))
+    return spans
 
 
 def _binned(values: NDArray[np.float64], bins: int) -> NDArray[np.float64]:

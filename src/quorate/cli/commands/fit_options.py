@@ -21,6 +21,7 @@ __all__ = [
     "Stability",
     "Tables",
     "Trusting",
+    "warn_of_delta",
 ]
 
 
@@ -151,7 +152,7 @@ class Charged:
 
     def fit(self, model: Any, *records: Any, **options: Any) -> Any:
         """Fit a model, and charge the account before that, if there is one."""
-        _warn_of_delta(getattr(model, "delta", 0.0), records[0], options.get("groups"))
+        warn_of_delta(getattr(model, "delta", 0.0), records[0], options.get("groups"))
         if self.account is None:
             return model.fit(*records, **options)
         from quorate.account import Account
@@ -160,7 +161,7 @@ class Charged:
             return account.fit(model, *records, **options)
 
 
-def _warn_of_delta(delta: float, rows: Any, groups: Any) -> None:
+def warn_of_delta(delta: float, rows: Any, groups: Any) -> None:
     """Warn of a delta that promises nothing to a few of so many units, whose number is public."""
     units = len(rows) if groups is None else len(set(groups))
     if delta > 0 and delta * units >= 1:

@@ -72,7 +72,7 @@ class Columns:
         kinds = dict(self.kinds)
         for name, values in cuts.items():
             known: Any = kinds[name]
-            kinds[name] = replace(known, cuts=values)
+            kinds[name] = replace(known, cuts=values, spans=None)
         return Columns(kinds, constraints=self.constraints)
 
     def __eq__(self, other: object) -> bool:
@@ -218,7 +218,9 @@ class Columns:
         if name not in self.uncut:
             declared: dict[str, Any] = _named(name, cells_of, self.kinds[name]).to_dict()
             return declared
-        return {"kind": "number"} | ({"closed": True} if getattr(self.kinds[name], "closed", False) else {})
+        kind: Any = self.kinds[name]
+        ends = {"low": kind.low, "high": kind.high} if kind.low is not None else {}
+        return {"kind": "number"} | ends | ({"closed": True} if kind.closed else {})
 
     def save(self, path: str | Path) -> None:
         """Write the columns to a JSON file that can be changed by hand."""

@@ -134,7 +134,7 @@ class LineWorkload(BoundWorkload):
         kind: Any = self.columns.kinds[self.column]
         dated = isinstance(self._line, DateCells)
         cuts = [self._line.written(self._cuts[place]) if dated else self._cuts[place] for place in chosen]
-        return Columns({self.column: replace(kind, cuts=cuts)})
+        return Columns({self.column: replace(kind, cuts=cuts, spans=None)})
 
     def answers_itself(self, asked: Any) -> bool:
         """Return whether the ends that are asked for are cuts of the column: others are moved to the nearest."""
