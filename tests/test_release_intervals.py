@@ -1,12 +1,18 @@
 """95% intervals: made of unbiased answers and their noise, so that they hold for tables that no model fits."""
 
+import csv
+
 import numpy as np
 import pytest
 
 from quorate import Budget, QueryRelease, Workload
 from quorate.concepts import Threshold, Thresholds
+from quorate.privacy import Cost
 from quorate.release import Columns
-from quorate.release.engines import ENGINES, interval
+from quorate.release.domain import make_domain
+from quorate.release.engines import ENGINES, around, half_interval
+from quorate.release.engines.components import least_squares, without_impossible
+from quorate.release.engines.fitted import release_tables
 from quorate.release.queries import Marginals, Rows
 from quorate.simulation import SeededNoise
 from test_release_bars import GRID, apart, classes, function_of_two, marginals, strong_pair
@@ -19,28 +25,81 @@ def run(queries, rows, *, epsilon, seed, engine="residual", public=None):
 
 def held(queries, rows, released):
     """Of the cells above 0.1%, which lie within their 95% interval."""
-    truth, (low, high) = queries.answers(rows) / rows.records, released.intervals(rows.records)
+    truth, (low, high) = queries.answers(rows) / rows.records, released.intervals(queries, rows.records)
     return ((low <= truth) & (truth <= high))[truth > 0.001]
 
 
 def test_half_a_record_makes_up_for_noise_that_is_whole():
-    """The second method: every outcome of the discrete Gaussian is added up, at scales from 0.05 to 200."""
-    least, bare = 1.0, 1.0
-    for scale in np.geomspace(0.05, 200.0, 4001):
+    """The second method: every outcome of the discrete Gaussian is added up, where an interval loses its last one."""
+    least = 1.0
+    for wide in range(1, 400):
+        scale = (wide - 0.5) / 1.959963984540054 * (1.0 - 1e-12)
         outcomes = np.arange(-int(12 * scale) - 3, int(12 * scale) + 4)
         chances = np.exp(-(outcomes**2) / (2 * scale**2))
-        low, high = interval(np.zeros(1), np.zeros(1), np.array([scale]), 1)
-        inside = (low <= outcomes) & (outcomes <= high)
+        inside = np.abs(outcomes) <= half_interval(np.array([scale]), 1.0)
         least = min(least, chances[inside].sum() / chances.sum())
-        bare = min(bare, chances[np.abs(outcomes) <= 1.96 * scale].sum() / chances.sum())
     assert least >= 0.95
-    assert bare < 0.9
+    chances = np.exp(-(np.arange(-9, 10) ** 2) / 2)
+    assert chances[8:11].sum() / chances.sum() < 0.9  # within 1.96 deviations, at a scale of 1
 
 
 def test_what_is_known_has_no_width_and_every_interval_holds_its_answer():
-    low, high = interval(np.array([0.5, 0.9]), np.array([0.5, 0.2]), np.array([0.0, 0.1]), 1000)
-    assert low.tolist() == pytest.approx([0.5, 0.2 - 0.196 - 0.0005], abs=1e-5)
-    assert high.tolist() == [0.5, 0.9]
+    unbiased, deviations = np.array([0.5, 0.2, 1.0 - 1e-16]), np.array([0.0, 0.1, 0.0])
+    low, high = around(np.array([0.5, 0.9, 1.0 - 1e-16]), unbiased, half_interval(deviations, 1000))
+    assert low.tolist() == pytest.approx([0.5, 0.2 - 0.196 - 0.0005, 1.0], abs=1e-5)
+    assert high.tolist() == [0.5, 0.9, 1.0]
+
+
+def test_a_sum_with_cells_that_cannot_occur_is_the_answer_of_the_smaller_marginal():
+    """The third column says whether the first two differ, and that is declared: other cells of a slab err the same way.
+
+    Without the cells that cannot occur, the sum would vary by up to a quarter more than its cells say.
+    """
+    sizes, chance = {"a": 2, "b": 2, "c": 2, "d": 2, "e": 3}, np.random.default_rng(0)
+    rules = [{"a": str(a), "b": str(b), "c": str(1 - (a ^ b))} for a in (0, 1) for b in (0, 1)]
+    columns = {name: {"categories": list("012"[:size]), "closed": True} for name, size in sizes.items()}
+    declared = Columns.from_dict({"columns": columns, "constraints": rules})
+    queries = make_domain(Workload.marginals(4), None, declared).queries
+    noisy = {
+        clique: (chance.normal(0.1, deviation, end - start), deviation)
+        for clique, start, end, deviation in zip(
+            queries.cliques, queries.offsets[:-1], queries.offsets[1:], (0.01, 0.02, 0.04, 0.03, 0.05), strict=True
+        )
+    }
+    released = release_tables(queries, noisy, Cost(0.0), "residual")
+    smaller = Marginals(queries.sizes, [(3,)])
+    answers, deviations = least_squares(smaller, without_impossible(queries, noisy))
+    for place, clique in enumerate(queries.cliques):
+        if 3 not in clique:
+            continue
+        shape, cells = queries.shapes[place], slice(queries.offsets[place], queries.offsets[place + 1])
+        others = tuple(axis for axis, column in enumerate(clique) if column != 3)
+        assert released.unbiased[cells].reshape(shape).sum(axis=others) == pytest.approx(answers)
+        assert (np.sqrt((released.deviations[cells] ** 2).reshape(shape).sum(axis=others)) >= deviations).all()
+    low, high = released.intervals(queries, 1000)
+    assert not low[~queries.held].any()
+    assert not high[~queries.held].any()
+
+
+def test_sums_of_what_cannot_occur_are_known():
+    rules = [{"x": "a", "y": "a"}, {"x": "a", "y": "b"}]
+    declared = Columns.from_dict({"columns": {"x": ["a", "b"], "y": ["a", "b"]}, "constraints": rules})
+    release = QueryRelease(Workload.marginals(2), columns=declared).fit({"x": ["b"] * 500, "y": ["a", "b"] * 250})
+    never, whole = release.answer([{"x": "a", "y": "a"}, {"y": "a"}]).to_pylist()
+    assert (never["answer"], never["low"], never["high"]) == (0.0, 0.0, 0.0)
+    assert whole["low"] < whole["answer"] < whole["high"]
+
+
+def test_the_table_of_a_folder_rounds_ends_outwards(tmp_path):
+    """Noise of a record among millions: six digits would miss the truth."""
+    private = np.random.default_rng(0).normal(size=2_000_003)
+    release = QueryRelease(Thresholds(), epsilon=8.0).fit(private, np.linspace(-2, 2, 5))
+    release.publish(tmp_path / "folder")
+    with (tmp_path / "folder" / "answers.csv").open(newline="") as file:
+        written = list(csv.DictReader(file))
+    for row, bar in zip(written, release.answer().to_pylist(), strict=True):
+        assert float(row["low"]) <= bar["low"] <= bar["high"] <= float(row["high"])
+        assert float(row["high"]) - float(row["low"]) < bar["high"] - bar["low"] + 1e-8
 
 
 def test_a_pair_that_noise_hides_is_covered_where_the_fit_says_that_there_is_none():
@@ -53,7 +112,7 @@ def test_a_pair_that_noise_hides_is_covered_where_the_fit_says_that_there_is_non
     inside, fitted = [], []
     for seed in range(3):
         released = run(queries, rows, epsilon=0.1, seed=seed)
-        low, high = released.intervals(rows.records)
+        low, high = released.intervals(queries, rows.records)
         inside.append(np.mean((low <= truth)[cells] & (truth <= high)[cells]))
         fitted.append(np.mean(np.abs(released.answers - truth)[cells] <= 1.96 * released.errors[cells]))
     assert 0.93 < np.mean(inside) < 0.99

@@ -102,7 +102,7 @@ def _covered(queries: Marginals, rows: Rows, public: Rows, engine: str, epsilon:
     if engine == _FOR_MEAN:
         engine, queries = "residual", Marginals(queries.sizes, queries.cliques, [1.0] * len(queries.cliques))
     truth, released = queries.answers(rows) / rows.records, _run(queries, rows, engine, epsilon, public)
-    low, high = released.intervals(rows.records)
+    low, high = released.intervals(queries, rows.records)
     return float(((low <= truth) & (truth <= high))[truth > 0.001].mean())
 
 

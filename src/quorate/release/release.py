@@ -28,7 +28,7 @@ from quorate.privacy.claims import Total
 from quorate.progress import progress
 from quorate.release.claims import Update, growing_claim, release_claim
 from quorate.release.domain import NOTHING, Domain, make_domain
-from quorate.release.engines import Released, choose_engine, interval
+from quorate.release.engines import Released, around, choose_engine, half_interval
 from quorate.release.objective import Errors, target_column, weighed
 from quorate.release.people import PERSON, RECORD, check_records_per_person, first_records, loss_for_each_record
 from quorate.release.queries import BoxRanges, Marginals, Prefixes, Queries, Ranges, Rows
@@ -257,16 +257,19 @@ class QueryRelease(ShowsClaim, BaseEstimator):
             raise InvalidInput(f"the engine {self.engine_!r} does not know its noise, and has no band")
         if released.unbiased is None or released.deviations is None:
             if beta is None:
-                return interval(shares, shares, errors, math.inf)
+                return around(shares, shares, half_interval(errors))
             wide = self.engine_error_bound(beta) * added(np.ones(len(numbers)), starts)
             return shares - wide, shares + wide
         plus, minus = self.domain_.parts(numbers)
         centre = added(taken(released.unbiased, plus) - taken(released.unbiased, minus), starts)
         noise, less = taken(released.deviations, plus), taken(released.deviations, minus)
-        if beta is None:
-            return interval(shares, centre, np.sqrt(added(noise**2 + less**2, starts)), self.records_)
-        half = released.level(self.domain_.queries.count, beta) * added(noise + less, starts)
-        return np.minimum(centre - half, shares), np.maximum(centre + half, shares)
+        half = half_interval(np.sqrt(added(noise**2 + less**2, starts)), self.records_)
+        if beta is not None:
+            half = np.maximum(half, released.level(self.domain_.queries.count, beta) * added(noise + less, starts))
+        if isinstance(self.domain_.queries, Marginals) and self.domain_.queries.held is not None:
+            occurs = added(taken(self.domain_.queries.held.astype(np.float64), plus), starts) > 0.0
+            centre, half = np.where(occurs, centre, 0.0), np.where(occurs, half, 0.0)
+        return around(shares, centre, half)
 
     def _facts(self) -> dict[str, Any]:
         counted = "private records" if self.unit_ == RECORD else "people"

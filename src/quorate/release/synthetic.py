@@ -200,7 +200,8 @@ def draw_records(queries: Queries, released: Released, rows: int) -> Rows:
     mended = details.get("believed") or shrunk or possible is not None  # else answers are the model's own
     codes = model.draw(rows, pairs if mended else None, possible)
     if "target" in released.details and released.unbiased is not None and released.deviations is not None:
-        target, told = int(released.details["target"]), model.pairs(queries, released.unbiased)
+        unbiased = released.unbiased if queries.held is None else np.where(queries.held, released.unbiased, 0.0)
+        target, told = int(released.details["target"]), model.pairs(queries, unbiased)
         noise = _noise_beside(queries, released.deviations, target)
         learned = draw_target(codes, model.sizes, target, told, noise) if noise is not None else codes
         held = True if possible is None else possible.records(learned)[:, None]

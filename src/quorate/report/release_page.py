@@ -66,7 +66,7 @@ def simulate_release(release: QueryRelease, *, epsilon: float) -> tuple[Floats, 
     if queries.count > _MOST_ROWS:
         which = np.unique(np.linspace(0, queries.count - 1, _MOST_ROWS).astype(np.int64))
     truth = again.domain_.seal(records)[0].put_to(lambda counted: queries.some(which, counted)) / rows  # nobody's
-    answers, (low, high) = again.released_.some(queries, which), again.released_.intervals(rows)
+    answers, (low, high) = again.released_.some(queries, which), again.released_.intervals(queries, rows)
     ends = (low[which], high[which]) if low.size else (answers, answers)  # too many to list: no noise is known
     return truth, answers, ends, again.seconds_
 

@@ -6,7 +6,7 @@ from quorate.release.engines.levels import LevelsEngine
 from quorate.release.engines.mixture import Mixture
 from quorate.release.engines.plain import PlainEngine
 from quorate.release.engines.prefix import PrefixEngine
-from quorate.release.engines.released import Engine, Released, interval
+from quorate.release.engines.released import Engine, Released, around, half_interval
 from quorate.release.engines.residual import ResidualEngine
 from quorate.release.engines.reweighting import ReweightingEngine
 from quorate.release.engines.weights import PublicWeightsEngine, WeightsEngine
@@ -24,7 +24,8 @@ __all__ = [
     "ResidualEngine",
     "ReweightingEngine",
     "WeightsEngine",
+    "around",
     "choose_engine",
     "expected_errors",
-    "interval",
+    "half_interval",
 ]

@@ -96,10 +96,9 @@ def release_tables(
         note = "too many codes for one model: noisy marginals are brought to the nearest that agree"
         unbiased, deviations = least_squares(queries, without_impossible(queries, noisy))
         answers = agreeing_marginals(queries, unbiased, deviations)
-        if queries.held is not None:
-            unbiased, deviations = np.where(queries.held, unbiased, 0.0), np.where(queries.held, deviations, 0.0)
+        errors = deviations if queries.held is None else np.where(queries.held, deviations, 0.0)
         told, parts = (*notes, note), (unbiased, deviations)
-        return Released(answers, deviations, None, None, spent, engine, told, {}, None, *parts)
+        return Released(answers, errors, None, None, spent, engine, told, {}, None, *parts)
     found = _estimate(queries, noisy, apart)
     bars = ErrorBars(partial(_errors, queries, noisy, found, records))
     details = {
@@ -112,7 +111,7 @@ def release_tables(
     if isinstance(found.model, Shrunk):
         details["kept"] = found.model.mean_kept
     model = found.model if found.fit is None else found.fit.mixture
-    beside = (model, found.unbiased, found.deviations)
+    beside = (model, *least_squares(queries, without_impossible(queries, noisy)))  # also of cells that cannot occur
     return Released(found.answers, bars, None, None, spent, engine, notes, details, *beside)
 
 

@@ -23,11 +23,12 @@ __all__ = [
     "Private",
     "Public",
     "Released",
+    "around",
     "check_private",
     "expected_largest",
     "expected_largest_of",
+    "half_interval",
     "histogram_scale",
-    "interval",
     "project_simplex",
     "simplex_marginals",
     "spent_since",
@@ -68,6 +69,7 @@ class Released:
     the cells, or over the records of `support` where there is one. `model` is the one table that the answers are read
     off, where there is one: it answers any marginal, and records are drawn from it. `unbiased` are the answers before
     any model or public data, with noise of the standard deviations `deviations` and nothing else: where they are kept.
+    Cells that cannot occur have them too, so that sums of cells are those of smaller marginals.
     """
 
     answers: Floats | None
@@ -101,13 +103,17 @@ class Released:
         looks, wider = self.details.get("looks", 0.0), self.details.get("wider", 1.0)
         return math.sqrt(wider * (2 * math.log(2 * count / beta) + looks))
 
-    def intervals(self, records: int) -> tuple[Floats, Floats]:
+    def intervals(self, queries: Queries, records: int) -> tuple[Floats, Floats]:
         """Return the ends of a 95% interval for each answer; NaN where an engine does not know its noise."""
         answers = np.empty(0) if self.answers is None else self.answers
         if self.unbiased is not None and self.deviations is not None:
-            return interval(answers, self.unbiased, self.deviations, records)
+            held = queries.held if isinstance(queries, Marginals) else None
+            unbiased, deviations = (
+                each if held is None else np.where(held, each, 0.0) for each in (self.unbiased, self.deviations)
+            )
+            return around(answers, unbiased, half_interval(deviations, records))
         errors = np.full(len(answers), np.nan) if self.errors is None else self.errors
-        return interval(answers, answers, errors, math.inf)
+        return around(answers, answers, half_interval(errors))
 
     def some(self, queries: Queries, which: ArrayLike) -> Floats:
         """Return the answers of some of the queries that were released."""
@@ -201,13 +207,21 @@ def check_private(queries: Queries, data: Any) -> Private:
     return Private(records, counts.astype(np.int64), None)
 
 
-def interval(answers: Floats, unbiased: Floats, deviations: Floats, records: float) -> tuple[Floats, Floats]:
-    """Return the ends of 95% intervals around unbiased answers, as wide as it takes to hold the answers.
+def half_interval(deviations: Floats, records: float = math.inf) -> Floats:
+    """Return half of the width of a 95% interval for noise of these deviations.
 
     Noise of whole numbers lies within so many of its deviations and half a record more, with 95%: ../PROOF.md, step 5.
     """
-    half = _TWO_SIDED * deviations + np.where(deviations > 0.0, 0.5 / records, 0.0)
-    return np.minimum(unbiased - half, answers), np.maximum(unbiased + half, answers)
+    return np.asarray(_TWO_SIDED * deviations + np.where(deviations > 0.0, 0.5 / records, 0.0))
+
+
+def around(answers: Floats, unbiased: Floats, half: Floats) -> tuple[Floats, Floats]:
+    """Return the ends of intervals around unbiased answers, as wide as it takes to hold the answers.
+
+    What is known without noise is a share such as 0 or 1, and may be off by the last bits of a sum.
+    """
+    centre = np.where(half > 0.0, unbiased, np.round(unbiased, 12))
+    return np.minimum(centre - half, answers), np.maximum(centre + half, answers)
 
 
 def expected_largest(deviation: float, count: int) -> float:

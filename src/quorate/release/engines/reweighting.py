@@ -123,8 +123,8 @@ def reweight(queries: Marginals, measured: MeasuredMarginals, public: Rows, reco
         ReweightingEngine.name,
         (note,),
         details,
-        unbiased=held * measured.answers,
-        deviations=held * measured.errors,
+        unbiased=measured.answers,
+        deviations=measured.errors,
     )
 
 
