@@ -1,4 +1,4 @@
-"""Which public points were asked, and what was answered."""
+"""The public points that were asked, and their answers."""
 
 from dataclasses import dataclass
 
@@ -29,7 +29,7 @@ class Labelled:
 
     @classmethod
     def of(cls, points: NDArray[np.int64], replies: Predictions, *, kind: np.dtype | None = None) -> "Labelled":
-        """Return what the replies say of these points."""
+        """Return the labels that the replies give these points."""
         put = replies.answered | replies.no_quorum
         labels = np.array(replies.labels[replies.answered].tolist(), dtype=kind)
         return cls(asked=points[put], answered=replies.answered[put], labels=labels)
