@@ -50,7 +50,8 @@ class Site:
     masks
         The masks that this site shares with the others, for "sums" and "noise".
     corrupt
-        For "noise": the noise must protect the people of this site even if at least this many other sites are corrupt.
+        For "noise": how many corrupt other sites the declared noise must tolerate, at least, without harm to the people
+        of this one.
     schema
         The hash of the schema by which queries are encoded.
 
