@@ -150,7 +150,7 @@ def _left_by(arguments: Sequence[str]) -> str:
     try:
         open_folder(out)
     except QuorateError:
-        return f"no model was written and nothing was answered, and so nothing is spent. What is in {out} is no model"
+        return f"no model was written and nothing was answered, and so nothing is spent. {out} does not hold a model"
     return f"the model in {out} is whole. Its budget is spent by answers, and none was given"
 
 

@@ -185,7 +185,7 @@ def plan_concept(
 
 def _class(vc_dimension: int | None, concept: Concept | None) -> tuple[int, LogGrowth]:
     if (vc_dimension is None) == (concept is None):
-        raise InvalidInput("say the class by vc_dimension= or by concept=, one of them")
+        raise InvalidInput("give the class by either vc_dimension= or concept=")
     if concept is None:
         dimension = check_count("vc_dimension", vc_dimension)
         return dimension, sauer_growth(dimension)

@@ -101,7 +101,7 @@ class Schema:
         uses = [*self.columns, *self.leave_out, *self._special()]
         for name in uses:
             if uses.count(name) > 1:
-                raise InvalidInput(f"column {name!r} has two uses; it is a feature, the label, the groups or left out")
+                raise InvalidInput(f"column {name!r} has two uses; it can be a feature, the label, groups or left out")
 
     @classmethod
     def from_public(
@@ -397,7 +397,7 @@ class Schema:
         written = texts(column, missing=self.missing_texts)
         if written.null_count:
             first = int(pc.is_null(written).to_numpy(zero_copy_only=False).argmax())
-            raise refusal(role, self.groups, "it is not said whose row it is", row=first)
+            raise refusal(role, self.groups, "the person of a row is missing", row=first)
         return written, column
 
     def _special(self) -> list[str]:

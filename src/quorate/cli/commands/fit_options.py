@@ -165,8 +165,8 @@ def _warn_of_delta(delta: float, rows: Any, groups: Any) -> None:
     units = len(rows) if groups is None else len(set(groups))
     if delta > 0 and delta * units >= 1:
         warnings.warn(
-            f"delta = {delta:g} is not below one over the number of units, {units:,}: a method that gives away whole "
-            "records of some of them would keep it. Take one far below",
+            f"delta = {delta:g} is not below one over the number of units, {units:,}: a method that publishes whole "
+            "records of some of them would satisfy it. Choose one far below",
             UserWarning,
             stacklevel=2,
         )
