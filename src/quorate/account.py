@@ -143,7 +143,9 @@ class Account:
             raise
 
     def fit(self, model: Model, *records: Any, groups: Any = None, **options: Any) -> Model:
-        """Charge the account for a model's epsilon and delta, fit it and return it. Its claim names the account.
+        """Charge the account for a model's epsilon and delta, fit it and return it.
+
+        Its claim names the account.
 
         If the fit fails after the charge, the charge stays.
         """

@@ -91,7 +91,9 @@ class ShareInUse(BudgetSpent):
 
 
 class NoQuorum(QuorateError):
-    """A query of a batch found no quorum, and `on_no_quorum="raise"`. `predictions` holds the whole batch.
+    """A query of a batch found no quorum, and `on_no_quorum="raise"`.
+
+    `predictions` holds the whole batch.
 
     >>> import quorate as qr
     >>> settings = {"teachers": 200, "aggregator": "quorum", "no_quorums": 1, "on_no_quorum": "raise"}

@@ -38,7 +38,9 @@ class Box(Hypothesis):
 
 @dataclass(frozen=True)
 class Boxes(Concept):
-    """All axis-parallel boxes, including the empty one. Each representative is the smallest box of its dichotomy.
+    """All axis-parallel boxes, including the empty one.
+
+    Each representative is the smallest box of its dichotomy.
 
     >>> Boxes(2).fit_erm([[0, 0], [1, 2], [2, 1], [5, 1]], [0, 1, 1, 0])
     Box(lower=(1.0, 1.0), upper=(2.0, 2.0))

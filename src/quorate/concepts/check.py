@@ -22,7 +22,7 @@ Row = tuple[int, ...]
 
 
 def check_concept(concept: Concept, X: Any, *, realizable: Callable[[Points, Labels], bool] | None = None) -> None:
-    """Raise AssertionError, with the reason, unless the class keeps its contract on the points of `X` (at most 12).
+    """Raise AssertionError, with the reason, unless the class keeps its contract on these points (at most 12).
 
     Checked: representatives are distinct and cover all dichotomies; repeating and reordering points changes nothing;
     the dichotomies of a subset of the points are those of the whole, restricted; Sauer's bound and the growth bound

@@ -166,7 +166,10 @@ class Concept(ABC):
         return np.ones(len(points), dtype=np.bool_)
 
     def check_size(self, rows: int) -> None:
-        """Raise an error if this many rows have too many dichotomies. The number is public; which are usable is not."""
+        """Raise an error if this many rows have too many dichotomies.
+
+        The number is public; which are usable is not.
+        """
         check_count("rows", rows, least=0)
 
     def largest_set(self, rows: int) -> int:

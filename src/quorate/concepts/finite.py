@@ -19,7 +19,7 @@ __all__ = ["Finite", "Member"]
 
 @dataclass(frozen=True, kw_only=True)
 class Member(Hypothesis):
-    """A member of a finite class: a function from a matrix of points to labels, or a classifier with `predict`.
+    """A member of a finite class: a function from points to labels, or a classifier with `predict`.
 
     A row on which the rule raises, or returns anything but 0 and 1, gets the label 0: the row may be private, and an
     error would reveal something about it.

@@ -38,7 +38,7 @@ _RATE = 0.02  # the share of a phase's arrivals that may find no quorum, unless 
 
 
 class EverlastingClassifier(PublicState, ClassifierMixin, BaseEstimator):
-    """A classifier that answers without end: queries, themselves protected, train the teachers of later queries.
+    """A classifier that answers without end: protected queries train the teachers of later queries.
 
     Parameters
     ----------
@@ -254,7 +254,10 @@ class EverlastingClassifier(PublicState, ClassifierMixin, BaseEstimator):
         return self
 
     def stream(self, queries: Iterable[Any]) -> Iterator[Any]:
-        """Yield an answer to each query as it arrives: a label, or None for no answer. A query is a row of features."""
+        """Yield an answer to each query as it arrives: a label, or None for no answer.
+
+        A query is a row of features.
+        """
         for query in queries:
             row = query if hasattr(query, "columns") else np.asarray(query)[np.newaxis, :]
             yield self.predict(row).tolist()[0]

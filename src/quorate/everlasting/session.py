@@ -104,7 +104,10 @@ class EverlastingSession(Session):
             raise InvalidInput("this classifier has a folder already, and one phase in it; load it from there")
 
     def keep_in(self, path: Path, ledger: Ledger, *, features: int) -> None:
-        """Move from memory to a folder: same phase, same seats, same noise. Waiting callers are answered from there."""
+        """Move from memory to a folder: same phase, same seats, same noise.
+
+        Waiting callers are answered from there.
+        """
         with self._lock:
             self.check_unkept()  # another thread may have saved it meanwhile; proof: step 18
             folder = PhaseFolder(self.answerer, path, ledger, features=features, trusted=None)

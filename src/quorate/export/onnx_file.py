@@ -39,9 +39,10 @@ _KINDS = {"U": "STRING", "i": "INT64", "u": "INT64", "b": "BOOL", "f": "DOUBLE"}
 
 
 def to_onnx(model: Any, *, facts: Mapping[str, str] = MappingProxyType({})) -> bytes:
-    """Return a published model as the bytes of an ONNX file; a model that answers from private records is refused.
+    """Return a published model as the bytes of an ONNX file.
 
-    `facts` are added to its metadata, next to the claim and the classes.
+    A model that answers from private records is refused. `facts` are added to its metadata, next to the claim and the
+    classes.
 
     >>> import quorate as qr
     >>> X = np.random.default_rng(0).normal(size=(4000, 2))

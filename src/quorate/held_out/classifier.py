@@ -20,7 +20,7 @@ _SUREST, _LEAST = 1 - 1e-4, 1e-5  # probabilities between which the grid has its
 
 @dataclass(eq=False, repr=False)
 class ConformalClassifier(ConformalModel, ClassifierMixin, BaseEstimator):
-    """Prediction sets of a published classifier that contain the true label with probability at least 1 - alpha.
+    """Prediction sets of a published classifier, with coverage of at least 1 - alpha.
 
     A set contains every label whose probability under the model is at least `threshold_`, one number chosen privately
     on held-out rows. It may be published. Sets are small where the model is sure. They may be empty if 1 - alpha is

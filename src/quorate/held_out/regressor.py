@@ -21,7 +21,7 @@ _SMALLEST = 1e-4  # of the largest error: errors below are not told apart
 
 @dataclass(eq=False, repr=False)
 class ConformalRegressor(ConformalModel, RegressorMixin, BaseEstimator):
-    """Prediction intervals of a published regressor that contain the true value with probability at least 1 - alpha.
+    """Prediction intervals around a published regressor, with coverage of at least 1 - alpha.
 
     An interval is the model's value plus and minus `width_`, one number chosen privately on held-out rows. It may be
     published.

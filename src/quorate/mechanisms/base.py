@@ -177,7 +177,7 @@ _EPOCH = 4096  # queries looked at together while a redrawn threshold may still 
 
 
 class ThresholdMechanism(ABC):
-    """Base of mechanisms whose answers are free and whose no-quorums are each paid for.
+    """Base of mechanisms that pay for opening a run and for each no-quorum; answers are free.
 
     `open` starts a run; `answer` and `answers` use the first run of this object, which their first call opens.
     """

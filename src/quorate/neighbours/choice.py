@@ -134,7 +134,7 @@ def plan_neighbours(
     bounds: tuple[float, float] | None = None,
     scores: bool = False,
 ) -> NeighbourPlan:
-    """Plan a model of neighbours for this many records and queries, from public rows and their labels, if any.
+    """Plan a model of neighbours for this many records and queries, from public rows and any labels.
 
     No private record is read: `records` is a public or hypothetical number. A given `radius` for all queries, `share`
     or number of `votes` stays as it is. With `bounds`, labels are targets of a regression.

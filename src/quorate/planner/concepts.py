@@ -50,7 +50,10 @@ class ConceptMethod:
 
 @dataclass(frozen=True, kw_only=True)
 class ConceptPlan:
-    """All methods, the best for these records first. `best` is its name, `feasible` whether it reaches alpha."""
+    """All methods, the best for these records first.
+
+    `best` is its name, `feasible` whether it reaches alpha.
+    """
 
     records: int
     vc_dimension: int
@@ -128,7 +131,7 @@ def plan_concept(
     realizable: bool = False,
     gamma: float | None = None,
 ) -> ConceptPlan:
-    """Compare the methods for a class of hypotheses with this many records, and what each needs for alpha.
+    """Compare the methods for a class of hypotheses: their errors, and the records that alpha needs.
 
     Give the class itself or its VC dimension. `queries` are answered within (epsilon, delta) together; a published
     hypothesis (semi-private) answers any number. `public` is the number of public points from the distribution of the

@@ -41,7 +41,9 @@ def plan(
     prior: Any = None,
     class_weight: Any = None,
 ) -> PrivatePlan:
-    """Plan private prediction: the aggregator, the number of teachers and what to expect. Reads nothing private.
+    """Plan private prediction: the aggregator, the number of teachers and what to expect.
+
+    Reads nothing private.
 
     `disagreement` is the mean share of teachers expected to vote against the plurality on a query; `votes`, which are
     more informative, are counts of votes on public points (one row per point, one column per class) by any number of

@@ -46,7 +46,7 @@ _MOST_LABELS = 20_000  # public points that a student learns from, at most
 
 @dataclass(frozen=True)
 class Road:
-    """One road; `loss` is the expected share of rows on which its answers differ from the best linear rule.
+    """One road; `loss` is the expected share of answers that differ from the best linear rule.
 
     If `bound` is true, `loss` is an upper bound on the excess error instead. `why` names the deciding factor.
     """

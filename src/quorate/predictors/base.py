@@ -438,7 +438,10 @@ class SessionClassifier(SessionModel, QuorateClassifier):
             raise NoQuorum(f"{text}, and the batch is in this error's `predictions`", predictions=told)
 
     def stream(self, queries: Iterable[Any], caller: str = "") -> Iterator[Any]:
-        """Yield an answer to each query as it arrives: a label, or None for no answer. A query is a row of features."""
+        """Yield an answer to each query as it arrives: a label, or None for no answer.
+
+        A query is a row of features.
+        """
         for query in queries:
             row = query if hasattr(query, "columns") else np.asarray(query)[np.newaxis, :]
             yield self.predict(row, caller=caller).tolist()[0]

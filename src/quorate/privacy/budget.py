@@ -172,7 +172,10 @@ class Budget:
         return min(self.epsilon, to_epsilon(spent.renyi, order=self.order, delta=self._rest))
 
     def affordable(self, *costs: Cost) -> int:
-        """Return how many times these costs, together, could be paid now. A zero cost can be paid 2**62 times."""
+        """Return how many times these costs, together, could be paid now.
+
+        A zero cost can be paid 2**62 times.
+        """
         with self._held():
             self._refresh()
             return self._affordable([to_quanta(cost) for cost in costs])
@@ -199,7 +202,10 @@ class Budget:
             return not self._closed and self._spent >= renyi and self._spent_slack >= slack
 
     def return_unused(self, *, all: bool = False) -> None:
-        """Give back what was acquired and not used. A budget that only one process spends has nothing to give back."""
+        """Give back what was acquired and not used.
+
+        A budget that only one process spends has nothing to give back.
+        """
 
     def spend(self, cost: Cost, *, times: int = 1) -> None:
         """Charge `cost` this many `times`, or raise `BudgetSpent` and charge nothing."""

@@ -59,7 +59,7 @@ class OnlineAnswer:
 
 
 class OnlineRelease(ShowsClaim, BaseEstimator):
-    """Answer one query at a time within alpha; pay only if public data and earlier answers are clearly wrong.
+    """Answer queries one at a time; pay only if public data and earlier answers are clearly wrong.
 
     Parameters
     ----------
@@ -104,7 +104,9 @@ class OnlineRelease(ShowsClaim, BaseEstimator):
         self.columns, self.ledger = columns, ledger
 
     def fit(self, private: Any, public: Any, groups: Any = None) -> "OnlineRelease":
-        """Count the private records in cells that public data define, and open the run. Only the opening is paid.
+        """Count the private records in cells that public data define, and open the run.
+
+        Only the opening is paid.
 
         With `groups`, which names the person of each record, the person is protected, and the first record of each
         counts.

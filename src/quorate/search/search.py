@@ -256,7 +256,10 @@ class PrivateSearchCV(BaseEstimator):
         return np.asarray(self.best_estimator_.decision_function(X))
 
     def score(self, X: Any, y: Any) -> float:
-        """Return the model's own score on rows that are not private. Nothing is spent, and nothing is protected."""
+        """Return the model's own score on rows that are not private.
+
+        Nothing is spent, and nothing is protected.
+        """
         check_is_fitted(self, "best_estimator_")
         return float(self.best_estimator_.score(X, y))
 

@@ -68,7 +68,9 @@ class _Remote:
 
 
 class Sites:
-    """The sites of a federation, as the coordinator reaches them. Mechanisms must be `declared` to them first.
+    """The sites of a federation, as the coordinator reaches them.
+
+    Mechanisms must be `declared` to them first.
 
     Parameters
     ----------
@@ -198,7 +200,9 @@ def _close(pool: ThreadPoolExecutor, remotes: list[_Remote]) -> None:
 
 
 class FederatedClassifier(PrivateClassifier):
-    """A private classifier whose teachers are at sites. `from_sites` opens one; `predict` works as for any other.
+    """A private classifier whose teachers are at sites.
+
+    `from_sites` opens one; `predict` works as for any other.
 
     It has its own budget, and so has each site: every one of them pays for an answer.
 

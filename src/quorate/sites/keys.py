@@ -40,7 +40,7 @@ _CERTIFICATE = "certificate.pem"
 
 @dataclass(frozen=True)
 class Card:
-    """The public identity of a party: its name, its certificate, and its public key for masks in hexadecimal.
+    """The public identity of a party: name, certificate, and public key for masks in hexadecimal.
 
     >>> Card("north", "what somebody has typed", "00")
     Traceback (most recent call last):

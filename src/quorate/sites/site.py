@@ -119,7 +119,10 @@ class Site:
         return About(self.name, self.teachers, labels, features, classifier.unit_, self.mode, self._schema)
 
     def payable(self, declaration: Declaration) -> int:
-        """Return how many queries under this declaration the ledger can pay for, or refuse it. Nothing is charged."""
+        """Return how many queries under this declaration the ledger can pay for, or refuse it.
+
+        Nothing is charged.
+        """
         return int(self._budget.affordable(self._price(declaration)[1]))
 
     def ballots(self, batch: Batch) -> Counted:

@@ -12,7 +12,9 @@ __all__ = ["Labelled"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Labelled:
-    """The points that were put to the vote, in the order asked, and the labels released. All of it is public.
+    """The points that were put to the vote, in the order asked, and the labels released.
+
+    All of it is public.
 
     `asked` holds row numbers; `answered` is the mask of those that found a quorum; `labels` has one label for each of
     the answered ones. Points that the budget could no longer pay for are not listed.

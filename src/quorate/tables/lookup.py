@@ -20,7 +20,7 @@ __all__ = ["QueryEncoder"]
 
 
 class QueryEncoder:
-    """Encodes columns of queries as `Schema.encode` does, by looking up declared texts instead of building a table."""
+    """Encodes columns of queries as `Schema.encode` does, but looks up declared texts."""
 
     def __init__(self, schema: Schema) -> None:
         self._columns, self._missing = dict(schema.columns), tuple(schema.missing_texts)
@@ -35,7 +35,10 @@ class QueryEncoder:
                 self._by_arrow(name, ["2000-01-01" if isinstance(kind, Date) else "0"])
 
     def encode(self, name: str, values: Sequence[str] | NDArray[Any]) -> Floats:
-        """Return one row per value. `InvalidInput` names the column and the first row that the schema refuses."""
+        """Return one row per value.
+
+        `InvalidInput` names the column and the first row that the schema refuses.
+        """
         if name in self._tables and isinstance(values, list):
             places, rows = self._tables[name]
             known = [places.get(text, -1) for text in values]

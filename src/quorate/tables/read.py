@@ -294,7 +294,9 @@ def _first_wrong(column: pa.Array) -> int:
 
 
 def as_table(frame: Any) -> pa.Table:
-    """Return a frame as an Arrow table, through the Arrow PyCapsule interface, without the index of a pandas frame.
+    """Return a frame as an Arrow table, through the Arrow PyCapsule interface.
+
+    The index of a pandas frame is left out.
 
     >>> as_table(pa.record_batch({"age": [39, 50]})).column_names
     ['age']

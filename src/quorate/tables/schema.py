@@ -60,7 +60,9 @@ _KEYS = ("columns", "label", "groups", "leave_out", "missing_texts")
 
 @dataclass(frozen=True)
 class Schema:
-    """The rules by which a table becomes numbers. The numbers of a row depend only on the schema and that row.
+    """The rules by which a table becomes numbers.
+
+    The numbers of a row depend only on the schema and that row.
 
     columns
         The kind of each feature column, in the order of the features.
@@ -115,7 +117,9 @@ class Schema:
         texts: Sequence[str] = (),
         missing_texts: Sequence[str] = MISSING_TEXTS,
     ) -> "Schema":
-        """Return a schema learned from a table of *public* rows. Never pass private records: nothing is charged.
+        """Return a schema learned from a table of *public* rows.
+
+        Never pass private records: nothing is charged.
 
         A column of numbers or dates gets its mean as centre and its standard deviation as spread, a column of texts its
         distinct texts as categories, and one with missing values an indicator. `texts` names columns of sentences

@@ -222,7 +222,7 @@ class Written:
     ----------
     out
         The folder for the release, or with --online for a model that answers from its budget; it must be new or empty.
-        When querying a folder, a CSV file for the answers.
+        When asking a folder, a CSV file for the answers.
     report
         An HTML page to write: the guarantee, the engines, and the error on simulated records.
     json

@@ -85,7 +85,10 @@ class AboveThreshold(Dissent):
         return self.teachers // 2
 
     def stands(self, distance: int, *, threshold_noise: int = 0) -> float:
-        """Return the probability that a proposal at this distance stands. For planning: depends on nothing private."""
+        """Return the probability that a proposal at this distance stands.
+
+        For planning: depends on nothing private.
+        """
         return self.standing_probability(distance - self.records, threshold_noise=threshold_noise)
 
 

@@ -27,7 +27,9 @@ __all__ = ["BetweenThresholds"]
 
 @dataclass(frozen=True, kw_only=True)
 class BetweenThresholds(ThresholdMechanism):
-    """A threshold mechanism for two classes, one shared noise per query. Use `BetweenThresholds.calibrate`.
+    """A threshold mechanism for two classes, one shared noise per query.
+
+    Use `BetweenThresholds.calibrate`.
 
     `margin` is h, `cap` the largest threshold noise mu that the claim covers, `slack` bounds P(mu > cap): for the run
     (tight) or for each epoch (paper).
@@ -110,7 +112,10 @@ class BetweenThresholds(ThresholdMechanism):
         return Cost(band_price(scale=self.query_scale, width=self._width(), order=order) / (order - 1))  # proof: step 3
 
     def answer_probability(self, distance: int, *, threshold_noise: int = 0) -> float:
-        """Return the probability that the top label is answered at this distance. For planning: nothing private."""
+        """Return the probability that the top label is answered at this distance.
+
+        For planning: nothing private.
+        """
         votes = self.teachers // 2 + distance + 1  # the fewest votes with that distance
         needed = max(self._upper(threshold_noise) + 1, self._lower(threshold_noise))  # neither, where they cross
         return float(laplace_tail(self.query_scale, needed - votes))

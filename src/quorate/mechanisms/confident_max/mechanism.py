@@ -113,7 +113,10 @@ class ConfidentMax(QueryMechanism):
         return to_epsilon(self.total_renyi(order, queries, passed), order=order, delta=delta)
 
     def answer_probability(self, largest: int) -> float:
-        """Return the probability that a query with this largest count passes the test. Depends on nothing private."""
+        """Return the probability that a query with this largest count passes the test.
+
+        Depends on nothing private.
+        """
         passes, _ = pass_laws(self.teachers, self.classes, self.threshold, self.test_scale)
         least = self.teachers + 1 - passes.size
         if not least <= largest <= self.teachers:

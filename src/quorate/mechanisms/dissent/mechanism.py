@@ -27,7 +27,9 @@ _WIDEST = 2**40  # a margin beyond any number of ballots
 
 @dataclass(frozen=True, kw_only=True)
 class Dissent(LookedUp):
-    """A threshold mechanism: one threshold noise per run, one table look-up per query. Use `Dissent.calibrate`.
+    """A threshold mechanism: one threshold noise per run, one table look-up per query.
+
+    Use `Dissent.calibrate`.
 
     Column 0 of the votes counts the ballots for the student's label, the other columns those for the other labels. An
     answer of 0 means that the student's label stands; `NO_QUORUM` (None for one query) means that the ensemble
@@ -98,7 +100,10 @@ class Dissent(LookedUp):
         return Cost(price / (order - 1))  # proof: step 5
 
     def standing_probability(self, half_gap: int, *, threshold_noise: int = 0) -> float:
-        """Return the probability that the student stands at this half-gap. For planning: depends on nothing private."""
+        """Return the probability that the student stands at this half-gap.
+
+        For planning: depends on nothing private.
+        """
         level = self.table_levels(np.array([half_gap], dtype=np.int64), threshold_noise)[0]
         return (ONE - self.table[int(level)]) / ONE
 

@@ -43,7 +43,9 @@ class ExponentialChoice:
     def calibrate(
         cls, *, epsilon: float, delta: float = 0.0, choices: int = 1, sensitivity: int = 1
     ) -> "ExponentialChoice":
-        """Return the ExponentialChoice that can choose this often within (epsilon, delta). It is rounded down.
+        """Return the ExponentialChoice that can choose this often within (epsilon, delta).
+
+        It is rounded down.
 
         `epsilon(delta=..., choices=...)` gives the guarantee. A `Budget` of the same epsilon and delta = 0
         affords all the choices. With delta > 0 a budget uses one order for all costs and reserves a part of delta, so

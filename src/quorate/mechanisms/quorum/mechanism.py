@@ -24,7 +24,9 @@ __all__ = ["Quorum"]
 
 @dataclass(frozen=True, kw_only=True)
 class Quorum(LookedUp):
-    """A threshold mechanism: one threshold noise per run, one table look-up per query. Use `Quorum.calibrate`.
+    """A threshold mechanism: one threshold noise per run, one table look-up per query.
+
+    Use `Quorum.calibrate`.
 
     `order` and `price` are the Renyi order of the table and its price s; `margin` is h and `threshold_scale` the scale
     of the discrete Gaussian mu in the threshold h - mu; `slack` bounds P(mu > h); `table` holds the probabilities of no

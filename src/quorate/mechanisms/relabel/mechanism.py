@@ -34,7 +34,9 @@ Change = Literal["labelled", "unlabelled"]
 
 
 class Relabelled:
-    """New labels of rows, for use inside a mechanism only. Its repr shows nothing and it cannot be copied.
+    """New labels of rows, for use inside a mechanism only.
+
+    Its repr shows nothing and it cannot be copied.
 
     `labels` are for the labelled rows and `unlabelled` for the others, in their order; -1 marks a row that could not be
     used because a value was missing or not declared, or because its label was neither 0 nor 1.
