@@ -281,7 +281,11 @@ SECRETS = ("secret", "987654")
         ("dose,sick\n1,1\n", [], "--label names 'ill', and there is no such column; the columns are 'dose', 'sick'"),
         ("ill\nyes\n", [], "a schema must have at least 1 column to encode"),
         ("dose,ill\n1,yes\n", ["--groups", "person"], "--groups names 'person', and there is no such column"),
-        ("dose,ill,person\n1,yes,987654\n2,no,\n", ["--groups", "person"], "column 'person': the person of a row is missing"),
+        (
+            "dose,ill,person\n1,yes,987654\n2,no,\n",
+            ["--groups", "person"],
+            "column 'person': the person of a row is missing",
+        ),
         ("dose,age,town,ill\nsecret,1,north,yes\n", ["--schema", "schema.json"], "column 'dose': a number is expected"),
         ("dose,age,ill\n1,1,yes\n", ["--schema", "schema.json"], "must have the columns 'town'"),
         (
