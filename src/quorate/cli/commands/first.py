@@ -24,9 +24,9 @@ def start(
 ) -> int:
     """Ask five questions about your table, show a plan, and write a script and the commands that follow it.
 
-    A question is skipped if its option is given. If nobody can be asked, the other questions take their defaults.
-    Nothing is fitted, and nothing spent, without --run. Exit code 1 if the plan is not feasible; then nothing is
-    written.
+    A question is skipped if its option is given. If nobody can be asked, --label is required, and the other questions
+    take their defaults. Nothing is fitted, and nothing spent, without --run. Exit code 1 if the plan is not feasible;
+    then nothing is written.
 
     Example: `quorate start visits.csv --label outcome --groups patient --queries 500 --public survey.csv`
 
