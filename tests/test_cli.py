@@ -166,7 +166,7 @@ def test_an_interrupt_says_what_it_means(tmp_path):
         (["release", "census.csv", "--online"], "what was charged stays charged"),
         (["release", "census.csv", "--out", "published"], "nothing was written and nothing was answered"),
         (["fit", "subsample", "visits.csv", "--out=model"], "so nothing is spent"),
-        (["fit", "subsample", "visits.csv", "--out", "begun"], "What is in begun is no model"),
+        (["fit", "subsample", "visits.csv", "--out", "begun"], "begun does not hold a model"),
         (["fit", "subsample", "visits.csv", "--out", "whole"], "the model in whole is whole"),
         (["check", "rule", "later.csv"], "so nothing is spent"),
         (["check", "rule", "later.csv", "--account", "census"], "what the account was charged stays charged"),

@@ -281,7 +281,11 @@ SECRETS = ("secret", "987654")
         ("dose,sick\n1,1\n", [], "--label names 'ill', and there is no such column; the columns are 'dose', 'sick'"),
         ("ill\nyes\n", [], "a schema must have at least 1 column to encode"),
         ("dose,ill\n1,yes\n", ["--groups", "person"], "--groups names 'person', and there is no such column"),
-        ("dose,ill,person\n1,yes,987654\n2,no,\n", ["--groups", "person"], "column 'person': it is not said whose row"),
+        (
+            "dose,ill,person\n1,yes,987654\n2,no,\n",
+            ["--groups", "person"],
+            "column 'person': the person of a row is missing",
+        ),
         ("dose,age,town,ill\nsecret,1,north,yes\n", ["--schema", "schema.json"], "column 'dose': a number is expected"),
         ("dose,age,ill\n1,1,yes\n", ["--schema", "schema.json"], "must have the columns 'town'"),
         (
@@ -315,7 +319,7 @@ def test_bad_input_of_fit(data, tmp_path, capsys, text, options, told):
     ("options", "told"),
     [
         (["--label", "ill"], "the classes of the label 'ill' must be declared"),
-        (["--classes", "no,yes"], "which column holds the label must be said"),
+        (["--classes", "no,yes"], "name the column with the label"),
         (["--label", "ill", "--classes", "no"], "classes must be a list of at least 2"),
         (["--label", "ill", "--classes", "no,no"], "classes must differ: 'no' appears twice"),
     ],
@@ -340,7 +344,7 @@ def test_a_model_is_never_overwritten(data, model, capsys):
     assert fit(data / "records.csv", "--schema", data / "schema.json", "--out", model) == 1
     assert "exists and is not an empty folder: a model is never overwritten" in capsys.readouterr().err
     assert fit(data / "records.csv", "--out", data / "records.csv" / "m") == 1
-    assert "is no folder that can be written to" in capsys.readouterr().err
+    assert "is not a folder that can be written to" in capsys.readouterr().err
     assert spent(model) == before
 
 
@@ -473,11 +477,11 @@ def test_no_input_is_written_over(data, model, tmp_path, capsys):
     queries = first(data, 2)
     before = queries.read_bytes()
     assert quorate("predict", model, queries, "--out", queries) == 1
-    assert "cannot be written: it is read" in capsys.readouterr().err
+    assert "cannot be written: it is an input of this command" in capsys.readouterr().err
     assert queries.read_bytes() == before
     schema = data / "schema.json"
     assert fit(data / "records.csv", "--schema", schema, "--report", schema, "--out", tmp_path / "m") == 1
-    assert "cannot be written: it is read" in capsys.readouterr().err
+    assert "cannot be written: it is an input of this command" in capsys.readouterr().err
 
 
 def test_texts_that_mean_a_missing_value(data, tmp_path, capsys):

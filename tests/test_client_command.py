@@ -72,7 +72,7 @@ def test_the_key_is_read_from_a_file_that_is_nobody_elses(asked, monkeypatch, tm
     file.chmod(0o600)
     assert ask("new.csv", "--leave-out", "patient", "--key-file", str(file), "--model", "triage").out
     assert main(["ask", "http://127.0.0.1:1", "new.csv", "--key-file", str(tmp_path / "none")]) == 1
-    assert "holds no key that can be read" in capsys.readouterr().err
+    assert "no key can be read from" in capsys.readouterr().err
 
 
 def test_what_is_wrong_is_said_in_plain_words(served, monkeypatch, capsys):
@@ -88,7 +88,7 @@ def test_what_is_wrong_is_said_in_plain_words(served, monkeypatch, capsys):
         (["127.0.0.1:8900", "new.csv"], "a server is named by its address"),
         (["http://127.0.0.1:1", "none.csv"], "none.csv"),
         (["http://127.0.0.1:1", "new.csv", "--leave-out", "height"], "--leave-out names 'height'"),
-        (["http://127.0.0.1:1", "new.csv", "--out", "new.csv"], "it is read"),
+        (["http://127.0.0.1:1", "new.csv", "--out", "new.csv"], "it is an input of this command"),
     ):
         assert main(["ask", *options]) == 1
         error = capsys.readouterr().err

@@ -386,7 +386,7 @@ def test_addresses_name_parquet_files(folder, tmp_path):
     assert (there.votes(QUERIES) == fitted_here(folder, SCHEMA, b"1" * 32, **fitting).votes(QUERIES)).all()
     (tmp_path / "one.csv").write_text("a\n1\n")
     for address, text in (
-        (f"file://{tmp_path}/one.csv", "Parquet files are read, and no others"),
+        (f"file://{tmp_path}/one.csv", "only Parquet files can be read"),
         (f"file://{tmp_path}/nowhere", "there is no such file or folder"),
         ("gopher://host/visits", "pyarrow knows no such address"),
         (f"file://{tmp_path}", "there is no table"),

@@ -235,7 +235,7 @@ def test_it_says_when_nothing_is_feasible_and_is_plain_json():
 
 def test_refusals():
     for given in ({}, {"vc_dimension": 1, "concept": Thresholds()}):
-        with pytest.raises(InvalidInput, match="vc_dimension= or by concept="):
+        with pytest.raises(InvalidInput, match="vc_dimension= or concept="):
             plan_concept(records=100, **given)
     with pytest.raises(InvalidInput, match="concept must be a class of"):
         plan_concept(records=100, concept="stumps")

@@ -802,7 +802,7 @@ def test_the_command_line_without_public_rows_wants_a_schema_with_bounds(tables,
     columns["age"] = {"kind": "number"}
     (tables / "open.json").write_text(json.dumps({"columns": columns}))
     assert main([*given, "--schema", f"{tables}/open.json", "--out", f"{tables}/other"]) == 1
-    assert "how large 'age' may be" in capsys.readouterr().err
+    assert "the bounds of 'age' are not known" in capsys.readouterr().err
 
 
 def test_a_linear_model_answers_first_and_is_saved_with_the_ensemble_that_guards_it(tmp_path: Path) -> None:
@@ -907,7 +907,7 @@ def test_counts_and_wrong_labels_on_the_command_line(tables, capsys):
         (["--label", "falls", "--largest", "20", "--classes", "0,1"], "no --classes"),
         (["--label", "falls", "--largest", "20", "--bounds", "0,9"], "not both"),
         (["--label", "falls", "--bounds", "nine"], "--bounds takes two numbers"),
-        (["--label", "falls,sex", "--classes", "a,b,c"], "two classes each"),
+        (["--label", "falls,sex", "--classes", "a,b,c"], "take two --classes"),
         (["--label", "falls,sex"], "a label is not among the declared classes"),
         (["--label", "falls,nobody"], "--label names 'nobody'"),
     )

@@ -214,7 +214,7 @@ def test_the_command_protects_people(tmp_path, capsys, monkeypatch):
     assert "--groups names 'name'" in capsys.readouterr().err
     (tmp_path / "visits.csv").write_text("\n".join(["person,sex,age", *lines, " ,f,30", ",m,31"]))
     assert main([*command, "--workload", "marginals:1", "--out", "other"]) == 1  # they are not one person
-    assert "column 'person': it is not said whose row it is" in capsys.readouterr().err
+    assert "column 'person': the person of a row is missing" in capsys.readouterr().err
     (tmp_path / "visits.csv").write_text("\n".join(["person,sex,age", *lines, " p7 ,f,30"]))
     assert main([*command, "--workload", "marginals:1", "--out", "other"]) == 0
     assert json.loads(capsys.readouterr().out)["records"] == 4000  # blanks around a name are none of it

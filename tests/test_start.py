@@ -201,7 +201,7 @@ def test_a_model_of_classes_that_were_read_says_so_wherever_it_is_kept(way, tabl
         ([], "--label COLUMN"),
         (["--label", "loans"], "there is no column 'loans'"),
         (["--label", "balance"], "no label with 2 to 50 values"),
-        (["--label", "answer", "--queries", "any"], "needs a model that is published"),
+        (["--label", "answer", "--queries", "any"], "needs a published model"),
         (["--label", "answer", "--queries", "0"], "queries must be a whole number of at least 1"),
         (["--label", "answer", "--public", "none.csv"], "there is no file none.csv"),
     ],
@@ -325,7 +325,7 @@ def test_the_private_table_is_no_public_one(tables, capsys):
 def test_what_a_stranger_gets_wrong_about_a_fit_is_said(tables, capsys):
     fit = ["fit", "linear", "customers.csv", "--public", "survey.csv", "--out"]
     assert main([*fit, "a", "--label", "job", "--bounds", "0,1"]) == 1
-    assert "take a label that is a number, and column 'job' has none in the public table" in capsys.readouterr().err
+    assert "take a label that is a number, but column 'job' has no numbers in the" in capsys.readouterr().err
     assert main([*fit, "b", "--label", "answer", "--classes", "no,yes", "--delta", "0.001"]) == 0
     assert "delta = 0.001 is not below one over the number of units, 6,000" in capsys.readouterr().err
     assert main(["fit"]) == 0

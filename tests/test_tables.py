@@ -386,7 +386,7 @@ def test_labels_that_are_refused(changed, text):
 
 
 def test_units_that_are_refused():
-    with pytest.raises(InvalidInput, match="private records, column 'person': it is not said whose row it is"):
+    with pytest.raises(InvalidInput, match="private records, column 'person': the person of a row is missing"):
         SCHEMA.units(table(person=["ann", "", "bob", "cid"]))
     with pytest.raises(InvalidInput, match="the private records must have the column 'person'"):
         SCHEMA.units(table(person=None))

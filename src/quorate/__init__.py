@@ -1,33 +1,33 @@
 """Answers from sensitive data by secret ballot, with a guarantee that is true.
 
-    PrivateClassifier           any scikit-learn learner; every answer is private, and the total is never overdrawn
-    StudentClassifier           labels public points privately and fits a model on them that may be published
+    PrivateClassifier           private answers from any scikit-learn learner; the total is never overdrawn
+    StudentClassifier           labels public points privately and fits a publishable model on them
     StudentFirstClassifier      a published student answers; the ensemble is asked only whether it clearly disagrees
     AgnosticClassifier, UniversalClassifier, StableClassifier, PureClassifier
-                                answers by a class of hypotheses (`quorate.concepts`), also where no hypothesis is right
+                                answers from a class of hypotheses (`quorate.concepts`), even if none fits perfectly
     PrivateLogisticRegression, PrivateLinearRegression, PrivatePoissonRegression
-                                linear models with probabilities, from a few noisy sums; publishable
-    make_private_pipeline       columns of public rows (`quorate.features`) and a linear model as one estimator
-    SemiPrivateClassifier       one hypothesis, chosen privately among those that public points tell apart; publishable
+                                publishable linear models with probabilities, fitted from a few noisy sums
+    make_private_pipeline       columns made from public rows (`quorate.features`) and a linear model, as one estimator
+    SemiPrivateClassifier       one publishable hypothesis, chosen privately among those that public points tell apart
     ConformalClassifier, ConformalRegressor
-                                sets and intervals around a published model that hold the truth as often as they say
-    PrivateSearchCV             the best of several such models, chosen by private trials, all of which are paid for
+                                prediction sets and intervals around a published model, with guaranteed coverage
+    PrivateSearchCV             the best of several publishable models; all private trials are paid for
     NeighbourClassifier, NeighbourRegressor
-                                votes of the records near a query; each pays for its own, and records come and go
-    EverlastingClassifier       answers for ever: queries teach the teachers of later queries, and are protected too
+                                the records near a query vote; each pays for its own votes, and records come and go
+    EverlastingClassifier       answers without end: queries train the teachers of later queries, and are protected too
     QueryRelease, OnlineRelease, GrowingRelease, Workload
-                                all thresholds, ranges, boxes, halfspaces or marginals of a table, with public data
-    check_model                 a private test of a published model: error, auc and calibration, with honest intervals
+                                all thresholds, ranges, boxes, halfspaces or marginals of a table, using public data
+    check_model                 a private test of a published model: error, auc, calibration, with confidence intervals
     plan, plan_concept, plan_everlasting, plan_neighbours, plan_release
                                 what is achievable, before any private record is read
-    audit                       attacks a claim and says how close it came (`quorate.auditing` has the attacks)
-    Account                     one total for all that is released about the same people
+    audit                       attacks a claim and reports how close it came (`quorate.auditing` has the attacks)
+    Account                     one total for everything that is released about the same people
     save, load                  models in a folder, without pickle, with their budget
-    Budget, Cost                what may be spent
-    set_progress                whether long calls show on a terminal or in a notebook how far they have come
+    Budget, Cost                what may be spent, and what a release costs
+    set_progress                whether long calls show their progress on a terminal or in a notebook
 
-The way in is one folder per step of the data's path; start at `session.py`. The mechanisms by themselves are in
-`quorate.mechanisms`.
+The source has one folder for each step of the data's path; start reading at `session.py`. `quorate.mechanisms` has the
+mechanisms by themselves.
 
 >>> from quorate.mechanisms import Quorum
 >>> quorum = Quorum.calibrate(epsilon=2.0, delta=1e-5, teachers=400, no_quorums=5)

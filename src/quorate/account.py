@@ -1,9 +1,8 @@
-"""One account for all that is released about the same people: a total that several models draw on.
+"""One account for everything that is released about the same people: a total that several models draw on.
 
-Each model says its own (epsilon, delta), is charged for all of it before anything is drawn, and is refused where the
-total would be passed. Epsilons add up, and so do deltas: whatever the models are, whoever asks them in whatever order
-(release/PROOF.md, step 8). The account is a folder with a ledger, as a model has one, so that nothing that was charged
-comes back.
+Each model declares its own (epsilon, delta) and is charged for all of it before anything is drawn. It is refused if the
+total would be exceeded. Epsilons add up, and so do deltas, for any models and any order of queries (release/PROOF.md,
+step 8). The account is a folder with a ledger, like that of a model, so that a charge is never refunded.
 """
 
 import math
@@ -41,17 +40,17 @@ _SAME_CLAIM = (  # models whose whole claim is (epsilon, delta) of their setting
 
 
 class Account:
-    """A total (epsilon, delta) about the same people, in a folder of the owner's own.
+    """A total (epsilon, delta) for several releases about the same people, kept in a folder.
 
     Parameters
     ----------
     folder
-        Where it is kept; made where it is not there yet.
+        Where the account is kept; created if it does not exist.
     epsilon, delta
-        The total. An account that is there already has one: the same, or none, may be said.
+        The total. For an existing account, give the same values or none.
     unit
-        What is protected: "record", unless it is "person". What protects records only is refused by an account of
-        people. That of an account that is there already stays as it is, too.
+        What is protected: "record" (the default) or "person". An account of persons refuses a model that protects only
+        records. The unit of an existing account stays as it is, too.
 
     >>> import tempfile
     >>> from quorate import QueryRelease, Workload
@@ -96,29 +95,29 @@ class Account:
 
     @classmethod
     def of(cls, account: "Account | str | Path") -> "Account":
-        """Return an account, by itself or by its folder."""
+        """Return an account, given the account itself or its folder."""
         return account if isinstance(account, Account) else cls(account)
 
     @property
     def total(self) -> Total:
-        """What a claim says of the account."""
+        """The words about the account in a claim."""
         return Total(self.epsilon, self.delta, self.unit)
 
     def left(self) -> tuple[float, float]:
-        """Return what is left of epsilon and of delta."""
+        """Return the epsilon and the delta that are left."""
         left = self.ledger.budget().remaining()
         return left.renyi, left.slack
 
     @staticmethod
     def whole(epsilon: float, delta: float) -> tuple[float, float]:
-        """Return an epsilon in whole quanta, rounded down, so that what adds up for people adds up here; and delta."""
+        """Return epsilon rounded down to whole quanta, so that decimal sums add up here too; and delta."""
         epsilon, delta = check_positive("epsilon", epsilon), check_delta(delta)
         return float_down(Fraction(math.floor(Fraction(epsilon) * RENYI_QUANTA), RENYI_QUANTA)), delta
 
     def charge(self, *, epsilon: float, delta: float, unit: str) -> None:
-        """Charge a model that is (epsilon, delta)-differentially private for this unit, before anything is drawn.
+        """Charge for an (epsilon, delta)-differentially private model of this unit, before anything is drawn.
 
-        `BudgetSpent` where the total would be passed; nothing is charged then.
+        Raise `BudgetSpent`, and charge nothing, if the total would be exceeded.
         """
         if self.unit == "person" and unit != "person":
             raise InvalidInput(
@@ -135,7 +134,7 @@ class Account:
 
     @contextmanager
     def charged(self, *, epsilon: float, delta: float, unit: str) -> Iterator[None]:
-        """Charge a model for what is done within; whoever interrupts it is told that it stays charged."""
+        """Charge for the model that the block fits; an interrupted caller is told that the charge stays."""
         self.charge(epsilon=epsilon, delta=delta, unit=unit)
         try:
             yield
@@ -144,9 +143,11 @@ class Account:
             raise
 
     def fit(self, model: Model, *records: Any, groups: Any = None, **options: Any) -> Model:
-        """Charge the account for a model by its epsilon and delta, fit it, and return it: its claim names the account.
+        """Charge the account for a model's epsilon and delta, fit it and return it.
 
-        What fails after it was charged stays charged.
+        Its claim names the account.
+
+        If the fit fails after the charge, the charge stays.
         """
         settings: Any = model
         self.check_claim(settings)
@@ -165,7 +166,7 @@ class Account:
         return model
 
     def check_claim(self, model: Any) -> None:
-        """Refuse a model that does not protect all of a unit by its epsilon and delta: `fit` charges for no less."""
+        """Refuse a model whose epsilon and delta do not cover all of a unit: `fit` charges exactly those."""
         if type(model).__name__ not in _SAME_CLAIM:
             raise InvalidInput(f"a {type(model).__name__} is not charged to an account; {', '.join(_SAME_CLAIM)} are")
         if getattr(model, "mode", None) == "label-private":  # proof: step 8
@@ -178,7 +179,7 @@ class Account:
         return self  # scikit-learn copies what is set of an estimator, and an account has no copies
 
     def close(self) -> None:
-        """Let go of the ledger."""
+        """Close the ledger."""
         self.ledger.close()
 
 

@@ -186,8 +186,8 @@ def warn_of_private(public: Any, private: Any) -> None:
     """Warn where the private rows themselves are given as public ones."""
     if public is not None and public is private:
         warnings.warn(
-            "the private rows are given as public ones, which are not protected: so nobody is. Give rows that "
-            "everybody may see",
+            "the private rows are given as public ones, which are not protected: so no row is protected. Give rows "
+            "that everybody may see",
             UserWarning,
             stacklevel=4,
         )
@@ -201,9 +201,9 @@ def is_named_id(name: Any) -> bool:
 def warn_of_id(name: str, use: str = "is used as a feature") -> None:
     """Warn of a column of numbers that name rows or persons. Its name decides, or public values."""
     warnings.warn(
-        f"column {name!r} looks like a number that names a row or a person, and {use}; if it is one, leave it out "
-        f"(leave_out=[{name!r}] of a schema, --leave-out {shlex.quote(name)}, or drop it), or if it says whose row it "
-        "is, name it as groups",
+        f"column {name!r} looks like a number that names a row or a person, and {use}; if so, leave it out "
+        f"(leave_out=[{name!r}] of a schema, --leave-out {shlex.quote(name)}, or drop it), or, if it names the person "
+        "of each row, pass it as groups",
         UserWarning,
         stacklevel=2,
     )

@@ -2,27 +2,27 @@
 
     QuorateError
     |-- BudgetSpent     the budget cannot pay for this; nothing was drawn and nothing was answered
-    |   |-- ShareSpent  this caller's share of it cannot; others are still answered
-    |   `-- ShareInUse  all that is left of this caller's share is set aside for its other requests; ask again
-    |-- NoQuorum        the teachers did not agree, and the caller asked for an error then; it was paid for
+    |   |-- ShareSpent  this caller's share of the budget cannot pay; other callers are still answered
+    |   `-- ShareInUse  the rest of this caller's share is reserved for its other requests; ask again
+    |-- NoQuorum        the teachers did not agree, and `on_no_quorum="raise"`; the query was charged
     |-- RunEnded        a threshold run has used up its no-quorums
     |-- WrongProcess    a budget, a run or a noise source was carried into a forked process
-    |-- LedgerRefused   the ledger was rolled back, exchanged, cut short or edited, or cannot be read or written
-    |-- IdReused        a request came with the id of an earlier one, and asks something else
-    |-- InProgress      a request with this id is being answered just now; ask again
-    |-- KeyClosed       the key of this caller was revoked, or has expired
-    |-- QuotaSpent      this caller has had all the answers that its key allows
-    |-- RateLimited     this caller has had the answers that its key allows in a minute; ask again later
+    |-- LedgerRefused   the ledger was rolled back, exchanged, truncated or edited, or cannot be read or written
+    |-- IdReused        a request has the id of an earlier one, but asks something else
+    |-- InProgress      a request with this id is being answered now; ask again
+    |-- KeyClosed       the key of this caller was revoked or has expired
+    |-- QuotaSpent      this caller has received all answers that its key allows
+    |-- RateLimited     this caller has received all answers that its key allows in a minute; ask again later
     |-- ServerRefused   a server refused a request of `quorate.client`; `code` and `status` are the server's
     |-- SiteRefused     a site of a federation stopped, refused, lied or replayed; `site` names it. Nothing was drawn
     |-- ClusterLost     a cluster that has the teachers cannot be reached, or has lost them. Nothing was drawn
-    |-- Unanswered      a server did not answer in time; asked again with the same `id`, nothing is charged twice
+    |-- Unanswered      a server did not answer in time; a retry with the same `id` is not charged twice
     |-- InvalidInput    a value of the wrong kind (also a ValueError); the text says what was expected
     `-- Infeasible      no mechanism can meet this target (also a ValueError); the text says what would work
 
-Whether an exception is raised, and its text, is decided from public values alone: parameters, shapes, types and
-the budget. Votes that are no votes (negative, or of a wrong sum, which no data set and no neighbour has) are refused
-with one text that repeats none of them. Each class has a `code`, a name for programs that never changes.
+Whether an exception is raised, and its text, depends only on public values: parameters, shapes, types and the budget.
+Invalid votes (negative, or with a wrong sum, which no data set and no neighbour of one has) are refused with one text
+that repeats none of them. Each class has a `code`, a name for programs that never changes.
 """
 
 __all__ = [
@@ -49,9 +49,9 @@ __all__ = [
 
 
 class QuorateError(Exception):
-    """Base of all exceptions raised on purpose by this package.
+    """Base class of all exceptions that this package raises on purpose.
 
-    `retry_after` are the seconds after which it is worth trying again, where that is known.
+    `retry_after` is the number of seconds after which to try again, if known.
 
     >>> import quorate as qr
     >>> try:
@@ -79,19 +79,21 @@ class BudgetSpent(QuorateError):
 
 
 class ShareSpent(BudgetSpent):
-    """The share of the budget that a caller was given is spent. Nothing was drawn; others are still answered."""
+    """A caller's share of the budget is spent. Nothing was drawn; other callers are still answered."""
 
     code = "share_spent"
 
 
 class ShareInUse(BudgetSpent):
-    """What is left of a caller's share is set aside for other requests of it. Nothing was drawn; ask again."""
+    """The rest of a caller's share is reserved for its other requests. Nothing was drawn; ask again."""
 
     code = "share_in_use"
 
 
 class NoQuorum(QuorateError):
-    """A query of a batch found no quorum, and `on_no_quorum="raise"`. `predictions` holds the whole batch.
+    """A query of a batch found no quorum, and `on_no_quorum="raise"`.
+
+    `predictions` holds the whole batch.
 
     >>> import quorate as qr
     >>> settings = {"teachers": 200, "aggregator": "quorum", "no_quorums": 1, "on_no_quorum": "raise"}
@@ -162,7 +164,7 @@ class Infeasible(QuorateError, ValueError):
 class LedgerRefused(QuorateError):
     """The ledger is not the one that was last written here, or cannot be read or written. Nothing is answered.
 
-    `cause` is the class of what is wrong, for logs: it names no value.
+    `cause` names the kind of problem, for logs. It contains no value.
     """
 
     code = "ledger_refused"
@@ -173,31 +175,31 @@ class LedgerRefused(QuorateError):
 
 
 class IdReused(QuorateError):
-    """A request id was used before, for another request. Nothing was drawn."""
+    """A request id was already used for another request. Nothing was drawn."""
 
     code = "id_reused"
 
 
 class InProgress(QuorateError):
-    """Another process is answering a request of this id. Nothing was drawn; ask again."""
+    """Another process is answering a request with this id. Nothing was drawn; ask again."""
 
     code = "in_progress"
 
 
 class KeyClosed(QuorateError):
-    """The key of a caller was revoked, or has expired, since it was let in. Nothing was drawn."""
+    """A caller's key was revoked or has expired since the caller was admitted. Nothing was drawn."""
 
     code = "unauthenticated"
 
 
 class QuotaSpent(QuorateError):
-    """A key has had all the answers that it was given. Nothing was drawn."""
+    """A key has received all answers that it allows. Nothing was drawn."""
 
     code = "quota_spent"
 
 
 class RateLimited(QuorateError):
-    """A key has had its answers of this minute. Nothing was drawn; ask again later."""
+    """A key has received all answers that it allows in this minute. Nothing was drawn; ask again later."""
 
     code = "rate_limited"
 
@@ -207,7 +209,7 @@ class RateLimited(QuorateError):
 
 
 class ServerRefused(QuorateError):
-    """A server refused a request, with a `code` and a `status` of its own. Nothing was drawn."""
+    """A server refused a request; `code` and `status` are the server's. Nothing was drawn."""
 
     code = "server_refused"
 
@@ -217,9 +219,9 @@ class ServerRefused(QuorateError):
 
 
 class SiteRefused(QuorateError):
-    """A site of a federation did not answer as it must, and no other can answer for it. Nothing was drawn.
+    """A site of a federation did not answer as required, and no other site can answer for it. Nothing was drawn.
 
-    `site` is its name; "" where nobody can say which site it was.
+    `site` is its name, or "" if the site cannot be identified.
     """
 
     code = "site_refused"
@@ -230,13 +232,13 @@ class SiteRefused(QuorateError):
 
 
 class ClusterLost(QuorateError):
-    """The cluster on which the teachers stand is gone, or could not count their ballots. Nothing was drawn."""
+    """The cluster that has the teachers is gone, or could not count their ballots. Nothing was drawn."""
 
     code = "cluster_lost"
 
 
 class Unanswered(QuorateError):
-    """A server did not answer in time. Asked again with the same `id`, what was answered is not charged again."""
+    """A server did not answer in time. A retry with the same `id` is not charged again for what was answered."""
 
     code = "unanswered"
 

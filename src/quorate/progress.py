@@ -1,7 +1,8 @@
-"""What is under way, how far it has come, and for how long: one line on a terminal or in a notebook, and nowhere else.
+"""Progress of long calls: one line on a terminal or in a notebook, and nowhere else.
 
-What is counted is public: teachers, queries, steps. A line is for whoever runs the call, as its time is. Calls within a
-call write into the same line. It goes to standard error, appears after half a second, and is gone when the call ends.
+Only public counts are shown: teachers, queries, steps. The line, like the duration of a call, is for the person who
+runs it. Nested calls write into the same line. It goes to standard error, appears after half a second, and is removed
+when the call ends.
 """
 
 import sys
@@ -82,7 +83,7 @@ HIDDEN: ContextVar[bool] = ContextVar("quorate_progress_hidden", default=False)
 
 
 def set_progress(on: bool) -> None:
-    """Say whether calls that take long show what they do, as they do at first on a terminal and in a notebook.
+    """Set whether long calls show their progress; by default they do on a terminal and in a notebook.
 
     >>> set_progress(False)  # from now on nothing is shown
     >>> set_progress(True)

@@ -1,12 +1,12 @@
-"""The join: ballots into a mechanism, answers out of it, and the budget charged in between. Read this first.
+"""The session: ballots go into a mechanism, answers come out, and the budget is charged in between. Read this first.
 
     requests -> admitted -> new queries -> [ reserved -> drawn -> settled ] by the answerer -> kept -> replies
 
-Both arrows that cross the trust line stand in `release_votes`: sealed ballots go into a mechanism, and what it releases
-comes out; `release_votes_each` does the same with many batches. `answerers.Votes` uses both; what has counts of private
-records instead uses `release_counts`. An answerer charges before it draws; where the budget is in a ledger, what it
-charges is on the disk before that, and an answer is on the disk before it leaves. A query is checked before it comes
-here, and is refused, if at all, because of the budget, its id, or its caller's limits.
+Data cross the trust boundary, in both directions, in `release_votes`: sealed ballots go into a mechanism, and its
+release comes out. `release_votes_each` does the same with many batches. `answerers.Votes` uses both; answerers with
+counts of private records use `release_counts` instead. An answerer charges before it draws. If the budget is in a
+ledger, the charge is on disk before the draw, and an answer is on disk before it is returned. Queries are checked
+before they come here; they are refused only because of the budget, their id or their caller's limits.
 """
 
 import copy
@@ -128,7 +128,7 @@ class Answerer(Protocol):
 
 
 class Session:
-    """What answers, the budget that pays, and where it is all kept.
+    """An answerer, the budget that pays for it, and the place where both are kept.
 
     >>> from quorate.answerers import Votes
     >>> from quorate.ensemble.estimators import EstimatorTeachers
@@ -155,10 +155,10 @@ class Session:
         answerer.open(budget, ledger)
 
     def ask(self, X: Any, *, caller: str = "") -> Replies:
-        """Answer a batch of checked queries. What this caller was answered before, it is answered again, at no cost.
+        """Answer a batch of checked queries; a query that this caller repeats gets the same answer, at no cost.
 
-        Raises `BudgetSpent` where not one query could be answered; a batch that meets the end is answered in part. What
-        is remembered of many rows is the batch itself, without a copy: do not change it afterwards.
+        Raises `BudgetSpent` if not one query could be answered; if the budget ends within the batch, part of it is
+        answered. A batch of many rows is remembered without a copy: do not change it afterwards.
         """
         request, memory = Request(X, caller), self._memory_of_rows(X)
         if memory is None:
@@ -170,7 +170,7 @@ class Session:
         raise reply
 
     def quote(self, X: Any, *, caller: str = "") -> Quote:
-        """Return what a batch of checked queries would cost now. Nothing is asked."""
+        """Return what a batch of checked queries would cost now, without asking anything."""
         check_caller(caller)
         memory = self._memory_of_rows(X)
         queries = set[bytes]() if memory else set(self._names(X))
@@ -189,7 +189,7 @@ class Session:
             return Quote(len(X), len(X) - new, payable, cost.renyi / whole, self.budget.remaining().renyi / whole)
 
     def ask_all(self, requests: Sequence[Request]) -> list[Replies | QuorateError]:
-        """Answer requests together: counted at once, kept at once. What is wrong with one is returned in its place."""
+        """Answer requests together: count and keep all at once. An error of one request is returned in its place."""
         asked = [self._asked(request) for request in requests]
         firsts = firsts_of(asked)  # a request that came twice is answered once
         alone = [place for place, first in enumerate(firsts) if place == first]
@@ -202,9 +202,9 @@ class Session:
         return self._one_at_a_time(answer)
 
     def move(self, make: Callable[[Budget | None], Ledger]) -> "Session":
-        """Return a session that goes on from the ledger that `make` makes for the budget. This one answers no more.
+        """Return a session that continues from the ledger that `make` creates for the budget; this one answers no more.
 
-        `make` is given None where there is no budget, and its ledger's account is then not charged.
+        If there is no budget, `make` gets None, and its ledger's account is not charged.
         """
         with self._lock:
             self._check_not_moved()
@@ -217,12 +217,12 @@ class Session:
         return type(self)(copy.copy(self.answerer), budget, ledger=ledger)
 
     def on_idle(self) -> None:
-        """Return what is out on lease where others wait for it: for a server with nothing to do."""
+        """Return leased budget that others wait for; an idle server calls this."""
         if isinstance(self.budget, LeasedBudget):
             self.budget.on_idle()
 
     def close(self) -> None:
-        """Return what is out on lease, and let go of the ledger and of what the answerer has open."""
+        """Return leased budget, and close the ledger and what the answerer has open."""
         with self._lock:
             self.answerer.close()
             if self.budget is not None:

@@ -1,7 +1,7 @@
-"""Attacks on every claim that is made here, and the second method by which each cost is checked.
+"""Attacks on every claim of this package, and an independent method that checks each cost.
 
 `audit(target)` plays games against a mechanism, a fitted predictor or a release, and returns a `Verdict`: the claim,
-the largest epsilon that an attack showed to be needed, and which attack it was. `quorate.audit` is the same function.
+the largest lower bound on epsilon that an attack showed, and which attack it was. `quorate.audit` is the same function.
 
 >>> from quorate.mechanisms import SoftMajority
 >>> soft = SoftMajority(teachers=9, epsilon=1.0)
@@ -9,8 +9,8 @@ the largest epsilon that an attack showed to be needed, and which attack it was.
 False
 
 Exact enumeration: `release_of` states what a mechanism releases, by its definition; `enumerate_outcomes` gives the
-exact joint law of an adaptive interaction on two neighbouring data sets; `claims_of` states what the mechanism claims
-about it; and `worst_cases` searches for the interaction that comes closest to breaking a claim.
+exact joint distribution of an adaptive interaction on two neighbouring data sets; `claims_of` states what the mechanism
+claims about it; and `worst_cases` searches for the interaction that comes closest to breaking a claim.
 
 >>> findings = worst_cases(release_of(soft, classes=2), claims_of(soft, queries=2, orders=[4.0]), queries=2)
 >>> [finding.violated for finding in findings]

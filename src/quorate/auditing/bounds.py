@@ -1,9 +1,10 @@
-"""How large epsilon must at least be, given what was seen in two worlds.
+"""Lower bounds on epsilon from what was observed in two worlds.
 
 If a release is (epsilon, delta)-DP then P(E) <= e**epsilon Q(E) + delta for every event E, in both directions. So an
-event that is seen often in one world and seldom in the other bounds epsilon from below. A quarter of the plays choose
-the event; the others count it. Clopper-Pearson intervals (1934) then hold with the stated confidence, if plays are
-independent and alike: a false claim can be missed, a true one is called false with probability at most 1 - confidence.
+event that is frequent in one world and rare in the other bounds epsilon from below. A quarter of the plays choose the
+event; the others count it. Clopper-Pearson intervals (1934) then hold with the stated confidence, if plays are
+independent and identically distributed: a false claim can be missed; a true one is reported false with probability at
+most 1 - confidence.
 """
 
 from collections.abc import Callable, Iterator
@@ -36,7 +37,7 @@ Orders = Callable[[Integers, Integers], Iterator[Integers]]
 
 @dataclass(frozen=True)
 class Bound:
-    """With this confidence, no claim at this delta with a smaller epsilon is true."""
+    """A lower bound: with this confidence, no claim at this delta with a smaller epsilon is true."""
 
     epsilon: float
     delta: float
@@ -62,9 +63,9 @@ def proportion_at_most(successes: Integers | Floats | int, trials: int, *, error
 def epsilon_lower_bound(first: object, second: object, *, delta: float, confidence: float, splits: int = 1) -> Bound:
     """Return a lower bound on epsilon from the outcomes of independent plays in two neighbouring worlds.
 
-    `first` and `second` hold whole numbers, one play a row: of shape (plays,) or (plays, k), where a row is all that
-    was seen. With more splits the parts are dealt anew, each split is tested at a share of the error (Bonferroni) and
-    the best counts.
+    `first` and `second` hold whole numbers, one play per row: of shape (plays,) or (plays, k), where a row is all that
+    was observed. With more splits, plays are divided again for each, each split is tested at a share of the error
+    (Bonferroni), and the best counts.
 
     >>> coin = np.random.default_rng(0)
     >>> worlds = coin.random(20_000) < 0.6, coin.random(20_000) < 0.1
@@ -79,8 +80,8 @@ def epsilon_lower_bound(first: object, second: object, *, delta: float, confiden
 def score_lower_bound(first: object, second: object, *, delta: float, confidence: float, splits: int = 1) -> Bound:
     """Return a lower bound on epsilon from real-valued scores, such as those of a trained distinguisher.
 
-    The events are those that the score is at least, or at most, some number. The score must have been made
-    without these plays.
+    The events are that the score is at least, or at most, some number. The score must have been made without these
+    plays.
     """
     ones, others = (_scores(name, values) for name, values in (("first", first), ("second", second)))
     few = min(ones.size, others.size) // 10  # these say where the steps lie, and have no other part

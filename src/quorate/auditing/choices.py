@@ -28,9 +28,9 @@ World = tuple[np.ndarray, np.ndarray]
 
 
 def choice_law(tally: Tally, rate: float | Fraction) -> dict[Hypothesis, float]:
-    """Return the probability of each candidate of a tally, its weight falling by e**-rate with each mistake.
+    """Return the probability of each candidate of a tally, whose weight falls by e**-rate with each mistake.
 
-    Candidates of one level are alike; one that stands in the tally more than once has the sum.
+    Candidates of one level have equal probabilities; one that is in the tally more than once has their sum.
     """
     weights: dict[Hypothesis, float] = {}
     least = int(np.flatnonzero(tally.counts)[0])  # taken off all, so that not all weights are below the smallest number
@@ -46,7 +46,7 @@ def choice_law(tally: Tally, rate: float | Fraction) -> dict[Hypothesis, float]:
 def audit_choice(target: ExponentialChoice, effort: Effort) -> Verdict:
     """Choose between "all 0" and "all 1" on records of which one changes its label, and return the verdict.
 
-    Every choice is drawn by the real code, one at a time, so that plays end at a hundred thousand.
+    Every choice is drawn by the real code, one at a time, so there are at most a hundred thousand plays.
     """
     effort, noise = effort.at_most(_MOST_CHOICES), PlayNoise(effort.seed)
     rate, records = float(target.rate), max(_RECORDS, target.sensitivity)
@@ -66,11 +66,11 @@ def audit_choice(target: ExponentialChoice, effort: Effort) -> Verdict:
 
 @game(Relabel)
 def audit_relabel(target: Relabel, effort: Effort) -> Verdict:
-    """Relabel rows of which one is replaced, ask a soft majority of the new labels, and judge that.
+    """Relabel rows of which one is replaced, release a soft majority of the new labels, and return the verdict.
 
-    The labels are no release, so that what is run on them takes part in the game, and the claim is the sum of both. All
-    other rows lie at one point, so that they get one label; the majority costs little and sees which. The changed row
-    is on either side of them: there it decides how many hypotheses give them a label, and what these weigh.
+    The labels are not a release, so the game includes what is run on them, and the claim is the sum of both. All other
+    rows are at one point, so that they get one label; the majority costs little and shows which. The changed row is on
+    either side of them: there it decides how many hypotheses give them a label, and their weights.
     """
     effort, noise = effort.at_most(_MOST_RELABELLED), PlayNoise(effort.seed)
     inner = SoftMajority(teachers=_RELABEL_ROWS, epsilon=_INNER)

@@ -1,10 +1,10 @@
-"""What a mechanism claims, as bounds on sums over histories, so that a search can maximise them.
+"""The claims of a mechanism, as bounds on sums over histories, so that a search can maximise them.
 
-Renyi claims are about the law of D without the tail event that the mechanism names, against the whole law of D'; the
-(epsilon, delta) claims are about everything. Where a cost depends on what happened, so does the claim.
+Renyi claims compare the distribution on D without the tail event that the mechanism names with the whole distribution
+on D'; the (epsilon, delta) claims include everything. If a cost depends on the outcomes, so does the claim.
 
-Each claim names the two laws it compares (`measures`), says what a history adds to its sum (`terms`, which is 0 where
-the first of the two probabilities is), and turns the sum into the number (`measure`) that `limit` bounds.
+Each claim names the two distributions it compares (`measures`), defines what a history adds to its sum (`terms`, which
+is 0 where the first of the two probabilities is), and turns the sum into the number (`measure`) that `limit` bounds.
 """
 
 import math
@@ -51,7 +51,7 @@ Mechanism = (
 class RenyiClaim:
     """E_Q[(P/Q)**order exp(-(order - 1) charged)] <= exp((order - 1) limit), P without the tail event.
 
-    With nothing charged as it happens, this says that the divergence is at most `limit`.
+    If no outcome is charged, this says that the divergence is at most `limit`.
     """
 
     order: float
@@ -79,7 +79,7 @@ class RenyiClaim:
 
 @dataclass(frozen=True, kw_only=True)
 class DeltaClaim:
-    """(epsilon, limit)-DP, tail event and all."""
+    """(epsilon, limit)-DP, tail event included."""
 
     epsilon: float
     limit: float
@@ -115,7 +115,7 @@ Claim = RenyiClaim | DeltaClaim | SlackClaim
 
 @dataclass(frozen=True)
 class Finding:
-    """The worst interaction found for a claim, and the number that the claim bounds there."""
+    """The worst interaction found for a claim, and the measured value of the number that the claim bounds."""
 
     claim: Claim
     measured: float
@@ -128,16 +128,16 @@ class Finding:
 
     @property
     def share(self) -> float:
-        """The measured number as a share of the limit: 1 where the claim is tight, above 1 where it is false."""
+        """The measured number as a share of the limit: 1 if the claim is tight, above 1 if it is false."""
         return float(np.divide(self.measured, self.claim.limit))
 
 
 def claims_of(
     mechanism: Mechanism, *, queries: int, orders: Iterable[float], deltas: Iterable[float] = ()
 ) -> list[Claim]:
-    """Return what the mechanism claims about this many queries (or releases), at these orders and at these deltas.
+    """Return the claims of a mechanism about this many queries (or releases), at these orders and deltas.
 
-    For each order: the cost of the whole interaction, and the cost as it is charged from outcome to outcome.
+    For each order: the cost of the whole interaction, and the cost as it is charged outcome by outcome.
 
     >>> [round(claim.limit, 6) for claim in claims_of(SoftMajority(teachers=3, epsilon=0.5), queries=4, orders=[2.0])]
     [0.25, 0.25]

@@ -1,6 +1,6 @@
-"""The yardstick of the auditor: a count with discrete Laplace noise, whose claim is tight for every epsilon.
+"""The calibration target of the auditor: a count with discrete Laplace noise, whose claim is tight for every epsilon.
 
-What is missing from its ratio to 1 is what the auditor misses, and not the claim. It is no mechanism of the product.
+If its ratio is below 1, the auditor is at fault, not the claim. It is not a mechanism of the product.
 """
 
 from dataclasses import dataclass, replace

@@ -1,8 +1,8 @@
-"""The joint law of everything released in an adaptive interaction, on a data set and on its neighbour, exactly.
+"""The exact joint distribution of everything released in an adaptive interaction, on a data set and its neighbour.
 
 An interaction is a tree of `Query`: the votes on D and on D', and the next query for each outcome. The hidden noise of
-a run is summed out. From the two laws follow the Renyi divergence and the hockey-stick divergence. This is the readable
-engine, one tree at a time; `game` and `worst_case` have the fast one, and the tests hold the two against each other.
+a run is summed out. The two distributions give the Renyi divergence and the hockey-stick divergence. This is the
+readable engine, one tree at a time; `game` and `worst_case` have the fast one, and the tests compare the two.
 """
 
 import math
@@ -25,9 +25,9 @@ _TINY = 1e-200  # below, a probability may be an artefact of noise cut off at 38
 
 @dataclass(frozen=True)
 class Query:
-    """One query of an interaction: the votes on D and on its neighbour, and what is asked next, by outcome.
+    """One query of an interaction: the votes on D and on its neighbour, and the next query for each outcome.
 
-    Where `then` has nothing for an outcome, the asker stops there.
+    If `then` has nothing for an outcome, the interaction stops there.
     """
 
     votes: Votes
@@ -46,9 +46,10 @@ class Query:
 
 @dataclass(frozen=True, eq=False)
 class Outcomes:
-    """Every history that an interaction can end with, and its probability.
+    """Every history with which an interaction can end, and its probability.
 
-    `whole` and `neighbour` are the laws on D and on D', `covered` is `whole` without the tail event of the claim.
+    `whole` and `neighbour` are the distributions on D and on D'; `covered` is `whole` without the tail event of the
+    claim.
     """
 
     histories: list[tuple[int, ...]]
@@ -58,19 +59,20 @@ class Outcomes:
 
     @property
     def no_quorums(self) -> Counts:
-        """How many no-quorums each history holds."""
+        """The number of no-quorums in each history."""
         return np.array([history.count(NO_QUORUM) for history in self.histories])
 
     @property
     def answers(self) -> Counts:
-        """How many answers each history holds."""
+        """The number of answers in each history."""
         return np.array([len(history) - history.count(NO_QUORUM) for history in self.histories])
 
     def renyi(self, order: float, *, removed: float | None = None) -> float:
-        """Return the divergence of the covered part of D's law from the law of D'.
+        """Return the divergence of the covered part of the distribution on D from that on D'.
 
-        With `removed`, the part is not the one that the claim names but the best there is: among all parts of D's law
-        that lack at most this much probability, the one of the smallest divergence. It cuts the ratio to D' at a level.
+        With `removed`, the part is not the one that the claim names but the best: among all parts of the distribution
+        on D that lack at most this much probability, the one of the smallest divergence. It cuts the ratio to D' at a
+        level.
         """
         part = self.covered if removed is None else self._cut(removed)
         total = float(moments(part, self.neighbour, order).sum())
@@ -83,7 +85,7 @@ class Outcomes:
     def epsilon(self, delta: float) -> float:
         """Return the smallest epsilon for which the pair is (epsilon, delta)-close in this direction, to 12 digits.
 
-        It is infinite where more than delta of D's probability lies on histories that D' cannot have.
+        It is infinite if more than delta of D's probability lies on histories that are impossible on D'.
         """
         if self.delta(0.0) <= delta:
             return 0.0
@@ -119,7 +121,7 @@ class Outcomes:
 
 
 def enumerate_outcomes(release: Release, query: Query, *, on_neighbour: Release | None = None) -> Outcomes:
-    """Return the law of all that is released when this tree of queries is asked.
+    """Return the distribution of all that is released when this tree of queries is asked.
 
     On the neighbour the release is the same unless `on_neighbour` is given.
     """

@@ -116,7 +116,7 @@ def _voting(quorum: Quorum, *, room: int, plays: int, seed: int) -> tuple[list[I
 def audit_terms(
     terms: Terms, *, plays: int = 1_000_000, confidence: float = CONFIDENCE, seed: int = 0
 ) -> tuple[Attempt, ...]:
-    """Attack what the terms claim: for a record, for a query, and for a point of the pool where there is one.
+    """Attack the claims of the terms: for a record, for a query, and for a point of the pool if there is one.
 
     The three attempts share the error that `confidence` leaves.
     """

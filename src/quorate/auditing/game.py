@@ -20,10 +20,11 @@ _CHUNK = 4_000_000  # numbers in one array of the exhaustive recursion
 
 
 class Game:
-    """All that an asker can ask of a release, as arrays; the two `measures` are those that a claim compares.
+    """All possible queries to a release, as arrays; the two `measures` are those that a claim compares.
 
-    `pairs` lists the neighbouring votes that differ in law; `first` and `second` hold a matrix for each, of outcomes by
-    values of the hidden noise, whose laws are `first_law` and `second_law`; `outcomes` names the rows of each matrix.
+    `pairs` lists the neighbouring votes that differ in distribution; `first` and `second` hold a matrix for each, of
+    outcomes by values of the hidden noise, whose distributions are `first_law` and `second_law`; `outcomes` names the
+    rows of each matrix.
     """
 
     def __init__(
@@ -111,7 +112,7 @@ class Game:
         return total
 
     def states(self, queries: int) -> int:
-        """Return how many pairs of laws `exhaust` would compare, over all nodes of all trees."""
+        """Return how many pairs of distributions `exhaust` would compare, over all nodes of all trees."""
         answers = sum(len(order) - 1 for order in self.outcomes)
         missed = int(self.first[:, 0].any(axis=1).sum())
         reached, ended = {0: 1}, 0

@@ -1,8 +1,8 @@
-"""What each mechanism releases, written again from its definition, with no help from the accounting code.
+"""What each mechanism releases, implemented again from its definition, independently of the accounting code.
 
-A `Release` is a conditional law: given votes and the value of the hidden threshold noise, the probability of every
-outcome. It follows from the laws of the noise, written again in this file, and the public parameters of a mechanism
-(scales, margin, table, threshold), so a mistake in a proof or in a price cannot repeat itself here.
+A `Release` is a conditional distribution: given votes and the value of the hidden threshold noise, the probability of
+every outcome. It follows from the noise distributions, implemented again in this file, and the public parameters of a
+mechanism (scales, margin, table, threshold), so a mistake in a proof or in a price cannot repeat itself here.
 """
 
 import itertools
@@ -37,7 +37,7 @@ Votes = tuple[int, ...]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Release:
-    """The law of one outcome, given votes and the hidden threshold noise.
+    """The distribution of one outcome, given votes and the hidden threshold noise.
 
     `outcomes(votes)` has a row for each label, then one for no quorum (so that `NO_QUORUM`, which is -1, finds it), and
     a column for each value of the hidden noise. `law` holds the probabilities of those values. `covered_law` and
@@ -63,14 +63,14 @@ class Release:
         return self.outcomes(votes) if self.covered is None else self.covered(votes)
 
     def given(self, column: int) -> "Release":
-        """Return the release with its hidden noise known to be the one of this column."""
+        """Return the release with its hidden noise fixed to the value of this column."""
         known = np.zeros(self.law.size)
         known[column] = 1.0
         return replace(self, law=known, covered_law=known)
 
 
 def all_votes(teachers: int, classes: int) -> list[Votes]:
-    """Return every way in which the ballots may fall."""
+    """Return all possible votes."""
     if classes == 1:
         return [(teachers,)]
     return [(first, *rest) for first in range(teachers + 1) for rest in all_votes(teachers - first, classes - 1)]
@@ -156,7 +156,7 @@ def _table_law(table: Sequence[int]) -> tuple[Floats, Floats]:
 
 @singledispatch
 def release_of(mechanism: object, *, classes: int) -> Release:
-    """Return the law of what this mechanism releases for votes on this many classes.
+    """Return the distribution of what this mechanism releases for votes on this many classes.
 
     >>> release_of(NoisyMax(teachers=3, classes=2, scale=1.0), classes=2).outcomes((0, 3)).round(3).ravel()
     array([0.035, 0.965, 0.   ])

@@ -1,9 +1,9 @@
 """Deterministic replay: the same entropy tape on neighbouring data sets.
 
-With every random draw the same, what differs between two data sets that differ in one unit is what that unit does. It
-may change the ballots of one teacher, and through them answers that are charged; not the classes, the plan, the claim,
-an error, the cost, nor how much randomness is drawn before the first answer that differs. How likely an answer is, a
-replay does not say: that is for the games.
+If every random draw is the same, any difference between two data sets that differ in one unit is due to that unit. It
+may change the ballots of one teacher, and through them answers that are charged; but not the classes, the plan, the
+claim, an error, the cost, or how much randomness is drawn before the first answer that differs. A replay does not
+measure the probabilities of answers: the games do.
 """
 
 import os
@@ -35,9 +35,9 @@ Draw = tuple[str, int]
 
 @contextmanager
 def entropy_tape(seed: int) -> Iterator[list[Draw]]:
-    """Take the system's randomness and all noise of this process from a seed, and give the list of what was drawn.
+    """Take the system's randomness and all noise of this process from a seed, and yield the list of all draws.
 
-    For audits alone: while it lasts, nothing that this process answers protects anybody.
+    Only for audits: meanwhile, no answer of this process is private.
     """
     noise, drawn = PlayNoise(seed), list[Draw]()
     generator = np.random.default_rng([seed, 1])
@@ -89,7 +89,7 @@ def off_the_tape() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Replay:
-    """What differed between two data sets on one tape; `forbidden` says in words what must not have."""
+    """What differed between two data sets on one tape; `forbidden` describes the differences that must not occur."""
 
     teachers_changed: int
     ballots_changed: int
@@ -98,7 +98,7 @@ class Replay:
 
     @property
     def sound(self) -> bool:
-        """Whether nothing differed that must not."""
+        """Whether there is no forbidden difference."""
         return not self.forbidden
 
 
@@ -124,8 +124,8 @@ class _Seen:
 def replay(make: Any, first: Data, second: Data, queries: Any, *, seed: int = 0) -> Replay:
     """Fit and ask on two neighbouring data sets with one tape, and return what differed.
 
-    `make` is an unfitted predictor, or a function that makes one. Queries are asked one by one, until an answer
-    differs: from there on all that follows may.
+    `make` is an unfitted predictor, or a function that makes one. Queries are asked one by one until an answer differs:
+    after that, everything may.
 
     >>> from quorate import PrivateClassifier
     >>> X, y = np.arange(200.0)[:, np.newaxis], np.arange(200) % 2

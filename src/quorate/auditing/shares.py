@@ -35,10 +35,10 @@ class _EveryNoise:
 
 
 def share_outcomes(mechanism: NoisyShares, votes: Votes, neighbour: Votes) -> Outcomes:
-    """Return the exact laws of the answer to one query, for these votes and for those of a neighbour.
+    """Return the exact distributions of the answer to one query, for these votes and for those of a neighbour.
 
     The code is run on every combination of noises, and answers are counted by their probability: a mistake in the
-    projection, the grid or its numbering is in the law.
+    projection, the grid or its numbering shows in the distribution.
     """
     draws = 1 if mechanism.classes == 2 else mechanism.classes
     reach = math.ceil(_SCALES * mechanism.scale) + 1
@@ -61,7 +61,7 @@ def share_outcomes(mechanism: NoisyShares, votes: Votes, neighbour: Votes) -> Ou
 
 @game(NoisyShares)
 def audit_shares(target: NoisyShares, effort: Effort, *, deltas: Sequence[float] = DELTAS) -> Verdict:
-    """Move one ballot from one class to another, look at the difference of their shares, and return the verdict."""
+    """Move one ballot from one class to another, observe the difference of their shares, and return the verdict."""
     noise = PlayNoise(effort.seed)
     votes = _even_votes(target)
     moved = (votes[0] - 1, votes[1] + 1, *votes[2:])

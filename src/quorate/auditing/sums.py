@@ -19,11 +19,11 @@ __all__ = ["audit_sum", "audit_vector", "sum_outcomes", "vector_law"]
 
 
 def sum_outcomes(mechanism: NoisySum, *, changes: Sequence[int]) -> Outcomes:
-    """Return the law of several noisy sums that are 0 on D and these numbers on its neighbour.
+    """Return the distribution of several noisy sums that are 0 on D and these numbers on its neighbour.
 
     Every value out to 38 scales beyond both sums is enumerated, past which a probability is below the smallest double.
     A later sum may depend on what the earlier ones released, but its noise does not: a fixed list of changes, each as
-    large as it may be, is the worst case.
+    large as possible, is the worst case.
     """
     reach = math.ceil(38 * mechanism.scale) + max(abs(change) for change in changes) + 1
     values = np.arange(-reach, reach + 1)
@@ -45,7 +45,7 @@ def _joint(laws: Sequence[np.ndarray]) -> np.ndarray:
 
 @game(NoisySum)
 def audit_sum(target: NoisySum, effort: Effort, *, deltas: Sequence[float] = DELTAS) -> Verdict:
-    """Release a sum that one unit moves by all that it may, and return the verdict."""
+    """Release a sum that one unit changes by the full sensitivity, and return the verdict."""
     noise = PlayNoise(effort.seed)
     first, second = (
         np.array(target.draw_releases([total] * effort.plays, None, noise)) for total in (0, target.sensitivity)
@@ -60,10 +60,10 @@ def audit_sum(target: NoisySum, effort: Effort, *, deltas: Sequence[float] = DEL
 
 @game(NoisyVector)
 def audit_vector(target: NoisyVector, effort: Effort, *, deltas: Sequence[float] = DELTAS) -> Verdict:
-    """Release vectors of which one unit moves as many entries by 1 as it may, and return the verdict.
+    """Release vectors in which one unit changes as many entries by 1 as possible, and return the verdict.
 
-    What is seen is kept as one number, the sum of all entries, each over its squared scale: it tells the two worlds
-    apart as well as all entries do.
+    The observation is one number, the sum of all entries, each over its squared scale: it distinguishes the two worlds
+    as well as all entries do.
     """
     noise = PlayNoise(effort.seed)
     first, second = (_scores(target, effort.plays, moved, noise) for moved in (0, 1))

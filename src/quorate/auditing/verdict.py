@@ -1,4 +1,4 @@
-"""What an audit says about one claim, and `audit`, which is told what to attack and finds out how."""
+"""The verdict of an audit on one claim, and `audit`, which chooses the attacks for a target."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -17,7 +17,7 @@ Attacks = Sequence[str] | Literal["auto"]
 
 @dataclass(frozen=True)
 class Attempt:
-    """One attack on one claim, and the epsilon it showed to be needed; `exact` is from enumeration, if known."""
+    """One attack on one claim, and its lower bound on epsilon; `exact` is from enumeration, if known."""
 
     attack: str
     lower_bound: float
@@ -34,10 +34,10 @@ class Attempt:
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """A claim (epsilon, delta), the largest epsilon that an attack showed to be needed, and which attack it was.
+    """A claim (epsilon, delta), the largest lower bound on epsilon that an attack showed, and the attack.
 
-    `exact` is the epsilon, at the same delta, of the worst attack of its kind by enumeration, where that is known: what
-    is missing from `lower_bound` to it is due to the number of plays, and what is missing from it to the claim is not.
+    `exact` is the epsilon, at the same delta, of the worst attack of its kind by enumeration, if known: the gap from
+    `lower_bound` to it is due to the number of plays; the gap from it to the claim is not.
 
     >>> verdict = Verdict(
     ...     target="SoftMajority", claim=(1.0, 0.0), lower_bound=0.9, attack="one ballot moved", plays=10**6,
@@ -59,13 +59,13 @@ class Verdict:
 
     @property
     def ratio(self) -> float:
-        """The lower bound as a share of the claim: near 1 where the claim is tight, above 1 where it is false."""
+        """The lower bound as a share of the claim: near 1 if the claim is tight, above 1 if it is false."""
         epsilon = self.claim[0]
         return self.lower_bound / epsilon if epsilon > 0 else float("inf") if self.lower_bound > 0 else 0.0
 
     @property
     def violated(self) -> bool:
-        """Whether the claim is false, with the stated confidence (or surely, where enumeration says so)."""
+        """Whether the claim is false, with the stated confidence (or with certainty, if enumeration shows it)."""
         worst = self.lower_bound if self.exact is None else max(self.lower_bound, self.exact * (1 - 1e-9))
         return worst > self.claim[0]
 
@@ -137,11 +137,11 @@ _NOTHING_READ = "Interrupted: plays are simulated, and nothing is spent."
 
 
 def audit(target: object, *, plays: int = 1_000_000, **options: Any) -> Verdict:
-    """Attack what `target` claims and return the verdict: for mechanisms, fitted predictors and releases.
+    """Attack the claim of `target`, a mechanism, a fitted predictor or a release, and return the verdict.
 
     `options` go to the game: `confidence` of the verdict; `seed`, since plays use seeded noise and the same seed gives
-    the same verdict; `attacks`, the beginnings of the names of those to play, or "auto" for all. Targets that count
-    votes have several attacks, most others have one.
+    the same verdict; `attacks`, prefixes of the names of those to play, or "auto" for all. Targets that count votes
+    have several attacks, most others have one.
 
     >>> from quorate.mechanisms import SoftMajority
     >>> verdict = audit(SoftMajority(teachers=20, epsilon=1.0), plays=20_000)

@@ -1,4 +1,4 @@
-"""The worst interaction found: of all trees of queries where these are few, by ascent where they are many."""
+"""Search for the worst interaction: among all trees of queries if these are few, by ascent if they are many."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -177,10 +177,10 @@ def worst_cases(
     effort: int = 3_000_000,
     starts: int = 16,
 ) -> list[Finding]:
-    """Return the worst interaction found for each claim: of all trees where they are few, else by ascent.
+    """Return the worst interaction found for each claim: among all trees if they are few, else by ascent.
 
-    The ascent begins with the best of all trees of fewer queries. `effort` says how many pairs of laws may be compared
-    in looking at all trees.
+    The ascent begins with the best of all trees of fewer queries. `effort` is how many pairs of distributions may be
+    compared in the search over all trees.
 
     >>> from quorate.auditing import claims_of, release_of
     >>> from quorate.mechanisms import SoftMajority

@@ -23,7 +23,7 @@ __all__ = ["app", "main"]
 
 app = App(
     name="quorate",
-    help="Answers from sensitive data by secret ballot, with a differential-privacy guarantee that is true.",
+    help="Private answers from sensitive data by secret ballot, with a proved differential-privacy guarantee.",
     version=__version__,
     suppress_keyboard_interrupt=False,  # `main` says what an interrupt means
 )
@@ -31,25 +31,25 @@ app = App(
 _FIT = """\
 Fit a model on a table of private records. Each method is a subcommand with its own options.
 
-How columns become numbers is never learned from private records. It comes from a public table of the same columns
-(--public), or from a schema (--schema); a table of numbers needs neither.
+The encoding of columns as numbers is never learned from private records. It comes from a public table with the same
+columns (--public), or from a schema (--schema); a table of numbers needs neither.
 
 Example: `quorate fit subsample visits.csv --label outcome --classes ill,well --out model`
 """
 _CHECK = """\
 Test a published classifier on held-out private records: error, recalls, auc and calibration, by group.
 
-Everything that is printed is covered by the guarantee. Exit code 1 if a limit that was set is not shown to hold.
+The guarantee covers everything that is printed. Exit code 1 if a given limit is not shown to hold.
 
 Example: `quorate check rule later.csv --label outcome --epsilon 1 --by sex --max-error 0.2 --report check.html`
 """
 _NEIGHBOURS = """\
-Insert and forget records of a model of neighbours, and look at how far they are worn out.
+Insert and forget records of a model of neighbours, and estimate how many are worn out.
 
 Example: `quorate neighbours forget model p17,p20`
 """
 _CHARGED = "what the account was charged stays charged: quorate ledger account says what it has left"
-_SITE = "Answer together with other owners: make keys, run a site beside its records, coordinate all sites."
+_SITE = "Answer together with other owners of records: make keys, run a site, coordinate all sites."
 for command in (
     demo,
     start,
@@ -150,7 +150,7 @@ def _left_by(arguments: Sequence[str]) -> str:
     try:
         open_folder(out)
     except QuorateError:
-        return f"no model was written and nothing was answered, and so nothing is spent. What is in {out} is no model"
+        return f"no model was written and nothing was answered, and so nothing is spent. {out} does not hold a model"
     return f"the model in {out} is whole. Its budget is spent by answers, and none was given"
 
 

@@ -99,4 +99,4 @@ def key_of(path: Path | None) -> str | None:
             raise InvalidInput(f"{path} may be read by others on this machine; close it: chmod 600 {path}")
         return path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInput(f"{path} holds no key that can be read: {getattr(error, 'strerror', 'no text')}") from None
+        raise InvalidInput(f"no key can be read from {path}: {getattr(error, 'strerror', 'no text')}") from None

@@ -59,7 +59,7 @@ def read_tables(tables: Tables, step: Callable[[], None]) -> tuple[Any, Any, Sch
 def check_label(columns: Schema) -> Label:
     """Return the label of a schema, or say that it must be named."""
     if columns.label is None:
-        raise InvalidInput("which column holds the label must be said: --label COLUMN, or in the schema")
+        raise InvalidInput("name the column with the label: --label COLUMN, or in the schema")
     return columns.label
 
 

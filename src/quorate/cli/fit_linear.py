@@ -110,7 +110,7 @@ def _read(tables: Tables, target: Target, step: Callable[[], None]) -> tuple[Any
         return records, known, schema, None, target_column(records, names[0])
     values = ["0", "1"] if tables.classes is None else listed(tables.classes)
     if len(values) != 2:
-        raise InvalidInput(f"several labels have two classes each, the second of which is meant, not {len(values)}")
+        raise InvalidInput(f"several labels take two --classes, the second for a label that is set, not {len(values)}")
     flags = {name: schema.with_label(name, values).labels(records) == values[1] for name in names}
     return records, known, schema, None, pa.table({name: column.astype(np.int64) for name, column in flags.items()})
 
@@ -121,8 +121,8 @@ def _check_numbers(public: Any, name: str) -> None:
         shown = read_numbers(read_columns(public, [name], whose="the public table")[name])
         if shown.size and np.isnan(shown).all():
             raise InvalidInput(
-                f"--bounds and --largest take a label that is a number, and column {name!r} has none in the public "
-                "table: a label of classes takes neither of the two"
+                f"--bounds and --largest take a label that is a number, but column {name!r} has no numbers in the "
+                "public table: leave both out for a label of classes"
             )
 
 
@@ -188,7 +188,7 @@ def _declared(schema: Schema) -> list[Any]:
             declared += [(-1.0, 1.0), *flags[1:]]  # what `low` and `high` become
         else:
             raise InvalidInput(
-                f"how large {name!r} may be is not known: pass public rows (--public), or a schema (--schema) with low "
+                f"the bounds of {name!r} are not known: pass public rows (--public), or a schema (--schema) with low "
                 "and high for every number"
             )
     return declared

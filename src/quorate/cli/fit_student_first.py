@@ -65,4 +65,4 @@ def check_columns(folder: "PublishedFolder", columns: Schema) -> None:
     """Refuse a table that is encoded otherwise than what the published model was trained on."""
     known = folder.schema()
     if known is not None and list(known.columns.items()) != list(columns.columns.items()):
-        raise InvalidInput(f"the {folder.kind} was trained on columns that are encoded otherwise; leave --schema out")
+        raise InvalidInput(f"the {folder.kind} was trained on columns that are encoded differently; omit --schema")

@@ -104,7 +104,7 @@ def run_check(test: Tested, tables: Tables, budget: Budget, trusting: Trusting, 
     folder, tables, model = _tested(test, tables, trusting)
     by = test.by
     if test.min_auc is not None and (not hasattr(model, "predict_proba") or len(model.classes_) != 2):
-        raise InvalidInput("--min-auc takes a model of two classes that says probabilities; this one does not")
+        raise InvalidInput("--min-auc takes a model of two classes with probabilities; this one is not")
     known = folder.schema()
     features = folder.manifest.get("feature_names", ()) if known is None else (*known.columns, *known.leave_out)
     if by is not None and by not in features and by not in listed(tables.leave_out or ""):
@@ -202,7 +202,7 @@ def _held_out_as_fitted(folder: "PublishedFolder", model: Any, tables: Tables, s
 
 def _label(tables: Tables) -> str:
     if tables.label is None:
-        raise InvalidInput("which column holds what the model predicts must be said: --label COLUMN")
+        raise InvalidInput("name the column that the model predicts: --label COLUMN")
     return tables.label
 
 

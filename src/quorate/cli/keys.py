@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["KeyLimits", "Limits", "keys"]
 
-keys = App(name="keys", help="Make, list, change and revoke the keys of those who may ask a model.")
+keys = App(name="keys", help="Make, list, change and revoke the keys of a model's callers.")
 
 _DAY = 24 * 3600.0
 
@@ -44,18 +44,18 @@ Lifted = Annotated[
 @Parameter(name="*")
 @dataclass
 class Limits:
-    """What a key, or a project of several keys, may have."""
+    """The limits of a key, or of a project of several keys."""
 
     quota: int | None = None
-    "How many rows it may ask in all."
+    "How many rows it may ask in total."
     per_minute: int | None = None
     "How many rows it may ask in a minute."
     per_phase: int | None = None
-    "How many rows it may ask in a phase of an everlasting model: it cannot close the phase for others then."
+    "How many rows it may ask in a phase of an everlasting model, so that it cannot close the phase for others."
     no_quorums: int | None = None
     "How many no-quorums it may meet."
     budget: float | None = None
-    "What part of the whole budget it may spend, from 0 to 1. Parts may add up to more than 1."
+    "The share of the whole budget that it may spend, from 0 to 1. Shares may add up to more than 1."
 
     def given(self, lift: Collection[str] = ()) -> dict[str, Any]:
         """Return the limits that were given, and None for those to lift."""
@@ -68,12 +68,12 @@ class Limits:
 @Parameter(name="*")
 @dataclass
 class KeyLimits(Limits):
-    """What a key may have, to which project it belongs, and for how long."""
+    """The limits of a key, its project and its lifetime."""
 
     project: str | None = None
-    "The project whose share it uses too, which `quorate keys project` makes; an empty text for none."
+    "The project whose share it also uses, made by `quorate keys project`; an empty text for none."
     expires: float | None = None
-    "After how many days, from now, it opens nothing more."
+    "The number of days, from now, after which it expires."
 
     def given(self, lift: Collection[str] = ()) -> dict[str, Any]:
         """Return what was given, and None for limits to lift."""
@@ -87,14 +87,14 @@ class KeyLimits(Limits):
 def _add(
     model: ModelPath,
     name: Annotated[
-        str, Parameter(help="Who the key is for. Two keys may have one name, as when one replaces the other.")
+        str, Parameter(help="Who the key is for. Two keys may have the same name, such as when one replaces the other.")
     ],
     *,
     scope: Scopes = ("ask",),
     limits: KeyLimits | None = None,
     json: AsJson = False,
 ) -> int:
-    """Make a key and print it, once: only a hash of it is kept. A running server knows it within a second or so."""
+    """Make a key and print it once: only a hash is kept. A running server accepts it within a second or so."""
     from quorate.cli.account import opened_ledger
 
     with opened_ledger(model) as ledger:
@@ -119,7 +119,7 @@ def _hand_over(token: str, name: str, model: Path) -> None:
 def _change(
     model: ModelPath, id: KeyId, *, limits: KeyLimits | None = None, lift: Lifted = (), json: AsJson = False
 ) -> int:
-    """Change what a key may have; what is not given stays. What it has used stays counted, and its answers its own."""
+    """Change the limits of a key; those that are not given stay. Its use stays counted, and its answers are kept."""
     from quorate.cli.account import key_figures, opened_ledger
 
     with opened_ledger(model) as ledger:
@@ -138,10 +138,10 @@ def _rotate(
     model: ModelPath,
     id: KeyId,
     *,
-    grace: Annotated[float, Parameter(help="For how many hours the old secret still opens it.")] = 0.0,
+    grace: Annotated[float, Parameter(help="For how many hours the old secret stays valid.")] = 0.0,
     json: AsJson = False,
 ) -> int:
-    """Exchange the secret of a key. It stays the same caller: its share, its answers and its id stay."""
+    """Replace the secret of a key. The caller stays the same: its share, its answers and its id are kept."""
     from quorate.cli.account import opened_ledger
 
     if not 0 <= grace < 24 * 366:
@@ -165,7 +165,7 @@ def _project(
     lift: Lifted = (),
     json: AsJson = False,
 ) -> int:
-    """Make a project, or change what its keys may have together; limits that are not given stay."""
+    """Make a project, or change the limits that its keys share; those that are not given stay."""
     from quorate.cli.account import opened_ledger
     from quorate.ledger import share_figures
 
@@ -188,7 +188,7 @@ def _list(
     *,
     json: Annotated[bool, Parameter(help="Print one JSON list instead of a table.")] = False,
 ) -> int:
-    """List the keys: who has them, what they may do, what they have asked."""
+    """List the keys: their names, what they may do, and what they have asked."""
     from quorate.cli.account import key_figures, opened_ledger
 
     with opened_ledger(model) as ledger:
@@ -207,7 +207,7 @@ def _list(
 
 @keys.command(name="revoke")
 def _revoke(model: ModelPath, id: KeyId, *, json: AsJson = False) -> int:
-    """Take a key back. A running server refuses it within a second or so; what it was answered stays answered."""
+    """Revoke a key. A running server refuses it within a second or so. Answers already given are not undone."""
     from quorate.cli.account import key_figures, opened_ledger
 
     with opened_ledger(model) as ledger:

@@ -1,4 +1,4 @@
-"""What a model has spent, and whether its ledger is sound: `quorate ledger`."""
+"""`quorate ledger`: what a model has spent, and whether its ledger is sound."""
 
 import json as jsons
 import sys
@@ -22,7 +22,7 @@ ledger = App(
 
 @ledger.command(name="show")
 def _show(model: Path, *, json: bool = False) -> int:
-    """Show what was promised, what is spent, what is out on lease, and how many keys there are.
+    """Show the guarantee, what is spent, what is leased, and how many keys there are.
 
     Parameters
     ----------
@@ -63,13 +63,13 @@ def _account(
     Parameters
     ----------
     folder
-        A new folder, for the owner alone; `quorate release --account` names it. Or an account to show.
+        A new private folder, for `quorate release --account`; or an account to show.
     epsilon
-        The total of a new account. Epsilons of what is drawn on it add up, and never above this.
+        The total epsilon of a new account. The epsilons of all releases that draw on it add up to at most this.
     delta
-        The total of delta of a new account; deltas add up too.
+        The total delta of a new account; deltas add up too.
     unit
-        What is protected. What protects records only is refused by an account of people.
+        What is protected. An account of persons refuses releases that protect only records.
     json
         Print one JSON object.
     """
@@ -87,14 +87,14 @@ def _account(
 
 @ledger.command(name="verify")
 def _verify(model: Path, *, export: Path | None = None, json: bool = False) -> int:
-    """Read all of the ledger and check every entry. Exit code 1 if it was edited, cut short, exchanged or rolled back.
+    """Check every entry of the ledger. Exit code 1 if it was edited, truncated, exchanged or rolled back.
 
     Parameters
     ----------
     model
         The model, as `quorate fit` wrote it.
     export
-        What `quorate ledger export` once wrote: every entry of it must still be in the ledger, unchanged.
+        An earlier file of `quorate ledger export`: each of its entries must still be in the ledger, unchanged.
     json
         Print one JSON object.
     """
@@ -113,10 +113,10 @@ def _verify(model: Path, *, export: Path | None = None, json: bool = False) -> i
 def _export(model: Path, *, out: Path | None = None) -> int:
     """Write every entry of the ledger as a line of JSON, oldest first.
 
-    Lines hold amounts, counts (no-quorums too: of an everlasting model for the owner alone), times, names of keys and
-    hashes of their random secrets. They hold no query and no answer, and no hash of one that others could confirm by
-    guessing: what entries say of answers is hashed with the ledger's key, which stays in the model's folder. `quorate
-    ledger verify --export` holds them against the ledger.
+    Lines contain amounts, counts (including no-quorums: for an everlasting model these are only for the owner), times,
+    names of keys and hashes of their random secrets. They contain no query and no answer, and no hash of one that
+    others could confirm by guessing: what entries record about answers is hashed with the ledger's key, which stays in
+    the model's folder. `quorate ledger verify --export` compares them with the ledger.
 
     Parameters
     ----------
@@ -145,18 +145,18 @@ def _export(model: Path, *, out: Path | None = None) -> int:
 
 @ledger.command(name="compact")
 def _compact(model: Path, *, answers: float | None = None, json: bool = False) -> int:
-    """Let old entries go, so that a server need not read them when it starts. What they add up to stays.
+    """Remove old entries, so that a server need not read them when it starts. Their totals are kept.
 
-    The server may run meanwhile. Call it from time to time, such as once a week. What was interrupted can be called
-    again. Export the entries before, if you want to keep them.
+    The server may run meanwhile. Run this from time to time, such as once a week. If it is interrupted, run it again.
+    Export the entries first if you want to keep them.
 
     Parameters
     ----------
     model
         The model, as `quorate fit` wrote it.
     answers
-        Forget answers older than so many days too. A query whose answer is forgotten is drawn, and paid for, again; an
-        id whose answer is forgotten stays used, and is refused. Without this all answers are kept.
+        Also forget answers older than this many days. A query whose answer is forgotten is drawn, and paid for, again;
+        an id whose answer is forgotten stays used, and is refused. Without this, all answers are kept.
     json
         Print one JSON object.
     """
@@ -178,8 +178,8 @@ def _compact(model: Path, *, answers: float | None = None, json: bool = False) -
 def _move(model: Path, url: str, *, json: bool = False) -> int:
     """Move the ledger of a stopped model into a PostgreSQL database, so that several hosts can share it.
 
-    The file stays where it is and can spend nothing more. The model folder names the database from then on: copy the
-    folder to each host.
+    The file stays where it is but can no longer be spent from. From then on the model folder refers to the database:
+    copy the folder to each host.
 
     Parameters
     ----------
@@ -188,7 +188,7 @@ def _move(model: Path, url: str, *, json: bool = False) -> int:
     url
         The database: postgresql://user@host/name. Its password belongs in ~/.pgpass or PGPASSWORD, not here.
     json
-        Print what the ledger says now as one JSON object.
+        Print the state of the ledger as one JSON object.
     """
     from quorate.cli.account import ledger_figures
     from quorate.ledger import move
@@ -205,16 +205,16 @@ def _move(model: Path, url: str, *, json: bool = False) -> int:
 
 @ledger.command(name="restore")
 def _restore(model: Path, *, charge: Literal["mark", "all"] = "mark", json: bool = False) -> int:
-    """Accept a ledger from a backup. What was spent after the backup was made is charged first.
+    """Accept a ledger from a backup. What was spent after the backup is charged first.
 
     Parameters
     ----------
     model
         The model, with the ledger from the backup in its folder.
     charge
-        What to charge: what the marks of this machine say was spent, or, where they are lost, all there is.
+        What to charge: what was spent by the marks of this machine, or, if they are lost, the whole budget.
     json
-        Print what the ledger says now as one JSON object.
+        Print the state of the ledger as one JSON object.
     """
     from quorate.cli.account import ledger_figures
     from quorate.ledger import restore
@@ -231,10 +231,10 @@ def _restore(model: Path, *, charge: Literal["mark", "all"] = "mark", json: bool
 
 @ledger.command(name="reopen")
 def _reopen(model: Path, *, json: bool = False) -> int:
-    """Open phase 1 of an everlasting model once more, where its state is lost, and pay for all of it once more.
+    """Open phase 1 of an everlasting model again after its state was lost, and pay for all of it again.
 
-    Refused where the account cannot pay for it, which is so unless the model was saved with a larger one; and for later
-    phases, whose teachers were taught by queries: they have paid all that they were promised to.
+    This is refused if the account cannot pay, which is the case unless the model was saved with a larger account; and
+    for later phases, which queries taught: the budgets of those queries are spent.
 
     Parameters
     ----------

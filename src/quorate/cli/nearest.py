@@ -97,7 +97,7 @@ def run_insert(folder: Path, table: Path, *, as_json: bool) -> int:
     opened = open_folder(folder)
     schema, target = opened.schema(), opened.contents.get(_TARGET_FILE)
     if schema is None or (schema.label is None and target is None):
-        raise InvalidInput(f"{folder} does not say how a table is read: insert from Python, NeighbourClassifier.insert")
+        raise InvalidInput(f"{folder} has no schema for a table: insert from Python, NeighbourClassifier.insert")
     records = read_table(table, role="private")
     labels = schema.labels(records) if target is None else target_column(records, target.decode())
     encoded, people = schema.encode(records), schema.people(records)

@@ -99,8 +99,8 @@ def check_apart(private: Path, public: Path | None) -> None:
     """Refuse the private table as the public one, whose rows are not protected."""
     if public is not None and private.is_file() and public.is_file() and private.samefile(public):
         raise InvalidInput(
-            f"--public is the private table, {private}: public rows are not protected, so that nothing would be. Give "
-            "rows that everybody may see, or none"
+            f"--public is the private table, {private}: public rows are not protected, so no row would be. Give rows "
+            "that everybody may see, or none"
         )
 
 
@@ -119,7 +119,7 @@ def check_new_file(path: Path, *, inputs: Iterable[Path | None] = ()) -> None:
     except OSError as error:  # a name that is too long
         raise InvalidInput(f"{path} cannot be written: {error.strerror}") from None
     if any(read is not None and read.resolve() == path.resolve() for read in inputs):
-        raise InvalidInput(f"{path} cannot be written: it is read")
+        raise InvalidInput(f"{path} cannot be written: it is an input of this command")
     if not path.parent.is_dir():
         raise InvalidInput(f"{path} cannot be written: there is no folder {path.parent}")
     if not os.access(path if path.exists() else path.parent, os.W_OK):
@@ -134,7 +134,7 @@ def check_new_folder(folder: Path) -> None:
     while not near.exists() and near != near.parent:
         near = near.parent
     if not near.is_dir() or not os.access(near, os.W_OK):
-        raise InvalidInput(f"{folder} cannot be made: {near} is no folder that can be written to")
+        raise InvalidInput(f"{folder} cannot be made: {near} is not a folder that can be written to")
 
 
 @dataclass(frozen=True)
@@ -168,7 +168,7 @@ def write_file(path: Path, content: str | bytes) -> None:
         with suppress(OSError):
             beside.unlink()
         raise InvalidInput(
-            f"{path} could not be written: {error.strerror}; ask again elsewhere: what was answered is free"
+            f"{path} could not be written: {error.strerror}; ask again with another file: what was answered is free"
         ) from None
 
 

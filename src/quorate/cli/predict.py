@@ -136,9 +136,7 @@ def _ask_release(folder: Folder, queries: Path, *, out: Path | None, caller: str
 
     table = read_table(queries, role="query")
     if "query" not in table.column_names:
-        raise InvalidInput(
-            "a release is asked by a table with a column 'query', each as --ask of quorate release takes"
-        )
+        raise InvalidInput("the queries of a release must be in a column 'query', each as for --ask of quorate release")
     asked = [str(query) for query in table["query"].to_pylist()]
     if folder.kind == "online release":
         return ask_online(folder, asked, out=out, caller=caller, as_json=as_json)

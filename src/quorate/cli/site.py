@@ -55,7 +55,7 @@ def _keys(
     ] = ("localhost", "127.0.0.1"),
     json: AsJson = False,
 ) -> int:
-    """Make the keys of a party, a site or the coordinator, and its card: card.json, which it gives to the others."""
+    """Make the keys of a site or of the coordinator, and its card, card.json, for the other parties."""
     keys = _sites().Keys.make(out, name, hosts=host)
     told = {"name": keys.card.name, "card": str(out / "card.json")}
     show_bill(
@@ -69,7 +69,7 @@ def _serve(
     model: Annotated[Path, Parameter(help="The model of this site, as `quorate fit subsample` wrote it.")],
     *,
     keys: KeysPath,
-    coordinator: Annotated[Path, Parameter(help="The card of the coordinator. Nobody else is answered.")],
+    coordinator: Annotated[Path, Parameter(help="The card of the coordinator. No one else gets answers.")],
     peer: Annotated[
         tuple[Path, ...],
         Parameter(
@@ -84,10 +84,10 @@ def _serve(
     port: Annotated[int, Parameter(help="The port to listen on; 0 for any that is free.")] = 8901,
     trusted: Annotated[
         str | None,
-        Parameter(help="Types of estimators that are not known to be safe, as `quorate predict` takes them."),
+        Parameter(help="Types of estimators that are not known to be safe, as for `quorate predict`."),
     ] = None,
 ) -> int:
-    """Answer ballots of this owner's teachers to one coordinator, each charged to the model's ledger first."""
+    """Send ballots of this owner's teachers to one coordinator, each charged to the model's ledger first."""
     sites = _sites()
     from quorate.sites.server import open_site
 
@@ -115,20 +115,18 @@ def _join(
     out: Annotated[Path, Parameter(help="A new folder for the coordinator's model.")],
     mode: ModeName = "counts",
     corrupt: Corrupt = 0,
-    epsilon: Annotated[float, Parameter(help="The privacy loss allowed in all, at the coordinator.")] = 1.0,
+    epsilon: Annotated[float, Parameter(help="The total privacy loss allowed, at the coordinator.")] = 1.0,
     delta: Annotated[float, Parameter(help="The delta of (epsilon, delta)-differential privacy.")] = 1e-6,
-    queries: Annotated[int, Parameter(help="How many queries are planned for.")] = 1000,
+    queries: Annotated[int, Parameter(help="The number of queries to plan for.")] = 1000,
     aggregator: Annotated[
         Literal["noisy_max", "confident_max", "soft_majority", "sharp_majority", "noisy_shares"],
         Parameter(help="The mechanism; with --mode noise it is noisy_max."),
     ] = "noisy_max",
-    schema: Annotated[
-        Path | None, Parameter(help="The schema that all sites were fitted with, where they were fitted with one.")
-    ] = None,
+    schema: Annotated[Path | None, Parameter(help="The schema that all sites were fitted with, if any.")] = None,
     seconds: Annotated[float, Parameter(help="How long a site may take to answer a batch.")] = 60.0,
     json: AsJson = False,
 ) -> int:
-    """Make the coordinator's model over running sites. `quorate predict` and `quorate serve` then use it as any other.
+    """Make the coordinator's model over running sites, for `quorate predict` and `quorate serve`.
 
     The model has a budget of its own, and each site has its ledger: an answer is paid for by all of them.
     """

@@ -116,13 +116,13 @@ class _Asker:
             return check(str(given))
         if not self.speaks:
             if default is None:
-                raise InvalidInput(f"{question} Say so: {option}")
+                raise InvalidInput(f"{question} Answer with {option}")
             return check(default)
         while True:
             try:
                 said = input(f"{question}{f' [{default}]' if default else ''} ").strip() or default or ""
             except EOFError:
-                raise InvalidInput(f"nobody answers: {option} says it on the command line") from None
+                raise InvalidInput(f"no answer was given: use {option} on the command line") from None
             try:
                 return check(said)
             except InvalidInput as error:
@@ -172,8 +172,8 @@ def _situation(
     )
     if queries is None and public is None:
         raise InvalidInput(
-            "any number of queries needs a model that is published, and that a public table: --public FILE. Or say "
-            "how many (--queries), or look at quorate fit everlasting, which answers for ever by one simple rule"
+            "any number of queries needs a published model, which needs a public table: --public FILE. Or give the "
+            "number (--queries), or see quorate fit everlasting, which answers without end by one simple rule"
         )
     classes = _classes(records, label) if given["classes"] is None else tuple(given["classes"].split(","))
     known = None if public is None else read_table(public, role="public")
@@ -276,7 +276,7 @@ def _chosen(planned: PrivatePlan, situation: _Situation) -> Road:
         return open_roads["votes"]
     if situation.queries is None:
         if "linear" not in open_roads:
-            raise InvalidInput("any number of queries needs a linear model, and that a delta above 0: --delta")
+            raise InvalidInput("any number of queries needs a linear model, which needs a delta above 0: --delta")
         return open_roads["linear"]
     return min(open_roads.values(), key=lambda road: road.loss)
 

@@ -1,9 +1,9 @@
-"""A client of `quorate serve`: data frames in, answers out, each charged once whatever happens on the way.
+"""Clients of `quorate serve`: data frames in, answers out, each charged once even if requests are lost.
 
-    Client        for programs that wait
+    Client        the blocking client
     AsyncClient   the same for asyncio
 
-A call is cut into requests, each with an id. A request that was lost is sent again under its id, so that it is charged
+A call is split into requests, each with an id. A lost request is sent again with the same id, so that it is charged
 once. The path of a call: `client` (HTTP) <- `asking` (what to send next, and when) -> `queries` (rows to tensors) and
 `answers` (tensors to labels and frames).
 """

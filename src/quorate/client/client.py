@@ -1,4 +1,4 @@
-"""The two clients: the same calls over httpx, waiting or with asyncio."""
+"""The two clients: the same calls over httpx, blocking or with asyncio."""
 
 import os
 import ssl
@@ -25,7 +25,7 @@ _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 class ClientOptions(TypedDict, total=False):
-    """What both clients take beside the address; `Client` says what each means."""
+    """The options of both clients apart from the address, documented in `Client`."""
 
     model: str | None
     key: str | None
@@ -115,36 +115,36 @@ class _Calls:
 
 
 class Client(_Calls):
-    """Asks a model on a server. Use it in a `with` block, or `close` it.
+    """A client of a model on a server. Use it in a `with` block, or `close` it.
 
     Parameters
     ----------
     url
-        Where the server is, such as https://triage.example.org.
+        The address of the server, such as https://triage.example.org.
     model
-        The name of the model. It can be left out where the key opens one model alone.
+        The name of the model. It may be omitted if the key opens only one model.
     key
         The key. Without it the environment variable QUORATE_KEY is read; "" is for a server without keys.
     seconds
-        How long one call may take in all, with every retry and every wait that the server asks for.
+        How long one call may take in total, with every retry and every wait that the server asks for.
     attempt_seconds
         How long one request may take before it is sent again.
     rows
-        How many rows one request holds at most; a server that takes fewer is sent fewer.
+        The largest number of rows in one request; a server that takes fewer is sent fewer.
     insecure
         Send the key over plain HTTP to another machine.
     transport
-        Another transport of httpx, for a proxy of your own or a test.
+        Another httpx transport, for your own proxy or a test.
 
-    Every request has an id, and is sent again under it when the connection is lost or the server says so: it is charged
-    once. The answers of rows that the budget could not pay for are None, and counted in `refused`; where that is all of
-    them `BudgetSpent` is raised.
+    Every request has an id, and is sent again with it if the connection is lost or the server asks for it: it is
+    charged once. Rows that the budget could not pay for have the answer None and are counted in `refused`; if these are
+    all rows, `BudgetSpent` is raised.
 
     >>> with Client("https://triage.example.org", model="triage") as client:  # doctest: +SKIP
     ...     client.predict(visits)
     Predictions(['ill', 'well', None], dtype=object)
 
-    A key does not cross a network in the clear by accident:
+    A key is not sent over a network in the clear by accident:
 
     >>> Client("http://triage.example.org", key="qk_1f2e3d4c_secret")
     Traceback (most recent call last):
@@ -161,15 +161,15 @@ class Client(_Calls):
         )
 
     def predict(self, X: Any, *, id: str | None = None) -> Any:
-        """Return `Predictions`: a label a row, of an array, a data frame or a table. A regressor's are a plain array.
+        """Return `Predictions`, one label per row of an array, a data frame or a table; a plain array for a regressor.
 
-        With the `id` of a call that was given up, what was answered then is not charged again.
+        With the `id` of a call that was abandoned, what was answered then is not charged again.
         """
         asking = self._asking(id)
         return self._drive(self._predict(asking, X))
 
     def ask(self, X: Any, *, id: str | None = None) -> Any:
-        """Return a frame like that of the queries: the answer and the outcome of each, and what else the model says."""
+        """Return a frame like that of the queries: the answer and the outcome of each, and other outputs."""
         asking = self._asking(id)
         return self._drive(self._ask(asking, X))
 
@@ -227,13 +227,13 @@ class Client(_Calls):
 
 
 class AsyncClient(_Calls):
-    """Asks a model on a server, as `Client` does, with asyncio. Use it in an `async with` block, or `aclose` it.
+    """A client like `Client`, for asyncio. Use it in an `async with` block, or `aclose` it.
 
     >>> async def labels(visits):
     ...     async with AsyncClient("https://triage.example.org", model="triage") as client:
     ...         return await client.predict(visits)
 
-    What it shows of itself has no key in it:
+    Its repr does not show the key:
 
     >>> AsyncClient("https://triage.example.org", model="triage", key="qk_1f2e3d4c_secret")
     AsyncClient('https://triage.example.org', model='triage')

@@ -1,4 +1,4 @@
-"""Classes of hypotheses: what each can say about a point set, and how many mistakes all of it makes."""
+"""Classes of hypotheses: the dichotomies of each on a point set, and the mistakes that they make."""
 
 from quorate.concepts.boxes import Box, Boxes
 from quorate.concepts.check import check_concept

@@ -22,7 +22,7 @@ Corner = tuple[float, ...]
 
 @dataclass(frozen=True)
 class Box(Hypothesis):
-    """Label 1 where every coordinate lies between its lower and its upper end, both included."""
+    """A box: label 1 if every coordinate lies between its lower and its upper end, both included."""
 
     lower: Corner
     upper: Corner
@@ -38,7 +38,9 @@ class Box(Hypothesis):
 
 @dataclass(frozen=True)
 class Boxes(Concept):
-    """All boxes with sides parallel to the axes, also the empty one. A representative is the smallest of its kind.
+    """All axis-parallel boxes, including the empty one.
+
+    Each representative is the smallest box of its dichotomy.
 
     >>> Boxes(2).fit_erm([[0, 0], [1, 2], [2, 1], [5, 1]], [0, 1, 1, 0])
     Box(lower=(1.0, 1.0), upper=(2.0, 2.0))
@@ -55,7 +57,7 @@ class Boxes(Concept):
         return 2 * self.features
 
     def check_size(self, rows: int) -> None:
-        """Refuse a number of rows that has too many dichotomies."""
+        """Raise an error if this many rows have too many dichotomies."""
         if sauer(rows, self.vc_dimension) > LISTED:
             raise Infeasible(
                 f"{rows} points may have more than {LISTED} boxes in {self.features} dimensions; pass fewer points"

@@ -22,15 +22,15 @@ Row = tuple[int, ...]
 
 
 def check_concept(concept: Concept, X: Any, *, realizable: Callable[[Points, Labels], bool] | None = None) -> None:
-    """Raise AssertionError, with what is wrong, unless the class keeps its contract on the points of `X` (at most 12).
+    """Raise AssertionError, with the reason, unless the class keeps its contract on these points (at most 12).
 
-    Checked: representatives give different labels and all of them; repeating and reordering points changes nothing;
-    the dichotomies of a part of the points are those of the whole, restricted; Sauer's bound and the growth bound
-    hold; mistakes, tallies and picks agree with counting one by one, also on points that are not among those that
-    define the candidates, nor of their size; the exponential mechanism's probabilities that follow from the tally are
-    those of a list; the empirical risk minimiser has the fewest mistakes; a row that is not `usable`, as each row is by
-    itself, defines no candidate and makes no mistake. `realizable(points, labels)` is a second opinion, if you have
-    one, on whether some hypothesis gives the distinct points these labels.
+    Checked: representatives are distinct and cover all dichotomies; repeating and reordering points changes nothing;
+    the dichotomies of a subset of the points are those of the whole, restricted; Sauer's bound and the growth bound
+    hold; mistakes, tallies and picks agree with counting one by one, also on points other than those that define the
+    candidates, and of another number; the exponential mechanism has the same probabilities from the tally as from a
+    list; the empirical risk minimiser has the fewest mistakes; a row that is not `usable`, which is decided for each
+    row by itself, defines no candidate and makes no mistake. `realizable(points, labels)` is an optional independent
+    test of whether some hypothesis gives the distinct points these labels.
 
     >>> from quorate.concepts import Thresholds
     >>> check_concept(Thresholds(), [1.0, 2.0, 2.0, 5.0])

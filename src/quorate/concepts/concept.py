@@ -1,4 +1,4 @@
-"""What every class of hypotheses knows about itself."""
+"""The base of every class of hypotheses."""
 
 import math
 from abc import ABC, abstractmethod
@@ -19,16 +19,16 @@ LISTED = 2**26  # candidates that are listed one by one, at most
 
 
 def sauer(points: int, dimension: int) -> int:
-    """Return how many dichotomies a class of this VC dimension has on this many points, at most (Sauer 1972)."""
+    """Bound the dichotomies of a class of this VC dimension on this many points (Sauer 1972)."""
     return sum(math.comb(points, size) for size in range(min(points, dimension) + 1))
 
 
 class Dichotomies(ABC):
     """The candidates on a point set: one representative of each way in which the class labels the points.
 
-    Representatives depend on the points alone, never on a label. `tally` and `mistakes` take any labelled points,
-    also others than those that define the candidates. A set of candidates of your own defines `__len__`,
-    `_candidate(index)` and perhaps `_mistakes(points, labels)` or `_tally(points, labels)`, where it knows a fast way.
+    Representatives depend only on the points, never on a label. `tally` and `mistakes` take any labelled points, not
+    only those that define the candidates. Your own subclass defines `__len__`, `_candidate(index)` and, if there is a
+    fast way, `_mistakes(points, labels)` or `_tally(points, labels)`.
 
     >>> from quorate.concepts import Intervals
     >>> dichotomies = Intervals().dichotomies([1.0, 2.0])
@@ -60,14 +60,14 @@ class Dichotomies(ABC):
         return self._tally(*self._rows(X, y))
 
     def mistakes(self, X: Any, y: Any) -> Labels:
-        """Return the number of mistakes of every candidate, in their order."""
+        """Return the number of mistakes of every candidate, in order."""
         if len(self) > LISTED:
             raise Infeasible(f"more than {LISTED} candidates are not listed; use tally, which counts them")
         return np.asarray(self._mistakes(*self._rows(X, y)), dtype=np.int64)
 
     @property
     def counts_mistakes(self) -> bool:
-        """Whether these candidates have a way of their own to count mistakes."""
+        """Whether these candidates define their own way to count mistakes."""
         return getattr(self._mistakes, "__func__", None) is not Dichotomies._mistakes
 
     def mistakes_on(self, points: Points, labels: Labels) -> Any:
@@ -88,9 +88,9 @@ class Dichotomies(ABC):
 class Concept(ABC):
     """A class of hypotheses with finite VC dimension.
 
-    A class of your own says how many `features` it reads, its `vc_dimension`, and defines `_dichotomies(points)`, which
-    returns one representative of each dichotomy of the points; repeated points may be among them. Where not every row
-    of finite values is a point of the class, it defines `_usable(points)` as well. Run it through `check_concept`.
+    Your own class sets the number of `features` it reads and its `vc_dimension`, and defines `_dichotomies(points)`,
+    which returns one representative of each dichotomy of the points; points may be repeated. If not every row of finite
+    values is a point of the class, it also defines `_usable(points)`. Test it with `check_concept`.
 
     >>> from quorate.concepts import Thresholds
     >>> Thresholds().vc_dimension, Thresholds(both_directions=True).vc_dimension
@@ -102,29 +102,29 @@ class Concept(ABC):
     @property
     @abstractmethod
     def vc_dimension(self) -> int:
-        """The VC dimension, or an upper bound where the class says so. It holds for all rows that can be used."""
+        """The VC dimension, or an upper bound if the class says so. It holds for all usable rows."""
 
     @property
     def dual_vc_dimension(self) -> int | None:
-        """The VC dimension of the points as functions of the hypotheses, or None where it is not known."""
+        """The VC dimension of the points as functions of the hypotheses, or None if unknown."""
         return None
 
     def for_learning(self) -> "Concept":
-        """Return the class as a learner takes it: this one, unless a class leaves something to the learner."""
+        """Return the class that a learner uses: this one, unless the class leaves a choice to the learner."""
         return self
 
     def growth(self, points: int) -> int:
-        """Return how many dichotomies this many points have at most: exact for the class or Sauer's bound.
+        """Return the largest number of dichotomies of this many points: exact for the class, or Sauer's bound.
 
-        It holds for all rows that can be used; the others are left out, and have no dichotomies.
+        It holds for all usable rows; the others are left out and have no dichotomies.
         """
         points = check_count("points", points, least=0)
         return min(self._growth(points), sauer(points, self.vc_dimension))
 
     def usable(self, X: Any) -> Mask:
-        """Return which rows of `X` are points of the class: of finite values, and of declared ones if it declares any.
+        """Return which rows of `X` are points of the class: finite values, and declared ones if it declares any.
 
-        All other rows are left out wherever the class meets them: they define no candidates and make no mistakes.
+        All other rows are always left out: they define no candidates and make no mistakes.
         """
         points = check_points(X, features=self.features)
         usable = which_finite(points)
@@ -166,11 +166,14 @@ class Concept(ABC):
         return np.ones(len(points), dtype=np.bool_)
 
     def check_size(self, rows: int) -> None:
-        """Refuse a number of rows that has too many dichotomies. It is public, unlike which of them can be used."""
+        """Raise an error if this many rows have too many dichotomies.
+
+        The number is public; which are usable is not.
+        """
         check_count("rows", rows, least=0)
 
     def largest_set(self, rows: int) -> int:
-        """Return the largest number of rows, up to `rows`, whose dichotomies the class can go through."""
+        """Return the largest number of rows, up to `rows`, whose dichotomies the class can enumerate."""
         low, high = 0, rows + 1
         while high - low > 1:
             middle = (low + high) // 2 if low else rows

@@ -21,7 +21,7 @@ _LARGEST_CUBE = 2**24  # cells, of eight bytes each
 
 @dataclass(frozen=True, kw_only=True)
 class Conjunction(Hypothesis):
-    """Label 1 where each named column has the named value."""
+    """A conjunction: label 1 if each named column has the named value."""
 
     features: int
     literals: tuple[tuple[int, int], ...]
@@ -35,8 +35,8 @@ class Conjunction(Hypothesis):
 class Conjunctions(Concept):
     """All conjunctions of literals "this column has this value", and the constant 0.
 
-    `categories` says for each column how many values it has: they are the codes from 0 up, and public. A column of two
-    values has both of its literals, so these are the Boolean conjunctions. A row with another value is left out.
+    `categories` is the number of values of each column, which is public; values are coded from 0. A column of two
+    values has both literals, so these are the Boolean conjunctions. A row with any other value is left out.
 
     >>> X = [[0, 0], [0, 1], [1, 2], [1, 1]]
     >>> Conjunctions([2, 3]).fit_erm(X, [0, 0, 0, 1]).literals
@@ -59,10 +59,10 @@ class Conjunctions(Concept):
 
     @property
     def vc_dimension(self) -> int:
-        """The number of columns with two values or more, and at least 2 (at least 1 where there is none).
+        """The number of columns with two values or more, and at least 2 (at least 1 if there is none).
 
-        Of a shattered set of three points or more, each point is kept out by a column of its own, in which all others
-        agree (Natschlaeger and Schmitt 1996 for Boolean columns).
+        In a shattered set of three points or more, each point is excluded by its own column, in which all others agree
+        (Natschlaeger and Schmitt 1996 for Boolean columns).
         """
         telling = sum(count > 1 for count in self.categories)
         return max(2, telling) if telling else 1

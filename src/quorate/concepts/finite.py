@@ -19,10 +19,10 @@ __all__ = ["Finite", "Member"]
 
 @dataclass(frozen=True, kw_only=True)
 class Member(Hypothesis):
-    """One of a list: a function from a matrix of points to one label a row, or a classifier with `predict`.
+    """A member of a finite class: a function from points to labels, or a classifier with `predict`.
 
-    A row on which the rule raises, or gives anything but 0 and 1, has the label 0: the row may be private, and an error
-    would speak of it.
+    A row on which the rule raises, or returns anything but 0 and 1, gets the label 0: the row may be private, and an
+    error would reveal something about it.
     """
 
     features: int
@@ -37,10 +37,11 @@ class Member(Hypothesis):
 
 @dataclass(frozen=True, init=False)
 class Finite(Concept):
-    """A class that lists its members: functions from a matrix of points to labels 0 and 1, or fitted classifiers.
+    """A class given as a list of functions from points to labels 0 and 1, or of fitted classifiers.
 
-    The members must be public: a classifier fitted on private rows is not. A member must label a point by that point
-    alone, whatever other rows are in the matrix. It is tried on one row of zeros, and refused unless that has a label.
+    The members must be public: a classifier fitted on private rows is not. The label of a point must depend on that
+    point alone, not on other rows of the matrix. Each member is tried on one row of zeros, and refused if it returns no
+    label.
 
     >>> from functools import partial
     >>> rules = [partial(np.less, 2.0), partial(np.less, 5.0)]
@@ -75,7 +76,7 @@ class Finite(Concept):
         return _Members([self.member(index) for index in range(len(self.members))], points)
 
     def member(self, index: int) -> Member:
-        """Return a member of the list by its place."""
+        """Return a member of the list by its index."""
         return Member(features=self.features, index=index, rule=self.members[index])
 
 

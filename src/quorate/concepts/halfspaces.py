@@ -27,10 +27,10 @@ Level = tuple[tuple[Fraction, ...], Fraction]
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Halfspace(Hypothesis):
-    """Label 1 where normal * x is above the offset, 0 where it is below; where it is equal, the next level decides.
+    """A halfspace: label 1 if normal * x is above the offset, 0 if below; on a tie the next level decides.
 
-    The first level is a hyperplane through points of the set that it was made for, and the next ones part the points on
-    it: on any finite set of points this is what a halfspace does after the slightest turn. All comparisons are exact.
+    The first level is a hyperplane through points of the set that it was made for, and the next ones separate the
+    points on it: on any finite set of points, this is a halfspace after a slight rotation. All comparisons are exact.
     """
 
     features: int
@@ -81,8 +81,9 @@ def _sides(level: Level, points: Points) -> NDArray[np.int8]:
 class Halfspaces(Concept):
     """All halfspaces, and the two constants.
 
-    The dichotomies of n points are about n**features and are listed: 500 points in the plane, 150 in space. In more
-    dimensions, and for more private rows, take the dichotomies of a few public points as candidates.
+    There are about n**features dichotomies of n points, and all are listed: this works for 500 points in the plane and
+    150 in space. In more dimensions, or for more private rows, use the dichotomies of a few public points as
+    candidates.
 
     >>> square = [[0, 0], [1, 0], [0, 1], [1, 1]]
     >>> len(Halfspaces(2).dichotomies(square))  # all 16 but the two diagonals
@@ -101,7 +102,7 @@ class Halfspaces(Concept):
 
     @property
     def dual_vc_dimension(self) -> int:
-        """The number of dimensions: more hyperplanes than that leave a cell empty."""
+        """The number of dimensions: with more hyperplanes, some cell is empty."""
         return self.features
 
     def _growth(self, points: int) -> int:
@@ -109,7 +110,7 @@ class Halfspaces(Concept):
         return max(1, 2 * sum(math.comb(points - 1, size) for size in range(self.features + 1))) if points else 1
 
     def check_size(self, rows: int) -> None:
-        """Refuse a number of rows that has too many dichotomies."""
+        """Raise an error if this many rows have too many dichotomies."""
         check_partitions(rows, self.features)
 
     def _dichotomies(self, points: Points) -> Dichotomies:

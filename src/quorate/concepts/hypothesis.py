@@ -12,9 +12,9 @@ __all__ = ["Constant", "Hypothesis"]
 
 
 class Hypothesis(ABC):
-    """What a class of concepts is made of; `predict` gives each point its label.
+    """A hypothesis of a class; `predict` gives each point its label.
 
-    A hypothesis of your own says how many `features` it reads and defines `_predict(points)`.
+    Your own hypothesis sets the number of `features` it reads and defines `_predict(points)`.
     """
 
     features: int
@@ -24,7 +24,7 @@ class Hypothesis(ABC):
         return np.asarray(self._predict(check_queries(X, features=self.features)), dtype=np.int64)
 
     def predict_checked(self, points: Points) -> Any:
-        """Return the labels of points that were checked before, just as `_predict` gives them."""
+        """Return the labels of points that were already checked, as `_predict` gives them."""
         return self._predict(points)
 
     @abstractmethod
@@ -34,7 +34,7 @@ class Hypothesis(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class Constant(Hypothesis):
-    """One label for all."""
+    """The hypothesis that gives all points one label."""
 
     features: int
     label: int

@@ -18,7 +18,7 @@ __all__ = ["Interval", "Intervals"]
 
 @dataclass(frozen=True)
 class Interval(Hypothesis):
-    """Label 1 from `lower`, included, to `upper`, excluded."""
+    """An interval: label 1 from `lower`, included, to `upper`, excluded."""
 
     lower: float
     upper: float
@@ -30,7 +30,7 @@ class Interval(Hypothesis):
 
 @dataclass(frozen=True)
 class Intervals(Concept):
-    """All intervals of a line, also unbounded and empty ones.
+    """All intervals of a line, including unbounded and empty ones.
 
     >>> Intervals().fit_erm([1.0, 2.0, 3.0, 4.0], [0, 1, 1, 0])
     Interval(lower=1.5, upper=3.5)
@@ -40,12 +40,12 @@ class Intervals(Concept):
 
     @property
     def vc_dimension(self) -> int:
-        """2: of three points the outer two cannot be had without the middle one."""
+        """2: no interval contains the outer two of three points without the middle one."""
         return 2
 
     @property
     def dual_vc_dimension(self) -> int:
-        """2: three intervals have at most seven cells, and eight would be needed for 3."""
+        """2: three intervals make at most seven cells, and a dimension of 3 would need eight."""
         return 2
 
     def _dichotomies(self, points: Points) -> Dichotomies:

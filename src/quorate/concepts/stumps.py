@@ -18,7 +18,7 @@ __all__ = ["Stump", "Stumps"]
 
 @dataclass(frozen=True, kw_only=True)
 class Stump(Hypothesis):
-    """Label 1 where one feature is at or above the cut and 0 below, or the other way round where it is not `upward`."""
+    """A stump: label 1 if one feature is at or above the cut and 0 below; reversed unless `upward`."""
 
     features: int
     feature: int
@@ -33,8 +33,8 @@ class Stump(Hypothesis):
 class Stumps(Concept):
     """All stumps over this many features, in both directions, and the two constants.
 
-    With `binary` every feature is 0 or 1, which leaves far fewer of them: growth and VC dimension are smaller. A row
-    with another value is left out.
+    With `binary` every feature is 0 or 1, which leaves far fewer stumps: growth and VC dimension are smaller. A row
+    with any other value is left out.
 
     >>> Stumps(features=2).fit_erm([[5.0, 1.0], [5.0, 2.0], [5.0, 3.0]], [1, 0, 0])
     Stump(features=2, feature=1, cut=1.5, upward=False)
@@ -61,7 +61,7 @@ class Stumps(Concept):
 
     @property
     def dual_vc_dimension(self) -> int:
-        """The number of features: cuts on different axes cross, and two on one axis leave a cell empty."""
+        """The number of features: cuts on different axes cross, and with two on one axis some cell is empty."""
         return self.features
 
     def _growth(self, points: int) -> int:

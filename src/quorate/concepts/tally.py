@@ -1,4 +1,4 @@
-"""How many candidates make how many mistakes: all that a private choice among them needs to know."""
+"""Counts of candidates by their number of mistakes: all that a private choice among them needs."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -16,11 +16,11 @@ Counts = NDArray[np.int64]
 
 
 class Tally(ABC):
-    """Candidates grouped by their number of mistakes on one labelled set, with a way to fetch each of them.
+    """Candidates grouped by their number of mistakes on one labelled set.
 
-    `counts[m]` says how many candidates make m mistakes, and `pick(m, rank)` is the one of this rank among them, so
-    that a rank drawn uniformly is a uniform choice. It is as private as the labels it was made from: it has no text
-    and no copy, and only a mechanism should read it.
+    `counts[m]` is the number of candidates that make m mistakes, and `pick(m, rank)` is the one of this rank among
+    them: a uniform rank is a uniform choice. A tally is as private as the labels it was made from: its repr shows
+    nothing, it cannot be copied, and only a mechanism should read it.
     """
 
     counts: Counts

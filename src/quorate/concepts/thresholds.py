@@ -16,7 +16,7 @@ __all__ = ["Threshold", "Thresholds"]
 
 @dataclass(frozen=True)
 class Threshold(Hypothesis):
-    """Label 1 at and above the cut and 0 below, or the other way round where it is not `upward`."""
+    """A threshold: label 1 at and above the cut and 0 below; reversed unless `upward`."""
 
     cut: float
     upward: bool = True
@@ -28,9 +28,9 @@ class Threshold(Hypothesis):
 
 @dataclass(frozen=True)
 class Thresholds(Concept):
-    """All thresholds on a line that say 1 above, and with `both_directions` those that say 1 below.
+    """All thresholds on a line with label 1 above and, with `both_directions`, those with label 1 below.
 
-    Unless told, a learner takes both directions, since the records decide; a release takes one, whose queries are what
+    By default a learner uses both directions, since the records decide; a release uses one, and its queries ask what
     lies above a cut.
 
     >>> Thresholds(both_directions=True).fit_erm([1.0, 2.0, 3.0], [1, 0, 0])
@@ -43,7 +43,7 @@ class Thresholds(Concept):
     features: int = field(default=1, init=False, repr=False)
 
     def for_learning(self) -> "Thresholds":
-        """Return thresholds in both directions, unless one of them was asked for."""
+        """Return thresholds in both directions, unless `both_directions` was set."""
         return Thresholds(both_directions=True) if self.both_directions is None else self
 
     @property
@@ -53,7 +53,7 @@ class Thresholds(Concept):
 
     @property
     def dual_vc_dimension(self) -> int:
-        """1: two thresholds cut a line into three cells, and four would be needed for 2."""
+        """1: two thresholds cut a line into three cells, and a dimension of 2 would need four."""
         return 1
 
     def _growth(self, points: int) -> int:

@@ -1,9 +1,9 @@
 """Everlasting prediction: an endless stream of answers that protects the records and every query.
 
-Claim: all that `predict` and `stream` ever return is differentially private under replacement of one training unit,
-with `terms_.training`; and all that they return but the answer to one query is differentially private under replacement
-of that query, with `terms_.queries`. Both hold against adversaries who choose every query by what they have seen.
-PROOF.md says why. That it can be done was shown by Naor, Nissim, Stemmer and Yan (2023).
+Claim: all outputs of `predict` and `stream` together are differentially private under replacement of one training unit,
+with `terms_.training`; and all outputs except the answer to one query are differentially private under replacement of
+that query, with `terms_.queries`. Both hold against adversaries that choose every query adaptively. The proof is in
+PROOF.md. Naor, Nissim, Stemmer and Yan (2023) showed that this is possible.
 """
 
 import math
@@ -38,39 +38,40 @@ _RATE = 0.02  # the share of a phase's arrivals that may find no quorum, unless 
 
 
 class EverlastingClassifier(PublicState, ClassifierMixin, BaseEstimator):
-    """A classifier that answers for ever: queries teach the teachers of later queries, and are protected in turn.
+    """A classifier that answers without end: protected queries train the teachers of later queries.
 
     Parameters
     ----------
     estimator
         Any scikit-learn classifier, or a class of `quorate.concepts` (two classes; "labelboost" needs one).
-        `LogisticRegression()` unless given. Thresholds, stumps and linear models are fitted and counted in batches.
+        `LogisticRegression()` by default. Thresholds, stumps and linear models are fitted and counted in batches.
     epsilon, delta
-        What holds for one training unit: a row, or a person where `groups` are given.
+        The guarantee for one training unit: a row, or a person if `groups` are given.
     query_epsilon, query_delta
-        What holds for one query, or with a pool for one point of it; the same as for a training unit unless given.
+        The guarantee for one query or, with a pool, for one point of it; by default that of a training unit.
     chunk
-        How many units, or later seats, a teacher has. Many small teachers are often best.
+        The number of units, or later of seats, of each teacher. Many small teachers are often best.
     no_quorums
-        How many arrivals of a phase may find no quorum, the cutoff's headroom not counted; 2% of them unless given.
+        How many arrivals of a phase may find no quorum, the cutoff's headroom not counted; 2% of them by default.
     phase_size
-        How many arrivals the first phase takes; `growth` times the number of units unless given.
+        The number of arrivals in the first phase; by default `growth` times the number of units.
     growth, max_phase_size
-        How many times more arrivals each phase takes than the one before, and how many at most ("votes" only). The
-        number of teachers stays, and each gets more rows: later phases err less, and the boundary comes to rest.
+        The ratio of the number of arrivals of each phase to that of the one before, and the largest number ("votes"
+        only). The number of teachers stays the same, and each gets more rows: later phases err less, and the decision
+        boundary settles.
     relabel
         "votes": a point teaches with the label that was released for it, or not at all. "labelboost": all points teach
         with the labels of a hypothesis that the earlier labelled set chooses (Beimel, Nissim and Stemmer).
     refresh
         "queries": queries teach. "pool": only points given to `feed`, which the owner trusts, teach.
     cutoff_epsilon
-        The part of a query's epsilon that hides how it was answered itself; chosen unless given.
+        The part of a query's epsilon that hides the query's own outcome; chosen by default.
     classes
-        All labels that may occur. Where they are not declared, the labels of `y` are taken and are public.
+        All labels that may occur. If not declared, the labels of `y` are used and become public.
     kappa, labelled
         For "labelboost": the parameter of the choice, and the share of the labelled set that makes it.
     n_jobs, backend
-        For joblib, where teachers are not fitted as one array.
+        For joblib, if teachers are not fitted as one array.
     device
         As for `PrivateClassifier`: "auto", "cpu" or "cuda".
     seats, most_seats
@@ -132,9 +133,10 @@ class EverlastingClassifier(PublicState, ClassifierMixin, BaseEstimator):
         self.most_seats = most_seats
 
     def fit(self, X: Any, y: Any, groups: Any = None, probe: Any = None) -> "EverlastingClassifier":
-        """Calibrate, deal the units, teach the first teachers. Fitting again opens other budgets: both are paid.
+        """Calibrate, deal the units and train the first teachers.
 
-        `probe` holds public points, which are asked when a phase opens: their answers are public, and show the drift.
+        Fitting again opens new budgets: both are paid. `probe` holds public points, which are asked when a phase opens:
+        their answers are public, and show the drift.
         """
         settings = current_settings(self.get_params(deep=False))
         estimator = LogisticRegression() if self.estimator is None else self.estimator
@@ -220,22 +222,22 @@ class EverlastingClassifier(PublicState, ClassifierMixin, BaseEstimator):
         return points
 
     def checked(self, X: Any) -> Any:
-        """Return queries as the teachers take them, or say what is wrong with them. Nothing is asked."""
+        """Return queries in the form that teachers take, or say what is wrong with them. Nothing is asked."""
         check_is_fitted(self, "terms_")
         return self._records(X, reset=False)
 
     def predict(self, X: Any) -> Predictions:
-        """Answer a batch of queries, in order. Where the phase is closed they are refused until the next one.
+        """Answer a batch of queries in order. While a phase is closed, they are refused until the next one.
 
-        Nothing that is returned tells how many no-quorums there were but for the queries of the batch: not what was
-        spent, nor what is left.
+        Apart from the outcomes of this batch, nothing returned reveals the number of no-quorums: neither what was spent
+        nor what is left.
         """
         X = self.checked(X)
         labels = self.session_.arrive(X)
         return Predictions.of(np.maximum(labels, NO_QUORUM), classes=self.classes_, refused=labels == REFUSED)
 
     def feed(self, X: Any) -> "EverlastingClassifier":
-        """Give points that the owner trusts to the next phase; they are labelled, and nothing is told about them.
+        """Give points that the owner trusts to the next phase; they are labelled, and nothing about them is returned.
 
         >>> from quorate.concepts import Thresholds
         >>> X = np.random.default_rng(0).normal(size=(20_000, 1))
@@ -252,13 +254,16 @@ class EverlastingClassifier(PublicState, ClassifierMixin, BaseEstimator):
         return self
 
     def stream(self, queries: Iterable[Any]) -> Iterator[Any]:
-        """Answer queries one by one as they come, each a row of features: a label, or None for no answer."""
+        """Yield an answer to each query as it arrives: a label, or None for no answer.
+
+        A query is a row of features.
+        """
         for query in queries:
             row = query if hasattr(query, "columns") else np.asarray(query)[np.newaxis, :]
             yield self.predict(row).tolist()[0]
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the share of queries that are answered, and answered with `y`. They are asked, all, and take seats."""
+        """Return the share of queries that are answered with `y`. All of them are asked and take seats."""
         check_consistent_length(X, y, sample_weight)
         return float(np.average(self.predict(X).labels == np.asarray(y), weights=sample_weight))
 

@@ -1,4 +1,4 @@
-"""What everybody may know of an everlasting classifier: none of it moves with the number of no-quorums."""
+"""The public state of an everlasting classifier: none of it depends on the number of no-quorums."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +27,7 @@ class PublicState:
 
     @property
     def seats_taken_(self) -> int:
-        """How many have arrived in this phase."""
+        """The number of arrivals in this phase."""
         return self.session_.answerer.seats.taken
 
     @property

@@ -1,5 +1,6 @@
-"""The session of an everlasting classifier: its state is an object, in memory or in a folder, and an arrival is kept
-before its answer leaves.
+"""The session of an everlasting classifier: an arrival is stored before its answer is returned.
+
+Its state is an object, in memory or in a folder.
 """
 
 import sys
@@ -30,7 +31,7 @@ _BLOCK = 2**16  # rows of a batch in one transaction
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Feed(Request):
-    """Points that the owner trusts, for the next phase. Nothing is told about them."""
+    """Points that the owner trusts, for the next phase. Nothing about them is returned."""
 
 
 class _NoAnswers(KeptAnswers):
@@ -47,7 +48,7 @@ class _NoAnswers(KeptAnswers):
 
 
 class EverlastingSession(Session):
-    """A session whose queries teach. It is in memory until `keep_in` moves it to a folder, which one process holds."""
+    """A session whose queries teach, in memory until `keep_in` moves it to a folder, which one process holds."""
 
     answerer: Arrivals
     block = sys.maxsize  # requests that are answered together are kept together, or not at all; proof: step 19
@@ -60,12 +61,12 @@ class EverlastingSession(Session):
 
     @property
     def progress(self) -> dict[str, Any]:
-        """How far the phase has come, as far as it is kept: everybody may know."""
+        """How far the phase has come, as far as it is stored. This is public."""
         return self.answerer.progress if self.folder is None else self.folder.progress
 
     @property
     def no_quorums(self) -> int:
-        """How many arrivals of this phase found no quorum: for the owner alone."""
+        """How many arrivals of this phase found no quorum, only for the owner."""
         if self.folder is None:
             return self.answerer.phase.met
         return 0 if self.folder.kept is None else self.folder.kept.met
@@ -87,7 +88,7 @@ class EverlastingSession(Session):
         return np.concatenate(labels)
 
     def on_idle(self) -> None:
-        """Open the next phase where all seats are taken: for a server with nothing to do."""
+        """Open the next phase if all seats are taken; an idle server calls this."""
         check_process("this model", self.process)
         with self._lock:
             folder = self.folder
@@ -98,12 +99,15 @@ class EverlastingSession(Session):
                     folder.keep({}, {}, [])
 
     def check_unkept(self) -> None:
-        """Refuse a session that has a folder: a phase goes on in one place."""
+        """Refuse a session that has a folder: a phase continues in one place."""
         if self.ledger is not None:
             raise InvalidInput("this classifier has a folder already, and one phase in it; load it from there")
 
     def keep_in(self, path: Path, ledger: Ledger, *, features: int) -> None:
-        """Move from memory to a folder: same phase, same seats, same noises. Who waits is answered from there."""
+        """Move from memory to a folder: same phase, same seats, same noise.
+
+        Waiting callers are answered from there.
+        """
         with self._lock:
             self.check_unkept()  # another thread may have saved it meanwhile; proof: step 18
             folder = PhaseFolder(self.answerer, path, ledger, features=features, trusted=None)
@@ -112,7 +116,7 @@ class EverlastingSession(Session):
             folder.begin()
 
     def close(self) -> None:
-        """Let go of the ledger and of the folder: another process may ask the model then."""
+        """Close the ledger and the folder, so that another process may use the model."""
         with self._lock:
             if self.folder is not None:
                 self.folder.close()

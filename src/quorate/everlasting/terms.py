@@ -1,4 +1,4 @@
-"""The public numbers of an everlasting prediction, and what it costs whom. Arithmetic; nothing here sees a record.
+"""The public numbers of everlasting prediction, and what each kind of unit pays. Nothing here sees a record.
 
 Each kind of unit is charged for the phases that it touches and for nothing else (PROOF.md). With `relabel="votes"`:
 
@@ -38,7 +38,7 @@ _ROOM = 2.0**-32  # of epsilon and of delta: more than the rounding of a handful
 
 
 class Guarantee(NamedTuple):
-    """What holds for one unit.
+    """The guarantee for one unit.
 
     >>> Guarantee(1.0, 1e-6).epsilon
     1.0
@@ -59,7 +59,7 @@ class Boost(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Terms:
-    """Mechanisms and guarantees; `pool` is None without a pool, and `boost` where labels are those of the votes."""
+    """Mechanisms and guarantees; `pool` is None without a pool, and `boost` if labels are those of the votes."""
 
     cutoff: NoisyCutoff
     first: Quorum
@@ -71,7 +71,7 @@ class Terms:
     boost: Boost | None = None
 
     def budget(self, phase: int) -> Budget:
-        """Return the account of one unit that teaches in this phase, with what it has paid before."""
+        """Return the budget of one unit that teaches in this phase, with what it has already paid."""
         quorum = self.quorum(phase)
         if self.boost is not None or phase == 1:  # proof: steps 5 and 9
             epsilon, delta = self.voting if self.boost is not None else self.training

@@ -1,8 +1,8 @@
-"""A published model with a card in the format of the Hugging Face Hub, which says what is guaranteed of it.
+"""A published model with a card in the format of the Hugging Face Hub, which states its guarantee.
 
-README.md       the card: YAML for the hub, then the guarantee, who may see the model, and how to ask it
-published.skops the fitted model without pickle; of a student, the scikit-learn estimator alone
-...             the files of the model's folder: `quorate.load` reads the new one as it read the old one
+README.md       the card: YAML for the hub, then the guarantee, who may see the model, and how to use it
+published.skops the fitted model without pickle; for a student, only the scikit-learn estimator
+...             the files of the model's folder: `quorate.load` reads the new folder like the old one
 """
 
 import json
@@ -26,7 +26,7 @@ _MODELS = ("student", "published hypothesis", "linear model", "conformal")
 
 
 def open_published(folder: str | Path) -> PublishedFolder:
-    """Return the folder of a published model, or refuse one that is private, or a release."""
+    """Return the folder of a published model; refuse one that is private, or a release."""
     opened = open_folder(folder)
     if not isinstance(opened, PublishedFolder):
         raise InvalidInput(
@@ -41,10 +41,10 @@ def open_published(folder: str | Path) -> PublishedFolder:
 
 
 def write_card(folder: str | Path, out: str | Path, *, license: str = "other", trusted: Trusted = None) -> Path:
-    """Write a published model into a new folder, with a model card and a skops file; return its path.
+    """Write a published model to a new folder, with a model card and a skops file; return its path.
 
-    `license` is the hub's name of the license under which you publish the model. No figure of quality is on the card:
-    one that was measured on private records would have to be paid for.
+    `license` is the hub's name of the license under which you publish the model. The card has no quality figures: one
+    that was measured on private records would have to be paid for.
 
     >>> import tempfile, numpy as np, quorate as qr
     >>> X = np.random.default_rng(0).normal(size=(4000, 2))

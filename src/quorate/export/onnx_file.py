@@ -1,12 +1,12 @@
-"""Published models as ONNX: they answer wherever there is an ONNX runtime, without Quorate or Python.
+"""Published models as ONNX: they run on any ONNX runtime, without Quorate or Python.
 
     linear models     with their columns: one matrix `X`, or an input for each column of a data frame
     hypotheses        thresholds, stumps, intervals, boxes, halfspaces, conjunctions
     students          trees and forests, and what skl2onnx converts so that the labels stay the same
 
-Outputs are `label` and, where the model has them, `probabilities`, a column for each class; a regression has `value`.
-The file says what is claimed of the model. What a model refuses (a missing value, where it takes none), its file
-answers.
+Outputs are `label` and, if the model has them, `probabilities`, a column for each class; a regression has `value`. The
+file states the claim of the model. Unlike the model, the file answers rows that the model refuses (a missing value, if
+it takes none).
 """
 
 import json
@@ -39,9 +39,10 @@ _KINDS = {"U": "STRING", "i": "INT64", "u": "INT64", "b": "BOOL", "f": "DOUBLE"}
 
 
 def to_onnx(model: Any, *, facts: Mapping[str, str] = MappingProxyType({})) -> bytes:
-    """Return a published model as the bytes of an ONNX file; one that answers from private records is refused.
+    """Return a published model as the bytes of an ONNX file.
 
-    `facts` are kept among its metadata, beside the claim and the classes.
+    A model that answers from private records is refused. `facts` are added to its metadata, next to the claim and the
+    classes.
 
     >>> import quorate as qr
     >>> X = np.random.default_rng(0).normal(size=(4000, 2))

@@ -45,25 +45,25 @@ class AdditiveColumns(TransformerMixin, BaseEstimator):
     Parameters
     ----------
     cuts
-        How many parts the values of a column of numbers are cut into, each with about as many public rows. Unless
-        given 8, or fewer where there are so many columns of numbers and rows to fit that the work would not end.
+        The number of parts into which the values of a numeric column are cut, each with about equally many public rows.
+        The default is 8, or fewer if so many numeric columns and rows would take too long to fit.
     rare
-        A category that fewer public rows show is one of the others.
+        A category with fewer public rows than this is merged into the others.
     declared
         What is known without any rows, by column name (or number, for a matrix): `(low, high)`, a longer list of
         cuts, a list of categories, or "text" for a column of sentences. With all columns declared, `fit(None)` needs
         no rows.
 
     crosses
-        Pairs of columns that matter together, such as `[("age", "sex")]`: each number of the one times each number of
-        the other, a column of numbers in two pieces. Name them by what is known in public.
+        Pairs of columns that interact, such as `[("age", "sex")]`: each number of the one times each number of the
+        other, a numeric column in two pieces. Choose them by public knowledge.
     waves
-        How many random Fourier features of all numbers together; "auto" takes as many as the noise allows. For tables
-        in which several numbers matter together and nobody knows which.
+        The number of random Fourier features of all numbers together; "auto" takes as many as the noise allows. For
+        tables in which several numbers interact and nobody knows which.
 
     A linear model of these columns adds up one curve or level for each column of the table, as explainable boosting
-    machines do. Texts never seen share one column, and so do numbers beyond the public ones on either side: a group
-    that the public rows miss can still be told apart.
+    machines do. Unseen texts share one column, and so do numbers beyond the public ones on either side: a group that
+    the public rows miss can still be distinguished.
 
     >>> import pandas
     >>> public = pandas.DataFrame({"age": [20, 30, 40, 50], "sex": ["f", "m", "f", "f"]})
@@ -86,10 +86,10 @@ class AdditiveColumns(TransformerMixin, BaseEstimator):
     def fit(
         self, X: Any, y: Any = None, *, units: int = 0, epsilon: float = 1.0, outputs: int = 1
     ) -> "AdditiveColumns":
-        """Choose cuts and categories from public rows; columns that are declared are taken as they are declared.
+        """Choose cuts and categories from public rows; declared columns are used as declared.
 
-        `units` is how many units, a public number, a model of these columns will be fitted on, with how large an
-        `epsilon`, and `outputs` how many classes or labels it tells apart.
+        `units`, a public number, and `epsilon` are those with which a model of these columns will be fitted; `outputs`
+        is its number of classes or labels.
         """
         rare, declared = check_count("rare", self.rare), self._declared()
         X = None if X is None else self._table(X, reset=True)
@@ -140,12 +140,12 @@ class AdditiveColumns(TransformerMixin, BaseEstimator):
         return dict(self.declared if isinstance(self.declared, Mapping) else enumerate(self.declared))
 
     def transform(self, X: Any) -> Floats:
-        """Return one row of numbers in [0, 1] for each row, as an array or as `set_output` says."""
+        """Return one row of numbers in [0, 1] for each row, as an array or in the container of `set_output`."""
         check_is_fitted(self, "blocks_")
         return self.encode(self._table(X, reset=False))
 
     def encode(self, X: Any) -> Floats:
-        """Return what `transform` does, always as an array, of rows whose columns were checked: none is refused."""
+        """Return the result of `transform`, always as an array, for checked columns. No row is refused."""
         ramps = tuple(block for block in self.blocks_ if isinstance(block, Ramps))
         whole = isinstance(X, np.ndarray) and X.dtype == np.float64 and X.shape[1:] == (len(ramps),)
         if whole and len(ramps) == len(self.blocks_) and not self.together_:

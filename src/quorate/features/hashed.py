@@ -23,11 +23,11 @@ class HashedColumns(TransformerMixin, BaseEstimator):
     Parameters
     ----------
     number
-        How many numbers. Unless given it is chosen from public numbers: units, epsilon and public rows.
+        How many numbers. By default it is chosen from public numbers: units, epsilon and public rows.
 
-    Counts become logarithms, weighted by how few public rows show a column; each row is scaled to length 1 and written
-    along the directions in which public rows differ most. `fit(None)` draws directions that know nothing: then expect
-    little. Columns beyond 65,536 share places.
+    Counts become logarithms, with more weight on columns that few public rows have; each row is scaled to length 1 and
+    projected on the directions in which public rows differ most. `fit(None)` draws random directions: expect little of
+    them. If there are more than 65,536 columns, some share a place.
 
     >>> generator = np.random.default_rng(0)
     >>> counts = sparse.csr_array(generator.poisson(0.01, size=(500, 20_000)))
@@ -41,7 +41,7 @@ class HashedColumns(TransformerMixin, BaseEstimator):
         self.number = number
 
     def fit(self, X: Any, y: Any = None, *, units: int = 0, epsilon: float = 1.0, outputs: int = 1) -> "HashedColumns":
-        """Choose directions from public rows, or draw them where there are none (X is None)."""
+        """Choose directions from public rows, or draw them at random if there are none (X is None)."""
         X = None if X is None else self._counts(X, reset=True)
         public_rows = 0 if X is None else X.shape[0]
         number = number_for(units, epsilon, public_rows) if self.number is None else check_count("number", self.number)
@@ -53,7 +53,7 @@ class HashedColumns(TransformerMixin, BaseEstimator):
         return validate_data(self, X, reset=reset, accept_sparse="csr", dtype=np.float64, ensure_all_finite=False)
 
     def transform(self, X: Any) -> Floats:
-        """Return one row of numbers in [0, 1] for each row, as an array or as `set_output` says."""
+        """Return one row of numbers in [0, 1] for each row, as an array or in the container of `set_output`."""
         check_is_fitted(self, "words_")
         return self.encode(self._counts(X, reset=False))
 

@@ -1,13 +1,14 @@
-"""A private test of a published model on held-out rows: error, recalls, area under the curve, calibration, by group.
+"""Test a published model privately on held-out rows: error, recalls, area under the curve, calibration, by group.
 
 Each unit is counted once, by the first of its rows, in a cell of two public grids:
 
-    (group, label, wrong or right)           what error rates and recalls are made of
-    (group, label, bin of the probability)   what the area under the curve and calibration are made of; with more than
-                                             two classes (group, wrong or right, bin of the largest probability)
+    (group, label, wrong or right)           for error rates and recalls
+    (group, label, bin of the probability)   for the area under the curve and calibration; with more than two classes
+                                             (group, wrong or right, bin of the largest probability)
 
 Claim: the counts are released once, with exact discrete Gaussian noise, and are (epsilon, delta)-differentially private
-under replacement of one unit's rows. Everything else is computed from them. PROOF.md says why, and why intervals cover.
+under replacement of one unit's rows. Everything else is post-processing. PROOF.md proves this and the coverage of the
+intervals.
 """
 
 from collections.abc import Sequence
@@ -70,18 +71,17 @@ def check_model(
     X, y
         Private rows that the model has not seen, and their labels.
     epsilon, delta
-        The privacy loss allowed, for all figures together.
+        The privacy loss allowed for all figures together.
     groups
-        Whose each row is, if the person is protected: the first row of each counts.
+        The person of each row, if the person is protected: the first row of each person counts.
     by
         The group of each row, such as its region, for figures by group.
     by_values
-        The groups that there are; others are counted as "other". If they are not declared they are read from `by`, and
-        count as public.
+        All groups; others are counted as "other". If not declared, they are read from `by` and become public.
     bins
-        How many bins of probabilities, an even number. The auc is that of the probability rounded to its bin.
+        The number of bins of probabilities, an even number. The auc is that of the probability rounded to its bin.
     confidence
-        The probability with which each interval covers, at least.
+        The least coverage of each interval.
     account
         An `Account`, or its folder: a total that this test draws on, with models about the same people.
 

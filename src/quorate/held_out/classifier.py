@@ -20,28 +20,28 @@ _SUREST, _LEAST = 1 - 1e-4, 1e-5  # probabilities between which the grid has its
 
 @dataclass(eq=False, repr=False)
 class ConformalClassifier(ConformalModel, ClassifierMixin, BaseEstimator):
-    """Sets of labels over a published classifier; a set holds the right label with probability at least 1 - alpha.
+    """Prediction sets of a published classifier, with coverage of at least 1 - alpha.
 
-    A set holds every label to which the model gives at least `threshold_`, one number that held-out private rows have
-    chosen. It may be published. Sets are small where the model is sure, and may be empty where 1 - alpha is below
-    the model's accuracy: then no label is as likely as the right one usually is.
+    A set contains every label whose probability under the model is at least `threshold_`, one number chosen privately
+    on held-out rows. It may be published. Sets are small where the model is sure. They may be empty if 1 - alpha is
+    below the model's accuracy: then no label is as likely as the true one usually is.
 
     Parameters
     ----------
     model
-        Any fitted classifier that was published or is public. Without `predict_proba` a set is one label, or all.
+        Any fitted classifier that was published or is public. Without `predict_proba`, a set is one label or all.
     epsilon
         The privacy loss. There is no delta.
     alpha
         The share of new units whose set may miss their label.
     cells
-        The size of the public grid of thresholds; chosen from the number of units and epsilon unless given.
+        The size of the public grid of thresholds; by default chosen from the number of units and epsilon.
     per_person
-        With `groups`: whether the sets of all rows of a new person hold their labels together ("all": a person counts
-        by the row that the model does worst on), or the set of the person's first row ("first").
+        With `groups`: whether coverage is for all rows of a new person together ("all": a person counts by the row on
+        which the model does worst), or for the person's first row ("first").
 
-    `threshold_` is what was released, `claim_` the guarantee of privacy, `covers_` that of coverage, `coverage_` the
-    proved probability. Nothing else of the private rows is kept.
+    `threshold_` is the released number, `claim_` the privacy guarantee, `covers_` the coverage guarantee, `coverage_`
+    the proved probability. Nothing else of the private rows is kept.
 
     >>> from sklearn.linear_model import LogisticRegression
     >>> draw = np.random.default_rng(0)
@@ -62,7 +62,7 @@ class ConformalClassifier(ConformalModel, ClassifierMixin, BaseEstimator):
     per_person: Literal["all", "first"] = "all"
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> "ConformalClassifier":
-        """Release the threshold by held-out private rows, of which the model has seen none."""
+        """Release the threshold from held-out private rows, none of which the model has seen."""
         self._check_settings(groups)
         self._forget()
         self.classes_ = classes_of(self.model)
@@ -85,7 +85,7 @@ class ConformalClassifier(ConformalModel, ClassifierMixin, BaseEstimator):
 
     @property
     def threshold_(self) -> float:
-        """What the model must give to a label at least for it to stand in a set."""
+        """The least probability under the model of a label in a set."""
         check_is_fitted(self, "cell_")
         return float(self.grid_[self.cell_])
 
@@ -94,7 +94,7 @@ class ConformalClassifier(ConformalModel, ClassifierMixin, BaseEstimator):
         return np.asarray(self.model.predict(model_rows(self.model, self.checked(X))))
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Return what the model gives to each of `classes_`; 1 to its label if it says labels alone."""
+        """Return the model's probability of each of `classes_`; 1 for its label if it predicts labels only."""
         rows = model_rows(self.model, self.checked(X))
         if hasattr(self.model, "predict_proba"):
             return np.asarray(self.model.predict_proba(rows))

@@ -1,14 +1,14 @@
-"""What prediction sets and intervals share: held-out units, one private quantile of their scores, and what is claimed.
+"""The base of prediction sets and intervals: held-out units, one private quantile of their scores, and the claims.
 
-A score says how badly the model did on a row. It is rounded up to a public grid. The quantile of the scores of held-out
-units is released once, by the exponential mechanism, and everything after that is public.
+A score measures how badly the model did on a row. It is rounded up to a public grid. The quantile of the scores of
+held-out units is released once, by the exponential mechanism; everything after that is post-processing.
 
-Claim: what is left after `fit` is epsilon-differentially private under replacement of one unit's rows (a row, or a
-person where `groups` are given). The model is taken as public: what it cost is not counted here.
+Claim: the fitted object is epsilon-differentially private under replacement of one unit's rows (a row, or a person if
+`groups` are given). The model is taken as public: its cost is not counted here.
 
-Coverage: the set, or the interval, of a new unit holds its label with probability at least 1 - alpha, over the held-out
-units, the new unit and the noise, if the new unit is exchangeable with the held-out ones and the model has seen none of
-them. Nothing is assumed of the model or of the law of the data. PROOF.md says why.
+Coverage: the set, or the interval, of a new unit contains its label with probability at least 1 - alpha, over the
+held-out units, the new unit and the noise, if the new unit is exchangeable with the held-out ones and the model has
+seen none of them. Nothing is assumed about the model or the distribution of the data. The proof is in PROOF.md.
 """
 
 from typing import Any, Literal
@@ -35,7 +35,7 @@ _FEWEST, _MOST = 100, 10_000  # cells of a grid whose size is chosen
 
 
 class ConformalModel(KeepsPublished):
-    """A published model, and a public grid of scores of which one cell is released."""
+    """A published model and a public grid of scores, of which one cell is released."""
 
     _published = "model"
     model: Any
@@ -63,7 +63,7 @@ class ConformalModel(KeepsPublished):
             self.__dict__.pop(name, None)
 
     def checked(self, X: Any) -> Any:
-        """Return queries as the model takes them, or say what is wrong with them."""
+        """Return queries in the form that the model takes, or raise an error."""
         check_is_fitted(self, "cell_")
         return check_records(self, X, estimator=self.model, reset=False, frames=True)
 

@@ -1,4 +1,4 @@
-"""Prediction intervals: a published regressor's value, and as much on either side as its errors ask for."""
+"""Prediction intervals: a published regressor's value, plus and minus a width that its errors determine."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -21,10 +21,10 @@ _SMALLEST = 1e-4  # of the largest error: errors below are not told apart
 
 @dataclass(eq=False, repr=False)
 class ConformalRegressor(ConformalModel, RegressorMixin, BaseEstimator):
-    """Intervals around a published regressor's values that hold the true value with probability at least 1 - alpha.
+    """Prediction intervals around a published regressor, with coverage of at least 1 - alpha.
 
-    An interval is the model's value plus and minus `width_`, one number that held-out private rows have chosen. It may
-    be published.
+    An interval is the model's value plus and minus `width_`, one number chosen privately on held-out rows. It may be
+    published.
 
     Parameters
     ----------
@@ -35,15 +35,16 @@ class ConformalRegressor(ConformalModel, RegressorMixin, BaseEstimator):
     alpha
         The share of new units whose interval may miss their value.
     largest_error
-        A public number: errors above it are not told apart, and where the quantile lies among them an interval has no
-        ends. It may be a hundred times too large at no cost: widths are a geometric grid from a ten thousandth of it.
+        A public number: errors above it are not distinguished, and if the quantile lies among them, intervals are
+        unbounded. It may be a hundred times too large at no cost: widths are a geometric grid from a ten thousandth of
+        it.
     cells
-        The size of the grid of widths; chosen from the number of units and epsilon unless given.
+        The size of the grid of widths; by default chosen from the number of units and epsilon.
     per_person
-        With `groups`: whether the intervals of all rows of a new person hold their values together ("all"), or that of
-        the person's first row ("first").
+        With `groups`: whether coverage is for all rows of a new person together ("all"), or for the person's first row
+        ("first").
 
-    `width_` is what was released, `claim_` the guarantee of privacy, `covers_` that of coverage, `coverage_` the
+    `width_` is the released number, `claim_` the privacy guarantee, `covers_` the coverage guarantee, `coverage_` the
     proved probability. Nothing else of the private rows is kept.
 
     >>> from sklearn.linear_model import LinearRegression
@@ -65,7 +66,7 @@ class ConformalRegressor(ConformalModel, RegressorMixin, BaseEstimator):
     per_person: Literal["all", "first"] = "all"
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> "ConformalRegressor":
-        """Release the width by held-out private rows, of which the model has seen none."""
+        """Release the width from held-out private rows, none of which the model has seen."""
         self._check_settings(groups)
         if self.largest_error is None:
             raise InvalidInput("largest_error must be a public number that errors hardly exceed: there is no default")
@@ -84,7 +85,7 @@ class ConformalRegressor(ConformalModel, RegressorMixin, BaseEstimator):
 
     @property
     def width_(self) -> float:
-        """By how much an interval goes beyond the model's value on either side."""
+        """How far an interval extends from the model's value on either side."""
         check_is_fitted(self, "cell_")
         return float(self.grid_[self.cell_])
 

@@ -1,4 +1,4 @@
-"""Private generalised linear models: geometry from public rows, a few noisy sums of private ones. PROOF.md."""
+"""Private generalised linear models: geometry from public rows, a few noisy sums of private ones. See PROOF.md."""
 
 from quorate.linear.classifier import PrivateLogisticRegression
 from quorate.linear.model import make_private_pipeline

@@ -1,7 +1,7 @@
 """Private logistic regression: two classes, many classes, or several labels at once.
 
 Claim: the fitted object is (epsilon, delta)-differentially private under replacement of one unit's rows (a row, or a
-person where `groups` are given). Public rows are not protected. Once fitted, nothing more is spent. PROOF.md says why.
+person if `groups` are given). Public rows are not protected. Once fitted, nothing more is spent. See PROOF.md.
 """
 
 from typing import Any
@@ -23,26 +23,26 @@ __all__ = ["PrivateLogisticRegression"]
 
 
 class PrivateLogisticRegression(ClassifierMixin, LinearModel):
-    """Logistic regression that may be published: a few noisy sums of private rows, all else from public ones.
+    """Publishable logistic regression from a few noisy sums of private rows and from public rows.
 
     Parameters
     ----------
     epsilon, delta
         The guarantee of the fitted model.
     columns
-        How rows become numbers, by the public rows: an `AdditiveColumns`, or for a wide sparse matrix of counts a
-        `HashedColumns`; the defaults of one of them unless given.
+        How rows become numbers, by the public rows: an `AdditiveColumns`, or a `HashedColumns` for a wide sparse matrix
+        of counts; by default one of them with its defaults.
     classes
-        All the labels that may occur. Unless given they are read from `y`, and count as public. For several labels at
-        once `y` is a matrix, a data frame or an Arrow table of zeros and ones, and there is nothing to declare.
+        All labels that may occur. By default they are read from `y` and become public. For several labels at once, `y`
+        is a matrix, a data frame or an Arrow table of zeros and ones, and there is nothing to declare.
 
-    How many sums, along which directions, and where they are clipped is chosen from public numbers alone; there is
-    nothing to tune. Where the public rows do not look like the private ones, the model says so (`shift_`), leaves their
-    geometry aside, and takes smaller steps.
+    The number of sums, their directions and their clipping are chosen from public numbers alone; there is nothing to
+    tune. If the public rows do not look like the private ones, the model reports it (`shift_`), ignores their geometry
+    and takes smaller steps.
 
-    `coef_` and `intercept_` belong to the columns of `columns_`; `coef_deviations_` says how much of each coefficient
-    may be noise; `curves_` says what each column of the table adds, with standard deviations; `claim_` is the
-    guarantee. `labels_` names several labels: by the columns of `y`, or by numbers where those have no names.
+    `coef_` and `intercept_` belong to the columns of `columns_`; `coef_deviations_` shows how much of each coefficient
+    may be noise; `curves_` shows what each column of the table adds, with standard deviations; `claim_` is the
+    guarantee. `labels_` names several labels: by the columns of `y`, or by numbers if those have no names.
 
     >>> rng = np.random.default_rng(0)
     >>> X, public = rng.normal(size=(20_000, 2)), rng.normal(size=(1000, 2))
@@ -70,7 +70,7 @@ class PrivateLogisticRegression(ClassifierMixin, LinearModel):
     def fit(
         self, X: Any, y: Any, groups: Any = None, public: Any = None, sample_weight: Any = None
     ) -> "PrivateLogisticRegression":
-        """Fit on private rows, with the geometry of `public` rows, which need no labels. The whole budget is spent."""
+        """Fit on private rows, with the geometry of unlabelled `public` rows. This spends the whole budget."""
         refuse_weights(sample_weight)
         targets, conditions = self._targets(y)
         fitted = self._fit_rows(
@@ -101,7 +101,7 @@ class PrivateLogisticRegression(ClassifierMixin, LinearModel):
         return np.eye(len(self.classes_))[codes], conditions
 
     def decision_function(self, X: Any) -> Floats:
-        """Return log odds: a vector for two classes, otherwise a column for each class or label. Nothing is spent."""
+        """Return log odds: a vector for two classes, else a column for each class or label. Nothing is spent."""
         eta = self._predictor(X)
         return eta[:, 0] if eta.shape[1] == 1 else eta
 
@@ -115,6 +115,6 @@ class PrivateLogisticRegression(ClassifierMixin, LinearModel):
         return np.asarray(p / p.sum(axis=1, keepdims=True))
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Return the likelier class, or which labels are likelier than not. Nothing is spent."""
+        """Return the most likely class, or which labels are more likely than not. Nothing is spent."""
         p = self.predict_proba(X)
         return (p > 0.5).astype(np.int64) if self.multilabel_ else self.classes_[p.argmax(axis=1)]

@@ -1,4 +1,4 @@
-"""What the linear models share: columns, units, the budget, the claim, and predictions that cost nothing."""
+"""The base of the linear models: columns, units, the budget, the claim, and predictions at no cost."""
 
 from collections.abc import Callable
 from importlib import import_module
@@ -42,7 +42,7 @@ _WIDE = 300  # columns of a sparse matrix, up to which it is filled
 
 
 def check_columns(columns: Any) -> Any:
-    """Return columns that public rows or declarations make, or refuse what would learn from private rows for free."""
+    """Return columns made from public rows or declarations; refuse any that would learn from private rows."""
     if not isinstance(columns, AdditiveColumns | HashedColumns):
         raise InvalidInput(_NO_COLUMNS.format(type(columns).__name__))
     return columns
@@ -55,12 +55,12 @@ def refuse_weights(sample_weight: Any) -> None:
 
 
 def make_private_pipeline(columns: AdditiveColumns | HashedColumns, model: Any) -> Any:
-    """Return one estimator of columns and a linear model, unfitted, with one claim for both.
+    """Combine columns and a linear model into one unfitted estimator, with one claim for both.
 
-    `fit(X, y, public=...)` makes the columns from the public rows, or from what is declared, and the model from noisy
-    sums of the private ones. A pipeline of scikit-learn would fit its first step on the private rows: the means of a
-    `StandardScaler` or the categories of an encoder would stand in the model without noise, and no claim would hold.
-    Such a step is refused here.
+    `fit(X, y, public=...)` makes the columns from the public rows, or from declarations, and the model from noisy sums
+    of the private rows. A scikit-learn pipeline would fit its first step on the private rows: the means of a
+    `StandardScaler` or the categories of an encoder would be in the model without noise, and no claim would hold. Such
+    a step is refused here.
 
     >>> from quorate.features import AdditiveColumns
     >>> from quorate.linear import PrivateLogisticRegression
@@ -87,7 +87,7 @@ def _check_same_columns(X: Any, public: Any) -> None:
 
 
 class LinearModel(CountedCopies, ShowsClaim, BaseEstimator):
-    """A generalised linear model of columns that are made from public rows. Subclasses say which family it is."""
+    """A generalised linear model over columns made from public rows. Subclasses set the family."""
 
     epsilon: float
     delta: float
@@ -197,7 +197,7 @@ class LinearModel(CountedCopies, ShowsClaim, BaseEstimator):
         return str(Claim(self.epsilon, self.delta, unit=replaced(self.unit_), conditions=(*open_, *conditions)))
 
     def checked(self, X: Any) -> Any:
-        """Return queries as the model takes them, or say what is wrong with them."""
+        """Return queries in the form that the model takes, or raise an error."""
         check_is_fitted(self, "coef_")
         if isinstance(self.columns_, HashedColumns):
             return validate_data(self, X, reset=False, accept_sparse="csr", dtype=np.float64)

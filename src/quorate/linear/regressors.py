@@ -1,4 +1,4 @@
-"""Private least squares and Poisson regression, with the claim of `PrivateLogisticRegression`. PROOF.md says why."""
+"""Private least squares and Poisson regression, with the claim of `PrivateLogisticRegression`. See PROOF.md."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ __all__ = ["PrivateLinearRegression", "PrivatePoissonRegression"]
 
 
 class _Regressor(RegressorMixin, LinearModel):
-    """What the two regressions share: a target that is clipped to declared bounds and scaled."""
+    """The base of both regressions: a target that is clipped to declared bounds and scaled."""
 
     def _keep(self, weights: Floats, deviations: Floats) -> None:
         self.coef_, self.intercept_ = weights[1:], float(weights[0])
@@ -25,10 +25,10 @@ class _Regressor(RegressorMixin, LinearModel):
 
 
 class PrivateLinearRegression(_Regressor):
-    """Least squares that may be published: a few noisy sums of private rows, all else from public ones.
+    """Publishable least squares from a few noisy sums of private rows and from public rows.
 
-    `bounds` are the lowest and highest target that may occur: values beyond them are clipped. They are declared, and
-    must not be read from the private records. The other parameters are those of `PrivateLogisticRegression`.
+    `bounds` are the lowest and the highest target: values beyond them are clipped. Declare them; they must not be read
+    from the private records. The other parameters are those of `PrivateLogisticRegression`.
 
     >>> rng = np.random.default_rng(0)
     >>> X, public = rng.normal(size=(50_000, 2)), rng.normal(size=(1000, 2))
@@ -72,10 +72,10 @@ class PrivateLinearRegression(_Regressor):
 
 
 class PrivatePoissonRegression(_Regressor):
-    """Poisson regression that may be published: a few noisy sums of private rows, all else from public ones.
+    """Publishable Poisson regression from a few noisy sums of private rows and from public rows.
 
-    `largest` is the largest count that may occur: larger ones are clipped. It is declared, and must not be read from
-    the private records. The other parameters are those of `PrivateLogisticRegression`.
+    `largest` is the largest count: larger ones are clipped. Declare it; it must not be read from the private records.
+    The other parameters are those of `PrivateLogisticRegression`.
 
     >>> rng = np.random.default_rng(0)
     >>> X, public = rng.uniform(size=(20_000, 2)), rng.uniform(size=(1000, 2))

@@ -1,4 +1,4 @@
-"""From ballots to an answer: one folder per mechanism, with its claim, its cost, its release and its proof."""
+"""The mechanisms: one folder each, with its claim, its cost, its release and its proof."""
 
 from quorate.exchange import NO_QUORUM
 from quorate.mechanisms.above_threshold import AboveThreshold

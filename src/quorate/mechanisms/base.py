@@ -1,11 +1,11 @@
-"""Votes in, answers out: the two kinds of mechanisms that answer queries.
+"""The two kinds of mechanisms that answer queries from votes.
 
-Vote counts are the only private value a mechanism sees, checked for shape and never repeated in an error. A
-neighbouring data set moves at most one ballot from one class to another.
+Vote counts are the only private value that a mechanism sees. They are checked for shape and never repeated in an error.
+Between neighbouring data sets, at most one ballot moves from one class to another.
 
 A query mechanism pays for each query. A threshold mechanism answers in a run: one secret threshold noise, a count of
-no-quorums, and a stop. Quorum, BetweenThresholds and StabilityTest differ in how a query meets the threshold and in
-whether the threshold noise is redrawn after a no-quorum; everything else about a run stands here.
+no-quorums, and a stop. Quorum, BetweenThresholds and StabilityTest differ in how a query is compared with the threshold
+and in whether the threshold noise is redrawn after a no-quorum; everything else about a run is here.
 """
 
 import threading
@@ -44,10 +44,10 @@ __all__ = [
 class Answers:
     """The answers to a batch of queries.
 
-    `labels` holds a class index for each query put to the vote (of `NoisyShares`: the number that stands for the
-    shares), `NO_QUORUM` where none was reached; `answered` is the mask of the others. `refused` counts the queries at
-    the end of the batch that were not put to the vote, because the run or the budget had ended. `spent` is what the
-    batch cost, at the order of the budget or of the run that paid; None where no budget paid.
+    `labels` holds a class index for each query put to the vote (for `NoisyShares`, the number that encodes the shares),
+    or `NO_QUORUM`; `answered` is the mask of the others. `refused` counts the queries at the end of the batch that were
+    not put to the vote because the run or the budget had ended. `spent` is the cost of the batch, at the order of the
+    budget or of the run that paid; None if no budget paid.
     """
 
     labels: NDArray[np.int64]
@@ -72,9 +72,9 @@ def check_votes(votes: Any, *, teachers: int, classes: int | None = None) -> Cou
 
 
 def check_votes_batch(votes: Any, *, teachers: int, classes: int | None = None) -> Counts:
-    """Return a batch of counts, one row a query and one column a class, as 64-bit integers.
+    """Return a batch of counts, one row per query and one column per class, as 64-bit integers.
 
-    The three ways in which values can be wrong share one message, so that the message says nothing about them.
+    The three kinds of invalid values share one message, so that the message reveals nothing about them.
     """
     counts = np.asarray(votes)
     if counts.ndim != 2 or counts.shape[1] < 2:
@@ -118,7 +118,7 @@ def distances(counts: Counts) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 
 
 class QueryMechanism(ABC):
-    """What NoisyMax, ConfidentMax and SoftMajority share: charge, draw, answer."""
+    """Base of mechanisms that pay for each query: charge, draw, answer."""
 
     teachers: int
 
@@ -177,9 +177,9 @@ _EPOCH = 4096  # queries looked at together while a redrawn threshold may still 
 
 
 class ThresholdMechanism(ABC):
-    """A mechanism that answers for free and pays for each no-quorum.
+    """Base of mechanisms that pay for opening a run and for each no-quorum; answers are free.
 
-    `open` starts a run; `answer` and `answers` use the first run of this object and open it when first called.
+    `open` starts a run; `answer` and `answers` use the first run of this object, which their first call opens.
     """
 
     teachers: int
@@ -193,7 +193,7 @@ class ThresholdMechanism(ABC):
 
     @abstractmethod
     def opening_cost(self, order: float) -> Cost:
-        """Return the cost of opening a run, whatever is asked afterwards."""
+        """Return the cost of opening a run, whatever the queries are."""
 
     @abstractmethod
     def no_quorum_cost(self, order: float) -> Cost:
@@ -208,7 +208,7 @@ class ThresholdMechanism(ABC):
         """Draw the noise of each query and return the rule from (slice of queries, threshold noise) to labels."""
 
     def renyi(self, order: float) -> float:
-        """Return the cost at this order of a whole run, all no-quorums used: an upper bound."""
+        """Return an upper bound on the cost of a whole run at this order, all no-quorums used."""
         return self.run_cost(order).renyi
 
     def run_cost(self, order: float) -> Cost:
@@ -217,7 +217,7 @@ class ThresholdMechanism(ABC):
         return self.opening_cost(order) + self.no_quorum_cost(order).times(paid)
 
     def epsilon(self, *, delta: float, queries: int | None = None) -> float:
-        """Return the epsilon of a whole run at `delta`. However many queries it answers, it costs the same."""
+        """Return the epsilon of a whole run at `delta`, however many queries it answers."""
         if queries is not None:
             check_count("queries", queries)
         slack = self.run_cost(self.order).slack
@@ -225,15 +225,15 @@ class ThresholdMechanism(ABC):
         return min(own, smallest_epsilon(self.renyi, delta=delta, slack=slack)[0])
 
     def open(self, budget: Budget | None = None) -> "Run":
-        """Start a run of its own, charged to `budget` if there is one."""
+        """Start a new run, charged to `budget` if there is one."""
         return Run(self, budget=budget, noise=system_noise)
 
     def resume(self, budget: Budget, *, threshold_noise: int, met: int = 0) -> "Run":
-        """Go on with a run that was opened, and paid for, earlier: with its own secret noise and the budget that paid.
+        """Resume a run that was opened and paid for earlier, with its own secret noise and the budget that paid.
 
-        For a durable ledger, which kept both, and how many no-quorums were `met` where that is not the budget's to say.
-        The budget must have been charged with the opening and with the no-quorums met, or it is refused: a fresh budget
-        has paid nothing. A run that redraws its threshold cannot be resumed: open another.
+        This is for a durable ledger, which kept both, and the number of no-quorums `met` if the budget does not tell
+        it. The budget is refused unless it was charged for the opening and for the no-quorums met: a fresh budget has
+        paid nothing. A run that redraws its threshold cannot be resumed: open another.
         """
         if self.redraws:
             raise InvalidInput(f"a run of {type(self).__name__} redraws its threshold and cannot be resumed")
@@ -280,9 +280,10 @@ def too_few_teachers(mechanism: ThresholdMechanism, needed: int) -> Infeasible:
 
 
 class Run:
-    """One run of a threshold mechanism. Holds secret noise: cannot be copied, printed or pickled, or used after fork.
+    """One run of a threshold mechanism.
 
-    A run that is interrupted while it draws is over.
+    It holds secret noise: it cannot be copied, printed or pickled, or used after a fork. A run that is interrupted
+    while it draws has ended.
     """
 
     __slots__ = (
@@ -331,7 +332,7 @@ class Run:
 
     @property
     def threshold_noise(self) -> int:
-        """The secret noise of the run, for the owner's ledger alone: it undoes the threshold."""
+        """The secret noise of the run, only for the owner's ledger: it reveals the threshold."""
         return self._threshold
 
     @property
@@ -340,9 +341,9 @@ class Run:
         return self._paid
 
     def quote(self, most: int) -> tuple[int, Cost]:
-        """Return how many of so many queries are sure to be reached, and what they cost at most: all no-quorums.
+        """Return how many of these queries are sure to be reached, and the most that they can cost.
 
-        Nothing is drawn and nothing is charged.
+        They cost the most if all find no quorum. Nothing is drawn and nothing is charged.
         """
         free = int(self._mechanism.redraws)
         payable = max(0, self._left - free)
@@ -419,7 +420,7 @@ class Run:
         return np.concatenate(parts), met
 
     def end(self) -> int:
-        """Answer nothing more here, and return the secret noise, for a ledger that resumes the run."""
+        """End the run and return its secret noise, for a ledger that resumes it."""
         check_process("this run", self._process)
         with self._lock:
             self._left = 0

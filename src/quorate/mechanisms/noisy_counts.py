@@ -1,4 +1,4 @@
-"""What mechanisms with noise on the counts of classes have in common."""
+"""The base of mechanisms with noise on the counts of classes."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ __all__ = ["NoisyCounts"]
 
 @dataclass(frozen=True, kw_only=True)
 class NoisyCounts(QueryMechanism):
-    """Discrete Gaussian noise of one scale on the counts of so many classes."""
+    """Discrete Gaussian noise of one scale on the counts of all classes."""
 
     teachers: int
     classes: int

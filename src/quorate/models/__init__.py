@@ -1,11 +1,11 @@
-"""Models of every kind in folders: saved, loaded, and opened for what is known of them.
+"""Save, load and inspect models in folders.
 
-    save, load              any model that can be kept, by its kind
-    kind_of, schema_of      what a folder says of itself
+    save, load              any model that can be saved, by its kind
+    kind_of, schema_of      the kind and the schema that a folder declares
     reopen                  an everlasting model whose first phase was lost
     open_folder             the manifest: a PrivateFolder or a PublishedFolder
 
-`folder` has the rules of files, `codecs` what is in them, and `kinds` a module for each kind.
+`folder` has the rules of files, `codecs` their contents, and `kinds` a module for each kind.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -1,11 +1,12 @@
 """A model's folder: one manifest, written last and read once, and the files that it lists, each with its SHA-256.
 
-    PrivateFolder      teachers, secret noise and a ledger: its owner's alone (folder 0700, files 0600)
-    PublishedFolder    what a guarantee covers: anybody may have it. GUARANTEE.md says what is claimed
+    PrivateFolder      teachers, secret noise and a ledger: only for its owner (folder 0700, files 0600)
+    PublishedFolder    what a guarantee covers: anybody may have it. GUARANTEE.md states the claim
 
-The manifest says under "access" which of both a folder is. A file that is not listed is not read. A schema decides what
-a query means, so one that is not listed is refused. The ledger of a private folder is bound to the manifest by its
-hash, so that a changed manifest is refused too; nothing but its source proves a published one. No pickle anywhere.
+The "access" entry of the manifest says which of both a folder is. A file that is not listed is not read. A schema
+decides what a query means, so one that is not listed is refused. The ledger of a private folder is bound to the
+manifest by its hash, so that a changed manifest is refused too; a published manifest is only as trustworthy as its
+source. There is no pickle anywhere.
 """
 
 import contextlib
@@ -50,7 +51,7 @@ _PUBLISHED_BEFORE = ("query release", "published hypothesis")  # kinds whose fir
 
 
 class Folder(ABC):
-    """The folder of a model, by its manifest. `open_folder` reads one; `create` and `seal` write one."""
+    """The folder of a model and its manifest. `open_folder` reads one; `create` and `seal` write one."""
 
     access: ClassVar[str]
 
@@ -59,7 +60,7 @@ class Folder(ABC):
 
     @property
     def kind(self) -> str:
-        """Which kind of model the manifest says it is."""
+        """The kind of model that the manifest declares."""
         return str(self.manifest.get("kind", "classifier"))
 
     @property
@@ -69,14 +70,14 @@ class Folder(ABC):
 
     @cached_property
     def contents(self) -> dict[str, bytes]:
-        """What the listed files hold. A file that is missing or was changed is refused."""
+        """The contents of the listed files. A file that is missing or was changed is refused."""
         if self.manifest.get("format") != _FORMAT:
             raise InvalidInput(f"{self.path} has format {self.manifest.get('format')!r}; this version reads {_FORMAT}")
         self._check_schema()
         return {name: checked_file(self.path / name, digest) for name, digest in self._listed.items()}
 
     def schema(self) -> Schema | None:
-        """Return how queries are encoded, or None for a model that takes numbers as they are."""
+        """Return the schema that encodes queries, or None for a model that takes numbers as they are."""
         self._check_schema()
         if SCHEMA_FILE not in self._listed:
             return None
@@ -105,7 +106,7 @@ class Folder(ABC):
         *,
         extra: Extra = None,
     ) -> Self:
-        """Write the files of a new model; `extra` files travel with it. It is no model before `seal`."""
+        """Write the files of a new model, `extra` files included. It is not a model before `seal`."""
         for name in extra or {}:
             if name in (*contents, *LEDGER_FILES, _MANIFEST, GUARANTEE_FILE) or Path(name).name != name:
                 raise InvalidInput(f"extra must be plain and new file names, not {name!r}")
@@ -126,13 +127,13 @@ class Folder(ABC):
         """Write files, readable by those whom the type of the folder names."""
 
     def seal(self) -> Path:
-        """Write the manifest, after all that it speaks of."""
+        """Write the manifest, after all files that it lists."""
         self._write({_MANIFEST: self._text})
         return self.path
 
 
 class PrivateFolder(Folder):
-    """A folder for its owner alone, with a ledger. No two have the same fingerprint, not even those of equal models."""
+    """A folder only for its owner, with a ledger. Each has its own fingerprint, even for equal models."""
 
     access = "private"
 
@@ -141,7 +142,7 @@ class PrivateFolder(Folder):
         return {"identity": os.urandom(16).hex()}
 
     def ledger(self) -> Ledger:
-        """Open the model's ledger. It proves the manifest, for it knows its hash."""
+        """Open the model's ledger. It verifies the manifest, whose hash it knows."""
         return find_ledger(self.path, fingerprint=self.fingerprint)
 
     def _write(self, contents: dict[str, bytes]) -> None:
@@ -162,7 +163,7 @@ class PrivateFolder(Folder):
 
 
 class PublishedFolder(Folder):
-    """A folder that anybody may have: nothing in it is private. The same model leaves the same bytes."""
+    """A folder that anybody may have: nothing in it is private. The same model gives the same bytes."""
 
     access = "published"
 
@@ -186,7 +187,7 @@ def _unlink(folder: Path, names: Iterable[str]) -> None:
 
 
 def open_folder(path: str | Path) -> PrivateFolder | PublishedFolder:
-    """Return the folder of a model, by its manifest. No other file is read yet, and nothing is proved."""
+    """Return the folder of a model. Only its manifest is read, and nothing is verified yet."""
     path = Path(path)
     try:
         text = (path / _MANIFEST).read_bytes()

@@ -1,10 +1,10 @@
-"""Which radius and how much noise: from public points and public numbers alone, and what to expect of them.
+"""Choose the radius and the noise from public points and public numbers alone, and forecast the answers.
 
-Public points stand in for records and for queries. A query reaches as far as a share of the public points: so it finds
-about as many records wherever it is. How often a record would vote, and how many votes a query would get, follows from
-distances between public points; what the noise does to them is computed, not drawn. Near neighbours are alike: the
-share is the smallest one that does hardly worse than any other, by how many public points would be answered rightly
-where they have labels, and where they have none by the harm that noise does.
+Public points stand in for records and for queries. A query reaches as far as a share of the public points, so that it
+finds about equally many records wherever it is. How often a record would vote, and how many votes a query would get,
+follows from distances between public points; the effect of the noise is computed, not drawn. Near neighbours are alike:
+the share is the smallest one that does hardly worse than any other. If public points have labels, this is measured by
+how many of them would be answered correctly, otherwise by the harm that noise does.
 """
 
 import math
@@ -48,13 +48,15 @@ _LATER = (0.5, 1.0, 2.0, 4.0)  # when to say how far units are worn, in multiple
 
 @dataclass(frozen=True)
 class NeighbourPlan:
-    """How far a query reaches, how many votes of full weight a unit may cast, and what to expect after so many queries.
+    """How far a query reaches, how many votes of full weight a unit may cast, and a forecast.
 
-    The radius of a query is such that this `share` of the public points lies within, or one `radius` for all queries.
+    The radius of a query is such that this `share` of the public points lies within it, or one `radius` for all
+    queries.
 
-    `forecast` has lines of queries answered, the share of records worn out by then, and what to expect of answers then:
-    the share right, or of targets the root of the mean squared error (None where public points have no labels).
-    `nearest` has changes of one number that would make the plan feasible, to within a factor of 2; none where it is.
+    Each line of `forecast` has a number of answered queries, the share of records worn out by then, and the quality of
+    answers then: the share of right ones, or for targets the root mean squared error (None if public points have no
+    labels). `nearest` has changes of one number that would make the plan feasible, to within a factor of 2; none if it
+    already is.
     """
 
     epsilon: float
@@ -132,10 +134,10 @@ def plan_neighbours(
     bounds: tuple[float, float] | None = None,
     scores: bool = False,
 ) -> NeighbourPlan:
-    """Return reach and votes for so many records and queries, by public rows and, where they have some, their labels.
+    """Plan a model of neighbours for this many records and queries, from public rows and any labels.
 
-    No private record is read: `records` is a number that is public, or made up. A `radius` for all queries, a `share`
-    or a number of `votes` that is given stays as it is. With `bounds`, labels are targets of a regression.
+    No private record is read: `records` is a public or hypothetical number. A given `radius` for all queries, `share`
+    or number of `votes` stays as it is. With `bounds`, labels are targets of a regression.
 
     >>> rows = np.random.default_rng(0).normal(size=(400, 8)) + np.repeat([[4.0], [-4.0]], 200, axis=0)
     >>> known = np.repeat([0, 1], 200)

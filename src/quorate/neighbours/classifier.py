@@ -1,8 +1,8 @@
 """Private nearest neighbours. Every unit pays for its own votes from a budget of its own, and records come and go.
 
-Claim: all that a model and `wear` ever return is (epsilon, delta)-differentially private under addition or removal of
-one unit (a row, or all rows of one person), against adversaries who choose every query, insertion and deletion by what
-they have seen; and (`terms_.replaced_epsilon()`, delta) under replacement. PROOF.md says why.
+Claim: all outputs of a model and of `wear` together are (epsilon, delta)-differentially private under addition or
+removal of one unit (a row, or all rows of one person), against adversaries that choose every query, insertion and
+deletion adaptively; and (`terms_.replaced_epsilon()`, delta) under replacement. The proof is in PROOF.md.
 """
 
 from typing import Any, Literal
@@ -29,15 +29,15 @@ def _gives_scores(classifier: Any) -> bool:
 
 
 class NeighbourClassifier(NeighbourModel, SessionClassifier):
-    """Answers by the votes of records near a query, weighed by how near they are, with noise on every class.
+    """A classifier by noisy votes of the records near a query, weighted by their distance.
 
-    A unit votes while its own budget pays for its own votes; then it no longer does, and nobody is told. So there is no
-    limit to the number of `queries`: they are planned for, and accuracy, not privacy, suffers from more. `records` says
-    about how many there will be, a public number. A query reaches as far as a `share` of the public rows, or one
+    A unit votes while its own budget pays for its own votes; then it stops, and nobody is told. So the number of
+    queries is not limited: `queries` is the number to plan for, and more cost accuracy, not privacy. `records` is about
+    how many records there will be, a public number. A query reaches as far as a `share` of the public rows, or one
     `radius`. The share and `votes` (how many of full weight a unit may cast) are chosen on public rows if "auto". The
-    metric is "cosine", for embeddings, or "euclidean". With `scores`, noisy shares of the votes are told too: free for
-    three classes and more, and for two with an eighth more noise. Votes are counted on the `device`: "cpu", "cuda" for
-    a GPU, or "auto", a GPU where there is one. They are the same everywhere, and a saved model knows nothing of it.
+    metric is "cosine", for embeddings, or "euclidean". With `scores`, noisy shares of the votes are returned too: free
+    for three classes and more, and for two with an eighth more noise. Votes are counted on the `device`: "cpu", "cuda"
+    for a GPU, or "auto", a GPU if there is one. They are the same on every device. The device is not saved.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
@@ -77,11 +77,11 @@ class NeighbourClassifier(NeighbourModel, SessionClassifier):
     def fit(
         self, X: Any, y: Any, groups: Any = None, public: Any = None, *, public_labels: Any = None
     ) -> "NeighbourClassifier":
-        """Plan by public rows, take in the records, and open the budget, all of which is charged at once.
+        """Plan on public rows, insert the records, and open the budget, all of which is charged at once.
 
-        `groups` names the person of each row and makes the person the unit: it votes with its nearest record. Without,
-        each row is a unit, named by its number. `public` rows are not private; their labels, if there are any, guide
-        the choice of the share. Neither is needed where `radius` and `votes` are set, for cosines.
+        `groups` names the person of each row and makes the person the unit: it votes with its nearest record. Without
+        it, each row is a unit, named by its number. `public` rows are not private; their labels, if any, guide the
+        choice of the share. Neither is needed if `radius` and `votes` are set, for cosines.
         """
         return self._fit(X, y, self.classes, groups=groups, public=public, public_labels=public_labels)
 
@@ -97,7 +97,7 @@ class NeighbourClassifier(NeighbourModel, SessionClassifier):
     def partial_fit(
         self, X: Any, y: Any, classes: Any = None, groups: Any = None, public: Any = None, *, public_labels: Any = None
     ) -> "NeighbourClassifier":
-        """Insert records, and fit first where nothing was fitted before; `classes` declares all that may come."""
+        """Insert records, fitting first if nothing was fitted before; `classes` declares all labels that may occur."""
         if not hasattr(self, "session_"):
             declared = self.classes if classes is None else classes
             return self._fit(X, y, declared, groups=groups, public=public, public_labels=public_labels)
@@ -105,11 +105,11 @@ class NeighbourClassifier(NeighbourModel, SessionClassifier):
         return self
 
     def ballot(self) -> Labels:
-        """Return what votes are for: a class, perhaps with shares."""
+        """Return the kind of vote: for a class, perhaps with shares."""
         return Shares(self.classes_) if self.scores_ else Labels(self.classes_)
 
     def scoring(self) -> Scoring:
-        """Return how answers are read where they are shares."""
+        """Return how shares become labels."""
         check_is_fitted(self)
         ballot = self.session_.answerer.ballot
         if not isinstance(ballot, Shares):
@@ -118,9 +118,9 @@ class NeighbourClassifier(NeighbourModel, SessionClassifier):
 
     @only_with(_gives_scores, "scores=True")
     def predict_proba(self, X: Any, caller: str = "") -> Floats:
-        """Return the noisy share of votes for each class, one row a query: at least 0 each, and together 1.
+        """Return the noisy share of votes for each class, one row per query: at least 0 each, and together 1.
 
-        They rank queries, and are no calibrated probabilities: where few records are near, they are close to equal.
+        They rank queries, but are not calibrated probabilities: if few records are near, they are close to equal.
 
         >>> import numpy as np
         >>> rng = np.random.default_rng(0)
@@ -135,7 +135,7 @@ class NeighbourClassifier(NeighbourModel, SessionClassifier):
 
     @only_with(_gives_scores, "scores=True")
     def decision_function(self, X: Any, caller: str = "") -> Floats:
-        """Return by how much the noisy share of the second of two classes exceeds a half; of more, all shares."""
+        """Return how far the noisy share of the second of two classes exceeds 0.5; for more classes, all shares."""
         return self.scoring().decisions(self._asked(X, caller)[1].labels)
 
     def _predictions(self, queries: Any, codes: Integers, **known: Any) -> Predictions:

@@ -1,4 +1,4 @@
-"""What a classifier and a regressor by neighbours share: settings, the fit, insertions and deletions, the claim."""
+"""The base of models of neighbours: settings, the fit, insertions and deletions, the claim."""
 
 from abc import ABC, abstractmethod
 from typing import Any, Literal, Self
@@ -28,9 +28,9 @@ __all__ = ["NeighbourModel"]
 
 
 class NeighbourModel(SessionModel, ABC):
-    """Records near a query answer it, each unit as long as its own budget pays for its own votes.
+    """A model in which the records near a query vote, each unit while its own budget pays for its own votes.
 
-    Each kind of model names these parameters in its own `__init__`: scikit-learn reads them from nowhere else.
+    Each subclass repeats these parameters in its own `__init__`: scikit-learn reads them only from there.
     """
 
     epsilon: float
@@ -77,7 +77,7 @@ class NeighbourModel(SessionModel, ABC):
 
     @abstractmethod
     def ballot(self) -> Ballot:
-        """Return what votes of the fitted model are for, and how answers are read."""
+        """Return the kind of vote of the fitted model, and how answers are read."""
 
     def open(self, budget: Budget, *, ledger: Any = None, path: Any = None) -> None:
         """Open the session, with no units, or with those in the file at this path."""
@@ -97,23 +97,23 @@ class NeighbourModel(SessionModel, ABC):
         self.session_ = NeighbourSession(answerer, budget, ledger=ledger)
 
     def insert(self, X: Any, y: Any, ids: Any = None) -> list[str]:
-        """Take in more units at once, and return their names.
+        """Insert more units, with immediate effect, and return their names.
 
-        `ids` names the unit of each row, as `groups` does: it is needed where the unit is a person. A unit that is
-        there is not added to: all others are inserted, and then `InvalidInput` says so. One that was forgotten goes on
-        with what it had spent: a record is a new unit only if it is of another person, and then has another name. 7,
-        7.0, "7.0" and " 007 " are one name. Rows without `ids` are named by numbers that nobody had before.
+        `ids` names the unit of each row, as `groups` does: it is needed if the unit is a person. A unit that is already
+        there is not changed: all others are inserted, and then `InvalidInput` is raised. A unit that was forgotten
+        continues with what it had spent: a record is a new unit only if it belongs to another person, who then has
+        another name. 7, 7.0, "7.0" and " 007 " are one name. Rows without `ids` are named by new numbers.
         """
         check_is_fitted(self)
         return self.session_.insert(check_matrix(self, X, reset=False, private=True), y, ids)
 
     def forget(self, ids: Any) -> int:
-        """Remove the records of these units at once, and return how many they are.
+        """Remove the records of these units, with immediate effect, and return the number of units.
 
-        What they have told stays told, and nobody's budget comes back.
+        What their votes revealed cannot be undone, and no budget is refunded.
 
-        Where some are not there, all others are forgotten, and then `InvalidInput` says so.
-        A query that was answered before is answered as it was, now as after an insertion: an answer is drawn once.
+        If some are not there, all others are forgotten, and then `InvalidInput` is raised. A query that was answered
+        before keeps its answer, as it does after an insertion: an answer is drawn once.
         """
         check_is_fitted(self)
         listed = isinstance(ids, list | tuple)  # as it is: a pair in it is no two names
@@ -123,12 +123,15 @@ class NeighbourModel(SessionModel, ABC):
         return self.session_.forget(list(names if listed else names.ravel()))
 
     def forgotten(self) -> list[tuple[str, float]]:
-        """Return which units were forgotten and when: for the owner alone."""
+        """Return which units were forgotten and when, only for the owner."""
         check_is_fitted(self)
         return self.session_.forgotten()
 
     def wear(self) -> Wear:
-        """Release an estimate of how many units are worn out: when to add records. The fit has paid for a few."""
+        """Release a noisy estimate of how many units are worn out. The fit has paid for a few estimates.
+
+        It shows when to add records.
+        """
         check_is_fitted(self)
         return self.session_.wear()
 
@@ -139,7 +142,7 @@ class NeighbourModel(SessionModel, ABC):
         return str(added_or_removed(claim, replaced_epsilon=self.terms_.replaced_epsilon()))
 
     def check_settings(self) -> None:
-        """Refuse settings that cannot be."""
+        """Raise an error for invalid settings."""
         if check_positive("epsilon", self.epsilon) > largest_whole_epsilon():
             raise InvalidInput(f"epsilon must be at most {largest_whole_epsilon():g}, not {self.epsilon:g}")
         check_delta(self.delta, zero=False)
@@ -157,7 +160,7 @@ class NeighbourModel(SessionModel, ABC):
             check_count("records", self.records, most=MOST)
 
     def checked(self, X: Any) -> Any:
-        """Return queries as the records are, or say what is wrong with them. Nothing is asked."""
+        """Return queries in the form of the records, or say what is wrong with them. Nothing is asked."""
         check_is_fitted(self)
         return check_matrix(self, X, reset=False)
 

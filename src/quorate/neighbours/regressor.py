@@ -18,12 +18,12 @@ __all__ = ["NeighbourRegressor"]
 
 
 class NeighbourRegressor(RegressorMixin, NeighbourModel):
-    """Answers with the mean target of the records near a query, weighed by how near they are, from two noisy sums.
+    """A regressor by the noisy mean target of the records near a query, weighted by their distance.
 
-    `bounds` are the lowest and highest target that may occur: values beyond them are clipped. They are declared, and
-    must not be read from the private records. A target far from the centre moves the answer more, and its unit pays
-    more. The centre is the mean of public targets, or the middle of the bounds; where few records are near, the answer
-    is close to it. The other parameters are those of `NeighbourClassifier`.
+    The mean comes from two noisy sums. `bounds` are the lowest and the highest target: values beyond them are clipped.
+    Declare them; they must not be read from the private records. A target far from the centre moves the answer more,
+    and its unit pays more. The centre is the mean of public targets, or the middle of the bounds; if few records are
+    near, the answer is close to it. The other parameters are those of `NeighbourClassifier`.
 
     >>> rng = np.random.default_rng(0)
     >>> X = rng.uniform(-1, 1, size=(20_000, 2))
@@ -55,9 +55,9 @@ class NeighbourRegressor(RegressorMixin, NeighbourModel):
     def fit(
         self, X: Any, y: Any, groups: Any = None, public: Any = None, *, public_targets: Any = None
     ) -> "NeighbourRegressor":
-        """Plan by public rows, take in the records, and open the budget, all of which is charged at once.
+        """Plan on public rows, insert the records, and open the budget, all of which is charged at once.
 
-        The arguments are those of `NeighbourClassifier`; targets of public rows say where the centre is, and guide the
+        The arguments are those of `NeighbourClassifier`; targets of public rows determine the centre and guide the
         choice of the share.
         """
         self.check_settings()
@@ -71,14 +71,14 @@ class NeighbourRegressor(RegressorMixin, NeighbourModel):
     def partial_fit(
         self, X: Any, y: Any, groups: Any = None, public: Any = None, *, public_targets: Any = None
     ) -> "NeighbourRegressor":
-        """Insert records, and fit first where nothing was fitted before."""
+        """Insert records, fitting first if nothing was fitted before."""
         if not hasattr(self, "session_"):
             return self.fit(X, y, groups=groups, public=public, public_targets=public_targets)
         self.insert(X, y, ids=groups)
         return self
 
     def ballot(self) -> Levels:
-        """Return what votes are for: the level of a target."""
+        """Return the kind of vote: for the level of a target."""
         low, high = self.bounds_  # of the fit: what is set later does not change what levels stand for
         return Levels(low=low, high=high, centre=self.centre_)
 

@@ -1,4 +1,4 @@
-"""The session of neighbours: queries are answered, and the owner inserts, forgets and looks at wear in between."""
+"""The session of neighbours: answers queries while the owner inserts, forgets and estimates wear in between."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -26,9 +26,10 @@ __all__ = ["NeighbourSession", "Wear"]
 
 @dataclass(frozen=True)
 class Wear:
-    """A released estimate of how many units can still vote and how many are worn out: anybody may see it.
+    """A released estimate of how many units can still vote and how many are worn out. It is public.
 
-    `deviation` is that of either number's noise, and `reports_left` says how many more estimates are paid for.
+    `deviation` is the standard deviation of the noise of either number, and `reports_left` the number of further
+    estimates that are paid for.
 
     >>> str(Wear(voting=1480.0, worn=520.0, deviation=31.0, reports_left=15))
     'about 26% of 2,000 units are worn out (numbers of units to within 62)'
@@ -51,16 +52,16 @@ class Wear:
 
 
 class NeighbourSession(Session):
-    """A session whose records come and go. It is in memory until `keep_in` gives it a file, which one process holds."""
+    """A session whose records come and go, in memory until `keep_in` gives it a file, which one process holds."""
 
     answerer: Nearby
 
     def insert(self, X: Any, labels: Any, ids: Any = None) -> list[str]:
         """Add the units of checked rows, with their labels, and return their names, which `ids` gives for each row.
 
-        Without `ids` each row is a unit, named by the number after those of all units so far. A name that was forgotten
-        goes on with what it had spent. Units that are there already stay as they are: all others are inserted, and then
-        `InvalidInput` says so.
+        Without `ids` each row is a unit, named by the next unused number. A name that was forgotten continues with what
+        it had spent. Units that are already there stay as they are: all others are inserted, and then `InvalidInput` is
+        raised.
         """
         units, points, codes = self.answerer.units, self.answerer.space.points(X), self.answerer.ballot.codes(labels)
         check_consistent_length(points, codes)
@@ -88,9 +89,9 @@ class NeighbourSession(Session):
         return names
 
     def forget(self, names: Sequence[Any]) -> int:
-        """Remove the records of these units, from the disk too, and return how many. Nobody's budget comes back.
+        """Remove the records of these units, also from disk, and return how many. No budget is refunded.
 
-        Where some are not there, all others are forgotten, and then `InvalidInput` says so.
+        If some are not there, all others are forgotten, and then `InvalidInput` is raised.
         """
         units, at = self.answerer.units, time.time()
         known = list(dict.fromkeys(_known(units, names, len(names)))) if len(names) else []
@@ -104,7 +105,7 @@ class NeighbourSession(Session):
         return len(there)
 
     def forgotten(self) -> list[tuple[str, float]]:
-        """Return which units were forgotten and when, oldest first: for the owner alone."""
+        """Return which units were forgotten and when, oldest first, only for the owner."""
         with self._changing():
             return self.answerer.units.forgotten()
 
@@ -117,14 +118,14 @@ class NeighbourSession(Session):
             return Wear(voting, worn, terms.scale / terms.reported, left)
 
     def keep_in(self, path: Path) -> None:
-        """Write units and what they have spent into a new file, and keep it up from now on."""
+        """Write units and what they have spent to a new file, and keep it up to date from now on."""
         assert self.ledger is not None
         with self._changing():
             answerer = self.answerer
             answerer.file = UnitFile.create(path, self.ledger, answerer.units, reports=answerer.reports)
 
     def close(self) -> None:
-        """Let go of the file and of the ledger: another process may ask the model then."""
+        """Close the file and the ledger, so that another process may use the model."""
         with self._lock:
             if self.answerer.file is not None:
                 self.answerer.file.close()

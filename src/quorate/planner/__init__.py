@@ -1,13 +1,13 @@
-"""What is achievable, before any private record is read. Nothing here sees private data.
+"""Plans: what is achievable, before any private record is read. Nothing here sees private data.
 
     plan                 private prediction: which aggregator, how many teachers, what to expect
     plan_concept         classes of hypotheses: which method, and how many records each needs
-    plan_student_first   a published student before the ensemble: how many teachers a dissent takes
-    plan_everlasting     an endless stream: how large a chunk, how many no-quorums
+    plan_student_first   a published student before the ensemble: how many teachers a dissent needs
+    plan_everlasting     an endless stream: the chunk size, and the number of no-quorums
     plan_release         query release: which engine, and how many private and public records
-    Plan                 what all their results have: feasible, nearest, settings(), summary(), as_dict()
+    Plan                 the interface of every plan: feasible, nearest, settings(), summary(), as_dict()
 
-The first three stand below the predictors, which use them; the last two stand above what they plan.
+The predictors use the first three; the last two use what they plan.
 """
 
 from importlib import import_module

@@ -1,8 +1,8 @@
-"""Which method on a class of hypotheses: what each needs and what it is sure to give, before any record is read.
+"""Plans for classes of hypotheses: what each method needs and guarantees, before any record is read.
 
 Every figure is a bound with explicit constants on the expected excess error: how much more often an answer is wrong
-than the best hypothesis of the class is. It holds for every distribution of the records, and is therefore cautious:
-real data do better. Methods are compared by it because it treats them alike.
+than the best hypothesis of the class is. It holds for every distribution of the records, and is therefore conservative:
+real data do better. It is used to compare methods because it treats them alike.
 """
 
 import math
@@ -35,9 +35,9 @@ _MOST_RECORDS = 10**15
 
 @dataclass(frozen=True)
 class ConceptMethod:
-    """One method: the excess error it is sure to keep at these records, and the records that alpha takes.
+    """One method: the excess error that it guarantees with these records, and the records that alpha needs.
 
-    `needed` is None where no number of records would do. `settings` are those that the bound was found with.
+    `needed` is None if no number of records would do. `settings` are those of the bound.
     """
 
     name: str
@@ -50,7 +50,10 @@ class ConceptMethod:
 
 @dataclass(frozen=True, kw_only=True)
 class ConceptPlan:
-    """All methods, the best at these records first. `best` is its name, `feasible` whether it keeps alpha."""
+    """All methods, the best for these records first.
+
+    `best` is its name, `feasible` whether it reaches alpha.
+    """
 
     records: int
     vc_dimension: int
@@ -72,7 +75,7 @@ class ConceptPlan:
 
     @property
     def nearest(self) -> tuple[Change, ...]:
-        """The fewest records with which a method that keeps an epsilon reaches alpha, where the best does not."""
+        """The fewest records with which a method with an epsilon reaches alpha, if the best method does not."""
         needed = [(m.needed, m.name) for m in self.methods if m.needed is not None and m.name != "stable"]
         if self.feasible or not needed:
             return ()
@@ -80,7 +83,7 @@ class ConceptPlan:
         return (Change("records", records, None, f"collect {records:,} records, for {name}"),)
 
     def settings(self) -> dict[str, Any]:
-        """Return the keyword arguments, beside the class, of the classifier of the best method."""
+        """Return the keyword arguments, apart from the class, of the classifier of the best method."""
         if self.best == "stable":
             return {"gamma": self.methods[0].settings["gamma"]}
         if self.best.startswith("pure-"):
@@ -128,11 +131,12 @@ def plan_concept(
     realizable: bool = False,
     gamma: float | None = None,
 ) -> ConceptPlan:
-    """Say which method on a class of hypotheses wins with so many records, and what each needs for an error of alpha.
+    """Compare the methods for a class of hypotheses: their errors, and the records that alpha needs.
 
-    The class is given by its VC dimension or itself. `queries` are answered within (epsilon, delta) together; a
-    published hypothesis (semi-private) answers any number. `public` points from the law of the records are at hand.
-    `realizable` says that some hypothesis of the class is always right. `gamma` adds the uniformly stable predictor.
+    Give the class itself or its VC dimension. `queries` are answered within (epsilon, delta) together; a published
+    hypothesis (semi-private) answers any number. `public` is the number of public points from the distribution of the
+    records. `realizable` declares that some hypothesis of the class is always right. `gamma` adds the uniformly stable
+    predictor.
 
     >>> plan = plan_concept(records=200_000, vc_dimension=2, queries=100, alpha=0.1)
     >>> [method.name for method in plan.methods]
@@ -184,7 +188,7 @@ def plan_concept(
 
 def _class(vc_dimension: int | None, concept: Concept | None) -> tuple[int, LogGrowth]:
     if (vc_dimension is None) == (concept is None):
-        raise InvalidInput("say the class by vc_dimension= or by concept=, one of them")
+        raise InvalidInput("give the class by either vc_dimension= or concept=")
     if concept is None:
         dimension = check_count("vc_dimension", vc_dimension)
         return dimension, sauer_growth(dimension)

@@ -1,7 +1,7 @@
-"""Planning everlasting prediction: how many records, in how many teachers, with how many no-quorums to spare.
+"""Plans for everlasting prediction: the numbers of records, of teachers and of allowed no-quorums.
 
 No private record is read. Teachers are fitted on a public labelled sample, or on points that a class of hypotheses
-simulates; how they vote on other such points says how many would find no quorum.
+simulates; their votes on other such points show how many would find no quorum.
 """
 
 import math
@@ -32,7 +32,7 @@ Draw = Callable[[int], tuple[Any, NDArray[np.int64]]]
 
 @dataclass(frozen=True, kw_only=True)
 class ChunkForecast:
-    """What one chunk size is expected to give; `no_quorums` is what the classifier is to be given."""
+    """The forecast for one chunk size; `no_quorums` is the setting of the classifier."""
 
     chunk: int
     no_quorums: int
@@ -42,7 +42,7 @@ class ChunkForecast:
 
 @dataclass(frozen=True, kw_only=True)
 class PlayedPhase:
-    """What came of one phase that was played on public or simulated points."""
+    """The result of one phase that was played on public or simulated points."""
 
     no_quorum_rate: float
     refused: int
@@ -51,10 +51,10 @@ class PlayedPhase:
 
 @dataclass(frozen=True, kw_only=True)
 class EverlastingPlan:
-    """What to run, and what to expect. Made by `plan_everlasting` from public numbers alone.
+    """What to run and what to expect, made by `plan_everlasting` from public numbers alone.
 
-    `no_quorum_rate` and `error` (of the answers) are those of the first phase, predicted; `phases` holds what came of
-    those that were played. `feasible` says whether all of them kept within `target`, and none refused a query.
+    `no_quorum_rate` and `error` (of the answers) are forecasts for the first phase; `phases` has the results of those
+    that were played. `feasible` tells whether all of them stayed within `target` and none refused a query.
     """
 
     records: int
@@ -124,7 +124,7 @@ _TRIES = 3  # chunk sizes whose phases are played
 
 
 def simulated_points(concept: Any) -> Draw:
-    """Return a source of points with labels of one hypothesis of the class: uniform, or Gaussian for halfspaces."""
+    """Return a source of points labelled by one hypothesis of the class: uniform, or Gaussian for halfspaces."""
     random = np.random.default_rng()
     features = getattr(concept, "features", 0)
 
@@ -261,12 +261,12 @@ def plan_everlasting(
     chunks: Sequence[int] = CHUNKS,
     phases: int = 2,
 ) -> EverlastingPlan:
-    """Say what everlasting prediction takes and gives, for one epsilon and delta of records and of queries.
+    """Plan everlasting prediction, with one epsilon and delta for records and for queries.
 
-    With `records`, the chunk size with the fewest no-quorums and mistakes is chosen, and the plan is feasible if their
-    share stays within `no_quorum_rate`; without, the smallest number of records is sought that has it. `sample` is
-    public: rows with labels, like those that will come; a class of hypotheses does without. `phases` are then played,
-    with real noise on such rows, since what the votes of the first phase promise need not hold for those that follow.
+    With `records`, the plan takes the chunk size with the fewest no-quorums and mistakes, and is feasible if their
+    share stays within `no_quorum_rate`; without, it finds the smallest number of records for which it does. `sample` is
+    public: labelled rows like those that will come. A class of hypotheses needs none. Then `phases` are played with
+    real noise on such rows, since the votes of the first phase do not guarantee those of later phases.
 
     >>> plan = plan_everlasting(Thresholds(), epsilon=8.0, delta=1e-4, records=20_000, chunks=(3, 5), phases=1)
     >>> plan.no_quorum_rate < plan.target, len(plan.phases)

@@ -1,4 +1,4 @@
-"""What the literature asks for or states, by its own constants, beside what is planned here."""
+"""Bounds from the literature, with their published constants, for comparison with a plan."""
 
 import math
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ _TAU = 1.1e10  # the tau of GenericBBL must be above this
 
 @dataclass(frozen=True)
 class PublishedBound:
-    """One bound from the literature: what is named, what it would be, and whose it is."""
+    """One bound from the literature: its name, its value and its source."""
 
     name: str
     value: float

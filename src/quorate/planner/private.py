@@ -1,4 +1,4 @@
-"""Plans for private prediction: which aggregator, how many teachers, what to expect, what would have to change."""
+"""Plans for private prediction: aggregator, number of teachers, forecast, and changes that would make it feasible."""
 
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -41,27 +41,29 @@ def plan(
     prior: Any = None,
     class_weight: Any = None,
 ) -> PrivatePlan:
-    """Return which aggregator to use with how many teachers, and what to expect of it. Reads nothing private.
+    """Plan private prediction: the aggregator, the number of teachers and what to expect.
 
-    `disagreement` is the mean share of teachers expected to vote against the plurality on a query; `votes` are counts
-    of votes on public points (one row a point, one column a class), by any number of teachers, and say more.
-    `aggregator="auto"` takes the one with the largest share of queries expected to be answered with the plurality's
-    label; a name takes that one. Without `teachers` their number is chosen. From `records` each gets at least 20; where
-    `features`, the number of columns after encoding, is given too, the number of teachers that loses least to noise and
-    to small chunks together is taken, with `teach` for a student that learns from the answers. Without `records` it is
-    the fewest that answer 95 in 100. `no_quorums` is chosen unless given. With `on_no_quorum="random"` a query without
-    a quorum gets a label at random, which costs no more than the no-quorum, and counts as answered. A plan whose share
-    stays below `answer_rate`, or whose answers are nearer to guesses than to the plurality's label, is not feasible and
-    says what would be. Given `records`, `features` and `public`, how many public points there are (0 for none), `roads`
-    compares votes with a student, a linear model and one hypothesis.
+    Reads nothing private.
 
-    `scores` plans for noisy shares of the vote in place of labels; a plan with labels warns where the `prior`, the
-    declared shares of the classes, has a class so rare that it will hardly win a majority (`class_weight` says whether
-    teachers weigh the classes).
+    `disagreement` is the mean share of teachers expected to vote against the plurality on a query; `votes`, which are
+    more informative, are counts of votes on public points (one row per point, one column per class) by any number of
+    teachers. `aggregator="auto"` chooses the one with the largest share of queries expected to be answered with the
+    plurality label; a name uses that one. Without `teachers`, their number is chosen: each gets at least 20 `records`;
+    with `features` too, the number of columns after encoding, the plan takes the number of teachers that loses least to
+    noise and to small chunks together (with `teach`, for a student that learns from the answers). Without `records`, it
+    takes the fewest teachers that answer 95 in 100. `no_quorums` is chosen unless given. With `on_no_quorum="random"` a
+    query without a quorum gets a random label, which costs no more than the no-quorum, and counts as answered. A plan
+    is not feasible if its share stays below `answer_rate`, or if its answers are nearer to guesses than to the
+    plurality label; it then says what would be feasible. Given `records`, `features` and `public`, the number of public
+    points (0 for none), `roads` compares votes with a student, a linear model and one hypothesis.
 
-    The forecast from a mere `disagreement` is a model: from query to query it follows a Beta law with concentration 4,
-    and those who disagree agree on one rival. Votes of real teachers can be more even, or fall in two camps; and fewer
-    records make teachers disagree more, which no plan can know. Give `votes` where there are any.
+    `scores` plans for noisy shares of the vote instead of labels. A plan with labels warns if the `prior`, the declared
+    shares of the classes, has a class so rare that it will hardly win a majority (`class_weight` says whether teachers
+    weight the classes).
+
+    The forecast from `disagreement` alone is a model: over queries it follows a Beta distribution with concentration 4,
+    and teachers that disagree agree on one rival. Votes of real teachers can be more even, or fall into two camps; and
+    fewer records make teachers disagree more, which no plan can know. Give `votes` if you have any.
 
     >>> plan(teachers=1000, epsilon=1.0, delta=1e-6, queries=10_000, disagreement=0.001).aggregator
     'quorum'

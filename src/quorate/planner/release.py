@@ -1,4 +1,4 @@
-"""What a release can achieve, before any private record is read: from public numbers, and from public records.
+"""Plans for releases: what is achievable, from public numbers and records, before any private record is read.
 
 The largest error has two parts. The engine's part shrinks with the number of private records and with epsilon; the
 cover's own part shrinks with the number of public points alone. The order of both is known (Bassily, Cheu, Moran,
@@ -41,12 +41,12 @@ class EngineForecast:
 
 @dataclass(frozen=True)
 class ReleasePlan:
-    """What is achievable: engines from best to worst, the cover's own share, and how many records it would take.
+    """What a release can achieve: engines from best to worst, the cover's error, and the records needed.
 
-    `error` is the best engine's expected largest error and `cover` the cover's share at confidence 1 - beta; a plan is
-    `feasible` where both together stay within alpha. `private_needed` and `public_needed` are the smallest numbers
-    that bring each part within half of alpha, None where no number does or none is needed. `public_alone` is the error
-    of answering from the public records alone, if they are a fair sample; `sentences` say what follows.
+    `error` is the best engine's expected largest error and `cover` the cover's own error at confidence 1 - beta; a plan
+    is `feasible` if both together stay within alpha. `private_needed` and `public_needed` are the smallest numbers that
+    bring each part within half of alpha, None if no number does or none is needed. `public_alone` is the error of
+    answering from the public records alone, if they are a fair sample; `sentences` state the conclusions.
     """
 
     subject: str
@@ -70,14 +70,14 @@ class ReleasePlan:
 
     @property
     def feasible(self) -> bool:
-        """Whether the expected error and the cover's share together stay within alpha."""
+        """Whether the expected error and the cover's error together stay within alpha."""
         return self.error + self.cover <= self.alpha
 
     @property
     def nearest(self) -> tuple[Change, ...]:
-        """About how many records bring each part of the error within half of alpha, the other number as it is.
+        """About how many records bring each part of the error within half of alpha, with the other number unchanged.
 
-        Where both parts are too large, both numbers must grow: more public records make more cells to measure.
+        If both parts are too large, both numbers must grow: more public records make more cells to measure.
         """
         half = self.alpha / 2
         parts = (
@@ -91,7 +91,7 @@ class ReleasePlan:
         )
 
     def settings(self) -> dict[str, Any]:
-        """Return the keyword arguments, beside the subject, of a `QueryRelease` that follows the plan."""
+        """Return the keyword arguments, apart from the subject, of a `QueryRelease` that follows the plan."""
         return {"epsilon": self.epsilon, "delta": self.delta, "engine": self.engine}
 
     def as_dict(self) -> dict[str, Any]:
@@ -123,10 +123,10 @@ def plan_release(
     beta: float = 0.05,
     columns: Any = None,
 ) -> ReleasePlan:
-    """Return what a release about this class or workload can achieve. No private record is read.
+    """Plan a release of this class or workload. No private record is read.
 
-    `public` is how many public records there will be, or the public records themselves. With a number alone, evenly
-    spread points stand in for them; a workload then needs declared `columns`.
+    `public` is the number of public records, or the public records themselves. For a number, evenly spread points stand
+    in for them; a workload then needs declared `columns`.
 
     >>> from quorate.concepts import Thresholds
     >>> plan = plan_release(Thresholds(), records=1_000_000, public=10_000, epsilon=1.0, delta=1e-6, alpha=0.005)

@@ -1,4 +1,4 @@
-"""What every plan says: whether it is feasible, what to run, and what would have to change."""
+"""The interface of every plan: whether it is feasible, what to run, and what would have to change."""
 
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -10,7 +10,7 @@ __all__ = ["Change", "Plan", "plan_card"]
 
 @dataclass(frozen=True)
 class Change:
-    """One change that would make a plan feasible; `right` is the share answered correctly then, where it is known."""
+    """One change that would make a plan feasible; `right` is the share then answered correctly, if known."""
 
     parameter: str
     value: float
@@ -23,11 +23,11 @@ class Plan(Protocol):
 
     @property
     def feasible(self) -> bool:
-        """Whether the plan reaches what was asked for."""
+        """Whether the plan reaches its target."""
 
     @property
     def nearest(self) -> tuple[Change, ...]:
-        """Changes of one number that would make the plan feasible, each by itself; none where it is."""
+        """Changes of one number, each of which would make the plan feasible; none if it already is."""
 
     def settings(self) -> dict[str, Any]:
         """Return the keyword arguments of the classifier or release that follows the plan."""

@@ -46,9 +46,9 @@ _MOST_LABELS = 20_000  # public points that a student learns from, at most
 
 @dataclass(frozen=True)
 class Road:
-    """One road. `loss` is the share of rows on which its answers are expected to differ from the best linear rule.
+    """One road; `loss` is the expected share of answers that differ from the best linear rule.
 
-    Where `bound` is true, `loss` is an upper bound on the excess error instead. `why` says what decides it.
+    If `bound` is true, `loss` is an upper bound on the excess error instead. `why` names the deciding factor.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Plans for a published student that answers first: how many teachers make a dissent heard."""
+"""Plans for a published student that answers first: how many teachers it takes to detect a dissent."""
 
 import math
 from dataclasses import dataclass, replace
@@ -18,7 +18,7 @@ _LEAST_UNITS = 2  # for each teacher
 
 @dataclass(frozen=True, kw_only=True)
 class StudentFirstPlan:
-    """Both mechanisms, and for how many teachers. `units` is the number of units there are, None where unknown."""
+    """Both mechanisms and their number of teachers. `units` is the number of units, None if unknown."""
 
     epsilon: float
     delta: float
@@ -35,14 +35,14 @@ class StudentFirstPlan:
 
     @property
     def nearest(self) -> tuple[Change, ...]:
-        """How many units it takes, where there are fewer."""
+        """How many units are needed, if there are fewer."""
         needed = _LEAST_UNITS * self.teachers
         if self.units is None or self.units >= needed:
             return ()
         return (Change("records", needed, None, f"collect {needed:,} units"),)
 
     def settings(self) -> dict[str, Any]:
-        """Return the keyword arguments, beside the student, of a `StudentFirstClassifier` that follows the plan."""
+        """Return the keyword arguments, apart from the student, of a `StudentFirstClassifier` that follows the plan."""
         named = {name: getattr(self, name) for name in ("epsilon", "delta", "queries", "teachers")}
         return named | {"dissents": self.dissent.no_quorums, "no_quorums": self.quorum.no_quorums}
 
@@ -78,10 +78,11 @@ def plan_student_first(
     teachers: int | None = None,
     units: int | None = None,
 ) -> StudentFirstPlan:
-    """Return both mechanisms, and unless given the number of teachers, from public numbers.
+    """Plan both mechanisms and, unless given, the number of teachers, from public numbers.
 
-    Enough teachers make a dissent heard where nine in ten of them agree, and let `queries` on which nine in ten agree
-    with the student use up no more than a tenth of the dissents by chance. Given `teachers` are taken as they are.
+    There are enough teachers if a dissent is detected when nine in ten of them agree on it, and if `queries` on which
+    nine in ten agree with the student use up at most a tenth of the dissents by chance. Given `teachers` are used as
+    they are.
 
     >>> plan = plan_student_first(epsilon=4.0, delta=1e-5, queries=10_000, dissents=5, no_quorums=2, units=100)
     >>> plan.feasible, plan.teachers > 50

@@ -1,4 +1,4 @@
-"""A plan for votes as people read it: what to run, what to expect of it, and what would have to change."""
+"""A plan for votes in words: what to run, what to expect, and what would have to change."""
 
 import math
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ _NAMES = {
 
 @dataclass(frozen=True)
 class Candidate:
-    """One aggregator and what it is expected to give."""
+    """One aggregator and its forecast."""
 
     aggregator: str
     noise: Mapping[str, float]
@@ -43,15 +43,15 @@ class Candidate:
 
 @dataclass(frozen=True, kw_only=True)
 class PrivatePlan:
-    """What to run and what to expect. Calibrated by `quorate.plan` from public numbers alone.
+    """What to run and what to expect, calibrated by `quorate.plan` from public numbers alone.
 
     `answered` is the expected share of all queries that get an answer, `agreement` the share of those equal to the
     teachers' plurality, `right` their product. `mechanism` is calibrated and certified; `order` and `slack` are those
     of the budget that pays for it. `lasts` is the probability that the run or the budget does not end before the last
-    query; with `on_no_quorum="random"` a label at random counts among the answers. `nearest` names changes that would
-    lift `right` to the rate asked for, where it is below (`feasible` is False). `disagreement` is the share of votes
-    against the plurality that all of this rests on, and `basis` who says so. `roads` compares votes with the other
-    estimators of this package, the best first, where `records`, `features` and `public` were given.
+    query; with `on_no_quorum="random"` a random label counts as an answer. If `right` is below the target rate
+    (`feasible` is False), `nearest` names changes that would reach it. `disagreement` is the share of votes against the
+    plurality on which the forecast is based, and `basis` its source. `roads` compares votes with the other estimators
+    of this package, the best first, if `records`, `features` and `public` were given.
     """
 
     aggregator: str
@@ -104,7 +104,7 @@ class PrivatePlan:
         return plain
 
     def lacking(self) -> str:
-        """Return which of the two conditions of a feasible plan does not hold, by which figures."""
+        """Return which of the two conditions of a feasible plan fails, with its figures."""
         parts, least = [], least_agreement(self.classes)
         if self.right < self.answer_rate:
             parts.append(
@@ -119,7 +119,7 @@ class PrivatePlan:
         return "; and ".join(parts)
 
     def shortfall(self) -> str:
-        """Return what is wrong with a plan that is not feasible, and what would do."""
+        """Return why a plan is not feasible, and what would make it feasible."""
         teachers = "one teacher" if self.teachers == 1 else f"{self.teachers:,} teachers"
         text = f"not feasible: with {teachers} {self.lacking()}"
         changes = "; ".join(change.sentence for change in self.nearest)

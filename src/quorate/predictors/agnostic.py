@@ -1,11 +1,11 @@
-"""AgnosticClassifier: private answers as good as the best hypothesis of a class, also where no hypothesis is perfect.
+"""AgnosticClassifier: private answers as good as the best hypothesis of a class, even if none is perfect.
 
-Claim: all that `predict` and `stream` ever return is (epsilon, delta)-differentially private under replacement of one
-unit's rows (a row, or a person where `groups` are given). The number of units, the columns and the classes are public.
+Claim: all outputs of `predict` and `stream` together are (epsilon, delta)-differentially private under replacement of
+one unit's rows (a row, or a person if `groups` are given). The number of units, the columns and the classes are public.
 
-A secret sample of the units is relabelled by one privately chosen hypothesis of the class, so that it has no noise
-left; then teachers are fitted on disjoint chunks of it and vote. This is Algorithm 3 of Nandi and Bassily (2020),
-with units dealt without replacement. PROOF_CONCEPTS.md, steps 1 to 4, says why the claim holds.
+A secret sample of the units is relabelled by one privately chosen hypothesis of the class, which removes the label
+noise; then teachers are fitted on disjoint chunks of it and vote. This is Algorithm 3 of Nandi and Bassily (2020),
+with units dealt without replacement. PROOF_CONCEPTS.md, steps 1 to 4, proves the claim.
 """
 
 import math
@@ -38,31 +38,32 @@ _DISAGREEMENT = 0.02  # of teachers on relabelled chunks, unless the caller know
 
 @dataclass(eq=False, repr=False)
 class AgnosticClassifier(ConceptClassifier):
-    """A classifier of two classes whose every answer is private, for labels that no hypothesis fits perfectly.
+    """A private classifier of two classes, for labels that no hypothesis fits perfectly.
 
     Parameters
     ----------
     concept
-        A class of `quorate.concepts`; stumps over all features unless given.
+        A class of `quorate.concepts`; stumps over all features by default.
     epsilon, delta
-        The privacy loss allowed in all, for every answer that will ever be given together.
+        The total privacy loss allowed for all answers that will ever be given.
     queries
-        How many queries are planned for. A threshold mechanism may answer more.
+        The number of queries to plan for. A threshold mechanism may answer more.
     classes
-        Both labels. Where they are not declared, the labels of `y` are taken and are public.
+        Both labels. If not declared, the labels of `y` are used and become public.
     teachers, aggregator, no_quorums, disagreement
         As for `PrivateClassifier`; the disagreement is that of teachers on relabelled chunks, which is small.
     rate, kappa
         The share of units that is sampled and the parameter of relabelling, or "auto": chosen from public numbers.
     rows_per_person
-        With `groups`: how many rows of a person are used, the first ones. Each adds a term to the cost of relabelling.
+        With `groups`: how many rows of each person are used, the first ones. Each adds a term to the cost of
+        relabelling.
     calibration, alpha, beta
-        "tight", or "paper" for the constants in print, which are made for an error of `alpha` with probability
-        1 - `beta` and ask for a great many records.
+        "tight", or "paper" for the published constants, which are set for an error of `alpha` with probability
+        1 - `beta` and need very many records.
     n_jobs, backend
-        For joblib, by which teachers are fitted.
+        For joblib, which fits the teachers.
 
-    `budget_` pays for what is run on the sample. What that makes in all is `spent_epsilon`.
+    `budget_` pays for what runs on the sample. `spent_epsilon` returns the resulting total.
 
     >>> from quorate.concepts import Thresholds
     >>> generator = np.random.default_rng(0)
@@ -93,7 +94,10 @@ class AgnosticClassifier(ConceptClassifier):
     backend: str | None = None
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> "AgnosticClassifier":
-        """Sample and relabel the units, fit the teachers, open the budget. `groups` names the person of each row."""
+        """Sample and relabel the units, fit the teachers and open the budget.
+
+        `groups` names the person of each row.
+        """
         self.check_settings()
         votes, budget = self.votes(self._records(X, y, groups))
         self.session_ = Session(votes, budget)
@@ -109,7 +113,7 @@ class AgnosticClassifier(ConceptClassifier):
         return Votes(ensemble, mechanism), budget
 
     def check_settings(self) -> None:
-        """Refuse settings that cannot be."""
+        """Raise an error for invalid settings."""
         check_positive("epsilon", self.epsilon)
         check_delta(self.delta, zero=False)
         check_count("queries", self.queries)
@@ -208,10 +212,10 @@ class AgnosticClassifier(ConceptClassifier):
         )
 
     def spent_epsilon(self) -> float:
-        """Return what has been spent so far, ex post, as an epsilon: 0 while nothing is charged.
+        """Return the epsilon spent so far, ex post: 0 while nothing is charged.
 
         It depends on the answers given, and holds at no more than twice this classifier's delta (privacy/PROOF.md, step
-        8). The guarantee, whatever is asked, is `claim_`.
+        8). The guarantee, for any queries, is `claim_`.
         """
         check_is_fitted(self)
         return min(self.epsilon_, self.sample_.spent(float(self.budget_.spent_epsilon())))

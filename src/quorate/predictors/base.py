@@ -163,12 +163,12 @@ def check_matrix(
 
 
 class Predictions(np.ndarray):
-    """Labels, one a query, in an array like any other; `None` stands where there is no answer.
+    """An array of labels, one per query, with `None` for queries without an answer.
 
-    `labels` is the same as a plain array, `answered` the mask of the answers; `no_quorum` marks the queries on which
-    the teachers did not agree and `refused` counts those that could no longer be paid for. `spent` is what the batch
-    cost, at the order of the budget; None where a server answered, which does not tell. `scores` are the noisy shares
-    of the classes, one row a query, where labels were made of them. Slicing and comparing give plain arrays.
+    `labels` is the same as a plain array; `answered` is the mask of the answers. `no_quorum` marks the queries on which
+    the teachers did not agree; `refused` counts those that could no longer be paid for. `spent` is the cost of the
+    batch, at the order of the budget; None if a server answered, which does not report it. `scores` are the noisy
+    shares of the classes, one row per query, if labels were derived from them. Slicing and comparing give plain arrays.
 
     >>> made = Predictions.of(np.array([1, -1]), classes=np.array(["no", "yes"]), refused=np.zeros(2, bool))
     >>> made.labels, made.answered, made.refused
@@ -194,7 +194,7 @@ class Predictions(np.ndarray):
         spent: Cost | None = None,
         filled: NDArray[np.int64] | None = None,
     ) -> "Predictions":
-        """Return the labels of these class numbers. Where there is no answer, `filled` may say what to put."""
+        """Return the labels of these class numbers; `filled` may replace no-quorums."""
         answered = codes != NO_QUORUM
         shown = codes if filled is None else np.where(answered | refused, codes, filled)
         known = classes if shown.min(initial=0) >= 0 else np.concatenate([classes.astype(object), [None]])
@@ -205,9 +205,9 @@ class Predictions(np.ndarray):
         return predictions
 
     def score(self, y: Any, *, of: Literal["all", "answered"] = "all") -> float:
-        """Return the share of all queries that are answered with `y`, or the share of the answers that are `y`.
+        """Return the share of all queries, or of the answered ones, whose label equals `y`.
 
-        Nothing is asked: what has no answer counts as wrong, or, of those that are "answered", not at all.
+        Nothing is asked. A query without an answer counts as wrong; with `of="answered"` it does not count.
 
         >>> told = Predictions.of(np.array([1, -1, 0, 0]), classes=np.array(["no", "yes"]), refused=np.zeros(4, bool))
         >>> truth = ["yes", "yes", "no", "yes"]
@@ -226,13 +226,13 @@ class Predictions(np.ndarray):
 
     @property
     def outcomes(self) -> NDArray[np.str_]:
-        """What became of each query: "answered", "no_quorum" or "refused"."""
+        """The outcome of each query: "answered", "no_quorum" or "refused"."""
         return np.where(self.answered, "answered", np.where(self.no_quorum, "no_quorum", "refused"))
 
     def to_frame(self, library: Literal["pandas", "polars", "arrow"] = "pandas") -> Any:
-        """Return a data frame or an Arrow table with what `quorate predict` writes: a line for each query.
+        """Return a data frame or an Arrow table with the columns that `quorate predict` writes, one row per query.
 
-        `answer` is missing where there is none; `outcome` says why. Where there are scores, each class has a column.
+        `answer` is missing if there is none; `outcome` says why. If there are scores, each class has a column.
 
         >>> told = Predictions.of(np.array([1, -1]), classes=np.array(["no", "yes"]), refused=np.array([False, True]))
         >>> told.to_frame("arrow").to_pylist()
@@ -293,7 +293,10 @@ class Predictions(np.ndarray):
 
 
 class QuorateModel(CountedCopies, ShowsClaim, BaseEstimator):
-    """A classifier or a regressor with a claim. `unit_` is what it protects, `declared_` whether its classes were."""
+    """A classifier or a regressor with a claim.
+
+    `unit_` is what it protects; `declared_` tells whether its classes were declared.
+    """
 
     unit_: str
     declared_: bool
@@ -318,7 +321,7 @@ class QuorateModel(CountedCopies, ShowsClaim, BaseEstimator):
 
 
 class QuorateClassifier(ClassifierMixin, QuorateModel):
-    """A classifier with a claim, which has no scores unless it says how."""
+    """A classifier with a claim. It has no scores unless a subclass defines them."""
 
     classes: Any
     classes_: NDArray[Any]
@@ -336,7 +339,7 @@ class SessionModel(QuorateModel, metaclass=ABCMeta):
 
     @property
     def budget_(self) -> Any:
-        """The budget that answers are paid from; None where they are not paid for."""
+        """The budget that pays for answers; None if answers are not paid for."""
         return self.session_.budget
 
     @property
@@ -350,20 +353,22 @@ class SessionModel(QuorateModel, metaclass=ABCMeta):
         return "budget left", self.budget_.remaining().renyi / self.budget_.capacity().renyi
 
     def spent_epsilon(self) -> float:
-        """Return what has been spent so far, ex post, as an epsilon at this classifier's delta.
+        """Return the epsilon spent so far, ex post, at this classifier's delta.
 
-        It depends on the answers given (a no-quorum is paid for) and bounds what these very answers tell if asking
-        stops here. The guarantee, whatever is asked, is `claim_`. See privacy/PROOF.md, step 8.
+        It depends on the answers given (a no-quorum is paid for) and bounds what these answers reveal if querying stops
+        now. The guarantee, for any queries, is `claim_`. See privacy/PROOF.md, step 8.
         """
         check_is_fitted(self)
         return float(self.budget_.spent_epsilon())
 
     @abstractmethod
     def checked(self, X: Any) -> Any:
-        """Return queries as the session takes them, or say what is wrong with them. Nothing is asked."""
+        """Return queries in the form that the session takes, or say what is wrong with them. Nothing is asked."""
 
     def cost(self, X: Any, caller: str = "") -> Quote:
-        """Return what `predict(X)` would cost now: how many are free, how many can be paid for. Nothing is asked.
+        """Return what `predict(X)` would cost now, without asking anything.
+
+        The quote says how many queries are free and how many can be paid for.
 
         >>> from quorate import PrivateClassifier
         >>> X, y = [[0.0], [1.0]] * 2000, [0, 1] * 2000
@@ -377,7 +382,7 @@ class SessionModel(QuorateModel, metaclass=ABCMeta):
         return self.session_.quote(self.checked(X), caller=caller)
 
     def check_settings(self) -> None:
-        """Refuse settings that cannot be; it is called before every fit and every batch."""
+        """Raise an error for invalid settings; called before every fit and every batch."""
 
     def _asked(self, X: Any, caller: str) -> tuple[Any, Replies]:
         """Check queries and ask them; return them with the replies."""
@@ -405,11 +410,11 @@ class SessionClassifier(SessionModel, QuorateClassifier):
     on_no_quorum: str = "abstain"
 
     def predict(self, X: Any, caller: str = "") -> Predictions:
-        """Answer a batch of queries, in order, each paid for as its mechanism says.
+        """Answer a batch of queries in order, each at the cost that its mechanism sets.
 
-        A query that this `caller` asked before gets the same answer again, at no privacy cost. Where the budget ends
-        within the batch the rest is refused; once it is spent, `BudgetSpent` is raised. Whatever is wrong with a query
-        is said before anything is spent.
+        A query that this `caller` asked before gets the same answer again, at no privacy cost. If the budget ends
+        within the batch, the rest is refused; once it is spent, `BudgetSpent` is raised. An invalid query raises an
+        error before anything is spent.
         """
         queries, replies = self._asked(X, caller)
         return self._predictions(queries, replies.labels, refused=replies.refused, spent=replies.spent)
@@ -433,13 +438,16 @@ class SessionClassifier(SessionModel, QuorateClassifier):
             raise NoQuorum(f"{text}, and the batch is in this error's `predictions`", predictions=told)
 
     def stream(self, queries: Iterable[Any], caller: str = "") -> Iterator[Any]:
-        """Answer queries one by one as they come, each a row of features: a label, or None for no answer."""
+        """Yield an answer to each query as it arrives: a label, or None for no answer.
+
+        A query is a row of features.
+        """
         for query in queries:
             row = query if hasattr(query, "columns") else np.asarray(query)[np.newaxis, :]
             yield self.predict(row, caller=caller).tolist()[0]
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the share of queries that are answered with `y`. All are asked, and paid for, or none is."""
+        """Return the share of queries that are answered with `y`. All queries are asked and paid for, or none."""
         check_consistent_length(X, y, sample_weight)
         self._check_payable(X)
         told = self.predict(X)

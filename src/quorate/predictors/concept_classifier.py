@@ -43,7 +43,7 @@ class ConceptClassifier(SessionClassifier):
         return records
 
     def checked(self, X: Any) -> Any:
-        """Return queries as a matrix of finite numbers, or say what is wrong with them. Nothing is asked."""
+        """Return queries as a matrix of finite numbers, or raise an error. Nothing is asked."""
         check_is_fitted(self)
         return check_matrix(self, X, reset=False)
 

@@ -1,8 +1,8 @@
-"""Where scikit-learn's tools expect what privacy does not give: the reason is said.
+"""Explanations where scikit-learn's tools expect something that privacy does not allow.
 
 `cross_val_score` and `GridSearchCV` fit a copy of an estimator for each fold and each setting. Every fit opens a
-budget, and whoever sees what came of several of them pays for all. Scorers look for `predict_proba`, which a ballot
-does not have unless it is asked for.
+budget, and seeing the results of several fits costs all of their budgets. Scorers look for `predict_proba`, which a
+classifier that votes does not have unless `scores` is set.
 """
 
 import functools

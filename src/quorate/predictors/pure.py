@@ -1,8 +1,8 @@
-"""PureClassifier: answers with pure differential privacy, a few of them, from a class of hypotheses.
+"""PureClassifier: a few answers with pure differential privacy, from a class of hypotheses.
 
 Claim: all answers together are (epsilon, 0)-differentially private under replacement of one unit's rows (a row, or a
-person where `groups` are given); each of the `queries` planned for costs the same. The number of units, the columns and
-the classes are public. PROOF_CONCEPTS.md, steps 8 and 10 to 14, says why.
+person if `groups` are given); each of the `queries` planned for costs the same. The number of units, the columns and
+the classes are public. PROOF_CONCEPTS.md, steps 8 and 10 to 14, has the proof.
 """
 
 import math
@@ -34,32 +34,33 @@ _CLEAR = 4  # ballots, for each unit of log(1/alpha) / epsilon: three in four ag
 
 @dataclass(eq=False, repr=False)
 class PureClassifier(ConceptClassifier):
-    """A classifier of two classes whose answers are pure DP: no delta.
+    """A classifier of two classes whose answers satisfy pure differential privacy: there is no delta.
 
     Parameters
     ----------
     concept
-        A class of `quorate.concepts`; stumps over all features unless given.
+        A class of `quorate.concepts`; stumps over all features by default.
     epsilon
-        The privacy loss allowed in all.
+        The total privacy loss allowed.
     method
-        "stable": a fresh stable choice for every answer, whose label is now and then turned. "relabel": all records
-        are relabelled by such a choice and teachers vote on the answer; asymptotically better, for a great many
-        records. "realizable": teachers on disjoint chunks and a soft majority; for labels that a hypothesis fits.
+        "stable": choose a hypothesis afresh for every answer by the stable method, and flip its label now and then.
+        "relabel": relabel all records by such a choice and let teachers vote on the answer; asymptotically better, for
+        very many records. "realizable": teachers on disjoint chunks and a soft majority; for labels that some
+        hypothesis fits.
     queries
         How many answers share epsilon.
     classes
-        Both labels. Where they are not declared, the labels of `y` are taken and are public.
+        Both labels. If not declared, the labels of `y` are used and become public.
     alpha
-        For "stable" the probability that a label is turned, for "realizable" the error to aim at; or "auto".
+        For "stable", the probability that a label is flipped; for "realizable", the target error; or "auto".
     subset, teachers
         How many units define the candidates of "stable", and how many teachers vote; or "auto".
     rows_per_person
-        With `groups`: how many rows of a person are used, the first ones.
+        With `groups`: how many rows of each person are used, the first ones.
     calibration
-        "tight", or "paper" for the constants in print of method "stable"; for the others none are stated.
+        "tight", or "paper" for the published constants of method "stable"; none are published for the others.
     n_jobs, backend
-        For joblib, by which teachers are fitted.
+        For joblib, which fits the teachers.
 
     >>> import numpy as np
     >>> from quorate.concepts import Thresholds
@@ -84,7 +85,7 @@ class PureClassifier(ConceptClassifier):
     backend: str | None = None
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> "PureClassifier":
-        """Calibrate one answer, and open the budget. `groups` names the person of each row."""
+        """Calibrate one answer and open the budget. `groups` names the person of each row."""
         self.check_settings()
         records = self._records(X, y, groups)
         self.epsilon_, self.delta_ = float(self.epsilon), 0.0
@@ -106,7 +107,7 @@ class PureClassifier(ConceptClassifier):
         return OneByOne(lambda row: scheme.draw(records, row, **fitting), cost, records=records)  # proof: step 8
 
     def check_settings(self) -> None:
-        """Refuse settings that cannot be."""
+        """Raise an error for invalid settings."""
         check_choice("method", self.method, _METHODS)
         check_positive("epsilon", self.epsilon)
         check_count("queries", self.queries)

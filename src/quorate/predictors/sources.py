@@ -1,4 +1,4 @@
-"""What a private classifier may be made of beside rows in memory: a table of any size, or teachers that you bring."""
+"""Other sources of a private classifier than rows in memory: a table of any size, or teachers that you bring."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
@@ -76,20 +76,19 @@ class OtherSources(GuidedClassifier, ABC):
         """Fit from a table of any size, which is read once, some ten thousand rows at a time.
 
         `source` is a file, a folder or a pattern of CSV, Parquet or Arrow files, several of them, or a
-        `pyarrow.dataset.Dataset`. The `schema` says what the columns, the label, its classes and, if there are any, the
-        people are; it is public. Rows are dealt to teachers as they are read, by a secret random word of each row or
-        person, and wait on the disk until their teachers are fitted: in the folder `spill`, or where the system keeps
-        temporary files. Their files have no name, nobody else can read them, and they are gone when the call ends,
-        however it ends. Beside the program itself and the fitted teachers, about `memory` bytes are used (1GB unless
-        told).
+        `pyarrow.dataset.Dataset`. The `schema` declares the columns, the label, its classes and, if there are any, the
+        people; it is public. Rows are dealt to teachers as they are read, by a secret random word of each row or
+        person. They wait on disk until their teachers are fitted: in the folder `spill`, or in the system's temporary
+        folder. These files have no name, nobody else can read them, and they are gone when the call ends, however it
+        ends. Apart from the program itself and the fitted teachers, about `memory` bytes are used (1GB by default).
 
-        With a `cluster` its workers read the files, deal the rows among themselves and fit the teachers, who stay there
-        and vote there: no row comes to this process. It is the address of a Dask scheduler (tcp://..., tls://...) or of
-        a Ray cluster (ray://...), "local" for Dask workers on this machine, "ray" for Ray's own choice of a cluster, or
-        a `distributed.Client`. How much memory there is, and where rows wait, is then a setting of the workers.
+        With a `cluster`, its workers read the files, deal the rows among themselves and fit the teachers, which stay
+        and vote there: no row reaches this process. It is the address of a Dask scheduler (tcp://..., tls://...) or of
+        a Ray cluster (ray://...), "local" for Dask workers on this machine, "ray" for the cluster that Ray chooses, or
+        a `distributed.Client`. The memory and the folder where rows wait are then settings of the workers.
 
         `public` is a table of rows that are not private, with or without labels, which guide the plan as in `fit`.
-        Queries are rows as `schema.encode` makes them.
+        Queries are rows encoded by `schema.encode`.
 
         >>> import tempfile
         >>> import pyarrow as pa, pyarrow.parquet
@@ -132,9 +131,10 @@ class OtherSources(GuidedClassifier, ABC):
             return self._fit_units(rows, one_scale=schema.one_scale, teach=teach, **guides)
 
     def place_teachers(self, cluster: Any) -> None:
-        """Put the fitted teachers onto a cluster, which counts their ballots from now on; it is as for `fit_table`.
+        """Move the fitted teachers to a cluster, which counts their ballots from now on.
 
-        The answers are the same. Teachers that were brought, and those on a cluster, stand where they are.
+        `cluster` is as for `fit_table`. The answers are the same. Teachers that you brought, and those already on a
+        cluster, stay where they are.
         """
         answerer = self.session_.answerer
         answerer.ensemble = Ensemble(ClusterTeachers.placed(answerer.ensemble.fitted, cluster))
@@ -160,17 +160,18 @@ class OtherSources(GuidedClassifier, ABC):
         seconds: float = 30.0,
         **settings: Any,
     ) -> Self:
-        """Return a classifier whose teachers you bring: networks, prompts with examples of their own, remote models.
+        """Return a classifier whose teachers you bring: networks, prompts with their own examples, remote models.
 
         `teachers` are functions from rows to labels, or addresses of models that speak the Open Inference Protocol, or
-        an `Electorate`, whose class numbers are places among the sorted `classes`. No record may have reached more than
-        one of them: that is yours to see to, and the claim is about all that one teacher has learned from. `public` are
+        an `Electorate`, whose class numbers are positions in the sorted `classes`. No record may have reached more than
+        one of them: you must ensure this. The claim protects everything that one teacher has learned from. `public` are
         a few rows that are not private: they show which columns queries have, and each teacher is tried on the first.
 
-        A function gets `call_rows` queries in each call, a matrix of 64-bit floats or a data frame. With more than one
-        you promise that it answers row by row, and that asking does not change it (`quorate.calls`). A teacher that
-        raises, names no class, or whose server does not answer within `seconds`, votes for a class that its place among
-        the teachers decides. `public_votes` guide the plan, as in `fit`; `settings` are those of the constructor.
+        A function gets `call_rows` queries in each call, a matrix of 64-bit floats or a data frame. With more than one,
+        you promise that it answers row by row and that calls do not change it (`quorate.calls`). A teacher that raises,
+        names no class, or whose server does not answer within `seconds`, votes for a class that depends only on its
+        position among the teachers. `public_votes` guide the plan, as in `fit`; `settings` are those of the
+        constructor.
 
         >>> X = np.random.default_rng(0).normal(size=(3, 2))
         >>> rules = [lambda rows, cut=cut: np.where(rows[:, 0] > cut, "ill", "well") for cut in np.linspace(-1, 1, 300)]

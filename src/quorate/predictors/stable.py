@@ -1,9 +1,9 @@
-"""StableClassifier: predictions that no single record moves by more than gamma (Dagan and Feldman 2020, Theorem 1).
+"""StableClassifier: gamma-uniformly stable predictions (Dagan and Feldman 2020, Theorem 1).
 
-Claim: the probability of either label of a prediction moves by at most gamma when one unit's rows (a row, or a person
-where `groups` are given) are replaced by others. That is uniform stability, and the same as (0, gamma)-differential
-privacy of one prediction; m predictions together move by at most m * gamma. It is a bound on what one record can do,
-not a budget: nothing is ever refused. PROOF_CONCEPTS.md, steps 6 to 8, says why.
+Claim: the probability of either label of a prediction changes by at most gamma when one unit's rows (a row, or a person
+if `groups` are given) are replaced by others. This is uniform stability, and the same as (0, gamma)-differential
+privacy of one prediction; m predictions together change by at most m * gamma. It bounds the effect of one unit; it is
+not a budget: nothing is ever refused. PROOF_CONCEPTS.md, steps 6 to 8, has the proof.
 """
 
 from dataclasses import KW_ONLY, dataclass
@@ -29,24 +29,24 @@ __all__ = ["StableClassifier", "stable_subset"]
 class StableClassifier(ConceptClassifier):
     """A classifier of two classes whose every prediction is gamma-uniformly stable.
 
-    Each prediction draws a hypothesis anew: a secret random subset of the records defines the candidates, and the
+    Each prediction draws a new hypothesis: a secret random subset of the records defines the candidates, and the
     exponential mechanism on all records chooses among them.
 
     Parameters
     ----------
     concept
-        A class of `quorate.concepts`; stumps over all features unless given.
+        A class of `quorate.concepts`; stumps over all features by default.
     gamma
-        By how much one unit may move the probability of a label, at most.
+        The most that one unit may change the probability of a label.
     classes
-        Both labels. Where they are not declared, the labels of `y` are taken and are public.
+        Both labels. If not declared, the labels of `y` are used and become public.
     subset
-        How many units define the candidates, or "auto": a share of gamma / 2, and no more than the class can go
-        through. A smaller subset is faster and leaves more of gamma to the choice.
+        How many units define the candidates, or "auto": a share of gamma / 2, and no more than the class can
+        enumerate. A smaller subset is faster and leaves more of gamma to the choice.
     rows_per_person
-        With `groups`: how many rows of a person are used, the first ones.
+        With `groups`: how many rows of each person are used, the first ones.
     calibration
-        "tight", or "paper" for the constants in print, which are more cautious than is needed.
+        "tight", or "paper" for the published constants, which are more conservative than necessary.
 
     >>> import numpy as np
     >>> from quorate.concepts import Thresholds
@@ -65,7 +65,7 @@ class StableClassifier(ConceptClassifier):
     calibration: Calibration = "tight"
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> "StableClassifier":
-        """Keep the records, and calibrate how they will be asked. `groups` names the person of each row."""
+        """Keep the records and calibrate the predictions. `groups` names the person of each row."""
         self.check_settings()
         records = self._records(X, y, groups)
         self.choice_ = StableChoice.calibrate(
@@ -85,12 +85,12 @@ class StableClassifier(ConceptClassifier):
         return OneByOne(lambda row: int(choice.draw(records).predict(row[None, :])[0]), Cost(0.0), records=records)
 
     def check_settings(self) -> None:
-        """Refuse settings that cannot be."""
+        """Raise an error for invalid settings."""
         check_gamma(self.gamma)
 
     @property
     def stability_(self) -> float:
-        """By how much one unit can move the probability of a label: at most gamma."""
+        """The most that one unit can change the probability of a label: at most gamma."""
         return self.choice_.gamma
 
     @property
@@ -104,14 +104,14 @@ class StableClassifier(ConceptClassifier):
         return str(self._claim(0.0, self.stability_, what=what))
 
     def spent_epsilon(self) -> float:
-        """Return 0: what predictions together cost is a delta, `spent_delta`."""
+        """Return 0: the cost of all predictions together is a delta, `spent_delta`."""
         check_is_fitted(self)
         return 0.0
 
     def spent_delta(self) -> float:
-        """Return by how much one unit can move all predictions drawn so far together: gamma for each, at most 1.
+        """Return how much one unit can change all predictions so far together: gamma for each, at most 1.
 
-        A ledger that was restored from an old copy does not know how many were drawn after the copy: then it is 1.
+        It is 1 if the ledger was restored from an old copy, which does not know how many were drawn after the copy.
 
         >>> classifier = StableClassifier(gamma=0.1).fit([[0.0], [1.0]] * 100, [0, 1] * 100)
         >>> answers = classifier.predict([[0.0], [1.0], [1.0]])

@@ -1,9 +1,9 @@
 """Student first: a published student answers, and the private ensemble is asked only whether it clearly disagrees.
 
-Claim: as for PrivateClassifier, all that `predict` and `stream` ever return is (epsilon, delta)-differentially private
-under replacement of one unit's rows. The student is public, and so is what it says. A label that stands costs nothing;
-a dissent is paid, and is then put to a Quorum on the same budget. Proof: mechanisms/dissent/PROOF.md (steps 5 and 7),
-and PROOF.md here for what comes before the votes.
+Claim: as for PrivateClassifier, all outputs of `predict` and `stream` together are (epsilon, delta)-differentially
+private under replacement of one unit's rows. The student is public, and so are its labels. A label that stands costs
+nothing; a dissent is charged, and its query is then put to a Quorum on the same budget. Proof:
+mechanisms/dissent/PROOF.md (steps 5 and 7), and PROOF.md here for what comes before the votes.
 """
 
 import contextlib
@@ -45,34 +45,34 @@ _ON_NO_QUORUM = ("abstain", "student", "random", "raise")
 
 
 class StudentFirstPredictions(Predictions):
-    """Predictions that also know where the ensemble corrected the student: `corrected` is the mask of those answers."""
+    """Predictions with `corrected`, the mask of the answers in which the ensemble corrected the student."""
 
     corrected: NDArray[np.bool_]
 
 
 class StudentFirstClassifier(KeepsPublished, PrivateClassifier):
-    """A published student answers any amount of traffic; the ensemble is paid only for where the student is wrong.
+    """A published student that a private ensemble corrects; only clear disagreement costs budget.
 
     Parameters
     ----------
     student
-        A fitted classifier that is public, and was trained without these records or privately: what it costs was paid
-        elsewhere. A copy that `clone` makes has the same one.
+        A fitted public classifier, trained privately or without these records: its cost was paid elsewhere. `clone`
+        keeps the same student.
     estimator, epsilon, delta, classes, n_jobs, backend, device
         As for `PrivateClassifier`; delta must be above 0.
     teachers
-        How many, or "auto": enough for a dissent to be heard where nine in ten teachers agree, and for `queries` on
-        which nine in ten agree with the student to use up no more than a tenth of the dissents by chance.
+        The number of teachers, or "auto": enough that a dissent is detected if nine in ten teachers agree on it, and
+        that `queries` on which nine in ten agree with the student use up at most a tenth of the dissents by chance.
     queries
-        How much traffic is planned for, with "auto". The run may answer more.
+        With "auto": the number of queries to plan for. The run may answer more.
     dissents
-        How many times the ensemble may clearly disagree before it falls silent and queries are refused.
+        How many times the ensemble may clearly disagree. After that, queries are refused.
     no_quorums
-        How many of the queries dissented from may find no quorum. After the last one, dissents are still reported and
-        are no longer answered.
+        How many of the dissents may find no quorum. After the last one, dissents are still reported but no longer
+        answered.
     on_no_quorum
-        What to say where the ensemble dissents and finds no quorum: "abstain" (None in the labels), "student" (what
-        the student said), "random" or "raise".
+        The label if the ensemble dissents and finds no quorum: "abstain" (None in the labels), "student" (the
+        student's label), "random" or "raise".
 
     >>> from sklearn.tree import DecisionTreeClassifier
     >>> student = DecisionTreeClassifier().fit([[-3.0], [-1.0], [2.0], [3.0]], [0, 0, 1, 1])  # wrong between 0 and 0.5
@@ -119,7 +119,7 @@ class StudentFirstClassifier(KeepsPublished, PrivateClassifier):
         self.device = device
 
     def check_settings(self) -> None:
-        """Refuse settings that cannot be."""
+        """Raise an error for invalid settings."""
         check_positive("epsilon", self.epsilon)
         check_delta(self.delta, zero=False)
         check_count("dissents", self.dissents)
@@ -192,7 +192,7 @@ class StudentFirstClassifier(KeepsPublished, PrivateClassifier):
         return self._codes_of(labels)
 
     def checked(self, X: Any) -> Any:
-        """Return queries as teachers and student take them, or say what is wrong with them. Nothing is asked."""
+        """Return queries in the form that teachers and student take, or say what is wrong. Nothing is asked."""
         check_is_fitted(self)
         missing = allows_missing(self.estimator_) and _takes_missing(self.student_)
         return check_records(self, X, estimator=self.estimator_, reset=False, missing=missing)
@@ -224,12 +224,11 @@ class StudentFirstClassifier(KeepsPublished, PrivateClassifier):
         return points, self.classes_[[code for _, code in lines]]
 
     def retrain(self, X: Any, y: Any, *, weight: int = 1) -> "StudentFirstClassifier":
-        """Fit the student again on its own public points and on the corrections, each counted `weight` times.
+        """Fit the student again on its public points and on the corrections, each counted `weight` times.
 
-        The corrections are released labels, so this costs nothing. The queries of all callers become points that the
-        student was trained on: do it where those may be known. What the caller passes is the student's own training
-        set, a matrix or a pandas data frame. The new student answers in this process; a folder keeps the one that it
-        was saved with.
+        The corrections are released labels, so this costs nothing. The student is then trained on queries of all
+        callers: retrain only if those may become known. Pass the student's own training set, a matrix or a pandas data
+        frame. The new student answers in this process; a folder keeps the student that it was saved with.
 
         >>> from sklearn.dummy import DummyClassifier
         >>> student = DummyClassifier(strategy="most_frequent").fit([[0.0], [1.0], [2.0]], [0, 1, 1])  # always says 1

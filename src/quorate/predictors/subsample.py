@@ -1,9 +1,9 @@
 """Subsample and aggregate: any learner on disjoint chunks, any mechanism on their ballots.
 
-Claim: with every unit (a row, or a person where `groups` are given) dealt to one chunk by position, all that `predict`
-and `stream` ever return is (epsilon, delta)-differentially private under replacement of one unit's rows by others. The
-number of units, the columns (names, types and, in a data frame, categories) and the classes are public. PROOF.md says
-why.
+Claim: each unit (a row, or a person if `groups` are given) is dealt to one chunk by position. All outputs of `predict`
+and `stream` together are (epsilon, delta)-differentially private under replacement of one unit's rows by others. The
+number of units, the columns (names, types and, in a data frame, categories) and the classes are public. The proof is
+in PROOF.md.
 """
 
 from dataclasses import KW_ONLY, dataclass
@@ -45,56 +45,56 @@ def _gives_scores(classifier: "PrivateClassifier") -> bool:
 
 @dataclass(eq=False, repr=False)
 class PrivateClassifier(OtherSources):
-    """A classifier whose every answer is differentially private, and whose total is never overdrawn.
+    """A classifier whose answers are all differentially private, with a total that is never overdrawn.
 
     Parameters
     ----------
     estimator
-        Any scikit-learn classifier; `LogisticRegression()` unless given. Each teacher is a clone of it. "auto" tries
-        candidates on public rows, and `chosen_.why` says what came of it.
+        Any scikit-learn classifier; `LogisticRegression()` by default. Each teacher is a clone of it. "auto" tries
+        candidates on public rows; `chosen_.why` explains the choice.
     epsilon, delta
-        The privacy loss allowed in all, for every answer that will ever be given together.
+        The total privacy loss allowed for all answers that will ever be given.
     teachers
-        How many, or "auto": planned from the number of units.
+        The number of teachers, or "auto": planned from the number of units.
     aggregator
         "quorum", "sharp_majority", "noisy_max", "confident_max", "soft_majority", "stability", "between_thresholds",
-        "noisy_shares" (what `scores` sets), or "auto": the one that is expected to answer most queries correctly,
-        chosen without a look at the records. With `on_no_quorum="random"` a random label counts as an answer, so that
-        every query is scored.
+        "noisy_shares" (set by `scores`), or "auto": the one that is expected to answer most queries correctly, chosen
+        without reading the records. With `on_no_quorum="random"` a random label counts as an answer, so that every
+        query is scored.
     queries
-        How many queries are planned for. A threshold mechanism may answer more.
+        The number of queries to plan for. A threshold mechanism may answer more.
     classes
-        All labels that may occur. Where they are not declared, the labels of `y` are taken and are public.
+        All labels that may occur. If not declared, the labels of `y` are used and become public.
     no_quorums
         How many queries may end without a quorum (threshold mechanisms), or "auto".
     disagreement
-        The mean share of teachers expected to vote against the plurality, if known: it guides the plan.
+        The mean share of teachers expected to vote against the plurality, if known. It guides the plan.
     holdout
         The share of units, 0 to 0.5, kept from all teachers to estimate their disagreement privately, for a tenth of
-        the budget; the estimate then guides the plan, and `estimate_.shares` are the noisy shares of the classes.
+        the budget. The estimate guides the plan; `estimate_.shares` are the noisy shares of the classes.
     scores
-        Answer with the noisy share of votes for each class in place of a label, each query paid for once. There are
-        then `predict_proba` and `decision_function`, and `predict` makes its labels of the same shares.
+        Answer with the noisy share of votes for each class instead of a label; each query is paid for once. This adds
+        `predict_proba` and `decision_function`; `predict` derives its labels from the same shares.
     threshold
-        With `scores`: the noisy share from which on `predict` answers with the second of two classes (one half unless
-        given), or "balanced": the class whose share exceeds its `prior` most.
+        With `scores`: the noisy share at or above which `predict` answers with the second of two classes (0.5 by
+        default), or "balanced": the class whose share exceeds its `prior` most.
     prior
-        What you declare as the shares of the classes, by class or in their order, or "holdout" to take the estimate. It
-        is what "balanced" compares with, and where a class is too rare to win a majority, `fit` warns.
+        The declared shares of the classes, by class or in their order, or "holdout" to use the estimate. "balanced"
+        compares with it, and `fit` warns if a class is too rare to win a majority.
     class_weight
-        "balanced", a weight for each class, or None: carried into every teacher, who balances its own rows. "auto" is
-        "balanced" with `scores`, where the estimator takes weights, and None for labels: balanced teachers spread the
+        "balanced", a weight for each class, or None, passed to every teacher, which balances its own rows. "auto" is
+        "balanced" with `scores` if the estimator takes weights, and None for labels. Balanced teachers spread the
         shares of a rare class, so that they rise above the noise.
     on_no_quorum
-        "abstain" (None in the labels), "random" (a label drawn uniformly) or "raise". None of them changes what a
-        query costs. Once the run has met its last no-quorum, queries are refused, not guessed.
+        "abstain" (None in the labels), "random" (a label drawn uniformly) or "raise". The choice does not change the
+        cost of a query. After the last no-quorum of the run, queries are refused, not guessed.
     n_jobs, backend
-        For joblib, where teachers are not fitted as one array: "loky", "dask", "ray", "threading".
+        For joblib, if teachers are not fitted as one array: "loky", "dask", "ray", "threading".
     device
-        Where teachers that are fitted as one array are fitted, and their ballots counted: "cpu", "cuda" for a GPU, or
-        "auto": a GPU where there is one. Ballots are the same everywhere. A saved model knows nothing of it.
+        For teachers that are fitted as one array: where they are fitted and their ballots counted. "cpu", "cuda" for a
+        GPU, or "auto": a GPU if there is one. Ballots are the same on every device. The device is not saved.
 
-    Fitting opens the budget. Fitting again, here or in a copy, opens another: who answers from both pays for both.
+    Fitting opens the budget. Fitting again, here or in a copy, opens another: answering from both costs both.
 
     >>> import numpy as np
     >>> X = np.random.default_rng(0).normal(size=(20_000, 2))
@@ -137,17 +137,18 @@ class PrivateClassifier(OtherSources):
         one_scale: bool = False,
         teach: bool = False,
     ) -> "PrivateClassifier":
-        """Deal the units, fit the teachers, plan the mechanism, open the budget.
+        """Deal the units, fit the teachers, plan the mechanism and open the budget.
 
         `groups` names the person of each row and makes the person the privacy unit. `public` rows, which are not
-        private, serve to try an estimator that takes data frames before it sees a private row, and for "auto". Where
-        `public_labels` are given too, learners (unless one is given) and numbers of teachers are tried on them;
-        without, "auto" tries learners with simulated labels. How much teachers of the planned size disagree on labelled
-        public rows guides the plan, and where public rows alone would do better, a warning says so. `public_votes`,
+        private, are used to try an estimator that takes data frames before it sees a private row, and for "auto". If
+        `public_labels` are given, learners (unless one is given) and numbers of teachers are tried on these rows;
+        otherwise "auto" tries learners with simulated labels. The disagreement of teachers of the planned size on
+        labelled public rows guides the plan; a warning says if public rows alone would do better. `public_votes`,
         counts of votes on public points by teachers that saw no private row, guide the plan instead.
-        `one_scale` says that all columns are of about one size, as those of a schema are, so that linear teachers can
-        be counted three times as fast; it must be known without a look at the records. `teach` says that the answers
-        are labels for a student, whose mistakes average out: fewer teachers are planned, who learn more.
+        `one_scale` declares that all columns have about the same scale, as those of a schema do, so that ballots of
+        linear teachers are counted three times as fast; this must be known without reading the records. `teach`
+        declares that the answers are labels for a student, whose mistakes average out: fewer teachers are planned, and
+        each learns from more rows.
         """
         warn_of_private(public, X)
         labels = self._begin(self.classes, y)
@@ -205,7 +206,7 @@ class PrivateClassifier(OtherSources):
         return self
 
     def check_settings(self) -> None:
-        """Refuse settings that cannot be."""
+        """Raise an error for invalid settings."""
         check_positive("epsilon", self.epsilon)
         check_delta(self.delta)
         check_count("queries", self.queries)
@@ -252,7 +253,7 @@ class PrivateClassifier(OtherSources):
         return "balanced" if named else None
 
     def plain_settings(self) -> dict[str, Any]:
-        """Return what was declared of the classes as plain values, in the order of the classes: for a file."""
+        """Return what was declared about the classes as plain values, in the order of the classes, for a file."""
         prior, weight = self.prior, self.class_weight
         if prior is not None and not self._prior_is("holdout"):
             prior = list(check_prior(prior, self.classes_.tolist()))
@@ -312,10 +313,10 @@ class PrivateClassifier(OtherSources):
         self.session_ = Session(Votes(ensemble, planned.mechanism), planned.open_budget())
 
     def spent_epsilon(self) -> float:
-        """Return what has been spent so far, ex post, as an epsilon at this classifier's delta.
+        """Return the epsilon spent so far, ex post, at this classifier's delta.
 
-        It depends on the answers given (a no-quorum is paid for) and bounds what these very answers tell if asking
-        stops here. The guarantee, whatever is asked, is `claim_`. See privacy/PROOF.md, step 8.
+        It depends on the answers given (a no-quorum is paid for) and bounds what these answers reveal if querying stops
+        now. The guarantee, for any queries, is `claim_`. See privacy/PROOF.md, step 8.
 
         >>> X, y = [[0.0], [1.0]] * 2000, [0, 1] * 2000
         >>> classifier = PrivateClassifier(epsilon=2.0, teachers=200, queries=10, aggregator="noisy_max").fit(X, y)
@@ -330,10 +331,10 @@ class PrivateClassifier(OtherSources):
 
     @only_with(_gives_scores, "scores=True")
     def predict_proba(self, X: Any, caller: str = "") -> NDArray[np.float64]:
-        """Return the noisy share of votes for each class, one row a query: at least 0 each, and together 1.
+        """Return the noisy share of votes for each class, one row per query.
 
-        A query is paid for once, whatever is asked of it; a row is nan where the budget could not pay for it. Shares
-        of teachers' votes rank queries; they are no calibrated probabilities.
+        Shares are at least 0, and each row sums to 1. A query is paid for once, whichever methods use it; a row is nan
+        if the budget could not pay for it. Shares of votes rank queries; they are not calibrated probabilities.
 
         >>> X = np.linspace(-1, 1, 20_000)[:, np.newaxis]
         >>> classifier = PrivateClassifier(epsilon=4.0, teachers=500, queries=10, classes=[0, 1], scores=True)
@@ -345,15 +346,16 @@ class PrivateClassifier(OtherSources):
 
     @only_with(_gives_scores, "scores=True")
     def decision_function(self, X: Any, caller: str = "") -> NDArray[np.float64]:
-        """Return by how much the noisy share of the second of two classes exceeds the threshold.
+        """Return how far the noisy share of the second of two classes exceeds the threshold.
 
-        For more classes: what each is ranked by, its share, or with threshold="balanced" its share over its prior. The
-        label of `predict` is the class of the largest, or the second where the excess is at least 0.
+        For more classes, return the value that ranks each class: its share, or its share over its prior with
+        threshold="balanced". `predict` returns the class of the largest value, or the second of two classes if the
+        excess is at least 0.
         """
         return self.scoring().decisions(self._asked(X, caller)[1].labels)
 
     def scoring(self) -> Scoring:
-        """Return how answers are read, by the threshold and the prior as they are set now."""
+        """Return how scores become labels, from the current threshold and prior."""
         check_is_fitted(self)
         if not isinstance(self.mechanism_, NoisyShares):
             raise InvalidInput("this model was fitted for labels; set scores=True and fit it again")
@@ -369,7 +371,7 @@ class PrivateClassifier(OtherSources):
         return told
 
     def checked(self, X: Any) -> Any:
-        """Return queries as the teachers take them, or say what is wrong with them. Nothing is asked."""
+        """Return queries in the form that teachers take, or say what is wrong with them. Nothing is asked."""
         check_is_fitted(self)
         if _gives_scores(self):
             self.scoring()  # what cannot be read is not asked

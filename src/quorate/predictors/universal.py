@@ -1,11 +1,11 @@
-"""UniversalClassifier: a few private ballots first, then one published hypothesis for any number of queries.
+"""UniversalClassifier: a vote on the first queries, then one published hypothesis for any number of queries.
 
-Claim: all that `predict` and `stream` ever return, and `hypothesis_`, is (epsilon, delta)-differentially private under
-replacement of one unit's rows (a row, or a person where `groups` are given). The queries are not protected: those of
-the first callers become the cover from which the hypothesis is chosen.
+Claim: all outputs of `predict` and `stream`, and `hypothesis_`, are together (epsilon, delta)-differentially private
+under replacement of one unit's rows (a row, or a person if `groups` are given). The queries are not protected: those
+of the first callers become the cover from which the hypothesis is chosen.
 
 This is Algorithm 4 of Nandi and Bassily (2020). Both of its mechanisms read the same records, so the budget is split
-between them: each has a share, and the shares add up to what is claimed. PROOF_CONCEPTS.md, steps 4, 5 and 9.
+between them, and the two shares add up to the claim. PROOF_CONCEPTS.md, steps 4, 5 and 9.
 """
 
 import copy
@@ -53,17 +53,17 @@ class UniversalClassifier(ConceptClassifier):
     concept, epsilon, delta, classes, teachers, aggregator, no_quorums, disagreement, rate, kappa, rows_per_person
         As for `AgnosticClassifier`.
     alpha, beta
-        The excess error aimed at, and the probability of missing it: they say how many queries make the cover.
+        The target excess error, and the probability of missing it. They determine how many queries make the cover.
     ballots
         How many queries are put to the vote before the hypothesis takes over, or "auto": 32 (d log(1/alpha) +
-        log(1/beta)) / alpha, and no more than the class can go through.
+        log(1/beta)) / alpha, and no more than the class can enumerate.
     share
-        The share of epsilon that pays for the hypothesis; the rest, and delta, is for the ballots.
+        The share of epsilon that pays for the hypothesis; the rest, and delta, pays for the ballots.
     calibration, n_jobs, backend
         As for `AgnosticClassifier`.
 
-    The hypothesis also takes over where the ballots can pay for no more: then its cover is smaller. From then on
-    `predict` also asks it where the ballots had found no quorum; a server repeats the outcome of a query as it was.
+    The hypothesis also takes over if the budget of the ballots runs out; its cover is then smaller. From then on
+    `predict` also asks it about queries that had found no quorum; a server repeats the earlier outcome of a query.
 
     >>> from quorate.concepts import Thresholds
     >>> generator = np.random.default_rng(0)
@@ -96,7 +96,7 @@ class UniversalClassifier(ConceptClassifier):
     backend: str | None = None
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> "UniversalClassifier":
-        """Split the budget, fit the teachers on one part of it, keep the rest and the records for the hypothesis."""
+        """Split the budget and fit the teachers for one part; keep the rest and the records for the hypothesis."""
         self.check_settings()
         records = self._records(X, y, groups)
         first = self.first_phase()
@@ -110,7 +110,7 @@ class UniversalClassifier(ConceptClassifier):
         return self
 
     def check_settings(self) -> None:
-        """Refuse settings that cannot be."""
+        """Raise an error for invalid settings."""
         if check_rate("alpha", self.alpha) == 1 or check_rate("beta", self.beta) == 1:
             raise InvalidInput("alpha and beta must be below 1")
         if not isinstance(self.share, float | int) or not 0 < self.share < 1:
@@ -142,16 +142,16 @@ class UniversalClassifier(ConceptClassifier):
 
     @property
     def hypothesis_(self) -> Hypothesis:
-        """The hypothesis that answers, once it has taken over. It is paid for and may be published."""
+        """The hypothesis that answers, once it has taken over. It has been paid for and may be published."""
         if not self.switched_:
             raise AttributeError(f"the hypothesis takes over after {self.ballots_} queries")
         hypothesis: Hypothesis = self.session_.answerer.hypothesis
         return hypothesis
 
     def spent_epsilon(self) -> float:
-        """Return what has been spent so far, ex post, as an epsilon at no more than twice this classifier's delta.
+        """Return the epsilon spent so far, ex post, at no more than twice this classifier's delta.
 
-        It depends on the answers given (privacy/PROOF.md, step 8). The guarantee, whatever is asked, is `claim_`.
+        It depends on the answers given (privacy/PROOF.md, step 8). The guarantee, for any queries, is `claim_`.
         """
         check_is_fitted(self)
         ballots = min(self.first_.epsilon_, self.first_.sample_.spent(float(self.budget_.spent_epsilon())))
@@ -211,7 +211,7 @@ class BallotsFirst:
             self.votes.open(budget, ledger)
 
     def row_cost(self) -> Cost:
-        """Return what a ballot costs; the hypothesis answers for nothing."""
+        """Return what a ballot costs; the hypothesis answers at no cost."""
         return Cost(0.0) if self.has_chosen() else self.votes.row_cost()
 
     def affordable(self, most: int) -> int:

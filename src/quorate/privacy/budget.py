@@ -3,8 +3,8 @@
 Costs add at that order, also for mechanisms that are chosen adaptively, so refusing whatever does not fit keeps the
 whole interaction within (epsilon, delta): a Renyi filter (Feldman and Zrnic 2021; PROOF.md, steps 2 and 3).
 Admission is decided on whole quanta: a cost is rounded up to quanta, a capacity down, and no float is compared.
-What a budget promises cannot be changed once it is open, and only what it has set aside itself can come back. That
-guards against mistakes; code in this process that means harm can do anything, and nothing here is in its way.
+The terms of an open budget cannot be changed, and only a charge that the budget itself reserved can be returned. This
+guards against mistakes, not against malicious code in the same process, which can do anything.
 """
 
 import math
@@ -51,8 +51,8 @@ def _cost(quanta: Quanta, rounded: Callable[[Fraction], float]) -> Cost:
 class Budget:
     """What may be spent under (epsilon, delta), and what is left of it.
 
-    With delta = 0 the order is infinity and costs are plain epsilons. Otherwise `order` is chosen for costs that grow
-    like `renyi(order)` unless it is given, and `slack` (a tenth of delta unless given) is set aside for tail events.
+    With delta = 0 the order is infinity and costs are plain epsilons. Otherwise `order`, if not given, is chosen for
+    costs that grow like `renyi(order)`, and `slack` (by default a tenth of delta) is reserved for tail events.
 
     >>> budget = Budget(epsilon=1.0, delta=1e-6, order=22.0)
     >>> budget.spend(Cost(renyi=0.1))
@@ -120,7 +120,7 @@ class Budget:
 
     @property
     def epsilon(self) -> float:
-        """The epsilon that the budget was opened with. Like all of its terms, it cannot be changed."""
+        """The epsilon that the budget was opened with. Like all terms of a budget, it cannot be changed."""
         return self._epsilon
 
     @property
@@ -130,12 +130,12 @@ class Budget:
 
     @property
     def order(self) -> float:
-        """The Renyi order at which every cost is counted. All that was charged was charged at it (PROOF.md, step 3)."""
+        """The Renyi order at which every cost is charged (PROOF.md, step 3)."""
         return self._order
 
     @property
     def slack(self) -> float:
-        """The share of delta that is set aside for tail events."""
+        """The part of delta that is reserved for tail events."""
         return self._slack_share
 
     def capacity(self) -> Cost:
@@ -159,10 +159,10 @@ class Budget:
             return self._left()
 
     def spent_epsilon(self) -> float:
-        """Return what has been spent so far, ex post, as an epsilon at this budget's delta. Never above `epsilon`.
+        """Return the epsilon spent so far, ex post, at this budget's delta. Never above `epsilon`.
 
-        It depends on what was released, such as the number of no-quorums: it bounds how well these very outcomes tell
-        neighbouring data sets apart if asking stops here (PROOF.md, step 8). The guarantee is `epsilon`, not this.
+        It depends on what was released, such as the number of no-quorums: it bounds how well these outcomes distinguish
+        neighbouring data sets if querying stops now (PROOF.md, step 8). The guarantee is `epsilon`, not this.
         """
         spent = self.spent()
         if spent == Cost(0.0):
@@ -172,15 +172,19 @@ class Budget:
         return min(self.epsilon, to_epsilon(spent.renyi, order=self.order, delta=self._rest))
 
     def affordable(self, *costs: Cost) -> int:
-        """Return how many times these costs, together, could be paid now. A cost of nothing can be paid 2**62 times."""
+        """Return how many times these costs, together, could be paid now.
+
+        A zero cost can be paid 2**62 times.
+        """
         with self._held():
             self._refresh()
             return self._affordable([to_quanta(cost) for cost in costs])
 
     def acquire(self, *costs: Cost, most: int) -> int:
-        """Return how many times these costs, together, can be paid from here on, up to `most`, and see to it.
+        """Secure these costs, together, up to `most` times, and return how many times they can be paid.
 
-        A budget that others spend too takes so much out of it for this process; what is not used can be given back.
+        A budget that is shared with other processes sets this much aside for this one; what is not used can be
+        returned.
         """
         check_process("this budget", self._process)
         most = check_count("most", most, least=0)
@@ -198,17 +202,20 @@ class Budget:
             return not self._closed and self._spent >= renyi and self._spent_slack >= slack
 
     def return_unused(self, *, all: bool = False) -> None:
-        """Return what was acquired and not used. A budget that only one process spends has nothing to return."""
+        """Give back what was acquired and not used.
+
+        A budget that only one process spends has nothing to give back.
+        """
 
     def spend(self, cost: Cost, *, times: int = 1) -> None:
-        """Charge `cost` `times` over, or raise `BudgetSpent` and charge nothing."""
+        """Charge `cost` this many `times`, or raise `BudgetSpent` and charge nothing."""
         self.reserve(cost, times=times)
         self.return_unused()
 
     def reserve(self, *costs: Cost, times: int = 1) -> "Reservation":
-        """Charge, before anything is drawn, for up to `times` outcomes of each of these costs; all of it or nothing.
+        """Charge, before anything is drawn, for up to `times` outcomes of each of these costs; all or nothing.
 
-        What is never settled stays charged.
+        A reservation that is never settled stays charged.
         """
         check_process("this budget", self._process)
         times = check_count("times", times, least=0)
@@ -261,7 +268,7 @@ class Budget:
         return most
 
     def close(self) -> tuple[int, int]:
-        """Spend nothing more here; return what was spent, in quanta, for a ledger that takes the account over."""
+        """Close the budget and return what was spent, in quanta, for a ledger that takes over the account."""
         check_process("this budget", self._process)
         with self._held():
             if self._closed:
@@ -276,9 +283,9 @@ class Budget:
             self._spent_slack += slack * count
 
     def settle_reservation(self, reservation: "Reservation", counts: Sequence[int]) -> None:
-        """Return what a reservation of this budget did not use: from the budget's own note of it, which is struck out.
+        """Return to the budget what this reservation did not use, by the budget's own record, which is then deleted.
 
-        What a reservation says of itself does not matter (PROOF.md, step 3).
+        The reservation's own attributes are not trusted (PROOF.md, step 3).
         """
         check_process("this reservation", self._process)
         kept = [check_count("count", count, least=0) for count in counts]
@@ -308,7 +315,7 @@ class Budget:
 
 
 class Reservation:
-    """A charge made before its outcomes were drawn. `Budget.reserve` makes them; one made otherwise settles nothing."""
+    """A charge made before its outcomes were drawn, by `Budget.reserve`; one made otherwise settles nothing."""
 
     __slots__ = ("__weakref__", "_budget")
 

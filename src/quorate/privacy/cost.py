@@ -1,4 +1,4 @@
-"""What a release costs, and the rules by which costs are converted and combined. Proofs in PROOF.md.
+"""The cost of a release, and the rules by which costs are converted and combined. Proofs in PROOF.md.
 
 Between a Renyi divergence at one order and (epsilon, delta), the conversion is that of Canonne, Kamath and Steinke
 (2020, Proposition 12), which PROOF.md (step 1) restates for sub-probability measures, so that a tail event of
@@ -49,19 +49,19 @@ __all__ = [
 
 
 def float_up(exact: Fraction) -> float:
-    """Return the smallest double that is not below `exact`."""
+    """Return the smallest double that is at least `exact`."""
     value = float(exact)
     return value if Fraction(value) >= exact else math.nextafter(value, math.inf)
 
 
 def float_down(exact: Fraction) -> float:
-    """Return the largest double that is not above `exact`."""
+    """Return the largest double that is at most `exact`."""
     value = float(exact)
     return value if Fraction(value) <= exact else math.nextafter(value, -math.inf)
 
 
 def text_up(value: float) -> str:
-    """Return a number as a short text that is not below it, for a claim."""
+    """Return a number as a short text, rounded up, for a claim."""
     short = f"{value:g}"
     return short if float(short) >= value else repr(float(value))
 
@@ -131,7 +131,7 @@ def to_delta(renyi: float, *, order: float, epsilon: float) -> float:
 def to_capacity(epsilon: float, *, delta: float, order: float) -> float:
     """Return the divergence (rounded down) that may be spent at this order under (epsilon, delta).
 
-    Negative where the order is too low for the target: nothing can be spent there.
+    Negative if the order is too low for the target: nothing can be spent at it.
     """
     epsilon, order = check_positive("epsilon", epsilon), check_order(order)
     if order == math.inf:

@@ -1,14 +1,14 @@
-"""Query release with public data: every question of a class or a workload answered, for one budget.
+"""Query release with public data: answers to every query of a class or a workload, for one budget.
 
-    QueryRelease             all answers published once; afterwards anyone may ask, at no privacy cost
+    QueryRelease             all answers, published once; afterwards anyone may query, at no privacy cost
     GrowingRelease           a table that grows by updates, released after each, for one budget over all of them
-    OnlineRelease            one query at a time, paid for only where public data and earlier answers are clearly wrong
-    Workload, Columns        what is asked of a table, and what is known about its columns in public
+    OnlineRelease            one query at a time, paid for only if public data and earlier answers are clearly wrong
+    Workload, Columns        the queries of a table, and what is publicly known about its columns
     ENGINES                  the ways to turn counts into released answers
 
-The steps are modules of their own: `cover` and `workloads` make cells and queries of public things, `domain` brings
-records to their cells and seals the counts, `engines` release them, and everything after that is post-processing.
-PROOF.md has the whole argument.
+Each step is a module: `cover` and `workloads` make cells and queries from public information, `domain` assigns records
+to their cells and seals the counts, `engines` release them, and everything after that is post-processing. PROOF.md has
+the whole proof.
 """
 
 import warnings

@@ -1,9 +1,9 @@
-"""A table that grows: released after each update, about all records so far, for one budget over all updates.
+"""Release a growing table after each update, about all records so far, for one budget over all updates.
 
-Claim: all that `update` ever returns is together (epsilon, delta)-differentially private under replacement of one
-record by another of the same update, or, with `records_per_person`, of all records of one person by as many others in
-the same updates. How many updates there will be is declared, and how many records each counts is public. PROOF.md, step
-7, says why.
+Claim: all results of `update` together are (epsilon, delta)-differentially private under replacement of one record by
+another of the same update, or, with `records_per_person`, of all records of one person by as many others in the same
+updates. The number of updates is declared, and how many records each update counts is public. PROOF.md, step 7, has the
+proof.
 """
 
 import math
@@ -75,33 +75,34 @@ class UpdateStore(Protocol):
 
 
 class GrowingRelease:
-    """A release of a table that grows by updates, say by months: one budget for all of them.
+    """Releases of a table that grows by updates, such as months, with one budget for all of them.
 
-    Each update brings new records, and returns a `QueryRelease` about all records so far, which may be published. Its
-    noise is nearly the same after every update, 1.83 times that of a single release with the whole budget for 24
-    updates: within half a per cent of the least that any factorisation of the running sums has.
+    Each update adds new records and returns a `QueryRelease` about all records so far, which may be published. Its
+    noise is nearly the same after every update. For 24 updates it is 1.83 times that of a single release with the whole
+    budget: within half a per cent of the least noise of any factorisation of the running sums.
 
     Parameters
     ----------
     subject
         A class of hypotheses of `quorate.concepts`, or a workload of `quorate.release.Workload`.
     updates
-        How many updates there will be, at most. More are refused.
+        The largest number of updates. More are refused.
     epsilon, delta
         The privacy loss allowed for all updates together. All of it is charged before the first is drawn.
     engine
-        "auto" or the name of one that measures once: "levels", "plain", "prefix", "residual", "reweighting".
+        "auto" or the name of an engine that measures once: "levels", "plain", "prefix", "residual", "reweighting".
     columns, public
-        What is known of the table, as for `QueryRelease`: it stays the same for all updates.
+        What is known about the table, as for `QueryRelease`. It stays the same for all updates.
     records_per_person
-        None: the record is protected, wherever a person has more than one. A number k: the person is, and the first k
-        records of each are counted, over all updates; `groups` then says in each update whose records they are.
+        None: the record is protected, even if a person has more than one. A number k: the person is protected, and the
+        first k records of each person are counted, over all updates; `groups` then names the person of each record in
+        each update.
     error, error_weights, target
-        What is made small, as for `QueryRelease`.
+        Which error to keep small, as for `QueryRelease`.
     account
         An `Account`, or its folder: a total that all updates together draw on once, before the first.
     domain
-        The cells and queries, where they are known already: for a release that is loaded.
+        The cells and queries, if they are already known: for a release that is loaded.
 
     `updates_` lists the updates so far; `claim_` is the guarantee, `unit_` what is protected, `budget_` the account.
 
@@ -168,7 +169,7 @@ class GrowingRelease:
 
     @property
     def kept(self) -> tuple[KeptUpdate, ...]:
-        """The updates so far: for whoever keeps them in a folder."""
+        """The updates so far, for code that keeps them in a folder."""
         return tuple(self._kept)
 
     @property
@@ -177,10 +178,10 @@ class GrowingRelease:
         return self._store is not None
 
     def update(self, name: str, private: Any, groups: Any = None) -> QueryRelease:
-        """Count new records, and return the release about all records so far.
+        """Count new records and return the release about all records so far.
 
-        An update has a name of its own, such as "2024-01". One that was made before is answered as it was: its records
-        are not read again, whatever they are. More updates than were declared are refused.
+        Each update has its own name, such as "2024-01". Repeating a name returns the same release again: the records
+        that are passed with it are not read. More updates than declared are refused.
         """
         check_process("this release", self._process)
         with self.held():  # another thread would draw the same number again: proof: step 7
@@ -188,7 +189,7 @@ class GrowingRelease:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Let nobody make an update meanwhile: for an update, and for whoever writes the release into a folder."""
+        """Prevent other updates meanwhile: for an update, and for code that writes the release into a folder."""
         with self._lock:
             yield
 
@@ -228,14 +229,14 @@ class GrowingRelease:
         return self._released(len(self._kept))
 
     def go_on(self, plan: Plan, kept: Sequence[KeptUpdate], store: UpdateStore) -> None:
-        """Go on from updates that were made, and keep those that follow: for a release in a folder."""
+        """Continue from earlier updates, and keep those that follow: for a release in a folder."""
         self.plan_, self._kept, self._store = plan, list(kept), store
         self._counted = Counted(self._counted.most)
         for update in kept:
             update.people.put_to(self._counted.remember)
 
     def close(self) -> None:
-        """Let go of the folder, if there is one."""
+        """Close the folder, if there is one."""
         if self._store is not None:
             self._store.close()
 

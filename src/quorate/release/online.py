@@ -1,10 +1,11 @@
-"""Queries one at a time, each paid for only where the public or learned answer is clearly wrong.
+"""Answer queries one at a time, each paid for only if the public or learned answer is clearly wrong.
 
-Private multiplicative weights (Hardt and Rothblum 2010) with one threshold run: the model proposes an answer, the run
-says whether it stands, and where it does not the count is measured and the model corrected (`proposals.py`).
+Private multiplicative weights (Hardt and Rothblum 2010) with one threshold run: the model proposes an answer, and the
+run decides whether it stands; if not, the count is measured and the model corrected (`proposals.py`).
 
-Claim: all that `ask` ever returns, and the model, is (epsilon, delta)-differentially private under replacement of one
-private record, or of one person with all records, for any adaptively chosen queries. PROOF.md, step 6, says why.
+Claim: all results of `ask`, and the model, are together (epsilon, delta)-differentially private under replacement of
+one private record, or of one person with all records, for any adaptively chosen queries. PROOF.md, step 6, has the
+proof.
 """
 
 import hashlib
@@ -46,8 +47,8 @@ _LEDGER_FILE = "ledger.sqlite"
 class OnlineAnswer:
     """The answer to one query: a share of the records, its error bar, and whether it was paid for.
 
-    `error` is one standard deviation of a measured answer, and alpha for one that stands. Where the budget could not
-    have paid, the query is `refused`, and answer and error are NaN.
+    `error` is one standard deviation of a measured answer, and alpha for one that stands. If the budget could not have
+    paid, the query is `refused`, and answer and error are NaN.
     """
 
     query: str
@@ -58,7 +59,7 @@ class OnlineAnswer:
 
 
 class OnlineRelease(ShowsClaim, BaseEstimator):
-    """Answers one query at a time within alpha, and pays only for those that public data and earlier answers miss.
+    """Answer queries one at a time; pay only if public data and earlier answers are clearly wrong.
 
     Parameters
     ----------
@@ -67,18 +68,18 @@ class OnlineRelease(ShowsClaim, BaseEstimator):
     epsilon, delta
         The privacy loss allowed for all answers together; delta must be above 0.
     alpha
-        How far from the truth an unpaid answer may be. A model that errs by less than half of it is hardly ever paid
-        for; one that errs by more is corrected 99 times in 100.
+        How far from the truth an unpaid answer may be. A model that errs by less than half of it is hardly ever
+        measured; one that errs by more than alpha is corrected 99 times in 100.
     columns
         What is declared about the columns of a table, as for `QueryRelease`.
     ledger
-        A folder to keep the budget in, the run's secret noise and what was answered, so that it goes on after a restart
-        with the same records. It is the owner's, and secret. Without it, all is kept in memory. `save` keeps the counts
-        of the records too: a model in a folder needs them no more.
+        A folder for the budget, the run's secret noise and the answers given, so that the release continues after a
+        restart with the same records. It belongs to the owner and is secret. Without it, everything is kept in memory.
+        `save` also keeps the counts of the records: a saved model does not need the records.
 
-    After `fit`: `payable_` says how many paid answers the budget allows, `opening_epsilon_` what the opening costs by
-    itself (PROOF.md, step 6), `paid_` how many answers were paid for, `model_` what was learned, `unit_` what is
-    protected, `budget_`, `claim_`.
+    After `fit`: `payable_` is the number of paid answers that the budget allows, `opening_epsilon_` the cost of the
+    opening by itself (PROOF.md, step 6), `paid_` the number of answers paid for, `model_` what was learned, `unit_`
+    what is protected, `budget_` the budget and `claim_` the guarantee.
 
     >>> import numpy as np
     >>> from quorate.concepts import Threshold, Thresholds
@@ -103,9 +104,12 @@ class OnlineRelease(ShowsClaim, BaseEstimator):
         self.columns, self.ledger = columns, ledger
 
     def fit(self, private: Any, public: Any, groups: Any = None) -> "OnlineRelease":
-        """Count the private records by cells that public data define, and open the run. Only the opening is paid.
+        """Count the private records in cells that public data define, and open the run.
 
-        With `groups`, which says whose record each is, the person is protected, and the first record of each counts.
+        Only the opening is paid.
+
+        With `groups`, which names the person of each record, the person is protected, and the first record of each
+        counts.
         """
         epsilon, delta = check_positive("epsilon", self.epsilon), check_delta(self.delta, zero=False)
         alpha = check_rate("alpha", self.alpha)
@@ -129,7 +133,7 @@ class OnlineRelease(ShowsClaim, BaseEstimator):
     def prepare(
         self, domain: Domain, counts: SealedCounts, records: int, mechanism: AboveThreshold, *, unit: str
     ) -> Proposals:
-        """Set what is public of a fit, and return what answers: for `fit`, and for a release that is loaded."""
+        """Set the public part of a fit and return the answerer: for `fit`, and for a release that is loaded."""
         self.domain_, self.records_, self.unit_, self.alpha_ = domain, records, unit, float(self.alpha)
         self.payable_ = mechanism.no_quorums
         self.opening_epsilon_ = smallest_epsilon(lambda order: mechanism.opening_cost(order).renyi, delta=self.delta)[0]
@@ -179,10 +183,11 @@ class OnlineRelease(ShowsClaim, BaseEstimator):
         return "budget left", self.budget_.remaining().renyi / self.budget_.capacity().renyi
 
     def ask(self, queries: Any, *, caller: str = "") -> list[OnlineAnswer]:
-        """Answer queries one after the other. Raises `BudgetSpent` where not one of them could be answered.
+        """Answer queries one after the other. Raises `BudgetSpent` if not one of them could be answered.
 
-        A query that could not be paid for if it had to be is refused; a batch that meets the end is answered in part.
-        What this caller was answered before, it is answered again, at no privacy cost.
+        A query is refused if the budget could not pay for it, even if its answer might have been free. If the budget
+        ends within a batch, part of it is answered. A query that this caller repeats gets the same answer, at no
+        privacy cost.
         """
         check_is_fitted(self, "session_")
         numbers = self.domain_.find(queries)
@@ -211,14 +216,14 @@ class OnlineRelease(ShowsClaim, BaseEstimator):
         return shares, np.select([how == EXACT, how == MEASURED], [0.0, measured], self.alpha_)
 
     def answer(self, queries: Any) -> NDArray[np.float64]:
-        """Return what the model says, unchecked: nothing is spent, and nothing is promised about its error."""
+        """Return the model's answers, unchecked. Nothing is spent, and nothing is promised about their error."""
         check_is_fitted(self, "session_")
         answers, parts = self.session_.answerer, self.domain_.parts(self.domain_.find(queries))
         with self._lock:
             return np.array([answers.proposed((int(one), int(other))) for one, other in zip(*parts, strict=True)])
 
     def close(self) -> None:
-        """End the run and let go of the ledger, if there is one. Nothing is answered after that."""
+        """End the run and close the ledger, if there is one. Nothing is answered after that."""
         check_is_fitted(self, "session_")
         with self._lock:
             self.session_.answerer.run.end()

@@ -1,8 +1,8 @@
-"""Every query of a class or a workload answered once, for one budget; afterwards anyone may ask, at no privacy cost.
+"""Answer every query of a class or a workload once, for one budget; afterwards querying has no privacy cost.
 
-Claim: all that is left after `fit` is (epsilon, delta)-differentially private under replacement of one private record,
-or, with `groups`, of all records of one person; how many there are is public, and public records are not protected.
-PROOF.md says why.
+Claim: the fitted object is (epsilon, delta)-differentially private under replacement of one private record, or, with
+`groups`, of all records of one person; how many there are is public, and public records are not protected. PROOF.md
+has the proof.
 """
 
 import math
@@ -50,8 +50,8 @@ _PRODUCT_ROWS = 50_000  # made up where no public rows can be weighted
 class QueryRelease(ShowsClaim, BaseEstimator):
     """Answers to all thresholds, ranges, boxes, halfspaces, marginals or expressions, published once.
 
-    Public data define the cells, the private records are counted by them, and an engine releases the counts with noise.
-    Whatever is asked later is answered from what was released: no budget is left to spend, and none is needed.
+    Public data define the cells, the private records are counted in them, and an engine releases the counts with noise.
+    Later queries are answered from what was released: no budget is left to spend, and none is needed.
 
     Parameters
     ----------
@@ -60,27 +60,27 @@ class QueryRelease(ShowsClaim, BaseEstimator):
     epsilon, delta
         The privacy loss allowed. All of it is spent by `fit`.
     engine
-        One of `quorate.release.ENGINES`, or "auto": the one of the smallest expected error, by public numbers alone.
+        One of `quorate.release.ENGINES`, or "auto": the one with the smallest expected error, by public numbers alone.
     columns
-        What is declared about the columns of a table, a `quorate.release.Columns`; for a workload without public
-        records, or where categories are not to be read off them. Marginals cut a `Number` that has no cuts themselves.
+        What is declared about the columns of a table, a `quorate.release.Columns`: for a workload without public
+        records, or if categories should not be read from them. Marginals cut a `Number` without cuts by themselves.
     records_per_person
-        With `groups`, how many records of a person count, at most. Whatever the number, each person counts once.
+        With `groups`, the largest number of records of a person that count. For any number, each person counts once.
     error
-        What is made small: "largest", the largest error of all answers; "mean", the mean total variation of a
+        Which error to keep small: "largest", the largest error of all answers; "mean", the mean total variation of a
         marginal; "weighted", the same with weights. The last two are for marginals.
     error_weights
         With error="weighted": {"income": 3.0} for each marginal with a column, {("age", "sex"): 5.0} for one of them.
     target
-        With error="weighted": the column that a model is to predict from synthetic records. They have it drawn from
-        their other columns, by what pairs with it say.
+        With error="weighted": the column that a model will predict from synthetic records. Synthetic records draw it
+        from their other columns, by the marginals of pairs with it.
     account
         An `Account`, or its folder: a total that this release draws on, with others about the same people.
 
     After `fit`: `engine_` is the engine used, `claim_` the guarantee, `unit_` whether the record or the person is
-    protected, `budget_` the account, `records_` how many private records were counted, `notes_` what the engine says
-    about its run, `seconds_` how long it took, `update_` which update of a growing release it is, if any. Error bars of
-    fitted tables are computed when they are first asked for. No private record and no exact count is kept.
+    protected, `budget_` the account, `records_` the number of private records counted, `notes_` what the engine reports
+    about its run, `seconds_` its duration, and `update_` the update of a growing release, if any. Error bars of fitted
+    tables are computed on first use. No private record and no exact count is kept.
 
     >>> import numpy as np
     >>> from quorate.concepts import Threshold, Thresholds
@@ -112,13 +112,13 @@ class QueryRelease(ShowsClaim, BaseEstimator):
         self.error, self.error_weights, self.target, self.account = error, error_weights, target, account
 
     def fit(self, private: Any, public: Any = None, groups: Any = None) -> "QueryRelease":
-        """Count the private records by public cells, and release the counts through the engine.
+        """Count the private records in public cells, and release the counts through the engine.
 
-        `groups` says whose record each is. The person, not the record, is then protected, and the first
+        `groups` names the person of each record. The person, not the record, is then protected, and the first
         `records_per_person` records of each person are counted, as evenly as their number allows. Each person counts
         once: answers are shares of people, or means over people of the shares of their records.
 
-        Everything that can be refused is refused before anything is spent.
+        Anything that can be refused is refused before anything is spent.
         """
         began = time.perf_counter()
         warn_of_private(public, private)
@@ -294,10 +294,10 @@ class QueryRelease(ShowsClaim, BaseEstimator):
         return shares
 
     def weights(self) -> tuple[Floats, Rows | None]:
-        """Return weights that answer the queries, and the rows they are on, or None where they are on cells.
+        """Return weights that answer the queries, and their rows, or None if they are on cells.
 
-        Those of the engine, or, where it has none, some that are fitted to its answers; of a model, equal ones on rows
-        drawn from it.
+        They are those of the engine or, if it has none, weights fitted to its answers; for a model, equal weights on
+        rows drawn from it.
         """
         check_is_fitted(self, "released_")
         released = self.released_
@@ -331,12 +331,13 @@ class QueryRelease(ShowsClaim, BaseEstimator):
         return fitted, support
 
     def synthetic(self, rows: int | None = None) -> Any:
-        """Return synthetic records that answer the queries as the release does: so many, or as many as there are.
+        """Return synthetic records that answer the queries as the release does.
 
-        Points of cells for a class of hypotheses, a table for a workload. It is made of what was released, and
-        costs nothing. With as many rows as there are records its answers are mostly within twice the release's own
-        error. Where the noise is very small, in tables of many columns and some hundred thousand records, the largest
-        error of records is that of the fitted model, which answers correct by what was measured.
+        They are as many as given, or as the private records; points of cells for a class of hypotheses, a table for a
+        workload. They are post-processing of the release, and cost nothing. With as many rows as private records, their
+        answers are mostly within twice the release's own error. If the noise is very small, in tables of many columns
+        and some hundred thousand records, the largest error of synthetic records is that of the fitted model, which
+        `answer` corrects by what was measured.
 
         >>> from quorate.concepts import Thresholds
         >>> QueryRelease(Thresholds()).fit([1.0, 2.0, 3.0] * 3000, [0.5, 1.5, 2.5]).synthetic(30).shape
@@ -351,16 +352,17 @@ class QueryRelease(ShowsClaim, BaseEstimator):
         return self.domain_.rows(np.repeat(np.arange(len(counts)), counts), support)
 
     def quantiles(self, cells: int) -> Columns:
-        """Return the column of thresholds with as many records in each cell, as far as was released: to declare it."""
+        """Return the column of thresholds with equally many records in each cell, by the release: to declare it."""
         check_is_fitted(self, "released_")
         if not isinstance(bound := self.domain_.asked, LineWorkload):
             raise InvalidInput("quantiles are read off thresholds of one column, without groups")
         return bound.even_columns(self.read(np.arange(bound.count_queries))[0], check_count("cells", cells, least=2))
 
     def error_bound(self, beta: float = 0.05) -> float:
-        """Return a bound on the largest error over all queries: with probability 1 - beta, half of beta for each part.
+        """Return a bound on the largest error over all queries that holds with probability 1 - beta.
 
-        The engine's part, over the queries of the cover or workload, and the cover's own, over all hypotheses.
+        Each of two parts takes half of beta: the engine's part, over the queries of the cover or workload, and the
+        cover's own, over all hypotheses.
         """
         check_is_fitted(self, "released_")
         beta = check_rate("beta", beta)
@@ -397,25 +399,25 @@ class QueryRelease(ShowsClaim, BaseEstimator):
 
     @property
     def expected_error_(self) -> float:
-        """The expected largest error of the engine: of what was released, or as it was foreseen."""
+        """The expected largest error of the engine: of what was released, or as forecast."""
         return self.released_.expected_error(self._foreseen)
 
     def save(self, folder: str | Path) -> Path:
-        """Write the release into a new folder; `load` reads it. It holds nothing private."""
+        """Write the release to a new folder, for `load`. The folder contains nothing private."""
         from quorate.models import save  # noqa: PLC0415  which stands above, and knows all kinds
 
         return save(self, folder)
 
     @classmethod
     def load(cls, folder: str | Path) -> "QueryRelease":
-        """Return the release of a folder, as it was after `fit`."""
+        """Return the release from a folder, as it was after `fit`."""
         from quorate.models import load  # noqa: PLC0415
 
         release: QueryRelease = load(folder, kind="query release")
         return release
 
     def publish(self, folder: str | Path, *, extra: dict[str, bytes] | None = None) -> Path:
-        """Write what `save` writes, and for readers without this package the answers as a table."""
+        """Write what `save` writes, and the answers as a table for readers without this package."""
         from quorate.models import save  # noqa: PLC0415
 
         return save(self, folder, extra=extra, answers=True)

@@ -1,8 +1,8 @@
-"""What a release is worth, before it is published: by simulation, and never by the truth.
+"""Estimate the utility of a release before it is published, by simulation and never from the true answers.
 
-What was released is taken for the truth: records are drawn from it, and released again with the same settings. How far
-the second release is from the first is then known, and nobody's secret. It is an estimate: what the release has not
-seen of the private records is not in the simulated ones either.
+The release is taken as the truth: records are drawn from it and released again with the same settings. The distance of
+the second release from the first is then known, and not private. It is an estimate: what the release did not capture of
+the private records is missing from the simulated ones, too.
 """
 
 import time
@@ -35,12 +35,12 @@ _STEPS = 200  # of the fit of a classifier
 
 @dataclass(frozen=True)
 class Utility:
-    """Errors of a simulated release, means over the simulations.
+    """Errors of a simulated release, averaged over the simulations.
 
-    `mean_error` is the mean total variation of a marginal, or of other queries the mean error; `largest_error` that of
-    all answers; the same two of synthetic records. With a target, `auc` is the area under the curve of a classifier
-    that learns from the simulated records themselves, and `synthetic_auc` that of one that learns from synthetic ones:
-    both on other simulated records.
+    `mean_error` is the mean total variation of a marginal, or the mean error of other queries; `largest_error` is the
+    largest of all answers; the same two exist for synthetic records. With a target, `auc` is the area under the curve
+    of a classifier that learns from the simulated records themselves, and `synthetic_auc` that of one that learns from
+    synthetic ones; both are measured on other simulated records.
     """
 
     simulations: int
@@ -54,7 +54,7 @@ class Utility:
     synthetic_auc: float | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the figures, without those that there are none of."""
+        """Return the figures that are known."""
         return {name: value for name, value in asdict(self).items() if value is not None}
 
     def summary(self) -> str:
@@ -78,10 +78,10 @@ class Utility:
 def simulate_utility(
     release: QueryRelease, *, target: str | None = None, simulations: int = 3, seconds: float = 60.0
 ) -> Utility:
-    """Return what a fitted release, and synthetic records of it, are worth. It costs nothing.
+    """Estimate the errors of a fitted release and of its synthetic records, at no privacy cost.
 
-    `target` is a column of a workload of marginals that a classifier is to predict: that of the release unless given.
-    No simulation begins after so many `seconds`.
+    `target` is a column of a workload of marginals that a classifier will predict; by default that of the release. No
+    simulation begins after this many `seconds`.
 
     >>> from quorate.release import Workload
     >>> census = {"sex": ["f", "m"] * 3000, "job": ["yes", "yes", "no"] * 2000}
@@ -208,7 +208,7 @@ class SyntheticClassifier:
 
 
 def learn_from(release: QueryRelease, target: str) -> SyntheticClassifier:
-    """Return a classifier of a column that learns from synthetic records: for a private test of what they are worth."""
+    """Return a classifier of a column that learns from synthetic records, for a private test of their utility."""
     rows = min(release.records_, _MOST_LEARNED)
     return SyntheticClassifier(release.domain_, _place(release.domain_, target), release.synthetic(rows))
 

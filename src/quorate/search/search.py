@@ -1,12 +1,12 @@
 """A private search: candidates are fitted and scored in private trials, and the best one is released.
 
     units -> a part that fits and a part that scores, by a secret permutation
-    trials, as many as a secret number says: a candidate -> fitted on the first part -> scored on the second
+    a secret number of trials: a candidate -> fitted on the first part -> scored on the second
     the best of them -> `best_estimator_`, `best_params_`, `best_score_`
 
-Claim: what is left after `fit` is (epsilon, delta)-differentially private under replacement of one unit's rows (a row,
-or a person where `groups` are given), all trials included. Public rows are not protected. PROOF.md says why. How long
-`fit` takes tells how many trials there were, which must stay secret: it is for the owner of the records.
+Claim: the fitted object is (epsilon, delta)-differentially private under replacement of one unit's rows (a row, or a
+person if `groups` are given), all trials included. Public rows are not protected. The proof is in PROOF.md. The
+duration of `fit` reveals the number of trials, which must stay secret: only the owner of the records may see it.
 """
 
 import math
@@ -66,39 +66,39 @@ class _Found(NamedTuple):
 
 @dataclass(eq=False, repr=False)
 class PrivateSearchCV(BaseEstimator):
-    """The best of several candidates that may be published, chosen by private scores on held-out rows.
+    """Choose the best of several publishable models by private scores on held-out rows.
 
-    What it costs to try and to choose is counted in (epsilon, delta). Where public rows have labels, choose on those
-    first: that costs nothing.
+    (epsilon, delta) covers all trials and the choice. If public rows have labels, choose on those first: that costs
+    nothing.
 
     Parameters
     ----------
     estimator
-        A model that may be published: a private linear model, a `StudentClassifier` or a `SemiPrivateClassifier`. A
-        list of such models makes each of them a candidate, as it is.
+        A publishable model: a private linear model, a `StudentClassifier` or a `SemiPrivateClassifier`. In a list of
+        such models, each is a candidate as it is.
     param_grid
-        Settings to try, as for scikit-learn's `GridSearchCV`; none with a list of models. What there is to try is
-        public, and must not be read from the private records.
+        Settings to try, as for scikit-learn's `GridSearchCV`; none with a list of models. The candidates are public,
+        and must not be read from the private records.
     epsilon, delta
-        The guarantee of all that is left after `fit`.
+        The guarantee of the fitted object.
     scoring
-        "accuracy" (unless given), "balanced_accuracy", "neg_brier_score" or "roc_auc", which is the noisiest;
+        "accuracy" (the default), "balanced_accuracy", "neg_brier_score" or "roc_auc", which is the noisiest;
         "neg_mean_squared_error" for regressions.
     held_out
-        The share of units that score. They take no part in fitting.
+        The share of units for scoring. They are not used for fitting.
     tried
-        The probability with which a given candidate is tried at least once, where trials are drawn at random.
+        The probability that a given candidate is tried at least once, if trials are drawn at random.
     method
-        "random stopping" draws a secret number of trials, each of a random candidate, and pays little more than for
-        one of them. "composition" tries each candidate once and pays for each. "auto" takes the one that leaves more to
-        a trial, which public numbers say: composition for two candidates, mostly, and random stopping for more.
+        "random stopping" draws a secret number of trials, each of a random candidate, and costs little more than one of
+        them. "composition" tries each candidate once and pays for each. "auto" takes the one that leaves more budget
+        for a trial, by public numbers: mostly composition for two candidates, and random stopping for more.
     largest_error
-        For regressions: errors above it count as this one.
+        For regressions: larger errors count as this one.
 
-    `best_estimator_` is the model found, with `best_params_` (`best_index_` in a list) and `best_score_`: the private
-    score by which it was chosen, and the best of several, so that it flatters. `plan_` says what each trial got,
-    `naive_epsilon_` what these trials of each candidate would cost by composition, `method_` which way was taken.
-    How many trials there were is not kept: the guarantee needs it to be secret.
+    `best_estimator_` is the chosen model, with `best_params_` (`best_index_` in a list) and `best_score_`: the private
+    score by which it was chosen, which is optimistic as the best of several. `plan_` has the budget of each trial,
+    `naive_epsilon_` the cost of one such trial of each candidate by composition, `method_` the method used. The number
+    of trials is not kept: the guarantee needs it to be secret.
 
     >>> from quorate import PrivateLogisticRegression
     >>> from quorate.features import AdditiveColumns
@@ -123,7 +123,10 @@ class PrivateSearchCV(BaseEstimator):
     largest_error: float | None = None
 
     def fit(self, X: Any, y: Any, groups: Any = None, public: Any = None) -> "PrivateSearchCV":
-        """Try candidates on private rows, with the public rows that they need, and keep the best. All is spent."""
+        """Try candidates on private rows, with the public rows that they need, and keep the best.
+
+        This spends the whole budget.
+        """
         for name in _FITTED:  # of an earlier fit
             self.__dict__.pop(name, None)
         candidates, settings = self._candidates()
@@ -217,43 +220,46 @@ class PrivateSearchCV(BaseEstimator):
 
     @property
     def naive_epsilon_(self) -> float:
-        """What one such trial of each candidate would cost by composition."""
+        """The cost of one such trial of each candidate by composition."""
         check_is_fitted(self, "best_estimator_")
         return float(self.plan_.naive_epsilon)
 
     @property
     def classes_(self) -> NDArray[Any]:
-        """The labels of the model found."""
+        """The labels of the chosen model."""
         check_is_fitted(self, "best_estimator_")
         return np.asarray(self.best_estimator_.classes_)
 
     @property
     def n_features_in_(self) -> int:
-        """How many columns the model found takes; there is none before `fit`, as scikit-learn asks."""
+        """The number of columns of the chosen model; missing before `fit`, as scikit-learn requires."""
         return int(self.best_estimator_.n_features_in_)
 
     @property
     def feature_names_in_(self) -> NDArray[Any]:
-        """The names of its columns, where they have names."""
+        """The names of its columns, if they have names."""
         return np.asarray(self.best_estimator_.feature_names_in_)
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Return what the model found says. Nothing is spent."""
+        """Return the predictions of the chosen model. Nothing is spent."""
         check_is_fitted(self, "best_estimator_")
         return np.asarray(self.best_estimator_.predict(X))
 
     @_found_has("predict_proba")
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Return the probabilities of the model found. Nothing is spent."""
+        """Return the probabilities of the chosen model. Nothing is spent."""
         return np.asarray(self.best_estimator_.predict_proba(X))
 
     @_found_has("decision_function")
     def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """Return the log odds of the model found. Nothing is spent."""
+        """Return the log odds of the chosen model. Nothing is spent."""
         return np.asarray(self.best_estimator_.decision_function(X))
 
     def score(self, X: Any, y: Any) -> float:
-        """Return the model's own score on rows that are not secret. Nothing is spent, and nothing is protected."""
+        """Return the model's own score on rows that are not private.
+
+        Nothing is spent, and nothing is protected.
+        """
         check_is_fitted(self, "best_estimator_")
         return float(self.best_estimator_.score(X, y))
 

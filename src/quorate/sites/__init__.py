@@ -1,13 +1,13 @@
-"""A federation: owners who share no record answer together, each beside its own records and from its own budget.
+"""A federation: owners who share no records answer together, each from its own records and its own budget.
 
-    Site                  one owner's teachers, ledger and rules: what `quorate site serve` runs
+    Site                  one owner's teachers, ledger and rules: run by `quorate site serve`
     Sites                 all sites as the coordinator reaches them; `declared` makes an electorate of them
     FederatedClassifier   a private classifier over them
-    Keys, Card            who is who: what a party keeps, and what it gives to the others
+    Keys, Card            the identity of a party: what it keeps secret, and what it gives to the others
 
-`keys` and `masks` are the cryptography, `messages` what goes between the parties, `server` the site behind HTTPS,
+`keys` and `masks` are the cryptography, `messages` is what the parties exchange, `server` the site behind HTTPS,
 `declared` the electorate of the sites for one mechanism.
-PROOF.md says what holds in each mode, and docs/howto/federation.md who must be trusted for it.
+PROOF.md states what holds in each mode, and docs/howto/federation.md who must be trusted for it.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -1,7 +1,7 @@
 """The coordinator: the sites that it reaches, and a private classifier over them.
 
-A batch goes to all sites at once. If one of them stops, refuses, lies about its count or answers another batch, it is
-named, the batch is refused and nothing is drawn. What the other sites have charged by then stays charged.
+A batch goes to all sites at once. If one of them stops, refuses, lies about its count or answers another batch, the
+error names it, the batch is refused and nothing is drawn. What the other sites have charged by then stays charged.
 """
 
 import weakref
@@ -68,7 +68,9 @@ class _Remote:
 
 
 class Sites:
-    """The sites of a federation, as the coordinator reaches them. What counts their ballots is `declared` first.
+    """The sites of a federation, as the coordinator reaches them.
+
+    Mechanisms must be `declared` to them first.
 
     Parameters
     ----------
@@ -77,9 +79,9 @@ class Sites:
     keys
         The keys of the coordinator, whose card each site has.
     mode
-        What comes back: "counts" of each site, only "sums" of all of them, or "noise", sums with noise in them.
+        What the coordinator gets: "counts" of each site, only "sums" of all of them, or "noise", noisy sums.
     corrupt
-        For "noise": with how many corrupt sites the noise of the others must suffice.
+        For "noise": the number of corrupt sites for which the noise of the others must suffice.
     seconds
         How long a site may take to answer a batch.
 
@@ -125,7 +127,7 @@ class Sites:
         return told
 
     def check_agreement(self) -> About:
-        """Return what all sites say of their models alike, or name the first that differs."""
+        """Return what all sites agree on about their models, or name the first that differs."""
         first = self.about[0]
         for remote, told in zip(self._remotes, self.about, strict=True):
             for what in ("labels", "features", "unit", "schema"):
@@ -149,9 +151,9 @@ class Sites:
         return len(self.about[0].labels)
 
     def declared(self, mechanism: QueryMechanism) -> DeclaredSites:
-        """Return the electorate of these sites for one mechanism. A site that does not agree, or cannot pay, is named.
+        """Return the electorate of these sites for one mechanism, or name a site that disagrees or cannot pay.
 
-        A site charges for what was declared, so that no other mechanism may have these counts.
+        A site charges for the declared mechanism, so no other mechanism may have these counts.
         """
         return DeclaredSites(self, mechanism)
 
@@ -171,7 +173,7 @@ class Sites:
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> DeclaredSites:
-        """Return the sites that `DeclaredSites.document` described, asked anew what they can pay for."""
+        """Return the sites that `DeclaredSites.document` described, after asking again what they can pay for."""
         known = dict(document)
         addresses = {url: Card(**card) for url, card in known.pop("addresses").items()}
         keys = Keys.from_document(known.pop("keys"))
@@ -198,9 +200,11 @@ def _close(pool: ThreadPoolExecutor, remotes: list[_Remote]) -> None:
 
 
 class FederatedClassifier(PrivateClassifier):
-    """A private classifier whose teachers stand at sites. `from_sites` opens one; `predict` asks it as any other.
+    """A private classifier whose teachers are at sites.
 
-    It has a budget of its own, and each site has one: an answer is paid for by all of them.
+    `from_sites` opens one; `predict` works as for any other.
+
+    It has its own budget, and so has each site: every one of them pays for an answer.
 
     >>> sites = Sites({"https://north.example.org:8901": north, "https://south.example.org:8901": south}, keys)
     ... # doctest: +SKIP

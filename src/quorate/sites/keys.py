@@ -1,11 +1,12 @@
-"""Who is who in a federation: a party keeps its `Keys` to itself, and gives its `Card` to the others.
+"""The parties of a federation: each keeps its `Keys` secret, and gives its `Card` to the others.
 
-    key.pem           of TLS, P-256
-    mask.pem          of masks, X25519
-    certificate.pem   signed by its own key: nobody else vouches for it, so that whoever takes a card takes this party
-    card.json         name, certificate and public key of masks: for the others
+    key.pem           the TLS key, P-256
+    mask.pem          the key for masks, X25519
+    certificate.pem   self-signed: nobody else vouches for it, so accepting a card means trusting this party
+    card.json         name, certificate and public key for masks, for the others
 
-A card must come by a way that its reader trusts, such as by hand. Connections and masks are as good as the cards.
+A card must reach its reader by a trusted channel, such as by hand. Connections and masks are only as secure as the
+cards.
 """
 
 import contextlib
@@ -39,7 +40,7 @@ _CERTIFICATE = "certificate.pem"
 
 @dataclass(frozen=True)
 class Card:
-    """What others know of a party: its name, its certificate, and its public key of masks, in hexadecimal digits.
+    """The public identity of a party: name, certificate, and public key for masks in hexadecimal.
 
     >>> Card("north", "what somebody has typed", "00")
     Traceback (most recent call last):
@@ -136,7 +137,7 @@ class Keys:
     def make(
         cls, folder: str | Path, name: str, *, hosts: Sequence[str] = ("localhost", "127.0.0.1"), days: int = 3650
     ) -> "Keys":
-        """Make keys and a card in a new folder, for its owner's eyes alone. `hosts` are where the party is reached."""
+        """Make keys and a card in a new private folder. `hosts` are the names or addresses of the party."""
         folder = Path(folder)
         _check_name(name)
         if folder.exists():
@@ -174,7 +175,7 @@ class Keys:
         return cls(document["key"], document["mask"], Card(**document["card"]))
 
     def shared(self, other: Card) -> bytes:
-        """Return the secret that this party and another agree on: X25519 of their keys of masks."""
+        """Return the secret that this party shares with another: X25519 of their keys for masks."""
         try:
             secret: bytes = self._mask.exchange(X25519PublicKey.from_public_bytes(_mask_key(other)))
         except ValueError:  # a point of low order: everybody would know the secret
@@ -182,7 +183,7 @@ class Keys:
         return secret
 
     def context(self, other: Card, *, server: bool) -> ssl.SSLContext:
-        """Return TLS 1.3 by which this party shows who it is, and speaks to this other party alone."""
+        """Return a TLS 1.3 context that authenticates this party and connects only to this other party."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if server else ssl.PROTOCOL_TLS_CLIENT)
         context.minimum_version = ssl.TLSVersion.TLSv1_3
         context.check_hostname = False  # the certificate itself is known, whatever the host is called; proof: step 1

@@ -1,6 +1,6 @@
-"""A site behind HTTPS: one coordinator may ask it, who shows the certificate of its card.
+"""A site behind HTTPS: only the coordinator may ask it, and must present the certificate of its card.
 
-    GET  /site      what the site tells of itself
+    GET  /site      what the site reveals about itself
     POST /enrol     a declaration: whether the site agrees, and for how many queries it can pay
     POST /ballots   a batch: charged, then answered
 
@@ -61,7 +61,7 @@ def open_site(
 
 
 def make_site_app(site: Site, *, log: Log | None = None) -> Starlette:
-    """Return the application of a site. Whoever reaches it is the coordinator: TLS sees to that."""
+    """Return the application of a site. TLS ensures that only the coordinator reaches it."""
     log = log or Log()
 
     async def about(request: Request) -> Any:
@@ -127,7 +127,7 @@ def serve_site(
     port: int = 8901,
     ready: Callable[[str, int], None] | None = None,
 ) -> int:
-    """Serve a site until SIGTERM or SIGINT, to the holder of this card alone; return the exit status.
+    """Serve a site, only to the holder of this card, until SIGTERM or SIGINT; return the exit status.
 
     `ready` is called with the address once the site answers.
     """

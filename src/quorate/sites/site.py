@@ -1,8 +1,8 @@
-"""One site of a federation: it charges its own ledger by its own reckoning, and then lets counts leave.
+"""One site of a federation: it charges its own ledger by its own accounting, and then sends counts.
 
-Claim (replace-one units within this site, one ballot a unit): if what is declared is done with the counts, all that
-follows from the answers of this site is (epsilon, delta)-differentially private for the epsilon and delta of its own
-ledger, whatever the coordinator asks. Who must do what is declared depends on the mode. Proof: PROOF.md.
+Claim (replace-one units within this site, one ballot per unit): if the counts are used as declared, all that follows
+from the answers of this site is (epsilon, delta)-differentially private for the epsilon and delta of its own ledger,
+whatever the coordinator asks. The mode determines who must follow the declaration. Proof: PROOF.md.
 """
 
 import secrets
@@ -36,7 +36,7 @@ _ONE_BALLOT_A_UNIT = (Teachers, EstimatorTeachers, ClusterTeachers, EndpointTeac
 
 
 class Site:
-    """The teachers of one owner, and the ledger that pays for what they say.
+    """The teachers of one owner, and the ledger that pays for their ballots.
 
     Parameters
     ----------
@@ -45,12 +45,13 @@ class Site:
     name
         The name of this site in the federation.
     mode
-        What the coordinator may see: "counts", only "sums" of all sites, or "noise", only sums with noise in them.
-        A declaration of another mode is refused.
+        What the coordinator may see: "counts", only "sums" of all sites, or "noise", only noisy sums. A declaration of
+        another mode is refused.
     masks
-        What this site shares with the others, for "sums" and "noise".
+        The masks that this site shares with the others, for "sums" and "noise".
     corrupt
-        For "noise": how many other sites may be corrupt, at least, without harm to the people of this one.
+        For "noise": how many corrupt other sites the declared noise must tolerate, at least, without harm to the people
+        of this one.
     schema
         The hash of the schema by which queries are encoded.
 
@@ -112,17 +113,20 @@ class Site:
         return self._classifier.teachers_
 
     def about(self) -> About:
-        """Return what the others may know of this site."""
+        """Return what the others may know about this site."""
         classifier = self._classifier
         labels, features = classifier.classes_.tolist(), int(classifier.n_features_in_)
         return About(self.name, self.teachers, labels, features, classifier.unit_, self.mode, self._schema)
 
     def payable(self, declaration: Declaration) -> int:
-        """Return how many queries under this declaration the ledger can pay for, or refuse it. Nothing is charged."""
+        """Return how many queries under this declaration the ledger can pay for, or refuse it.
+
+        Nothing is charged.
+        """
         return int(self._budget.affordable(self._price(declaration)[1]))
 
     def ballots(self, batch: Batch) -> Counted:
-        """Charge for a batch, and return its counts as the mode says. A batch is answered once."""
+        """Charge for a batch and return its counts in the form of the mode. A batch is answered once."""
         queries = self._classifier.checked(batch.queries())
         mechanism, cost = self._price(batch.declaration)
         self._check_starts(batch)
@@ -210,7 +214,7 @@ class Site:
             )
 
     def close(self) -> None:
-        """Let go of the ledger."""
+        """Close the ledger."""
         self._session.close()
 
 

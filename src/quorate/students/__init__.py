@@ -1,4 +1,4 @@
-"""Models that may be published: trained on public points that private teachers have labelled, or chosen privately."""
+"""Publishable models: trained on public points that private teachers labelled, or chosen privately."""
 
 from quorate.students.classifier import StudentClassifier
 from quorate.students.labelled import Labelled

@@ -1,16 +1,17 @@
-"""Knowledge transfer (Bassily, Thakkar and Thakurta 2018): private teachers label public points, a student learns them.
+"""Knowledge transfer (Bassily, Thakkar and Thakurta 2018): private teachers label public points for a student.
 
 Claim, mode="transfer": the fitted object, `student_` and `labelled_` included, is (epsilon, delta)-differentially
-private under replacement of one unit's rows (a row, or a person where `groups` are given). The public points are not
-protected. Once fitted, nothing more is spent, whatever is predicted.
+private under replacement of one unit's rows (a row, or a person if `groups` are given). The public points are not
+protected. Once fitted, predictions cost nothing more.
 
 Claim, mode="label-private": no public points are needed. The units are split in halves by a secret permutation. The
-first half trains the teachers. The second lends its features as public points, and its labels are never read. Then
+first half trains the teachers. The features of the second half serve as public points, and its labels are never read.
+Then
 - the labels of every unit are protected: replacing one unit's labels is (epsilon, delta)-differentially private;
 - the features of a unit in the first half are protected just as its labels are;
 - the features of a unit in the second half are not protected: the student and `labelled_` may show them.
 
-PROOF.md says why.
+The proof is in PROOF.md.
 """
 
 from collections.abc import Callable
@@ -54,30 +55,30 @@ def _student_has(method: str) -> Callable[[Method], Method]:
 
 @dataclass(eq=False, repr=False)
 class StudentClassifier(QuorateClassifier):
-    """An ordinary classifier that may be published, trained on public points that private teachers have labelled.
+    """A publishable classifier, trained on public points that private teachers have labelled.
 
     Parameters
     ----------
     estimator
-        What each teacher is: any scikit-learn classifier; `LogisticRegression()` unless given. "auto" tries candidates
-        on the public points, as for `PrivateClassifier`.
+        The teacher: any scikit-learn classifier; `LogisticRegression()` by default. "auto" tries candidates on the
+        public points, as for `PrivateClassifier`.
     student
-        What is trained on the answered points and published: any scikit-learn classifier; a copy of `estimator` unless
-        given.
+        The model that is trained on the answered points and published: any scikit-learn classifier; a copy of
+        `estimator` by default.
     epsilon, delta, teachers, aggregator, classes, no_quorums, disagreement, holdout, n_jobs, backend, device
         As for `PrivateClassifier`.
     queries
-        How many points are put to the vote; all of them where there are fewer. Points alike are paid for once.
+        How many points are put to the vote; all of them if there are fewer. Equal points are paid for once.
     points
-        Which points: "random"; "margin", in five batches, the first at random and the others where the student so
-        far is least sure (often the best); "k-centre", each as far as can be from those before it, for matrices.
+        How points are chosen: "random"; "margin", in five batches, the first at random and the others where the student
+        so far is least sure (often the best); "k-centre", each as far as possible from those before it, for matrices.
     mode
-        "transfer" asks for `public` points; "label-private" makes them of one half of the records. What is protected
-        then is said at the top of this module.
+        "transfer" needs `public` points; "label-private" makes them from one half of the records. The top of this
+        module states what is then protected.
 
     `student_` is the fitted student, `labelled_` the points that were asked and their answers, `plan_` the plan,
-    `spent_epsilon_` what it cost, ex post, `claim_` the guarantee. No teacher, ballot or private row is kept. If the
-    answered points show one label, the student always says it. If no point is answered, `NoQuorum` is raised.
+    `spent_epsilon_` the cost, ex post, and `claim_` the guarantee. No teacher, ballot or private row is kept. If the
+    answered points have only one label, the student always predicts it. If no point is answered, `NoQuorum` is raised.
 
     >>> X = np.random.default_rng(0).normal(size=(20_000, 2))
     >>> y = np.where(X[:, 0] > 0, "yes", "no")
@@ -108,11 +109,11 @@ class StudentClassifier(QuorateClassifier):
     def fit(
         self, X: Any, y: Any, groups: Any = None, public: Any = None, *, public_labels: Any = None
     ) -> "StudentClassifier":
-        """Fit teachers on the records, have them label points, train the student, and forget the teachers.
+        """Fit teachers on the records, let them label points, train the student, and discard the teachers.
 
-        Where the labels of the public points are known too, as `public_labels`, learners (unless one is given) and
-        numbers of teachers are tried on them. Categories of a data frame are those that the public points show; any
-        other is missing.
+        If labels of the public points are given as `public_labels`, learners (unless one is given) and numbers of
+        teachers are tried on them. The categories of a data frame are those of the public points; any other counts as
+        missing.
         """
         self._check_settings(public)
         self._forget("student_", "labelled_", "spent_epsilon_", "plan_", "unit_", "claim_", "estimator_", "chosen_")
@@ -198,7 +199,7 @@ class StudentClassifier(QuorateClassifier):
         return getattr(self, "estimator_", LogisticRegression()) if free else self.estimator
 
     def unfitted_student(self) -> Any:
-        """Return what is trained on the answered points."""
+        """Return the unfitted model that is trained on the answered points."""
         return self._estimator() if self.student is None else self.student
 
     def _teachers(self, number: int) -> PrivateClassifier:
@@ -254,7 +255,7 @@ class StudentClassifier(QuorateClassifier):
         return labelled
 
     def checked(self, X: Any) -> Any:
-        """Return queries as the student takes them, or say what is wrong with them."""
+        """Return queries in the form that the student takes, or raise an error."""
         check_is_fitted(self, "student_")
         return self._rows(X, reset=False)
 

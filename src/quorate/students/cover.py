@@ -1,4 +1,4 @@
-"""What learners over a cover have in common: public points define the candidates, private rows choose among them."""
+"""The base of learners over a cover: public points define the candidates, private rows choose among them."""
 
 import warnings
 from abc import abstractmethod
@@ -31,9 +31,9 @@ _ONE_LABEL = (  # said of what was chosen, which may be known
 
 @dataclass(eq=False, repr=False)
 class CoverClassifier(QuorateClassifier):
-    """A classifier of two classes that is one hypothesis, chosen among the dichotomies of public points.
+    """A classifier of two classes: one hypothesis, chosen among the dichotomies of public points.
 
-    A learner of this kind takes these parameters and says in `_select` how private rows choose, and at what cost.
+    Subclasses take these parameters and define in `_select` how private rows choose, and at what cost.
     """
 
     concept: Concept | None = None

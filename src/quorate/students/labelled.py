@@ -1,4 +1,4 @@
-"""Which public points were asked, and what was answered."""
+"""The public points that were asked, and their answers."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,9 @@ __all__ = ["Labelled"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Labelled:
-    """The points that were put to the vote, in the order asked, and the labels released. All of it is public.
+    """The points that were put to the vote, in the order asked, and the labels released.
+
+    All of it is public.
 
     `asked` holds row numbers; `answered` is the mask of those that found a quorum; `labels` has one label for each of
     the answered ones. Points that the budget could no longer pay for are not listed.
@@ -29,7 +31,7 @@ class Labelled:
 
     @classmethod
     def of(cls, points: NDArray[np.int64], replies: Predictions, *, kind: np.dtype | None = None) -> "Labelled":
-        """Return what the replies say of these points."""
+        """Return the labels that the replies give these points."""
         put = replies.answered | replies.no_quorum
         labels = np.array(replies.labels[replies.answered].tolist(), dtype=kind)
         return cls(asked=points[put], answered=replies.answered[put], labels=labels)

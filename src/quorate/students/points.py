@@ -1,4 +1,4 @@
-"""Which public points to ask. The choice sees public features and released labels, and nothing else."""
+"""Choose the public points to ask, from public features and released labels only."""
 
 from typing import Any
 
@@ -16,12 +16,12 @@ _BLOCK = 2**16  # rows looked at together
 
 
 def random_points(among: Points, number: int) -> Points:
-    """Return this many of the points, in a random order; all of them where there are fewer."""
+    """Return this many of the points, in a random order; all of them if there are fewer."""
     return np.random.default_rng().permutation(among)[:number]
 
 
 def margins(student: Any, X: Any) -> NDArray[np.float64]:
-    """Return by how much the student prefers its label to the next best, for each row."""
+    """Return, for each row, how much the student prefers its label to the next best."""
     if hasattr(student, "predict_proba"):
         scores = np.asarray(student.predict_proba(X), dtype=np.float64)
     elif hasattr(student, "decision_function"):
@@ -40,10 +40,10 @@ def margins(student: Any, X: Any) -> NDArray[np.float64]:
 
 
 def k_centre_points(X: Any, number: int) -> Points:
-    """Return points that cover the others: each is the farthest from all before it, the first one is random.
+    """Return points that cover the others: the first is random, each next one the farthest from all before it.
 
-    Columns count by their standard deviation. Beside `X` itself there are never more than a few vectors and a block of
-    rows in memory. Where fewer distinct points are there than asked for, those are returned.
+    Columns are scaled by their standard deviation. Apart from `X` itself, only a few vectors and a block of rows are in
+    memory. If there are fewer distinct points than requested, all of those are returned.
 
     >>> chosen = k_centre_points(np.array([[0.0], [0.1], [10.0], [10.1]]), 2)
     >>> sorted(chosen.tolist()) in ([0, 2], [0, 3], [1, 3])

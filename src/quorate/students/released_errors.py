@@ -1,11 +1,11 @@
 """From query release to a hypothesis (Beimel, Nissim and Stemmer 2013; Bassily et al. 2020, Lemma 17).
 
-Whoever can release the answers to "how many rows does h get wrong", for every h of a cover, has learned: the h with the
-smallest released number. Here every number is released with noise of its own, which is the plainest way. It costs more
-than choosing one hypothesis does (SemiPrivateClassifier), and shows more: the errors of all candidates.
+Releasing the number of rows that h gets wrong, for every h of a cover, yields a learner: take the h with the smallest
+released number. Here every number is released with its own noise, which is the simplest way. It costs more than
+choosing one hypothesis (SemiPrivateClassifier), and reveals more: the errors of all candidates.
 
-Claim: what is left after `fit`, `mistakes_` included, is (epsilon, delta)-differentially private under replacement of
-one unit's rows, or of one unit's labels with mode="label-private". PROOF_CONCEPTS.md, steps 1, 2 and 5, says why.
+Claim: the fitted object, `mistakes_` included, is (epsilon, delta)-differentially private under replacement of one
+unit's rows, or of one unit's labels with mode="label-private". PROOF_CONCEPTS.md, steps 1, 2 and 5, has the proof.
 """
 
 import math
@@ -24,10 +24,10 @@ __all__ = ["QueryReleaseClassifier"]
 
 
 class QueryReleaseClassifier(CoverClassifier):
-    """A classifier that comes with the private number of mistakes of every candidate, and is the best of them.
+    """The best of all candidates, released with the noisy number of mistakes of each.
 
     The parameters are those of `SemiPrivateClassifier`; delta must be above 0. `mistakes_` has the released number for
-    each candidate, in the order of `concept.dichotomies(public)`; noise may carry it below 0. `hypothesis_` is the
+    each candidate, in the order of `concept.dichotomies(public)`; noise may make it negative. `hypothesis_` is the
     first candidate with the smallest number.
 
     >>> from quorate.concepts import Thresholds
@@ -57,7 +57,7 @@ class QueryReleaseClassifier(CoverClassifier):
         return candidates[int(np.argmin(self.mistakes_))], spent
 
     def excess(self, *, beta: float = 0.05) -> int:
-        """Return how many mistakes above the fewest of all candidates were made, with probability 1 - beta at most."""
+        """Bound the mistakes beyond the fewest of all candidates, with probability 1 - beta."""
         check_is_fitted(self, "hypothesis_")
         tails = math.log(2 * self.candidates_) - math.log(check_rate("beta", beta))
         return math.ceil(2 * self._noisy(self.candidates_).scale * math.sqrt(2 * tails) * (1 + 1e-12))

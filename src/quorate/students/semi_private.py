@@ -1,15 +1,15 @@
 """A semi-private learner (Beimel, Nissim and Stemmer 2013; Alon, Bassily and Moran 2019).
 
-The ways in which a class of hypotheses can label some public points are finitely many. One hypothesis for each of them
-is a candidate, and the exponential mechanism chooses among the candidates by their mistakes on the private rows.
+A class of hypotheses has finitely many dichotomies on some public points. One hypothesis for each of them is a
+candidate, and the exponential mechanism chooses among the candidates by their mistakes on the private rows.
 
-Claim, mode="semi-private": what is left after `fit` is epsilon-differentially private under replacement of one unit's
-rows (a row, or a person where `groups` are given). The public points are not protected.
+Claim, mode="semi-private": the fitted object is epsilon-differentially private under replacement of one unit's rows (a
+row, or a person if `groups` are given). The public points are not protected.
 
 Claim, mode="label-private": no public points are needed. The labels of every unit are protected: replacing one unit's
 labels is epsilon-differentially private. The features are not protected: they define the candidates.
 
-PROOF_CONCEPTS.md, steps 1 to 4, says why. Once fitted, nothing more is spent, whatever is predicted.
+PROOF_CONCEPTS.md, steps 1 to 4, has the proof. Once fitted, predictions cost nothing more.
 """
 
 import math
@@ -29,27 +29,27 @@ __all__ = ["SemiPrivateClassifier"]
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class SemiPrivateClassifier(CoverClassifier):
-    """An ordinary classifier of two classes that may be published: one hypothesis, privately chosen by its mistakes.
+    """A publishable classifier of two classes: one hypothesis, chosen privately by its mistakes.
 
     Parameters
     ----------
     concept
-        The class of hypotheses, of `quorate.concepts`; stumps over all features unless given.
+        The class of hypotheses, from `quorate.concepts`; stumps over all features by default.
     epsilon, delta
-        The privacy loss allowed. One choice needs no delta: the claim is that of delta = 0, whatever is allowed.
+        The privacy loss allowed. One choice needs no delta: the claim has delta = 0, whatever delta is given.
     classes
-        Both labels. If they are not declared they are read from y, and count as public.
+        Both labels. If not declared, they are read from `y` and become public.
     points
-        How many of the public points, chosen at random, define the candidates; all of them unless given. More points
-        come closer to the best hypothesis of the class, and leave more candidates to choose from.
+        How many of the public points, chosen at random, define the candidates; all of them by default. More points come
+        closer to the best hypothesis of the class, but leave more candidates to choose from.
     rows_per_person
-        With `groups`: how many rows of a person count, the first ones. Each mistake then weighs so much less.
+        With `groups`: how many rows of each person count, the first ones. Each mistake then weighs that much less.
     mode
-        "semi-private" asks for `public` points; "label-private" takes the features of the records themselves. What is
-        protected then is said at the top of this module.
+        "semi-private" needs `public` points; "label-private" uses the features of the records themselves. The top of
+        this module states what is then protected.
 
-    `hypothesis_` is what was chosen, `candidates_` among how many, `claim_` the guarantee. Nothing else of the private
-    rows is kept.
+    `hypothesis_` is the chosen hypothesis, `candidates_` the number of candidates, `claim_` the guarantee. Nothing else
+    of the private rows is kept.
 
     >>> import numpy as np
     >>> from quorate.concepts import Thresholds
@@ -78,9 +78,10 @@ class SemiPrivateClassifier(CoverClassifier):
         return 0.0
 
     def excess(self, *, beta: float = 0.05) -> int:
-        """Return how many mistakes above the fewest of all candidates were made, with probability 1 - beta at most.
+        """Bound the mistakes beyond the fewest of all candidates, with probability 1 - beta.
 
-        The bound is made of public numbers (PROOF_CONCEPTS.md, step 4); rows that do not count are not among them.
+        The bound is computed from public numbers (PROOF_CONCEPTS.md, step 4). It does not include rows that do not
+        count.
         """
         check_is_fitted(self, "hypothesis_")
         surplus = math.log(self.candidates_) - math.log(check_rate("beta", beta))

@@ -1,12 +1,12 @@
-"""From predictions to a hypothesis (Naor et al. 2023, appendix B): over a finite domain, a predictor's answers are one.
+"""From predictions to a hypothesis (Naor et al. 2023, appendix B): tabulate a predictor over a finite domain.
 
-`ask_each_point` puts every point of the domain to a predictor once, in a random order: a hypothesis that is good with
-constant probability. `TabulatedClassifier` does so with several predictors, each fitted on a sample of its own, and
-takes the majority: good with high probability. So a predictor that learns nothing from its queries is no better than
-a learner; and what a predictor says about a small domain can be published.
+`ask_each_point` asks a predictor about every point of the domain once, in a random order: a hypothesis that is good
+with constant probability. `TabulatedClassifier` does so with several predictors, each fitted on a sample of its own,
+and takes the majority: good with high probability. So a predictor that learns nothing from its queries is no better
+than a learner; and the answers of a predictor over a small domain can be published.
 
-Claim: what is left after `fit` has the guarantee of the predictor for one sample: every unit is in one sample alone.
-PROOF_CONCEPTS.md, steps 6 to 9, says why. The points of the domain are public.
+Claim: the fitted object has the guarantee of the predictor for one sample: every unit is in only one sample.
+PROOF_CONCEPTS.md, steps 6 to 9, has the proof. The points of the domain are public.
 """
 
 import math
@@ -85,17 +85,17 @@ class TabulatedClassifier(QuorateClassifier):
     Parameters
     ----------
     predictor
-        What answers: any private classifier of this package whose `predict` returns labels; a `PrivateClassifier`
-        unless given. It is told how many queries will come.
+        Any private classifier of this package whose `predict` returns labels; a `PrivateClassifier` by default. Its
+        number of queries is set.
     beta
-        The probability with which the table may be worse than it should; it decides the number of runs.
+        The probability that the table may be worse than it should be; it determines the number of runs.
     runs
-        The number of runs itself, if it is not to come from beta.
+        The number of runs, instead of `beta`.
     classes
-        All labels there are.
+        All possible labels.
 
-    `table_` has one label for each row of `domain_`, `runs_` says how many samples there were, `claim_` the guarantee.
-    `predict` looks points up and refuses those that are not of the domain.
+    `table_` has one label for each row of `domain_`, `runs_` is the number of samples, and `claim_` the guarantee.
+    `predict` looks points up and refuses those outside the domain.
 
     >>> X = np.random.default_rng(0).integers(0, 5, size=(4000, 1))
     >>> y = (X[:, 0] > 2).astype(int)
@@ -112,7 +112,7 @@ class TabulatedClassifier(QuorateClassifier):
     classes: Any = None
 
     def fit(self, X: Any, y: Any, groups: Any = None, domain: Any = None) -> "TabulatedClassifier":
-        """Deal the units to samples, fit a predictor on each, ask each about the whole domain, take the majority."""
+        """Deal the units to samples, fit a predictor on each, ask each about the whole domain and take the majority."""
         if domain is None:
             raise InvalidInput("a finite domain is needed: fit(X, y, domain=...), all points there are")
         self._forget("table_", "domain_", "runs_", "claim_")
@@ -155,7 +155,7 @@ class TabulatedClassifier(QuorateClassifier):
         return np.array([number.get(label, NO_ANSWER) for label in predictor.predict(points).tolist()], dtype=np.int64)
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Return the labels of these points, which must be of the domain. Nothing is spent."""
+        """Return the labels of these points, which must be in the domain. Nothing is spent."""
         check_is_fitted(self, "table_")
         rows = check_matrix(self, X, reset=False)
         places = {point.tobytes(): place for place, point in enumerate(self.domain_ + 0.0)}

@@ -1,14 +1,14 @@
-"""Tables and what is known about them in public: from files and frames to numbers, and to cells.
+"""Tables and their public schema: from files and frames to numbers, and to cells.
 
     read_table, as_table    a table from a CSV, Parquet or Arrow file, or from a pandas or polars frame
-    frame_of, matrix_of     a table as what a model was fitted on that was saved without a schema
+    frame_of, matrix_of     a table in the form that a model saved without a schema was fitted on
     Number, Date,           how a column is declared; `columns` encodes it for learners, `cells` for releases
     Category, Text
     Label                   the column with the label, and its classes
-    Schema                  which columns, of which kind, encoded how; from a JSON file or from a public table
-    QueryEncoder            the columns of queries encoded by a schema, as a server does it
+    Schema                  the columns, their kinds and encoding; from a JSON file or from a public table
+    QueryEncoder            encodes the columns of queries by a schema, for a server
 
-The encoding of a row depends on the declaration and on that row alone. Nothing is ever learned from private records
+The encoding of a row depends only on the declaration and on that row. Nothing is ever learned from private records
 here, and an error about them names a column, never a row, a value or a count.
 """
 

@@ -1,4 +1,4 @@
-"""Rows of a table as a model takes them that was saved from Python, without a schema: a data frame, or numbers."""
+"""Rows of a table, as a data frame or numbers, for a model that was saved from Python without a schema."""
 
 import importlib
 from collections.abc import Sequence
@@ -33,10 +33,10 @@ __all__ = ["frame_of", "matrix_of"]
 def matrix_of(
     table: pa.Table, names: Sequence[str], features: int, *, missing: bool, role: Role = "query"
 ) -> NDArray[np.float64]:
-    """Return a table as the matrix that a model was fitted on: these columns, or all of them where they have no names.
+    """Return a table as the matrix that a model takes: these columns, or all of them if they have no names.
 
-    What is missing is nan where the model takes gaps, and elsewhere refused. No private value is refused: one that is
-    no number is missing.
+    A missing value is nan if the model takes missing values, and is refused otherwise. No private value is refused: one
+    that is not a number counts as missing.
     """
     given = list(names) or table.column_names
     if len(given) != features:
@@ -52,8 +52,8 @@ def matrix_of(
 def frame_of(table: pa.Table, form: FrameForm, *, role: Role = "query") -> Any:
     """Return a table as a data frame like the one that a model was fitted on; the model checks the rest.
 
-    A CSV file holds texts alone: a column that held numbers is read as numbers, and a missing value is one there, as
-    is a private one that is no number.
+    A CSV file contains only texts: a column that held numbers is read as numbers. Missing values stay missing, and a
+    private value that is not a number counts as missing.
     """
     lacking = [name for name in form.columns if name not in table.column_names]
     if lacking:

@@ -81,9 +81,9 @@ def kinds_from_header(
         named = _option_value(others)
         raise InvalidInput(
             f"{_columns(others, 'holds', 'hold')} {_listed(dict.fromkeys(others.values()))}: how to turn that into "
-            "numbers must be said in public, because choosing from private records would give something of them away. "
-            f"Pass a public table of the same columns (--public), leave columns out (--leave-out {named}), take them "
-            f"for sentences (--texts {named}), or write a schema (--schema), a JSON file such as\n{EXAMPLE}"
+            "numbers must be declared, because choosing it from private records would reveal something about them. "
+            f"Pass a public table of the same columns (--public), leave columns out (--leave-out {named}), read them "
+            f"as sentences (--texts {named}), or write a schema (--schema), a JSON file such as\n{EXAMPLE}"
         )
     for name in table.column_names:
         if is_named_id(name) and name not in without and name not in sentences:

@@ -1,7 +1,7 @@
-"""Columns of queries encoded one by one, for a server: declared texts are looked up in tables made once.
+"""Encode columns of queries one by one, for a server: declared texts are looked up in tables that are built once.
 
-The tables come from the schema, which is public, and never change. So the work of a request depends on that request
-alone, whatever others have asked before.
+The tables come from the schema, which is public, and never change. So the work of a request depends only on that
+request, not on earlier ones.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ __all__ = ["QueryEncoder"]
 
 
 class QueryEncoder:
-    """Encodes columns of queries as `Schema.encode` does, but looks declared texts up instead of making a table."""
+    """Encodes columns of queries as `Schema.encode` does, but looks up declared texts."""
 
     def __init__(self, schema: Schema) -> None:
         self._columns, self._missing = dict(schema.columns), tuple(schema.missing_texts)
@@ -35,7 +35,10 @@ class QueryEncoder:
                 self._by_arrow(name, ["2000-01-01" if isinstance(kind, Date) else "0"])
 
     def encode(self, name: str, values: Sequence[str] | NDArray[Any]) -> Floats:
-        """Return one row a value. `InvalidInput` names the column and the first row that the schema refuses."""
+        """Return one row per value.
+
+        `InvalidInput` names the column and the first row that the schema refuses.
+        """
         if name in self._tables and isinstance(values, list):
             places, rows = self._tables[name]
             known = [places.get(text, -1) for text in values]

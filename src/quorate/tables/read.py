@@ -1,7 +1,7 @@
-"""Tables from files, by suffix, and from whatever speaks Arrow, and their values as texts or numbers, one by one.
+"""Read tables from files, by suffix, and from Arrow objects, and their values as texts or numbers, one by one.
 
-A CSV file is read as texts: what they mean is for the schema to say. So the type of a column does not depend on the
-values of all rows, and a row means the same in any file (`csv_files`).
+A CSV file is read as texts, which the schema interprets. So the type of a column does not depend on the values of all
+rows, and a row means the same in any file (`csv_files`).
 """
 
 import csv
@@ -55,7 +55,7 @@ _SUBJECTS = {"private": "the private records", "public": "the public table", "qu
 
 
 def check_role(role: object) -> Role:
-    """Return `role` if it is one."""
+    """Return `role` if it is valid."""
     for known in get_args(Role):
         if role == known:
             return known  # type: ignore[no-any-return]
@@ -63,7 +63,7 @@ def check_role(role: object) -> Role:
 
 
 def subject(role: Role) -> str:
-    """Return how an error calls these rows."""
+    """Return the name of these rows in an error."""
     return _SUBJECTS[role]
 
 
@@ -124,9 +124,9 @@ def whole_array(column: pa.ChunkedArray) -> pa.Array:
 
 
 def texts(column: pa.Array, *, missing: Iterable[str] = ()) -> pa.Array:
-    """Return values as texts without blanks around them, and null where a value is missing.
+    """Return values as texts without surrounding blanks, and null for missing values.
 
-    A whole number is written as one whatever its type: 5 and 5.0 are the same text.
+    A whole number is written without decimals, whatever its type: 5 and 5.0 are the same text.
     """
     if pa.types.is_floating(column.type):
         written = _written(column.cast(pa.float64()))
@@ -145,7 +145,7 @@ def texts(column: pa.Array, *, missing: Iterable[str] = ()) -> pa.Array:
 
 
 def numbers(column: pa.Array, *, missing: Iterable[str] = ()) -> NDArray[np.float64]:
-    """Return values as 64-bit floats, and NaN where a value is missing. A text that is no number is `NotANumber`."""
+    """Return values as 64-bit floats, NaN for missing values. A text that is not a number raises `NotANumber`."""
     if is_text(column.type):
         column = _parsed(texts(column, missing=missing))
     elif pa.types.is_boolean(column.type):
@@ -157,7 +157,7 @@ def numbers(column: pa.Array, *, missing: Iterable[str] = ()) -> NDArray[np.floa
 def coded(
     values: pa.Array, known: Sequence[str], missing: Iterable[str]
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Return the place of each value among the known texts (-1: not there), and which values are missing."""
+    """Return the index of each value among the known texts (-1: unknown), and which values are missing."""
     written = texts(values, missing=set(missing) - set(known))
     places = pyarrow.compute.index_in(written, value_set=pa.array(known, type=written.type), skip_nulls=True)
     codes = pyarrow.compute.fill_null(places, -1).to_numpy(zero_copy_only=False).astype(np.int64)
@@ -165,7 +165,7 @@ def coded(
 
 
 def canonical_text(value: object) -> str:
-    """Return how `texts` would write a value, so that what a schema declares meets what a table holds."""
+    """Return a value as `texts` writes it, so that declared values match those of a table."""
     if isinstance(value, str):
         return str.strip(value)
     value = value.item() if isinstance(value, _NUMPY_NUMBERS) else value
@@ -180,11 +180,11 @@ def canonical_text(value: object) -> str:
 
 
 def person_text(name: object) -> str:
-    """Return what tells a person from others: 7, 7.0, "7.0" and " 007 " are one, as files write one number.
+    """Return the identity of a person as a text: 7, 7.0, "7.0" and " 007 " are one person.
 
-    A column of numbers is written with decimals once a value is missing, and with its zeros once another has a letter;
-    R writes 100000 as 1e+05, and there are two ways to write a letter with an accent. Two people who are taken for one
-    are protected together; one who is taken for two would not be.
+    Files write one number in several ways: with decimals if another value is missing, with leading zeros if another has
+    a letter, and R writes 100000 as 1e+05. A letter with an accent can be written in two ways. Two people who are taken
+    for one are protected together; one who is taken for two would not be.
 
     >>> {person_text(name) for name in (0, -0.0, "-0", "00")}, person_text("-07.0"), person_text("1e+05")
     ({'0'}, '-7', '100000')
@@ -201,10 +201,10 @@ def person_text(name: object) -> str:
 
 
 def lasting_person_text(name: object) -> str:
-    """Return `person_text` of a name that must be found again in what comes later, written by whoever writes that.
+    """Return `person_text` of a name that must be recognised again in later data, which others may write.
 
-    What somebody else may write otherwise is refused: a date, bytes, a pair; and a number that was a float and may have
-    lost digits there. 7.50 has: as a text it is another name than 7.5.
+    A value that others may write differently is refused: a date, bytes, a pair, or a number that was a float and may
+    have lost digits. 7.50 has: as a text it is a different name from 7.5.
     """
     plain = name.item() if isinstance(name, (np.str_, *_NUMPY_NUMBERS)) else name
     if not isinstance(plain, str | int | float | Decimal | UUID) or isinstance(name, np.timedelta64):
@@ -295,7 +295,9 @@ def _first_wrong(column: pa.Array) -> int:
 
 
 def as_table(frame: Any) -> pa.Table:
-    """Return a frame as an Arrow table, through the Arrow PyCapsule interface. The index of a pandas frame is left out.
+    """Return a frame as an Arrow table, through the Arrow PyCapsule interface.
+
+    The index of a pandas frame is left out.
 
     >>> as_table(pa.record_batch({"age": [39, 50]})).column_names
     ['age']
@@ -366,7 +368,9 @@ SUFFIXES = (".csv", ".csv.gz", ".parquet", ".arrow", ".feather")
 
 
 def read_table(path: str | Path, *, role: Role = "query") -> pa.Table:
-    r"""Read a CSV, gzipped CSV, Parquet, Arrow or Feather file. `role="private"` keeps line numbers out of errors.
+    r"""Read a CSV, gzipped CSV, Parquet, Arrow or Feather file.
+
+    `role="private"` keeps line numbers out of errors.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:

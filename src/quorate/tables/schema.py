@@ -1,4 +1,4 @@
-"""What is known in public about a table: its columns, their kinds, the label and the privacy unit."""
+"""The public description of a table: its columns, their kinds, the label and the privacy unit."""
 
 import json
 import shlex
@@ -60,18 +60,20 @@ _KEYS = ("columns", "label", "groups", "leave_out", "missing_texts")
 
 @dataclass(frozen=True)
 class Schema:
-    """How a table becomes numbers. The numbers of a row depend on the schema and on that row alone.
+    """The rules by which a table becomes numbers.
+
+    The numbers of a row depend only on the schema and that row.
 
     columns
         The kind of each feature column, in the order of the features.
     label
         The column with the label, and all its classes.
     groups
-        The column that says which rows belong to one person (or other unit of privacy).
+        The column that names the person (or other privacy unit) of each row.
     leave_out
-        Columns that may be there and are not used.
+        Columns that may be present but are not used.
     missing_texts
-        Texts that mean that there is no value, unless a column declares one of them as a category.
+        Texts that mean a missing value, unless a column declares one of them as a category.
 
     >>> from quorate.tables import Category, Number
     >>> schema = Schema({"age": Number(low=0, high=100), "sex": Category(["f", "m"])})
@@ -101,7 +103,7 @@ class Schema:
         uses = [*self.columns, *self.leave_out, *self._special()]
         for name in uses:
             if uses.count(name) > 1:
-                raise InvalidInput(f"column {name!r} has two uses; it is a feature, the label, the groups or left out")
+                raise InvalidInput(f"column {name!r} has two uses; it can be a feature, the label, groups or left out")
 
     @classmethod
     def from_public(
@@ -115,12 +117,14 @@ class Schema:
         texts: Sequence[str] = (),
         missing_texts: Sequence[str] = MISSING_TEXTS,
     ) -> "Schema":
-        """Return a schema learned from a table of *public* rows. Never pass private records: nothing is charged.
+        """Return a schema learned from a table of *public* rows.
+
+        Never pass private records: nothing is charged.
 
         A column of numbers or dates gets its mean as centre and its standard deviation as spread, a column of texts its
-        different texts as categories, and one with missing values an indicator. `texts` names columns of sentences
-        (`Text`). The label and the groups need not be there; classes that are not given are those that the label shows.
-        A column that looks like a number of a person is taken, with a warning.
+        distinct texts as categories, and one with missing values an indicator. `texts` names columns of sentences
+        (`Text`). The label and the groups need not be present; classes that are not given are read from the label. A
+        column that looks like a person's identification number is used, with a warning.
 
         >>> public = pa.table({"age": [30, 50], "sex": ["f", "m"], "income": ["low", "high"]})
         >>> Schema.from_public(public, label="income").feature_names
@@ -152,11 +156,11 @@ class Schema:
         texts: Sequence[str] = (),
         missing_texts: Sequence[str] = MISSING_TEXTS,
     ) -> "Schema":
-        """Return a schema that takes every column as it is, for tables of numbers: nothing is centred or scaled.
+        """Return a schema for tables of numbers that uses every column as it is, without centring or scaling.
 
-        Of the table, only the names and the types of its columns are used, so it may be the private one. (A CSV file
-        has no types: a column there is one of numbers if all its texts are.) `texts` names columns of sentences
-        (`Text`). Any other column of texts, and one of dates, is refused: it needs a public table or a schema.
+        Only the names and the types of the table's columns are used, so it may be the private table. (A CSV file has no
+        types: a column is numeric if all its texts are numbers.) `texts` names columns of sentences (`Text`). Any other
+        column of texts, or of dates, is refused: it needs a public table or a schema.
         """
         if label is not None and classes is None:
             raise InvalidInput(
@@ -226,7 +230,7 @@ class Schema:
 
     @classmethod
     def from_bytes(cls, content: bytes, path: str | Path) -> "Schema":
-        """Read a schema from the content of a JSON file; `path` is for errors alone."""
+        """Read a schema from the content of a JSON file; `path` is only for errors."""
         return cls._from_file(parse_document(content, path), path)
 
     @classmethod
@@ -241,11 +245,11 @@ class Schema:
         return json.dumps(self.to_document(), indent=2, ensure_ascii=False) + "\n"
 
     def save(self, path: str | Path) -> None:
-        """Write the schema to a JSON file, to be read and changed by hand."""
+        """Write the schema to a JSON file that can be read and edited by hand."""
         Path(path).write_text(self.to_json(), encoding="utf-8")
 
     def with_label(self, column: str, classes: Sequence[Any] | None = None) -> "Schema":
-        """Return the same schema with another label, which is then no feature. Classes stay if they are declared."""
+        """Return the same schema with another label, which is then not a feature. Declared classes are kept."""
         if classes is None:
             if self.label is None or self.label.column != column:
                 raise InvalidInput(
@@ -255,11 +259,11 @@ class Schema:
         return replace(self, **self._without(column), label=Label(column, classes))
 
     def with_groups(self, column: str) -> "Schema":
-        """Return the same schema with this column as the privacy unit, which is then no feature."""
+        """Return the same schema with this column as the privacy unit, which is then not a feature."""
         return replace(self, **self._without(column), groups=column)
 
     def with_missing_texts(self, more: Sequence[str]) -> "Schema":
-        """Return the same schema with more texts that mean that there is no value."""
+        """Return the same schema with more texts that mean a missing value."""
         return replace(self, missing_texts=(*self.missing_texts, *_names("missing_texts", more)))
 
     def with_gaps(self) -> "Schema":
@@ -271,11 +275,11 @@ class Schema:
         return replace(self, columns=marked)
 
     def with_texts(self, columns: Sequence[str]) -> "Schema":
-        """Return the same schema with these columns taken for sentences."""
+        """Return the same schema with these columns read as sentences."""
         return replace(self, columns=dict(self.columns) | {name: Text() for name in _names("texts", columns)})
 
     def without(self, columns: Sequence[str]) -> "Schema":
-        """Return the same schema with these columns left out: they may be there and are not used."""
+        """Return the same schema with these columns left out: they may be present but are not used."""
         named = _names("leave_out", columns)
         return replace(
             self,
@@ -285,7 +289,7 @@ class Schema:
 
     @property
     def one_scale(self) -> bool:
-        """Whether every column becomes numbers of about one size: categories do, and numbers that the schema scales."""
+        """Whether all encoded columns have about the same scale: categories do, and numbers that the schema scales."""
         return all(
             not isinstance(kind, Number) or (kind.centre, kind.low) != (None, None) for kind in self.columns.values()
         )
@@ -296,7 +300,7 @@ class Schema:
         return [feature for name, kind in self.columns.items() for feature in feature_names(kind, name)]
 
     def condition(self, feature: int, cut: float) -> str:
-        """Return what it means that an encoded column is at or above a cut, in the table's own columns and units.
+        """Return the condition "this encoded column is at or above a cut" in the table's own columns and units.
 
         >>> from quorate.tables import Category, Number
         >>> schema = Schema({"age": Number(low=0, high=100), "sex": Category(["f", "m"])})
@@ -317,7 +321,7 @@ class Schema:
     def encode(self, table: Any, *, role: Role = "private") -> NDArray[np.float64]:
         """Return one row of numbers for each row of the table.
 
-        `role` says whose rows they are. In a query or a public table an error names the column and the first row; of
+        `role` says what the rows are. For a query or a public table, an error names the column and the first row; for
         private records it names the column and nothing else.
         """
         role, table = check_role(role), as_table(table)
@@ -333,14 +337,14 @@ class Schema:
         return encoded
 
     def refusing_unknown(self) -> "Schema":
-        """Return the same schema, which refuses queries with a category that is not declared."""
+        """Return the same schema, but one that refuses queries with an undeclared category."""
         changed = {
             name: replace(kind, unknown="refuse") for name, kind in self.columns.items() if isinstance(kind, Category)
         }
         return replace(self, columns=dict(self.columns) | changed)
 
     def count_unknown(self, table: Any) -> dict[str, int]:
-        """Return how many queries have a category that is not declared, by column; columns without one are left out.
+        """Return how many queries have an undeclared category, by column; columns without any are left out.
 
         >>> from quorate.tables import Category
         >>> Schema({"sex": Category(["f", "m"])}).count_unknown(pa.table({"sex": ["m", "x", "y"]}))
@@ -378,8 +382,8 @@ class Schema:
     def people(self, table: Any, *, role: Role = "private") -> list[Any] | None:
         """Return the name of the person of each row, or None if the schema has no groups.
 
-        Names are texts; those of a column of floats or decimals are numbers of its type, which says how many digits
-        they may have lost.
+        Names are texts; those of a column of floats or decimals are numbers of its type, which shows how many digits
+        may have been lost.
         """
         written, column = self._people(table, role)
         if written is None:
@@ -397,7 +401,7 @@ class Schema:
         written = texts(column, missing=self.missing_texts)
         if written.null_count:
             first = int(pc.is_null(written).to_numpy(zero_copy_only=False).argmax())
-            raise refusal(role, self.groups, "it is not said whose row it is", row=first)
+            raise refusal(role, self.groups, "the person of a row is missing", row=first)
         return written, column
 
     def _special(self) -> list[str]:

@@ -102,7 +102,7 @@ def _addresses(given: str | Path) -> list[str]:
     except (OSError, pa.ArrowException):
         raise InvalidInput(f"{prefix}{path}: there is no such file or folder, or it cannot be reached") from None
     if any(not one.lower().endswith(".parquet") for one in found):
-        raise InvalidInput(f"{prefix}{path}: of tables at an address, Parquet files are read, and no others")
+        raise InvalidInput(f"{prefix}{path}: only Parquet files can be read from an address")
     return [prefix + one for one in found]
 
 
@@ -145,7 +145,7 @@ class TablePart:
     def batches(self, names: Iterable[str]) -> Iterator[tuple[int, pa.Table]]:
         """Yield the rows, some ten thousand at a time, each time with the place of the first."""
         if self.stamp != _stamp(self.file):
-            raise InvalidInput(f"{self.file}: the file has changed since the table was dealt; fit anew")
+            raise InvalidInput(f"{self.file}: the file has changed since the table was dealt; fit again")
         place, wanted = self.number * _FILE + self.first, set(names)
         for table in _batches(self.file, self.group):
             if set(table.column_names) != wanted:

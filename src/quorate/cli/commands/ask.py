@@ -1,4 +1,4 @@
-"""`quorate predict`, `quorate serve` and `quorate ask`: answers of a model, to a table of queries or over HTTP."""
+"""`quorate predict`, `quorate serve` and `quorate ask`: answer a table of queries, from a folder or over HTTP."""
 
 import sys
 from dataclasses import asdict, dataclass
@@ -16,28 +16,28 @@ __all__ = ["ServerLimits", "ask", "predict", "serve"]
 @Parameter(name="*")
 @dataclass
 class ServerLimits:
-    """What a server takes, and for how long it waits. The defaults are those of `quorate.service.Settings`."""
+    """The limits and timeouts of a server. The defaults are those of `quorate.service.Settings`."""
 
     body_limit: Annotated[int, Parameter(env_var="QUORATE_BODY_LIMIT")] = 4 * 2**20
-    "Bytes of a body, at most."
+    "The largest size of a request body, in bytes."
     body_seconds: Annotated[float, Parameter(env_var="QUORATE_BODY_SECONDS")] = 30.0
     "How long a body may take to arrive."
     row_limit: Annotated[int, Parameter(env_var="QUORATE_ROW_LIMIT")] = 4096
-    "Queries in a request, at most."
+    "The largest number of queries in a request."
     queue_limit: Annotated[int, Parameter(env_var="QUORATE_QUEUE_LIMIT")] = 1024
-    "How many requests a worker holds before it says that it is overloaded."
+    "How many requests a worker holds before it reports that it is overloaded."
     connection_limit: Annotated[int, Parameter(env_var="QUORATE_CONNECTION_LIMIT")] = 1024
-    "How many connections a worker holds; a new one takes the place of the one that has been idle for longest."
+    "How many connections a worker holds; a new one replaces the one that has been idle longest."
     header_limit: Annotated[int, Parameter(env_var="QUORATE_HEADER_LIMIT")] = 2**15
-    "Bytes of the headers of a request, at most."
+    "The largest size of the headers of a request, in bytes."
     header_seconds: Annotated[float, Parameter(env_var="QUORATE_HEADER_SECONDS")] = 10.0
     "How long the headers may take to arrive."
     idle_seconds: Annotated[float, Parameter(env_var="QUORATE_IDLE_SECONDS")] = 60.0
-    "How long a connection may rest between two requests."
+    "How long a connection may be idle between two requests."
     stop_seconds: Annotated[float, Parameter(env_var="QUORATE_STOP_SECONDS")] = 8.0
-    "How long requests under way, and then each model, may take to end after SIGTERM."
+    "How long pending requests, and then each model, may take to end after SIGTERM."
     traces: Annotated[str, Parameter(env_var="QUORATE_TRACES")] = ""
-    "Where traces of requests are sent, without values: the address of an OpenTelemetry collector."
+    "The address of an OpenTelemetry collector, which gets traces of requests, without values."
 
 
 def predict(
@@ -58,9 +58,9 @@ def predict(
 ) -> int:
     """Answer a table of queries from a model. Exit code 1 if the budget could not pay for all of them.
 
-    Answers are CSV: one line a query, with its row in the table, its answer and its outcome (answered, no_quorum or
-    refused); of a model with scores, the noisy share of each class too. A query that this caller asked before gets the
-    same answer again, at no privacy cost. What was published answers without a budget.
+    Answers are CSV: one line per query, with its row in the table, its answer and its outcome (answered, no_quorum or
+    refused); for a model with scores, also the noisy share of each class. A query that this caller asked before gets
+    the same answer again, at no privacy cost. A published model answers without a budget.
 
     Example: `quorate predict model new.csv --key patient --out answers.csv`
 
@@ -69,29 +69,29 @@ def predict(
     folder
         The model, as `quorate fit`, `quorate release` or `quorate.save` wrote it.
     queries
-        The queries: a table with the columns that the model was fitted on. A label column is ignored. A release is
-        asked by a column `query`, each as `quorate release --ask` takes it.
+        The queries: a table with the columns that the model was fitted on. A label column is ignored. For a release,
+        the column `query` has the queries, each as for `quorate release --ask`.
     out
         The CSV file for the answers. Without it they are printed.
     on_no_quorum
-        What to do where the teachers do not agree: leave the answer empty, draw a label, or end with exit code 1.
+        What to do if the teachers do not agree: leave the answer empty, draw a label, or end with exit code 1.
     caller
-        Who asks: answers are kept apart for each caller.
+        The name of the caller. Answers are remembered for each caller separately.
     key
-        A column of the queries that names each row, such as an id. The answers have it in place of the row number, and
+        A column of the queries that names each row, such as an id. The answers show it instead of the row number, and
         the model does not see it, unless it was fitted on it.
     dry_run
-        Ask nothing: say what the queries would cost and how many can be paid for. Exit code 1 if some may be refused.
+        Ask nothing: show what the queries would cost and how many can be paid for. Exit code 1 if some may be refused.
     unknown
-        What to do where a query has a category that the model was not told of: answer it as none of those that it
-        knows, and say how many there are, or refuse all queries before anything is spent.
+        What to do with a query whose category was not declared: answer it as none of the declared categories, and
+        report how many there are; or refuse all queries before anything is spent.
     leave_out
         Columns of the queries that the model does not know, separated by commas: they are not read.
     trusted
-        Types of estimators in the model that are not known to be safe, separated by commas, as they were named to
-        quorate.save. They are imported, and their code runs: name only what you would run.
+        Types of estimators in the model that are not known to be safe, separated by commas, as given to quorate.save.
+        They are imported, and their code runs: name only what you would run.
     device
-        Where ballots are counted: on the CPU, on a GPU ("cuda"), or on a GPU where there is one. They are the same.
+        Where ballots are counted: on the CPU, on a GPU ("cuda"), or on a GPU if there is one. The ballots are the same.
     report
         An HTML page to write: what was spent, the answer rate, the labels released, the plan.
     json
@@ -140,32 +140,32 @@ def ask(
 ) -> int:
     """Answer a table of queries from a model on a server. Exit code 1 if the budget could not pay for all of them.
 
-    The answers are written as `quorate predict` writes them. The key is read from the environment variable QUORATE_KEY
-    or from a file, and never from the command line, which others on the machine can see. A request that is lost is
-    sent again under its id, and charged once.
+    The answers have the format of `quorate predict`. The key is read from the environment variable QUORATE_KEY or from
+    a file, and never from the command line, which others on the machine can see. A lost request is sent again with the
+    same id, and charged once.
 
     Parameters
     ----------
     url
-        Where the server is, such as https://triage.example.org.
+        The address of the server, such as https://triage.example.org.
     queries
         The queries: a table with the columns that the model takes.
     model
-        The model. It can be left out where the key opens one model alone.
+        The name of the model. It may be omitted if the key opens only one model.
     key_file
-        A file that holds the key, and that nobody else may read.
+        A file that contains the key, and that nobody else may read.
     out
         The CSV file for the answers. Without it they are printed.
     on_no_quorum
-        What to do where the teachers do not agree: leave the answer empty, or end with exit code 1.
+        What to do if the teachers do not agree: leave the answer empty, or end with exit code 1.
     key
-        A column of the queries that names each row, as `quorate predict` takes it.
+        A column of the queries that names each row, as for `quorate predict`.
     leave_out
         Columns of the queries that the model does not know, separated by commas: they are not sent.
     id
-        The id of a call that was given up: what was answered then is not charged again.
+        The id of a call that was abandoned: what was answered then is not charged again.
     seconds
-        How long it may take in all.
+        How long the whole call may take.
     rows
         How many queries are sent at a time.
     insecure
@@ -209,7 +209,7 @@ def serve(
     """Serve models over HTTP by the Open Inference Protocol, with a dashboard, until interrupted.
 
     Every answer is charged to the model's ledger before it is drawn. Callers need a key: `quorate keys add` makes one.
-    A model that was published has no ledger: everybody may ask it, and nothing is charged.
+    A published model has no ledger: everybody may ask it, and nothing is charged.
 
     Example: `quorate serve model --port 8000`
 
@@ -224,23 +224,23 @@ def serve(
     port
         The port to listen on.
     workers
-        How many processes answer.
+        The number of worker processes.
     pace
-        Answers leave at whole multiples of so many milliseconds after the question came; 0 lets them go at once.
+        Send answers only at whole multiples of this many milliseconds after the request arrived; 0 sends them at once.
     lease
-        How many no-quorums (or queries, where each is paid for) a worker takes out of the budget at a time. A crash
-        loses what it has not used.
+        How many no-quorums (or queries, if each is paid for) a worker takes from the budget at a time. A crash loses
+        what it has not used.
     keys
         Whether callers need a key. Without keys only this machine may reach the server.
     trusted
-        Types of estimators in the models that are not known to be safe, as `quorate predict` takes them.
+        Types of estimators in the models that are not known to be safe, as for `quorate predict`.
     device
-        Where ballots are counted: on the CPU, on a GPU ("cuda"), or on a GPU where there is one. They are the same.
+        Where ballots are counted: on the CPU, on a GPU ("cuda"), or on a GPU if there is one. The ballots are the same.
     cluster
-        A Dask or Ray cluster that counts ballots, as `quorate fit subsample` takes it. Each model's teachers are put
-        there, by each worker of this server.
+        A Dask or Ray cluster that counts ballots, as for `quorate fit subsample`. Each worker of this server puts the
+        teachers of each model there.
     limits
-        What it takes, and for how long it waits.
+        The limits and timeouts of the server.
     """
     from quorate.models import PublishedFolder, open_folder
 

@@ -16,19 +16,19 @@ def audit(
     quick: bool = False,
     list: bool = False,
 ) -> int:
-    """Attack the privacy claims made here, and say how close the attacks came. Exit code 1 if a claim is broken.
+    """Attack the privacy claims of this package, and report how close the attacks came. Exit code 1 if one is broken.
 
     Example: `quorate audit quorum noisy_max --plays 100000 --report audit.html`
 
     Parameters
     ----------
     names
-        What to attack: mechanisms and predictors by name; all of them unless given. Or "neighbours", alone: the
-        neighbour matrix, in which one unit is replaced for every predictor, container and learner.
+        What to attack: mechanisms and predictors by name; by default all of them. Or "neighbours" alone: the neighbour
+        matrix, in which one unit is replaced for every predictor, container and learner.
     plays
         How often each game is played in each of its two worlds.
     confidence
-        The probability with which no sound claim is called broken, for each target.
+        The probability, for each target, that a sound claim is not reported as broken.
     planted
         Also attack the deliberately broken twins: each must be caught, and its sound twin must not.
     report
@@ -36,11 +36,11 @@ def audit(
     json
         Print one JSON object instead of tables.
     cells
-        Of the neighbour matrix: the cells that match, as in "everlasting*/pandas*/*/query".
+        For the neighbour matrix: only the cells that match this pattern, such as "everlasting*/pandas*/*/query".
     quick
-        Of the neighbour matrix: the cells of the fast test suite.
+        For the neighbour matrix: only the cells of the fast test suite.
     list
-        Name the cells of the neighbour matrix, and run none.
+        List the cells of the neighbour matrix without running them.
     """
     from quorate.cli.audit import run_audit
     from quorate.cli.neighbours import run_neighbours

@@ -1,4 +1,4 @@
-"""`quorate demo` and `quorate bench`: the whole job on a generated clinic, and every promised figure, measured."""
+"""`quorate demo` and `quorate bench`: a complete example on a generated clinic, and all promised figures, measured."""
 
 from pathlib import Path
 from typing import Any, Literal
@@ -15,22 +15,22 @@ def demo(
     out: Path = Path("quorate-demo.html"),
     json: bool = False,
 ) -> int:
-    """Do the whole job on a generated clinic: plan, fit, ask, compare, report. Nothing private is read.
+    """Run a complete example on a generated clinic: plan, fit, ask, compare, report. Nothing private is read.
 
     Parameters
     ----------
     records
-        How many visits the clinic holds, about five for every three people. The person is the unit of privacy.
+        How many visits the clinic has, about five for every three people. The person is the privacy unit.
     queries
         How many queries are asked.
     epsilon
-        The privacy loss allowed in all.
+        The total privacy loss allowed.
     delta
         The delta of (epsilon, delta)-differential privacy: far below one over the number of records.
     out
         The report, one HTML file. A file of this name is replaced.
     json
-        Print one JSON object instead of tables. It holds what the report shows.
+        Print one JSON object, with the contents of the report, instead of tables.
     """
     from quorate.cli.demo import run_demo
 
@@ -54,14 +54,14 @@ def bench(
     quick: bool = False,
     json: bool = False,
 ) -> int:
-    """Measure the figures this project promises, each against its bar. Exit code 1 if one does not hold.
+    """Measure the figures that this project promises, each against its target. Exit code 1 if one does not hold.
 
     Parameters
     ----------
     name
         Which set of figures.
     quick
-        The same figures on smaller sizes, in under a minute.
+        The same figures at smaller sizes, in under a minute.
     json
         Print one JSON object instead of a table.
     """

@@ -13,23 +13,23 @@ __all__ = ["Tested", "check"]
 @Parameter(name="*", group=Group("Test", sort_key=0))
 @dataclass(frozen=True)
 class Tested:
-    """The model that is tested, by which groups, and what it must pass.
+    """The model to test, the groups, and the limits that it must meet.
 
     Parameters
     ----------
     model
-        The folder of a published classifier. Its schema encodes the table, unless another is given. Or that of a
-        release of marginals: what is tested then is a classifier of --label that learns from its synthetic records.
+        The folder of a published classifier. Its schema encodes the table, unless another is given. Or the folder of a
+        release of marginals: then the test is of a classifier of --label that learns from its synthetic records.
     by
-        A column by whose values figures are given too.
+        A column: figures are also given for each of its values.
     by_values
-        The values of that column, separated by commas; taken from the schema if it declares them.
+        The values of that column, separated by commas; read from the schema if it declares them.
     confidence
-        The probability with which each interval covers, at least.
+        The least coverage of each interval.
     max_error
-        The test is passed if the whole interval of the error lies at or below this share.
+        The test passes if the whole interval of the error lies at or below this share.
     min_auc
-        The test is passed if the whole interval of the area under the curve lies at or above this share.
+        The test passes if the whole interval of the area under the curve lies at or above this share.
     report
         An HTML page to write, with the figures and a plot of the calibration.
     json

@@ -26,15 +26,15 @@ def export(
     folder
         The model, as `quorate fit linear`, `student` or `semi-private`, or `quorate.save` wrote it.
     onnx
-        The ONNX file to write. It takes rows of 64-bit numbers, encoded as the model's schema says, which is among its
-        metadata, and gives labels and probabilities. Needs quorate[onnx].
+        The ONNX file to write. It takes rows of 64-bit numbers, encoded by the model's schema, which is in its
+        metadata, and returns labels and probabilities. Needs quorate[onnx].
     card
         The folder to write: the model, a skops file, and a card in the format of the Hugging Face Hub that states the
         guarantee.
     license
         The license of the card, by the hub's name for it, such as cc-by-4.0.
     trusted
-        Types of estimators in the model that are not known to be safe, as `quorate predict` takes them.
+        Types of estimators in the model that are not known to be safe, as for `quorate predict`.
     json
         Print one JSON object.
     """

@@ -24,8 +24,9 @@ def start(
 ) -> int:
     """Ask five questions about your table, show a plan, and write a script and the commands that follow it.
 
-    A question whose option is given is not asked. Where nobody can be asked, the others take their defaults. Nothing
-    is fitted, and nothing spent, without --run. Exit code 1 if the plan is not feasible; then nothing is written.
+    A question is skipped if its option is given. If nobody can be asked, --label is required, and the other questions
+    take their defaults. Nothing is fitted, and nothing spent, without --run. Exit code 1 if the plan is not feasible;
+    then nothing is written.
 
     Example: `quorate start visits.csv --label outcome --groups patient --queries 500 --public survey.csv`
 
@@ -36,23 +37,23 @@ def start(
     label
         The column to predict.
     classes
-        All labels there are, separated by commas. Read off the label column unless given; they become public.
+        All possible labels, separated by commas. By default they are read from the label column; they become public.
     groups
-        The column that says whose row it is; "none" protects each row by itself.
+        The column that names the person of each row; "none" protects each row by itself.
     queries
-        How many queries will be asked in all; or "any", where there is a public table.
+        How many queries will be asked in total; or "any", if there is a public table.
     abstain
-        Whether a query may stay without an answer where the records give no clear one.
+        Whether a query may remain unanswered if the records give no clear answer.
     public
-        A table of public records of the same columns; its label column may be missing.
+        A table of public records with the same columns; its label column may be missing.
     epsilon
-        The privacy loss allowed in all.
+        The total privacy loss allowed.
     delta
         The delta of (epsilon, delta)-differential privacy: far below one over the number of records.
     out
         A new folder for script.py, commands.sh and questions.csv.
     run
-        Run the commands at once: fit the model, and ask it the first questions.
+        Run the commands at once: fit the model and ask it the first queries.
     json
         Print one JSON object instead of tables. Nothing is asked.
     """
@@ -74,7 +75,7 @@ def datasets(
     name
         Which table.
     out
-        The folder to write into; one of the table's name unless given.
+        The folder to write to; by default it has the name of the table.
     json
         Print one JSON object.
     """
@@ -95,7 +96,7 @@ def datasets(
 
 
 def doctor(*, json: bool = False) -> int:
-    """Say what is installed, which extras are missing, and whether this machine is sound. Exit code 1 if it is not.
+    """Report what is installed, which extras are missing, and whether this machine is sound. Exit code 1 if not.
 
     Parameters
     ----------

@@ -73,9 +73,9 @@ def _subsample(
     teachers: Teachers = Teachers(),
     output: ReportedOutput,
 ) -> int:
-    """Fit teachers on parts of the records; `quorate predict` and `quorate serve` ask them.
+    """Fit teachers on disjoint parts of the records, for `quorate predict` and `quorate serve`.
 
-    The folder holds the model and its budget.
+    The folder contains the model and its budget.
 
     Example: `quorate fit subsample visits.csv --label outcome --public survey.csv --groups patient --out model`
 
@@ -98,10 +98,10 @@ def _linear(
     columns: Columns = Columns(),
     output: ReportedOutput,
 ) -> int:
-    """Fit a logistic regression with probabilities, or a regression of numbers. It may be published.
+    """Fit a publishable logistic regression with probabilities, or a regression of numbers.
 
-    The public table (--public) gives columns and geometry and needs no labels; without one, --schema must say how large
-    every number may be. The report draws what each column adds, with error bars.
+    The public table (--public) determines columns and geometry and needs no labels; without one, --schema must bound
+    every number. The report plots what each column adds, with error bars.
 
     Example: `quorate fit linear visits.csv --label outcome --public survey.csv --groups patient --out model`
     """
@@ -112,9 +112,9 @@ def _linear(
 
 @fit.command(name="search")
 def _search(tables: Tables, *, budget: Budget = Budget(), trials: Trials = Trials(), output: Output) -> int:
-    """Try linear models with more or fewer cuts of numbers, and keep the best. It may be published.
+    """Try linear models with more or fewer cuts of numbers, and keep the best, which may be published.
 
-    All trials are paid for from one budget; a public table (--public) or a schema is needed as for `fit linear`.
+    One budget pays for all trials; a public table (--public) or a schema is needed as for `fit linear`.
 
     Example: `quorate fit search visits.csv --label outcome --public survey.csv --cuts 1,4,8 --out model`
     """
@@ -127,9 +127,9 @@ def _search(tables: Tables, *, budget: Budget = Budget(), trials: Trials = Trial
 def _everlasting(
     tables: Tables, *, budget: PhasesBudget = PhasesBudget(), phases: Phases = Phases(), output: Output
 ) -> int:
-    """Fit teachers that answer without an end: queries teach the teachers of later queries.
+    """Fit teachers that answer without end: queries train the teachers of later queries.
 
-    The folder holds the model and its budget. Records and queries are both protected.
+    The folder contains the model and its budget. Records and queries are both protected.
 
     Example: `quorate fit everlasting visits.csv --concept thresholds --label y --classes 0,1 --out model`
     """
@@ -142,9 +142,10 @@ def _everlasting(
 def _neighbours(
     tables: Tables, *, budget: Budget = Budget(), neighbours: Neighbours = Neighbours(), output: Output
 ) -> int:
-    """Answer by the records near a query. Each pays for its own votes; `quorate neighbours` inserts and forgets.
+    """Answer from the records near a query. Each unit pays for its own votes; see also `quorate neighbours`.
 
-    The folder holds the model, the private records and the budget. The public table (--public) gives radius and noise.
+    The folder contains the model, the private records and the budget. Radius and noise are chosen on the public table
+    (--public). `quorate neighbours` inserts and forgets records.
 
     Example: `quorate fit neighbours visits.csv --label outcome --public survey.csv --records 5000 --out model`
     """
@@ -157,7 +158,7 @@ def _neighbours(
 def _semi_private(
     tables: Tables, *, budget: Epsilon = Epsilon(), hypotheses: Candidates = Candidates(), output: ReportedOutput
 ) -> int:
-    """Choose one hypothesis among those that the public table (--public) tells apart. It may be published.
+    """Choose one publishable hypothesis among those that the public table (--public) tells apart.
 
     Example: `quorate fit semi-private visits.csv --concept stumps --public survey.csv --label outcome --out rule`
     """
@@ -177,9 +178,9 @@ def _student_first(
     trusting: Trusting = Trusting(),
     output: Output,
 ) -> int:
-    """Fit teachers who correct a published student; they are paid only where they disagree with it.
+    """Fit teachers that correct a published student; only their disagreement with it costs budget.
 
-    The folder holds the model and its budget.
+    The folder contains the model and its budget.
 
     Example: `quorate fit student-first visits.csv --student rule --label outcome --out model`
     """
@@ -198,9 +199,9 @@ def _conformal(
     trusting: Trusting = Trusting(),
     output: Output,
 ) -> int:
-    """Turn the answers of a published model into sets, or intervals, that hold the label as often as is asked for.
+    """Turn the answers of a published model into prediction sets or intervals with guaranteed coverage.
 
-    The table holds records that the model has not seen. The folder may be published. A regression takes
+    The table contains records that the model has not seen. The folder may be published. A regression takes
     --largest-error.
 
     Example: `quorate fit conformal visits.csv --model rule --label outcome --alpha 0.1 --epsilon 0.5 --out sets`
@@ -218,7 +219,9 @@ def _agnostic(
     hypotheses: PlannedHypotheses = PlannedHypotheses(),
     output: ReportedOutput,
 ) -> int:
-    """Fit teachers on hypotheses where none fits the labels perfectly. The folder holds the model and its budget.
+    """Fit teachers on a class of hypotheses, even if none fits the labels perfectly.
+
+    The folder contains the model and its budget.
 
     Example: `quorate fit agnostic visits.csv --label outcome --classes ill,well --queries 200 --out model`
     """
@@ -235,7 +238,9 @@ def _universal(
     hypotheses: AskedHypotheses = AskedHypotheses(),
     output: ReportedOutput,
 ) -> int:
-    """Answer any number of queries on one budget: ballots first, then one hypothesis. The folder holds the model.
+    """Answer any number of queries on one budget: ballots first, then one hypothesis.
+
+    The folder contains the model.
 
     Example: `quorate fit universal visits.csv --label outcome --classes ill,well --out model`
     """
@@ -252,7 +257,9 @@ def _pure(
     hypotheses: PlannedHypotheses = PlannedHypotheses(),
     output: ReportedOutput,
 ) -> int:
-    """Answer with delta 0, a few queries. The folder holds the model, the private records and the budget.
+    """Answer a few queries with delta 0.
+
+    The folder contains the model, the private records and the budget.
 
     Example: `quorate fit pure visits.csv --label outcome --classes ill,well --queries 20 --out model`
     """
@@ -269,7 +276,9 @@ def _stable(
     hypotheses: AskedHypotheses = AskedHypotheses(),
     output: Output,
 ) -> int:
-    """Answer with predictions that one unit hardly moves. The folder holds the model and the private records.
+    """Answer with uniformly stable predictions: one unit hardly changes them.
+
+    The folder contains the model and the private records.
 
     Example: `quorate fit stable visits.csv --label outcome --classes ill,well --out model`
     """

@@ -28,35 +28,35 @@ __all__ = [
 @Parameter(name="*", group=Group("Tables", sort_key=1))
 @dataclass(frozen=True)
 class Tables:
-    """The tables of a fit, and what is said of their columns.
+    """The tables of a fit, and what is declared about their columns.
 
     Parameters
     ----------
     table
         The private records: .csv, .csv.gz, .parquet, .arrow or .feather.
     label
-        The column to predict. May stand in the schema. `fit linear` takes several, separated by commas: columns of 0
-        and 1, or of two --classes.
+        The column to predict. The schema may name it instead. `fit linear` takes several, separated by commas: columns
+        of 0 and 1, or of two --classes.
     classes
-        All labels there are, separated by commas. Taken from the public table or the schema if they show them.
+        All possible labels, separated by commas. Read from the public table or the schema if these have them.
     read_classes
-        Read the labels that occur from the private records, in place of --classes. Which of them occur is then public,
-        and the claim says so.
+        Read the labels from the private records, instead of --classes. Which labels occur is then public, and the claim
+        says so.
     public
-        A table of public records of the same columns, by which they are encoded.
+        A table of public records with the same columns, which determines how they are encoded.
     schema
         A JSON file that says how each column is encoded.
     groups
-        The column that says whose row it is. The person, not the row, is then protected.
+        The column that names the person of each row. The person, not the row, is then protected.
     leave_out
         Columns not to use, separated by commas.
     texts
-        Columns of sentences, separated by commas: their words are counted in 256 buckets that a public hash names.
+        Columns of sentences, separated by commas: their words are counted in the 256 buckets of a public hash.
     missing_texts
         Texts that mean a missing value, separated by commas, such as "?". An empty text, NA and NaN always do.
     gaps
-        Values may be missing in any column: each gets another that marks where. Otherwise a missing value is refused,
-        unless the public table has some in that column or the schema says so.
+        Values may be missing in any column: each column gets an indicator column. Otherwise a missing value is refused,
+        unless the public table has some in that column or the schema allows it.
     """
 
     table: Path
@@ -76,19 +76,19 @@ class Tables:
 @Parameter(name="*", group=Group("Large tables", sort_key=2))
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """How a table that need not fit into memory is read: once, some rows at a time.
+    """How a table that may be larger than memory is read: once, some rows at a time.
 
     Parameters
     ----------
     memory
-        About how much memory to use beside the program and the teachers, such as 2GB. Rows wait on the disk for their
+        About how much memory to use apart from the program and the teachers, such as 2GB. Rows wait on disk for their
         teachers. 1GB for several files, a folder or a pattern; a single file is read whole unless this is given.
     spill
-        The folder where rows wait, in files without a name. Where the system keeps temporary files, unless given.
+        The folder where rows wait, in files without a name. By default the system's temporary folder.
     cluster
         Where the files are read and the teachers fitted: a Dask scheduler (tcp://host:8786), a Ray cluster
         (ray://host:10001), "ray" for one that runs on this machine, or "local" for Dask workers that are started here.
-        Tables may be addresses of Parquet files (s3://bucket/visits). No row comes to this process.
+        Tables may be addresses of Parquet files (s3://bucket/visits). No row reaches this process.
     """
 
     memory: str | None = None
@@ -130,7 +130,7 @@ class PhasesBudget(Budget):
     Parameters
     ----------
     query_epsilon
-        The privacy loss allowed for one query; that of the records unless given.
+        The privacy loss allowed for one query; by default that of the records.
     """
 
     query_epsilon: float | None = None
@@ -139,13 +139,13 @@ class PhasesBudget(Budget):
 @Parameter(name="*", group=Group("Budget", sort_key=2))
 @dataclass(frozen=True, kw_only=True)
 class Charged:
-    """What else the budget of a model is charged to.
+    """The account to which the budget of a model is also charged.
 
     Parameters
     ----------
     account
-        The folder of an account, as `quorate ledger account` opens it: a total that this model draws on, with others
-        about the same people.
+        The folder of an account, made by `quorate ledger account`: a total that this model draws on, with others about
+        the same people.
     """
 
     account: Path | None = None
@@ -166,8 +166,8 @@ def warn_of_delta(delta: float, rows: Any, groups: Any) -> None:
     units = len(rows) if groups is None else len(set(groups))
     if delta > 0 and delta * units >= 1:
         warnings.warn(
-            f"delta = {delta:g} is not below one over the number of units, {units:,}: a method that gives away whole "
-            "records of some of them would keep it. Take one far below",
+            f"delta = {delta:g} is not below one over the number of units, {units:,}: a method that publishes whole "
+            "records of some of them would satisfy it. Choose one far below",
             UserWarning,
             stacklevel=2,
         )
@@ -176,12 +176,12 @@ def warn_of_delta(delta: float, rows: Any, groups: Any) -> None:
 @Parameter(name="*", group=Group("Stability", sort_key=2))
 @dataclass(frozen=True, kw_only=True)
 class Stability:
-    """What a stable method has in place of a budget.
+    """The stability of a method that has no budget.
 
     Parameters
     ----------
     gamma
-        By how much one unit may move a prediction.
+        The most that one unit may change the probability of a prediction.
     """
 
     gamma: float = 0.1
@@ -195,8 +195,8 @@ class Trusting:
     Parameters
     ----------
     trusted
-        Types of estimators in that folder that are not known to be safe, separated by commas, as they were named to
-        quorate.save. They are imported, and their code runs: name only what you would run.
+        Types of estimators in that folder that are not known to be safe, separated by commas, as given to quorate.save.
+        They are imported, and their code runs: name only what you would run.
     """
 
     trusted: str | None = None

@@ -1,4 +1,4 @@
-"""The options of a method of `quorate fit` of its own: who votes, which hypotheses there are, what is tried."""
+"""The options of the single methods of `quorate fit`: who votes, which hypotheses there are, what is tried."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,26 +32,26 @@ class Neighbours:
     Parameters
     ----------
     records
-        About how many records (or people) there will be: a public number. Needed for a choice of share and votes.
+        About how many records (or people) there will be: a public number. Needed to choose share and votes.
     queries
-        How many queries are planned for. More can be asked: accuracy suffers then, not privacy.
+        The number of queries to plan for. More can be asked: accuracy then suffers, not privacy.
     radius
-        How near a record must be to vote, the same for all queries; by the share of the public table unless given.
+        How near a record must be to vote, the same for all queries; by default set by the share of the public table.
     share
-        A query reaches as far as this share of the public table; chosen on it unless given.
+        A query reaches as far as this share of the public table; by default chosen on that table.
     votes
-        How many votes of full weight a unit may cast in its life; chosen on the public table unless given.
+        How many votes of full weight a unit may cast in total; by default chosen on the public table.
     kernel
-        Whether weights fall with the squared distance, or are all alike within the radius.
+        Whether weights fall with the squared distance, or are all equal within the radius.
     metric
         Whether distances are between directions or between rows. The second needs a public table.
     scores
-        Give the noisy share of votes for each class too. Of two classes labels then have an eighth more noise.
+        Also give the noisy share of votes for each class. With two classes, labels then have an eighth more noise.
     bounds
-        The label is a number between these two, as in 0,250: answers are means of the records nearby. Declare them;
+        The label is a number between these two, such as 0,250: answers are means of the records nearby. Declare them;
         they must not be read from the records.
     device
-        Where votes are counted: on the CPU, on a GPU ("cuda"), or on a GPU where there is one. They are the same.
+        Where votes are counted: on the CPU, on a GPU ("cuda"), or on a GPU if there is one. The votes are the same.
     """
 
     records: int | None = None
@@ -74,31 +74,31 @@ class Teachers:
     Parameters
     ----------
     learner
-        What each teacher is. The first seven are fitted all at once and fast. Unless given it is logistic, or what does
-        best on the public table where that has labels; "auto" tries with simulated labels where it has none.
+        The learner of each teacher. The first seven are fitted all at once and fast. The default is logistic, or the
+        best on the public table if that has labels; "auto" tries learners with simulated labels if it has none.
     teachers
-        How many teachers the records are dealt to.
+        The number of teachers to which the records are dealt.
     aggregator
         The mechanism that counts the ballots.
     queries
-        How many queries are planned for.
+        The number of queries to plan for.
     no_quorums
-        How many queries may end without a quorum, for mechanisms that pay for those alone.
+        How many queries may end without a quorum, for mechanisms that pay only for those.
     disagreement
-        The mean share of teachers expected to vote against the plurality, if it is known.
+        The mean share of teachers expected to vote against the plurality, if known.
     holdout
         The share of units kept from all teachers to estimate their disagreement, and the shares of the classes,
         privately, for a tenth of the budget.
     scores
         Answer with the noisy share of votes for each class: `quorate predict` then writes a column for each.
     threshold
-        With --scores: the noisy share from which on the second of two classes is answered, or "balanced".
+        With --scores: the noisy share at or above which the second of two classes is answered, or "balanced".
     prior
-        The shares of the classes, as in no=0.9,yes=0.1, or "holdout" for an estimate. Taken from the public table where
-        it has labels. "balanced" compares with it, and where a class is too rare to win a majority, you are told.
+        The shares of the classes, such as no=0.9,yes=0.1, or "holdout" for an estimate. Read from the public table if
+        it has labels. "balanced" compares with it, and a warning says if a class is too rare to win a majority.
     class_weight
-        "balanced" lets each teacher weigh the classes by its own rows; or weights, as in no=1,yes=8; or "none". "auto"
-        is balanced with --scores, where the learner takes weights.
+        "balanced" lets each teacher weight the classes by its own rows; or weights, such as no=1,yes=8; or "none".
+        "auto" is balanced with --scores if the learner takes weights.
     jobs
         How many processes fit teachers that are not fitted all at once; -1 takes every core.
     device
@@ -126,22 +126,22 @@ class Teachers:
 @Parameter(name="*", group=Group("Student and teachers", sort_key=3))
 @dataclass(frozen=True, kw_only=True)
 class StudentFirst:
-    """The student that answers first, and the teachers who may disagree with it.
+    """The student that answers first, and the teachers that may disagree with it.
 
     Parameters
     ----------
     student
         The folder of a published student or hypothesis. Its schema encodes the table, unless another is given.
     learner
-        What each teacher is. The first seven are fitted all at once and fast.
+        The learner of each teacher. The first seven are fitted all at once and fast.
     teachers
-        How many teachers the records are dealt to.
+        The number of teachers to which the records are dealt.
     dissents
         How many times the teachers may clearly disagree with the student.
     no_quorums
-        How many of the queries that they disagree on may end without a quorum.
+        How many of these dissents may end without a quorum.
     queries
-        How much traffic is planned for, to choose the number of teachers.
+        The number of queries to plan for when choosing the number of teachers.
     jobs
         How many processes fit teachers that are not fitted all at once; -1 takes every core.
     device
@@ -167,21 +167,21 @@ class Phases:
     Parameters
     ----------
     learner
-        What each teacher is. The first seven are fitted all at once and fast.
+        The learner of each teacher. The first seven are fitted all at once and fast.
     concept
-        A class of hypotheses, in place of a learner.
+        A class of hypotheses, instead of a learner.
     chunk
-        How many units a teacher has.
+        The number of units of each teacher.
     no_quorums
         How many queries of a phase may end without a quorum.
     growth
-        How many times more queries each phase takes than the one before.
+        The ratio of the number of queries of each phase to that of the one before.
     max_phase_size
-        How many queries a phase takes at most, with --growth above 1.
+        The largest number of queries of a phase, with --growth above 1.
     refresh
         What teaches the next phase: the queries, or a pool of points that the owner feeds.
     relabel
-        "votes" teaches with released labels, "labelboost" with those of a chosen hypothesis.
+        "votes" teaches with released labels, "labelboost" with the labels of a chosen hypothesis.
     jobs
         How many processes fit teachers that are not fitted all at once; -1 takes every core.
     device
@@ -204,7 +204,7 @@ class Phases:
 @Parameter(name="*", group=Group("Hypotheses", sort_key=3))
 @dataclass(frozen=True, kw_only=True)
 class Hypotheses:
-    """The class of hypotheses of two labels, and the rows of a person that are used.
+    """The class of hypotheses for two labels, and the rows of a person that are used.
 
     Parameters
     ----------
@@ -225,8 +225,8 @@ class AskedHypotheses(Hypotheses):
     Parameters
     ----------
     ask
-        Queries to answer in this command, a table. Their answers stand in answers.csv in the folder, and no model is
-        kept. Without it the folder holds the model, for `quorate predict` and `quorate serve`.
+        A table of queries to answer in this command. Their answers are written to answers.csv in the folder, and no
+        model is kept. Without it the folder contains the model, for `quorate predict` and `quorate serve`.
     """
 
     ask: Annotated[Path | None, Parameter(group="Tables")] = None
@@ -239,7 +239,7 @@ class PlannedHypotheses(AskedHypotheses):
     Parameters
     ----------
     queries
-        How many queries the budget is planned for; those of --ask unless given, or 100 without it.
+        The number of queries to plan for; by default those of --ask, or 100 without it.
     """
 
     queries: int | None = None
@@ -247,14 +247,14 @@ class PlannedHypotheses(AskedHypotheses):
 
 @dataclass(frozen=True, kw_only=True)
 class Candidates(Hypotheses):
-    """The class of hypotheses of which one is chosen among public candidates.
+    """The class of hypotheses from which one is chosen among public candidates.
 
     Parameters
     ----------
     points
-        How many rows of the public table, at random, define the candidates.
+        How many rows of the public table, chosen at random, define the candidates.
     ask
-        Queries to answer in the same command, a table. Answers stand in answers.csv in the folder.
+        A table of queries to answer in the same command. Answers are written to answers.csv in the folder.
     """
 
     points: int | None = None
@@ -275,9 +275,9 @@ class Sets:
     largest_error
         For a regression: a public number that errors hardly exceed. It may be a hundred times too large at no cost.
     cells
-        The size of the public grid of thresholds; chosen from the number of units and epsilon unless given.
+        The size of the public grid of thresholds; by default chosen from the number of units and epsilon.
     per_person
-        With --groups, whether the sets of all rows of a new person hold their labels together, or that of the first.
+        With --groups, whether coverage is for all rows of a new person together, or for the first.
     """
 
     model: Path
@@ -295,12 +295,12 @@ class Columns:
     Parameters
     ----------
     cuts
-        Into how many parts the values of a number are cut; 1 makes straight lines. 8 unless given, or fewer where there
-        are many columns.
+        The number of parts into which the values of a number are cut; 1 makes straight lines. The default is 8, or
+        fewer if there are many columns.
     cross
-        Pairs of columns that matter together, as in age:sex,age:ward.
+        Pairs of columns that interact, such as age:sex,age:ward.
     waves
-        How many random Fourier features of all numbers together; "auto" takes as many as the noise allows.
+        The number of random Fourier features of all numbers together; "auto" takes as many as the noise allows.
     """
 
     cuts: int | None = None
@@ -311,15 +311,15 @@ class Columns:
 @Parameter(name="*", group=Group("Label", sort_key=3))
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """What the label is where it is no class.
+    """The label of a regression.
 
     Parameters
     ----------
     bounds
-        The label is a number between these two, as in 0,250: a least-squares regression is fitted. Declare them; they
+        The label is a number between these two, such as 0,250: a least-squares regression is fitted. Declare them; they
         must not be read from the records.
     largest
-        The label is a count of at most so many: a Poisson regression is fitted.
+        The label is a count, at most this large: a Poisson regression is fitted.
     """
 
     bounds: str | None = None
@@ -329,20 +329,20 @@ class Target:
 @Parameter(name="*", group=Group("Trials", sort_key=3))
 @dataclass(frozen=True, kw_only=True)
 class Trials:
-    """What is tried, and how the best is told.
+    """The candidates, and how the best is chosen.
 
     Parameters
     ----------
     cuts
-        Into how many parts numbers may be cut, separated by commas: straight lines for 1, curves for more.
+        The numbers of parts to try for cutting numbers, separated by commas: straight lines for 1, curves for more.
     scoring
         The private score on held-out records by which the best is chosen.
     held_out
-        The share of units that score. They take no part in fitting.
+        The share of units for scoring. They are not used for fitting.
     tried
-        The probability with which a given candidate is tried, where a secret random number of trials is run.
+        The probability that a given candidate is tried, if a secret random number of trials is run.
     method
-        How many trials there are: a secret random number, or one for each candidate. "auto" takes what costs less.
+        The number of trials: a secret random number, or one for each candidate. "auto" takes what costs less.
     """
 
     cuts: str = "1,2,4,8"

@@ -1,4 +1,4 @@
-"""`quorate neighbours`: what the owner of a model of neighbours does with it: plan, insert, forget, look at wear."""
+"""`quorate neighbours`: for the owner of a model of neighbours: plan, insert, forget, estimate wear."""
 
 from pathlib import Path
 from typing import Literal
@@ -26,32 +26,32 @@ def _plan(
     metric: Literal["cosine", "euclidean"] = "euclidean",
     json: bool = False,
 ) -> int:
-    """Say how good answers will be as records wear out, by a public table alone. Exit code 1 if noise spoils half.
+    """Forecast the answers as records wear out, from a public table alone. Exit code 1 if noise spoils half of them.
 
     Example: `quorate neighbours plan survey.csv --label outcome --records 50000 --queries 2000`
 
     Parameters
     ----------
     public
-        A table whose rows are like the records, and not secret.
+        A public table whose rows are like the records.
     records
         About how many private records (or people) there will be.
     queries
-        How many queries are planned for.
+        The number of queries to plan for.
     epsilon
-        The privacy loss allowed in all, if one unit is added or removed.
+        The total privacy loss allowed, if one unit is added or removed.
     delta
         The delta of (epsilon, delta)-differential privacy: far below one over the number of records.
     label
-        The column with the label, if the table has it: without, nobody knows how many answers will be right.
+        The column with the label, if the table has it. Without it, the share of right answers cannot be forecast.
     bounds
-        The label is a number between these two, as in 0,250.
+        The label is a number between these two, such as 0,250.
     leave_out
         Columns that no query has, such as names of people, separated by commas.
     scores
-        Plan for noisy shares of the votes, not for labels alone.
+        Plan for noisy shares of the votes, not only for labels.
     kernel
-        Whether weights fall with the squared distance, or are all alike within the radius.
+        Whether weights fall with the squared distance, or are all equal within the radius.
     metric
         Whether distances are between directions or between rows.
     json
@@ -65,11 +65,12 @@ def _plan(
 
 @neighbours.command(name="insert")
 def _insert(folder: Path, table: Path, *, json: bool = False) -> int:
-    """Insert records at once. A person that was forgotten goes on as it was; one that is there already stays as it is.
+    """Insert records, with immediate effect.
 
-    All others are inserted then, and the exit code is 1.
+    A person that was forgotten continues with the budget that was left. If a person is already there, its records stay
+    as they are, all others are inserted, and the exit code is 1.
 
-    Where the unit is a row, each row becomes a new unit: a table that is inserted twice counts, and tells, twice.
+    If the unit is a row, each row becomes a new unit: a table that is inserted twice counts twice and reveals twice.
 
     Example: `quorate neighbours insert model new.csv`
 
@@ -89,9 +90,9 @@ def _insert(folder: Path, table: Path, *, json: bool = False) -> int:
 
 @neighbours.command(name="forget")
 def _forget(folder: Path, names: str, *, json: bool = False) -> int:
-    """Forget persons, or rows by their numbers, at once: their records leave the folder. No budget comes back.
+    """Forget persons, or rows by their numbers: their records are removed at once. No budget is refunded.
 
-    Where some are not there, all others are forgotten, and the exit code is 1.
+    If some are not there, all others are forgotten, and the exit code is 1.
 
     Example: `quorate neighbours forget model p17,p20`
 
@@ -111,7 +112,7 @@ def _forget(folder: Path, names: str, *, json: bool = False) -> int:
 
 @neighbours.command(name="forgotten")
 def _forgotten(folder: Path, *, json: bool = False) -> int:
-    """List who was forgotten, and when: for the owner's records of deletion requests.
+    """List the forgotten units and when, for the owner's records of deletion requests.
 
     Example: `quorate neighbours forgotten model --json`
 

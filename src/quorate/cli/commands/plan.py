@@ -40,55 +40,56 @@ def plan(
     public: int | None = None,
     json: bool = False,
 ) -> int:
-    """Say what is achievable before any private record is read. Exit code 1 if it is less than asked for.
+    """Show what is achievable before any private record is read. Exit code 1 if it is less than asked for.
 
     Example: `quorate plan --records 100000 --queries 10000 --disagreement 0.05`
 
     Parameters
     ----------
     epsilon
-        The privacy loss allowed in all.
+        The total privacy loss allowed.
     delta
         The delta of (epsilon, delta)-differential privacy: far below one over the number of records.
-        0 allows sharp_majority and soft_majority alone.
+        0 allows only sharp_majority and soft_majority.
     queries
         How many queries will be asked.
     records
-        How many private records (or people) there are; the number of teachers is chosen, at least 20 of them each.
+        How many private records (or people) there are. The number of teachers is chosen; each gets at least 20.
     teachers
-        How many teachers vote, if that is decided.
+        The number of teachers, if it is already decided.
     classes
-        How many labels there are: 2, or as many as the votes have columns.
+        The number of labels; by default 2, or as many as the votes have columns.
     disagreement
-        The share of teachers expected to vote against the plurality, on average over queries; 0.1 unless given.
+        The mean share of teachers expected to vote against the plurality on a query; 0.1 by default.
     votes
-        A .npy or .csv file of vote counts on public points (one row a point, one column a class), instead of a guess.
+        A .npy or .csv file of vote counts on public points (one row per point, one column per class), to use instead of
+        a guess.
     aggregator
         How ballots become answers; auto takes the one with the most queries expected to be answered correctly.
     no_quorums
-        How many queries may find no quorum before a run ends; chosen unless given.
+        How many queries may find no quorum before a run ends; chosen by default.
     answer_rate
-        The share of queries to be answered with the plurality's label for the plan to be feasible; and of the answers
-        a share halfway between guessing and certainty must be (75% with two labels).
+        A plan is feasible if this share of queries is answered with the plurality label, and if the share of answers
+        with that label is at least halfway between guessing and certainty (75% with two labels).
     on_no_quorum
-        What a query without a quorum gets: nothing, or a label at random, which then counts as an answer.
+        What a query without a quorum gets: nothing, or a random label, which then counts as an answer.
     scores
-        Plan for the noisy share of votes for each class in place of a label.
+        Plan for the noisy share of votes for each class instead of a label.
     prior
-        The shares of the classes, separated by commas: you are told where a class is too rare to win a majority.
+        The shares of the classes, separated by commas. A warning says if a class is too rare to win a majority.
     class_weight
-        "balanced" where teachers weigh the classes.
+        "balanced" if teachers weight the classes.
     concept
         A class of hypotheses: compare the methods of `quorate fit` on it instead, by bounds that always hold.
     features
-        How many columns of numbers a record has once encoded. With --records, the number of teachers is the one that
-        loses the least to noise and to small chunks together, and votes are compared with a student and a linear
-        model. With --concept, it is how many columns the class reads, 1 unless given.
+        The number of encoded columns of a record. With --records, the number of teachers is the one that loses the
+        least to noise and to small chunks together, and votes are compared with a student and a linear model. With
+        --concept, it is the number of columns that the class reads, 1 by default.
     alpha
-        The excess error over the best hypothesis to keep, with --concept.
+        With --concept, the target excess error over the best hypothesis.
     public
-        How many public points there are: for a student, a linear model, or a hypothesis chosen with their help. None
-        unless given.
+        The number of public points, for a student, a linear model, or a hypothesis chosen with their help. None by
+        default.
     json
         Print one JSON object instead of tables.
     """

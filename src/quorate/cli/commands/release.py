@@ -1,4 +1,4 @@
-"""`quorate release`: answers to all queries of a class or a workload, once."""
+"""`quorate release`: publish answers to all queries of a class or a workload, once."""
 
 from pathlib import Path
 from typing import Annotated
@@ -38,8 +38,8 @@ def release(
 ) -> int:
     """Release answers to all marginals, thresholds, ranges, boxes, halfspaces or expressions of a table, once.
 
-    The folder that is written may be published: all that it holds is covered by the guarantee, and anyone may ask it,
-    at no further privacy cost. Name that folder in place of the table to ask it.
+    The folder that is written may be published: the guarantee covers all of its contents, and anyone may query it at no
+    further privacy cost. To query it, give that folder instead of the table.
 
     Example: `quorate release private.csv --public public.csv --workload marginals:2 --out published`
     """

@@ -30,22 +30,23 @@ EngineName = Literal[
 @Parameter(name="*", group=RECORDS)
 @dataclass(frozen=True, kw_only=True)
 class Records:
-    """What is asked of which columns, and whose records count.
+    """The queries, the columns, and the records that count.
 
     Parameters
     ----------
     workload
-        What is asked: marginals:ORDER, thresholds:COLUMN[:BY,...], ranges:COLUMN[:BY,...],
+        The queries: marginals:ORDER, thresholds:COLUMN[:BY,...], ranges:COLUMN[:BY,...],
         hierarchy:COLUMN[:BY,...], expressions:FILE, boxes:COLUMN,... or halfspaces:COLUMN,COLUMN.
     public
-        A table of public records of the same columns. They define categories, cuts and cells, and help the engine.
+        A table of public records with the same columns. They define categories, cuts and cells, and help the engine.
     columns
-        A JSON file that declares columns: {"sex": ["f", "m"], "age": {"cuts": [18, 65]}}. What it declares is not
-        read off the public table.
+        A JSON file that declares columns: {"sex": ["f", "m"], "age": {"cuts": [18, 65]}}. Declared columns are not read
+        from the public table.
     groups
-        The column that says whose record it is. The person is then protected, and the first record of each counts.
+        The column that names the person of each record. The person is then protected, and the first record of each
+        counts.
     records_per_person
-        With --groups, how many records of a person count, at most. Whatever the number, each person counts once.
+        With --groups, the largest number of records of a person that count. For any number, each person counts once.
     leave_out
         Columns not to release, separated by commas: names, ids, notes.
     """
@@ -66,7 +67,7 @@ class Records:
 @Parameter(name="*", group=Group("Budget", sort_key=2))
 @dataclass(frozen=True, kw_only=True)
 class Spending:
-    """The budget of a release, and what else it is charged to.
+    """The budget of a release, and the account to which it is also charged.
 
     Parameters
     ----------
@@ -75,7 +76,7 @@ class Spending:
     delta
         The delta of (epsilon, delta)-differential privacy: far below one over the number of records.
     account
-        The folder of an account, as `quorate ledger account` opens it: a total that this release draws on, with others
+        The folder of an account, made by `quorate ledger account`: a total that this release draws on, with others
         about the same people.
     """
 
@@ -87,17 +88,17 @@ class Spending:
 @Parameter(name="*", group=Group("Precision", sort_key=3))
 @dataclass(frozen=True, kw_only=True)
 class Precision:
-    """What is made small, and how.
+    """Which error to keep small, and how.
 
     Parameters
     ----------
     engine
-        How counts become answers. "auto" takes the one of the smallest expected error, by public numbers alone.
+        How counts become answers. "auto" takes the one with the smallest expected error, by public numbers alone.
     error
-        What is made small: the largest error of all answers, the mean error of a marginal, or with --target the mean
-        with more weight on marginals with that column.
+        Which error to keep small: the largest error of all answers, the mean error of a marginal, or with --target the
+        mean with more weight on marginals with that column.
     target
-        With --error weighted, the column that a model is to predict from synthetic records.
+        With --error weighted, the column that a model will predict from synthetic records.
     """
 
     engine: EngineName = "auto"
@@ -108,25 +109,25 @@ class Precision:
 @Parameter(name="*", group=Group("Answers", sort_key=4))
 @dataclass(frozen=True, kw_only=True)
 class Answers:
-    """What is read of a release, at no privacy cost.
+    """What to read from a release, at no privacy cost.
 
     Parameters
     ----------
     ask
-        A query to answer, or a .txt file with one a line; may be given several times. An expression or the name of a
+        A query to answer, or a .txt file with one per line; may be given several times. An expression or the name of a
         query, {"column": value}, low:high,low:high for boxes, a,b>c for halfspaces.
     band
-        Let the ends of the answers hold for all answers of the release together with this probability, such as 0.95.
+        Make the intervals hold for all answers of the release together with this probability, such as 0.95.
     counts
-        Give answers as numbers of records, rounded to what the noise allows, and not as shares.
+        Give answers as numbers of records, rounded to what the noise allows, instead of shares.
     synthetic
-        How many synthetic records to write, to synthetic.csv in the folder; when asking a folder, to --out.
+        How many synthetic records to write: to synthetic.csv in the folder or, when querying a folder, to --out.
     utility
-        Say what answers and synthetic records are worth, and with --target a classifier that learns from these: by
-        releases of simulated records, and never by the truth. It costs no privacy, and some minutes at most.
+        Estimate the errors of answers and synthetic records, and with --target of a classifier that learns from these:
+        by releases of simulated records, never from the true answers. It costs no privacy, and some minutes at most.
     quantiles
-        When asking a folder of thresholds: declare the column with so many cells of about as many records each, as JSON
-        that --columns takes, to --out.
+        When querying a folder of thresholds: write a declaration of the column, with this many cells of about equally
+        many records, to --out, as JSON for --columns.
     """
 
     ask: Annotated[list[str] | None, Parameter(negative="")] = None
@@ -157,16 +158,16 @@ class Answers:
 @Parameter(name="*", group=Group("One query at a time", sort_key=5))
 @dataclass(frozen=True, kw_only=True)
 class Online:
-    """Queries that are asked one at a time.
+    """Queries that are answered one at a time.
 
     Parameters
     ----------
     online
-        Ask the queries of --ask one at a time, and pay only for those that public data and earlier answers miss.
+        Answer the queries of --ask one at a time, and pay only if public data and earlier answers are clearly wrong.
     alpha
         With --online, how far off an unpaid answer may be; with --plan, the error to plan for.
     ledger
-        With --online, a folder that keeps the budget alone, so that a later command goes on with the same records.
+        With --online, a folder that keeps only the budget, so that a later command continues with the same records.
     """
 
     online: bool = False
@@ -182,12 +183,12 @@ class Growing:
     Parameters
     ----------
     growing
-        A folder of the owner's own for a table that grows: one budget for all updates. The first command makes it, and
-        those that follow name it, the next records, --update and --out.
+        A private folder for a table that grows, with one budget for all updates. The first command creates it; later
+        ones give it with the next records, --update and --out.
     update
-        With --growing, the name of this update, such as 2024-01. One that was made before is answered as it was.
+        With --growing, the name of this update, such as 2024-01. Repeating a name returns the same release again.
     updates
-        With --growing, how many updates there will be, at most: more are refused.
+        With --growing, the largest number of updates: more are refused.
     """
 
     growing: Path | None = None
@@ -203,7 +204,7 @@ class Planned:
     Parameters
     ----------
     plan
-        Say what can be achieved with --records private records, and read none of them.
+        Show what can be achieved with --records private records, without reading any.
     records
         With --plan, how many private records there are.
     """

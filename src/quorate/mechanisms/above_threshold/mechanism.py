@@ -25,9 +25,9 @@ _RUNS = 0.99  # of runs in which the threshold noise stays within what was allow
 
 @dataclass(frozen=True, kw_only=True)
 class AboveThreshold(Dissent):
-    """A Dissent about whole numbers: distances of up to `records`, put as ballots by `distance_ballots`.
+    """A Dissent for whole numbers: distances of up to `records`, encoded as ballots by `distance_ballots`.
 
-    An answer of 0 says that the proposal stands; `NO_QUORUM` (None for one query) says that the distance has crossed
+    An answer of 0 means that the proposal stands; `NO_QUORUM` (None for one query) means that the distance has crossed
     the threshold. `no_quorums` is the number of crossings; `teachers` is twice the number of records.
 
     >>> above = AboveThreshold.calibrate(epsilon=1.0, delta=1e-6, records=10_000, near=250, far=500)
@@ -52,11 +52,11 @@ class AboveThreshold(Dissent):
         standing: float = 0.999,
         measurement: float | None = None,
     ) -> "AboveThreshold":
-        """Return the mechanism whose crossings cost least, among those that tell `near` from `far`.
+        """Return the mechanism whose crossings cost least, among those that distinguish `near` from `far`.
 
-        A proposal at a distance of at most `near` stands at the rate `standing`, one at `far` or more is reported 99
-        times in 100, both in 99 runs of 100. `measurement` is the scale of a noisy count that the same budget pays for
-        after each crossing; `no_quorums` is how many of both it can pay for.
+        A proposal at a distance of at most `near` stands at the rate `standing`; one at `far` or more is reported 99
+        times in 100; both hold in 99 runs of 100. `measurement` is the scale of a noisy count that the same budget pays
+        for after each crossing; `no_quorums` is how many of both it can pay for.
         """
         epsilon, delta = check_positive("epsilon", epsilon), check_delta(delta, zero=False)
         records, near = check_count("records", records), check_count("near", near, least=0)
@@ -85,14 +85,17 @@ class AboveThreshold(Dissent):
         return self.teachers // 2
 
     def stands(self, distance: int, *, threshold_noise: int = 0) -> float:
-        """Return the probability that a proposal at this distance stands. For planning: depends on nothing private."""
+        """Return the probability that a proposal at this distance stands.
+
+        For planning: depends on nothing private.
+        """
         return self.standing_probability(distance - self.records, threshold_noise=threshold_noise)
 
 
 def distance_ballots(distances: Any, *, records: int) -> Counts:
-    """Return distances as the ballots an AboveThreshold takes: d of 2n ballots against the proposal, the others for it.
+    """Return distances as ballots for an AboveThreshold: d of 2n against the proposal, the others for it.
 
-    One step of a distance is one ballot moved, so the half-gap is d - n. What is no distance is refused with one text.
+    One step of a distance moves one ballot, so the half-gap is d - n. Invalid distances are refused with one text.
     """
     far = np.asarray(distances)
     if far.ndim != 1 or far.dtype.kind not in "iu":

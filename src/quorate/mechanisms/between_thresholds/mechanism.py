@@ -1,7 +1,7 @@
-"""BetweenThresholds answers 1 above an upper noisy threshold, 0 below a lower one, and says "no quorum" in between.
+"""BetweenThresholds answers 1 above an upper noisy threshold, 0 below a lower one, and "no quorum" in between.
 
 With v votes for class 1, noise nu for each query and mu for the thresholds: 0 if v + nu < ceil(k/2) - h + mu, 1 if
-v + nu > floor(k/2) + h - mu. Claim (replace-one units, one ballot a unit): calibration="tight" keeps one Gaussian mu
+v + nu > floor(k/2) + h - mu. Claim (replace-one units, one ballot per unit): calibration="tight" keeps one Gaussian mu
 for the run and pays a price for each no-quorum, as Quorum does; calibration="paper" redraws a Laplace mu after each
 no-quorum and composes the epochs. Either holds outside a tail event of probability `slack`. Proof: PROOF.md.
 """
@@ -27,7 +27,9 @@ __all__ = ["BetweenThresholds"]
 
 @dataclass(frozen=True, kw_only=True)
 class BetweenThresholds(ThresholdMechanism):
-    """Two classes, one shared noise a query. Make it with `BetweenThresholds.calibrate`.
+    """A threshold mechanism for two classes, one shared noise per query.
+
+    Use `BetweenThresholds.calibrate`.
 
     `margin` is h, `cap` the largest threshold noise mu that the claim covers, `slack` bounds P(mu > cap): for the run
     (tight) or for each epoch (paper).
@@ -110,7 +112,10 @@ class BetweenThresholds(ThresholdMechanism):
         return Cost(band_price(scale=self.query_scale, width=self._width(), order=order) / (order - 1))  # proof: step 3
 
     def answer_probability(self, distance: int, *, threshold_noise: int = 0) -> float:
-        """Return the probability that the top label is answered at this distance. For planning: nothing private."""
+        """Return the probability that the top label is answered at this distance.
+
+        For planning: nothing private.
+        """
         votes = self.teachers // 2 + distance + 1  # the fewest votes with that distance
         needed = max(self._upper(threshold_noise) + 1, self._lower(threshold_noise))  # neither, where they cross
         return float(laplace_tail(self.query_scale, needed - votes))

@@ -1,8 +1,8 @@
-"""ConfidentMax asks a noisy maximum only where the largest count, with noise of its own, passes a threshold.
+"""ConfidentMax releases a noisy maximum only if the largest count, with noise of its own, passes a threshold.
 
 The construction is that of PATE (Papernot et al. 2018).
 
-Claim (replace-one units, one ballot a unit): with charge="split" every query pays `query_cost` and every answer pays
+Claim (replace-one units, one ballot per unit): with charge="split" every query pays `query_cost` and every answer pays
 `answer_cost` on top; with charge="joint" every query pays for the joint outcome, whatever it is. Proof: PROOF.md.
 """
 
@@ -64,8 +64,8 @@ class ConfidentMax(QueryMechanism):
     ) -> "ConfidentMax":
         """Return the ConfidentMax with the least noise for this many queries within (epsilon, delta).
 
-        `answered` is how many of them are expected to pass the test (all, unless said); a budget enforces it. The
-        threshold is 70% of the teachers unless given, and the test's noise four times the winner's.
+        `answered` is how many of them are expected to pass the test (all by default); a budget enforces it. By default
+        the threshold is 70% of the teachers. The noise scale of the test is four times that of the winner.
         """
         epsilon, delta = check_positive("epsilon", epsilon), check_delta(delta, zero=False)
         teachers, queries = check_count("teachers", teachers), check_count("queries", queries)
@@ -98,22 +98,25 @@ class ConfidentMax(QueryMechanism):
         return at_scale(scale)
 
     def query_cost(self, order: float) -> Cost:
-        """Return what every query pays: for the test alone, or for the joint outcome."""
+        """Return the cost of every query: of the test alone, or of the joint outcome."""
         return Cost(_costs(self, check_order(order))[0])
 
     def answer_cost(self, order: float) -> Cost:
-        """Return what every answer pays on top: for the winner, or nothing where the joint outcome is paid for."""
+        """Return the additional cost of every answer: of the winner, or nothing if the joint outcome is paid for."""
         return Cost(_costs(self, check_order(order))[1])
 
     def epsilon(self, *, delta: float, queries: int = 1, answered: float | None = None) -> float:
-        """Return the epsilon of this many queries, of which at most `answered` passed the test (all, unless said)."""
+        """Return the epsilon of this many queries, of which at most `answered` (by default all) passed the test."""
         queries = check_count("queries", queries)
         passed = _check_answered(answered, queries)
         _, order = smallest_epsilon(lambda order: self._likely_total(order, queries, passed), delta=delta)
         return to_epsilon(self.total_renyi(order, queries, passed), order=order, delta=delta)
 
     def answer_probability(self, largest: int) -> float:
-        """Return the probability that a query with this largest count passes the test. Depends on nothing private."""
+        """Return the probability that a query with this largest count passes the test.
+
+        Depends on nothing private.
+        """
         passes, _ = pass_laws(self.teachers, self.classes, self.threshold, self.test_scale)
         least = self.teachers + 1 - passes.size
         if not least <= largest <= self.teachers:

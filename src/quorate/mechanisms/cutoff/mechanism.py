@@ -1,8 +1,8 @@
-"""NoisyCutoff closes a phase when its no-quorums become too many, and hides what any one query was answered.
+"""NoisyCutoff closes a phase after too many no-quorums, and hides the outcome of any one query.
 
 Claim (one arrival's outcome changes from or to "no quorum"): the time at which the phase closes, given all other
-outcomes, is (epsilon, delta)-indistinguishable, whoever chooses the queries. It is the number of no-quorums that is
-protected, not the outcomes themselves. No phase ever has more than `most` no-quorums. Proof: PROOF.md.
+outcomes, is (epsilon, delta)-indistinguishable, whoever chooses the queries. The number of no-quorums is protected, not
+the outcomes themselves. No phase ever has more than `most` no-quorums. Proof: PROOF.md.
 """
 
 import math
@@ -35,7 +35,7 @@ _BLOCK = 2**16  # arrivals looked at together
 
 @dataclass(frozen=True, kw_only=True)
 class NoisyCutoff:
-    """Closes at the first arrival where no-quorums so far plus fresh noise reach a secret limit.
+    """A cutoff that closes at the first arrival at which no-quorums plus fresh noise reach a secret limit.
 
     The limit is `allowed` plus noise of at most `spread`; both noises are geometric with the ratio e^-epsilon, rounded
     up to a multiple of 2**-64.
@@ -60,9 +60,9 @@ class NoisyCutoff:
     def calibrate(
         cls, *, epsilon: float, delta: float, no_quorums: int, arrivals: int, beta: float = 1e-3
     ) -> "NoisyCutoff":
-        """Return the cutoff that lets a phase with this many no-quorums pass, but for a probability of beta.
+        """Return the cutoff that closes a phase with this many no-quorums early with probability at most beta.
 
-        The no-quorums are taken to come evenly over the arrivals (PROOF.md, step 6). The guarantee needs no such thing.
+        This assumes that no-quorums are spread evenly over the arrivals (PROOF.md, step 6). The guarantee does not.
         """
         epsilon, delta = check_positive("epsilon", epsilon), check_delta(delta, zero=False)
         no_quorums, arrivals = check_count("no_quorums", no_quorums), check_count("arrivals", arrivals)
@@ -77,7 +77,7 @@ class NoisyCutoff:
 
     @property
     def ratio(self) -> int:
-        """The ratio of the geometric laws in units of 2**-64, rounded up: its logarithm is at least -epsilon."""
+        """The ratio of the geometric distributions in units of 2**-64, rounded up: its log is at least -epsilon."""
         return min(_ONE - 1, math.ceil(math.exp(-self.epsilon) * (1 + 2.0**-50) * _ONE) + 1)  # proof: step 1
 
     @property
@@ -118,7 +118,7 @@ class NoisyCutoff:
     def resume(self, *, limit: int, met: int, closed: bool) -> "CutoffRun":
         """Resume a phase whose limit was drawn earlier, and which has met this many no-quorums since.
 
-        For a durable ledger, which kept all three. Each arrival has fresh noise of its own: nothing else is carried on.
+        For a durable ledger, which kept all three. Each arrival has fresh noise of its own: no other state is needed.
         """
         limit, met = check_count("limit", limit), check_count("met", met, least=0)
         if not (self.allowed <= limit <= self.most and met <= self.most):
@@ -127,9 +127,9 @@ class NoisyCutoff:
 
 
 class CutoffRun:
-    """The cutoff of one phase. Holds its secret limit and count: cannot be copied, printed or pickled.
+    """The cutoff of one phase. It holds a secret limit and count: it cannot be copied, printed or pickled.
 
-    Threads may share it: arrivals that are let in together come before or after those of another thread, all of them.
+    Threads may share it: arrivals that are admitted together all come before, or all after, those of another thread.
     A cutoff that is interrupted while it draws is closed.
     """
 
@@ -159,27 +159,28 @@ class CutoffRun:
 
     @property
     def closed(self) -> bool:
-        """Whether the phase is closed: everybody may know."""
+        """Whether the phase is closed. This is public."""
         return self._closed
 
     @property
     def met(self) -> int:
-        """How many no-quorums there have been: for the owner alone."""
+        """How many no-quorums there have been, only for the owner."""
         return self._met
 
     @property
     def limit(self) -> int:
-        """The secret limit, for the owner's ledger alone: it shows how close the phase is to its end."""
+        """The secret limit, only for the owner's ledger: it shows how close the phase is to its end."""
         return self._limit
 
     def close(self) -> None:
-        """Let nobody in any more: for whoever does not know what it has met. It must not depend on outcomes."""
+        """Close the phase, for callers that do not know its count of no-quorums. This must not depend on outcomes."""
         self._closed = True
 
     def admit(self, no_quorum: Any) -> int:
-        """Return how many of these arrivals, in order, come before the phase closes; the outcomes of the rest are void.
+        """Return how many of these arrivals, in order, come before the phase closes; the rest have no outcome.
 
-        `no_quorum` says of each arrival whether it would find no quorum. An arrival is let in or not by those before.
+        `no_quorum` says of each arrival whether it would find no quorum. Whether an arrival is admitted depends only on
+        earlier ones.
         """
         check_process("this cutoff", self._process)
         outcomes = np.array(no_quorum, dtype=np.bool_)  # a copy, which nothing else can change

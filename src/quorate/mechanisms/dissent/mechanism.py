@@ -1,6 +1,6 @@
 """Dissent lets a published student's label stand until the ensemble clearly disagrees with it.
 
-Claim (replace-one units, one ballot a unit): a run of any number of adaptively chosen queries that stops after
+Claim (replace-one units, one ballot per unit): a run of any number of adaptively chosen queries that stops after
 `no_quorums` dissents has Renyi divergence at most `renyi(order)` at every order, and no tail event is left out. A
 label that stands is free; opening the run and each dissent are paid. Proof: PROOF.md.
 """
@@ -27,15 +27,17 @@ _WIDEST = 2**40  # a margin beyond any number of ballots
 
 @dataclass(frozen=True, kw_only=True)
 class Dissent(LookedUp):
-    """One threshold noise a run, one table look-up a query. Make it with `Dissent.calibrate`.
+    """A threshold mechanism: one threshold noise per run, one table look-up per query.
 
-    Votes have the ballots for the student's label in column 0 and those for the other labels after it. An answer of 0
-    says that the student's label stands; `NO_QUORUM` (None for one query) says that the ensemble dissents.
-    The half-gap of a query is half of the lead of the best other label over the student's, rounded up: 0 or below
-    where no other label has more ballots.
+    Use `Dissent.calibrate`.
+
+    Column 0 of the votes counts the ballots for the student's label, the other columns those for the other labels. An
+    answer of 0 means that the student's label stands; `NO_QUORUM` (None for one query) means that the ensemble
+    dissents. The half-gap of a query is half of the lead of the best other label over the student's, rounded up: 0 or
+    below if no other label has more ballots.
 
     `margin` is the half-gap from which a dissent is certain at threshold noise 0; `no_quorums` is the number of
-    dissents; `order`, `price`, `threshold_scale` and `table` are what they are for a Quorum.
+    dissents; `order`, `price`, `threshold_scale` and `table` are as for a Quorum.
 
     >>> dissent = Dissent.calibrate(epsilon=1.0, delta=1e-6, teachers=2000, dissents=5)
     >>> dissent.distance() < 110
@@ -55,10 +57,10 @@ class Dissent(LookedUp):
     def calibrate(
         cls, *, epsilon: float, delta: float, teachers: int, dissents: int, standing: float = RATE
     ) -> "Dissent":
-        """Return the Dissent that is reported from the smallest half-gap on, among those within (epsilon, delta).
+        """Return the Dissent within (epsilon, delta) that reports dissents from the smallest half-gap on.
 
-        Where no other label has more ballots than the student's, the student stands with probability at least
-        `standing`, in 99 runs of 100. The more it leads, the more surely: `standing_half_gap` says how much it takes.
+        If no other label has more ballots than the student's, the student stands with probability at least `standing`,
+        in 99 runs of 100. The probability grows with its lead: see `standing_half_gap`.
         """
         epsilon, delta = check_positive("epsilon", epsilon), check_delta(delta, zero=False)
         teachers, dissents = check_count("teachers", teachers), check_count("dissents", dissents)
@@ -98,7 +100,10 @@ class Dissent(LookedUp):
         return Cost(price / (order - 1))  # proof: step 5
 
     def standing_probability(self, half_gap: int, *, threshold_noise: int = 0) -> float:
-        """Return the probability that the student stands at this half-gap. For planning: depends on nothing private."""
+        """Return the probability that the student stands at this half-gap.
+
+        For planning: depends on nothing private.
+        """
         level = self.table_levels(np.array([half_gap], dtype=np.int64), threshold_noise)[0]
         return (ONE - self.table[int(level)]) / ONE
 
@@ -114,7 +119,7 @@ class Dissent(LookedUp):
     def standing_half_gap(self, *, standing: float = RATE, run_rate: float = RATE) -> int:
         """Return the largest half-gap at which the student stands at this rate, in this share of runs.
 
-        Where even the best of ballots do not reach it, traffic alone brings dissents: with m queries on which the
+        If even the best possible ballots do not reach it, traffic alone causes dissents: for m queries on which the
         student is right, plan for m * (1 - standing) of them.
         """
         level = _level_of(self.table, standing)
@@ -145,15 +150,15 @@ class Dissent(LookedUp):
 def half_gaps(counts: Counts) -> NDArray[np.int64]:
     """Return ceil((largest count of another label - count of the student's label) / 2) for each query.
 
-    One ballot moves the lead by 2 at most, and the half-gap by 1 at most. It is at least 1 exactly where another label
-    has more ballots than the student's.
+    One ballot moves the lead by at most 2, and the half-gap by at most 1. The half-gap is at least 1 if and only if
+    another label has more ballots than the student's.
     """
     lead: NDArray[np.int64] = counts[:, 1:].max(axis=1) - counts[:, 0]
     return (lead + 1) >> 1  # proof: step 0
 
 
 def proposed_first(votes: Counts, proposed: NDArray[np.int64]) -> Counts:
-    """Return the votes as a Dissent takes them: the column of each query's proposed class first, then the others."""
+    """Return the votes in the form that a Dissent takes: the proposed class of each query first, then the others."""
     chosen = proposed[:, np.newaxis] == np.arange(votes.shape[1])
     others = votes[~chosen].reshape(len(votes), votes.shape[1] - 1)
     return np.concatenate([votes[chosen][:, np.newaxis], others], axis=1)

@@ -1,8 +1,8 @@
 """DistributedMax: each site adds a share of discrete Gaussian noise to its counts, and the largest total wins.
 
-Claim (replace-one units, one ballot a unit, at a site that is honest): whoever sees the noisy totals, and all that up
-to `corrupt` of the sites know, sees a release of Renyi divergence at most `renyi(order)`. The label is made of the
-totals and costs nothing more. Nobody in the middle is trusted with a count. Proof: PROOF.md.
+Claim (replace-one units, one ballot per unit, at an honest site): the noisy totals, together with all that up to
+`corrupt` of the sites know, are a release of Renyi divergence at most `renyi(order)`. The label is post-processing of
+the totals and costs nothing more. No central party is trusted with a count. Proof: PROOF.md.
 """
 
 import math
@@ -28,9 +28,9 @@ _UP = 1 + 2.0**-40
 
 
 def share_distance(scale: float, shares: int) -> float:
-    """Return the largest log ratio between the law of so many shares' sum and the discrete Gaussian of its variance.
+    """Bound the log ratio between the distribution of a sum of shares and the discrete Gaussian of its variance.
 
-    An upper bound, at every whole number; 0 for one share, which is that law.
+    The bound holds at every whole number; it is 0 for one share, which has that distribution.
     """
     return sum(map(_step, (scale**2 * k / (k + 1) for k in range(1, shares)))) * _UP  # proof: step 2
 
@@ -43,14 +43,14 @@ def _step(variance: float) -> float:
 
 
 class NoisyTotals(np.ndarray):
-    """Totals of counts that every site has added its share of noise to. Counts without noise are no such thing."""
+    """Totals of counts to which every site has added its share of noise. Counts without noise do not qualify."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DistributedMax(NoisyCounts):
-    """Discrete Gaussian noise of this scale from each of so many sites, up to `corrupt` of which may leave theirs out.
+    """Discrete Gaussian noise of this scale from each site; up to `corrupt` sites may leave theirs out.
 
-    `add_share` is what a site does to its counts; `answers` takes the totals.
+    A site applies `add_share` to its counts; `answers` takes the totals.
 
     >>> mechanism = DistributedMax.calibrate(
     ...     epsilon=1.0, delta=1e-6, teachers=2000, classes=2, queries=100, sites=20, corrupt=5
@@ -77,7 +77,7 @@ class DistributedMax(NoisyCounts):
     def calibrate(
         cls, *, epsilon: float, delta: float, teachers: int, classes: int, queries: int, sites: int, corrupt: int = 0
     ) -> "DistributedMax":
-        """Return the DistributedMax with the least noise that may answer this many queries within (epsilon, delta)."""
+        """Return the DistributedMax with the least noise that can answer this many queries within (epsilon, delta)."""
         epsilon, delta = check_positive("epsilon", epsilon), check_delta(delta, zero=False)
         queries = check_count("queries", queries)
         order = best_order(epsilon=epsilon, delta=delta)
@@ -121,7 +121,7 @@ class DistributedMax(NoisyCounts):
         return smallest_epsilon(lambda order: queries * self.renyi(order), delta=delta)[0]
 
     def add_share(self, votes: Any, *, teachers: int) -> Counts:
-        """Return the counts of one site, which has so many teachers, with its share of the noise on each."""
+        """Return the counts of one site with this many teachers, with the site's share of noise added to each."""
         return self.draw_share(check_votes_batch(votes, teachers=teachers, classes=self.classes), system_noise)
 
     def draw_share(self, counts: Counts, noise: NoiseSource) -> Counts:
@@ -132,7 +132,7 @@ class DistributedMax(NoisyCounts):
     def answers(self, votes: Any, *, budget: Budget | None = None) -> Answers:
         """Answer a batch of queries from noisy totals, charged to `budget` if there is one.
 
-        Counts to which no noise was added are refused: the label would be made of nothing else.
+        Counts without noise are refused: the label would depend on them alone.
         """
         if not isinstance(votes, NoisyTotals) or votes.ndim != 2 or votes.shape[1] != self.classes:
             raise InvalidInput(f"DistributedMax takes the noisy totals of sites, one column for {self.classes} classes")

@@ -2,8 +2,8 @@
 
 Claim (replace-one units; the candidates do not depend on the private rows; a unit moves the number of mistakes of each
 candidate by at most `sensitivity`): one choice is epsilon-DP, and its Renyi divergence is at most
-order * epsilon**2 / 8. Where the candidates are the dichotomies of the private points themselves this claim does not
-hold, and the choice must stay inside of a mechanism that accounts for it, such as relabelling. Proof: PROOF.md.
+order * epsilon**2 / 8. If the candidates are the dichotomies of the private points themselves, this claim does not
+hold, and the choice must stay inside a mechanism that accounts for it, such as relabelling. Proof: PROOF.md.
 """
 
 import math
@@ -43,12 +43,14 @@ class ExponentialChoice:
     def calibrate(
         cls, *, epsilon: float, delta: float = 0.0, choices: int = 1, sensitivity: int = 1
     ) -> "ExponentialChoice":
-        """Return the ExponentialChoice that may choose this often within (epsilon, delta). It is rounded down.
+        """Return the ExponentialChoice that can choose this often within (epsilon, delta).
 
-        `epsilon(delta=..., choices=...)` holds what it says. A `Budget` of the same epsilon and of delta = 0 affords
-        all the choices. With delta > 0 a budget keeps one order for all that it is spent on and sets a part of delta
-        aside, so it affords a little fewer: 99 of 100 at (1, 1e-6), all of them with `slack=0`, and none of a single
-        choice that costs all of epsilon. Ask `Budget.affordable`, or calibrate for a few more.
+        It is rounded down.
+
+        `epsilon(delta=..., choices=...)` gives the guarantee. A `Budget` of the same epsilon and delta = 0
+        affords all the choices. With delta > 0 a budget uses one order for all costs and reserves a part of delta, so
+        it affords slightly fewer: 99 of 100 at (1, 1e-6), all of them with `slack=0`, and none of a single choice that
+        costs all of epsilon. Check `Budget.affordable`, or calibrate for a few more.
         """
         epsilon, delta = check_positive("epsilon", epsilon), check_delta(delta)
         choices = check_count("choices", choices)
@@ -75,7 +77,7 @@ class ExponentialChoice:
         return Cost(self.renyi(order))
 
     def renyi(self, order: float) -> float:
-        """Return the cost of one choice at this order: an upper bound."""
+        """Return an upper bound on the cost of one choice at this order."""
         return exponential_renyi(self.epsilon_per_choice, order=order)  # proof: step 1
 
     def epsilon(self, *, delta: float = 0.0, choices: int = 1) -> float:

@@ -1,7 +1,7 @@
 """NoisyMax adds discrete Gaussian noise to the counts and answers with the largest.
 
-Claim (replace-one units, one ballot a unit): one query has Renyi divergence at most `renyi(order)`, for all votes. Only
-the winner's name leaves, so only its divergence is charged, not that of the noisy counts. Proof: PROOF.md.
+Claim (replace-one units, one ballot per unit): one query has Renyi divergence at most `renyi(order)`, for all votes.
+Only the winning label is released, so only its divergence is charged, not that of the noisy counts. Proof: PROOF.md.
 """
 
 import math
@@ -63,7 +63,7 @@ class NoisyMax(NoisyCounts):
 
     @classmethod
     def calibrate(cls, *, epsilon: float, delta: float, teachers: int, classes: int, queries: int) -> "NoisyMax":
-        """Return the NoisyMax with the least noise that may answer this many queries within (epsilon, delta)."""
+        """Return the NoisyMax with the least noise that can answer this many queries within (epsilon, delta)."""
         epsilon, delta = check_positive("epsilon", epsilon), check_delta(delta, zero=False)
         queries, classes = check_count("queries", queries), check_count("classes", classes, least=2)
         order = best_order(epsilon=epsilon, delta=delta)

@@ -1,8 +1,8 @@
 """NoisyShares adds discrete Gaussian noise to the counts and releases the share of votes for each class.
 
-Claim (replace-one units, one ballot a unit): one query has Renyi divergence at most order / (2 scale**2) for two
-classes, where one count says it all, and order / scale**2 for more, at every order, with no tail event left out. Labels
-at any threshold, rankings and probabilities are made of what was released, and cost nothing more. Proof: PROOF.md.
+Claim (replace-one units, one ballot per unit): one query has Renyi divergence at most order / (2 scale**2) for two
+classes, for which one count suffices, and order / scale**2 for more, at every order, with no tail event left out.
+Labels at any threshold, rankings and probabilities are post-processing, and cost nothing more. Proof: PROOF.md.
 """
 
 import math
@@ -30,8 +30,8 @@ _UP = 1 + 2.0**-40
 class NoisyShares(NoisyCounts):
     """Discrete Gaussian noise of this scale on the counts, released as shares on a public grid.
 
-    An answer is one whole number: for two classes the noisy count of class 1, kept within -teachers and 2 * teachers,
-    plus the number of teachers; for more the number of a point of the grid. `shares` reads it.
+    An answer is one whole number: for two classes, the noisy count of class 1, clipped to -teachers and 2 * teachers,
+    plus the number of teachers; for more, the number of a point of the grid. `shares` decodes it.
 
     >>> noisy = NoisyShares.calibrate(epsilon=4.0, delta=1e-6, teachers=1500, classes=2, queries=1000)
     >>> answers = noisy.answers([[1200, 300], [300, 1200]])
@@ -41,7 +41,7 @@ class NoisyShares(NoisyCounts):
 
     @classmethod
     def calibrate(cls, *, epsilon: float, delta: float, teachers: int, classes: int, queries: int) -> "NoisyShares":
-        """Return the NoisyShares with the least noise that may answer this many queries within (epsilon, delta)."""
+        """Return the NoisyShares with the least noise that can answer this many queries within (epsilon, delta)."""
         classes = check_count("classes", classes, least=2)
         one = NoisySum.calibrate(epsilon=epsilon, delta=delta, sensitivity=1, releases=queries)
         scale = one.scale if classes == 2 else one.scale * math.sqrt(2) * _UP  # proof: step 2
@@ -49,7 +49,7 @@ class NoisyShares(NoisyCounts):
 
     @property
     def steps(self) -> int:
-        """Into how many steps a share is cut: one a teacher, or fewer where there are many classes."""
+        """The number of steps of a share: one per teacher, or fewer if there are many classes."""
         return self.teachers if self.classes == 2 else steps_for(self.teachers, self.classes)
 
     @property
@@ -72,14 +72,14 @@ class NoisyShares(NoisyCounts):
         return NoisySum(sensitivity=1, scale=self.scale).epsilon(delta=delta, releases=counts * queries)
 
     def shares(self, answers: Any) -> NDArray[np.float64]:
-        """Return the released share of each class, one row an answer, each at least 0 and together 1."""
+        """Return the released share of each class, one row per answer, each at least 0 and together 1."""
         if self.classes == 2:
             second = np.clip(self.excess(answers), 0.0, 1.0)
             return np.stack([1.0 - second, second], axis=1)
         return points_of(np.asarray(answers, dtype=np.int64), self.steps, self.classes) / self.steps
 
     def excess(self, answers: Any) -> NDArray[np.float64]:
-        """Return the noisy share of class 1 of two as it was released: noise may take it below 0 or above 1."""
+        """Return the noisy share of class 1 of two as it was released; noise may make it less than 0 or more than 1."""
         return (np.asarray(answers, dtype=np.int64) - self.teachers) / self.teachers
 
     def draw_labels(self, counts: Counts, noise: NoiseSource) -> NDArray[np.int64]:

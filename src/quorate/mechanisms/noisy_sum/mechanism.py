@@ -20,7 +20,9 @@ __all__ = ["NoisySum"]
 
 @dataclass(frozen=True, kw_only=True)
 class NoisySum:
-    """A sum that one unit moves by at most `sensitivity`, released with noise of `scale`, both in units of the sum.
+    """A noisy sum: one unit changes it by at most `sensitivity`; `scale` is the noise scale.
+
+    Both are in units of the sum.
 
     >>> noisy = NoisySum.calibrate(epsilon=1.0, delta=1e-6, sensitivity=100)
     >>> abs(noisy.release(250_000) - 250_000) < 10 * noisy.scale
@@ -35,7 +37,7 @@ class NoisySum:
 
     @classmethod
     def calibrate(cls, *, epsilon: float, delta: float, sensitivity: int, releases: int = 1) -> "NoisySum":
-        """Return the NoisySum of the smallest scale that may be released this often within (epsilon, delta).
+        """Return the NoisySum of the smallest scale that can be released this often within (epsilon, delta).
 
         A budget opened with the same epsilon and delta and slack=0.0 pays for exactly this many releases.
         """
@@ -54,7 +56,7 @@ class NoisySum:
         return cls(sensitivity=sensitivity, scale=max(scale, 1e-6))
 
     def renyi(self, order: float) -> float:
-        """Return the cost of one release at this order: an upper bound."""
+        """Return an upper bound on the cost of one release at this order."""
         if check_order(order) == math.inf:
             raise InvalidInput("a NoisySum is charged at a finite order; open the budget at one, with delta above 0")
         return gaussian_renyi(scale=self.scale, order=order, sensitivity=self.sensitivity)  # proof: step 1
@@ -82,7 +84,7 @@ class NoisySum:
     def releases(self, totals: Iterable[int], *, budget: Budget | None = None) -> list[int]:
         """Return several sums with noise, charged to `budget` if there is one: all of them or none.
 
-        One unit may move every one of these sums by `sensitivity`, and each is charged (PROOF.md, step 2).
+        One unit may change every one of these sums by `sensitivity`, and each is charged (PROOF.md, step 2).
         """
         return self.draw_releases(totals, budget, system_noise)
 

@@ -1,7 +1,7 @@
 """NoisyVectors: several vectors, each chosen from those released before, calibrated as if they were one.
 
 Claim (replace-one units; a unit moves each vector, given what was released before, by whole numbers whose squares add
-up to at most the `squared_sensitivity` said for it): all releases together are (epsilon, delta)-differentially private
+up to at most its given `squared_sensitivity`): all releases together are (epsilon, delta)-differentially private
 for the epsilon and delta of the budget, however the vectors and their shares are chosen. Proof: PROOF.md, step 6.
 """
 
@@ -27,9 +27,9 @@ _UP = 1 + 2.0**-40
 
 
 class NoisyVectors:
-    """Releases that are chosen one after another and pay with the whole of a budget that nothing was spent from.
+    """Adaptively chosen releases that use the whole of a fresh budget.
 
-    `entries` is the largest number of entries that all releases together may have; `spent` is what they cost together.
+    `entries` is the largest number of entries that all releases together may have; `spent` is their total cost.
 
     >>> noisy = NoisyVectors(Budget(epsilon=1.0, delta=1e-6, slack=0.0), entries=4)
     >>> first, scale = noisy.release(np.array([250, 730]), squared_sensitivity=2, fraction=0.5)
@@ -51,7 +51,7 @@ class NoisyVectors:
         self._lock = threading.Lock()
 
     def scale(self, *, squared_sensitivity: int, fraction: float) -> float:
-        """Return the scale of the next release, if it takes this fraction of what is left."""
+        """Return the noise scale of the next release if it takes this fraction of what is left."""
         share = self._share(fraction)
         if share < 1:
             raise BudgetSpent("nothing is left for another release")
@@ -73,7 +73,7 @@ class NoisyVectors:
     def release_rest(
         self, parts: Sequence[Any], *, squared_sensitivities: Sequence[int], shares: Sequence[float]
     ) -> tuple[list[NDArray[np.int64]], list[float]]:
-        """Return several vectors with noise, which divide all that is left by these shares, and their scales."""
+        """Return several noisy vectors, which divide all that is left by these shares, and their noise scales."""
         noisy, scales = [], []
         for place, (part, square) in enumerate(zip(parts, squared_sensitivities, strict=True)):
             fraction = 1.0 if place + 1 == len(parts) else min(1.0, shares[place] / math.fsum(shares[place:]))

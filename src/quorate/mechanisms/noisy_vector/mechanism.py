@@ -3,7 +3,7 @@
 Claim (replace-one units; a unit moves part i by whole numbers whose squares add up to at most
 `squared_sensitivities[i]`): one release has Renyi divergence at most order / 2 * the sum of
 squared_sensitivities[i] / scales[i]**2 at every order, with no tail event left out; and alone it is
-(`epsilon(delta=d)`, d)-DP, which is less than follows from that divergence. Proof: PROOF.md.
+(`epsilon(delta=d)`, d)-DP, a smaller epsilon than that divergence implies. Proof: PROOF.md.
 """
 
 import math
@@ -38,7 +38,7 @@ _UP = 1 + 2.0**-40  # above the rounding of the few operations before it; also m
 
 @dataclass(frozen=True, kw_only=True)
 class NoisyVector:
-    """Vectors ("parts") that one unit moves within their squared L2 sensitivities, each with noise of its own scale.
+    """Vectors ("parts") with given squared L2 sensitivities, each with noise of its own scale.
 
     >>> noisy = NoisyVector.calibrate(epsilon=1.0, delta=1e-6, squared_sensitivities=(2,))
     >>> [table] = noisy.release([np.array([250, 730])])
@@ -66,13 +66,13 @@ class NoisyVector:
         shares: Sequence[float] | None = None,
         rounded: bool = False,
     ) -> "NoisyVector":
-        """Return the NoisyVector of the smallest scales that may be released once, alone, within (epsilon, delta).
+        """Return the NoisyVector of the smallest scales that can be released once, alone, within (epsilon, delta).
 
-        `shares` says how the parts divide what they may tell (equally unless given): a part of share p has a squared
-        scale of its squared sensitivity over p, and one that no unit moves takes nothing. A `Budget` of the same
-        epsilon and delta and slack=0.0 pays for it with all that it has, if nothing was spent before. With `rounded`
-        the noise is never less than what makes it a rounded Gaussian (PROOF.md, step 2): for a caller whose proof needs
-        more than that the release is (epsilon, delta)-DP.
+        `shares` divides the privacy loss among the parts (equally by default): the squared scale of a part of share p
+        is proportional to its squared sensitivity over p, and a part that no unit changes takes nothing. A fresh
+        `Budget` of the same epsilon and delta and slack=0.0 pays for it with all that it has. With `rounded`, the noise
+        is never less than what makes it a rounded Gaussian (PROOF.md, step 2): for a caller whose proof needs more than
+        that the release is (epsilon, delta)-DP.
         """
         epsilon, delta = check_positive("epsilon", epsilon), check_delta(delta, zero=False)
         squares = _squares(squared_sensitivities)
@@ -95,9 +95,9 @@ class NoisyVector:
         shares: Sequence[float] | None = None,
         fraction: float = 1.0,
     ) -> "NoisyVector":
-        """Return the NoisyVector of the smallest scales that this budget pays for now, with a fraction of what it has.
+        """Return the NoisyVector of the smallest scales that a fraction of this budget pays for now.
 
-        All of a budget from which nothing was spent goes into `calibrate`; otherwise the one-order cost is used.
+        If all of a fresh budget is used, `calibrate` is used; otherwise the cost at the budget's order.
         """
         squares = _squares(squared_sensitivities)
         if budget.order == math.inf:
@@ -116,7 +116,7 @@ class NoisyVector:
         return cls(squared_sensitivities=squares, scales=tuple(_renyi_scales(pairs, budget.order, each)))
 
     def renyi(self, order: float) -> float:
-        """Return the cost of one release at this order: an upper bound."""
+        """Return an upper bound on the cost of one release at this order."""
         if check_order(order) == math.inf:
             raise InvalidInput("a NoisyVector is charged at a finite order; open the budget at one, with delta above 0")
         pairs = zip(self.squared_sensitivities, self.scales, strict=True)
@@ -127,7 +127,7 @@ class NoisyVector:
         return Cost(self.renyi(order))
 
     def epsilon(self, *, delta: float) -> float:
-        """Return the epsilon of one release, and nothing else, at `delta`: an upper bound."""
+        """Return an upper bound on the epsilon, at `delta`, of one release and nothing else."""
         delta = check_delta(delta, zero=False)
         entries = sum(self.squared_sensitivities)
         least = smallest_excess(self._length(), delta=delta, entries=entries)  # proof: step 3

@@ -3,7 +3,7 @@
 Claim (replace-one units; each unit has one value, which lies in one cell): one release is epsilon-DP, and its Renyi
 divergence is at most order * epsilon**2 / 8. The value of one more unit, exchangeable with those of the data, lies in
 the released cell or below it with a probability of at least (rank - rank_loss) / (units + 1), over data and noise,
-whatever the law of the values is. Proof: PROOF.md.
+whatever the distribution of the values. Proof: PROOF.md.
 """
 
 import math
@@ -64,7 +64,7 @@ class PrivateQuantile:
 
     @property
     def choice(self) -> ExponentialChoice:
-        """The exponential mechanism that picks the cell, by distances that a unit moves by 1."""
+        """The exponential mechanism that picks the cell, by distances of sensitivity 1."""
         return ExponentialChoice(epsilon=self.epsilon, sensitivity=1)  # proof: step 1
 
     def release_cost(self, order: float) -> Cost:
@@ -72,7 +72,7 @@ class PrivateQuantile:
         return self.choice.choice_cost(order)
 
     def rank_loss(self) -> float:
-        """Return how many ranks the noise takes from the coverage at most, in the mean: an upper bound."""
+        """Return an upper bound on the mean number of ranks of coverage that the noise costs."""
         rate, others = float(self.choice.rate), float(self.cells - 1)
         farthest = min(self.units, math.ceil((math.log(self.cells) + _REACH) / rate))
         depth = np.arange(1.0, farthest + 1)
@@ -82,18 +82,18 @@ class PrivateQuantile:
         return min(together, apart) * _UP + 1e-9
 
     def coverage(self) -> float:
-        """Return the probability with which the value of one more unit is at most the released cell: a lower bound."""
+        """Return a lower bound on the probability that the value of one more unit is at most the released cell."""
         return max(0.0, (self.rank - self.rank_loss()) / (self.units + 1) * (1 - 1e-12))
 
     def distances(self, counts: Integers) -> Integers:
-        """Return how many values at least must change for each cell to hold the one of this rank."""
+        """Return, for each cell, the least number of values that must change for it to hold the value of this rank."""
         upto = np.cumsum(counts)
         below = upto - counts
         distances: Integers = np.maximum(0, np.maximum(self.rank - upto, below + 1 - self.rank))  # proof: step 1
         return distances
 
     def release(self, counts: Any, *, budget: Budget | None = None) -> int:
-        """Return the number of a cell, from 0; `counts` says how many units have their value in each."""
+        """Return the index of a cell, from 0; `counts` has the number of units with their value in each cell."""
         return self.draw_cell(counts, budget, system_noise)
 
     def draw_cell(self, counts: Any, budget: Budget | None, noise: NoiseSource) -> int:

@@ -1,6 +1,6 @@
-"""Quorum answers with the top label when it is far enough from changing, and says "no quorum" otherwise.
+"""Quorum answers with the top label if it is far enough from changing, and with "no quorum" otherwise.
 
-Claim (replace-one units, one ballot a unit): a run of any number of adaptively chosen queries that stops after
+Claim (replace-one units, one ballot per unit): a run of any number of adaptively chosen queries that stops after
 `no_quorums` no-quorums has Renyi divergence at most `renyi(order)` at every order, outside a tail event of
 probability at most `slack`. An answer is free; opening the run and each no-quorum are paid. Proof: PROOF.md.
 """
@@ -24,7 +24,9 @@ __all__ = ["Quorum"]
 
 @dataclass(frozen=True, kw_only=True)
 class Quorum(LookedUp):
-    """One threshold noise a run, one table look-up a query. Make it with `Quorum.calibrate`.
+    """A threshold mechanism: one threshold noise per run, one table look-up per query.
+
+    Use `Quorum.calibrate`.
 
     `order` and `price` are the Renyi order of the table and its price s; `margin` is h and `threshold_scale` the scale
     of the discrete Gaussian mu in the threshold h - mu; `slack` bounds P(mu > h); `table` holds the probabilities of no

@@ -156,7 +156,7 @@ def levels_needed(order: Floats, price: Floats, *, miss: float, start: Floats | 
 
 @dataclass(frozen=True, kw_only=True)
 class LookedUp(ThresholdMechanism):
-    """One Gaussian threshold noise a run, and one look-up in a table of probabilities a query."""
+    """One Gaussian threshold noise per run, and one look-up in a table of probabilities per query."""
 
     teachers: int
     no_quorums: int

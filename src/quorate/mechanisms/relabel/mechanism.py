@@ -2,8 +2,8 @@
 
 Claim (replace-one units of r labelled and s unlabelled rows): if whatever is run on the relabelled rows is
 (epsilon, delta)-DP, or has a Renyi divergence of D, then run after relabelling it is (epsilon + term, delta)-DP, or has
-a divergence of D + term. The term is r 2 ln(1 + e^(kappa/2)) + s ln 4. The labels themselves are no release: they may
-be used inside of a mechanism that is charged, and nowhere else.
+a divergence of D + term. The term is r 2 ln(1 + e^(kappa/2)) + s ln 4. The labels themselves must not be released: they
+may be used inside a mechanism that is charged, and nowhere else.
 Proof: PROOF.md. The construction is LabelBoost (Beimel, Nissim and Stemmer 2015; Nandi and Bassily 2020).
 """
 
@@ -34,10 +34,12 @@ Change = Literal["labelled", "unlabelled"]
 
 
 class Relabelled:
-    """Rows with their new labels, for use inside of a mechanism. It has no text and cannot be copied.
+    """New labels of rows, for use inside a mechanism only.
 
-    `labels` belongs to the labelled rows and `unlabelled` to the others, in their order; -1 marks a row that could not
-    be used, because a value was missing or not declared or its label was neither 0 nor 1.
+    Its repr shows nothing and it cannot be copied.
+
+    `labels` are for the labelled rows and `unlabelled` for the others, in their order; -1 marks a row that could not be
+    used because a value was missing or not declared, or because its label was neither 0 nor 1.
     """
 
     __slots__ = ("labels", "unlabelled")
@@ -82,11 +84,11 @@ class Relabel:
         return math.nextafter(check_positive("inner", inner) + term, math.inf)
 
     def relabelling_cost(self, *, change: Change = "labelled", rows: int = 1) -> Cost:
-        """Return what relabelling adds to the cost of what is run on it, at every order."""
+        """Return what relabelling adds, at every order, to the cost of a mechanism that is run on the result."""
         return Cost(relabelling_epsilon(kappa=self.kappa, change=change, rows=rows))
 
     def excess(self, *, points: int, beta: float) -> int:
-        """Return how many mistakes above the fewest possible the new labels make, with probability 1 - beta at most.
+        """Bound the mistakes of the new labels beyond the fewest possible, with probability 1 - beta.
 
         `points` counts the distinct points of labelled and unlabelled rows together (PROOF.md, step 5).
         """
@@ -94,7 +96,7 @@ class Relabel:
         return math.ceil(2 / self.kappa * (math.log(candidates) - math.log(check_rate("beta", beta))) * (1 + 1e-12))
 
     def unlabelled_rows(self, *, labelled: int, alpha: float, beta: float) -> int:
-        """Return how many unlabelled rows may be added so that, with probability 1 - beta, all is well.
+        """Return how many unlabelled rows may be added for an error of alpha with probability 1 - beta.
 
         That is: if the labelled rows are consistent with the class, at most a share alpha of them gets a wrong label.
         """
@@ -119,9 +121,9 @@ class Relabel:
     ) -> Relabelled:
         """Return the rows with the labels of one hypothesis, the term charged to `budget` if there is one.
 
-        What is run on them must be charged to the same budget. `rows` is the most that one unit has of the labelled,
-        and `rows_unlabelled` of the unlabelled: both are paid. Say 0 where the unlabelled rows are public, and where a
-        unit has one row, labelled or not: its labelled row costs more, and is charged.
+        What is run on them must be charged to the same budget. `rows` is the largest number of labelled rows of one
+        unit, and `rows_unlabelled` that of unlabelled rows: both are charged. Set `rows_unlabelled=0` if the unlabelled
+        rows are public, or if a unit has one row, labelled or not: a labelled row costs more, and is charged.
         """
         unit = check_count("rows", rows), check_count("rows_unlabelled", rows_unlabelled, least=0)
         return self.draw_relabelled(X, y, unlabelled, budget=budget, unit=unit, noise=system_noise)

@@ -1,4 +1,4 @@
-"""EveryCandidate tries each candidate once, pays for all of these trials, and hands out the best.
+"""EveryCandidate tries each candidate once, pays for all trials, and releases the best.
 
 Claim: all trials together cost what their composition costs, and the best is one of them. PROOF.md, step 6.
 """
@@ -26,7 +26,7 @@ Made = TypeVar("Made", bound=_Selection)
 
 @dataclass(frozen=True, kw_only=True)
 class EveryCandidate:
-    """One trial for each of so many candidates, all paid for.
+    """One trial for each candidate, all paid for.
 
     >>> from quorate.mechanisms.selection import GaussianTrial
     >>> both = EveryCandidate.calibrate(epsilon=1.0, delta=1e-6, candidates=4, trial=GaussianTrial)
@@ -42,7 +42,7 @@ class EveryCandidate:
 
     @classmethod
     def calibrate(cls, *, epsilon: float, delta: float, candidates: int, trial: type[Trial]) -> "EveryCandidate":
-        """Return the EveryCandidate of the largest trials that (epsilon, delta) pays for."""
+        """Return the EveryCandidate whose trials have the largest epsilon that (epsilon, delta) pays for."""
         delta, candidates = check_delta(delta, zero=False), check_count("candidates", candidates)
 
         def made(each: float) -> EveryCandidate:
@@ -71,7 +71,7 @@ class EveryCandidate:
         return self.trial.composed(self.candidates, delta=delta)
 
     def best(self, run: Callable[[int], tuple[float, Outcome]]) -> Outcome:
-        """Run a trial of each candidate, by its number; return what the first of the best scores came with."""
+        """Run a trial of each candidate, by its number, and return the result with the best score, first on ties."""
         return best_of(run, range(self.candidates))
 
 

@@ -2,11 +2,11 @@
 
 Claim (of any one pair of neighbours; each trial draws its candidate uniformly and is private as `trial` says, and the
 score is part of what a trial releases): the best trial costs what one trial costs, plus a term for the choice that
-grows with the logarithm of the number of trials, and not with the number. How many trials there were must stay secret:
-the claim is false for whoever learns it. Proof: PROOF.md.
+grows with the logarithm of the number of trials, and not with the number. The number of trials must stay secret: the
+claim does not hold against anyone who learns it. Proof: PROOF.md.
 
-The bound is ours: it holds for every law of the number of trials, a cap included, and is never above those of Liu and
-Talwar (2019) and of Papernot and Steinke (2022) for theirs.
+The bound is ours: it holds for every distribution of the number of trials, a cap included, and is never above those of
+Liu and Talwar (2019) and of Papernot and Steinke (2022) for their distributions.
 """
 
 import math
@@ -74,9 +74,9 @@ class RandomStopping:
     def calibrate(
         cls, *, epsilon: float, delta: float, candidates: int, trial: type[Trial], tried: float = 0.9
     ) -> "RandomStopping":
-        """Return the RandomStopping of the largest trials for (epsilon, delta), among a few laws.
+        """Return the RandomStopping whose trials have the largest epsilon, among a few distributions.
 
-        `tried` is the probability with which a given candidate, the best one for example, is tried at least once.
+        `tried` is the probability that a given candidate, such as the best one, is tried at least once.
         """
         delta = check_delta(delta, zero=False)
         laws = [negative_binomial(shape, candidates=candidates, tried=tried) for shape in _SHAPES]
@@ -101,21 +101,21 @@ class RandomStopping:
 
     @property
     def mean_trials(self) -> float:
-        """How many trials there are in the mean."""
+        """The mean number of trials."""
         return _mean(self.weights)
 
     @property
     def most_trials(self) -> int:
-        """How many trials there may be."""
+        """The largest possible number of trials."""
         return len(self.weights)
 
     @property
     def slack(self) -> float:
-        """The probability that a trial's tail event takes place in any of them: an upper bound. Proof: step 5."""
+        """An upper bound on the probability that the tail event of any trial occurs. Proof: step 5."""
         return self.trial.slack * self.mean_trials * (1 + _MARGIN)
 
     def renyi(self, order: float) -> float:
-        """Return the cost of the best trial at this order: an upper bound."""
+        """Return an upper bound on the cost of the best trial at this order."""
         first, second = self._slopes
         most = self.trial.renyi(math.inf) + float(np.max(first - second)) + 2 * _MARGIN
         if check_order(order) == math.inf:
@@ -137,10 +137,10 @@ class RandomStopping:
         return min(plain, smallest_epsilon(self.renyi, delta=delta, slack=self.slack)[0])
 
     def best(self, run: Callable[[int], tuple[float, Outcome]], *, budget: Budget | None = None) -> Outcome:
-        """Run trials, each by the number of its candidate, and return what the best score came with.
+        """Run trials, each by the number of its candidate, and return the result with the best score.
 
-        `run` returns a score and what it is the score of, both of one private trial. How many trials there were is
-        forgotten; `run` must not tell anybody.
+        `run` returns the score and the result of one private trial. The number of trials is not kept, and `run` must
+        not reveal it.
         """
         return self.draw_best(run, budget, system_noise)
 

@@ -1,9 +1,10 @@
-"""SharpMajority answers between two classes with the label that leads, as surely as its price per query allows.
+"""SharpMajority answers with the leading of two labels, as reliably as its price per query allows.
 
-Claim (replace-one units, one ballot a unit): one query has Renyi divergence at most `renyi(order)`, for all votes.
+Claim (replace-one units, one ballot per unit): one query has Renyi divergence at most `renyi(order)`, for all votes.
 Among rules that answer a query from its own votes alone and cost no more at the order of the table, for every query,
-none is right more often at any lead, averaged over which label leads, up to the rounding of the table. Nothing is
-said of rules priced at another order, nor of those that do not pay for every query, as Quorum. Proof: PROOF.md.
+none is right more often at any lead, averaged over which label leads, up to the rounding of the table. This says
+nothing about rules priced at another order, or about those that do not pay for every query, such as Quorum. Proof:
+PROOF.md.
 """
 
 import itertools
@@ -30,10 +31,10 @@ _SHORT = 400  # levels
 
 @dataclass(frozen=True, kw_only=True)
 class SharpMajority(QueryMechanism):
-    """One table look-up and one random word a query. Make it with `SharpMajority.calibrate`.
+    """One table look-up and one random word per query. Use `SharpMajority.calibrate`.
 
-    `table` holds the probabilities of the wrong label in units of 2**-64, by lead; `order` and `price` are the Renyi
-    order it is best for and the most that a query costs there; charge it to a budget of that order.
+    `table` holds the probabilities of the wrong label in units of 2**-64, by lead. `order` is the Renyi order for which
+    it is best, and `price` the largest cost of a query at it: charge it to a budget of that order.
 
     >>> sharp = SharpMajority.calibrate(epsilon=1.0, delta=1e-6, teachers=2000, queries=1000)
     >>> sharp.distance() < 210
@@ -64,9 +65,9 @@ class SharpMajority(QueryMechanism):
     def calibrate(
         cls, *, epsilon: float, delta: float, teachers: int, queries: int, order: float | None = None
     ) -> "SharpMajority":
-        """Return the SharpMajority that may answer this many queries within (epsilon, delta). Delta may be 0.
+        """Return the SharpMajority that can answer this many queries within (epsilon, delta). Delta may be 0.
 
-        The order is the one given, or that of the fewest `expected_errors` among several; infinity, whose table needs
+        The order is the one given, or the one of several with the fewest `expected_errors`; infinity, whose table needs
         no delta, is always among them.
         """
         epsilon, delta = check_positive("epsilon", epsilon), check_delta(delta)
@@ -97,7 +98,7 @@ class SharpMajority(QueryMechanism):
     def expected_errors(self) -> float:
         """Return the sum, over all leads that these teachers can have, of the probability of the wrong label.
 
-        `calibrate` makes it small. No single lead could serve: tables of two orders may cross.
+        `calibrate` keeps it small. No single lead would do: the tables of two orders may cross.
         """
         levels = self.teachers // 2 + 1
         return (sum(self.table) + (levels - len(self.table)) * self.table[-1]) / ONE

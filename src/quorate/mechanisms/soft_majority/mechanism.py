@@ -1,6 +1,6 @@
 """SoftMajority answers label y with probability proportional to exp(epsilon * votes_y / 2).
 
-Claim (replace-one units, one ballot a unit): each query is epsilon-DP, and its Renyi divergence is at most
+Claim (replace-one units, one ballot per unit): each query is epsilon-DP, and its Renyi divergence is at most
 order * epsilon**2 / 8. With two classes this is the logistic function of half the lead. Proof: PROOF.md.
 """
 
@@ -39,7 +39,7 @@ class SoftMajority(QueryMechanism):
 
     @classmethod
     def calibrate(cls, *, epsilon: float, delta: float = 0.0, teachers: int, queries: int = 1) -> "SoftMajority":
-        """Return the SoftMajority that may answer this many queries within (epsilon, delta)."""
+        """Return the SoftMajority that can answer this many queries within (epsilon, delta)."""
         epsilon, delta = check_positive("epsilon", epsilon), check_delta(delta)
         queries = check_count("queries", queries)
         each = math.floor(Fraction(epsilon) / queries * RENYI_QUANTA) / RENYI_QUANTA  # a whole number of quanta

@@ -1,8 +1,9 @@
-"""StabilityTest answers with the top label when its distance, with Laplace noise, passes a noisy threshold.
+"""StabilityTest answers with the top label if its distance, with Laplace noise, passes a noisy threshold.
 
-Claim (replace-one units, one ballot a unit): a run is cut into epochs by its no-quorums. Each epoch, however many
-queries it answers, is `epoch_epsilon`-DP outside a tail event of probability at most `slack`, and epochs compose. Paper
-002 prints gap - 1 as the distance, which one ballot moves by 2; here it is ceil(gap / 2) - 1. Proof: PROOF.md.
+Claim (replace-one units, one ballot per unit): no-quorums divide a run into epochs. Each epoch, however many queries it
+answers, is `epoch_epsilon`-DP outside a tail event of probability at most `slack`, and epochs compose. Bassily, Thakkar
+and Thakurta (2018) print gap - 1 as the distance, which one ballot moves by 2; here it is ceil(gap / 2) - 1. Proof:
+PROOF.md.
 """
 
 import itertools
@@ -93,7 +94,7 @@ class StabilityTest(ThresholdMechanism):
 
     @property
     def epoch_epsilon(self) -> float:
-        """The epsilon of one epoch: the threshold moves by 1, a distance by 1 on top of that."""
+        """The epsilon of one epoch: a shift of the threshold by 1, and of a distance by 1 more."""
         return (1 / self.threshold_scale + 2 / self.query_scale) * (1 + 2.0**-50)  # proof: step 2
 
     def opening_cost(self, order: float) -> Cost:

@@ -1,4 +1,4 @@
-"""The kinds of models: the manifest names one, and its module says how it becomes files and comes back.
+"""The kinds of models: the manifest names one, and its module saves and restores it.
 
     private        PrivateClassifier, FederatedClassifier          private, with a ledger
     student_first  StudentFirstClassifier                          private, with a ledger
@@ -14,8 +14,8 @@
     linear         PrivateLogisticRegression and its two sisters   published
     conformal      ConformalClassifier, ConformalRegressor         published
 
-A module has `FOLDER`, the type of its folder; `save(model, folder, extra=...)`, with `trusted=` where the folder may
-hold estimators of any type; and `restore(folder, trusted=..., lease=...)`.
+A module has `FOLDER`, the type of its folder; `save(model, folder, extra=...)`, with `trusted=` if the folder may
+contain estimators of any type; and `restore(folder, trusted=..., lease=...)`.
 """
 
 from importlib import import_module
@@ -74,28 +74,28 @@ _WITH_ESTIMATORS = ("private", "student_first", "everlasting", "student", "confo
 
 
 def kind_of(folder: str | Path) -> str:
-    """Return of which kind the model in a folder says it is; loading it proves that."""
+    """Return the kind that the model in a folder declares; loading the model verifies it."""
     return open_folder(folder).kind
 
 
 def schema_of(folder: str | Path) -> Schema | None:
-    """Return how the queries of a model are encoded, or None for a model that takes numbers as they are.
+    """Return the schema that encodes a model's queries, or None for a model that takes numbers as they are.
 
-    A schema must be the one that the manifest lists; loading the model proves the manifest.
+    A schema must be the one that the manifest lists; loading the model verifies the manifest.
     """
     return open_folder(folder).schema()
 
 
 def load(folder: str | Path | Folder, *, trusted: Trusted = None, lease: int = 0, kind: str | None = None) -> Any:
-    """Return the model of a folder. One that answers from a budget spends from the folder's ledger.
+    """Load a model from a folder. A model with a budget spends from the folder's ledger.
 
-    With a `lease` it takes so many answers' worth of the budget at a time, as a server does: `session_.close()` returns
-    the rest, and a crash loses it. Without, each batch is charged for itself. Where a `kind` is given, a model of
-    another kind is refused.
+    With a `lease` it takes the budget of this many answers at a time, as a server does: `session_.close()` returns the
+    rest, and a crash loses it. Without one, each batch is charged by itself. If a `kind` is given, a model of another
+    kind is refused.
 
-    Files whose hash is wrong are refused, and so are estimators of a type that is not known to be safe, unless
-    `trusted` names it, as it was named when the model was saved. A type that is named here is imported, and its code
-    runs: only name what you would also import.
+    Files with a wrong hash are refused. So are estimators of a type that is not known to be safe, unless `trusted`
+    names it, as it did when the model was saved. A type that is named here is imported, and its code runs: only name
+    what you would also import.
 
     >>> import tempfile
     >>> from quorate import SemiPrivateClassifier
@@ -131,11 +131,11 @@ def _restored(module: Any, folder: Folder, *, trusted: Trusted, lease: int) -> A
 
 
 def save(model: Any, folder: str | Path, *, extra: Extra = None, trusted: Trusted = None, **options: Any) -> Path:
-    """Write a fitted model into a new folder; `extra` files travel with it, and its hashes cover them.
+    """Save a fitted model to a new folder, with `extra` files, which its hashes also cover.
 
-    A classifier with a budget goes on from the folder: it and every copy that is loaded share the ledger there. What
-    may be published is written for everybody, with a page that says what is claimed. A `PrivateSearchCV` is saved as
-    the model that it found. An everlasting model takes an `account` (`quorate.models.kinds.everlasting`).
+    A classifier with a budget continues from the folder: it and every loaded copy share the ledger there. A publishable
+    model is written so that everybody may read it, with a page that states the claim. A `PrivateSearchCV` is saved as
+    the model that it chose. An everlasting model takes an `account` (`quorate.models.kinds.everlasting`).
 
     What is saved can be loaded. Estimators of types that are not known to be safe (your own, XGBoost's) are refused
     here, before anything is written, unless `trusted` names them; `load` must then name them too.

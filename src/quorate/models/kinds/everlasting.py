@@ -10,8 +10,8 @@
     ledger.sqlite        the account, the phase, its secret noises and hashes of its files, keys, ids and their answers
     ledger.key, .mark    as in every model (`quorate.models.kinds.private`)
 
-When a phase ends its files are removed. The whole cost of phase 1 is charged when the folder is made, so that nothing
-in the account moves with what is answered.
+When a phase ends, its files are removed. The whole cost of phase 1 is charged when the folder is made, so that nothing
+in the account depends on the answers.
 """
 
 from dataclasses import asdict, fields
@@ -57,10 +57,10 @@ def save(
     trusted: Trusted = None,
     account: Guarantee | None = None,
 ) -> Path:
-    """Write a fitted classifier into a new folder, and let it go on from there: same phase, same seats, same noise.
+    """Save a fitted classifier to a new folder, from which it continues: same phase, same seats, same noise.
 
-    `extra` files travel with the model and are covered by its hashes. With an `account` larger than what phase 1 costs,
-    that phase can be opened again, and paid for again, if its state is ever lost: the claim is then the account's.
+    The hashes of the model also cover `extra` files. With an `account` larger than the cost of phase 1, that phase can
+    be opened again, and paid for again, if its state is ever lost: the claim is then the account's.
 
     >>> import tempfile
     >>> from quorate import load
@@ -100,7 +100,7 @@ def save(
 
 
 def restore(folder: PrivateFolder, *, trusted: Trusted = None, lease: int = 0) -> EverlastingClassifier:
-    """Return the classifier of a folder, in the phase that it was in. One process at a time may have it.
+    """Return the classifier of a folder, in the phase in which it was. Only one process at a time may use it.
 
     There is nothing to `lease`: its phase is paid for.
     """
@@ -114,9 +114,9 @@ def restore(folder: PrivateFolder, *, trusted: Trusted = None, lease: int = 0) -
 
 
 def reopen(folder: str | Path, *, trusted: Trusted = None) -> None:
-    """Open phase 1 of a model once more, where its state is lost, and pay for all of it once more.
+    """Open phase 1 of a model again after its state was lost, and pay for all of it again.
 
-    Refused where the account cannot pay, and for later phases: those who taught them have no more to pay.
+    This is refused if the account cannot pay, and for later phases: the queries that taught them have no budget left.
     """
     opened = open_folder(folder)
     if not isinstance(opened, PrivateFolder) or opened.kind != KIND:
