@@ -38,6 +38,7 @@ from quorate.models import Folder, load, open_folder
 from quorate.release import Columns, QueryRelease
 from quorate.release.domain import make_domain
 from quorate.release.query_texts import parse_queries
+from quorate.release.tidy import shown_answers
 from quorate.release.uncut import Uncut
 from quorate.release.utility import simulate_utility
 from quorate.report.release_page import write_report_of
@@ -168,10 +169,11 @@ def ask_published(
     table = release.answer(queries, **reading)
     rows = table.to_pylist()
     say_between(rows)
+    shown = shown_answers(rows, release.records_)
     if out is not None:
-        write_table(out, table)
+        write_table(out, table, rows=shown)
     if as_json:
         print(json.dumps({"claim": release.claim_, "answers": rows if out is None else len(rows)}))
     elif out is None:
-        print(to_csv(rows, table.column_names), end="")
+        print(to_csv(shown, table.column_names), end="")
     return 0

@@ -199,11 +199,13 @@ def check_table_name(path: Path) -> None:
         raise InvalidInput(f"{path}: tables are written as .csv or .parquet")
 
 
-def write_table(path: Path, table: pa.Table, *, full: bool = False) -> None:
-    """Write a table as CSV, or as Parquet where the file is called so."""
+def write_table(
+    path: Path, table: pa.Table, *, rows: Sequence[dict[str, Any]] | None = None, full: bool = False
+) -> None:
+    """Write a table as CSV, with these rows in place of its own where they are given, or as Parquet by its name."""
     check_table_name(path)
     if path.suffix.lower() != ".parquet":
-        write_file(path, to_csv(table.to_pylist(), table.column_names, full=full))
+        write_file(path, to_csv(table.to_pylist() if rows is None else rows, table.column_names, full=full))
         return
     made = pa.BufferOutputStream()
     parquet.write_table(table, made)

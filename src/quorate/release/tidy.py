@@ -1,6 +1,7 @@
 """Answers as a tidy table: sums of cells, numbers of records in place of shares, the columns of rows."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from quorate.release.domain import Domain
 from quorate.release.queries import NOTHING
 from quorate.release.workloads.bound import Between
 
-__all__ = ["added", "as_counts", "keys_of", "name_between", "take_between", "taken"]
+__all__ = ["added", "as_counts", "keys_of", "name_between", "shown_answers", "take_between", "taken"]
 
 
 def added(values: Floats, starts: Any) -> Floats:
@@ -60,3 +61,22 @@ def name_between(names: list[dict[str, Any]], domain: Domain, moved: Mapping[int
         if near.inner != NOTHING:
             inner = domain.describe(np.array([near.inner]), [near.inner])[0]["query"]
         names[place]["query"] = f"between ({inner}) and ({names[place]['query']})"
+
+
+def shown_answers(rows: Sequence[Mapping[str, Any]], records: int) -> list[dict[str, Any]]:
+    """Return rows of answers with numbers as texts for people: finer than a record, ends rounded outwards.
+
+    >>> shown_answers([{"answer": 0.123456789, "error": 0.001, "low": 0.1214567, "high": 0.1254567}], 1000)
+    [{'answer': '0.123457', 'error': '0.001', 'low': '0.121456', 'high': '0.125457'}]
+    """
+    places = max(6, math.ceil(math.log10(records)) + 2)
+    return [{name: _shown(name, value, places) for name, value in row.items()} for row in rows]
+
+
+def _shown(name: str, value: Any, places: int) -> Any:
+    if not isinstance(value, float) or math.isnan(value):
+        return value
+    if name not in ("answer", "low", "high"):
+        return f"{value:.6g}"
+    rounded = {"low": math.floor, "high": math.ceil}.get(name, round)(value * 10.0**places) / 10.0**places
+    return f"{rounded:.{places}f}".rstrip("0").rstrip(".")

@@ -11,7 +11,6 @@ Nothing in it is private. It is written from what `fit` left: noisy values, publ
 
 import csv
 import io
-import math
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -33,6 +32,7 @@ from quorate.release.engines import Mixture, Released
 from quorate.release.people import PERSON, RECORD
 from quorate.release.queries import Marginals, Rows
 from quorate.release.release import QueryRelease
+from quorate.release.tidy import shown_answers
 from quorate.release.workloads import BoundWorkload
 
 __all__ = ["FOLDER", "KIND", "domain_files", "domain_from", "restore", "save"]
@@ -167,21 +167,9 @@ def _table(release: QueryRelease) -> bytes | None:
     table, file = release.answer(asked), io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(table.column_names)
-    places = max(6, math.ceil(math.log10(release.records_)) + 2)  # finer than a record
-    for row in table.to_pylist():
-        writer.writerow("" if value is None else _written(name, value, places) for name, value in row.items())
+    for row in shown_answers(table.to_pylist(), release.records_):
+        writer.writerow("" if value is None else value for value in row.values())
     return file.getvalue().encode()
-
-
-def _written(name: str, value: Any, places: int) -> Any:
-    """Return a value as the table of answers has it: answers with so many decimals, and their ends rounded outwards."""
-    if not isinstance(value, float):
-        return value
-    if name not in ("answer", "low", "high"):
-        return f"{value:.6g}"
-    unit = 10.0**places
-    rounded = {"low": math.floor, "high": math.ceil}.get(name, round)(value * unit) / unit
-    return f"{rounded:.{places}f}".rstrip("0").rstrip(".")
 
 
 def _facts(release: QueryRelease) -> list[str]:
