@@ -4,9 +4,12 @@ The stand-ins have the peers' conventions: a model that gives the axes in the or
 occur and for no others, rare labels merged into one that comes last.
 """
 
+from collections import Counter
+
 import numpy as np
 import pytest
 
+from quorate.bench.learning_peers import LEARNED_PEERS, cells_of, peer_records
 from quorate.bench.peers import PEERS, run_peer
 from quorate.release.queries import Marginals, Rows
 
@@ -67,6 +70,11 @@ class Query:
         codes = [np.searchsorted(cuts[name], self.data[name]) for name in names]  # a cut belongs to the bin below it
         counts = np.zeros([len(cuts[name]) + 1 for name in names])
         np.add.at(counts, tuple(codes), 1.0)
+        if algorithm.kind == "mst":
+            axes = lambda asked: [names.index(name) for name in asked]
+            exact = lambda asked: np.einsum(counts, list(range(counts.ndim)), axes(asked))
+            forest = SimpleNamespace(cliques=[("c1", "c0"), ("c1", "c3"), ("c2", "c4"), ("c0",)])
+            return SimpleNamespace(release=lambda: SimpleNamespace(project=exact, model=forest))
         model = algorithm.estimator(Domain(names, counts.shape), counts, potentials=None)
         table = SimpleNamespace(project=lambda names: model.project(names).values)
         return SimpleNamespace(release=lambda: table)
@@ -79,7 +87,9 @@ class Context:
 
 
 enable_features = unit_of = loss_of = lambda *args, **more: None
-mbi = SimpleNamespace(AIM=SimpleNamespace)
+mbi = SimpleNamespace(
+    AIM=lambda **more: SimpleNamespace(kind="aim", **more), MST=lambda: SimpleNamespace(kind="mst")
+)
 """
 
 _POLARS = """
@@ -184,3 +194,69 @@ def test_a_wrong_order_is_seen(name, right, wrong, stand_ins, rows, monkeypatch)
     monkeypatch.setitem(PEERS, "wrong", (module, program.replace(right, wrong)))
     measured = run_peer("wrong", Marginals(rows.sizes, _CLIQUES), rows, epsilon=1.0, limit=300.0)
     assert measured is None or measured[0] > 0.005
+
+
+@pytest.fixture
+def people():
+    """A table of Adult's kinds of columns: the first two and the fourth go together, and so do the others."""
+    chance = np.random.default_rng(0)
+    age = chance.choice([17, 18, 30, 40, 41, 55, 90], 3000, p=[0.3, 0.1, 0.2, 0.1, 0.1, 0.15, 0.05])
+    sex = np.where(chance.random(3000) < age / 100, "Male", "Female")
+    gain = np.where(chance.random(3000) < 0.8, 0, chance.choice([100, 2000, 99999], 3000))
+    race = np.where(chance.random(3000) < 0.2 + 0.5 * (sex == "Male"), "a", np.where(age > 30, "b", "c"))
+    rich = np.where(chance.random(3000) < 0.1 + 0.8 * (gain > 1000), ">50K", "<=50K")
+    columns = {"age": age.astype(float), "sex": sex, "capital-gain": gain.astype(float), "race": race}
+    return {name: column.tolist() for name, column in {**columns, "income>50K": rich}.items()}
+
+
+def _apart(people, drawn, pairs):
+    """Return the largest difference in how often two values occur together: numbers as their cells."""
+    cells = {name: cells_of(name, people[name])[0] for name in ("age", "capital-gain")}
+
+    def shares(table, pair):
+        columns = [
+            np.searchsorted(cells[name], table[name], side="right").astype(str) if name in cells else table[name]
+            for name in pair
+        ]
+        found = zip(*columns, strict=True)
+        return {key: count / len(columns[0]) for key, count in Counter(found).items()}
+
+    worst = 0.0
+    for pair in pairs:
+        real, other = shares(people, pair), shares(drawn, pair)
+        worst = max(worst, *(abs(real.get(key, 0.0) - other.get(key, 0.0)) for key in {*real, *other}))
+    return worst
+
+
+_TIED = [("age", "sex"), ("sex", "race"), ("capital-gain", "income>50K")]
+
+
+def test_records_are_drawn_from_the_trees_that_an_exact_peer_has_fitted(stand_ins, people):
+    drawn, seconds = peer_records("opendp_mst", people, people, limit=300.0)
+    assert seconds > 0
+    assert {len(column) for column in drawn.values()} == {100_000}
+    assert min(drawn["age"]) == 17
+    assert max(drawn["capital-gain"]) <= 99999
+    assert 0.0 in drawn["capital-gain"]
+    assert _apart(people, drawn, _TIED) < 0.01
+    # No tree holds these two together: given the sex, the age says no more about the race.
+    assert _apart(people, drawn, [("age", "race")]) > 0.02
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("table.project((name, other)))[drawn[name]]", "table.project((name, other)))[drawn[name] * 0]"),
+        ("drawn[name] for name in names], axis=1", "drawn[name] for name in names[::-1]], axis=1"),
+        ("upto[:, :-1]).sum(axis=1)", "upto).sum(axis=1) * 0"),
+    ],
+)
+def test_records_that_are_drawn_wrongly_are_seen(right, wrong, stand_ins, people, monkeypatch):
+    module, program = LEARNED_PEERS["opendp_mst"]
+    assert program.count(right) == 1
+    monkeypatch.setitem(LEARNED_PEERS, "wrong", (module, program.replace(right, wrong)))
+    try:
+        drawn = peer_records("wrong", people, people, limit=300.0)
+    except IndexError:  # a code that the column does not have
+        return
+    assert _apart(people, drawn[0], _TIED) > 0.05

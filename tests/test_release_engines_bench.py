@@ -7,6 +7,7 @@ from quorate import Budget
 from quorate.bench.adult import adult_columns, adult_split
 from quorate.bench.bars import BARS
 from quorate.bench.figures import data_folder
+from quorate.bench.learning_peers import learning_peer_figures
 from quorate.bench.peers import PEERS, peer_figures, run_peer
 from quorate.bench.release import adult_figures
 from quorate.release.engines import ENGINES
@@ -26,7 +27,7 @@ def test_without_data_every_figure_is_named_and_missing(monkeypatch, tmp_path):
     found = list(adult_figures(True))
     assert len(found) == len({name for name, _, _ in found}) == 32
     assert all(value is None for _, value, _ in found)
-    peers = list(peer_figures(True))
+    peers = [*peer_figures(True), *learning_peer_figures(True)]
     assert all(value is None for _, value, _ in peers)
     assert {name for name, _, _ in peers} == {name for name in BARS["release"] if name.startswith("release.peer.")}
 

@@ -35,7 +35,7 @@ from quorate.bench.release_tables import mean_distance
 from quorate.privacy import best_order, to_capacity
 from quorate.release.queries import Marginals, Rows
 
-__all__ = ["PEERS", "peer_figures", "run_peer", "run_program"]
+__all__ = ["PEERS", "loss_of", "peer_figures", "run_peer", "run_program"]
 
 _EPSILONS = {"epsilon1": 1.0, "epsilon01": 0.1}
 
@@ -168,7 +168,7 @@ def run_program(name: str, module: str, arguments: Sequence[str], *, limit: floa
     return time.perf_counter() - start
 
 
-def _rho(epsilon: float) -> float:
+def loss_of(epsilon: float) -> float:
     """Return the zero-concentrated privacy loss that stays within epsilon at delta 1e-6, by the best conversion."""
     order = best_order(epsilon=epsilon, delta=1e-6)
     return to_capacity(epsilon, delta=1e-6, order=order) / order
@@ -186,7 +186,7 @@ def run_peer(
     with tempfile.TemporaryDirectory() as folder:
         given, answered = Path(folder) / "given.npz", Path(folder) / "answered.npz"
         np.savez(given, codes=private.codes, sizes=np.array(private.sizes), cliques=np.array(queries.cliques))
-        arguments = ["-c", program, str(given), str(answered), str(epsilon), str(_rho(epsilon))]
+        arguments = ["-c", program, str(given), str(answered), str(epsilon), str(loss_of(epsilon))]
         seconds = run_program(name, module, arguments, limit=limit)
         if seconds is None:
             return None

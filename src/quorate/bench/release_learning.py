@@ -14,13 +14,13 @@ from quorate.bench.figures import Figure, data_folder
 from quorate.release import Columns, QueryRelease, Workload
 from quorate.tables import Category, Number
 
-__all__ = ["AREAS", "learning_figures", "read_table", "release_adult"]
+__all__ = ["AREAS", "NUMBERS", "Table", "learned_areas", "learning_figures", "read_table", "release_adult"]
 
 TARGET = "income>50K"
 AREAS = ("logistic", "boosted")
 _RELEASES = 5
 _ROWS = 100_000  # three times as many as the table has: the more, the less chance is in what is drawn
-_NUMBERS = ("age", "fnlwgt", "education-num", "capital-gain", "capital-loss", "hours-per-week")
+NUMBERS = ("age", "fnlwgt", "education-num", "capital-gain", "capital-loss", "hours-per-week")
 
 Table = Mapping[str, list[Any]]
 
@@ -33,8 +33,8 @@ def learning_figures(quick: bool) -> Iterator[Figure]:
             yield from ((f"release.learning.{name}.{end}", None, "share") for end in ("real", "synthetic", "lost"))
         return
     train, test = read_table(folder / "train.csv.gz"), read_table(folder / "test.csv.gz")
-    real = _areas(train, test)
-    runs = [_areas(release_adult(train, test), test) for _ in range(1 if quick else _RELEASES)]
+    real = learned_areas(train, test)
+    runs = [learned_areas(release_adult(train, test), test) for _ in range(1 if quick else _RELEASES)]
     for name in AREAS:
         reached = median(run[name] for run in runs)
         yield f"release.learning.{name}.real", real[name], "share"
@@ -50,13 +50,13 @@ def release_adult(train: Table, test: Table) -> Table:
     """
     kinds: dict[str, Any] = {}
     for name in train:
-        if name in _NUMBERS:
+        if name in NUMBERS:
             kinds[name] = Number(closed=True)
         else:
             kinds[name] = Category(sorted({*train[name], *test[name]}), closed=True)
     release = QueryRelease(Workload.marginals(2), columns=Columns(kinds), error="weighted", target=TARGET)
     rows = release.fit(train).synthetic(_ROWS).to_pydict()
-    return {name: [max(0, value) for value in rows[name]] if name in _NUMBERS else rows[name] for name in rows}
+    return {name: [max(0, value) for value in rows[name]] if name in NUMBERS else rows[name] for name in rows}
 
 
 def read_table(path: Path) -> Table:
@@ -64,10 +64,10 @@ def read_table(path: Path) -> Table:
     with gzip.open(path, "rt", newline="") as file:
         rows = list(csv.DictReader(file, skipinitialspace=True))
     texts = {name: [row[name].rstrip(".") for row in rows] for name in rows[0]}
-    return {name: [float(text) for text in column] if name in _NUMBERS else column for name, column in texts.items()}
+    return {name: [float(text) for text in column] if name in NUMBERS else column for name, column in texts.items()}
 
 
-def _areas(train: Table, test: Table) -> dict[str, float]:
+def learned_areas(train: Table, test: Table) -> dict[str, float]:
     """Return the area under the curve, on the test rows, of each model that has learned from these rows."""
     from sklearn.ensemble import HistGradientBoostingClassifier
     from sklearn.linear_model import LogisticRegression
@@ -86,7 +86,7 @@ def _areas(train: Table, test: Table) -> dict[str, float]:
 
 
 def _coded(table: Table, train: Table, test: Table, name: str) -> Floats:
-    if name in _NUMBERS:
+    if name in NUMBERS:
         return np.array(table[name], dtype=np.float64)
     places = {value: place for place, value in enumerate(sorted({*train[name], *test[name]}))}
     return np.array([places[value] for value in table[name]], dtype=np.float64)
@@ -99,7 +99,7 @@ def _spread(train: Table, test: Table) -> list[Floats]:
         if name == TARGET:
             continue
         pair = [_coded(table, train, test, name) for table in (train, test)]
-        if name in _NUMBERS:
+        if name in NUMBERS:
             scaled = [np.log1p(values) if "capital" in name else values for values in pair]
             middle, width = scaled[0].mean(), scaled[0].std() or 1.0
             columns = [((values - middle) / width)[:, None] for values in scaled]

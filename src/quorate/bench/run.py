@@ -15,6 +15,7 @@ from quorate.bench.everlasting import everlasting_figures
 from quorate.bench.figures import Bar, Figure
 from quorate.bench.held_out import held_out_figures
 from quorate.bench.learners import learner_figures
+from quorate.bench.learning_peers import learning_peer_figures
 from quorate.bench.linear import linear_figures
 from quorate.bench.mechanisms import mechanism_figures
 from quorate.bench.neighbours import neighbour_figures
@@ -62,6 +63,7 @@ BENCHES: dict[str, tuple[Callable[[bool], Iterator[Figure]], ...]] = {
         cover_figures,
         front_figures,
         peer_figures,
+        learning_peer_figures,
     ),
     "audit": (audit_figures,),
     "scale": (scale_figures, gpu_figures, cluster_figures, site_figures),
