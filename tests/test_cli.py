@@ -205,12 +205,13 @@ def test_a_disk_that_is_full_is_an_exit_code_and_no_traceback(monkeypatch, capsy
 def test_a_file_that_cannot_be_written_leaves_nothing_behind(monkeypatch, tmp_path):
     from quorate.cli.output import write_file
 
-    def half(path, text, **_):
-        path.write_bytes(text[:3].encode())
+    def half(path, content):
+        with path.open("wb") as file:
+            file.write(content[:3])
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     write_file(tmp_path / "answers.csv", "earlier")
-    monkeypatch.setattr(Path, "write_text", half)
+    monkeypatch.setattr(Path, "write_bytes", half)
     with pytest.raises(qr.InvalidInput, match=r"answers\.csv could not be written: No space left on device; ask again"):
         write_file(tmp_path / "answers.csv", "row,answer")
     monkeypatch.undo()
