@@ -222,7 +222,8 @@ def _spans(values: NDArray[np.float64], cuts: NDArray[np.float64], *, whole: boo
     codes, spans = np.searchsorted(cuts, values, side="right"), list[tuple[float, float]]()
     for code in range(len(cuts) + 1):
         inside = values[codes == code]
-        low, high, middle = float(inside.min()), float(inside.max()), float(np.median(inside))
+        low, high = float(inside.min()), float(inside.max())
+        middle = float(np.quantile(inside, 0.5, method="lower"))  # no mean of two, which may overflow
         if code == 0 and len(cuts) > 0:
             low = max(low, middle - (high - middle))
         if code == len(cuts) > 0:
