@@ -175,6 +175,16 @@ def test_distance_is_what_it_says(classes):
         made.distance(answer_rate=1.0)
 
 
+@pytest.mark.parametrize("scale", [0.7, 6.0, 300.0])
+def test_every_rate_below_one_has_a_distance(scale):
+    """The rate next to 1 leaves 2**-53, which a sum from the small end of the tail still resolves."""
+    made = NoisyMax(teachers=10**5, classes=2, scale=scale)
+    distances = [made.distance(answer_rate=1 - 2.0**-power) for power in range(1, 54)]
+    assert distances == sorted(distances)
+    widths = np.array([math.sqrt(2 * power * math.log(2)) for power in range(1, 54)])
+    assert (np.array(distances) <= widths * scale / math.sqrt(2) + 1).all()  # Chernoff's bound on half of the lead
+
+
 def joint_law(votes, mechanism):
     """The law of {no quorum, each label}."""
     reach = np.arange(mechanism.threshold + 1 - max(votes), 10**4)

@@ -199,6 +199,10 @@ class ThresholdMechanism(ABC):
     def no_quorum_cost(self, order: float) -> Cost:
         """Return the cost of one no-quorum."""
 
+    def least_no_quorum_charge(self, order: float) -> Cost:
+        """Return the least that any processor charges for one no-quorum: a run is resumed if it was charged."""
+        return self.no_quorum_cost(order)
+
     @abstractmethod
     def draw_threshold_noise(self, noise: NoiseSource) -> int:
         """Draw the secret threshold noise."""
@@ -313,7 +317,7 @@ class Run:
             raise InvalidInput(f"a run of {mechanism.no_quorums} no-quorums cannot have met {met}")
         if budget is not None and threshold_noise is None:
             budget.spend(opening)
-        elif budget is not None and not budget.covers((opening, 1), (self._cost, met)):  # privacy/PROOF.md, step 3
+        elif budget is not None and not budget.covers((opening, 1), (mechanism.least_no_quorum_charge(order), met)):
             raise InvalidInput(
                 "this budget was not charged with what the run has cost: its opening and the no-quorums met. A run is "
                 "resumed with the budget that paid for it; open another"

@@ -11,12 +11,14 @@ from numpy.typing import NDArray
 
 from quorate.arrays import Floats
 from quorate.errors import Infeasible
+from quorate.mechanisms.rounding import TAIL_BITS, exceeds, stable_up
 
 __all__ = [
     "ROUND_UP",
     "gaussian_pmf",
     "gaussian_tail",
     "gaussian_tail_quantile",
+    "is_gaussian_tail_above",
     "laplace_difference_tail",
     "laplace_tail",
     "laplace_tail_quantile",
@@ -47,7 +49,17 @@ def _gaussian_total(scale: float, reach: int) -> float:
 
 
 def gaussian_tail(scale: float, threshold: int) -> float:
-    """Return P(X > threshold) for threshold >= 0, rounded up."""
+    """Return P(X > threshold) for threshold >= 0, rounded up to 24 significant bits."""
+    return min(1.0, stable_up(_tail(scale, threshold), bits=TAIL_BITS))
+
+
+def is_gaussian_tail_above(scale: float, threshold: int, slack: float) -> bool:
+    """Return whether P(X > threshold) is above a slack, which may have been computed on another processor."""
+    return exceeds(_tail(scale, threshold), slack)
+
+
+def _tail(scale: float, threshold: int) -> float:
+    """Return P(X > threshold), rounded up by more than the error of the sum."""
     radius = math.ceil(40 * scale) + 2
     if threshold >= radius:
         return math.exp(-(threshold**2) / (2 * scale**2)) + 1e-300  # sub-Gaussian (PROOF.md of quorum, step 1)
@@ -62,7 +74,9 @@ def gaussian_tail_quantile(scale: float, probability: float) -> int:
     radius = math.ceil(40 * scale) + 2
     tails = np.cumsum(gaussian_pmf(scale, radius)[radius + 1 :][::-1])[::-1] * ROUND_UP + 1e-300
     threshold = int(np.searchsorted(-tails, -probability))
-    while gaussian_tail(scale, threshold) > probability:  # the two sums may round differently
+    while threshold and gaussian_tail(scale, threshold - 1) <= probability:  # The two sums round differently.
+        threshold -= 1
+    while gaussian_tail(scale, threshold) > probability:
         threshold += 1
     return threshold
 
@@ -81,14 +95,25 @@ def laplace_tail_quantile(scale: float, probability: float) -> int:
     if not 0 < probability < 1:
         raise Infeasible(f"a rate of {probability} is out of reach: Laplace noise has no bound")
     low, high = -1, 1
-    while laplace_tail(scale, low) < probability:
+    while not _is_passed(scale, low, probability):
         low *= 2
-    while laplace_tail(scale, high) >= probability:
+    while _is_passed(scale, high, probability):
         high *= 2
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if laplace_tail(scale, middle) >= probability else (low, middle)
+        low, high = (middle, high) if _is_passed(scale, middle, probability) else (low, middle)
     return low
+
+
+def _is_passed(scale: float, threshold: int, probability: float) -> bool:
+    """Return whether P(X >= threshold) is at least `probability`.
+
+    The smaller of the two tails is compared: 1 minus a small tail would round to 1.
+    """
+    least = 1 + math.exp(-1.0 / scale)
+    if threshold >= 1:
+        return math.exp(-threshold / scale) / least >= probability
+    return math.exp(-(1 - threshold) / scale) / least <= 1 - probability
 
 
 def _geometric_part(first: float, second: float, threshold: int) -> float:

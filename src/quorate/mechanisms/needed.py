@@ -49,6 +49,8 @@ def correct_probability(mechanism: QueryMechanism | ThresholdMechanism, votes: i
 def votes_needed(mechanism: QueryMechanism | ThresholdMechanism, *, rate: float = 0.99) -> int:
     """Return the fewest votes beyond one half at which a query is answered correctly at this rate, over all noise."""
     rate = check_rate("rate", rate)
+    if rate == 1:
+        raise Infeasible("rate=1 is out of reach: every mechanism errs with a positive probability")
     low, high = 0, (mechanism.teachers + 1) // 2
     if correct_probability(mechanism, high) < rate:
         raise Infeasible(f"rate={rate} is out of reach with teachers={mechanism.teachers}")

@@ -98,7 +98,9 @@ class PureRelabelling:
         """Ln F, rounded up: the epsilon of one answer."""
         odds = math.log(self.subset / (self.units - self.subset))
         grown = self.rows * math.log(4) + 3 * (self.reach + 1) / self.scale  # proof: step 12
-        return (float(np.logaddexp(0.0, grown + odds)) + 3 / self.scale) * _UP
+        exponent = grown + odds
+        either = max(0.0, exponent) + math.log1p(math.exp(-abs(exponent)))  # log(1 + exp(exponent))
+        return (either + 3 / self.scale) * _UP
 
     @property
     def flip_probability(self) -> Fraction:

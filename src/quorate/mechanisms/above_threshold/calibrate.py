@@ -87,7 +87,7 @@ def _price(order: float, levels: int, standing: float) -> float:
     low = order * (order - 1) * 0.5 * (2.0 / looked) ** 2  # a fall of a factor of at least e takes more than this
     high = low * 2.0**16
     for _ in range(_REFINEMENTS):
-        prices = np.geomspace(low, high, _GRID)
+        prices = np.array([low * (high / low) ** (step / (_GRID - 1)) for step in range(_GRID)])
         orders = np.full(_GRID, order)
         fall = levels_needed(orders, prices, miss=1 - standing) - levels_needed(orders, prices, miss=RATE)
         enough = int(np.argmax(fall <= looked - 1)) if (fall <= looked - 1).any() else _GRID - 1

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from quorate.errors import Infeasible
 from quorate.mechanisms.between_thresholds.cost import LEAST_WIDTH, band_price
 from quorate.mechanisms.distributions import gaussian_tail, gaussian_tail_quantile, laplace_tail
+from quorate.mechanisms.rounding import TAIL_BITS, stable_up
 from quorate.privacy import RENYI_QUANTA, best_order, gaussian_renyi, to_capacity
 
 __all__ = ["Settings", "paper_settings", "tight_settings"]
@@ -123,6 +124,6 @@ def paper_settings(epsilon: float, delta: float, no_quorums: int) -> Settings:
     cap = max(
         0, math.ceil(threshold_scale * math.log(1 / each_delta))
     )  # P(mu > cap) is below half of exp(-cap / scale)
-    tail = float(laplace_tail(threshold_scale, cap + 1)) * (1 + 2.0**-39)
+    tail = stable_up(float(laplace_tail(threshold_scale, cap + 1)) * (1 + 2.0**-39), bits=TAIL_BITS)
     order = best_order(epsilon=epsilon, delta=delta * 0.9)
     return Settings(order, threshold_scale, query_scale, math.ceil(gap / 2), cap, tail)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from quorate.arrays import Floats
 from quorate.errors import InvalidInput
 from quorate.mechanisms.distributions import laplace_tail
+from quorate.mechanisms.rounding import stable_up
 
 __all__ = ["LEAST_WIDTH", "band_log_ratio", "band_price"]
 
@@ -52,7 +53,7 @@ def band_price(*, scale: float, width: int, order: float) -> float:
         if not np.isfinite(price).all():
             raise InvalidInput(f"query_scale={scale!r} is too small for a certified price; use at least 0.02")
         worst = max(worst, float(price.max()))
-    return worst * (1 + _MARGIN) + order * 2.0**-36
+    return stable_up(worst * (1 + _MARGIN) + order * 2.0**-36)
 
 
 def band_log_ratio(*, scale: float, width: int) -> float:

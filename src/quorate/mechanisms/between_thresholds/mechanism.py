@@ -18,7 +18,8 @@ from quorate.exchange import NO_QUORUM
 from quorate.mechanisms.base import Counts, Decide, Labels, ThresholdMechanism, check_paper, too_few_teachers
 from quorate.mechanisms.between_thresholds.calibrate import paper_settings, tight_settings
 from quorate.mechanisms.between_thresholds.cost import LEAST_WIDTH, band_log_ratio, band_price
-from quorate.mechanisms.distributions import gaussian_tail, laplace_tail, laplace_tail_quantile
+from quorate.mechanisms.distributions import is_gaussian_tail_above, laplace_tail, laplace_tail_quantile
+from quorate.mechanisms.rounding import least_charge
 from quorate.noise import NoiseSource
 from quorate.privacy import Cost, gaussian_renyi, pure_renyi
 
@@ -56,7 +57,7 @@ class BetweenThresholds(ThresholdMechanism):
         if self._width() < LEAST_WIDTH:
             least = self.cap + (LEAST_WIDTH + self.teachers % 2) // 2
             raise InvalidInput(f"margin must be at least {least} with cap={self.cap}, not {self.margin!r}")
-        if self._tail() > self.slack:  # proof: step 1
+        if self._is_tail_above_slack():  # proof: step 1
             raise InvalidInput(f"slack={self.slack!r} is below the probability that the threshold noise passes the cap")
 
     @classmethod
@@ -111,6 +112,11 @@ class BetweenThresholds(ThresholdMechanism):
             raise InvalidInput("a run with one Gaussian threshold is charged at a finite order; allow a delta above 0")
         return Cost(band_price(scale=self.query_scale, width=self._width(), order=order) / (order - 1))  # proof: step 3
 
+    def least_no_quorum_charge(self, order: float) -> Cost:
+        """Return the least that any processor charges for one no-quorum."""
+        cost = self.no_quorum_cost(order)
+        return cost if self.redraws else least_charge(cost)
+
     def answer_probability(self, distance: int, *, threshold_noise: int = 0) -> float:
         """Return the probability that the top label is answered at this distance.
 
@@ -135,10 +141,11 @@ class BetweenThresholds(ThresholdMechanism):
         """Return the number of integers in the narrowest band that the claim covers."""
         return self._upper(self.cap) - self._lower(self.cap) + 1
 
-    def _tail(self) -> float:
+    def _is_tail_above_slack(self) -> bool:
+        """Return whether P(mu > cap) is above the slack; the paper's slack is rounded up twice as far as this tail."""
         if self.redraws:
-            return float(laplace_tail(self.threshold_scale, self.cap + 1)) * (1 + 2.0**-40)
-        return gaussian_tail(self.threshold_scale, self.cap)
+            return float(laplace_tail(self.threshold_scale, self.cap + 1)) * (1 + 2.0**-40) > self.slack
+        return is_gaussian_tail_above(self.threshold_scale, self.cap, self.slack)
 
     def vote_columns(self) -> int:
         """Return how many classes the votes must have."""

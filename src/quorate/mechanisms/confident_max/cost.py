@@ -8,6 +8,7 @@ import numpy as np
 from quorate.arrays import Floats
 from quorate.errors import InvalidInput
 from quorate.mechanisms.moments import excess_of_logs
+from quorate.mechanisms.rounding import stable_up
 from quorate.privacy import gaussian_renyi
 
 __all__ = ["joint_renyi", "pass_laws", "test_renyi"]
@@ -56,7 +57,7 @@ def test_renyi(*, teachers: int, classes: int, threshold: int, scale: float, ord
         return plain
     passes, fails = pass_laws(teachers, classes, threshold, scale)
     worst = _worst(passes, fails, order, 0.0)
-    return min(plain, math.log1p(worst * _ROUNDING + 1e-300) / (order - 1))
+    return min(plain, stable_up(math.log1p(worst * _ROUNDING + 1e-300) / (order - 1)))
 
 
 def joint_renyi(*, teachers: int, classes: int, threshold: int, scale: float, winner: float, order: float) -> float:
@@ -66,4 +67,4 @@ def joint_renyi(*, teachers: int, classes: int, threshold: int, scale: float, wi
         return plain
     passes, fails = pass_laws(teachers, classes, threshold, scale)
     worst = _worst(passes, fails, order, math.expm1((order - 1) * winner))
-    return min(plain, math.log1p(worst * _ROUNDING + 1e-300) / (order - 1))
+    return min(plain, stable_up(math.log1p(worst * _ROUNDING + 1e-300) / (order - 1)))

@@ -17,6 +17,7 @@ from quorate.mechanisms.base import Counts, Decide, Labels
 from quorate.mechanisms.dissent.calibrate import RATE, Settings, best_settings
 from quorate.mechanisms.distributions import gaussian_tail_quantile
 from quorate.mechanisms.quorum.table import ONE, LookedUp, build_table, check_table, table_price
+from quorate.mechanisms.rounding import stable_up
 from quorate.noise import NoiseSource
 from quorate.privacy import Cost, gaussian_renyi
 
@@ -96,7 +97,7 @@ class Dissent(LookedUp):
     def no_quorum_cost(self, order: float) -> Cost:
         """Return the cost of one dissent."""
         self._check_finite(order)
-        price = self.price if order == self.order else table_price(self.table, order=order)
+        price = self.price if order == self.order else stable_up(table_price(self.table, order=order))
         return Cost(price / (order - 1))  # proof: step 5
 
     def standing_probability(self, half_gap: int, *, threshold_noise: int = 0) -> float:

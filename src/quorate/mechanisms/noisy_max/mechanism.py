@@ -95,16 +95,17 @@ class NoisyMax(NoisyCounts):
     def distance(self, *, answer_rate: float = 0.99) -> int:
         """Return the smallest distance at which the top label beats one rival at this rate."""
         rate = check_rate("answer_rate", answer_rate)
+        if rate == 1:
+            raise Infeasible("answer_rate=1 is out of reach: Gaussian noise has no bound")
         if self.scale <= 200:
             law = gaussian_pmf(self.scale, math.ceil(12 * self.scale))
             lead = np.convolve(law, law)
         else:  # the sum of two has all but the law of one, wider by the square root of 2
             lead = gaussian_pmf(self.scale * math.sqrt(2), math.ceil(20 * self.scale))
-        wins = np.cumsum(lead)[lead.size // 2 :]  # P(lead of the noise <= t): a gap of t + 1 still wins
-        if rate > wins[-1]:
-            raise Infeasible(f"answer_rate={answer_rate} is out of reach: Gaussian noise has no bound")
-        gap = int(np.searchsorted(wins, rate)) + 1
-        return gap // 2  # distance d holds the gaps 2d + 1 and 2d + 2
+        # P(lead of the noise > t) for t = 0, 1, ...; a gap of t + 1 loses this often. The tail is summed from its far
+        # end: the smallest rate below 1 leaves 2**-53, and what the table leaves out is below exp(-90).
+        losses = np.cumsum(lead[: lead.size // 2])[::-1]
+        return (int(np.flatnonzero(losses <= 1 - rate)[0]) + 1) // 2  # distance d holds the gaps 2d + 1 and 2d + 2
 
     def draw_labels(self, counts: Counts, noise: NoiseSource) -> NDArray[np.int64]:
         """Draw an answer to each query."""

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from quorate.arrays import Floats
 from quorate.mechanisms.distributions import gaussian_pmf
 from quorate.mechanisms.moments import excess
+from quorate.mechanisms.rounding import stable_up
 from quorate.privacy import gaussian_renyi
 
 __all__ = ["binary_winner_renyi", "log_mass_bound", "winner_renyi"]
@@ -104,7 +105,7 @@ def _certified(most: float, *, radius: int, scale: float, order: float) -> float
     shift = 2 * (order - 1) * rare
     rounding = max(2.0**-20, 200 * scale**2 * 2.0**-53)  # step 5
     moment_excess = most * (1 + rounding) * math.exp(shift) + math.expm1(shift) + addition
-    return min(_plain(scale, order), math.log1p(moment_excess) / (order - 1))
+    return min(_plain(scale, order), stable_up(math.log1p(moment_excess) / (order - 1)))
 
 
 class _Choice:

@@ -18,6 +18,7 @@ from quorate.checks import check_count, check_rate, validate_fields
 from quorate.errors import Infeasible, InvalidInput
 from quorate.mechanisms.exponential import ExponentialChoice
 from quorate.mechanisms.exponential.exact import draw_below, draw_level
+from quorate.mechanisms.rounding import stable_up
 from quorate.noise import NoiseSource, system_noise
 from quorate.privacy import Budget, Cost
 
@@ -79,7 +80,7 @@ class PrivateQuantile:
         weights = others * np.exp(-rate * depth)
         together = float(np.max(depth * weights / (1 + math.exp(-rate) * weights)))  # proof: step 4
         apart = float(np.sum(weights / (1 + weights)))  # proof: step 5
-        return min(together, apart) * _UP + 1e-9
+        return stable_up(min(together, apart) * _UP + 1e-9)
 
     def coverage(self) -> float:
         """Return a lower bound on the probability that the value of one more unit is at most the released cell."""

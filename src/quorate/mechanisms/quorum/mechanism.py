@@ -13,9 +13,10 @@ from quorate.checks import check_count, check_delta, check_order, check_positive
 from quorate.errors import Infeasible, InvalidInput
 from quorate.exchange import NO_QUORUM
 from quorate.mechanisms.base import Counts, Decide, Labels, distances, too_few_teachers
-from quorate.mechanisms.distributions import gaussian_tail
+from quorate.mechanisms.distributions import is_gaussian_tail_above
 from quorate.mechanisms.quorum.calibrate import best_settings
 from quorate.mechanisms.quorum.table import ONE, LookedUp, build_table, check_table, table_price
+from quorate.mechanisms.rounding import stable_up
 from quorate.noise import NoiseSource
 from quorate.privacy import Cost, gaussian_renyi
 
@@ -44,7 +45,7 @@ class Quorum(LookedUp):
     def __post_init__(self) -> None:
         validate_fields(self, table=tuple(check_count("a level of the table", level) for level in self.table))
         check_table(self.table, order=self.order, price=self.price)  # proof: step 4
-        if gaussian_tail(self.threshold_scale, self.margin) > self.slack:  # proof: step 1
+        if is_gaussian_tail_above(self.threshold_scale, self.margin, self.slack):  # proof: step 1
             raise InvalidInput(
                 f"slack={self.slack!r} is below the probability that the threshold noise passes the margin"
             )
@@ -69,7 +70,7 @@ class Quorum(LookedUp):
     def no_quorum_cost(self, order: float) -> Cost:
         """Return the cost of one no-quorum."""
         self._check_finite(order)
-        price = self.price if order == self.order else table_price(self.table, order=order)
+        price = self.price if order == self.order else stable_up(table_price(self.table, order=order))
         return Cost(price / (order - 1))  # proof: step 5
 
     def _check_finite(self, order: float) -> None:

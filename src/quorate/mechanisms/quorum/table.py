@@ -16,7 +16,9 @@ from numpy.typing import NDArray
 from quorate.arrays import Floats
 from quorate.errors import InvalidInput
 from quorate.mechanisms.base import ThresholdMechanism
+from quorate.mechanisms.rounding import exceeds, least_charge, stable_levels
 from quorate.noise import NoiseSource
+from quorate.privacy import Cost
 
 __all__ = ["FLOOR", "ONE", "LookedUp", "build_table", "check_table", "levels_needed", "table_price"]
 
@@ -27,6 +29,7 @@ _MARGIN, _ROUNDING = (
     2.0**-34,
     2.0**-40,
 )  # above the error of a price in doubles; the tests compare with exact arithmetic
+_BELOW = 1 - 2.0**-44  # A table is built this far below its price, so that another processor accepts it.
 _CUTS = (0.0, 1e-9, 1e-7, 1e-5, 1e-3)  # of the price, tried until the table costs no more
 
 
@@ -85,7 +88,7 @@ def build_table(*, order: float, price: float) -> tuple[int, ...]:
         raise InvalidInput(f"price={price!r} is too small to tell from rounding at order {order!r}")
     for cut in _CUTS:  # a level is found to half the digits only, which shows where the price is tiny
         table = _fall(order, inner * (1 - cut))
-        if table_price(table, order=order) <= price:
+        if table_price(table, order=order) <= price * _BELOW:
             return table
     raise InvalidInput(f"price={price!r} is too small to tell from rounding at order {order!r}")
 
@@ -127,12 +130,12 @@ def check_table(table: tuple[int, ...], *, order: float, price: float) -> None:
     """Refuse a table that does not fall from certainty, or costs more than its price at this order."""
     if not table or table[0] != ONE or any(a <= b for a, b in itertools.pairwise(table)):
         raise InvalidInput("table must fall strictly from 2**64 to a positive level")
-    if table_price(table, order=order) > price:
+    if exceeds(table_price(table, order=order), price):
         raise InvalidInput(f"table costs more than price={price!r} at order {order!r}; build it with build_table")
 
 
 def levels_needed(order: Floats, price: Floats, *, miss: float, start: Floats | None = None) -> Floats:
-    """Return, elementwise, how many levels down the probability of no quorum is `miss`, interpolated between levels.
+    """Return, elementwise, how many levels down the probability of no quorum is `miss`, interpolated to thousandths.
 
     With `start`, only the smallest `start + 2 * levels` matters: the search stops when no other can be smaller, and
     leaves those at infinity.
@@ -148,7 +151,7 @@ def levels_needed(order: Floats, price: Floats, *, miss: float, start: Floats | 
         if start is not None and not waiting.all():
             waiting &= start + 2 * level < (start + 2 * needed).min()
         if not waiting.any():
-            return needed
+            return stable_levels(needed)
         fall = 1.1 * (log_level - below)
         log_level = np.maximum(below, target - 1.0)  # candidates that are done idle
     raise AssertionError
@@ -165,6 +168,11 @@ class LookedUp(ThresholdMechanism):
     margin: int
     threshold_scale: float
     table: tuple[int, ...] = field(repr=False)  # thousands of numbers
+
+    def least_no_quorum_charge(self, order: float) -> Cost:
+        """Return the least that any processor charges for one no-quorum: at the order of the table, its price."""
+        cost = self.no_quorum_cost(order)
+        return cost if order == self.order else least_charge(cost)
 
     def draw_threshold_noise(self, noise: NoiseSource) -> int:
         """Draw the secret noise of a run's threshold."""

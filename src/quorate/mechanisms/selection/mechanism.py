@@ -10,7 +10,7 @@ Liu and Talwar (2019) and of Papernot and Steinke (2022) for their distributions
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
@@ -22,6 +22,7 @@ from quorate.checks import check_count, check_delta, check_order, check_rate, se
 from quorate.errors import Infeasible, InvalidInput
 from quorate.mechanisms.exponential.exact import draw_below
 from quorate.mechanisms.orders import smallest_epsilon
+from quorate.mechanisms.rounding import stable_up
 from quorate.mechanisms.selection.every import best_of, largest_trial
 from quorate.mechanisms.selection.trials import Trial
 from quorate.noise import NoiseSource, system_noise
@@ -97,7 +98,8 @@ class RandomStopping:
     @property
     def tried(self) -> float:
         """The probability with which a given candidate is tried at least once."""
-        return _tried(np.array(self.weights, dtype=np.float64) / sum(self.weights), self.candidates)
+        total = sum(self.weights)
+        return _tried([weight / total for weight in self.weights], self.candidates)
 
     @property
     def mean_trials(self) -> float:
@@ -117,11 +119,11 @@ class RandomStopping:
     def renyi(self, order: float) -> float:
         """Return an upper bound on the cost of the best trial at this order."""
         first, second = self._slopes
-        most = self.trial.renyi(math.inf) + float(np.max(first - second)) + 2 * _MARGIN
+        most = self.trial.renyi(math.inf) + stable_up(max(0.0, float(np.max(first - second)) + 2 * _MARGIN))
         if check_order(order) == math.inf:
             return most
         chosen = float(np.max(order * first - (order - 1) * second)) + 2 * order * _MARGIN  # proof: step 3
-        return min(most, self.trial.renyi(order) + max(0.0, chosen) / (order - 1))
+        return min(most, self.trial.renyi(order) + stable_up(max(0.0, chosen)) / (order - 1))
 
     def release_cost(self, order: float) -> Cost:
         """Return the cost of the best trial."""
@@ -184,13 +186,16 @@ def negative_binomial(shape: int, *, candidates: int, tried: float) -> tuple[int
         raise Infeasible(
             f"{candidates} candidates may take {most} trials, above {_LONGEST}; name fewer, or lower tried"
         )
-    number = np.arange(1, most + 1)
-    ways = np.log(np.add.outer(number, np.arange(1, shape))).sum(axis=1)  # (k + 1) ... (k + shape - 1), up to a factor
+    # (k + 1) ... (k + shape - 1), up to a factor. NumPy's functions would give other weights on other processors.
+    ways = [math.fsum(math.log(number + step) for step in range(1, shape)) for number in range(1, most + 1)]
 
-    def law(stop: float) -> Floats:
-        logs = ways + number * math.log1p(-stop)
-        weights = np.exp(logs - logs.max())
-        return np.asarray(weights / weights.sum())
+    def law(stop: float) -> list[float]:
+        each = math.log1p(-stop)
+        logs = [way + number * each for number, way in enumerate(ways, start=1)]
+        top = max(logs)
+        weights = [math.exp(log - top) for log in logs]
+        total = math.fsum(weights)
+        return [weight / total for weight in weights]
 
     low, high = 1e-9, 1 - 1e-9  # a smaller chance of stopping means more trials
     if _tried(law(low), candidates) < tried:
@@ -198,16 +203,16 @@ def negative_binomial(shape: int, *, candidates: int, tried: float) -> tuple[int
     for _ in range(60):
         middle = (low + high) / 2
         low, high = (middle, high) if _tried(law(middle), candidates) >= tried else (low, middle)
-    return tuple(int(weight * _UNIT) for weight in law(low).tolist())
+    return tuple(int(weight * _UNIT) for weight in law(low))
 
 
 def _mean(weights: tuple[int, ...]) -> float:
     return sum(number * weight for number, weight in enumerate(weights, start=1)) / sum(weights)
 
 
-def _tried(law: Floats, candidates: int) -> float:
-    missed = (1 - 1 / candidates) ** np.arange(1, law.size + 1)
-    return float(1 - law @ missed)
+def _tried(law: Sequence[float], candidates: int) -> float:
+    missed = 1 - 1 / candidates
+    return 1 - math.fsum(weight * missed**number for number, weight in enumerate(law, start=1))
 
 
 def _log_slope(law: Floats, places: Floats) -> Floats:

@@ -19,6 +19,7 @@ from quorate.checks import check_count, check_delta, check_order, check_positive
 from quorate.errors import Infeasible, InvalidInput
 from quorate.mechanisms.base import Counts, QueryMechanism
 from quorate.mechanisms.orders import smallest_epsilon
+from quorate.mechanisms.rounding import exceeds, stable_up
 from quorate.mechanisms.sharp_majority.table import FLOOR, HALF, ONE, build_table, table_cost
 from quorate.noise import NoiseSource
 from quorate.privacy import RENYI_QUANTA, Cost, best_order, to_capacity, to_epsilon
@@ -58,7 +59,7 @@ class SharpMajority(QueryMechanism):
             raise InvalidInput("table must fall with the lead; build it with build_table")
         if self.teachers % 2 == 0 and table[0] != HALF:  # proof: step 1
             raise InvalidInput("table must start at 2**63, a fair coin, where an even number of teachers may tie")
-        if self.renyi(self.order) > self.price:  # proof: step 2
+        if exceeds(_cost(self.table, self.teachers, self.order), self.price):  # proof: step 2
             raise InvalidInput(f"table costs more than price={self.price!r} at order {self.order!r}")
 
     @classmethod
@@ -105,7 +106,8 @@ class SharpMajority(QueryMechanism):
 
     def query_cost(self, order: float) -> Cost:
         """Return the cost of one answer."""
-        return Cost(_cost(self.table, self.teachers, check_order(order)))
+        cost = stable_up(_cost(self.table, self.teachers, check_order(order)))
+        return Cost(min(cost, self.price) if order == self.order else cost)
 
     def epsilon(self, *, delta: float, queries: int = 1) -> float:
         """Return the epsilon of this many adaptively chosen queries at `delta`."""

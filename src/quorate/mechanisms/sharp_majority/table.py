@@ -19,6 +19,7 @@ ONE = 2**64
 HALF = 2**63
 FLOOR = 2**24  # in units of 2**-64: the wrong label still comes up once in 10**12
 _MARGIN, _ROUNDING = 2.0**-30, 2.0**-60  # above the error of a divergence in doubles; tests hold it against decimals
+_BELOW = 1 - 2.0**-44  # A table is built this far below its price, so that another processor accepts it.
 _LEAST_PRICE = 2.0**-44
 _MOST_PRICE = 27.0  # at which a single ballot leads from one end of the table to the other
 
@@ -145,7 +146,7 @@ def build_table(*, teachers: int, order: float, price: float) -> tuple[int, ...]
     spare = 4 * _MARGIN
     while True:  # what is built by a quick cost is held against the certified one
         table = _levels(teachers, order, (min(price, _MOST_PRICE) - _ROUNDING) * (1 - spare))
-        if table_cost(table, teachers=teachers, order=order) <= price:
+        if table_cost(table, teachers=teachers, order=order) <= price * _BELOW:
             return table
         spare *= 4
 

@@ -26,6 +26,7 @@ from quorate.mechanisms.base import (
     too_few_teachers,
 )
 from quorate.mechanisms.distributions import laplace_difference_tail, laplace_tail, laplace_tail_quantile
+from quorate.mechanisms.rounding import exceeds
 from quorate.noise import NoiseSource
 from quorate.privacy import RENYI_QUANTA, Cost, best_order, pure_renyi, to_capacity
 
@@ -58,7 +59,8 @@ class StabilityTest(ThresholdMechanism):
 
     def __post_init__(self) -> None:
         validate_fields(self)
-        if laplace_difference_tail(self.query_scale, self.threshold_scale, self.margin) > self.slack:  # proof: step 1
+        tail = laplace_difference_tail(self.query_scale, self.threshold_scale, self.margin)
+        if exceeds(tail, self.slack):  # proof: step 1
             raise InvalidInput(f"slack={self.slack!r} is below the probability that a distance of 0 passes the margin")
 
     @classmethod
