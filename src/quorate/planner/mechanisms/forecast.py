@@ -15,6 +15,7 @@ __all__ = ["CONCENTRATION", "DEFAULT_DISAGREEMENT", "VoteForecast"]
 DEFAULT_DISAGREEMENT = 0.1
 CONCENTRATION = 4.0  # of the Beta law of disagreement; 3.6 fits PATE's Adult votes, 11 its MNIST votes
 _QUANTILES = 400  # queries that stand for the Beta law; more and more of them towards those that are disputed
+_DECIMALS = 12  # of shares: the last bits depend on the processor
 _MOST_ROWS = 1000  # of public votes that are looked at one by one
 _MOST_RIVALS = 6  # labels beside the first; the others are taken as equals
 
@@ -42,7 +43,8 @@ class VoteForecast:
         """
         edges = 1 - (1 - np.arange(_QUANTILES + 1) / _QUANTILES) ** 3
         middles = (edges[1:] + edges[:-1]) / 2
-        against = np.minimum(beta_quantiles(middles, mean=disagreement, concentration=CONCENTRATION), 0.5)
+        quantiles = np.round(beta_quantiles(middles, mean=disagreement, concentration=CONCENTRATION), _DECIMALS)
+        against = np.asarray(np.minimum(quantiles, 0.5), dtype=np.float64)
         rivals, copies = [against], [1]
         if classes > 2:
             rivals, copies = [against, np.zeros(_QUANTILES)], [1, classes - 2]
@@ -72,7 +74,7 @@ class VoteForecast:
 
     def mean(self, values: Floats) -> float:
         """Return the mean over queries."""
-        return min(1.0, float(self.weights @ values))
+        return round(min(1.0, float(self.weights @ values)), _DECIMALS)
 
     @property
     def disagreement(self) -> float:

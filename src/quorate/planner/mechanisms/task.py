@@ -14,6 +14,7 @@ from quorate.privacy import best_order, to_capacity
 __all__ = ["Calibrated", "Draft", "Expected", "Task", "answered_before_stop", "lasts", "least_agreement", "unsure"]
 
 
+_DECIMALS = 9
 _SPREAD_OF_A_GUESS = 0.4  # standard deviation of the logarithm of a rate that rests on a guessed disagreement
 
 
@@ -49,7 +50,8 @@ class Expected:
     """Expected shares: of all queries asked, how many are answered; of those, how many with the plurality's label.
 
     `worth` is the share answered and right when the forecast itself is as uncertain as its evidence: to choose by.
-    `lasts` is the probability that no query is refused because the run or the budget has ended.
+    `lasts` is the probability that no query is refused because the run or the budget has ended. All are rounded to nine
+    decimals: plans are compared by them, and the last bits depend on the processor.
     """
 
     answered: float
@@ -57,10 +59,14 @@ class Expected:
     worth: float
     lasts: float = 1.0
 
+    def __post_init__(self) -> None:
+        for name in ("answered", "agreement", "worth", "lasts"):
+            object.__setattr__(self, name, round(getattr(self, name), _DECIMALS))
+
     @property
     def right(self) -> float:
         """The share of all queries answered with the plurality's label."""
-        return self.answered * self.agreement
+        return round(self.answered * self.agreement, _DECIMALS)
 
     def guessed(self, task: Task, *, no_quorum: float, likely: float) -> "Expected":
         """Return what a random label for every query without a quorum makes of it, where the task allows one.
