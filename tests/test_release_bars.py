@@ -1,5 +1,7 @@
 """Error bars of fitted tables: how often 95% intervals hold for cells above 0.1%, whichever error is to be small."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -134,3 +136,18 @@ def test_error_bars_cover_tables_of_many_kinds(epsilon, error):
     ]
     assert 0.94 < np.mean(hits) < 0.975
     assert min(hits) > 0.8
+
+
+def test_error_bars_of_independent_columns_do_not_depend_on_the_last_bits():
+    """A fit may be the product of its columns: rounding must not say which cells have more than that."""
+    queries, chance = Marginals((2, 8), [(0, 1)]), np.random.default_rng(4)
+    answers, deviations = np.full(16, 1 / 16), np.full(16, 0.01)
+    unbiased = answers + np.where(np.arange(16) % 3, 0.005, -0.04)
+    wider = []
+    for _ in range(4):
+        product = answers * (1 + 1e-15 * chance.normal(size=16))
+        found = SimpleNamespace(answers=product, unbiased=unbiased, deviations=deviations)
+        wider.append(fitted._further(queries, found, np.full(16, 0.3), np.full(16, 1e-4)))
+    assert wider[0].max() > 0
+    for other in wider[1:]:
+        assert np.allclose(other, wider[0], rtol=1e-9)

@@ -24,6 +24,7 @@ _MOST_UNSURE = 0.3  # of a made column, drawn from what it may be and not from w
 _UNSURE = 0.25  # of the noise, that a value may be there though nothing was seen of it
 _HIDDEN = 2.0  # standard deviations of the noise, at which half of a share is believed
 _SIGNIFICANT = 4.0  # standard deviations of the noise
+_NEARER = 1 - 1e-9  # of a distance, below which another one is shorter by more than rounding
 
 
 def shift(public: Floats, means: Floats, noise: Floats) -> float:
@@ -123,8 +124,8 @@ class _Block:
             return cls(values, corners, turn[:-1], turn[-1], middle, float(np.sqrt(1 - 1 / number)), simplex=True)
         middles = ((values.min(axis=0) + values.max(axis=0)) / 2, values.mean(axis=0))
         far = [float(np.linalg.norm(values - middle, axis=1).max()) for middle in middles]
-        middle = middles[int(np.argmin(far))]
-        return cls(values, np.eye(width), np.eye(width), np.zeros(width), middle, min(far), simplex=False)
+        nearest = int(far[1] < _NEARER * far[0])  # Where both are equally far, the last bits must not choose.
+        return cls(values, np.eye(width), np.eye(width), np.zeros(width), middles[nearest], far[nearest], simplex=False)
 
     def chances(self, part: Floats, noise: float) -> Floats:
         """Return how often each value is drawn. Of a share that may be noise little is believed."""

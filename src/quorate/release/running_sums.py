@@ -21,6 +21,7 @@ __all__ = ["MOST_UPDATES", "RunningSums", "best_running_sums"]
 
 MOST_UPDATES = 240
 _ROUNDS = 100  # of the search: within a thousandth of the best after 50
+_BETTER = 1 - 1e-9  # of the largest variance: less is no improvement, but rounding
 _UNIT = 2**8  # whole numbers in one: more would cost noise by the count of entries that a record changes
 
 
@@ -89,7 +90,7 @@ def best_running_sums(updates: int) -> RunningSums:
         columns = np.diag(square_root).copy()
         found = square_root / np.sqrt(np.outer(columns, columns))
         variances = np.diag(sums @ np.linalg.solve(found, sums.T)) * np.diag(found).max()
-        if variances.max() < best:
+        if variances.max() < _BETTER * best:
             best, gram = float(variances.max()), found
         weights = weights * variances / (weights @ variances)
     upper = np.linalg.cholesky(gram[::-1, ::-1]).T[::-1, ::-1]  # lower triangular, and its Gram matrix is `gram`

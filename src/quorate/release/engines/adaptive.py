@@ -41,6 +41,7 @@ __all__ = ["AdaptiveEngine", "looks_of", "misplaced"]
 _FIRST, _SCORES, _EACH = 0.7, 0.025, 0.025  # of the budget: the first part, all scores, a chosen marginal
 _MOST = 10  # marginals that are chosen: something is left for the last part
 _BEFORE = 0.2  # of the first precision of a component: how it is known before anything is measured, in a band
+_ROUNDED = 1 - 1e-9  # of a mean: the mean of equal weights may round to more than each of them
 _MISPLACED = 0.5 * math.sqrt(2.0 / math.pi)  # half the mean of |z| for a standard Gaussian z
 
 
@@ -103,7 +104,8 @@ def _bars(queries: Marginals, plan: MarginalStrategy, alone: float) -> dict[Cliq
     planned = zip(plan.cliques, alone / np.sqrt(plan.shares), strict=True)
     told = precisions_told(queries.sizes, {clique: (np.empty(0), float(one)) for clique, one in planned})
     weights = queries.importance or (1.0,) * len(queries.cliques)
-    heavy = [clique for clique, weight in zip(queries.cliques, weights, strict=True) if weight >= np.mean(weights)]
+    least = _ROUNDED * math.fsum(weights) / len(weights)
+    heavy = [clique for clique, weight in zip(queries.cliques, weights, strict=True) if weight >= least]
     parts = {part for clique in heavy for part in subsets(sorted(c for c in clique if queries.sizes[c] > 1))}
     costs: dict[Clique, float] = {}
     for part in sorted(part for part in parts if len(part) > 1 and told[part] * deviation**2 < 1.0):

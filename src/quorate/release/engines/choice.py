@@ -33,6 +33,7 @@ ENGINES: dict[str, Engine] = {
 # For marginals, after all others: what these do not touch stays as they started, right or wrong. Where the mean error
 # is to be small, also what fits no table: the largest error of unbiased answers, by which engines are compared, says
 # little of the mean error of a fit. Where there is anything to choose, choices make that one smaller, and come first.
+_DIGITS = 5  # of an expected error: engines that agree in them are equally good, and the first listed is taken
 _LATER = {"public_weights": 2, "weights": 2}
 _LATER_FOR_MEAN = {"plain": 1}
 _FIRST_FOR_MEAN = {"adaptive": -1}
@@ -56,7 +57,7 @@ def expected_errors(
         later = _LATER | _LATER_FOR_MEAN
         if public is None and _ADAPTIVE.chooses(queries, records=records, epsilon=epsilon, delta=delta):
             later |= _FIRST_FOR_MEAN
-    return dict(sorted(usable.items(), key=lambda pair: (later.get(pair[0], 0), pair[1])))
+    return dict(sorted(usable.items(), key=lambda pair: (later.get(pair[0], 0), float(f"{pair[1]:.{_DIGITS}g}"))))
 
 
 def choose_engine(

@@ -44,6 +44,7 @@ _TOGETHER = 2.0  # cells whose noise goes together: by so much the mean of estim
 _SMALL = 1.5e-3  # of a share: a cell of 0.1% may seem to be any below it, and errs as those at it do
 _LEAST_CLASS, _MOST_CLASSES = 150, 60  # cells that share one estimate of how far the fit is off
 _PLAIN = 2.0  # deviations from which on the noise does not hide a cell
+_BEYOND = 1e-3  # deviations: a fitted cell this close to the product of its columns has no more than they give
 _SURE = 2.0  # deviations of what is not by chance
 
 
@@ -282,7 +283,8 @@ def _further(queries: Marginals, found: _Estimate, usual: Floats, squares: Float
     further = np.zeros(len(fitted))
     for shape, start, end in zip(queries.shapes, queries.offsets[:-1], queries.offsets[1:], strict=True):
         table = slice(start, end)
-        more = found.answers[table] > _by_columns(found.answers[table].reshape(shape))
+        beyond = found.answers[table] - _by_columns(found.answers[table].reshape(shape))
+        more = beyond > _BEYOND * np.where(found.deviations[table] > 0, found.deviations[table], 1.0)
         kinds = (fitted[table] * more, np.maximum(fitted[table], told[table])), (fitted[table] * ~more,) * 2
         for shown, counts in kinds:
             score = float(shown @ excess[table])

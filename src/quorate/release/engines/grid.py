@@ -14,7 +14,7 @@ from scipy.linalg import toeplitz
 from quorate.arrays import Floats, Integers
 from quorate.errors import Infeasible
 from quorate.release.engines.released import project_simplex
-from quorate.release.engines.series import make_factor
+from quorate.release.engines.series import make_factor, rounded_cost
 
 __all__ = ["Grid", "make_grid"]
 
@@ -126,4 +126,4 @@ def _axis(size: int, exponent: float) -> _Axis:
 
 
 def _cost(axis: _Axis) -> float:
-    return float(axis.ranges.max()) * axis.squares
+    return rounded_cost(float(axis.ranges.max()), axis.squares)

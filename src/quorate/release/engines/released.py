@@ -132,12 +132,15 @@ class Engine(ABC):
     def expected_error(
         self, queries: Queries, *, records: int, epsilon: float, delta: float, public: Public = None
     ) -> float:
-        """Return the expected largest error, from public numbers alone; infinity where the engine does not apply."""
+        """Return the expected largest error, from public numbers alone; infinity where the engine does not apply.
+
+        It is rounded to nine digits: engines are compared by it, and the last bits depend on the processor.
+        """
         try:
             error = self._expected(queries, records, epsilon, delta, public)
         except QuorateError:
             return math.inf
-        return error if error == math.inf else min(1.0, error)
+        return error if error == math.inf else min(1.0, float(f"{error:.9g}"))
 
     def run(self, queries: Queries, data: Any, *, public: Public = None, budget: Budget) -> Released:
         """Return the released answers, charged to the budget: all of it where nothing was spent before."""

@@ -14,7 +14,7 @@ from scipy import signal
 from quorate.arrays import Floats, Integers
 from quorate.errors import Infeasible
 
-__all__ = ["Factor", "best_factor", "make_factor"]
+__all__ = ["Factor", "best_factor", "make_factor", "rounded_cost"]
 
 _EXPONENTS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)  # of 1 / (1 - z): from the histogram to the square root
 _EXACT_SEARCH = 4096  # cells up to which the sensitivity is searched, not bounded
@@ -108,4 +108,12 @@ def _squared_sensitivity(coefficients: Integers, lines: int) -> int:
 def best_factor(cells: int, lines: int = 1) -> Factor:
     """Return the factor whose worst prefix sum has the least variance for its sensitivity."""
     factors = [make_factor(cells, exponent, lines) for exponent in _EXPONENTS]
-    return min(factors, key=lambda factor: float(factor.variances.max()) * factor.squared_sensitivity)
+    return min(factors, key=lambda factor: rounded_cost(float(factor.variances.max()), factor.squared_sensitivity))
+
+
+def rounded_cost(variance: float, squared_sensitivity: int) -> float:
+    """Return the variance for a sensitivity of 1, to nine digits.
+
+    A release that grows takes the factor again with each update, perhaps on another processor. It must be the same.
+    """
+    return float(f"{variance * squared_sensitivity:.9g}")

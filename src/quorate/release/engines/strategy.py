@@ -27,6 +27,7 @@ __all__ = ["Clique", "MarginalStrategy", "plan_marginals", "subsets"]
 
 Clique = tuple[int, ...]
 _SHARPNESS = (4.0, 16.0, 64.0, 256.0)  # powers whose means approach the largest variance
+_DECIMALS = 6  # of shares, in units of an equal one: the last bits of a search depend on the processor
 _LEAST_SHARE = 1e-4  # of an equal share: below, a marginal is not worth its draws
 _TYPICAL, _DEEPER = (
     1.0,
@@ -83,7 +84,7 @@ def _plan(
     shares = np.where(kept, shares, 0.0)
     if not bool((precision @ shares > 0).all()):  # each component must be told by something
         kept, shares = np.ones(len(known), dtype=bool), np.full(len(known), 1.0)
-    shares = shares / shares.sum()
+    shares = np.round(len(known) * shares / shares.sum(), _DECIMALS) / len(known)
     variances = np.asarray(variance @ (1.0 / (precision @ shares)))
     return MarginalStrategy(tuple(itertools.compress(known, kept)), shares[kept], variances)
 
