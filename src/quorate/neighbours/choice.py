@@ -43,6 +43,7 @@ _MARGIN = 0.5  # of all votes: by how much the right class leads, where no label
 _HARM = 0.01  # more queries that noise may spoil, for a smaller radius
 _FEWEST = 1 / 64  # votes of full weight: records that are far away cast small ones
 _MOMENTS = (0.125, 0.375, 0.625, 0.875)  # of the planned queries, over which what is expected is averaged
+_ROUNDING = 1e-6  # relative, above the difference of sums of single precision between processors
 _LATER = (0.5, 1.0, 2.0, 4.0)  # when to say how far units are worn, in multiples of the planned queries
 
 
@@ -256,17 +257,22 @@ class _Look:
     error: float | None = None
     losses: Floats | None = None
 
+    def __post_init__(self) -> None:
+        for name in ("spoilt", "right", "error"):
+            if (value := getattr(self, name)) is not None:
+                object.__setattr__(self, name, _rounded(value))
+
     @property
     def loss(self) -> float:
         """What is to be small: what is lost on average, or where labels do not say that, the share that is spoilt."""
-        return self.spoilt if self.losses is None else float(self.losses.mean())
+        return self.spoilt if self.losses is None else _rounded(float(self.losses.mean()))
 
     def hardly_worse(self, other: "_Look") -> bool:
         """Whether what is lost more than by the other is within its own standard error, or hardly more is spoilt."""
         if self.losses is None or other.losses is None or self.spoilt >= _SPOILT:
             return self.spoilt <= other.spoilt + _HARM
         more = self.losses - other.losses
-        return bool(more.mean() <= more.std() / math.sqrt(len(more)))
+        return bool(more.mean() <= more.std() / math.sqrt(len(more)) + _ROUNDING * (1 + float(other.losses.mean())))
 
 
 def _best(tried: Sequence[tuple[float, float, _Look]]) -> tuple[float, float, _Look]:
@@ -297,6 +303,16 @@ def _changes(
             if look.spoilt < _SPOILT:
                 yield Change(parameter, value, look.right, says[parameter].format(value))
                 break
+
+
+def _rounded(value: float) -> float:
+    """Return a forecast to five digits: plans are compared by it, and the last bits depend on the processor."""
+    return float(f"{value:.5g}")
+
+
+def _lasting(terms: Terms) -> float:
+    """Return what a unit may spend before it is worn out, with a margin for the rounding of what is compared."""
+    return terms.capacity * (1 + _ROUNDING)
 
 
 def _spread(rows: int, most: int) -> Integers:
@@ -331,10 +347,10 @@ class _Scene(ABC):
         Those that are tried are multiples of what a typical record would cast, in votes of full weight.
         """
         spent = self._spent(weights)
-        typical = float(np.mean(spent)) / (TOP**2 * int(self._ballot.prices.max()))
+        typical = _rounded(float(np.mean(spent)) / (TOP**2 * int(self._ballot.prices.max())))
         for number in [max(_FEWEST, factor * typical) for factor in _WEAR] if votes is None else [votes]:
             terms = Terms.calibrate(**guarantee, votes=number, top=TOP, ballot=self._ballot)
-            yield number, self._judged(weights, np.outer(spent, _MOMENTS) <= terms.capacity, terms)
+            yield number, self._judged(weights, np.outer(spent, _MOMENTS) <= _lasting(terms), terms)
 
     def forecast(
         self, weights: NDArray[np.float32], votes: float, **guarantee: float
@@ -344,7 +360,7 @@ class _Scene(ABC):
         terms = Terms.calibrate(**guarantee, votes=votes, top=TOP, ballot=self._ballot)
         spent = self._spent(weights)
         for factor in _LATER:
-            alive = factor * spent <= terms.capacity
+            alive = factor * spent <= _lasting(terms)
             look = self._judged(weights, alive[:, np.newaxis], terms)
             then = look.right if look.error is None else look.error
             lines.append((math.ceil(factor * self._queries), float(1 - alive.mean()), then))
