@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["Allowance", "LeasedBudget", "Tally", "is_gone", "owner_name"]
 
 _SHARES = 50  # a lease is at most this part of the whole budget: a crash loses no more
+_CAPACITY_BITS = 44  # to which a capacity is computed alike by all libraries of logarithms
 _IDLE = 30.0  # seconds after which a lease that nobody uses is returned
 _PATIENCE = {True: 2.0, False: 60.0}  # seconds to wait for others to return what they have; a server asks for 2
 _PAUSE = 0.02  # seconds between two looks
@@ -68,8 +69,10 @@ class LeasedBudget(Budget):
     def __init__(self, ledger: "Ledger", *, lease: int) -> None:
         state = ledger.state()
         super().__init__(epsilon=state.epsilon, delta=state.delta, order=state.order, slack=state.slack)
-        if self.quanta() != state.capacity:
+        capacity, slack = state.capacity
+        if abs(capacity - self._capacity) > 1 + (capacity >> _CAPACITY_BITS) or slack != self._slack:
             raise LedgerRefused(f"the account at {ledger.place} was opened with another capacity than it has now")
+        self._capacity = capacity  # Logarithms of another library may round it to the next quantum.
         self._ledger, self._lease = ledger, check_count("lease", lease, least=0)
         self._name = ledger.lease_name = secrets.token_hex(8)  # of its lease, which no other budget shares
         self._at_hand: Quanta = (0, 0)
