@@ -9,7 +9,7 @@ TOOLS := build/tools
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print(len(os.sched_getaffinity(0)) + 1 if hasattr(os, "sched_getaffinity") else os.cpu_count() + 1)')
 TESTS := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
-.PHONY: help demo docs linkcheck test lint bytecode types audit crash bench wheels release clean
+.PHONY: help demo docs linkcheck test processors lint bytecode types audit crash bench wheels release clean
 
 help:  ## say what can be made
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/'
@@ -52,6 +52,16 @@ types: $(READY) $(TOOLS)/.ready  ## the public API under pyright, and whether it
 test: $(READY)  ## lint and the fast suite, under ten minutes on two cores
 	$(MAKE) --jobs=2 lint bytecode
 	$(TESTS) -m 'not long and not crash'
+
+# The tests of what NumPy and BLAS compute, once more with the kernels of a processor without AVX-512: tests/processors.py.
+PROCESSORS := $(addprefix tests/test_,noisy_max.py quorum.py sharp_majority.py needed.py thresholds.py dissent.py \
+	above_threshold.py planner.py release_engines.py release_engines_laws.py release_trust.py linear.py processors.py)
+
+processors: $(READY)  ## the tests of mechanisms, planner, release engines and linear models on a second kind of processor
+	@if $(BIN)/python tests/processors.py; then \
+		echo "once more with the kernels of a processor without AVX-512:" && \
+		OPENBLAS_CORETYPE=Haswell NPY_DISABLE_CPU_FEATURES=X86_V4 $(TESTS) -m 'not long and not crash' $(PROCESSORS); \
+	fi
 
 # Workers that begin together would each compile every test, asserts and all. One does it, while types are checked.
 bytecode: $(READY)
