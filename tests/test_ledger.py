@@ -18,6 +18,7 @@ from quorate.ledger.budget import is_gone, owner_name
 from quorate.ledger.chain import canonical, digest_rows, keyed_hash, link
 from quorate.ledger.rules import Event
 from quorate.ledger.store import without_password
+from quorate.privacy import RENYI_QUANTA, to_capacity
 
 SPENDER = """
 import sys
@@ -78,6 +79,21 @@ def test_it_does_the_same_as_a_budget_in_memory(tmp_path_factory, steps):
                 outcomes.append(str(error))
         assert outcomes[0] == outcomes[1]
         assert plain.spent() == stored.spent()
+
+
+@pytest.mark.parametrize(("quanta", "accepted"), [(1, True), (-1, True), (2, False), (-2, False)])
+def test_a_capacity_from_another_library_of_logarithms_is_kept(path, monkeypatch, quanta, accepted):
+    """The capacity in the ledger counts, if the one that is computed here differs by rounding alone."""
+    made = Budget(epsilon=1.0, delta=1e-6, order=20.0)
+    capacity = made.quanta()
+    ledger = Ledger.create(path, made, fingerprint="m")
+    moved = to_capacity(1.0, delta=made._rest, order=20.0) + quanta / RENYI_QUANTA
+    monkeypatch.setattr("quorate.privacy.budget.to_capacity", lambda *_, **__: moved)
+    if accepted:
+        assert ledger.budget().quanta() == capacity
+    else:
+        with pytest.raises(LedgerRefused, match="another capacity"):
+            ledger.budget()
 
 
 def test_processes_share_one_budget(path):
