@@ -53,9 +53,11 @@ test: $(READY)  ## lint and the fast suite, under ten minutes on two cores
 	$(MAKE) --jobs=2 lint bytecode
 	$(TESTS) -m 'not long and not crash'
 
-# The tests of what NumPy and BLAS compute, once more with the kernels of a processor without AVX-512: tests/processors.py.
-PROCESSORS := $(addprefix tests/test_,noisy_max.py quorum.py sharp_majority.py needed.py thresholds.py dissent.py \
-	above_threshold.py planner.py release_engines.py release_engines_laws.py release_trust.py linear.py processors.py)
+# The tests of what NumPy and BLAS compute, once more with the kernels of a processor without AVX-512 (tests/processors.py).
+# A few that take long and test something else are left out: all of it takes less than a minute on two cores.
+PROCESSORS := $(addprefix tests/test_,noisy_max.py quorum.py thresholds.py needed.py planner.py release_engines.py \
+	release_engines_laws.py linear.py) \
+	-k 'not (command or saved or reach or large_scales or suggested or weights or columns_never)'
 
 processors: $(READY)  ## the tests of mechanisms, planner, release engines and linear models on a second kind of processor
 	@if $(BIN)/python tests/processors.py; then \
