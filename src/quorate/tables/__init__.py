@@ -1,22 +1,27 @@
-"""Tables and their public schema: from files and frames to numbers, and to cells.
+"""The gate: every table enters here, value by value, by public rules.
 
-    read_table, as_table    a table from a CSV, Parquet or Arrow file, or from a pandas or polars frame
-    frame_of, matrix_of     a table in the form that a model saved without a schema was fitted on
-    Number, Date,           how a column is declared; `columns` encodes it for learners, `cells` for releases
-    Category, Text
-    Label                   the column with the label, and its classes
-    Schema                  the columns, their kinds and encoding; from a JSON file or from a public table
-    QueryEncoder            encodes the columns of queries by a schema, for a server
+    values          one column: each value read by itself as a number, a moment, a text or a code
+    containers      arrays, lists, mappings and data frames become raw columns
+    read, stream    CSV, Parquet, Arrow files, whole or in batches; folders and addresses
+    persons         one canonical name for whatever spelling a person's name has
+    columns         Number, Date, Category, Text, Label: how a column is declared, and its features for learners
+    cells           the same columns as cells for releases
+    Schema          the columns, their kinds and encoding; from a JSON file or from a public table
+    FrameFormat     the data frames that an estimator sees: floats and texts
+    QueryEncoder    encodes the columns of queries by a schema, for a server
 
-The encoding of a row depends only on the declaration and on that row. Nothing is ever learned from private records
-here, and an error about them names a column, never a row, a value or a count.
+What a row becomes depends on public declarations and on that row alone, bit for bit (PROOF.md). A private value is
+never a reason to refuse, to warn or to choose a type: one that cannot be read is missing. Errors about private records
+name a column, never a row, a value or a count.
 """
 
 from quorate.tables.columns import Category, Date, Label, Number, Text
-from quorate.tables.frames import frame_of, matrix_of
+from quorate.tables.containers import as_table
+from quorate.tables.frames import FrameFormat, query_matrix
 from quorate.tables.lookup import QueryEncoder
-from quorate.tables.read import MISSING_TEXTS, SUFFIXES, as_table, read_table
+from quorate.tables.read import SUFFIXES, read_table
 from quorate.tables.schema import SCHEMA_FILE, Schema
+from quorate.tables.values import MISSING_TEXTS
 
 __all__ = [
     "MISSING_TEXTS",
@@ -24,13 +29,13 @@ __all__ = [
     "SUFFIXES",
     "Category",
     "Date",
+    "FrameFormat",
     "Label",
     "Number",
     "QueryEncoder",
     "Schema",
     "Text",
     "as_table",
-    "frame_of",
-    "matrix_of",
+    "query_matrix",
     "read_table",
 ]

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from quorate.errors import InvalidInput
 from quorate.tables.columns import Category, Date, Kind, Number
-from quorate.tables.dates import DateUnit, date_of, declared_moment
-from quorate.tables.lenient import read_moments, read_numbers, read_texts
-from quorate.tables.read import canonical_text, shown_names
+from quorate.tables.containers import shown_names
+from quorate.tables.dates import DateUnit, date_of, declared_moment, read_moments
+from quorate.tables.values import MISSING_TEXTS, canonical_text, read_codes, read_numbers
 
 __all__ = ["OTHER", "CategoryCells", "Cells", "DateCells", "NumberCells", "cells_of"]
 
@@ -65,7 +65,8 @@ class CategoryCells:
 
     def codes(self, column: pa.Array) -> Codes:
         """Return the cell of each value. No value raises."""
-        codes = read_texts(column, self.values)
+        codes = read_codes(column, self.values, MISSING_TEXTS)
+        codes[codes < 0] = len(self.values)
         return np.where(codes < self.size, codes, 0)
 
     def name(self, code: int) -> str:
@@ -86,8 +87,8 @@ class CategoryCells:
             return len(self.values)
         if text in self._places:
             return self._places[text]
-        place = int(read_texts(pa.array([text], type=pa.large_string()), self.values)[0])
-        if place == len(self.values):
+        place = int(read_codes(pa.array([text], type=pa.large_string()), self.values)[0])
+        if not 0 <= place < len(self.values):
             raise InvalidInput(f"{text!r} is not among the declared categories {shown_names(self.values)}")
         return place
 

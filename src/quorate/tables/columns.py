@@ -1,7 +1,7 @@
 """Columns: how one is declared, and how it is encoded as numbers for learners.
 
-All of a declaration is public. Each value is converted and encoded on its own, whatever the other rows hold. `values`
-reads them, and `cells` encodes a declared column as cells for releases.
+All of a declaration is public. Each value is read (`values`) and encoded on its own, whatever the other rows hold.
+Here columns become numbers; `cells` encodes them for releases.
 """
 
 import itertools
@@ -15,13 +15,15 @@ from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from quorate.arrays import Floats
+from quorate.arrays import Floats, Integers
 from quorate.checks import check_count, check_positive, set_validated
 from quorate.errors import InvalidInput
-from quorate.tables.dates import DateUnit, check_unit, declared_moment, read_dates
-from quorate.tables.read import NotANumber, Role, canonical_text, coded, numbers, refusal, texts
+from quorate.tables.dates import DateUnit, check_unit, declared_moment, read_moments
+from quorate.tables.read import Role, refusal
+from quorate.tables.values import MISSING_TEXTS, canonical_text, read_codes, read_numbers, read_texts
 
 __all__ = [
     "CLIP",
@@ -35,7 +37,9 @@ __all__ = [
     "Text",
     "encode_features",
     "feature_names",
+    "read_values",
     "unknown_values",
+    "unreadable_values",
     "unscaled",
 ]
 
@@ -47,8 +51,9 @@ Unknown = Literal["other", "refuse"]
 class Number:
     """A column of numbers, with what is known about it in public.
 
-    Learners get it scaled: by `centre` and `spread`, by the bounds `low` and `high`, or not at all. A missing value is
-    refused, or with `missing="indicator"` marked in a column of its own. A release counts the cells between `cuts`, and
+    Learners get it scaled: by `centre` and `spread`, by the bounds `low` and `high`, or not at all. A missing value of
+    a query is refused, and one of a private record counts as 0 (the centre); `missing="indicator"` marks either in a
+    column of its own. A release counts the cells between `cuts`, and
     one for what is no number, unless the column is `closed`: then there is none, and such a value counts as the lowest.
     One of marginals finds cuts with noise where there are none. Synthetic numbers go from `low` to `high` where these
     lie beyond the cuts; `spans` says for each cell from where to where they are spread, as public records have them.
@@ -199,8 +204,9 @@ Kind = Number | Category | Text
 class Label:
     """The column that holds the label, and all its classes, in the order of their codes.
 
-    >>> Label("income", ["low", "high"]).codes(pa.array(["high", "low"]), role="private")
-    array([1, 0])
+    >>> from quorate.tables.containers import open_column
+    >>> Label("income", ["low", "high"]).codes(open_column(["high", "low", None]), role="private")
+    array([ 1,  0, -1])
     """
 
     column: str
@@ -213,16 +219,22 @@ class Label:
         whole = all(isinstance(value, int) and not isinstance(value, bool) for value in classes)
         set_validated(self, classes=classes if whole else tuple(canonical_text(value) for value in classes))
 
-    def codes(self, values: pa.Array, *, role: Role, missing: Iterable[str] = (), start: int = 0) -> NDArray[np.int64]:
-        """Return the code of each label. An undeclared label is refused, and the error does not repeat it."""
-        codes, absent = coded(values, [canonical_text(value) for value in self.classes], missing)
-        if absent.any():
-            raise refusal(role, self.column, "a label is missing", row=start + int(absent.argmax()))
-        if (codes < 0).any():
+    def codes(
+        self, values: pa.Array, *, role: Role, missing: Iterable[str] = MISSING_TEXTS, start: int = 0
+    ) -> Integers:
+        """Return the place of each label of a raw column among the classes; -1 for a private label that is not there.
+
+        A public label that is missing or not declared is refused, and so is one of a query; the error does not repeat
+        it.
+        """
+        codes = read_codes(values, [canonical_text(value) for value in self.classes], missing)
+        known = (codes >= 0) & (codes < len(self.classes))
+        if role != "private" and not known.all():
             shown = ", ".join(repr(value) for value in self.classes)
-            problem = f"a label is not among the declared classes {shown}"
-            raise refusal(role, self.column, problem, row=start + int((codes < 0).argmax()))
-        return codes
+            first = int((~known).argmax())
+            problem = "a label is missing" if codes[first] < 0 else f"a label must be one of the classes {shown}"
+            raise refusal(role, self.column, problem, row=start + first)
+        return np.where(known, codes, -1)
 
 
 def _finite(name: str, value: object) -> float:
@@ -292,8 +304,6 @@ LARGEST = 1e38  # of a number that is not scaled: the learners leave out rows be
 
 
 _NO_VALUE = {
-    "private": "a value is missing; leave such records out, or have gaps marked: in all columns (--gaps, "
-    'Schema.with_gaps()), or in this one ("missing": "indicator" in the schema)',
     "public": "a value is missing; fill it in or leave the row out",
     "query": "a value is missing; fill it in or leave the query out",
 }
@@ -308,12 +318,13 @@ def feature_names(kind: Kind, column: str) -> list[str]:
 
 
 def encode_features(
-    kind: Kind, values: pa.Array, column: str, *, role: Role, missing: Iterable[str] = (), start: int = 0
+    kind: Kind, values: pa.Array, column: str, *, role: Role, missing: Iterable[str] = MISSING_TEXTS, start: int = 0
 ) -> Floats:
-    """Return one row of features for each value.
+    """Return one row of features for each value of a raw column.
 
     `missing` lists the texts that mean no value; a category that the column declares is never one of them. `start` is
-    the number of the first row, for errors. A missing value has the feature 0 of a number, as at its centre.
+    the number of the first row, for errors. A missing value has the feature 0 of a number, as at its centre, and of
+    every category. No private value is refused: one that cannot be read is missing.
     """
     if isinstance(kind, Text):
         return _words(kind, values, missing)
@@ -325,32 +336,43 @@ def encode_features(
         features = np.where(absent, 0.0, _scaled(kind, given))[:, np.newaxis]
     if kind.missing == "indicator":
         return np.column_stack([features, absent])
-    if absent.any():
+    if role != "private" and absent.any():
         raise refusal(role, column, _NO_VALUE[role], row=start + int(absent.argmax()))
     return features
 
 
-def unknown_values(kind: Kind, values: pa.Array, missing: Iterable[str] = ()) -> NDArray[np.bool_]:
-    """Return which values are texts that a category does not list; no value of a column of another kind is one."""
+def unknown_values(kind: Kind, values: pa.Array, missing: Iterable[str] = MISSING_TEXTS) -> NDArray[np.bool_]:
+    """Return which values of a raw column are texts that a category does not list; False for columns of other kinds."""
     if not isinstance(kind, Category):
         return np.zeros(len(values), dtype=np.bool_)
-    codes, absent = coded(values, kind.categories, missing)
-    return (codes < 0) & ~absent
+    return read_codes(values, kind.categories, missing) == len(kind.categories)
 
 
-def _read(
-    kind: Number, values: pa.Array, column: str, *, role: Role, missing: Iterable[str], start: int
-) -> NDArray[np.float64]:
-    """Return the values of a column of numbers or dates, NaN for those that are missing."""
-    try:
-        if isinstance(kind, Date):
-            given = read_dates(values, kind.unit, missing=missing)
-        else:
-            given = numbers(values, missing=missing)
-    except NotANumber as error:
+def unreadable_values(kind: Kind, values: pa.Array, missing: Iterable[str] = MISSING_TEXTS) -> NDArray[np.bool_]:
+    """Return which values of a raw column are given and cannot be read as this kind: they count as missing."""
+    if not isinstance(kind, Number):
+        return np.zeros(len(values), dtype=np.bool_)
+    given = pc.is_valid(read_texts(values, missing)).to_numpy(zero_copy_only=False)
+    return np.isnan(read_values(kind, values, missing)) & given
+
+
+def read_values(kind: Number, values: pa.Array, missing: Iterable[str] = MISSING_TEXTS) -> Floats:
+    """Return the values of a raw column of numbers or dates; NaN for those that are missing or cannot be read."""
+    if isinstance(kind, Date):
+        return read_moments(values, kind.unit, missing)
+    return read_numbers(values, missing)
+
+
+def _read(kind: Number, values: pa.Array, column: str, *, role: Role, missing: Iterable[str], start: int) -> Floats:
+    """Return the values of a column of numbers or dates, and refuse those of a query that cannot be read."""
+    given = read_values(kind, values, missing)
+    if role == "private":
+        return given
+    wrong = unreadable_values(kind, values, missing) if np.isnan(given).any() else np.zeros(len(given), dtype=np.bool_)
+    if wrong.any():
         expected = "a date is expected, written as 2024-05-31" if isinstance(kind, Date) else "a number is expected"
-        raise refusal(role, column, f"{expected}, not a text", row=start + error.row) from None
-    if role != "private" and np.isinf(given).any():
+        raise refusal(role, column, f"{expected}, not a text", row=start + int(wrong.argmax()))
+    if np.isinf(given).any():
         raise refusal(role, column, "a number must be finite", row=start + int(np.isinf(given).argmax()))
     return given
 
@@ -359,14 +381,15 @@ def _flags(
     kind: Category, values: pa.Array, column: str, *, role: Role, missing: Iterable[str], start: int
 ) -> tuple[Floats, NDArray[np.bool_]]:
     """Return a 0/1 column for each category, and which values are missing."""
-    codes, absent = coded(values, kind.categories, missing)
-    known = np.flatnonzero(codes >= 0)
-    if role == "query" and kind.unknown == "refuse" and len(known) + absent.sum() < len(codes):
+    codes = read_codes(values, kind.categories, missing)
+    unknown = codes == len(kind.categories)
+    if role == "query" and kind.unknown == "refuse" and unknown.any():
         problem = "a category that the model does not know"
-        raise refusal(role, column, problem, row=start + int(((codes < 0) & ~absent).argmax()))
+        raise refusal(role, column, problem, row=start + int(unknown.argmax()))
+    known = np.flatnonzero((codes >= 0) & ~unknown)
     features = np.zeros((len(codes), len(kind.categories)))
     features[known, codes[known]] = 1.0
-    return features, absent
+    return features, codes < 0
 
 
 _WORD = re.compile(r"\w+")
@@ -375,7 +398,7 @@ _WORD = re.compile(r"\w+")
 def _words(kind: Text, values: pa.Array, missing: Iterable[str]) -> Floats:
     """Return how often words of each bucket occur in each text, by the length of the row."""
     features = np.zeros((len(values), kind.buckets))
-    for row, text in enumerate(texts(values, missing=missing).to_pylist()):
+    for row, text in enumerate(read_texts(values, missing).to_pylist()):
         for word in _WORD.findall((text or "").lower()):
             features[row, zlib.crc32(word.encode("utf-8", "replace")) % kind.buckets] += 1.0
     lengths = np.sqrt(np.square(features).sum(axis=1, keepdims=True))

@@ -13,22 +13,20 @@ from typing import Literal, get_args
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
+from quorate.arrays import Floats
 from quorate.errors import InvalidInput
-from quorate.tables.read import NotANumber, texts
+from quorate.tables.values import MISSING_TEXTS, canonical_text, read_texts
 
 __all__ = [
     "DateUnit",
+    "canonical_moment",
     "check_unit",
     "date_of",
     "declared_moment",
-    "is_temporal",
     "moment_of",
-    "moments_of",
-    "moments_written",
-    "read_dates",
     "read_moment",
+    "read_moments",
 ]
 
 DateUnit = Literal["seconds", "minutes", "hours", "days", "weeks"]
@@ -46,57 +44,43 @@ def check_unit(unit: object) -> DateUnit:
     raise InvalidInput(f"unit must be one of {', '.join(_SECONDS)}, not {unit!r}")
 
 
-def is_temporal(kind: pa.DataType) -> bool:
-    """Return whether values of this Arrow type are dates, or dates with times."""
-    return bool(pa.types.is_date(kind) or pa.types.is_timestamp(kind))
-
-
 def read_moment(text: str, unit: DateUnit) -> float:
-    """Return how many units after the beginning of 1970 a text names, or nan where it is no date."""
+    """Return how many units after the beginning of 1970 a text names, or NaN where it is no date."""
+    moment = _parsed(text)
+    return math.nan if moment is None else (moment - _BEGINNING) / timedelta(seconds=_SECONDS[unit])
+
+
+def _parsed(text: str) -> datetime | None:
     if not _WRITTEN.fullmatch(text):
-        return math.nan
+        return None
     try:
         moment = datetime.fromisoformat(text.replace(" Z", "Z").replace(" +", "+"))
-    except ValueError:  # the 31st of February
-        return math.nan
-    moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-    return (moment - _BEGINNING) / timedelta(seconds=_SECONDS[unit])
+        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    except (ValueError, OverflowError):  # the 31st of February, or a day before the first
+        return None
 
 
-def read_dates(column: pa.Array, unit: DateUnit, *, missing: Iterable[str] = ()) -> NDArray[np.float64]:
-    """Return dates as numbers of units, and NaN where one is missing. What is no date is `NotANumber`."""
-    if is_temporal(column.type):
-        return moments_of(column, unit)
-    if not (pa.types.is_large_string(column.type) or pa.types.is_string(column.type) or pa.types.is_null(column.type)):
-        raise NotANumber(int(pc.is_valid(column).to_numpy(zero_copy_only=False).argmax()))
-    written = texts(column, missing=missing)
-    read = moments_written(written, unit)
-    wrong = np.isnan(read) & pc.is_valid(written).to_numpy(zero_copy_only=False)
-    if wrong.any():
-        raise NotANumber(int(wrong.argmax()))
-    return read
-
-
-def moments_written(written: pa.Array, unit: DateUnit) -> NDArray[np.float64]:
-    """Return texts as numbers of units, and NaN where one is missing or no date."""
-    coded = written.dictionary_encode()
+def read_moments(column: pa.Array, unit: DateUnit, missing: Iterable[str] = MISSING_TEXTS) -> Floats:
+    """Return the values of a raw column as numbers of units since 1970; NaN where one is missing or no date."""
+    if pa.types.is_timestamp(column.type):
+        moments = pc.fill_null(column.cast(pa.int64()), 0).to_numpy().astype(np.float64)
+        moments[pc.is_null(column).to_numpy(zero_copy_only=False)] = np.nan
+        return np.asarray(moments / (1e6 * _SECONDS[unit]))
+    if not pa.types.is_large_string(column.type):  # numbers are no dates
+        return np.full(len(column), np.nan)
+    coded = read_texts(column, missing).dictionary_encode()
     each = np.array([*(read_moment(text, unit) for text in coded.dictionary.to_pylist()), np.nan])
     return np.asarray(each[pc.fill_null(coded.indices, len(each) - 1).to_numpy(zero_copy_only=False)])
 
 
-def moments_of(column: pa.Array, unit: DateUnit) -> NDArray[np.float64]:
-    """Return a column of an Arrow type of dates as numbers of units, and NaN where one is missing."""
-    return _microseconds(column) / (1e6 * _SECONDS[unit])
+def canonical_moment(text: str) -> str | None:
+    """Return a date, or a date with a time, in one spelling and in UTC; None where a text is neither.
 
-
-def _microseconds(column: pa.Array) -> NDArray[np.float64]:
-    """Return dates as microseconds since 1970. No value is refused: Arrow's own cast would, and repeat it."""
-    days = pa.types.is_date32(column.type)
-    counts = pc.fill_null(column.cast(pa.int32()) if days else column.cast(pa.int64()), 0).to_numpy()
-    kind = "day" if days else "ms" if pa.types.is_date64(column.type) else column.type.unit
-    whole = counts // 1000 if kind == "ns" else counts
-    scale = {"day": 86400e6, "s": 1e6, "ms": 1e3}.get(kind, 1.0)
-    return np.where(pc.is_null(column).to_numpy(zero_copy_only=False), np.nan, whole.astype(np.float64) * scale)
+    >>> canonical_moment("2024-05-31 00:00"), canonical_moment("2024-05-31T08:30+02:00"), canonical_moment("May")
+    ('2024-05-31', '2024-05-31T06:30:00', None)
+    """
+    moment = _parsed(text)
+    return None if moment is None else canonical_text(moment)
 
 
 def declared_moment(value: object, unit: DateUnit) -> object:

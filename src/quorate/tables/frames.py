@@ -1,86 +1,171 @@
-"""Rows of a table, as a data frame or numbers, for a model that was saved from Python without a schema."""
+"""The rows that an estimator sees: a matrix of floats, or a data frame of floats and texts.
+
+A model that was fitted on a data frame has a `FrameFormat`: the library, the names of the columns and whether each is
+a number, a date or a text. Records of a fit and queries become frames of that format, value by value, whatever frame
+they come in. The kinds are those of the columns' types, which are public; nothing finer is taken from private records:
+no categories, no whole numbers against floats, no type that a missing value sets.
+"""
 
 import importlib
-from collections.abc import Sequence
-from typing import Any
+import importlib.util
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from quorate.arrays import Floats
 from quorate.errors import InvalidInput
-from quorate.rows import FrameForm
-from quorate.tables.columns import Number
-from quorate.tables.lenient import read_columns, read_numbers
-from quorate.tables.read import (
-    MISSING_TEXTS,
-    NotANumber,
-    Role,
-    is_text,
-    numbers,
-    refusal,
-    shown_names,
-    subject,
-    texts,
-    whole_array,
-)
-from quorate.tables.schema import Schema
+from quorate.tables.containers import column_names, open_table, shown_names
+from quorate.tables.dates import read_moments
+from quorate.tables.read import Role, refusal, subject
+from quorate.tables.values import MISSING_TEXTS, read_numbers, read_texts
 
-__all__ = ["frame_of", "matrix_of"]
+__all__ = ["ColumnKind", "FrameFormat", "query_matrix", "read_column"]
+
+ColumnKind = Literal["number", "date", "text"]
+_LIBRARIES = ("pandas", "polars")
+_DATES_IN = "days"  # since the beginning of 1970: how an estimator gets dates
 
 
-def matrix_of(
+@dataclass(frozen=True)
+class FrameFormat:
+    """The format of the data frames that an estimator sees: 64-bit floats and texts, rows numbered from 0.
+
+    Dates are days since the beginning of 1970, in UTC. A missing number or date is NaN, a missing text None or NaN, as
+    the library has it.
+    """
+
+    library: str
+    columns: tuple[Any, ...]
+    kinds: tuple[ColumnKind, ...]
+
+    @classmethod
+    def of(cls, X: Any) -> "FrameFormat":
+        """Return the format for the columns of a frame, by their names and types alone."""
+        opened = open_table(X)
+        return cls(_library(X), tuple(opened.columns), tuple(opened.kinds.values()))  # type: ignore[arg-type]
+
+    @classmethod
+    def declared(cls, X: Any, columns: Sequence[Any], numbers: Sequence[bool]) -> "FrameFormat":
+        """Return the format for frames of X's library whose columns are declared numbers or texts."""
+        kinds: list[ColumnKind] = ["number" if is_number else "text" for is_number in numbers]
+        return cls(_library(X), tuple(columns), tuple(kinds))
+
+    def read(self, X: Any, *, role: Role = "query") -> Any:
+        """Return rows as a frame of this format; a private value that cannot be read is missing.
+
+        A query whose number or date cannot be read is refused.
+        """
+        lacking = [name for name in self.columns if str(name) not in set(map(str, column_names(X)))]
+        if lacking:
+            raise InvalidInput(
+                f"{subject(role)} must have the columns {shown_names(lacking)}; their columns are "
+                f"{shown_names(column_names(X))}"
+            )
+        opened = open_table(X, self.columns, whose=subject(role))
+        pairs = zip(self.columns, self.kinds, strict=True)
+        return self._frame({name: read_column(name, opened.columns[name], kind, role) for name, kind in pairs})
+
+    def _frame(self, columns: Mapping[Any, Any]) -> Any:
+        frames = _imported(self.library)
+        if self.library == "polars":
+            types = {True: frames.String, False: frames.Float64}
+            series = {
+                name: frames.Series(values, dtype=types[isinstance(values, list)]) for name, values in columns.items()
+            }
+            return frames.DataFrame(series)
+        text = "str" if int(frames.__version__.partition(".")[0]) >= 3 else object
+        return frames.DataFrame(
+            {
+                name: frames.Series(_with_nan(values), dtype=text) if isinstance(values, list) else values
+                for name, values in columns.items()
+            }
+        )
+
+    def to_document(self) -> dict[str, Any]:
+        """Return the format as a manifest keeps it."""
+        for name in self.columns:
+            if not isinstance(name, str | int):
+                raise InvalidInput(f"columns must be named by texts or numbers to be saved, got {name!r}")
+        pairs = zip(self.columns, self.kinds, strict=True)
+        return {"kind": "frame", "library": self.library, "columns": [{"name": n, "kind": k} for n, k in pairs]}
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> "FrameFormat":
+        """Return the format that a manifest describes."""
+        _imported(document["library"])
+        kinds = tuple(column["kind"] for column in document["columns"])
+        if not set(kinds) <= {"number", "date", "text"}:
+            raise InvalidInput("the columns of the model are damaged or were changed")
+        return cls(document["library"], tuple(column["name"] for column in document["columns"]), kinds)
+
+
+def query_matrix(
     table: pa.Table, names: Sequence[str], features: int, *, missing: bool, role: Role = "query"
 ) -> NDArray[np.float64]:
     """Return a table as the matrix that a model takes: these columns, or all of them if they have no names.
 
-    A missing value is nan if the model takes missing values, and is refused otherwise. No private value is refused: one
-    that is not a number counts as missing.
+    A missing value is NaN if the model takes missing values. In a query it is refused otherwise. A private value that
+    is no number is missing, and none is refused.
     """
     given = list(names) or table.column_names
     if len(given) != features:
-        raise InvalidInput(f"{subject(role)} must have {features} columns, as the records had, not {len(given)}")
-    if role == "private":
-        columns = read_columns(table, given, whose=subject(role))
-        return np.stack([read_numbers(_truths_as_numbers(columns[name])) for name in given], axis=1)
-    kind = Number(missing="indicator" if missing else "refuse")
-    encoded = Schema(dict.fromkeys(given, kind)).encode(table, role=role)
-    return encoded if kind.missing == "refuse" else np.where(encoded[:, 1::2] == 1, np.nan, encoded[:, ::2])
+        raise InvalidInput(f"{subject(role)} must have {features} columns, as the records had, got {len(given)}")
+    opened = open_table(table, given, whose=subject(role))
+    columns = [read_column(name, opened.columns[name], "number", role) for name in given]
+    matrix: Floats = np.stack(columns, axis=1)
+    for place, name in enumerate(given):
+        wrong = np.isnan(matrix[:, place]) & (not missing) | np.isinf(matrix[:, place])
+        if role != "private" and wrong.any():
+            first = int(wrong.argmax())
+            problem = "a number must be finite" if np.isinf(matrix[first, place]) else "a value is missing"
+            raise refusal(role, name, f"{problem}; fill it in or leave the query out", row=first)
+    return matrix
 
 
-def frame_of(table: pa.Table, form: FrameForm, *, role: Role = "query") -> Any:
-    """Return a table as a data frame like the one that a model was fitted on; the model checks the rest.
+def read_column(
+    name: Any, column: pa.Array, kind: ColumnKind, role: Role, missing: Sequence[str] = MISSING_TEXTS
+) -> Any:
+    """Return the values of a raw column: floats, or a list of texts with None for missing ones.
 
-    A CSV file contains only texts: a column that held numbers is read as numbers. Missing values stay missing, and a
-    private value that is not a number counts as missing.
+    A number or a date of a query that cannot be read is refused; a private one is missing.
     """
-    lacking = [name for name in form.columns if name not in table.column_names]
-    if lacking:
-        raise InvalidInput(
-            f"{subject(role)} must have the columns {shown_names(lacking)}; their columns are "
-            f"{shown_names(table.column_names)}"
-        )
-    columns = {}
-    for name, kind in zip(form.columns, form.kinds, strict=True):
-        values = whole_array(table.column(name))
-        if kind == "number" and role == "private":
-            columns[name] = read_numbers(_truths_as_numbers(values))
-        elif kind == "number":
-            try:
-                columns[name] = numbers(_truths_as_numbers(values), missing=MISSING_TEXTS)
-            except NotANumber as error:
-                raise refusal(role, name, "a number is expected, not a text", row=error.row) from None
-        else:
-            columns[name] = (texts(values, missing=MISSING_TEXTS) if is_text(values.type) else values).to_pylist()
-    return importlib.import_module(form.library).DataFrame(columns)
-
-
-def _truths_as_numbers(values: pa.Array) -> pa.Array:
-    """Return texts with 1 and 0 in place of true and false, as a file has them where a frame had truth values."""
-    if not is_text(values.type):
-        return values
-    lowered = pc.utf8_lower(pc.utf8_trim_whitespace(values))
-    for word, digit in (("true", "1"), ("false", "0")):
-        values = pc.if_else(pc.equal(lowered, word), digit, values)
+    if kind == "text":
+        return read_texts(column, ()).to_pylist()
+    values = read_moments(column, _DATES_IN, missing) if kind == "date" else read_numbers(column, missing)
+    if role != "private" and np.isnan(values).any():
+        given = pc.is_valid(read_texts(column, missing)).to_numpy(zero_copy_only=False)
+        wrong = np.isnan(values) & given
+        if wrong.any():
+            raise refusal(role, name, f"a {kind} is expected, not a text", row=int(wrong.argmax()))
     return values
+
+
+def _with_nan(texts: list[str | None]) -> list[Any]:
+    return [np.nan if text is None else text for text in texts]
+
+
+def _library(X: Any) -> str:
+    """Return the library whose frames an estimator gets: that of X, or one that is installed."""
+    own = type(X).__module__.partition(".")[0]
+    if own in _LIBRARIES:
+        return own
+    if hasattr(X, "iloc"):  # a subclass of pandas' frame
+        return "pandas"
+    for library in _LIBRARIES:
+        if importlib.util.find_spec(library) is not None:
+            return library
+    raise InvalidInput("an estimator gets this table as a data frame: install pandas or polars")
+
+
+def _imported(library: str) -> Any:
+    if library not in _LIBRARIES:
+        raise InvalidInput(f"the model was fitted on frames of {library!r}, which this version does not know")
+    try:
+        return importlib.import_module(library)
+    except ImportError:
+        raise InvalidInput(f"this model was fitted on data frames of {library}: install it") from None

@@ -14,17 +14,15 @@ from quorate.checks import check_count, is_named_id, warn_of_id
 from quorate.concepts.line import cut_points
 from quorate.errors import InvalidInput
 from quorate.tables.columns import Category, Date, Kind, Number, Text
-from quorate.tables.dates import DateUnit, is_temporal, read_dates
-from quorate.tables.document import EXAMPLE
-from quorate.tables.lenient import read_moments, read_numbers
-from quorate.tables.read import MISSING_TEXTS, NotANumber, is_readable, numbers, texts, whole_array
+from quorate.tables.dates import DateUnit, read_moments
+from quorate.tables.values import MISSING_TEXTS, is_readable, raw_column, read_numbers, read_texts
 
 __all__ = [
     "TooManyTexts",
     "check_spelled",
     "classes_from_public",
     "cuts_from_public",
-    "kinds_from_header",
+    "kinds_from_names",
     "kinds_from_public",
 ]
 
@@ -57,44 +55,23 @@ def kinds_from_public(
     return kinds
 
 
-def kinds_from_header(
-    table: pa.Table, *, without: Collection[str], missing: Sequence[str], sentences: Collection[str] = ()
+def kinds_from_names(
+    names: Sequence[str], *, without: Collection[str], sentences: Collection[str] = ()
 ) -> dict[str, Kind]:
-    """Return unscaled numbers for all columns but `sentences`, which are texts.
+    """Return unscaled numbers for all columns but `sentences`, which are texts, and warn of a name like that of an id.
 
-    Names and types alone are used. A column of texts or dates is refused, and one that is named like an id warned of.
+    Only the names are used. A value that is no number counts as missing.
     """
-    others = dict[str, str]()
-    for name in table.column_names:
-        if name in without or name in sentences:
-            continue
-        kind = table.schema.field(name).type
-        try:
-            plain = is_readable(kind)
-            if plain:
-                numbers(whole_array(table.column(name)), missing=missing)
-        except NotANumber:
-            plain = False
-        if not plain:
-            others[name] = "texts" if is_readable(kind) else str(kind)
-    if others:
-        named = _option_value(others)
-        raise InvalidInput(
-            f"{_columns(others, 'holds', 'hold')} {_listed(dict.fromkeys(others.values()))}: how to turn that into "
-            "numbers must be declared, because choosing it from private records would reveal something about them. "
-            f"Pass a public table of the same columns (--public), leave columns out (--leave-out {named}), read them "
-            f"as sentences (--texts {named}), or write a schema (--schema), a JSON file such as\n{EXAMPLE}"
-        )
-    for name in table.column_names:
-        if is_named_id(name) and name not in without and name not in sentences:
+    kinds: dict[str, Kind] = {name: Number() for name in names if name not in without}
+    for name in kinds:
+        if is_named_id(name) and name not in sentences:
             warn_of_id(name)
-    kinds: dict[str, Kind] = {name: Number() for name in table.column_names if name not in without}
     return kinds | {name: Text() for name in kinds if name in sentences}
 
 
 def _counts_rows(column: pa.ChunkedArray, missing: Sequence[str]) -> bool:
     """Return whether the public values of a column are whole numbers of which no two are equal."""
-    given = numbers(whole_array(column), missing=missing)
+    given = read_numbers(raw_column(column), missing)
     return bool(given.size >= _MANY and np.all(np.floor(given) == given) and np.unique(given).size == given.size)
 
 
@@ -105,29 +82,25 @@ def classes_from_public(table: pa.Table, label: str, *, missing: Sequence[str]) 
             f"the classes of the label {label!r} must be declared (classes=..., --classes, or in the schema): they are "
             "not taken from private records, and the public table has no such column"
         )
-    return tuple(_different(label, whole_array(table.column(label)), missing))
+    return tuple(_different(label, raw_column(table.column(label)), missing))
 
 
 def _kind(name: str, column: pa.ChunkedArray, missing: Sequence[str]) -> Kind:
-    if not is_readable(column.type) and not is_temporal(column.type):
+    if not is_readable(column.type):
         raise InvalidInput(
             f"column {name!r} is of type {column.type}: only numbers, dates, texts and truth values can be encoded; "
             f"turn it into one of them or leave it out (--leave-out {shlex.quote(name)})"
         )
-    values = whole_array(column)
+    values = raw_column(column)
+    written = read_texts(values, missing)
     if pa.types.is_boolean(values.type):
         return Category(("false", "true"), missing="indicator" if values.null_count else "refuse")
-    try:
-        dates = is_temporal(values.type)
-        given = read_dates(values, "days") if dates else numbers(values, missing=missing)
-    except NotANumber:
-        try:
-            given, dates = read_dates(values, "days", missing=missing), True
-        except NotANumber:
-            _check_not_gaps(name, values, missing)
-            gaps = texts(values, missing=missing).null_count
-            return Category(_different(name, values, missing), missing="indicator" if gaps else "refuse")
-    return _scaled_by_public(Date if dates else Number, name, given)
+    numbers, dates = read_numbers(values, missing), read_moments(values, "days", missing)
+    for kind, given in ((Number, numbers), (Date, dates)):
+        if np.isnan(given).sum() == written.null_count:
+            return _scaled_by_public(kind, name, given)
+    _check_not_gaps(name, values, missing)
+    return Category(_different(name, values, missing), missing="indicator" if written.null_count else "refuse")
 
 
 def _scaled_by_public(kind: type[Number], name: str, given: NDArray[np.float64]) -> Number:
@@ -145,13 +118,11 @@ def _scaled_by_public(kind: type[Number], name: str, given: NDArray[np.float64])
 
 def _check_not_gaps(name: str, values: pa.Array, missing: Sequence[str]) -> None:
     """Refuse numbers among which a mark stands for a missing value: as categories they would mean nothing."""
-    try:
-        given = numbers(values, missing=[*missing, *_MARKS])
-    except NotANumber:
+    written = read_texts(values, missing)
+    given = read_numbers(values, missing)
+    marks = pc.is_in(written, value_set=pa.array(_MARKS, type=pa.large_string())).to_numpy(zero_copy_only=False)
+    if np.isnan(given).all() or np.isnan(given).sum() > written.null_count + marks.sum():
         return
-    if np.isnan(given).all():
-        return
-    written = texts(values, missing=missing)
     mark = next(text for text in _MARKS if pc.any(pc.equal(written, text)).as_py())
     raise InvalidInput(
         f"column {name!r} holds numbers and {mark!r} in the public table: if that means a missing value, say so "
@@ -168,11 +139,11 @@ def cuts_from_public(name: str, column: pa.Array, *, bins: int | None, dates: bo
     """
     if pa.types.is_boolean(column.type):
         return Category(("false", "true"))
-    if is_temporal(column.type):
+    if pa.types.is_timestamp(column.type):
         return _dates_cut(name, column, bins)
     values = read_numbers(column)
     known = values[np.isfinite(values)]
-    written = texts(column, missing=MISSING_TEXTS)
+    written = read_texts(column)
     given = len(written) - written.null_count
     whole = bool(known.size and (known == np.floor(known)).all())
     if codes and whole and bins is not None and pc.count_distinct(written).as_py() <= bins:
@@ -247,7 +218,7 @@ def _binned(values: NDArray[np.float64], bins: int) -> NDArray[np.float64]:
 def _different(
     name: str, values: pa.Array, missing: Sequence[str], *, sentences: bool = True, most: int = MOST_CATEGORIES
 ) -> list[str]:
-    different = pc.drop_null(pc.unique(texts(values, missing=missing))).to_pylist()
+    different = pc.drop_null(pc.unique(read_texts(values, missing))).to_pylist()
     if not different:
         raise _no_value(name)
     if len(different) > most:

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from quorate.arrays import Floats
 from quorate.errors import InvalidInput
 from quorate.tables.columns import Category, Date, encode_features
+from quorate.tables.containers import open_column
 from quorate.tables.schema import Schema
 
 __all__ = ["QueryEncoder"]
@@ -47,4 +47,4 @@ class QueryEncoder:
         return self._by_arrow(name, values)
 
     def _by_arrow(self, name: str, values: Sequence[str] | NDArray[Any]) -> Floats:
-        return encode_features(self._columns[name], pa.array(values), name, role="query", missing=self._missing)
+        return encode_features(self._columns[name], open_column(values), name, role="query", missing=self._missing)

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from quorate.checks import set_validated
@@ -24,9 +23,11 @@ from quorate.tables.columns import (
     encode_features,
     feature_names,
     unknown_values,
+    unreadable_values,
     unscaled,
 )
-from quorate.tables.dates import date_of, is_temporal
+from quorate.tables.containers import as_table, shown_names
+from quorate.tables.dates import date_of
 from quorate.tables.document import (
     check_keys,
     kind_from_document,
@@ -35,20 +36,10 @@ from quorate.tables.document import (
     parse_document,
     read_document,
 )
-from quorate.tables.infer import check_spelled, classes_from_public, kinds_from_header, kinds_from_public
-from quorate.tables.read import (
-    MISSING_TEXTS,
-    Role,
-    as_table,
-    check_role,
-    check_type,
-    person_text,
-    refusal,
-    shown_names,
-    subject,
-    texts,
-    whole_array,
-)
+from quorate.tables.infer import check_spelled, classes_from_public, kinds_from_names, kinds_from_public
+from quorate.tables.persons import check_lasting_names, name_persons, person_names
+from quorate.tables.read import Role, check_role, check_type, subject
+from quorate.tables.values import MISSING_TEXTS, raw_column, read_texts
 
 __all__ = ["SCHEMA_FILE", "Schema"]
 
@@ -133,16 +124,10 @@ class Schema:
         table, missing = as_table(table), _names("missing_texts", missing_texts)
         if label is not None and classes is None:
             classes = classes_from_public(table, label, missing=missing)
-        return cls._inferred(
-            kinds_from_public,
-            table,
-            missing,
-            label=label,
-            classes=classes,
-            groups=groups,
-            leave_out=leave_out,
-            sentences=texts,
-        )
+        without = _unused(table.column_names, label=label, groups=groups, leave_out=leave_out)
+        kinds = kinds_from_public(table, without=without, missing=missing, sentences=_names("texts", texts))
+        named = None if label is None else Label(label, classes)
+        return cls(kinds, label=named, groups=groups, leave_out=leave_out, missing_texts=missing)
 
     @classmethod
     def numbers(
@@ -158,45 +143,19 @@ class Schema:
     ) -> "Schema":
         """Return a schema for tables of numbers that uses every column as it is, without centring or scaling.
 
-        Only the names and the types of the table's columns are used, so it may be the private table. (A CSV file has no
-        types: a column is numeric if all its texts are numbers.) `texts` names columns of sentences (`Text`). Any other
-        column of texts, or of dates, is refused: it needs a public table or a schema.
+        Only the names of the table's columns are used, so it may be the private table. `texts` names columns of
+        sentences (`Text`). All others are numbers by your word: a private value that is none counts as missing, and
+        `count_missing` says how many there are.
         """
         if label is not None and classes is None:
             raise InvalidInput(
                 f"the classes of the label {label!r} must be declared (classes=..., --classes): they are not taken "
                 "from private records"
             )
-        missing = _names("missing_texts", missing_texts)
-        return cls._inferred(
-            kinds_from_header,
-            as_table(table),
-            missing,
-            label=label,
-            classes=classes,
-            groups=groups,
-            leave_out=leave_out,
-            sentences=texts,
-        )
-
-    @classmethod
-    def _inferred(
-        cls,
-        infer: Any,
-        table: pa.Table,
-        missing: Any,
-        *,
-        label: Any,
-        classes: Any,
-        groups: Any,
-        leave_out: Any,
-        sentences: Any,
-    ) -> "Schema":
-        without = {*_names("leave_out", leave_out), *(name for name in (label, groups) if name)}
-        check_spelled(table.column_names, label=label, groups=groups)
-        kinds = infer(table, without=without, missing=missing, sentences=_names("texts", sentences))
+        without = _unused(as_table(table).column_names, label=label, groups=groups, leave_out=leave_out)
+        kinds = kinds_from_names(as_table(table).column_names, without=without, sentences=_names("texts", texts))
         named = None if label is None else Label(label, classes)
-        return cls(kinds, label=named, groups=groups, leave_out=leave_out, missing_texts=missing)
+        return cls(kinds, label=named, groups=groups, leave_out=leave_out, missing_texts=missing_texts)
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> "Schema":
@@ -331,10 +290,30 @@ class Schema:
         offsets = np.cumsum([0, *widths])
         for start, block in _blocks(table.select(list(self.columns))):
             for place, (name, kind) in enumerate(self.columns.items()):
-                values = whole_array(block.column(name))
+                values = raw_column(block.column(name))
                 rows = encode_features(kind, values, name, role=role, missing=self.missing_texts, start=start)
                 encoded[start : start + len(rows), offsets[place] : offsets[place + 1]] = rows
         return encoded
+
+    def count_missing(self, table: Any) -> dict[str, int]:
+        """Return how many private values of each column are missing or cannot be read. This is for the owner alone.
+
+        Columns without any are left out. A label that is not one of the classes counts too.
+
+        >>> from quorate.tables import Number
+        >>> Schema({"age": Number(low=0, high=100)}).count_missing(pa.table({"age": ["39", "unknown", ""]}))
+        {'age': 2}
+        """
+        table = as_table(table)
+        self._check_columns(table, "private")
+        counts = {name: self._missing_in(kind, raw_column(table.column(name))) for name, kind in self.columns.items()}
+        if self.label is not None and self.label.column in table.column_names:
+            counts[self.label.column] = int((self.label_codes(table) < 0).sum())
+        return {name: count for name, count in counts.items() if count}
+
+    def _missing_in(self, kind: Kind, values: pa.Array) -> int:
+        gaps = read_texts(values, self.missing_texts).null_count
+        return int(gaps + unreadable_values(kind, values, self.missing_texts).sum())
 
     def refusing_unknown(self) -> "Schema":
         """Return the same schema, but one that refuses queries with an undeclared category."""
@@ -353,56 +332,50 @@ class Schema:
         table = as_table(table)
         self._check_columns(table, "query")
         counts = {
-            name: int(unknown_values(kind, whole_array(table.column(name)), self.missing_texts).sum())
+            name: int(unknown_values(kind, raw_column(table.column(name)), self.missing_texts).sum())
             for name, kind in self.columns.items()
         }
         return {name: count for name, count in counts.items() if count}
 
-    def labels(self, table: Any, *, role: Role = "private") -> NDArray[Any]:
-        """Return the label of each row, one of the declared classes: whole numbers if all are, else texts."""
+    def label_codes(self, table: Any, *, role: Role = "private") -> NDArray[np.int64]:
+        """Return the place of each label among the declared classes; -1 for a private one that is missing or another."""
         if self.label is None:
             raise InvalidInput("the schema has no label: declare its column and classes")
         column = self._special_column(as_table(table), self.label.column, check_role(role))
-        codes = self.label.codes(column, role=role, missing=self.missing_texts)
-        return np.asarray(self.label.classes)[codes]
+        return self.label.codes(column, role=role, missing=self.missing_texts)
+
+    def labels(self, table: Any, *, role: Role = "private") -> NDArray[Any]:
+        """Return the label of each row, one of the declared classes: whole numbers if all are, else texts.
+
+        A private label that is missing, or not among the classes, is None.
+        """
+        codes = self.label_codes(table, role=role)
+        assert self.label is not None
+        classes = np.asarray(self.label.classes)
+        return classes[codes] if (codes >= 0).all() else np.append(classes.astype(object), None)[codes]
 
     def units(self, table: Any, *, role: Role = "private") -> NDArray[np.int64] | None:
         """Return a number for each row, the same for rows of one person, or None if the schema has no groups.
 
-        7, 7.0 and 007 are one person.
+        `quorate.tables.persons` says which names are one person. Rows without a name belong to one person, the unknown.
         """
-        written, _ = self._people(table, role)
-        if written is None:
-            return None
-        coded, seen = written.dictionary_encode(), dict[str, int]()
-        numbers = [seen.setdefault(person_text(name), len(seen)) for name in coded.dictionary.to_pylist()]
-        units: NDArray[np.int64] = np.array(numbers, dtype=np.int64)[coded.indices.to_numpy()]
-        return units
-
-    def people(self, table: Any, *, role: Role = "private") -> list[Any] | None:
-        """Return the name of the person of each row, or None if the schema has no groups.
-
-        Names are texts; those of a column of floats or decimals are numbers of its type, which shows how many digits
-        may have been lost.
-        """
-        written, column = self._people(table, role)
-        if written is None:
-            return None
-        if pa.types.is_floating(column.type) or pa.types.is_decimal(column.type):
-            return list(column.to_numpy(zero_copy_only=False))
-        names: list[str] = written.to_pylist()
-        return names
-
-    def _people(self, table: Any, role: Role) -> tuple[Any, Any]:
-        """Return the names of the persons as texts, none of them missing, and the column that has them."""
         if self.groups is None:
-            return None, None
+            return None
         column = self._special_column(as_table(table), self.groups, check_role(role))
-        written = texts(column, missing=self.missing_texts)
-        if written.null_count:
-            first = int(pc.is_null(written).to_numpy(zero_copy_only=False).argmax())
-            raise refusal(role, self.groups, "the person of a row is missing", row=first)
-        return written, column
+        return person_names(column, self.missing_texts)[0]
+
+    def people(self, table: Any, *, role: Role = "private", lasting: bool = False) -> list[str] | None:
+        """Return the canonical name of the person of each row, or None if the schema has no groups.
+
+        Names that must be recognised again in later data are `lasting`: floats that may have lost digits are refused.
+        """
+        if self.groups is None:
+            return None
+        table = as_table(table)
+        column = self._special_column(table, self.groups, check_role(role))
+        if lasting:
+            check_lasting_names(table.column(self.groups))
+        return name_persons(column, self.missing_texts)
 
     def _special(self) -> list[str]:
         return [*([self.label.column] if self.label else []), *([self.groups] if self.groups else [])]
@@ -419,7 +392,7 @@ class Schema:
                 f"{subject(role)} must have the column {name!r}; the columns are {shown_names(table.column_names)}"
             )
         check_type(subject(role), name, table.schema.field(name).type)
-        return whole_array(table.column(name))
+        return raw_column(table.column(name))
 
     def _check_columns(self, table: pa.Table, role: Role) -> None:
         known = {*self.columns, *self.leave_out, *self._special()}
@@ -434,15 +407,19 @@ class Schema:
                 f"the schema does not know these columns of {subject(role)}: {shown_names(unknown)}; leave them out "
                 f"(--leave-out {shlex.quote(','.join(unknown))}){named}"
             )
-        for name, kind in self.columns.items():
-            given = table.schema.field(name).type
-            if not (isinstance(kind, Date) and is_temporal(given)):
-                check_type(subject(role), name, given)
+        for name in self.columns:
+            check_type(subject(role), name, table.schema.field(name).type)
 
 
 def _blocks(table: pa.Table) -> Iterator[tuple[int, pa.Table]]:
     for start in range(0, table.num_rows, _BLOCK):
         yield start, table.slice(start, _BLOCK)
+
+
+def _unused(names: Sequence[str], *, label: str | None, groups: str | None, leave_out: Sequence[str]) -> set[str]:
+    """Return the columns that are no features; a label or groups spelled in other letters are refused."""
+    check_spelled(names, label=label, groups=groups)
+    return {*_names("leave_out", leave_out), *(name for name in (label, groups) if name)}
 
 
 def _names(name: str, values: object) -> tuple[str, ...]:

@@ -20,8 +20,9 @@ import pyarrow.ipc
 import pyarrow.parquet
 
 from quorate.errors import InvalidInput
+from quorate.tables.containers import check_names
 from quorate.tables.csv_files import csv_header, stream_csv
-from quorate.tables.read import SUFFIXES, check_names
+from quorate.tables.read import SUFFIXES
 
 __all__ = ["TablePart", "TableStream", "is_folder_or_pattern", "table_files", "table_header", "table_parts"]
 

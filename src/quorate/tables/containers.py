@@ -1,0 +1,361 @@
+"""Tables in memory, opened: every container becomes raw columns (`values`), each value by itself.
+
+    NumPy arrays, sparse matrices, lists of rows    columns are numbered
+    mappings from names to values                   lists, arrays, Arrow arrays
+    tables of Arrow, and of all that stream it      by `__arrow_c_stream__`
+    data frames of pandas and polars                column by column: their streams look for one type for all objects
+                                                    of a column, and refuse some columns by one value
+
+Names, types down to `values.kind_of_type`, and the number of rows are public. Nothing else of a private table decides
+how it is opened, and no value is a reason to refuse it.
+"""
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from quorate.arrays import Floats, without_mask
+from quorate.errors import InvalidInput
+from quorate.tables.values import kind_of_type, object_texts, raw_column, read_numbers
+
+__all__ = [
+    "OpenTable",
+    "as_table",
+    "check_names",
+    "column_names",
+    "holds_objects",
+    "is_frame",
+    "open_column",
+    "open_columns",
+    "open_matrix",
+    "open_rows",
+    "open_table",
+    "shown_names",
+]
+
+_PLAIN = "fiub"  # kinds of NumPy types whose values are numbers
+
+
+@dataclass(frozen=True)
+class OpenTable:
+    """The raw columns of a table, by name, and the kind that the type of each shows: "number", "date" or "text"."""
+
+    columns: dict[Any, pa.Array]
+    kinds: dict[Any, str]
+
+    @property
+    def rows(self) -> int:
+        """The number of rows."""
+        return len(next(iter(self.columns.values()))) if self.columns else 0
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The number of rows and of columns."""
+        return self.rows, len(self.columns)
+
+    def __len__(self) -> int:
+        return self.rows
+
+
+def is_frame(X: Any) -> bool:
+    """Return whether this is a table with named columns: a data frame, an Arrow table or a record batch."""
+    return hasattr(X, "columns") and (hasattr(X, "iloc") or hasattr(X, "__arrow_c_stream__"))
+
+
+def holds_objects(X: Any, name: Any) -> bool:
+    """Return whether a column of a pandas frame holds Python objects, whose type says nothing of their values."""
+    return hasattr(X, "iloc") and X[name].dtype == np.dtype(object)
+
+
+def column_names(X: Any) -> list[Any]:
+    """Return the names of the columns of a frame or a mapping."""
+    if isinstance(X, Mapping):
+        return list(X)
+    if hasattr(X, "column_names"):
+        return list(X.column_names)
+    return list(X.columns)
+
+
+def open_table(X: Any, names: Sequence[Any] | None = None, *, whose: str = "the table") -> OpenTable:
+    """Open the named columns of a frame or a mapping, all of them by default."""
+    if hasattr(X, "iloc"):
+        given = list(X.columns)
+        columns = {name: X.iloc[:, place] for place, name in enumerate(given)}
+    elif isinstance(X, Mapping):
+        given, columns = list(X), dict(X)
+    elif hasattr(X, "get_column"):
+        given = list(X.columns)
+        columns = {name: X.get_column(name) for name in given}
+    else:
+        table = as_table(X)
+        given, columns = table.column_names, dict(zip(table.column_names, table.columns, strict=True))
+    _check_differ(given)
+    wanted = given if names is None else _present(given, names, whose)
+    opened = {name: _opened(name, columns[_spelled(given, name)], whose) for name in wanted}
+    if len({len(column) for column, _ in opened.values()}) > 1:
+        raise InvalidInput(f"{whose} must have columns of one length")
+    return OpenTable({name: part[0] for name, part in opened.items()}, {name: part[1] for name, part in opened.items()})
+
+
+def open_rows(X: Any, *, whose: str = "the table") -> OpenTable | Floats:
+    """Open a table of any kind: a matrix of floats for an array of numbers, else raw columns.
+
+    The columns of an array or a list are named by their numbers.
+    """
+    if is_frame(X):
+        return open_table(X, whose=whose)
+    if hasattr(X, "toarray"):
+        return open_matrix(X)
+    given = _list_matrix(X) if isinstance(X, list | tuple) else np.asarray(without_mask(X))
+    if given.ndim != 2:
+        raise InvalidInput(f"{whose} must be rows and columns, got an array of shape {given.shape}")
+    if given.dtype.kind in _PLAIN:
+        return _canonical(given)
+    columns = {place: _array_column(given[:, place], place, whose) for place in range(given.shape[1])}
+    return OpenTable(columns, dict.fromkeys(columns, _numpy_kind(given.dtype)))
+
+
+def open_columns(table: Any, names: Sequence[str], *, whose: str = "the table") -> dict[Any, pa.Array]:
+    """Return the raw columns of these names, of a frame, a mapping, or a matrix that has just these columns."""
+    if isinstance(table, np.ndarray):
+        if table.ndim != 2 or table.shape[1] != len(names):
+            raise InvalidInput(
+                f"{whose}, given as an array, must have one column for each of {shown_names(names)}, got shape "
+                f"{table.shape}"
+            )
+        return {name: open_column(table[:, place], name=name, whose=whose) for place, name in enumerate(names)}
+    return open_table(table, names, whose=whose).columns
+
+
+def open_column(values: Any, *, name: Any = None, whose: str = "the table") -> pa.Array:
+    """Return one value a row as a raw column: an array, a list, a series of a data frame, an Arrow array."""
+    return _opened(name, values, whose)[0]
+
+
+def open_matrix(X: Any, *, whose: str = "the table") -> Floats:
+    """Return rows of numbers as a matrix of 64-bit floats: NaN for what is missing or no number, and one zero.
+
+    X is an array, a sparse matrix, a list of rows or a frame. Values are read by themselves, and none is refused.
+    """
+    if is_frame(X):
+        opened = open_table(X, whose=whose)
+        parts = [read_numbers(column) for column in opened.columns.values()]
+        return np.stack(parts, axis=1) if parts else np.empty((0, 0))
+    if hasattr(X, "toarray"):
+        return _canonical(np.asarray(X.toarray(order="C")))
+    given = _list_matrix(X) if isinstance(X, list | tuple) else np.asarray(without_mask(X))
+    if given.dtype.kind in _PLAIN:
+        return _canonical(given)
+    return read_numbers(_array_column(given.reshape(-1), None, whose)).reshape(given.shape)
+
+
+def _canonical(given: NDArray[Any]) -> Floats:
+    with np.errstate(all="ignore"):  # a long double beyond all floats is infinite, and nobody is warned of it
+        matrix = np.asarray(given, dtype=np.float64, order="C") + 0.0
+    matrix[np.isnan(matrix)] = np.nan
+    return matrix
+
+
+def _opened(name: Any, values: Any, whose: str) -> tuple[pa.Array, str]:
+    """Return a raw column, and its kind by the type that it came in."""
+    values = without_mask(values)
+    kind = getattr(values, "dtype", None)
+    if hasattr(kind, "categories") and hasattr(kind, "ordered"):  # of pandas
+        return _pandas_categories(values), "text"
+    if isinstance(kind, np.dtype) or isinstance(values, list | tuple):
+        array = _list_column(values) if isinstance(values, list | tuple) else np.asarray(values)
+        if array.ndim != 1:
+            raise InvalidInput(f"{whose}, column {name!r}: one value a row is expected, got shape {array.shape}")
+        return _array_column(array, name, whose), _numpy_kind(array.dtype)
+    arrow = _arrow_column(values)
+    if arrow is None:  # refused by a value: each is read by itself
+        return object_texts(_listed_objects(values, name, whose)), _series_kind(kind)
+    found = kind_of_type(arrow.type)
+    if found is None:
+        raise InvalidInput(
+            f"{whose}, column {name!r}: values must be numbers, texts, dates or truth values, got {arrow.type}"
+        )
+    return raw_column(arrow), found
+
+
+def _pandas_categories(values: Any) -> pa.Array:
+    """Return the values of a pandas category, each category read by itself.
+
+    Arrow would look for one type for all of them, and private values list the categories. So the kind is text, whatever
+    they are.
+    """
+    categories = getattr(values, "cat", values)
+    codes, listed = np.asarray(categories.codes), np.asarray(categories.categories, dtype=object).tolist()
+    return object_texts(listed).take(pa.array(codes, mask=codes < 0))
+
+
+def _arrow_column(values: Any) -> Any:
+    """Return the values as Arrow has them, or None where their library has Python objects, or refuses one by value."""
+    if isinstance(values, pa.Array | pa.ChunkedArray):
+        return values
+    if str(getattr(values, "dtype", "")) == "Object":  # of polars, whose stream is of their addresses
+        return None
+    try:
+        return pa.chunked_array(values) if hasattr(values, "__arrow_c_stream__") else pa.array(values)
+    except (pa.ArrowException, ArithmeticError, TypeError, ValueError):  # the text of the error would name a value
+        return None
+
+
+def _listed_objects(values: Any, name: Any, whose: str) -> list[Any]:
+    objects = values.to_list() if hasattr(values, "to_list") else np.asarray(values, dtype=object).tolist()
+    if not isinstance(objects, list):
+        raise InvalidInput(f"{whose}, column {name!r}: one value a row is expected")
+    return objects
+
+
+def _series_kind(kind: Any) -> str:
+    """Return the kind of a type of polars or pandas that Arrow does not take, such as whole numbers of 128 bits."""
+    return "number" if getattr(kind, "is_numeric", bool)() or getattr(kind, "_is_numeric", False) is True else "text"
+
+
+def _array_column(array: NDArray[Any], name: Any, whose: str) -> pa.Array:
+    kind = array.dtype.kind
+    if kind in _PLAIN:
+        with np.errstate(all="ignore"):
+            plain = array.astype(np.float64) if kind == "f" else array
+        return raw_column(pa.array(np.ascontiguousarray(plain)))
+    if kind == "M":
+        return raw_column(pa.array(array.astype("datetime64[us]")))
+    if kind == "m":
+        return raw_column(pa.array(array.astype("timedelta64[us]")))
+    if kind in "OUSTc":
+        return object_texts(array.astype(object).tolist() if kind != "S" else array.tolist())
+    raise InvalidInput(
+        f"{whose}, column {name!r}: values must be numbers, texts, dates or truth values, got {array.dtype}"
+    )
+
+
+def _numpy_kind(kind: np.dtype[Any]) -> str:
+    return "number" if kind.kind in "fiubmc" else "date" if kind.kind == "M" else "text"
+
+
+def _list_column(values: Sequence[Any]) -> NDArray[Any]:
+    """Return a list as an array of one type if all its values are of it, else of objects.
+
+    Left to itself NumPy would look for one type for all: a 2.5 would make a float of a long whole number beside it.
+    """
+    types = {type(value) for value in values}
+    if len(types) == 1 and types <= {bool, int, float}:
+        plain = np.asarray(values)
+        if plain.dtype.kind in ("f" if types == {float} else "iub"):  # whole numbers may be too large for one type
+            return plain
+    return _objects(values)
+
+
+def _list_matrix(rows: Sequence[Any]) -> NDArray[Any]:
+    """Return a list of rows as an array: of numbers if all values are numbers, else of objects."""
+    try:
+        plain = np.asarray(rows)
+    except (ValueError, OverflowError):  # a value is a list itself, or rows have different lengths
+        plain = np.empty(0, dtype=object)
+    return plain if plain.dtype.kind in _PLAIN or plain.ndim != 2 and plain.size else _object_matrix(rows)
+
+
+def _object_matrix(rows: Sequence[Any]) -> NDArray[Any]:
+    widths = {len(row) if isinstance(row, list | tuple | np.ndarray) else -1 for row in rows}
+    if len(widths) != 1 or -1 in widths:
+        raise InvalidInput("a list of rows must have the same number of values in every row")
+    objects = np.empty((len(rows), widths.pop()), dtype=object)
+    for place, row in enumerate(rows):
+        objects[place] = _objects(list(row))
+    return objects
+
+
+def _objects(values: Sequence[Any]) -> NDArray[Any]:
+    objects = np.empty(len(values), dtype=object)
+    for place, value in enumerate(values):
+        objects[place] = value
+    return objects
+
+
+def as_table(frame: Any) -> pa.Table:
+    """Return a frame as an Arrow table, through the Arrow C stream interface. The index of a pandas frame is left out.
+
+    >>> as_table(pa.record_batch({"age": [39, 50]})).column_names
+    ['age']
+    >>> as_table([[39], [50]])
+    Traceback (most recent call last):
+    ...
+    quorate.errors.InvalidInput: a table must be a data frame or an Arrow table, with __arrow_c_stream__, got list
+    """
+    if isinstance(frame, pa.Table):
+        return check_names(frame)
+    if isinstance(frame, pa.RecordBatch):
+        return check_names(pa.Table.from_batches([frame]))
+    if hasattr(frame, "iloc") or hasattr(frame, "get_column"):
+        return _table_of_columns(frame)
+    if not hasattr(frame, "__arrow_c_stream__"):
+        raise InvalidInput(
+            f"a table must be a data frame or an Arrow table, with __arrow_c_stream__, got {type(frame).__name__}"
+        )
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            return check_names(pa.table(frame))
+    except (pa.ArrowException, TypeError, ValueError):  # the text of the error may hold a private value
+        raise InvalidInput(
+            "a table must be a data frame or an Arrow table; this one's columns cannot be read"
+        ) from None
+
+
+def _table_of_columns(frame: Any) -> pa.Table:
+    """Return a frame of pandas or polars as a table of raw columns."""
+    _check_names([str(name) for name in frame.columns])
+    opened = open_table(frame)
+    return pa.table({str(name): column for name, column in opened.columns.items()})
+
+
+def check_names(table: pa.Table) -> pa.Table:
+    """Return the table if its columns have names and no name appears twice."""
+    _check_names(table.column_names)
+    return table
+
+
+def _check_names(names: list[str]) -> None:
+    if not names:
+        raise InvalidInput("a table must have at least 1 column")
+    for place, name in enumerate(names):
+        if not str(name).strip():
+            raise InvalidInput(
+                f"column {place + 1} has no name; if it is the index of a pandas frame, write it with index=False"
+            )
+    _check_differ(names)
+
+
+def _check_differ(names: Sequence[Any]) -> None:
+    seen: set[Any] = set()
+    for name in names:
+        if name in seen:
+            raise InvalidInput(f"column names must differ: {name!r} appears twice")
+        seen.add(name)
+
+
+def _present(given: Sequence[Any], names: Sequence[Any], whose: str) -> Sequence[Any]:
+    lacking = [name for name in names if _spelled(given, name) is None]
+    if lacking:
+        raise InvalidInput(
+            f"{whose} must have the columns {shown_names(lacking)}; its columns are {shown_names(given)}"
+        )
+    return names
+
+
+def _spelled(given: Sequence[Any], name: Any) -> Any:
+    """Return the name by which a column is given: numbers that name columns may be declared as texts."""
+    if name in given:
+        return name
+    return next((one for one in given if str(one) == str(name)), None)
+
+
+def shown_names(names: Sequence[Any]) -> str:
+    """Return names of columns for an error, the first 20 of them."""
+    return ", ".join(repr(name) for name in names[:20]) + (", ..." if len(names) > 20 else "")

@@ -1,0 +1,363 @@
+"""Values of one column, each read by itself: as a number, a moment, a text or a code.
+
+`raw_column` turns an Arrow array of any type into one of six:
+
+    bool, int64, uint64, float64, timestamp[us] in UTC, large_string
+
+What a value is read as depends on that value and on public rules, never on its column's type or on other rows. So 5,
+5.0, "5" and Decimal("5.00") are the same number and the same text, in every container. A value that cannot be read is
+missing. Nothing here raises for a value.
+"""
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from quorate.arrays import Floats, Integers
+from quorate.errors import InvalidInput
+
+__all__ = [
+    "MISSING_TEXTS",
+    "canonical_text",
+    "is_readable",
+    "kind_of_type",
+    "object_texts",
+    "raw_column",
+    "read_codes",
+    "read_number",
+    "read_numbers",
+    "read_texts",
+]
+
+MISSING_TEXTS = ("", "NA", "N/A", "NaN", "nan", "null", "NULL")  # "?" is a category like any other unless declared
+
+_NUMBER = r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?(inf|infinity)"
+_NUMBER_IN_FULL = re.compile(_NUMBER, re.IGNORECASE | re.ASCII)
+_PLAIN_NUMBER = r"^-?[0-9]+(\.[0-9]*)?$"  # what Arrow reads as Python does; the rest is read one by one
+_EXPONENT_LIMIT = 300  # digits of a whole number that is written out; a larger one keeps its exponent
+_MICROSECONDS = {"s": 10**6, "ms": 10**3, "us": 1}
+_LARGEST_MOMENT = 2**62  # microseconds: beyond it a moment is missing
+
+
+def is_readable(kind: pa.DataType) -> bool:
+    """Return whether values of this Arrow type can be read. Lists, structs, maps and unions cannot."""
+    return kind_of_type(kind) is not None
+
+
+def kind_of_type(kind: pa.DataType) -> str | None:
+    """Return "number", "date" or "text" for an Arrow type, or None if its values cannot be read.
+
+    Nothing finer is ever taken from the type of a private column: not whether numbers are whole, nor a scale, a time
+    zone or a dictionary.
+    """
+    types = pa.types
+    if types.is_dictionary(kind):
+        return kind_of_type(kind.value_type)
+    if isinstance(kind, pa.BaseExtensionType):
+        return kind_of_type(kind.storage_type)
+    if types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind) or types.is_boolean(kind):
+        return "number"
+    if types.is_time(kind) or types.is_duration(kind):
+        return "number"
+    if types.is_date(kind) or types.is_timestamp(kind):
+        return "date"
+    textual = types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind) or types.is_null(kind)
+    binary = types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind)
+    return "text" if textual or binary or types.is_binary_view(kind) else None
+
+
+def raw_column(column: Any) -> pa.Array:
+    """Return an Arrow array, or a chunked one, as a raw column. Its type must be readable."""
+    if isinstance(column, pa.ChunkedArray):
+        parts = [raw_column(chunk) for chunk in column.chunks]
+        if len(parts) == 1:
+            return parts[0]
+        return pa.concat_arrays(parts) if parts else raw_column(pa.array([], type=column.type))
+    kind, types = column.type, pa.types
+    if types.is_dictionary(kind):
+        return raw_column(column.dictionary).take(column.indices)
+    if isinstance(kind, pa.BaseExtensionType):
+        return raw_column(column.storage)
+    if types.is_boolean(kind) or types.is_int64(kind) or types.is_uint64(kind):
+        return column
+    if types.is_integer(kind):
+        return column.cast(pa.int64())
+    if types.is_floating(kind):
+        return _raw_floats(column)
+    if types.is_decimal(kind):
+        return _decimal_texts(column)
+    if types.is_date(kind) or types.is_timestamp(kind):
+        return _raw_moments(column)
+    if types.is_time(kind) or types.is_duration(kind):
+        return _raw_seconds(column)
+    if kind_of_type(kind) == "text":
+        return _raw_texts(column)
+    raise InvalidInput(f"a column must hold numbers, texts, dates or truth values, got {kind}")
+
+
+def _raw_floats(column: pa.Array) -> pa.Array:
+    """Return floats of 64 bits, with one NaN for what is missing and one zero."""
+    floats = column.cast(pa.float64()).to_numpy(zero_copy_only=False) + 0.0
+    return pa.array(floats)
+
+
+def _decimal_texts(column: pa.Array) -> pa.Array:
+    """Return decimals as texts with as many digits as each value has, whatever the scale of the column."""
+    written = column.cast(pa.string()).cast(pa.large_string())
+    plain = pc.replace_substring_regex(written, r"^(-?[0-9]+)\.0*$", r"\1")
+    plain = pc.replace_substring_regex(plain, r"^(-?[0-9]+\.[0-9]*[1-9])0+$", r"\1")
+    odd = pc.fill_null(pc.match_substring_regex(plain, r"[^0-9.-]|^-0$"), False)
+    if not pc.any(odd).as_py():
+        return plain
+    texts = [text if text is None else canonical_text(Decimal(text)) for text in plain.filter(odd).to_pylist()]
+    return pc.replace_with_mask(plain, odd, pa.array(texts, pa.large_string()))
+
+
+def _raw_moments(column: pa.Array) -> pa.Array:
+    """Return dates and timestamps as microseconds since 1970 in UTC; Arrow's own cast would refuse some, and name them."""
+    kind = column.type
+    if pa.types.is_date32(kind):
+        counts, scale = column.view(pa.int32()).cast(pa.int64()), 86_400 * 10**6
+    else:
+        counts, scale = column.view(pa.int64()), _MICROSECONDS.get(getattr(kind, "unit", "ms"), 0)
+    missing = counts.is_null().to_numpy(zero_copy_only=False)
+    whole = pc.fill_null(counts, 0).to_numpy()
+    moments = whole // 1000 if scale == 0 else np.where(np.abs(whole) < _LARGEST_MOMENT // scale, whole, 0) * scale
+    beyond = missing | (np.abs(whole) >= _LARGEST_MOMENT // max(scale, 1))
+    return pa.array(moments, type=pa.timestamp("us"), mask=beyond)
+
+
+def _raw_seconds(column: pa.Array) -> pa.Array:
+    """Return times of the day and durations as numbers of seconds."""
+    kind = column.type
+    counts = column.view(pa.int32() if pa.types.is_time32(kind) else pa.int64()).cast(pa.int64())
+    missing = counts.is_null().to_numpy(zero_copy_only=False)
+    each = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[kind.unit]
+    seconds = pc.fill_null(counts, 0).to_numpy().astype(np.float64) / each
+    return pa.array(np.where(missing, np.nan, seconds))
+
+
+def _raw_texts(column: pa.Array) -> pa.Array:
+    """Return texts in one layout, missing where bytes are no UTF-8: whoever read them would raise, and repeat them."""
+    if pa.types.is_binary_view(column.type) or pa.types.is_fixed_size_binary(column.type):
+        column = column.cast(pa.binary())
+    if pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type):
+        plain = column.cast(pa.large_binary())
+    else:
+        plain = column.cast(pa.large_string())
+    try:
+        texts = plain.cast(pa.large_string())
+        texts.validate(full=True)
+    except pa.ArrowInvalid:
+        return pa.array([_decoded(value) for value in plain.cast(pa.large_binary()).to_pylist()], pa.large_string())
+    return texts
+
+
+def _decoded(value: bytes | None) -> str | None:
+    try:
+        return None if value is None else value.decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+
+
+def read_numbers(column: pa.Array, missing: Iterable[str] = MISSING_TEXTS) -> Floats:
+    """Return the values of a raw column as 64-bit floats; NaN where one is missing or no number."""
+    kind = column.type
+    if pa.types.is_float64(kind):
+        return np.asarray(column.to_numpy(zero_copy_only=False))
+    if pa.types.is_timestamp(kind):
+        return np.full(len(column), np.nan)
+    if not pa.types.is_large_string(kind):
+        plain = column.cast(pa.uint8()) if pa.types.is_boolean(kind) else column
+        floats: Floats = plain.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+        return np.array(floats, dtype=np.float64)
+    written = read_texts(column, missing)
+    try:
+        return _floats(written)
+    except pa.ArrowInvalid:  # some are no numbers, or none that Arrow reads
+        return _numbers_one_by_one(written)
+
+
+def _floats(column: pa.Array) -> Floats:
+    """Return a column that Arrow can cast as floats of our own, with one zero."""
+    return np.asarray(column.cast(pa.float64()).to_numpy(zero_copy_only=False) + 0.0)
+
+
+def _numbers_one_by_one(written: pa.Array) -> Floats:
+    plain = pc.fill_null(pc.match_substring_regex(written, _PLAIN_NUMBER), False)
+    try:
+        numbers = _floats(pc.if_else(plain, written, pa.scalar(None, pa.large_string())))
+    except pa.ArrowInvalid:  # hundreds of digits
+        numbers, plain = np.full(len(written), np.nan), pa.array(np.zeros(len(written), dtype=np.bool_))
+    rest = pc.and_(pc.invert(plain), pc.is_valid(written))
+    coded = written.filter(rest).dictionary_encode()
+    each = np.array([read_number(text) for text in coded.dictionary.to_pylist()], dtype=np.float64)
+    numbers[rest.to_numpy(zero_copy_only=False)] = each[coded.indices.to_numpy()]
+    return numbers
+
+
+def read_number(text: str) -> float:
+    """Return the number that a text without surrounding blanks stands for, or NaN."""
+    if text.lower() in ("true", "false"):
+        return float(text.lower() == "true")
+    return float(text) + 0.0 if _NUMBER_IN_FULL.fullmatch(text) else math.nan
+
+
+def read_texts(column: pa.Array, missing: Iterable[str] = MISSING_TEXTS) -> pa.Array:
+    """Return the values of a raw column as canonical texts without surrounding blanks; null where one is missing."""
+    kind = column.type
+    if pa.types.is_large_string(kind):
+        written = pc.utf8_trim_whitespace(column)
+    elif pa.types.is_float64(kind):
+        written = _float_texts(column.to_numpy(zero_copy_only=False))
+    elif pa.types.is_timestamp(kind):
+        written = _moment_texts(column)
+    else:
+        written = column.cast(pa.large_string())
+    absent = pc.is_in(written, value_set=pa.array(list(missing), type=pa.large_string()))
+    return pc.if_else(absent, pa.scalar(None, pa.large_string()), written)
+
+
+def _float_texts(values: Floats) -> pa.Array:
+    with np.errstate(invalid="ignore"):
+        small = (np.floor(values) == values) & (np.abs(values) < 2.0**53)
+    written = pa.array(np.where(small, values, 0.0).astype(np.int64)).cast(pa.large_string())
+    rest = ~small
+    if rest.any():
+        distinct, places = np.unique(values[rest], return_inverse=True)
+        texts = pa.array([None if math.isnan(v) else canonical_text(v) for v in distinct.tolist()], pa.large_string())
+        written = pc.replace_with_mask(written, pa.array(rest), texts.take(pa.array(places.ravel())))
+    return written
+
+
+def _moment_texts(column: pa.Array) -> pa.Array:
+    coded = column.dictionary_encode()
+    moments = coded.dictionary.cast(pa.int64()).to_numpy().astype("datetime64[us]")
+    texts = [_moment_text(str(moment)) for moment in moments]
+    return pa.array(texts, pa.large_string()).take(coded.indices)
+
+
+def _moment_text(written: str) -> str:
+    """Return an ISO 8601 text without a time of midnight and without zeros behind the seconds."""
+    day, _, clock = written.partition("T")
+    clock = clock.rstrip("0").rstrip(".") if "." in clock else clock
+    return day if clock in ("", "00:00:00", "00:00") else f"{day}T{clock}"
+
+
+def read_codes(column: pa.Array, categories: Sequence[str], missing: Iterable[str] = MISSING_TEXTS) -> Integers:
+    """Return the place of each value among the categories: -1 if it is missing, one past the last if it is another.
+
+    A value that is not listed as it is written may be listed as another file writes it: in other letters, true for
+    TRUE, 1 for 1.0. That counts if it fits one category alone.
+    """
+    coded = read_texts(column, set(missing) - set(categories)).dictionary_encode()
+    places = {text: place for place, text in enumerate(categories)}
+    alike: dict[str, int | None] = {}
+    for place, text in enumerate(categories):
+        alike[_folded(text)] = None if _folded(text) in alike else place
+    each = [*(_place(text, places, alike) for text in coded.dictionary.to_pylist()), -1]
+    codes: NDArray[np.int64] = np.array(each, dtype=np.int64)
+    return codes[pc.fill_null(coded.indices, len(each) - 1).to_numpy(zero_copy_only=False)]
+
+
+def _place(text: str, places: dict[str, int], alike: dict[str, int | None]) -> int:
+    if text in places:
+        return places[text]
+    folded = _folded(text)
+    place = places.get(folded, alike.get(folded))
+    return len(places) if place is None else place
+
+
+def _folded(text: str) -> str:
+    """Return a text as it is compared with a category that is written in another way."""
+    number = read_number(text)
+    return canonical_text(number) if abs(number) < 2.0**53 else text.casefold()
+
+
+def canonical_text(value: object) -> str:
+    """Return a value as `read_texts` writes it, so that declared values match those of a table.
+
+    >>> canonical_text(7.0), canonical_text(True), canonical_text(" a "), canonical_text(Decimal("0.10"))
+    ('7', 'true', 'a', '0.1')
+    """
+    if isinstance(value, str):
+        return str.strip(value)
+    plain = value.item() if isinstance(value, np.generic) else value
+    if isinstance(plain, bool):
+        return "true" if plain else "false"
+    if isinstance(plain, float | np.floating):
+        number = float(plain)
+        return str(int(number)) if number.is_integer() and abs(number) < 1e22 else repr(number)
+    if isinstance(plain, Decimal) and plain.is_finite() and abs(plain.adjusted()) < _EXPONENT_LIMIT:
+        written = f"{plain:f}"
+        written = written.rstrip("0").rstrip(".") if "." in written else written
+        return "0" if written == "-0" else written
+    if isinstance(plain, datetime):
+        moment = plain.astimezone(UTC).replace(tzinfo=None) if plain.tzinfo is not None else plain
+        return _moment_text(datetime.isoformat(moment))
+    return str(plain).strip()
+
+
+def object_texts(values: Iterable[Any]) -> pa.Array:
+    """Return Python objects as a raw column of texts, each read by itself; null for what is no value."""
+    return pa.array([_object_text(value) for value in values], type=pa.large_string())
+
+
+def _object_text(value: Any) -> str | None:
+    """Return the text of one object, or None if it is missing or of a type that has none."""
+    if type(value) is str:
+        return value if value.isascii() else _whole_text(value)
+    try:
+        plain = _plain_object(value)
+        if plain is None or plain != plain:  # a NaN, or a NaT  # noqa: PLR0124
+            return None
+        return _whole_text(canonical_text(plain))
+    except Exception:  # of somebody's type; the message may repeat the value
+        return None
+
+
+def _whole_text(text: str) -> str | None:
+    """Return a text, or None where it has half a surrogate pair, which no file can hold."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return None
+    return str(text)
+
+
+def _plain_object(value: Any) -> Any:
+    """Return an object as a text, a number, a truth value or a moment of Python, or None."""
+    if isinstance(value, np.datetime64):
+        return _numpy_moment(value)
+    if isinstance(value, np.timedelta64 | timedelta):
+        return _seconds(value)
+    plain = value.item() if isinstance(value, np.generic) and not isinstance(value, np.longdouble) else value
+    if isinstance(plain, bytes | bytearray | memoryview):
+        return _decoded(bytes(plain))
+    if isinstance(plain, complex):
+        return plain.real if plain.imag == 0 else None
+    if isinstance(plain, Fraction | np.floating):
+        return float(plain)
+    if isinstance(plain, time):
+        return plain.hour * 3600.0 + plain.minute * 60.0 + plain.second + plain.microsecond / 1e6
+    return plain if isinstance(plain, str | int | float | Decimal | date | UUID) else None
+
+
+def _numpy_moment(value: np.datetime64) -> str | None:
+    return None if np.isnat(value) else _moment_text(str(value.astype("datetime64[us]")))
+
+
+def _seconds(value: Any) -> float | None:
+    if isinstance(value, timedelta):
+        return value.total_seconds() if value == value else None  # noqa: PLR0124  NaT of pandas is one too
+    return None if np.isnat(value) else float(value / np.timedelta64(1, "us")) / 1e6
