@@ -20,7 +20,7 @@ from quorate.errors import InvalidInput
 from quorate.learners import Deal
 from quorate.progress import advance, progress
 from quorate.quiet import global_randomness, silence
-from quorate.rows import copy_rows, is_frame, take_rows
+from quorate.rows import copy_rows, take_rows
 
 __all__ = ["EstimatorTeachers", "Fitted", "Part", "Randomness", "check_fitted", "fit_estimators", "fit_parts"]
 
@@ -67,10 +67,18 @@ def _fit_one(estimator: Any, chunk: _Chunk, classes: int) -> _Tried:
     majority = int(counts.argmax())
     if np.count_nonzero(counts) < 2:
         return None, majority, False
+    fitted = _fitted(_own(estimator, seed), X, codes)
+    if fitted is None and isinstance(X, np.ndarray) and not (whole := np.isfinite(X).all(axis=1)).all():
+        fitted = _fitted(_own(estimator, seed), X[whole], codes[whole])  # as teachers fitted in batches do
+    return fitted, majority, fitted is None
+
+
+def _fitted(estimator: Any, X: Any, codes: Integers) -> Any:
+    """Return the estimator fitted on these rows, or None if it fails on them."""
     try:
-        return _own(estimator, seed).fit(X, codes), majority, False
+        return estimator.fit(X, codes)
     except Exception:  # an error here would speak of one teacher's rows
-        return None, majority, True
+        return None
 
 
 def _fit_some(estimator: Any, chunks: Sequence[_Chunk], classes: int, parent: int, alone: bool = False) -> list[_Tried]:
@@ -153,9 +161,10 @@ def check_fitted(failed: int, teachers: int) -> None:
 
 
 def _chunks(parts: Iterable[Part]) -> Iterator[tuple[Any, Integers]]:
-    """Yield the rows and the codes of one teacher after the other."""
+    """Yield the rows and the codes of one teacher after the other. Rows without a label (-1) are left out."""
     for X, codes, deal in parts:
-        for rows in np.split(deal.rows, np.cumsum(deal.sizes)[:-1]):
+        for dealt in np.split(deal.rows, np.cumsum(deal.sizes)[:-1]):
+            rows = dealt[codes[dealt] >= 0]
             yield copy_rows(take_rows(X, rows)), codes[rows]
 
 
@@ -208,7 +217,7 @@ class EstimatorTeachers:
 
     def _each(self, X: Any) -> Iterator[Integers | int]:
         """Yield the ballots of one teacher after the other. Each finds the global generators seeded by its place."""
-        X = X if is_frame(X) else np.ascontiguousarray(X, dtype=np.float64)
+        X = X if hasattr(X, "columns") else np.ascontiguousarray(X, dtype=np.float64)
         calls = Calls(X, self._rows) if any(model is not None for model, _ in self.fitted) else None
         with silence(), global_randomness() as seed, one_thread():  # in this order, as where teachers are fitted
             for place, (model, majority) in enumerate(self.fitted):

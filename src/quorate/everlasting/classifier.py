@@ -29,7 +29,7 @@ from quorate.everlasting.terms import Guarantee, Refresh, Terms, boost_terms, vo
 from quorate.exchange import REFUSED
 from quorate.learners import DeviceName
 from quorate.mechanisms import NO_QUORUM
-from quorate.predictors.base import Predictions, allows_missing, check_records
+from quorate.predictors.base import Predictions, allows_missing, check_records, fill_missing
 from quorate.predictors.labels import class_codes, declared_classes
 
 __all__ = ["EverlastingClassifier"]
@@ -146,12 +146,14 @@ class EverlastingClassifier(PublicState, ClassifierMixin, BaseEstimator):
         self.settings_, self.account_ = settings, None  # what is set later changes nothing of this fit; proof: step 1
         self.estimator_ = estimator.for_learning() if isinstance(estimator, Concept) else clone(estimator, safe=False)
         X = self._records(X, reset=True)
+        X = fill_missing(X) if isinstance(self.estimator_, Concept) else X
         public = None if probe is None else self._records(probe, reset=False)
         self.classes_, labels = declared_classes(self.classes, y)
         if isinstance(self.estimator_, Concept) and len(self.classes_) > 2:
             raise InvalidInput(f"a class of hypotheses tells two classes apart, not {len(self.classes_)}")
         check_consistent_length(X, labels)
         codes = class_codes(self.classes_, labels)
+        codes = np.maximum(codes, 0) if isinstance(self.estimator_, Concept) else codes  # a hypothesis counts every row
         units, count = unit_numbers(len(codes), groups)
         self.unit_, self.declared_ = "row" if groups is None else "person", self.classes is not None
         if settings["relabel"] == "labelboost":

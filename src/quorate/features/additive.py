@@ -18,11 +18,12 @@ from quorate.checks import check_count, is_named_id, warn_of_id
 from quorate.errors import InvalidInput
 from quorate.features.blocks import (
     Block,
+    Column,
     Ramps,
-    as_numbers,
     block_from_document,
     categories_from_public,
     check_input_names,
+    column_numbers,
     declared_block,
     ramps_from_public,
     spread_ramps,
@@ -30,9 +31,9 @@ from quorate.features.blocks import (
 from quorate.features.crosses import Cross, crosses_of
 from quorate.features.waves import Waves, waves_of
 from quorate.features.words import Words, number_for, words_from_public
-from quorate.rows import as_frame, is_frame, is_number
+from quorate.tables.containers import OpenTable, is_frame, open_rows
 
-__all__ = ["AdditiveColumns", "column_names", "column_of", "cuts_for"]
+__all__ = ["AdditiveColumns", "column_of", "cuts_for"]
 
 _CUTS = 8
 _MOST_COLUMNS = 600  # of numbers: what public rows tell of more takes minutes
@@ -93,11 +94,12 @@ class AdditiveColumns(TransformerMixin, BaseEstimator):
         """
         rare, declared = check_count("rare", self.rare), self._declared()
         X = None if X is None else self._table(X, reset=True)
-        names = list(declared) if X is None else column_names(X)
-        numbers = sum(_is_cut(declared[name] if name in declared else column_of(X, name)) for name in names)
+        names = list(declared) if X is None else _names_of(X)
+        cut = {name: _declared_cut(declared[name]) if name in declared else _is_cut(X, name) for name in names}
         for name in names:
-            if name not in declared and is_named_id(name) and _is_cut(column_of(X, name)):
+            if name not in declared and is_named_id(name) and cut[name]:
                 warn_of_id(name)
+        numbers = sum(cut.values())
         cuts = check_count("cuts", cuts_for(numbers, units * outputs) if self.cuts is None else self.cuts)
         number = number_for(units, epsilon, 0 if X is None else len(X))
 
@@ -107,7 +109,7 @@ class AdditiveColumns(TransformerMixin, BaseEstimator):
                 return words_from_public(str(name), column, number=number)
             if name in declared:
                 return declared_block(str(name), declared[name], cuts=cuts)
-            return _from_public(str(name), column, cuts=cuts, rare=rare)
+            return _from_public(str(name), column, numeric=_is_numeric(X, name), cuts=cuts, rare=rare)
 
         self.blocks_ = [block(name) for name in names]
         self.names_ = names
@@ -120,12 +122,14 @@ class AdditiveColumns(TransformerMixin, BaseEstimator):
         self._know(names)
         return self
 
-    def _table(self, X: Any, *, reset: bool) -> Any:
-        """Return a frame as it is, and anything else as an array, and learn its columns or check them."""
-        X = as_frame(X)
+    def _table(self, X: Any, *, reset: bool) -> OpenTable | Floats:
+        """Return the rows opened, and learn their columns or check them."""
+        if isinstance(X, OpenTable):
+            return X
         if is_frame(X):
-            return validate_data(self, X, reset=reset, skip_check_array=True)
-        return validate_data(self, X, reset=reset, dtype=None, ensure_all_finite=False)
+            validate_data(self, X, reset=reset, skip_check_array=True)
+            return open_rows(X)
+        return open_rows(validate_data(self, X, reset=reset, dtype=None, ensure_all_finite=False))
 
     def _know(self, names: list[Any]) -> None:
         """Keep what scikit-learn asks about columns: how many there are, and their names where all are texts."""
@@ -146,6 +150,7 @@ class AdditiveColumns(TransformerMixin, BaseEstimator):
 
     def encode(self, X: Any) -> Floats:
         """Return the result of `transform`, always as an array, for checked columns. No row is refused."""
+        X = X if isinstance(X, OpenTable) else open_rows(X)
         ramps = tuple(block for block in self.blocks_ if isinstance(block, Ramps))
         whole = isinstance(X, np.ndarray) and X.dtype == np.float64 and X.shape[1:] == (len(ramps),)
         if whole and len(ramps) == len(self.blocks_) and not self.together_:
@@ -155,11 +160,9 @@ class AdditiveColumns(TransformerMixin, BaseEstimator):
     def read(self, X: Any) -> list[NDArray[Any]]:
         """Return the values of each column as its block reads them: numbers, or places among the categories."""
         check_is_fitted(self, "blocks_")
-        X = as_frame(X)
-        if not is_frame(X):
-            X = np.asarray(X)
-            if X.ndim != 2 or X.shape[1] != len(self.names_):
-                raise InvalidInput(f"rows of {len(self.names_)} columns are expected, not an array of shape {X.shape}")
+        X = X if isinstance(X, OpenTable) else open_rows(X)
+        if X.shape[1] != len(self.names_):
+            raise InvalidInput(f"rows must have {len(self.names_)} columns, got {X.shape[1]}")
         pairs = zip(self.blocks_, self.names_, strict=True)
         return [block.read(column_of(X, name, place)) for place, (block, name) in enumerate(pairs)]
 
@@ -169,7 +172,7 @@ class AdditiveColumns(TransformerMixin, BaseEstimator):
         for ramps, run in groupby(zip(self.blocks_, read, strict=True), key=lambda pair: isinstance(pair[0], Ramps)):
             blocks, columns = zip(*run, strict=True)
             if ramps:  # neighbours are spread together
-                parts.append(spread_ramps(blocks, np.stack([as_numbers(column) for column in columns], axis=1)))
+                parts.append(spread_ramps(blocks, np.stack(columns, axis=1)))
             else:
                 parts += [block.spread(column) for block, column in zip(blocks, columns, strict=True)]
         parts += [part.spread(read) for part in self.together_]
@@ -258,21 +261,16 @@ class AdditiveColumns(TransformerMixin, BaseEstimator):
         return columns
 
 
-def column_names(X: Any) -> list[Any]:
-    """Return the names of a frame's columns, or the numbers of a matrix's."""
-    if is_frame(X):
-        return list(X.columns)
-    shape = np.shape(X)
-    if len(shape) != 2:
-        raise InvalidInput(f"public rows must be a table, not an array of shape {shape}")
-    return list(range(shape[1]))
+def _names_of(X: OpenTable | Floats) -> list[Any]:
+    """Return the names of the columns of a table, or the numbers of a matrix's."""
+    return list(X.columns) if isinstance(X, OpenTable) else list(range(X.shape[1]))
 
 
-def column_of(X: Any, name: Any, place: int = 0) -> Any:
+def column_of(X: OpenTable | Floats, name: Any, place: int = 0) -> Column:
     """Return the values of a column: by its name, or by its place where the rows have no such names."""
-    if is_frame(X):
-        return X[name if name in X.columns else X.columns[place]]
-    return np.asarray(X)[:, place if isinstance(name, str) else name]
+    if isinstance(X, OpenTable):
+        return X.columns[name] if name in X.columns else list(X.columns.values())[place]
+    return X[:, place if isinstance(name, str) else name]
 
 
 def _told_apart(names: list[str]) -> list[str]:
@@ -291,16 +289,24 @@ def cuts_for(numbers: int, units: int) -> int:
     return min(_CUTS, int(each) - 3) if each >= 7 else min(3, max(1, int(each)))  # 3 more, from 4 cuts on
 
 
-def _is_cut(column: Any) -> bool:
-    """Return whether `cuts` cut a column: one with declared ends, or public numbers of which more than two differ."""
-    if not hasattr(column, "dtype"):
-        return isinstance(column, Sequence) and len(column) == 2 and not isinstance(column[0], str)
-    return is_number(column.dtype) and len(np.unique(as_numbers(column))) > 2
+def _declared_cut(declared: Any) -> bool:
+    """Return whether `cuts` cut a declared column: one with two ends."""
+    return isinstance(declared, Sequence) and len(declared) == 2 and not isinstance(declared[0], str)
 
 
-def _from_public(name: str, values: Any, *, cuts: int, rare: int) -> Block:
-    if hasattr(values, "dtype") and is_number(values.dtype):
-        return ramps_from_public(name, as_numbers(values), cuts=cuts, rare=rare)
+def _is_numeric(X: OpenTable | Floats, name: Any) -> bool:
+    """Return whether a column of public rows holds numbers, by its type."""
+    return isinstance(X, np.ndarray) or X.kinds[name] == "number"
+
+
+def _is_cut(X: OpenTable | Floats, name: Any) -> bool:
+    """Return whether `cuts` cut a column of public rows: numbers of which more than two differ."""
+    return _is_numeric(X, name) and len(np.unique(column_numbers(column_of(X, name)))) > 2
+
+
+def _from_public(name: str, values: Column, *, numeric: bool, cuts: int, rare: int) -> Block:
+    if numeric:
+        return ramps_from_public(name, column_numbers(values), cuts=cuts, rare=rare)
     return categories_from_public(name, values, rare=rare)
 
 
@@ -310,7 +316,7 @@ def _joined(blocks: list[Block], names: list[Any], X: Any) -> list[list[int]]:
     filled = np.zeros(0)
     for place, (block, name) in enumerate(zip(blocks, names, strict=True)):
         if X is not None and isinstance(block, Ramps) and block.cuts == (0.0, 1.0) and not block.missing:
-            column = as_numbers(column_of(X, name))
+            column = column_numbers(column_of(X, name))
             if filled.size and (filled + column).max() <= 1:
                 groups[-1].append(place)
                 filled = filled + column

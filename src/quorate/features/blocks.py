@@ -3,7 +3,6 @@
 What a block does to a row depends on its cuts or categories and on that row alone.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -11,26 +10,33 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
-from quorate.arrays import Floats, without_mask
+from quorate.arrays import Floats
 from quorate.errors import InvalidInput
+from quorate.tables.containers import open_column
+from quorate.tables.values import canonical_text, read_codes, read_numbers, read_texts
 
 __all__ = [
     "Block",
     "Categories",
+    "Column",
     "Ramps",
-    "as_numbers",
-    "as_texts",
     "block_from_document",
     "categories_from_public",
     "check_input_names",
+    "column_numbers",
+    "column_texts",
     "declared_block",
     "ramp_ends",
     "ramps_from_public",
     "spread_ramps",
 ]
 
+Column = Any  # a raw column (`quorate.tables.values`), or what `open_column` takes: a column of a matrix, a list
+
+MISSING = "nan"  # how a missing value is written as a category
 _OTHER = "another"
 _PIECES = 3  # cuts up to which a curve has pieces alone: no line below them, and none for values beyond
 _ENDS = (0.005, 0.995)  # the public quantiles between which a straight line rises
@@ -61,18 +67,17 @@ class Ramps:
         beyond = self.line is not None and self.line[0] > self.cuts[0]
         return tuple(sorted({*(self.cuts[1:-1] if beyond else self.cuts), *(self.line or ())}))
 
-    def read(self, values: Any) -> NDArray[Any]:
-        """Return values as numbers, of whatever type they come in."""
-        given = np.asarray(without_mask(values)) if hasattr(values, "dtype") else None
-        return given if given is not None and given.dtype.kind in "fiub" else as_numbers(values)
+    def read(self, values: Column) -> NDArray[Any]:
+        """Return the values of a column as numbers; NaN for what is none."""
+        return column_numbers(values)
 
-    def encode(self, values: Any) -> Floats:
+    def encode(self, values: Column) -> Floats:
         """Return one row a value. A missing value has 0 in every ramp."""
         return self.spread(self.read(values))
 
     def spread(self, read: NDArray[Any]) -> Floats:
         """Return one row for each value that was read."""
-        return spread_ramps((self,), as_numbers(read)[:, None])
+        return spread_ramps((self,), read[:, None])
 
     def atoms(self) -> Floats:
         """Return what the values at the cuts and halfway between them become."""
@@ -128,22 +133,14 @@ class Categories:
         """One value of each kind."""
         return (*self.values, _OTHER)
 
-    def read(self, values: Any) -> NDArray[Any]:
+    def read(self, values: Column) -> NDArray[Any]:
         """Return the place of each value among the categories; every other text has the last one."""
-        places = _Places({value: place for place, value in enumerate(self.values)}, other=len(self.values))
-        values = without_mask(values)
-        kind = getattr(values, "dtype", None)
-        if isinstance(kind, np.dtype) and (kind == np.float64 or kind.kind in "iub"):
-            distinct, inverse = np.unique(np.asarray(values), return_inverse=True)  # equal numbers are equal texts
-            return np.array([places.of(value) for value in distinct.tolist()], dtype=np.int32)[inverse]
-        listed = values.to_list() if hasattr(values, "to_list") else _objects(values)
-        try:
-            return np.fromiter(map(places.__getitem__, listed), dtype=np.int32, count=len(listed))
-        except Exception:  # a value that has no hash: it is written out, and texts are looked up as they would be
-            found = (places[value] if isinstance(value, str) else places.of(value) for value in listed)
-            return np.fromiter(found, dtype=np.int32, count=len(listed))
+        codes = read_codes(_raw(values), self.values, ()).astype(np.int32)
+        missing = self.values.index(MISSING) if MISSING in self.values else len(self.values)
+        codes[codes < 0] = missing
+        return codes
 
-    def encode(self, values: Any) -> Floats:
+    def encode(self, values: Column) -> Floats:
         """Return one row a value."""
         return self.spread(self.read(values))
 
@@ -158,95 +155,22 @@ class Categories:
         return np.eye(len(self.values) + 1)
 
 
-class _Places(dict[Any, int]):
-    """The places of texts, each looked up as written out once. Only texts are kept: True, 1 and 1.0 are one key."""
-
-    def __init__(self, places: dict[str, int], *, other: int) -> None:
-        super().__init__(places)
-        self._known, self._other = places, other
-
-    def of(self, value: Any) -> int:
-        """Return the place of a value."""
-        return self._known.get(_text(value), self._other)
-
-    def __missing__(self, value: Any) -> int:
-        place = self.of(value)
-        if isinstance(value, str):
-            self[value] = place
-        return place
-
-
 Block = Ramps | Categories
 
 
-def as_numbers(values: Any) -> Floats:
-    """Return values as numbers, each by itself: what cannot be read as one is missing, and nothing is said of it."""
-    given = np.asarray(without_mask(values)) if hasattr(values, "dtype") else _listed(values)
-    with np.errstate(all="ignore"):
-        if given.dtype.kind in "fiub":
-            return given.astype(np.float64, copy=False)
-        if given.dtype.kind in "mM":
-            return np.full(given.shape, np.nan)
-        return np.array([_number(value) for value in given.ravel().tolist()], dtype=np.float64).reshape(given.shape)
+def column_numbers(values: Column) -> Floats:
+    """Return the values of a column as floats; NaN for what is no number."""
+    plain = isinstance(values, np.ndarray) and values.dtype.kind == "f"
+    return values.astype(np.float64, copy=False) if plain else read_numbers(_raw(values))
 
 
-def _listed(values: Any) -> NDArray[Any]:
-    """Return a list, or a list of rows, as it is: an array of one type would be of a type that one value sets."""
-    try:
-        return np.array(values, dtype=object)
-    except ValueError:  # rows of different shapes, whose message would not say more
-        raise InvalidInput("a list of rows must have the same number of values in every row") from None
+def column_texts(values: Column) -> list[str]:
+    """Return the values of a column as texts; a missing one is "nan"."""
+    return [MISSING if text is None else text for text in read_texts(_raw(values), ()).to_pylist()]
 
 
-def _number(value: Any) -> float:
-    try:
-        return float(_real(value))
-    except Exception:  # whatever it is, its message may repeat the value
-        return math.nan
-
-
-def _real(value: Any) -> Any:
-    """Return a value as a column of its own type has it: a text among them leaves NumPy's own, which others write.
-
-    A real number is one: a single complex value makes the others of its column complex.
-    """
-    if isinstance(value, np.datetime64 | np.timedelta64):
-        return value.astype(f"{value.dtype.kind}8[us]").item()
-    if isinstance(value, np.floating):
-        return float(value)
-    if not isinstance(value, complex | np.complexfloating):
-        return value
-    return value.real if value.imag == 0 else complex(value)  # numpy's own would lose a part, with a warning
-
-
-def as_texts(values: Any) -> list[str]:
-    """Return values as texts without surrounding blanks, each by itself.
-
-    A whole number is written as one even where its column holds floats, as it does once a value is missing.
-    """
-    if hasattr(values, "to_list"):  # a column of a frame: an array of it may be of a type that one missing value sets
-        return [_text(value) for value in values.to_list()]
-    return [_text(value) for value in _objects(values)]
-
-
-def _objects(values: Any) -> Any:
-    """Return an array whose values are written as those of a frame's column are, and a list as it is."""
-    given = np.asarray(without_mask(values)) if hasattr(values, "dtype") else _listed(values)
-    return given.astype("datetime64[us]").astype(object) if given.dtype.kind == "M" else given
-
-
-def _text(value: Any) -> str:
-    """Return one value as a text; one that cannot be written is missing, and nothing is said of it."""
-    value = _real(value)
-    if isinstance(value, str):
-        return value.strip()
-    if value is None or type(value).__name__ in ("NAType", "NaTType"):
-        return "nan"
-    try:
-        whole = isinstance(value, float | np.floating) and value.is_integer()
-        return str(int(value) if whole else value).strip()
-    except Exception:  # a whole number of thousands of digits, for one; the message would tell of it
-        return "nan"
+def _raw(values: Column) -> pa.Array:
+    return values if isinstance(values, pa.Array) else open_column(values)
 
 
 def ramps_from_public(name: str, values: Floats, *, cuts: int, rare: int) -> Ramps:
@@ -283,9 +207,9 @@ def ramps_from_public(name: str, values: Floats, *, cuts: int, rare: int) -> Ram
     return Ramps(name, tuple(np.unique(np.concatenate(chosen)).tolist()), missing, line)
 
 
-def categories_from_public(name: str, values: Any, *, rare: int) -> Categories:
+def categories_from_public(name: str, values: Column, *, rare: int) -> Categories:
     """Return the categories that at least `rare` public rows show, or the most frequent one."""
-    distinct, count = np.unique(as_texts(values), return_counts=True)
+    distinct, count = np.unique(column_texts(values), return_counts=True)
     kept = distinct[count >= min(rare, count.max())]
     return Categories(name, tuple(kept.tolist()))
 
@@ -296,7 +220,7 @@ def declared_block(name: str, declared: Any, *, cuts: int) -> Block:
         return declared
     values = list(declared) if isinstance(declared, Sequence | np.ndarray) and not isinstance(declared, str) else []
     if values and all(isinstance(value, str) for value in values):
-        return Categories(name, tuple(dict.fromkeys(value.strip() for value in values)))  # as values are read
+        return Categories(name, tuple(dict.fromkeys(canonical_text(value) for value in values)))
     try:
         numbers = np.unique(np.array(values, dtype=np.float64))
     except (TypeError, ValueError):

@@ -16,7 +16,7 @@ from scipy.special import cosm1, ndtri
 
 from quorate.arrays import Floats
 from quorate.errors import InvalidInput
-from quorate.features.blocks import Ramps, as_numbers, spread_ramps
+from quorate.features.blocks import Ramps, spread_ramps
 
 __all__ = ["Terms", "Waves", "waves_of"]
 
@@ -49,7 +49,7 @@ class Waves:
 
     def spread(self, read: Sequence[NDArray[Any]]) -> Floats:
         """Return one row of cosines in [0, 1] for each row, of all columns as they were read."""
-        lines = spread_ramps(self.lines, np.stack([as_numbers(read[place]) for place in self.places], axis=1))
+        lines = spread_ramps(self.lines, np.stack([read[place] for place in self.places], axis=1))
         terms = self.terms()
         along = np.rint(lines * terms.scale) @ terms.directions / terms.steps  # proof: step 2
         return np.asarray((cosm1(along + terms.phases) + 2) / 2)

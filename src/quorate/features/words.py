@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import log1p
@@ -19,9 +20,10 @@ from sklearn.utils.extmath import randomized_svd
 
 from quorate.arrays import Floats
 from quorate.errors import InvalidInput
-from quorate.features.blocks import as_numbers, as_texts
+from quorate.tables.containers import open_column, open_matrix
+from quorate.tables.values import read_texts
 
-__all__ = ["BUCKETS", "Words", "as_counts", "finite_numbers", "number_for", "whole_texts", "words_from_public"]
+__all__ = ["BUCKETS", "Words", "as_counts", "finite_numbers", "number_for", "words_from_public"]
 
 BUCKETS = 2**16  # columns beyond so many share one, and so do words
 _STEPS = 2.0**10  # of a count: with at most 2**17 squares of 2**36 steps a sum has 53 bits
@@ -166,30 +168,26 @@ def _signs(rows: int, columns: int) -> Floats:
 
 
 def as_counts(values: Any) -> sparse.csr_array:
-    """Return rows of counts as a sparse matrix of their own, and texts as counts of their hashed words."""
+    """Return rows of counts as a sparse matrix of their own, and a raw column of texts as counts of hashed words."""
     if sparse.issparse(values) or (isinstance(values, np.ndarray) and values.ndim == 2):
         if values.dtype.kind not in "fiub":
             raise InvalidInput("rows of counts are numbers")
         return _added_up(values)
     hashed = HashingVectorizer(n_features=BUCKETS, alternate_sign=False, norm=None, dtype=np.float64)
-    return sparse.csr_array(hashed.transform(whole_texts(values)))
+    column = values if isinstance(values, pa.Array) else open_column(values)
+    return sparse.csr_array(hashed.transform([text or "" for text in read_texts(column, ()).to_pylist()]))
 
 
 def finite_numbers(values: Any) -> Any:
-    """Return private values as numbers, each by itself: what is none is missing, none is infinite, and none refused.
+    """Return private rows as numbers, each by itself: what is none is missing, none is infinite, and none refused.
 
     Rows of a sparse matrix stay sparse.
     """
     if not sparse.issparse(values):
-        return np.clip(as_numbers(values), -_FARTHEST, _FARTHEST)
+        return np.clip(open_matrix(values), -_FARTHEST, _FARTHEST)
     counts = as_counts(values)
     counts.data = np.clip(counts.data, -_FARTHEST, _FARTHEST)
     return counts
-
-
-def whole_texts(values: Any) -> list[str]:
-    """Return values as texts, each by itself; half a letter, which would be refused, is replaced."""
-    return [text.encode(errors="replace").decode() for text in as_texts(values)]
 
 
 def _added_up(values: Any) -> sparse.csr_array:

@@ -24,7 +24,6 @@ from quorate.arrays import Integers
 from quorate.checks import check_count, check_rate
 from quorate.ensemble.ensemble import Ballots
 from quorate.errors import InvalidInput
-from quorate.features.blocks import as_texts
 from quorate.held_out.measures import ModelCheck, ReleasedCounts
 from quorate.held_out.rows import (
     check_published,
@@ -35,10 +34,12 @@ from quorate.held_out.rows import (
     probabilities_by_row,
 )
 from quorate.mechanisms import NoisyVector
-from quorate.predictors.labels import class_codes, label_vector
-from quorate.privacy.claims import Claim, replaced
+from quorate.predictors.labels import class_codes
+from quorate.privacy.claims import COLUMNS_READ, Claim, replaced
 from quorate.rows import take_rows
 from quorate.session import release_counts
+from quorate.tables.containers import open_column
+from quorate.tables.values import read_texts
 
 __all__ = ["check_model"]
 
@@ -100,9 +101,10 @@ def check_model(
         epsilon, delta = account.whole(epsilon, delta)
     classes = classes_of(model)
     names, place = _named_groups(by, by_values)
-    rows = private_rows(BaseEstimator(), model, X)
+    columns: Any = BaseEstimator()
+    rows = private_rows(columns, model, X)
     _, first, units = first_rows(len(rows), groups, y)
-    labels = class_codes(classes, label_vector(y, warn=False))[first]  # an error of scikit-learn repeats labels
+    labels = class_codes(classes, y)[first]
     if by is not None:
         check_consistent_length(X, by)
     where = np.zeros(units, dtype=np.int64) if by is None else place[first]
@@ -127,6 +129,7 @@ def check_model(
     read: tuple[str, ...] = (
         ("the groups were read from by and count as public",) if by is not None and by_values is None else ()
     )
+    read += (COLUMNS_READ,) if columns.columns_read_ else ()
     read += () if account is None else (str(account.total),)
     return ModelCheck(
         claim=str(Claim(epsilon, delta, unit=replaced(unit), conditions=("the model is taken as public", *read))),
@@ -146,13 +149,13 @@ def _grids(
     model: Any, rows: Any, labels: Integers, where: Integers, *, groups: int, edges: NDArray[np.float64]
 ) -> list[Integers]:
     """Return the counts by group, label and whether the model is right, and by group, label and bin if it has any."""
-    classes = classes_of(model)
+    classes, labelled = classes_of(model), labels >= 0  # a row without a label is in no cell
     right = (labels_by_row(model, rows) == labels).astype(np.int64)
-    parts = [_counted((where, labels, right), (groups, classes.size, 2))]
+    parts = [_counted((where, labels, right), labelled, (groups, classes.size, 2))]
     if hasattr(model, "predict_proba"):
         given, two = probabilities_by_row(model, rows), classes.size == 2
         bin_of = np.searchsorted(edges, given[:, 1] if two else given.max(axis=1), side="right")
-        parts.append(_counted((where, labels if two else right, bin_of), (groups, 2, len(edges) + 1)))
+        parts.append(_counted((where, labels if two else right, bin_of), labelled, (groups, 2, len(edges) + 1)))
     return parts
 
 
@@ -171,8 +174,8 @@ def _named_groups(by: Any, values: Sequence[Any] | None) -> tuple[list[str], Int
         if values is not None:
             raise InvalidInput("by_values declares the groups of by; there is no by")
         return ["all"], np.empty(0, dtype=np.int64)
-    given = as_texts(by)  # proof: step 6: each by itself, so that a missing one does not make 1.0 of the 1 of others
-    declared = sorted(set(given)) if values is None else as_texts(list(values))
+    given = _texts(by)  # proof: step 6: each by itself, so that a missing one does not make 1.0 of the 1 of others
+    declared = sorted(set(given)) if values is None else _texts(list(values))
     if len(set(declared)) != len(declared) or {"all", OTHER} & set(declared):
         raise InvalidInput("by_values must name each group once, and none of them 'all' or 'other'")
     names = declared if values is None else [*declared, OTHER]
@@ -180,10 +183,15 @@ def _named_groups(by: Any, values: Sequence[Any] | None) -> tuple[list[str], Int
     return names, np.array([number.get(value, len(declared)) for value in given], dtype=np.int64)
 
 
-def _counted(places: tuple[Integers, ...], shape: tuple[int, ...]) -> Integers:
-    """Return how many units lie in each cell: a unit is in one cell, and one that is replaced moves two counts by 1."""
+def _texts(values: Any) -> list[str]:
+    """Return values as texts, each by itself; a missing one is "nan"."""
+    return ["nan" if text is None else text for text in read_texts(open_column(values, name="by"), ()).to_pylist()]
+
+
+def _counted(places: tuple[Integers, ...], labelled: NDArray[np.bool_], shape: tuple[int, ...]) -> Integers:
+    """Return how many units lie in each cell: a unit is in at most one, and one that is replaced moves two counts by 1."""
     counts = np.zeros(shape, dtype=np.int64)
-    np.add.at(counts, places, 1)  # proof: step 6
+    np.add.at(counts, tuple(place[labelled] for place in places), 1)  # proof: step 6
     return counts
 
 

@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from quorate.held_out.conformal import ROUNDING, ConformalModel
 from quorate.held_out.rows import classes_of, first_rows, model_rows, private_rows, probabilities_by_row
-from quorate.predictors.labels import class_codes, label_vector
+from quorate.predictors.labels import class_codes
 
 __all__ = ["ConformalClassifier"]
 
@@ -70,8 +70,9 @@ class ConformalClassifier(ConformalModel, ClassifierMixin, BaseEstimator):
         units, first, count = first_rows(len(rows), groups, y)
         grid = self._levels(count)
         self._open(grid, count, groups)
-        codes = class_codes(self.classes_, label_vector(y))
+        codes = class_codes(self.classes_, y)
         given = probabilities_by_row(self.model, rows)[np.arange(len(codes)), codes]
+        given[codes < 0] = 0.0  # a label that is missing, or that the model does not know, is the least likely
         cells = np.searchsorted(-grid, -given)  # the first level that is not above: proof: step 1
         self._release(cells, units, first)
         return self

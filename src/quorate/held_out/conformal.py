@@ -25,7 +25,7 @@ from quorate.held_out.rows import check_published
 from quorate.mechanisms import PrivateQuantile
 from quorate.predictors.base import check_records
 from quorate.predictors.manners import KeepsPublished
-from quorate.privacy.claims import Claim, replaced
+from quorate.privacy.claims import COLUMNS_READ, Claim, replaced
 from quorate.session import release_counts
 
 __all__ = ["ROUNDING", "ConformalModel"]
@@ -92,9 +92,9 @@ class ConformalModel(KeepsPublished):
         counts = Ballots(np.bincount(scored, minlength=len(self.grid_)))
         self.cell_ = release_counts(counts, self.quantile_.release)  # proof: step 3
         self.spent_epsilon_ = float(self.epsilon)
-        self.claim_ = str(
-            Claim(self.epsilon, 0.0, unit=replaced(self.unit_), conditions=("the model is taken as public",))
-        )
+        read = (COLUMNS_READ,) if self.columns_read_ else ()
+        conditions = ("the model is taken as public", *read)
+        self.claim_ = str(Claim(self.epsilon, 0.0, unit=replaced(self.unit_), conditions=conditions))
 
     def _covers(self) -> str:
         """Return what is guaranteed of the sets or intervals, in one sentence."""

@@ -22,7 +22,8 @@ from quorate.predictors.base import check_records
 from quorate.predictors.labels import class_codes
 from quorate.progress import progress
 from quorate.quiet import global_randomness, silence
-from quorate.rows import as_frame, is_frame, named_columns, query_digests, take_rows
+from quorate.rows import named_columns, query_digests, take_rows
+from quorate.tables.containers import is_frame
 
 __all__ = [
     "check_published",
@@ -81,13 +82,11 @@ def private_rows(columns: Any, model: Any, X: Any) -> Any:
     """
     if hasattr(model, "private_queries"):
         X = model.private_queries(X)
-    elif not is_frame(X := as_frame(X)):
+    elif not is_frame(X):
         X = finite_numbers(X)
-    rows = check_records(columns, X, estimator=model, reset=True, frames=True, missing=True)
+    rows = check_records(columns, X, estimator=model, reset=True, frames=True)
+    columns.columns_read_ &= not hasattr(model, "private_queries")  # the model declares its columns
     check_published(model, rows.shape[1])
-    if columns.form_ is not None:
-        # It may be published. Theirs list every value, and say whether one is missing.
-        columns.form_ = columns.form_.with_any_categories().with_any_numbers()
     return rows
 
 

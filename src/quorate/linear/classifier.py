@@ -97,8 +97,9 @@ class PrivateLogisticRegression(ClassifierMixin, LinearModel):
         codes = class_codes(self.classes_, labels)
         conditions = () if self.classes is not None else (LABELS_READ,)
         if len(self.classes_) == 2:
-            return codes[:, None].astype(np.float64), conditions
-        return np.eye(len(self.classes_))[codes], conditions
+            return np.where(codes < 0, np.nan, codes)[:, None], conditions
+        rows = np.vstack([np.eye(len(self.classes_)), np.full(len(self.classes_), np.nan)])
+        return rows[codes], conditions  # sums leave out what is no number: linear/PROOF.md, step 1
 
     def decision_function(self, X: Any) -> Floats:
         """Return log odds: a vector for two classes, else a column for each class or label. Nothing is spent."""

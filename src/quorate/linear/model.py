@@ -1,7 +1,6 @@
 """The base of the linear models: columns, units, the budget, the claim, and predictions at no cost."""
 
 from collections.abc import Callable
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -15,8 +14,8 @@ from quorate.checks import check_positive, warn_of_private
 from quorate.ensemble import unit_numbers
 from quorate.errors import InvalidInput
 from quorate.features import AdditiveColumns, HashedColumns
-from quorate.features.blocks import Ramps, as_numbers
-from quorate.features.words import as_counts, finite_numbers, whole_texts
+from quorate.features.blocks import Ramps
+from quorate.features.words import as_counts, finite_numbers
 from quorate.linear.curves import curves_of
 from quorate.linear.engine import Fitted, Problem, entries_of, fit
 from quorate.linear.sums import PrivateSums
@@ -26,7 +25,8 @@ from quorate.predictors.manners import CountedCopies, ShowsClaim
 from quorate.privacy import Budget
 from quorate.privacy.claims import Claim, replaced
 from quorate.progress import progress
-from quorate.rows import FrameForm, as_frame, is_frame
+from quorate.tables.containers import OpenTable, column_names, is_frame, open_matrix, open_rows
+from quorate.tables.frames import FrameFormat
 
 __all__ = ["LinearModel", "check_columns", "make_private_pipeline", "refuse_weights"]
 
@@ -76,7 +76,7 @@ def make_private_pipeline(columns: AdditiveColumns | HashedColumns, model: Any) 
 
 def _check_same_columns(X: Any, public: Any) -> None:
     """Refuse public rows of other columns than the private ones, whose number and names are public."""
-    if is_frame(X) and list(X.columns) != list(public.columns):
+    if isinstance(X, OpenTable) and list(X.columns) != list(public.columns):
         apart = sorted({str(name) for name in {*X.columns} ^ {*public.columns}})
         told = f"these are in one alone: {', '.join(map(repr, apart))}" if apart else "they come in another order"
         raise InvalidInput(f"private and public rows must have the same columns: {told}")
@@ -108,11 +108,12 @@ class LinearModel(CountedCopies, ShowsClaim, BaseEstimator):
             )
         wide = isinstance(columns, HashedColumns)
         known = None if public is None else self._public_rows(public, wide)
+        frame = X
         X = self._private_rows(X, known, wide)
         check_consistent_length(X, targets)
         units, number = unit_numbers(X.shape[0], groups)
         self.columns_ = columns.fit(known, units=number, epsilon=self.epsilon, outputs=problem["outputs"])
-        self.form_ = self._form(X)
+        self.form_ = self._form(frame, X)
         self.unit_ = "row" if groups is None else "person"
         private = PrivateSums(self._encoder(X), targets, units, number, one_each=groups is None)
         described = Problem(atoms=self.columns_.atoms(), together=self.columns_.families(), **problem)
@@ -140,50 +141,45 @@ class LinearModel(CountedCopies, ShowsClaim, BaseEstimator):
         return lambda rows: columns.spread([values[rows] for values in read])
 
     def _public_rows(self, public: Any, wide: bool) -> Any:
-        """Return public rows, and learn their columns. Rows of a `wide` matrix stay sparse."""
-        public = as_frame(public)
+        """Return public rows, opened, and learn their columns. Rows of a `wide` matrix stay sparse."""
         if wide:
             return validate_data(self, public, reset=True, accept_sparse="csr", dtype=np.float64)
         if not is_frame(public):
-            return check_matrix(self, public, missing=True, reset=True)
-        FrameForm.of(public)  # refuses two columns of one name
+            return check_matrix(self, public, missing=True, reset=True, role="public")
         validate_data(self, public, reset=True, skip_check_array=True)
-        return public
+        return open_rows(public, whose="the public table")
 
     def _private_rows(self, X: Any, known: Any, wide: bool) -> Any:
-        """Return private rows. What is refused depends on their shape and the names of columns: proof: step 5."""
-        X = as_frame(X, each=True)
+        """Return private rows, opened. What is refused depends on their shape and the names of columns: proof: step 5."""
         if wide:
-            X = as_counts(X if sparse.issparse(X) else as_numbers(X))
-        elif known is not None and is_frame(X) != is_frame(known):
+            rows: Any = as_counts(X if sparse.issparse(X) else open_matrix(X))
+        elif known is not None and is_frame(X) != isinstance(known, OpenTable):
             raise InvalidInput("private and public rows come both as data frames, or both as matrices of numbers")
-        if is_frame(X):
-            FrameForm.of(X)
-        elif not wide:
-            X = as_numbers(X.toarray() if hasattr(X, "toarray") else X)
-            if X.ndim != 2:
-                raise InvalidInput(f"X must be a table of rows and columns, not an array of shape {X.shape}")
+        else:
+            rows = open_rows(X, whose="X") if is_frame(X) else open_matrix(X)
+        if len(rows.shape) != 2:
+            raise InvalidInput(f"X must be a table of rows and columns, not an array of shape {rows.shape}")
         if known is not None:
-            _check_same_columns(X, known)
-        validate_data(self, X, reset=known is None, skip_check_array=True)
-        if X.shape[0] < 1:
+            _check_same_columns(rows, known)
+        validate_data(self, X if is_frame(X) else rows, reset=known is None, skip_check_array=True)
+        if rows.shape[0] < 1:
             raise InvalidInput("X has no rows; at least 1 is needed")
-        return X
+        return rows
 
-    def _form(self, X: Any) -> FrameForm | None:
-        """Return how queries come: the types are those of the blocks, never of the private rows. Proof: step 4."""
+    def _form(self, X: Any, rows: Any) -> FrameFormat | None:
+        """Return how queries come: the kinds are those of the blocks, never of the private rows. Proof: step 4."""
         if isinstance(self.columns_, HashedColumns):
             return None
         names = self.columns_.names_
         if len(names) != self.n_features_in_:
             raise InvalidInput(f"{len(names)} columns are declared, and X has {self.n_features_in_}")
-        if not is_frame(X):
+        if not isinstance(rows, OpenTable):
             if names != list(range(len(names))):
                 raise InvalidInput("the columns are declared by name, and X is a matrix, whose columns have none")
             return None
-        if set(names) != set(X.columns):
+        if set(names) != set(column_names(X)):
             raise InvalidInput("the columns of X and those declared have different names")
-        return FrameForm.plain(X, names, [isinstance(block, Ramps) for block in self.columns_.blocks_])
+        return FrameFormat.declared(X, names, [isinstance(block, Ramps) for block in self.columns_.blocks_])
 
     def _columns(self, X: Any) -> AdditiveColumns | HashedColumns:
         """Return unfitted columns: those given, or what a table of this kind and width takes."""
@@ -206,7 +202,6 @@ class LinearModel(CountedCopies, ShowsClaim, BaseEstimator):
     def private_queries(self, X: Any) -> Any:
         """Return private rows as queries, each value read as `fit` reads it: none is refused. Proof: step 5."""
         check_is_fitted(self, "coef_")
-        X = as_frame(X, each=True)
         validate_data(self, X, reset=False, skip_check_array=True)  # of names, and of how many there are
         if isinstance(self.columns_, HashedColumns):
             counts = as_counts(finite_numbers(X))
@@ -216,11 +211,7 @@ class LinearModel(CountedCopies, ShowsClaim, BaseEstimator):
             return finite_numbers(X)
         if not is_frame(X):
             raise InvalidInput("the model was fitted on a data frame, and takes private rows as one too")
-        columns = {
-            name: finite_numbers(X[name]) if kind == "number" else whole_texts(X[name])
-            for name, kind in zip(self.form_.columns, self.form_.kinds, strict=True)
-        }
-        return self.form_.rows(import_module(self.form_.library).DataFrame(columns))  # pandas has types of its own
+        return self.form_.read(X, role="private")
 
     def _predictor(self, X: Any) -> Floats:
         """Return the linear predictor of each row and output."""

@@ -27,7 +27,7 @@ from quorate.ensemble.estimators import EstimatorTeachers
 from quorate.errors import InvalidInput
 from quorate.learners import Teachers, teachers_from_arrays
 from quorate.privacy.claims import Total
-from quorate.rows import FrameForm
+from quorate.tables.frames import FrameFormat
 
 __all__ = [
     "array_from",
@@ -343,7 +343,8 @@ def columns_document(model: Any) -> dict[str, Any]:
         "total": asdict(model.total_) if hasattr(model, "total_") else None,
         "features": model.n_features_in_,
         "missing": bool(get_tags(model).input_tags.allow_nan),
-        "form": None if form is None else form.described(),
+        "form": None if form is None else form.to_document(),
+        "columns_read": bool(getattr(model, "columns_read_", False)),
         "feature_names": getattr(model, "feature_names_in_", np.array([])).tolist(),
     }
 
@@ -363,15 +364,6 @@ def restore_columns(model: Any, manifest: dict[str, Any]) -> None:
         model.total_ = Total(**manifest["total"])
     if manifest["feature_names"]:
         model.feature_names_in_ = np.array(manifest["feature_names"], dtype=object)
-    model.form_ = _form(manifest)
-
-
-def _form(manifest: dict[str, Any]) -> FrameForm | None:
-    """Return the form of a model's rows; the first release kept only which columns of a frame held numbers."""
-    if manifest.get("form") is not None:
-        return FrameForm.from_described(manifest["form"])
-    if manifest.get("column_kinds") is None:
-        return None
-    types = ["float64" if kind == "number" else "object" for kind in manifest["column_kinds"]]
-    columns = [{"name": name, "type": kind} for name, kind in zip(manifest["feature_names"], types, strict=True)]
-    return FrameForm.from_described({"library": "pandas", "columns": columns})
+    form = manifest.get("form")
+    model.form_ = None if form is None else FrameFormat.from_document(form)
+    model.columns_read_ = bool(manifest.get("columns_read"))

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import Pipeline
-from sklearn.utils import assert_all_finite, get_tags
+from sklearn.utils import assert_all_finite, check_array, get_tags
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
 from quorate.checks import check_choice, is_named_id, warn_of_id
@@ -24,16 +24,27 @@ from quorate.concepts import Concept
 from quorate.errors import BudgetSpent, InvalidInput, NoQuorum
 from quorate.exchange import Quote
 from quorate.learners import batched_equivalent
+from quorate.learners.teachers import LARGEST
 from quorate.mechanisms import NO_QUORUM
 from quorate.mechanisms.base import ThresholdMechanism
 from quorate.notebook import html_card
-from quorate.predictors.labels import numbers_for, without_values
+from quorate.predictors.labels import numbers_for
 from quorate.predictors.manners import NO_SCORES, CountedCopies, ShowsClaim, Without
 from quorate.privacy import Cost
-from quorate.privacy.claims import LABELS_READ, Claim, replaced
+from quorate.privacy.claims import COLUMNS_READ, LABELS_READ, Claim, replaced
 from quorate.progress import HIDDEN, progress
-from quorate.rows import FrameForm, as_frame, canonical_and_finite, is_frame, is_number
+from quorate.rows import canonical_and_finite
 from quorate.session import Replies, Session
+from quorate.tables.containers import (
+    column_names,
+    holds_objects,
+    is_frame,
+    open_matrix,
+    open_table,
+    shown_names,
+)
+from quorate.tables.frames import FrameFormat, read_column
+from quorate.tables.read import Role, subject
 
 __all__ = [
     "Predictions",
@@ -44,6 +55,7 @@ __all__ = [
     "allows_missing",
     "check_matrix",
     "check_records",
+    "fill_missing",
     "is_auto",
     "takes_frames",
 ]
@@ -94,24 +106,32 @@ def takes_frames(estimator: Any) -> bool:
 
 
 def check_records(
-    classifier: Any, X: Any, *, estimator: Any, reset: bool, frames: bool | None = None, missing: bool | None = None
+    classifier: Any,
+    X: Any,
+    *,
+    estimator: Any,
+    reset: bool,
+    frames: bool | None = None,
+    missing: bool | None = None,
+    role: Role | None = None,
 ) -> Any:
-    """Return records or queries in canonical form, and check (or, with `reset`, learn) names, columns and types.
+    """Return records or queries in canonical form, and check (or, with `reset`, learn) names and columns.
 
-    The form is fixed by `reset` and kept as `form_`: a data frame stays one for an estimator that is fitted through
-    joblib, which may choose columns by name (or where `frames` says so); anything else becomes a matrix of numbers
-    (`quorate.rows`). Values may be missing where the estimator takes gaps, or where `missing` says so.
+    The format is fixed by `reset` and kept as `form_`: a data frame stays one for an estimator that is fitted through
+    joblib, which may choose columns by name (or where `frames` says so); anything else becomes a matrix of numbers.
+    `role` says whose rows they are: private ones with `reset` and queries without it, unless it is given. No private
+    value is refused. A query may miss values where the estimator takes gaps, or where `missing` says so.
     """
-    X = as_frame(X)
-    frame = is_frame(X)
+    role = role or ("private" if reset else "query")
     if reset:
         keeps = takes_frames(estimator) if frames is None else frames
-        classifier.form_ = FrameForm.of(X) if frame and keeps else None
+        classifier.form_ = FrameFormat.of(X) if is_frame(X) and keeps else None
+        classifier.columns_read_ = classifier.form_ is not None and role == "private"
     if classifier.form_ is None:
         return check_matrix(
-            classifier, X, missing=allows_missing(estimator) if missing is None else missing, reset=reset
+            classifier, X, missing=allows_missing(estimator) if missing is None else missing, reset=reset, role=role
         )
-    if not frame:
+    if not is_frame(X):
         names = ", ".join(repr(name) for name in classifier.form_.columns[:5])
         raise InvalidInput(
             f"the model was fitted on a data frame, whose columns have names and types: ask with one too, of {names}"
@@ -120,46 +140,60 @@ def check_records(
     validate_data(classifier, X, reset=reset, skip_check_array=True)
     if len(X) < 1:
         raise InvalidInput("X has no rows; at least 1 is needed")
-    return classifier.form_.rows(X)
+    return classifier.form_.read(X, role=role)
 
 
 def check_matrix(
-    classifier: Any, X: Any, *, missing: bool = False, reset: bool, private: bool = False
+    classifier: Any, X: Any, *, missing: bool = False, reset: bool, role: Role | None = None
 ) -> NDArray[np.float64]:
     """Return records or queries as a canonical matrix, and check (or, with `reset`, learn) names and columns.
 
-    An error repeats no value of the records of a fit, nor of those that are `private` without one.
+    `role` is as for `check_records`. A private value that is no number is NaN; an infinite one stays.
     """
-    X = as_frame(X)
+    role = role or ("private" if reset else "query")
     if hasattr(X, "toarray") and 8 * X.shape[0] * X.shape[1] > _MOST_BYTES:
         raise InvalidInput(
             f"a sparse matrix is filled, and this one, {X.shape[0]:,} x {X.shape[1]:,}, would not fit. {_PROJECT}"
         )
     if is_frame(X):
-        FrameForm.of(X)  # refuses two columns of one name
-        text = [str(name) for name in X.columns if not is_number(X[name].dtype) and str(X[name].dtype) != "object"]
-        if text:
-            named = ", ".join(repr(name) for name in text)
-            raise InvalidInput(f"the columns {named} hold no numbers; {numbers_for(classifier)}")
-        for name in filter(is_named_id, X.columns if reset else ()):
-            warn_of_id(name)
-    try:
+        validate_data(classifier, X, reset=reset, skip_check_array=True)
+        if reset:
+            for name in filter(is_named_id, column_names(X)):
+                warn_of_id(name)
+        given: Any = _frame_matrix(classifier, X, role)
+        checked = check_array(given, ensure_all_finite="allow-nan" if missing else False)
+    else:
+        plain = hasattr(X, "toarray") or getattr(getattr(X, "dtype", None), "kind", "O") in "fiubc"
         checked = validate_data(
             classifier,
-            X,
+            X if plain or role != "private" else open_matrix(X),
             reset=reset,
             accept_sparse=_SPARSE,
             dtype=np.float64,
-            ensure_all_finite="allow-nan" if missing else False,
+            ensure_all_finite="allow-nan" if missing and role != "private" else False,
         )
-        matrix, finite = canonical_and_finite(checked)
-        if not (finite or missing):  # looked at while it was copied; what is wrong, if anything, is said here
-            assert_all_finite(matrix, estimator_name=type(classifier).__name__, input_name="X")
-    except (TypeError, ValueError) as error:
-        if not (reset or private):
-            raise
-        raise type(error)(without_values(str(error), classifier)) from None
+    matrix, finite = canonical_and_finite(checked)
+    if role != "private" and not (finite or missing):
+        assert_all_finite(matrix, estimator_name=type(classifier).__name__, input_name="X")
     return matrix
+
+
+def fill_missing(X: Any) -> Any:
+    """Return private rows of a matrix with 0 for what is missing, and the largest number for what is infinite.
+
+    This is for learners that take every row and no gaps. A frame is returned as it is.
+    """
+    return np.nan_to_num(X, posinf=LARGEST, neginf=-LARGEST) if isinstance(X, np.ndarray) else X
+
+
+def _frame_matrix(classifier: Any, X: Any, role: Role) -> NDArray[np.float64]:
+    """Return a frame of numbers as a matrix. Columns of texts or dates are refused by their types, which are public."""
+    opened = open_table(X, whose=subject(role))
+    no_numbers = [name for name, kind in opened.kinds.items() if kind != "number" and not holds_objects(X, name)]
+    if no_numbers:
+        raise InvalidInput(f"the columns {shown_names(no_numbers)} hold no numbers; {numbers_for(classifier)}")
+    columns = [read_column(name, column, "number", role) for name, column in opened.columns.items()]
+    return np.stack(columns, axis=1) if columns else np.empty((opened.rows, 0))
 
 
 class Predictions(np.ndarray):
@@ -310,7 +344,8 @@ class QuorateModel(CountedCopies, ShowsClaim, BaseEstimator):
     def _claim(self, epsilon: float, delta: float, *, what: str = "", unit: str = "", open_: str = "") -> Claim:
         """Return the claim; `open_` says what it does not protect."""
         total = str(getattr(self, "total_", ""))  # of an account that several models draw on
-        conditions = tuple(text for text in (open_, total, "" if self.declared_ else LABELS_READ) if text)
+        read = ("" if self.declared_ else LABELS_READ, COLUMNS_READ if getattr(self, "columns_read_", False) else "")
+        conditions = tuple(text for text in (open_, total, *read) if text)
         return Claim(epsilon, delta, unit=unit or replaced(self.unit_), what=what, conditions=conditions)
 
     def __sklearn_tags__(self) -> Any:

@@ -8,7 +8,7 @@ from quorate.checks import check_count
 from quorate.concepts import Concept, Stumps
 from quorate.concepts.sealed import sealed, works_alone
 from quorate.errors import InvalidInput
-from quorate.predictors.base import SessionClassifier, check_matrix
+from quorate.predictors.base import SessionClassifier, check_matrix, fill_missing
 from quorate.predictors.labels import two_classes
 from quorate.predictors.unit_rows import UnitRows, fill_unit_rows
 from quorate.privacy.claims import Claim
@@ -28,14 +28,11 @@ class ConceptClassifier(SessionClassifier):
         if self.concept is not None and not isinstance(self.concept, Concept):
             raise InvalidInput(f"concept must be a class of quorate.concepts, not {type(self.concept).__name__}")
         self._forget("session_", "concept_")
-        points = check_matrix(self, X, reset=True)
+        points = fill_missing(check_matrix(self, X, reset=True))
         concept = Stumps(features=points.shape[1]) if self.concept is None else self.concept.for_learning()
         if points.shape[1] != concept.features:
             raise InvalidInput(f"concept reads {concept.features} features and X has {points.shape[1]}")
-        if not sealed(concept).usable(points).all():  # as with missing values: their owner had better know
-            raise InvalidInput("X has values that the concept does not declare: codes from 0 up, or 0 and 1 if binary")
-        if not works_alone(concept, points).all():
-            raise InvalidInput("X has rows on which the concept fails: try it with check_concept")
+        points[~(sealed(concept).usable(points) & works_alone(concept, points))] = 0.0  # no row is refused
         self.classes_, codes = two_classes(self.classes, points, y, instead="PrivateClassifier")
         records = fill_unit_rows(points, codes, groups=groups, most=self.rows_per_person)
         self.concept_, self.unit_, self.rows_ = concept, "row" if groups is None else "person", records.most

@@ -52,13 +52,16 @@ class Estimate:
 def estimate_rates(ensemble: Ensemble, X: Any, codes: NDArray[np.int64], *, epsilon: float, delta: float) -> Estimate:
     """Release the rates and the shares within (epsilon, delta), from one row and one label of each unit held out."""
     held_out, teachers = len(codes), ensemble.teachers
+    labelled = np.flatnonzero(codes >= 0)  # a row without a label counts as one that every teacher has wrong
     square = max(held_out, teachers) ** 2
     noisy = NoisyVector.calibrate(epsilon=epsilon, delta=delta, squared_sensitivities=(square, square, 2))
 
     def release(votes: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-        wrong = teachers * held_out - votes[np.arange(held_out), codes].sum(keepdims=True)
+        wrong = teachers * held_out - votes[labelled, codes[labelled]].sum(keepdims=True)
         minority = teachers * held_out - votes.max(axis=1).sum(keepdims=True)
-        return noisy.release([wrong, minority, np.bincount(codes, minlength=ensemble.classes)])  # proof: step 7
+        return noisy.release(
+            [wrong, minority, np.bincount(codes[labelled], minlength=ensemble.classes)]
+        )  # proof: step 7
 
     wrong, minority, labels = release_votes(ensemble, X, release)
     cast = teachers * held_out

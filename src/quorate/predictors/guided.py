@@ -17,7 +17,7 @@ from quorate.mechanisms import NoisyShares
 from quorate.planner import PrivatePlan
 from quorate.planner.mechanisms.task import Task
 from quorate.predictors.base import SessionClassifier, check_records, is_auto
-from quorate.predictors.labels import class_codes
+from quorate.predictors.labels import known_codes
 from quorate.predictors.pilot import Pilot, run_pilot
 from quorate.predictors.trial import Goal, LearnerChoice, candidates, choose_learner
 
@@ -70,11 +70,9 @@ class GuidedClassifier(SessionClassifier, ABC):
             return PublicRows(None, None)
         if labels is None and not is_auto(self.estimator):
             return PublicRows(None, None)  # they serve to try an estimator, as they are
-        X = check_records(self, public, estimator=self.estimator_, reset=False)
+        X = check_records(self, public, estimator=self.estimator_, reset=False, role="public")
         check_consistent_length(X, labels)
-        return PublicRows(
-            X, None if labels is None else class_codes(self.classes_, np.asarray(labels), name="public_labels")
-        )
+        return PublicRows(X, None if labels is None else known_codes(self.classes_, labels, name="public_labels"))
 
     def _choose(self, public: PublicRows, *, records: int, held_out: int, teach: bool) -> None:
         """Take the estimator, where it is free, and the number of teachers that do best on public rows."""

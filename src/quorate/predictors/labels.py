@@ -10,14 +10,17 @@ from sklearn.exceptions import DataConversionWarning
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
+from quorate.arrays import Integers
 from quorate.errors import InvalidInput
-from quorate.features.blocks import as_numbers
 from quorate.quiet import silence
+from quorate.tables.containers import open_column
+from quorate.tables.values import canonical_text, read_codes, read_numbers
 
 __all__ = [
     "as_vector",
     "class_codes",
     "declared_classes",
+    "known_codes",
     "label_vector",
     "numbers_for",
     "target_numbers",
@@ -46,17 +49,18 @@ _NO_LABELS = (
 )
 
 
-def declared_classes(classes: Any, y: Any) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return the classes, sorted, and the labels as a vector.
+def declared_classes(classes: Any, y: Any) -> tuple[NDArray[Any], Any]:
+    """Return the classes, sorted, and the labels, one a row.
 
-    Classes that are not declared are the distinct labels of `y`, which are then public: published as they are.
+    Classes that are not declared are the distinct labels of `y`, which are then public: published as they are. With
+    declared classes no label is looked at here.
     """
     if y is None:
         raise InvalidInput(
             "this classifier requires y to be passed, but the target y is None; give one label for each row of X"
         )
     declared = None if classes is None else _listed(classes)
-    labels = label_vector(y, warn=declared is None)
+    labels = label_vector(y) if declared is None else _one_a_row(y)
     known = np.unique(labels if declared is None else declared)
     if declared is not None and len(known) != declared.size:
         raise InvalidInput("classes must be declared once each")
@@ -64,6 +68,16 @@ def declared_classes(classes: Any, y: Any) -> tuple[NDArray[Any], NDArray[Any]]:
         source = "y shows one class" if classes is None else f"classes declares {len(known)}"
         raise InvalidInput(f"a ballot needs at least 2 classes and {source}; declare all with classes=")
     return known, labels
+
+
+def _one_a_row(y: Any) -> Any:
+    """Return labels, one a row, as they are given; a single column of them is a vector, with scikit-learn's warning."""
+    nested = isinstance(y, list | tuple) and len(y) > 0 and isinstance(y[0], list | tuple | np.ndarray)
+    given = as_vector(np.array(y, dtype=object) if nested else y)
+    shape = getattr(given, "shape", (0,))
+    if len(shape) != 1:
+        raise InvalidInput(f"y should be a 1d array, got an array of shape {shape} instead.")
+    return given
 
 
 def label_vector(y: Any, *, warn: bool = True) -> NDArray[Any]:
@@ -118,7 +132,10 @@ def as_vector(y: Any) -> Any:
 
 
 def two_classes(classes: Any, X: Any, y: Any, *, instead: str) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Return both classes and the number of each label, or refuse more than two; `instead` takes any number."""
+    """Return both classes and the number of each label, or refuse more than two; `instead` takes any number.
+
+    A label that is missing or not a class counts as the first class: a hypothesis counts every row.
+    """
     known, labels = declared_classes(classes, y)
     if len(known) > 2:
         raise InvalidInput(
@@ -126,19 +143,26 @@ def two_classes(classes: Any, X: Any, y: Any, *, instead: str) -> tuple[NDArray[
             f"{len(known)}: {instead} takes any number"
         )
     check_consistent_length(X, labels)
-    return known, class_codes(known, labels)
+    return known, np.maximum(class_codes(known, labels), 0)
 
 
-def class_codes(classes: NDArray[Any], labels: NDArray[Any], *, name: str = "y") -> NDArray[np.int64]:
-    """Return the number of each label among the sorted classes. `name` is what the labels are called in an error."""
-    try:
-        codes = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
-        right = bool(np.all(classes[codes] == labels))
-    except TypeError:
-        right = False
-    if not right:
-        raise InvalidInput(f"{name} has labels that were not declared; classes must name every label that may occur")
-    return codes.astype(np.int64)
+def class_codes(classes: NDArray[Any], labels: Any) -> Integers:
+    """Return the place of each private label among the sorted classes; -1 for one that is missing or not a class.
+
+    Each label is compared by itself, as a text: 1, 1.0 and "1" are one class, whatever the type of the others.
+    """
+    if labels is None:
+        raise InvalidInput("this classifier requires y to be passed, but the target y is None")
+    codes = read_codes(open_column(labels, name="y"), [canonical_text(value) for value in classes.tolist()], ())
+    return np.where(codes < len(classes), codes, -1)
+
+
+def known_codes(classes: NDArray[Any], labels: Any, *, name: str = "y") -> Integers:
+    """Return the place of each public label among the sorted classes. One that is not a class is refused."""
+    codes = class_codes(classes, labels)
+    if (codes < 0).any():
+        raise InvalidInput(f"{name} must hold labels from classes, got one that was not declared")
+    return codes
 
 
 def target_numbers(y: Any) -> NDArray[np.float64]:
@@ -150,10 +174,7 @@ def target_numbers(y: Any) -> NDArray[np.float64]:
         raise InvalidInput("this regression requires y to be passed, but the target y is None")
     if getattr(getattr(y, "dtype", None), "kind", "O") in "mMSU":
         raise InvalidInput("y must be numbers")
-    values: NDArray[np.float64] = as_vector(as_numbers(y))
-    if values.ndim != 1:
-        raise InvalidInput(f"y must be a vector with a number for each row, not an array of shape {values.shape}")
-    return values
+    return read_numbers(open_column(_one_a_row(y), name="y"))
 
 
 def without_values(text: str, model: Any = None) -> str:

@@ -22,10 +22,9 @@ from quorate.planner import PrivatePlan
 from quorate.predictors.base import check_records
 from quorate.predictors.estimate import Estimate
 from quorate.predictors.guided import GuidedClassifier
-from quorate.predictors.labels import class_codes, declared_classes
+from quorate.predictors.labels import declared_classes, known_codes
 from quorate.progress import progress
 from quorate.tables import Schema, as_table
-from quorate.tables.read import person_text
 from quorate.tables.stream import TableStream
 
 __all__ = ["Encoding", "OtherSources", "spilled"]
@@ -118,12 +117,12 @@ class OtherSources(GuidedClassifier, ABC):
         self.unit_, self.declared_ = "row" if schema.groups is None else "person", True
         if cluster is not None or isinstance(source, ClusterTable):
             table = source if isinstance(source, ClusterTable) else ClusterTable(source, cluster)
-            encoding = Encoding(schema, self.classes_, table.header)
+            encoding = Encoding(schema, self.classes_)
             rows: SpilledRows | ClusterRows = table.dealt(encoding, features=width, by_person=schema.groups is not None)
         else:
             size = check_bytes("memory", "1GB" if memory is None else memory, least=_LEAST_MEMORY)
             stream = source if isinstance(source, TableStream) else TableStream(source)
-            encoding = Encoding(schema, self.classes_, stream.header)
+            encoding = Encoding(schema, self.classes_)
             rows = spilled(stream, encoding, SpilledRows(width, memory=size, folder=spill))
         with closing(rows):
             if not rows.count:
@@ -199,7 +198,7 @@ class OtherSources(GuidedClassifier, ABC):
         self.check_settings()
         self.classes_, _ = declared_classes(self.classes, np.asarray(self.classes))
         self.estimator_ = self.chosen_ = self.estimate_ = None
-        return check_records(self, public, estimator=None, reset=True, frames=True, missing=False)
+        return check_records(self, public, estimator=None, reset=True, frames=True, missing=False, role="public")
 
     def _open_brought(self, electorate: Electorate, planned: PrivatePlan) -> None:
         """Open the budget for teachers that were brought."""
@@ -211,16 +210,17 @@ class OtherSources(GuidedClassifier, ABC):
 
 @dataclass(frozen=True, repr=False)
 class Encoding:
-    """How rows of a table become numbers and codes, in this process or on a worker; `header` is that of the table."""
+    """How rows of a table become numbers and codes, in this process or on a worker."""
 
     schema: Schema
     classes: NDArray[Any]
-    header: Any
 
     def __call__(self, table: Any) -> Encoded:
         """Return the rows, their class numbers, and whose they are."""
-        codes = class_codes(self.classes, self.schema.labels(table))
-        return self.schema.encode(table), codes, _people(self.schema, table, self.header)
+        assert self.schema.label is not None
+        order = known_codes(self.classes, list(self.schema.label.classes))
+        codes = np.append(order, -1)[self.schema.label_codes(table)]
+        return self.schema.encode(table), codes, _people(self.schema, table)
 
 
 def spilled(stream: TableStream, encoding: Encoding, rows: SpilledRows) -> SpilledRows:
@@ -235,27 +235,10 @@ def spilled(stream: TableStream, encoding: Encoding, rows: SpilledRows) -> Spill
     return rows
 
 
-def _people(schema: Schema, table: Any, first: Any) -> tuple[list[str], Integers] | None:
-    """Return the names of the people in a table, and whose each row is; None where a row is a unit.
-
-    They are of the kind that they are in the `first` table: 7, 7.0 and 007 may be one person, who would be dealt apart.
-    """
+def _people(schema: Schema, table: Any) -> tuple[list[str], Integers] | None:
+    """Return the names of the people in a table, and whose each row is; None where a row is a unit."""
     names = schema.people(table)
-    if schema.groups is None or names is None:
+    if names is None:
         return None
-    if _kind(table, schema.groups) != _kind(first, schema.groups):
-        raise InvalidInput(
-            f"column {schema.groups!r}: people are named by texts in one file and by numbers in another, or by two "
-            "kinds of numbers; one of them could go by two names"
-        )
-    known = {name: person_text(name) for name in dict.fromkeys(names)}
-    numbers = {name: place for place, name in enumerate(dict.fromkeys(known.values()))}
-    return list(numbers), np.array([numbers[known[name]] for name in names], dtype=np.int64)
-
-
-def _kind(table: Any, column: str) -> str:
-    """Return what the values of a column are, however they are stored."""
-    stored = table.schema.field(column).type
-    plain = getattr(stored, "value_type", stored)  # of a dictionary
-    text = str(plain)
-    return next((kind for kind in ("string", "int") if kind in text), text)
+    numbers = {name: place for place, name in enumerate(dict.fromkeys(names))}
+    return list(numbers), np.array([numbers[name] for name in names], dtype=np.int64)

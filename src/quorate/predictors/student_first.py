@@ -178,10 +178,10 @@ class StudentFirstClassifier(KeepsPublished, PrivateClassifier):
         self._codes_of(np.asarray(classes))
 
     def _codes_of(self, labels: NDArray[Any]) -> NDArray[np.int64]:
-        try:
-            return class_codes(self.classes_, labels)
-        except InvalidInput:
-            raise InvalidInput("student has labels that were not declared; classes must name every one") from None
+        codes = class_codes(self.classes_, labels)
+        if (codes < 0).any():
+            raise InvalidInput("student has labels that were not declared; classes must name every one")
+        return codes
 
     def _proposals(self, X: Any) -> NDArray[np.int64]:
         """Return the classes that the student proposes for checked queries."""

@@ -26,7 +26,7 @@ from quorate.learners.backends import choose_backend
 from quorate.mechanisms import NoisyShares
 from quorate.planner import ON_NO_QUORUM, PrivatePlan, plan
 from quorate.planner.classes import by_class, check_prior
-from quorate.predictors.base import Predictions, allows_missing, check_records, is_auto
+from quorate.predictors.base import Predictions, allows_missing, check_records, fill_missing, is_auto
 from quorate.predictors.estimate import ESTIMATE_SHARE, Estimate, estimate_rates
 from quorate.predictors.labels import class_codes, declared_classes
 from quorate.predictors.manners import only_with
@@ -306,7 +306,8 @@ class PrivateClassifier(OtherSources):
 
     def _estimate(self, ensemble: Ensemble, X: Any, codes: NDArray[np.int64]) -> Estimate:
         epsilon, delta = self._shares()[0]
-        return estimate_rates(ensemble, X, codes, epsilon=epsilon, delta=delta)
+        rows = X if allows_missing(self.estimator_) else fill_missing(X)
+        return estimate_rates(ensemble, rows, codes, epsilon=epsilon, delta=delta)
 
     def _open(self, ensemble: Ensemble, planned: PrivatePlan) -> None:
         self.plan_, self.mechanism_, self.teachers_ = planned, planned.mechanism, ensemble.teachers

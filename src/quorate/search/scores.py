@@ -16,11 +16,10 @@ from quorate.arrays import Floats, Integers
 from quorate.checks import check_choice, check_positive
 from quorate.ensemble import Ballots
 from quorate.errors import InvalidInput
-from quorate.features.blocks import as_numbers
 from quorate.held_out.intervals import area_interval
 from quorate.held_out.rows import classes_of, labels_by_row, private_rows, probabilities_by_row, values_by_row
 from quorate.mechanisms import NoisyVector
-from quorate.predictors.labels import class_codes
+from quorate.predictors.labels import class_codes, target_numbers
 from quorate.session import release_counts
 
 __all__ = ["Scoring", "scoring_of"]
@@ -55,9 +54,9 @@ class Scoring:
             return np.asarray(told.reshape(counts.shape))
 
         if self.largest_error is not None:
-            errors = np.abs(np.nan_to_num(as_numbers(y).ravel()) - values_by_row(model, rows)) / self.largest_error
+            errors = np.abs(np.nan_to_num(target_numbers(y)) - values_by_row(model, rows)) / self.largest_error
             return -_mean_square(errors, release) * self.largest_error**2
-        labels = class_codes(classes_of(model), np.asarray(y))
+        labels = class_codes(classes_of(model), y)
         if self.name in ("accuracy", "balanced_accuracy"):
             right = (labels_by_row(model, rows) == labels).astype(np.int64)
             if self.name == "accuracy":
@@ -67,7 +66,8 @@ class Scoring:
         if self.name == "roc_auc":
             return _area(_table(labels, np.searchsorted(_EDGES, given[:, -1], side="right"), (2, 10)), release)
         away = given - np.eye(given.shape[1])[labels]
-        return -_mean_square(np.sqrt((away**2).sum(axis=1) / 2), release)
+        errors = np.sqrt((away**2).sum(axis=1) / 2)
+        return -_mean_square(np.where(labels < 0, 1.0, errors), release)
 
 
 def _mean_square(errors: Floats, release: Release) -> float:
@@ -77,8 +77,8 @@ def _mean_square(errors: Floats, release: Release) -> float:
 
 
 def _table(labels: Integers, places: Integers, shape: tuple[int, int]) -> Integers:
-    counts = np.zeros(shape, dtype=np.int64)
-    np.add.at(counts, (labels, places), 1)  # a row that is replaced moves two cells by 1, or none
+    counts, labelled = np.zeros(shape, dtype=np.int64), labels >= 0  # a row without a label is in no cell
+    np.add.at(counts, (labels[labelled], places[labelled]), 1)  # a row that is replaced moves two cells by 1, or none
     return counts
 
 

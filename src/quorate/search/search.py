@@ -35,12 +35,14 @@ from quorate.predictors.labels import as_vector, declared_classes
 from quorate.privacy.claims import LABELS_READ, Claim, replaced
 from quorate.progress import hidden_progress, progress
 from quorate.quiet import randomness_kept, silence
-from quorate.rows import as_frame, is_frame, take_rows
+from quorate.rows import take_rows
 from quorate.search.plan import Method, choose_selection, plan_of
 from quorate.search.scores import Scoring, scoring_of
 from quorate.students import StudentClassifier
 from quorate.students.cover import CoverClassifier
 from quorate.students.halves import labels_of
+from quorate.tables.containers import is_frame
+from quorate.tables.frames import FrameFormat
 
 __all__ = ["PrivateSearchCV"]
 
@@ -286,7 +288,7 @@ class _Trials:
 
     def deal(self, X: Any, y: Any, groups: Any, *, held_out: float) -> None:
         """Deal the units to the part that fits and the part that scores: proof: step 1."""
-        rows = as_frame(X, each=all(isinstance(one, LinearModel) for one in self._candidates))
+        rows = FrameFormat.of(X).read(X, role="private") if is_frame(X) else X
         if not hasattr(rows, "shape"):
             rows = np.asarray(rows) if hasattr(rows, "__array__") else np.array(rows, dtype=object)
         if len(rows.shape) != 2 or rows.shape[1] < 1:
@@ -326,9 +328,8 @@ class _Trials:
 
 def _check_public(public: Any) -> None:
     """Refuse public rows that no candidate could read: within a trial nothing would be said of them."""
-    rows = as_frame(public)
-    if public is not None and not is_frame(rows) and not sparse.issparse(rows):
-        check_matrix(BaseEstimator(), rows, missing=True, reset=True)
+    if public is not None and not is_frame(public) and not sparse.issparse(public):
+        check_matrix(BaseEstimator(), public, missing=True, reset=True, role="public")
 
 
 def _copied(model: Any) -> Any:

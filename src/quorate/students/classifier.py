@@ -28,13 +28,14 @@ from quorate.checks import check_choice, check_count
 from quorate.errors import BudgetSpent, InvalidInput, NoQuorum
 from quorate.learners import DeviceName
 from quorate.predictors import PrivateClassifier
-from quorate.predictors.base import QuorateClassifier, allows_missing, check_records, is_auto
+from quorate.predictors.base import QuorateClassifier, allows_missing, check_records, fill_missing, is_auto
 from quorate.predictors.labels import declared_classes
-from quorate.rows import FrameForm, as_frame, is_frame, query_digests, take_rows
+from quorate.rows import query_digests, take_rows
 from quorate.students.halves import labels_of, split_units
 from quorate.students.labelled import Labelled
 from quorate.students.points import k_centre_points, margins, random_points
 from quorate.students.training import train, try_student
+from quorate.tables.read import Role
 
 __all__ = ["StudentClassifier"]
 
@@ -117,35 +118,22 @@ class StudentClassifier(QuorateClassifier):
         """
         self._check_settings(public)
         self._forget("student_", "labelled_", "spent_epsilon_", "plan_", "unit_", "claim_", "estimator_", "chosen_")
-        X = self._rows(X, reset=True)
         if self.mode == "transfer":
-            public = as_frame(public)
-            X, public = self._shown(public, X), self._rows(public, reset=False)
-            return self._transfer(X, y, groups, public, known=public_labels)
+            shown = self._rows(public, reset=True, role="public")  # the format is that of public points: proof: step 3
+            return self._transfer(self._rows(X, reset=False, role="private"), y, groups, shown, known=public_labels)
+        X = self._rows(X, reset=True, role="private")
+        X = X if allows_missing(self.unfitted_student()) else fill_missing(X)  # some of them are asked as queries
         check_consistent_length(X, y)
         kept, lent = split_units(len(X), groups)
         people = None if groups is None else labels_of(groups, kept)
-        X = self._shown(take_rows(X, lent), X)
         return self._transfer(take_rows(X, kept), labels_of(y, kept), people, take_rows(X, lent), places=lent)
-
-    def _shown(self, public: Any, X: Any) -> Any:
-        """Return private rows with the types and categories of public points: the student may be published.
-
-        The types of a private frame list every value that a record has, and say whether one is missing. Proof: step 3.
-        """
-        form: FrameForm | None = getattr(self, "form_", None)  # of the private rows
-        if form is None or not is_frame(public) or not set(form.columns) <= set(public.columns):
-            return X  # what is wrong with the public points is said later
-        form.with_categories_of(public).rows(public)  # what teachers of private types would refuse is refused now
-        self.form_ = form.with_types_of(public).with_categories_of(public).with_any_numbers()
-        return self.form_.rows(X)
 
     def _transfer(
         self, X: Any, y: Any, groups: Any, public: Any, *, places: Points | None = None, known: Any = None
     ) -> "StudentClassifier":
         """Label the public points and train the student; `places` are the row numbers that they are known by."""
         self.classes_, labels = declared_classes(self.classes, y)
-        queries = check_records(PrivateClassifier(), public, estimator=self._estimator(), reset=True)
+        queries = check_records(PrivateClassifier(), public, estimator=self._estimator(), reset=True, role="public")
         tried = try_student(self.unfitted_student(), public, self.classes_, told=places is None)
         if self.points == "margin":
             margins(tried, take_rows(public, np.arange(1)))
@@ -190,9 +178,9 @@ class StudentClassifier(QuorateClassifier):
         if self.mode == "label-private" and public is not None:
             raise InvalidInput("mode='label-private' makes its own public points; leave public out, or mode='transfer'")
 
-    def _rows(self, X: Any, *, reset: bool) -> Any:
+    def _rows(self, X: Any, *, reset: bool, role: Role) -> Any:
         """Return rows as the student takes them: a data frame stays one, anything else becomes a matrix of numbers."""
-        return check_records(self, X, estimator=self.unfitted_student(), reset=reset, frames=True)
+        return check_records(self, X, estimator=self.unfitted_student(), reset=reset, frames=True, role=role)
 
     def _estimator(self) -> Any:
         free = self.estimator is None or is_auto(self.estimator)
@@ -257,7 +245,7 @@ class StudentClassifier(QuorateClassifier):
     def checked(self, X: Any) -> Any:
         """Return queries in the form that the student takes, or raise an error."""
         check_is_fitted(self, "student_")
-        return self._rows(X, reset=False)
+        return self._rows(X, reset=False, role="query")
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the student's labels. Nothing is spent."""

@@ -14,7 +14,7 @@ from quorate.concepts import Concept, Dichotomies, Hypothesis, Stumps
 from quorate.concepts.sealed import opened, sealed_candidates
 from quorate.concepts.words import named_condition, rule_text
 from quorate.errors import InvalidInput
-from quorate.predictors.base import QuorateClassifier, check_matrix
+from quorate.predictors.base import QuorateClassifier, check_matrix, fill_missing
 from quorate.predictors.labels import two_classes
 from quorate.predictors.unit_rows import UnitRows, fill_unit_rows
 from quorate.privacy.claims import replaced
@@ -49,9 +49,9 @@ class CoverClassifier(QuorateClassifier):
         """Choose a hypothesis by its mistakes on the records, among those that the public points tell apart."""
         self._check_settings(groups, public)
         self._forget("hypothesis_", "candidates_", "spent_epsilon_", "unit_", "claim_")
-        X = check_matrix(self, X, reset=True)
+        X = fill_missing(check_matrix(self, X, reset=True))
         self.classes_, codes = two_classes(self.classes, X, y, instead="StudentClassifier")
-        defining = X if self.mode == "label-private" else check_matrix(self, public, reset=False)
+        defining = X if self.mode == "label-private" else check_matrix(self, public, reset=False, role="public")
         if self.points is not None:
             defining = defining[np.sort(random_points(np.arange(len(defining)), self.points))]
         self.concept_ = self._concept()

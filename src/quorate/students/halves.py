@@ -35,5 +35,6 @@ def labels_of(y: Any, rows: Rows) -> Any:
     if hasattr(y, "to_pylist"):  # of Arrow, whose values are no plain ones
         return y.take(rows).to_pylist()
     if isinstance(y, np.ndarray):
-        return np.array(y[rows].tolist())  # as if there had never been others: a type is wide enough for all
+        kept = y[rows].tolist()  # as if there had never been others: a type is wide enough for all
+        return kept if y.dtype == object else np.array(kept)
     return [y[row] for row in rows.tolist()]

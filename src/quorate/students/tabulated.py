@@ -126,7 +126,7 @@ class TabulatedClassifier(QuorateClassifier):
         answers = np.empty((runs, len(points)), dtype=np.int64)
         for run, rows in enumerate(np.split(deal.rows, np.cumsum(deal.sizes)[:-1])):
             people = {} if groups is None else {"groups": labels_of(groups, rows)}
-            predictor = self._predictor(queries=len(points)).fit(X[rows], labels[rows], **people)
+            predictor = self._predictor(queries=len(points)).fit(X[rows], labels_of(labels, rows), **people)
             if getattr(predictor, "budget_", predictor) is None:
                 raise InvalidInput(
                     f"a table of answers needs a predictor with a budget for all of them, which "
