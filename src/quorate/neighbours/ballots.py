@@ -33,9 +33,19 @@ class Ballot(ABC):
 
     table: Integers
 
+    @property
+    def counted(self) -> Integers:
+        """The table with one more row, of zeros, for records that have no vote."""
+        return np.vstack([self.table, np.zeros_like(self.table[:1])])
+
+    @property
+    def no_vote(self) -> int:
+        """The code of a record that has no vote: its label or one of its values cannot be read."""
+        return len(self.table)
+
     @abstractmethod
     def codes(self, labels: Any) -> Integers:
-        """Return the row of the table for each label; refuse one that there is not."""
+        """Return the row of the table for each label; `no_vote` for one that is missing or not declared."""
 
     @abstractmethod
     def answers(self, noisy: Integers, scale: float) -> Integers:
@@ -72,7 +82,8 @@ class Labels(Ballot):
 
     def codes(self, labels: Any) -> Integers:
         """Return the class number of each label."""
-        return class_codes(self.names, declared_classes(self.names, labels)[1])
+        codes = class_codes(self.names, declared_classes(self.names, labels)[1])
+        return np.where(codes < 0, self.no_vote, codes)
 
     def contrast(self, scale: float) -> float:
         """Return the deviation of the noise on the difference between the votes for two classes."""

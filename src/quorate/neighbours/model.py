@@ -53,7 +53,7 @@ class NeighbourModel(SessionModel, ABC):
         """Plan by public rows, of which `known` has the labels, take in the records, and open the budget."""
         rows = check_matrix(self, X, reset=True)
         self.form_ = None
-        shown = None if public is None else check_matrix(self, public, reset=False)
+        shown = None if public is None else check_matrix(self, public, reset=False, role="public")
         self.space_ = Space.of_public(self.metric, shown, features=rows.shape[1])
         share, votes, self.plan_ = self._planned(shown, known, ballot)
         self.terms_ = Terms.calibrate(
@@ -86,7 +86,7 @@ class NeighbourModel(SessionModel, ABC):
             self.kernel_,
             capacity=self.terms_.capacity,
             features=self.n_features_in_,
-            table=ballot.table,
+            table=ballot.counted,
             persons=self.unit_ == "person",
             device=self.device,
         )
@@ -105,7 +105,7 @@ class NeighbourModel(SessionModel, ABC):
         another name. 7, 7.0, "7.0" and " 007 " are one name. Rows without `ids` are named by new numbers.
         """
         check_is_fitted(self)
-        return self.session_.insert(check_matrix(self, X, reset=False, private=True), y, ids)
+        return self.session_.insert(check_matrix(self, X, reset=False, role="private"), y, ids)
 
     def forget(self, ids: Any) -> int:
         """Remove the records of these units, with immediate effect, and return the number of units.

@@ -17,9 +17,8 @@ from quorate.ensemble import unit_numbers
 from quorate.errors import InvalidInput
 from quorate.neighbours.answerer import Nearby
 from quorate.neighbours.unit_file import UnitFile
-from quorate.neighbours.units import Units
 from quorate.session import Session
-from quorate.tables.read import canonical_text, lasting_person_text
+from quorate.tables.persons import UNKNOWN_PERSON, lasting_person_name
 
 __all__ = ["NeighbourSession", "Wear"]
 
@@ -65,7 +64,8 @@ class NeighbourSession(Session):
         """
         units, points, codes = self.answerer.units, self.answerer.space.points(X), self.answerer.ballot.codes(labels)
         check_consistent_length(points, codes)
-        given = None if ids is None else _known(units, ids, len(codes))
+        codes[~np.isfinite(X).all(axis=1)] = self.answerer.ballot.no_vote  # no record keeps others out
+        given = None if ids is None else _known(ids, len(codes))
         numbers, count = unit_numbers(len(codes)) if given is None else _by_name(given)
         order, sizes = np.argsort(numbers, kind="stable"), np.bincount(numbers, minlength=count).tolist()
         if units.persons and ids is None:
@@ -94,7 +94,7 @@ class NeighbourSession(Session):
         If some are not there, all others are forgotten, and then `InvalidInput` is raised.
         """
         units, at = self.answerer.units, time.time()
-        known = list(dict.fromkeys(_known(units, names, len(names)))) if len(names) else []
+        known = list(dict.fromkeys(_known(names, len(names)))) if len(names) else []
         with self._changing() as file:
             there = [name for name in known if name in units]  # proof: step 6
             numbers = units.forget(there, at=at)
@@ -148,17 +148,13 @@ class NeighbourSession(Session):
                 raise
 
 
-def _known(units: Units, ids: Any, rows: int) -> list[str]:
+def _known(ids: Any, rows: int) -> list[str]:
     """Return the names that units go by, one for each row: 7, "7.0" and " 007 " are one. proof: step 6."""
-    unit_numbers(rows, ids)  # refuses what is missing, or of another length
+    unit_numbers(rows, ids)  # refuses ids of another length
     given = ids if isinstance(ids, list | tuple) else np.asarray(ids)
-    names = [units.older_name(_text(name)) or units.known_as(lasting_person_text(name)) for name in given]
-    try:
-        "".join(names).encode()
-    except UnicodeEncodeError:
-        raise InvalidInput("a name must be a text that UTF-8 can write") from None
-    if "" in names:
-        raise InvalidInput("groups must name a person for every row: some are missing")
+    names = [lasting_person_name(name) for name in given]
+    if UNKNOWN_PERSON in names:
+        raise InvalidInput("ids must name the person of every row, in texts that UTF-8 can write")
     return names
 
 
@@ -166,11 +162,6 @@ def _by_name(names: Sequence[str]) -> tuple[Integers, int]:
     """Return the unit of each row by its name, and how many there are."""
     seen: dict[str, int] = {}
     return np.array([seen.setdefault(name, len(seen)) for name in names], dtype=np.int64), len(seen)
-
-
-def _text(name: Any) -> str:
-    """Return a name as it is written."""
-    return canonical_text(name.item() if isinstance(name, np.generic) else name)
 
 
 def _firsts(names: Sequence[str], order: Integers, sizes: Sequence[int]) -> list[str]:

@@ -26,7 +26,7 @@ from quorate.errors import InvalidInput, LedgerRefused
 from quorate.exchange import OWN_CALLER
 from quorate.ledger import LOST, Ledger
 from quorate.neighbours.points import Points
-from quorate.neighbours.units import Units
+from quorate.neighbours.units import SEALED, Units
 
 __all__ = ["UnitFile", "change_key"]
 
@@ -67,6 +67,7 @@ class UnitFile:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
         file = cls(path, ledger)
         file._reports = reports
+        units.seal_names(file.seal)
         with file._change() as connection:
             connection.execute(_UNITS)
             file._divide(connection, _packed(units.spends()))
@@ -104,6 +105,7 @@ class UnitFile:
                 self._divide(connection, packed)
         spends = np.zeros(len(rows), dtype=np.int64)
         spends[: len(packed) // 8] = np.frombuffer(packed, dtype="<i8")
+        units.seal_names(self.seal)
         units.restore([row[1] for row in rows], spends, {row[0]: row[2] for row in rows if row[2] is not None})
         there = [row for row in rows if row[2] is None]
         codes = [np.frombuffer(row[4], dtype="<i8") for row in there]
@@ -131,7 +133,7 @@ class UnitFile:
         """Remove the records of these units, with every trace of them in the file, and note when."""
         with self._change():
             removed = self._remove(numbers)
-            self._add((number, name, at, None, None) for number, name, *_ in removed)
+            self._add((number, self.seal(name), at, None, None) for number, name, *_ in removed)
         self._connected_file().execute(_NO_LOG)
 
     def keep_spends(self, spends: Integers) -> None:
@@ -219,6 +221,12 @@ class UnitFile:
         if self._connection is None:
             raise LedgerRefused("this model was closed here; load it again")
         return self._connection
+
+    def seal(self, name: str) -> str:
+        """Return what is kept of the name of a forgotten unit: a keyed hash, which recognises it if it comes again."""
+        key = self._ledger.sealer()
+        key.update(b"name" + name.encode())
+        return SEALED + str(key.digest()[:16].hex())
 
     # --- Sums --------------------------------------------------------------------------------------------------------
 

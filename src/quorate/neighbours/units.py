@@ -5,7 +5,7 @@ floats hold exactly, so that no result depends on how the records are laid out (
 """
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NoReturn
 
@@ -23,14 +23,14 @@ from quorate.neighbours.gpu import DeviceCounter
 from quorate.neighbours.kernel import Kernel
 from quorate.neighbours.points import Points
 from quorate.rows import usable_cores
-from quorate.tables.read import person_text
 
-__all__ = ["Units"]
+__all__ = ["SEALED", "Units"]
 
 _EXACT = 2**24 - 1  # up to which 32-bit floats hold all whole numbers
 _LARGEST_TOP = 255  # of weights: the squares of all that a unit has on 256 queries stay below 2**24
 _LARGEST_VOTE = 2**12 - 1  # what one vote adds to one number: those of the 4096 rows of a block stay below 2**24
 _ONE = np.ones(1, dtype=np.int64)
+SEALED = "\x1f"  # before the hash of a name: no canonical name begins with a character that is stripped
 _COLUMNS = 4  # of the table, that votes are added up for in one product, where that is faster
 
 
@@ -58,7 +58,7 @@ class Units:
         self._table, self._prices = table, (table**2).sum(axis=1)  # of votes of weight 1, by code
         self._few = _in_columns(table, min(_COLUMNS, table.shape[1]) if fast_in_pieces() else table.shape[1])
         self._numbers: dict[str, int] = {}
-        self._older: dict[str, str] = {}  # names that an older version told apart, by how they may be written
+        self._seal: Callable[[str], str] | None = None  # hashes the names of forgotten units, once there is a file
         self._rows: dict[int, tuple[Block, slice]] = {}  # of each unit; one that is forgotten has none
         self._forgotten: dict[int, float] = {}  # and when that was
         self._features, self._blocks = features, list[Block]()
@@ -72,11 +72,11 @@ class Units:
 
     def insert(self, names: Sequence[str], sizes: Iterable[int], points: Points, codes: Integers) -> list[int]:
         """Add units, each with so many of these rows, and return their numbers. One that was forgotten has its own."""
-        if len(set(names)) != len(names) or any(self._numbers.get(name) in self._rows for name in names):
+        if len(set(names)) != len(names) or any(name in self for name in names):
             raise InvalidInput(
                 "a unit of this name is there already: forget it first, or give the new one its own name"
             )
-        numbers = [self._numbers.setdefault(name, len(self._numbers) + 1) for name in names]
+        numbers = [self._numbered(name) for name in names]
         if len(self._spent) <= len(self._numbers):
             self._spent = _grown(self._spent, len(self._numbers) * 3 // 2 + 1, 0)
         self._put(numbers, list(sizes), points, codes)
@@ -84,18 +84,10 @@ class Units:
             self._forgotten.pop(number, None)
         return numbers
 
-    def older_name(self, written: str) -> str | None:
-        """Return a name that an older version has kept as it is written; None for any other."""
-        return self._older.get(written)
-
-    def known_as(self, form: str) -> str:
-        """Return the name of a unit that has this form: the form, but for an older name."""
-        return self._older.get(form, form)
-
     def new_names(self, count: int) -> list[str]:
         """Return numbers for units without names, which no unit has or had: it would go on with that one's budget."""
         numbers = map(str, itertools.count(len(self._numbers)))
-        free = (number for number in numbers if self.known_as(number) not in self._numbers)  # proof: step 6
+        free = (number for number in numbers if self._known_as(number) not in self._numbers)  # proof: step 6
         return list(itertools.islice(free, count))
 
     def _put(self, numbers: Sequence[int], sizes: Sequence[int], points: Points, codes: Integers) -> None:
@@ -125,7 +117,31 @@ class Units:
             block.clear(rows)  # and then it is not there
             del self._rows[number]
             self._forgotten[number] = at
+        self._seal_forgotten()
         return numbers
+
+    def seal_names(self, seal: Callable[[str], str]) -> None:
+        """Keep of forgotten units no name from now on, but a keyed hash, by which they are recognised."""
+        self._seal = seal
+        self._seal_forgotten()
+
+    def _seal_forgotten(self) -> None:
+        if self._seal is None:
+            return
+        for name in [name for name, number in self._numbers.items() if number in self._forgotten]:
+            if not name.startswith(SEALED):
+                self._numbers[self._seal(name)] = self._numbers.pop(name)
+
+    def _known_as(self, name: str) -> str:
+        """Return how a unit is kept: by its name, or by a hash if it was forgotten."""
+        sealed = name if self._seal is None else self._seal(name)
+        return sealed if sealed in self._numbers else name
+
+    def _numbered(self, name: str) -> int:
+        """Return the number of a unit, the next one if it is new; one that was forgotten has its name again."""
+        number = self._numbers.pop(self._known_as(name), len(self._numbers) + 1)
+        self._numbers[name] = number
+        return number
 
     @property
     def codes(self) -> int:
@@ -172,16 +188,15 @@ class Units:
     def restore(self, names: Sequence[str], spends: Integers, forgotten: Mapping[int, float]) -> None:
         """Go on with units that a file knows, in the order of their numbers, and with what each has spent."""
         self._numbers = {name: number for number, name in enumerate(names, 1)}
-        forms = [(person_text(name), name) for name in names]
-        self._older = {name: name for form, name in forms if form != name}
-        for form, name in forms:
-            if form not in self._numbers:
-                self._older.setdefault(form, name)
         self._spent, self._forgotten = np.concatenate([self._spent[:1], spends]), dict(forgotten)
 
     def forgotten(self) -> list[tuple[str, float]]:
-        """Return the names of the units that were forgotten, and when, oldest first: for the owner alone."""
-        names = [(name, self._forgotten[number]) for name, number in self._numbers.items() if number in self._forgotten]
+        """Return the units that were forgotten, and when, oldest first: for the owner alone.
+
+        They are named, or by a keyed hash once the model is in a folder.
+        """
+        known = [(name, number) for name, number in self._numbers.items() if number in self._forgotten]
+        names = [(name.removeprefix(SEALED), self._forgotten[number]) for name, number in known]
         return sorted(names, key=lambda one: one[1])
 
     def _count_blocks(self, blocks: Sequence[Block], batch: Batch) -> Floats:
