@@ -15,8 +15,8 @@ import pyarrow as pa
 from quorate.cli.output import Keys, check_new_file, show_bill, verdict, write_file, written
 from quorate.client import Client
 from quorate.errors import InvalidInput
-from quorate.tables import MISSING_TEXTS, read_table
-from quorate.tables.read import is_text, texts, whole_array
+from quorate.tables import read_table
+from quorate.tables.values import raw_column, read_texts
 
 __all__ = ["key_of", "run_ask"]
 
@@ -85,8 +85,8 @@ def _as_texts(table: pa.Table, model: Any) -> pa.Table:
         return table
     columns = {}
     for name in table.column_names:
-        values = whole_array(table.column(name))
-        columns[name] = texts(values, missing=MISSING_TEXTS) if is_text(values.type) else values
+        values = raw_column(table.column(name))
+        columns[name] = read_texts(values) if pa.types.is_large_string(values.type) else values
     return pa.table(columns)
 
 

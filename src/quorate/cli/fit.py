@@ -19,9 +19,9 @@ from quorate.cli.options import listed
 from quorate.cli.output import check_apart, check_new_folder, check_report, printed_aside, show_bill, steps
 from quorate.errors import InvalidInput
 from quorate.tables import MISSING_TEXTS, SCHEMA_FILE, Label, Schema, read_table
-from quorate.tables.lenient import read_columns, read_numbers
-from quorate.tables.read import texts, whole_array
+from quorate.tables.containers import open_columns
 from quorate.tables.stream import TableStream, is_folder_or_pattern
+from quorate.tables.values import raw_column, read_numbers, read_texts
 
 if TYPE_CHECKING:
     from quorate.ensemble.clusters import ClusterTable
@@ -65,7 +65,7 @@ def check_label(columns: Schema) -> Label:
 
 def classes_of_records(records: Any, label: str) -> list[str]:
     """Return the labels that private records show. They are public from then on."""
-    return sorted(pc.unique(pc.drop_null(texts(whole_array(records[label]), missing=MISSING_TEXTS))).to_pylist())
+    return sorted(pc.unique(pc.drop_null(read_texts(raw_column(records[label])))).to_pylist())
 
 
 def _classes(tables: Tables, records: Any) -> list[str] | None:
@@ -116,7 +116,7 @@ def _described(
 
 def target_column(records: Any, name: str) -> Any:
     """Return a column of private numbers to predict, each read by itself: what is no number is nan."""
-    return read_numbers(read_columns(records, [name], whose="the private records")[name])
+    return read_numbers(open_columns(records, [name], whose="the private records")[name])
 
 
 def run_fit(

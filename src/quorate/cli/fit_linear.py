@@ -21,8 +21,9 @@ from quorate.cli.output import check_new_folder, check_report, show_bill, steps
 from quorate.errors import InvalidInput
 from quorate.tables import SCHEMA_FILE, Category, Date, Number, Schema
 from quorate.tables.columns import feature_names, unscaled
+from quorate.tables.containers import open_columns
 from quorate.tables.dates import moment_of
-from quorate.tables.lenient import read_columns, read_numbers
+from quorate.tables.values import read_numbers
 
 if TYPE_CHECKING:
     from quorate.linear.curves import Curve
@@ -111,14 +112,14 @@ def _read(tables: Tables, target: Target, step: Callable[[], None]) -> tuple[Any
     values = ["0", "1"] if tables.classes is None else listed(tables.classes)
     if len(values) != 2:
         raise InvalidInput(f"several labels take two --classes, the second for a label that is set, not {len(values)}")
-    flags = {name: schema.with_label(name, values).labels(records) == values[1] for name in names}
+    flags = {name: schema.with_label(name, values).label_codes(records) == 1 for name in names}
     return records, known, schema, None, pa.table({name: column.astype(np.int64) for name, column in flags.items()})
 
 
 def _check_numbers(public: Any, name: str) -> None:
     """Refuse a target of which the public table, where it has it, shows not one number."""
     if public is not None and name in public.column_names:
-        shown = read_numbers(read_columns(public, [name], whose="the public table")[name])
+        shown = read_numbers(open_columns(public, [name], whose="the public table")[name])
         if shown.size and np.isnan(shown).all():
             raise InvalidInput(
                 f"--bounds and --largest take a label that is a number, but column {name!r} has no numbers in the "

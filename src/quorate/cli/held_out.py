@@ -18,11 +18,12 @@ from quorate.cli.output import check_new_folder, check_report, show_bill, steps
 from quorate.errors import InvalidInput
 from quorate.tables import MISSING_TEXTS, SCHEMA_FILE, Category, Label, Number, Schema, read_table
 from quorate.tables.cells import OTHER
-from quorate.tables.lenient import read_columns, read_texts
+from quorate.tables.containers import open_columns
 
 if TYPE_CHECKING:
     from quorate.held_out import ModelCheck
     from quorate.models import PublishedFolder
+from quorate.tables.values import read_codes
 
 __all__ = ["run_check", "run_fit_conformal"]
 
@@ -195,9 +196,10 @@ def _held_out_as_fitted(folder: "PublishedFolder", model: Any, tables: Tables, s
     units = None if tables.groups is None else Schema({label: Number()}, groups=tables.groups).units(records)
     if not hasattr(model, "classes_"):
         return _HeldOut(records, rows, target_column(records, label), units, label, None)
-    values = read_columns(records, [label], whose="the private records")[label]
+    values = open_columns(records, [label], whose="the private records")[label]
     codes = Label(label, model.classes_.tolist()).codes(values, role="private", missing=MISSING_TEXTS)
-    return _HeldOut(records, rows, model.classes_[codes], units, label, None)
+    labels = np.append(model.classes_.astype(object), None)[codes]
+    return _HeldOut(records, rows, labels, units, label, None)
 
 
 def _label(tables: Tables) -> str:
@@ -220,9 +222,10 @@ def _declared(by: str, given: str | None, columns: Schema | None, names: Sequenc
 
 def _groups(records: Any, by: str, values: Sequence[str]) -> list[str]:
     """Return the group of each record, each read by itself, as categories are; "other" where it is not declared."""
-    column = read_columns(records, [by], whose="the private records")[by]
+    column = open_columns(records, [by], whose="the private records")[by]
     names = np.array([*values, OTHER], dtype=object)
-    return [str(name) for name in names[read_texts(column, values)]]
+    codes = read_codes(column, values)
+    return [str(name) for name in names[np.where(codes < 0, len(values), codes)]]
 
 
 def _failed(found: "ModelCheck", test: Tested) -> list[str]:

@@ -41,7 +41,7 @@ def run_fit_neighbours(tables: Tables, budget: Budget, neighbours: Neighbours, o
             records, known, columns = read_features(tables, step, targets=[name])
             model, labels = NeighbourRegressor(bounds=two_numbers(bounds), **settings), target_column(records, name)
             shown, extra = {"public_targets": _known_targets(known, name)}, {_TARGET_FILE: name.encode()}
-        encoded, people = columns.encode(records), columns.people(records)
+        encoded, people = columns.encode(records), columns.people(records, lasting=True)
         points = None if known is None else columns.encode(known, role="public")
         step()
         model.fit(encoded, labels, groups=people, public=points, **shown)
@@ -100,7 +100,7 @@ def run_insert(folder: Path, table: Path, *, as_json: bool) -> int:
         raise InvalidInput(f"{folder} has no schema for a table: insert from Python, NeighbourClassifier.insert")
     records = read_table(table, role="private")
     labels = schema.labels(records) if target is None else target_column(records, target.decode())
-    encoded, people = schema.encode(records), schema.people(records)
+    encoded, people = schema.encode(records), schema.people(records, lasting=True)
     model = load(opened, kind=_KIND)
     try:
         names = model.insert(encoded, labels, ids=people)

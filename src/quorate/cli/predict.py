@@ -28,8 +28,8 @@ from quorate.mechanisms.base import ThresholdMechanism
 from quorate.models import Folder, PublishedFolder, load, open_folder
 from quorate.predictors.base import Predictions
 from quorate.report import Claim, ReportData, proofs_for, software_versions, write_report
-from quorate.rows import FrameForm, take_rows
-from quorate.tables import frame_of, matrix_of, read_table
+from quorate.rows import take_rows
+from quorate.tables import FrameFormat, query_matrix, read_table
 
 if TYPE_CHECKING:
     from quorate.predictors import PrivateClassifier
@@ -282,9 +282,9 @@ def rows_of_model(folder: Folder, table: Any, *, role: Literal["private", "query
     """Return rows as a model without a schema takes them: a frame like that of the fit, or numbers."""
     manifest = folder.manifest
     if manifest.get("form") is not None:
-        return frame_of(table, FrameForm.from_described(manifest["form"]), role=role)
+        return FrameFormat.from_document(manifest["form"]).read(table, role=role)
     names, missing = manifest.get("feature_names") or [], bool(manifest.get("missing"))
-    return matrix_of(table, names, manifest["features"], missing=missing, role=role)
+    return query_matrix(table, names, manifest["features"], missing=missing, role=role)
 
 
 @dataclass

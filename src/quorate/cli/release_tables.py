@@ -28,8 +28,8 @@ from quorate.release.domain import Domain
 from quorate.release.synthetic import MOST_ROWS
 from quorate.report.release_page import release_bill
 from quorate.tables import Number, Schema, read_table
-from quorate.tables.lenient import read_columns, read_numbers
-from quorate.tables.read import shown_names
+from quorate.tables.containers import open_columns, shown_names
+from quorate.tables.values import read_numbers
 
 __all__ = [
     "COLUMNS_FILE",
@@ -86,7 +86,7 @@ class Subject:
         self._seen |= set(table.column_names)
         if not self.names:
             return table.drop_columns([name for name in self.left_out if name in table.column_names])
-        return np.stack([read_numbers(column) for column in read_columns(table, self.names).values()], axis=1)
+        return np.stack([read_numbers(column) for column in open_columns(table, self.names).values()], axis=1)
 
     def check_left_out(self, groups: str | None) -> None:
         """Refuse a name that no table has: if it is mistyped, the column that was meant would be released."""
@@ -108,7 +108,9 @@ def private_records(subject: Subject, path: Path, groups: str | None) -> tuple[A
         return subject.records(table), None
     if groups not in table.column_names:
         raise InvalidInput(f"--groups names {groups!r}, and the private table has no such column")
-    people = Schema({"": Number()}, groups=groups).people(table)  # as `quorate fit` does: a name is never missing
+    people = Schema({"": Number()}, groups=groups).people(
+        table, lasting=True
+    )  # as `quorate fit` does: a name is never missing
     return subject.records(table.drop_columns(groups)), people
 
 

@@ -25,9 +25,8 @@ from quorate.cli.start_files import Commands, write_start
 from quorate.errors import InvalidInput
 from quorate.planner import PrivatePlan, plan
 from quorate.planner.roads import Road
-from quorate.tables import MISSING_TEXTS, Schema, read_table
+from quorate.tables import Schema, read_table
 from quorate.tables.infer import TooManyTexts
-from quorate.tables.read import NotANumber, numbers, texts, whole_array
 
 __all__ = ["run_start"]
 
@@ -178,15 +177,14 @@ def _situation(
     classes = _classes(records, label) if given["classes"] is None else tuple(given["classes"].split(","))
     known = None if public is None else read_table(public, role="public")
     ids = tuple(name for name in records.column_names if is_named_id(name) and name not in (label, groups))
-    left_out = () if known is not None else _texts(records, without={label, groups, *ids})
+    left_out: tuple[str, ...] = ()
     declared = {"label": label, "classes": classes, "groups": groups}
     try:
         schema = _schema(records, known, leave_out=(*ids, *left_out), **declared)
     except TooManyTexts as error:
         left_out = tuple(error.counts)
         schema = _schema(records, known, leave_out=(*ids, *left_out), **declared)
-    unused = (*ids, *left_out)
-    gaps = _has_gaps(records, without={label, groups, *unused})
+    gaps = True
     units = records.num_rows if groups is None else int(pc.count_distinct(records[groups]).as_py())
     situation = _Situation(
         label=label,
@@ -231,24 +229,6 @@ def _classes(records: pa.Table, label: str) -> tuple[str, ...]:
             f"{label!r} is no label with 2 to {_MOST_CLASSES} values; for numbers see quorate fit linear --bounds"
         )
     return tuple(found)
-
-
-def _texts(records: pa.Table, *, without: set[str | None]) -> tuple[str, ...]:
-    """Return the columns that are not numbers: without public rows or a schema nothing says what they may hold."""
-    left_out = []
-    for name in records.column_names:
-        try:
-            if name not in without:
-                numbers(whole_array(records[name]), missing=MISSING_TEXTS)
-        except NotANumber:
-            left_out.append(name)
-    return tuple(left_out)
-
-
-def _has_gaps(records: pa.Table, *, without: set[str | None]) -> bool:
-    """Return whether a value is missing anywhere: one bit of the records, which the model then shows."""
-    used = (whole_array(records[name]) for name in records.column_names if name not in without)
-    return any(texts(column, missing=MISSING_TEXTS).null_count for column in used)
 
 
 def _schema(records: pa.Table, public: pa.Table | None, **declared: Any) -> Schema:

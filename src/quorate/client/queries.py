@@ -10,10 +10,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from quorate.errors import InvalidInput
-from quorate.rows import canonical_matrix, is_frame
-from quorate.tables import as_table
-from quorate.tables.dates import is_temporal
-from quorate.tables.read import NotANumber, is_text, numbers, refusal, shown_names, texts, whole_array
+from quorate.tables.containers import is_frame, open_column, open_matrix, open_table, shown_names
+from quorate.tables.frames import read_column
+from quorate.tables.values import read_texts
 
 __all__ = ["Queries"]
 
@@ -66,37 +65,43 @@ def _with_nulls(values: NDArray[np.float64]) -> list[float | None]:
 def _matrix(X: Any, width: int) -> NDArray[np.float64]:
     """Return rows of numbers for a model that knows its columns by their places."""
     if is_frame(X):
-        table = as_table(X)
-        columns = [_numbers(name, whole_array(table.column(name)), ()) for name in table.column_names]
-        matrix = np.column_stack(columns)
+        opened = open_table(X, whose="the queries")
+        matrix = np.column_stack(
+            [read_column(name, opened.columns[name], "number", "query") for name in opened.columns]
+        )
     else:
-        try:
-            matrix = canonical_matrix(X)
-        except (TypeError, ValueError):
-            raise InvalidInput("rows must be numbers, in a matrix or a data frame") from None
+        matrix = _plain_matrix(X)
     if matrix.ndim != 2 or matrix.shape[1] != width:
         raise InvalidInput(f"the model takes rows of {width} numbers, and the queries have the shape {matrix.shape}")
     return _finite("the queries", matrix)
 
 
+def _plain_matrix(X: Any) -> NDArray[np.float64]:
+    try:
+        return open_matrix(X) if hasattr(X, "toarray") else np.asarray(X, dtype=np.float64) + 0.0
+    except (TypeError, ValueError):
+        raise InvalidInput("rows must be numbers, in a matrix or a data frame") from None
+
+
 def _named(X: Any, inputs: Mapping[str, str], missing: Sequence[str]) -> dict[str, _Column]:
     """Return the columns that a model knows by their names; those of a plain array are in the model's order."""
-    table = _table(X, list(inputs))
-    lacking = [name for name in inputs if name not in table.column_names]
-    unknown = [name for name in table.column_names if name not in inputs]
+    columns = _opened(X, list(inputs))
+    lacking = [name for name in inputs if name not in columns]
+    unknown = [name for name in columns if name not in inputs]
     if lacking:
-        has = shown_names(table.column_names)
+        has = shown_names(list(columns))
         raise InvalidInput(f"the queries must have the columns {shown_names(lacking)}; their columns are {has}")
     if unknown:
         raise InvalidInput(
             f"the model does not know these columns of the queries: {shown_names(unknown)}; leave them out"
         )
-    return {name: _column(name, whole_array(table.column(name)), inputs[name], missing) for name in inputs}
+    return {name: _column(name, columns[name], inputs[name], missing) for name in inputs}
 
 
-def _table(X: Any, names: Sequence[str]) -> pa.Table:
+def _opened(X: Any, names: Sequence[str]) -> dict[str, pa.Array]:
     if is_frame(X):
-        return as_table(X)
+        opened = open_table(X, whose="the queries")
+        return {str(name): column for name, column in opened.columns.items()}
     values = np.asarray(X, dtype=object)
     if values.ndim == 1 and len(names) == 1:
         values = values[:, np.newaxis]
@@ -104,36 +109,15 @@ def _table(X: Any, names: Sequence[str]) -> pa.Table:
         raise InvalidInput(
             f"queries without names must have one column for each of {shown_names(names)}, not shape {values.shape}"
         )
-    try:
-        return pa.table({name: pa.array(values[:, place].tolist()) for place, name in enumerate(names)})
-    except (pa.ArrowException, TypeError, ValueError):
-        raise InvalidInput("each column of the queries must hold numbers, texts, or truth values") from None
+    return {name: open_column(values[:, place].tolist(), name=name) for place, name in enumerate(names)}
 
 
 def _column(name: str, values: pa.Array, datatype: str, missing: Sequence[str]) -> _Column:
     if datatype == "BYTES":
-        return _Column(datatype, _texts(values))
-    return _Column("FP64", _finite(f"column {name!r}", _numbers(name, values, missing)))
-
-
-def _numbers(name: str, values: pa.Array, missing: Sequence[str]) -> NDArray[np.float64]:
-    try:
-        return numbers(values, missing=missing)
-    except NotANumber as error:
-        raise refusal("query", name, "a number is expected, not a text", row=error.row) from None
-    except (pa.ArrowException, TypeError, ValueError):
-        raise InvalidInput(f"column {name!r} of the queries must hold numbers, not {values.type}") from None
-
-
-def _texts(values: pa.Array) -> list[str | None]:
-    """Return texts as they are; dates as 2024-05-31, and other values as a table would write them."""
-    if is_text(values.type):
-        listed: list[str | None] = values.to_pylist()
-        return listed
-    if is_temporal(values.type):
-        return [None if value is None else value.isoformat() for value in values.to_pylist()]
-    written: list[str | None] = texts(values).to_pylist()
-    return written
+        plain = values if pa.types.is_large_string(values.type) else read_texts(values, ())
+        return _Column(datatype, plain.to_pylist())
+    numbers = read_column(name, values, "number", "query", missing)
+    return _Column("FP64", _finite(f"column {name!r}", numbers))
 
 
 def _finite(whose: str, values: NDArray[np.float64]) -> NDArray[np.float64]:

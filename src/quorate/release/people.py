@@ -14,7 +14,7 @@ from sklearn.utils.validation import _num_samples
 from quorate.checks import check_count
 from quorate.ensemble import unit_numbers
 from quorate.errors import Infeasible, InvalidInput
-from quorate.tables.read import canonical_text, lasting_person_text
+from quorate.tables.persons import lasting_person_name
 
 __all__ = ["PERSON", "RECORD", "Counted", "check_records_per_person", "first_records", "loss_for_each_record"]
 
@@ -58,10 +58,6 @@ class Counted:
         names = _names(groups)
         digests = [_digest(names[place]) for place in first.tolist()]
         before = np.array([self._times.get(digest, 0) for digest in digests])
-        pairs = dict.fromkeys(zip(units.tolist(), names, strict=True))
-        for unit, written in {(unit, _hashed(canonical_text(name))) for unit, name in pairs}:
-            if written != digests[unit]:  # a folder that is older knows them as they were written
-                before[unit] += self._times.get(written, 0)
         order = np.argsort(units, kind="stable")
         counts = np.bincount(units, minlength=people)
         turns = np.empty(len(units), dtype=np.int64)  # how many records of the same person stand before each
@@ -85,11 +81,7 @@ def _names(groups: Any) -> list[Any]:
 
 def _digest(name: Any) -> bytes:
     """Return what tells a person from others in every update: 7, 7.0 and " 007 " are one, as everywhere."""
-    return _hashed(lasting_person_text(name))
-
-
-def _hashed(written: str) -> bytes:
-    return hashlib.sha256(written.encode(errors="surrogatepass")).digest()[:_DIGEST]  # no name is refused
+    return hashlib.sha256(lasting_person_name(name).encode()).digest()[:_DIGEST]
 
 
 def _rows_of(private: Any) -> int:

@@ -39,7 +39,7 @@ from quorate.release.uncut import Uncut
 from quorate.release.workloads import Columns
 from quorate.release.workloads.lines import LineWorkload
 from quorate.session import release_counts
-from quorate.tables.read import shown_names
+from quorate.tables.containers import shown_names
 
 __all__ = ["QueryRelease"]
 

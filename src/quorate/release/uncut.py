@@ -22,10 +22,10 @@ from quorate.release.workloads import Columns, Workload
 from quorate.release.workloads.constraints import names_in
 from quorate.release.workloads.marginals import cells_of_orders
 from quorate.session import release_counts
-from quorate.tables import Date, Number
+from quorate.tables import Number
 from quorate.tables.cells import OTHER
-from quorate.tables.lenient import read_columns, read_numbers
-from quorate.tables.read import shown_names
+from quorate.tables.containers import open_columns, shown_names
+from quorate.tables.values import read_numbers
 
 __all__ = ["Uncut"]
 
@@ -91,8 +91,7 @@ class Uncut:
 
     def read(self, private: Any) -> dict[str, pa.Array]:
         """Return the declared columns of private records, to be counted twice: a stream of them is read once."""
-        dates = [name for name, kind in self.columns.kinds.items() if isinstance(kind, Date)]
-        return read_columns(private, self.columns.names, dates=dates)
+        return open_columns(private, self.columns.names)
 
     def release(
         self, private: dict[str, pa.Array], engine: Engine, vectors: NoisyVectors, weigh: Callable[[Domain], Queries]

@@ -30,7 +30,7 @@ where the connection is encrypted, but the length of a response can tell an eave
 Nothing here changes once it is made: the work done for a request depends on that request, and on no other.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple, Protocol
 
@@ -46,6 +46,8 @@ from quorate.service.codec import ResponseTensor, Tensor, Values, listed
 from quorate.service.errors import Refused
 from quorate.tables import Category, Number, QueryEncoder, Schema
 from quorate.tables.columns import feature_names, unknown_values
+from quorate.tables.containers import open_column
+from quorate.tables.frames import FrameFormat
 
 __all__ = [
     "OUTPUTS",
@@ -169,7 +171,7 @@ class SchemaInputs:
         kinds, missing = self.schema.columns, self.schema.missing_texts
         try:
             return {
-                name: int(unknown_values(kinds[name], pa.array(tensors[name].values), missing).sum())
+                name: int(unknown_values(kinds[name], open_column(tensors[name].values), missing).sum())
                 for name in self._categories
             }
         except (pa.ArrowException, ValueError, TypeError):
@@ -177,25 +179,21 @@ class SchemaInputs:
 
 
 class FrameInputs:
-    """Columns of a data frame, for learners that choose columns by name; the classifier checks the frame itself."""
+    """Columns of a data frame, for learners that choose columns by name."""
 
-    def __init__(self, names: Sequence[str], kinds: Sequence[str], checked: Callable[[Any], Any]) -> None:
-        try:
-            import pandas  # noqa: PLC0415
-        except ImportError:
-            raise InvalidInput("this model was fitted on a data frame; serving it takes pandas: install it") from None
-        self.names, self.kinds, self._checked, self._frame = list(names), list(kinds), checked, pandas.DataFrame
+    def __init__(self, form: FrameFormat) -> None:
+        self.names, self._form = [str(name) for name in form.columns], form
 
     def described(self) -> list[TensorInfo]:
         """Return one tensor a column."""
-        pairs = zip(self.names, self.kinds, strict=True)
+        pairs = zip(self.names, self._form.kinds, strict=True)
         return [TensorInfo(name, "FP64" if kind == "number" else "BYTES", [-1]) for name, kind in pairs]
 
     def queries(self, tensors: Mapping[str, Tensor]) -> Any:
-        """Return the frame; what the classifier says about it is passed on only where it is Quorate's own text."""
+        """Return the frame that the learners take. What is refused is told by column and row, never by value."""
         _check_columns(self.names, tensors)
         try:
-            return self._checked(self._frame({name: tensors[name].values for name in self.names}))
+            return self._form.read({name: tensors[name].values for name in self.names})
         except QuorateError as error:
             raise Refused("invalid_input", str(error)) from None
         except (TypeError, ValueError):
@@ -341,7 +339,7 @@ def inputs_of(classifier: Any, schema: Schema | None) -> Inputs:
     names = [str(name) for name in getattr(classifier, "feature_names_in_", [])]
     form = getattr(classifier, "form_", None)
     if form is not None:
-        return FrameInputs(names, form.kinds, classifier.checked)
+        return FrameInputs(form)
     missing = hasattr(classifier, "__sklearn_tags__") and bool(get_tags(classifier).input_tags.allow_nan)
     if names:
         return NamedInputs(names, missing=missing)

@@ -1,23 +1,19 @@
 """What every cover can do."""
 
-import itertools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from decimal import Decimal
-from numbers import Real
 from typing import Any
 
 import numpy as np
 
-from quorate.arrays import without_mask
 from quorate.concepts import Concept, Constant, Hypothesis
 from quorate.concepts.points import Points, check_points
 from quorate.errors import Infeasible, InvalidInput
 from quorate.release.cover.shares import cover_share
 from quorate.release.queries import NOTHING, Numbered, Queries, Rows, Whole
-from quorate.tables.lenient import read_columns, read_numbers
-from quorate.tables.read import as_table
+from quorate.tables.containers import open_column, open_matrix
+from quorate.tables.values import object_texts, read_numbers
 
 __all__ = ["LARGEST", "Cover", "check_cells", "check_public", "read_points"]
 
@@ -110,54 +106,17 @@ class Cover(Numbered, ABC):
 
 
 def read_points(records: Any, *, features: int, name: str = "records") -> Points:
-    """Return records as points; in a column of objects what is no number is NaN, each value by itself.
+    """Return records as points, each value read by itself: what is no number is NaN.
 
-    A plain list has no type: where its records are not all numbers, each is read by itself, and is no point unless it
-    has as many values as there are features.
+    A record of a list is no point unless it has as many values as there are features.
     """
-    if _is_arrow(records):  # NumPy's type for all columns depends on whether a value is missing
-        columns = read_columns(records, list(as_table(records).column_names), whose=f"the {name} table")
-        records = np.stack([read_numbers(column) for column in columns.values()], axis=1)
-    try:
-        given = np.asarray(_without_categories(without_mask(records)))
-    except ValueError:  # records of different lengths
-        given = np.full((len(records), features), "")
-    fits = given.ndim == 1 if features == 1 and given.ndim < 2 else given.shape[1:] == (features,)
-    if isinstance(records, list | tuple) and fits and not (given.dtype.kind in "fiub" and _holds_numbers(records)):
-        given = np.array([_point(record, features) for record in records]).reshape(-1, features)
-    if given.dtype == object:
-        given = np.array([_number(value) for value in given.ravel()], dtype=np.float64).reshape(given.shape)
-    return check_points(given, features=features, name=name) + 0.0  # no minus zero: pandas takes it for 0 in categories
-
-
-def _is_arrow(records: Any) -> bool:
-    """Return whether this is a table of Arrow, or of another library than pandas that speaks it."""
-    speaks = hasattr(records, "__arrow_c_stream__") or hasattr(records, "__arrow_c_array__")
-    return speaks and hasattr(records, "columns") and not hasattr(records, "iloc")
-
-
-def _without_categories(records: Any) -> Any:
-    """Return a pandas frame or column that has categories as objects: one private value decides what type they have."""
-    kinds: Any = getattr(records, "dtypes", getattr(records, "dtype", None))
-    is_frame = hasattr(kinds, "iloc")
-    if not any(map(_is_category, kinds if is_frame else [kinds])):
-        return records
-    if not is_frame:
-        return _objects(records)
-    return np.stack([_objects(records.iloc[:, place]) for place in range(records.shape[1])], axis=1)
-
-
-def _is_category(kind: Any) -> bool:
-    return hasattr(kind, "categories") and hasattr(kind, "ordered")
-
-
-def _objects(column: Any) -> Any:
-    if not _is_category(column.dtype):
-        return np.asarray(column, dtype=object)
-    held = getattr(column, "cat", column)
-    each = np.full(len(held.categories) + 1, None, dtype=object)  # the last for what is missing, of code -1
-    each[:-1] = np.asarray(held.categories, dtype=object)
-    return each[np.asarray(held.codes)]
+    if isinstance(records, list | tuple) and not _is_matrix(records, features):
+        given = np.array([_point(record, features) for record in records], dtype=np.float64).reshape(-1, features)
+    elif len(getattr(records, "shape", (0, 0))) == 1:
+        given = read_numbers(open_column(records, name=name))
+    else:
+        given = open_matrix(records, whose=f"the {name} table")
+    return check_points(given, features=features, name=name) + 0.0
 
 
 def check_public(concept: Concept, public: Any) -> Points:
@@ -178,24 +137,13 @@ def check_cells(cells: int, what: str) -> None:
         raise Infeasible(f"{what} have {cells} cells, above {LARGEST}; pass fewer public points, or round them")
 
 
-def _holds_numbers(records: list[Any] | tuple[Any, ...]) -> bool:
-    """Return whether records are numbers, or lists of them, and nothing that NumPy reads otherwise among objects."""
-    kinds = set(map(type, records))
-    if kinds == {np.ndarray}:
-        return all(record.ndim == 1 and record.dtype.kind in "fiub" for record in records)
-    if kinds <= {list, tuple}:
-        kinds = set(map(type, itertools.chain.from_iterable(records)))
-    return all(issubclass(kind, Real | np.bool_) for kind in kinds)
+def _is_matrix(records: list[Any] | tuple[Any, ...], features: int) -> bool:
+    """Return whether each record of a list has as many values as there are features."""
+    listed = (list, tuple, np.ndarray)
+    return bool(records) and all(isinstance(record, listed) and len(record) == features for record in records)
 
 
 def _point(record: Any, features: int) -> list[float]:
     listed = isinstance(record, list | tuple) or (isinstance(record, np.ndarray) and record.ndim == 1)
-    values = record if listed else [record]
-    return [_number(value) for value in values] if len(values) == features else [math.nan] * features
-
-
-def _number(value: Any) -> float:
-    try:
-        return float(value) if isinstance(value, Real | Decimal | str | np.bool_) else math.nan
-    except (OverflowError, TypeError, ValueError):  # a whole number beyond all floats, a time span, or another text
-        return math.nan
+    values = list(record) if listed else [record]
+    return read_numbers(object_texts(values)).tolist() if len(values) == features else [math.nan] * features

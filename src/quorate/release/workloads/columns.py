@@ -15,11 +15,11 @@ from quorate.errors import Infeasible, InvalidInput
 from quorate.release.queries import Possible, Rows
 from quorate.release.workloads.constraints import Constraints, check_constraints, names_in
 from quorate.tables import Category, Number
-from quorate.tables.cells import CategoryCells, Cells, DateCells, cells_of
+from quorate.tables.cells import CategoryCells, Cells, cells_of
 from quorate.tables.columns import Kind
+from quorate.tables.containers import open_columns
 from quorate.tables.document import kind_from_document, read_document
 from quorate.tables.infer import cuts_from_public
-from quorate.tables.lenient import read_columns
 
 __all__ = ["BINS", "Columns", "names_of"]
 
@@ -123,7 +123,7 @@ class Columns:
         given = {} if known is None else known.kinds
         wanted = list(dict.fromkeys([*given, *_public_names(public)])) if names is None else list(names)
         new = [name for name in wanted if name not in given]
-        read = read_columns(public, new, whose="the public table", dates=new if dates else ())
+        read = open_columns(public, new, whose="the public table")
         inferred = {name: cuts_from_public(name, read[name], bins=bins, dates=dates, codes=codes) for name in new}
         for name in filter(is_named_id, new if names is None else ()):
             warn_of_id(name, "is released, at the cost of all other columns")
@@ -167,8 +167,7 @@ class Columns:
 
     def encode(self, table: Any) -> Rows:
         """Return the cells of each row. No value raises; only a column that is not there, or of another type."""
-        dates = [name for name, cells in self.cells.items() if isinstance(cells, DateCells)]
-        columns = read_columns(table, self.names, dates=dates)
+        columns = open_columns(table, self.names)
         count = len(next(iter(columns.values())))
         if count * len(columns) > _MOST_CODES:
             raise Infeasible(f"{count} rows of {len(columns)} columns are more than fit; declare fewer columns")

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from quorate.errors import InvalidInput
-from quorate.tables.read import canonical_text
+from quorate.tables.values import canonical_text
 
 __all__ = [
     "LONGEST",

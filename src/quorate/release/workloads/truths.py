@@ -15,7 +15,7 @@ from quorate.release.workloads.expressions import Comparison, Expression, Juncti
 from quorate.tables import Category, Number
 from quorate.tables.cells import CategoryCells, Cells, DateCells
 from quorate.tables.columns import Kind
-from quorate.tables.read import canonical_text
+from quorate.tables.values import canonical_text
 
 __all__ = ["ExpressionWorkload"]
 
