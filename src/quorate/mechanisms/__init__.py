@@ -19,6 +19,7 @@ from quorate.mechanisms.relabel import Relabel, Relabelled
 from quorate.mechanisms.selection import EveryCandidate, RandomStopping
 from quorate.mechanisms.sharp_majority import SharpMajority
 from quorate.mechanisms.soft_majority import SoftMajority
+from quorate.mechanisms.sparse_histogram import SparseHistogram
 from quorate.mechanisms.stability import StabilityTest
 
 __all__ = [
@@ -44,5 +45,6 @@ __all__ = [
     "Relabelled",
     "SharpMajority",
     "SoftMajority",
+    "SparseHistogram",
     "StabilityTest",
 ]

@@ -42,11 +42,16 @@ class NoisyVectors:
         self.entries = check_count("entries", entries)
         if budget.order == math.inf or budget.epsilon > largest_whole_epsilon():
             raise InvalidInput("NoisyVectors take a budget with delta above 0 and a smaller epsilon")
-        self._length = largest_length(epsilon=budget.epsilon, delta=rest_of_delta(budget), entries=self.entries)
+        # What a thresholded release adds to a log ratio comes off epsilon: sparse_histogram/PROOF.md, step 6.
+        epsilon = (budget.epsilon + math.log1p(-budget.slack) * _UP) / (_UP if budget.slack else 1.0)
+        self._length = 0.0
+        if epsilon > 0:
+            self._length = largest_length(epsilon=epsilon, delta=rest_of_delta(budget), entries=self.entries)
         if self._length <= 0:
             raise Infeasible("this epsilon and delta allow no release of so many entries; raise epsilon")
         self.spent = Cost(budget.capacity().renyi)
         budget.spend(self.spent)  # all of it, or refused: proof: step 6
+        self._budget = budget  # its slack pays for thresholded releases
         self._left = _SHARES
         self._lock = threading.Lock()
 
@@ -81,6 +86,15 @@ class NoisyVectors:
             noisy.append(drawn)
             scales.append(scale)
         return noisy, scales
+
+    def charge_thresholded(self, *, squared_sensitivity: int, fraction: float, slack: float) -> float:
+        """Charge for a release of which only entries above a threshold are published, and return its noise scale.
+
+        The tail event takes `slack` of the budget. The number of entries is private; a unit changes at most
+        `squared_sensitivity` of them.
+        """
+        self._budget.spend(Cost(0.0, slack))
+        return self._charged(squared_sensitivity, squared_sensitivity, fraction)
 
     def _charged(self, size: int, squared_sensitivity: int, fraction: float) -> float:
         """Take the entries and the share of a release, before it is drawn, and return its scale: proof: step 6."""
