@@ -19,15 +19,13 @@ from quorate.release import Columns, GrowingRelease
 from quorate.release.cuts import (
     LEVELS,
     NumberTree,
-    _shortest,
     entries_of_level,
     find_cuts,
-    keys_of_numbers,
-    number_of_key,
 )
 from quorate.release.uncut import Uncut
 from quorate.tables import Category, Number
 from quorate.tables.cells import NumberCells
+from quorate.tables.ordered_floats import keys_of_numbers, number_of_key, shortest_decimal
 
 VALUES = (0.0, -0.0, 1.0, 7.25, -3.0, 1e9, math.inf, -math.inf, math.nan, 5e-324)
 
@@ -147,7 +145,7 @@ def test_a_record_of_a_column_that_is_not_counted_any_more_moves_nothing():
     ],
 )
 def test_a_cut_is_written_with_few_decimals(low, width, short):
-    found = _shortest(low, width)
+    found = shortest_decimal(low, width)
     assert found == short
     assert math.copysign(1.0, found) == math.copysign(1.0, short)
 
@@ -155,7 +153,7 @@ def test_a_cut_is_written_with_few_decimals(low, width, short):
 def test_a_cut_does_not_depend_on_the_decimals_of_the_caller():
     """An exception would come after the budget was spent."""
     with localcontext(Context(prec=3, traps=[Inexact, Rounded])):
-        assert _shortest(2.08984375, 1e-9) == 2.08984375
+        assert shortest_decimal(2.08984375, 1e-9) == 2.08984375
 
 
 def test_cuts_of_prices_have_the_decimals_of_prices():

@@ -11,15 +11,15 @@ PROOF.md, step 9.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from decimal import ROUND_CEILING, Context, Decimal, localcontext
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from quorate.arrays import Floats, Integers
+from quorate.tables.ordered_floats import NEXT_TO_0, Keys, keys_of_numbers, number_of_key, shortest_decimal
 
-__all__ = ["LEVELS", "Draw", "NumberTree", "entries_of_level", "find_cuts", "keys_of_numbers", "number_of_key"]
+__all__ = ["LEVELS", "Draw", "NumberTree", "entries_of_level", "find_cuts"]
 
 _FIRST, _STEP, LEVELS = 12, 5, 3  # bits of a float: sign and exponent, then some of the mantissa by each level
 _CLEAR = 3.0  # deviations of the noise: one empty node in a thousand seems to hold more
@@ -29,11 +29,6 @@ _BLURRED = 0.5  # what is lost of a record that is spread over a gap: one that j
 _RUNS = (1, 2, 4, 8, 16)  # powers of two that are looked at together
 _MOST_NODES = 256  # of a column whose children are counted: no more have cells of their own
 _LEAST_NORMAL = 2.0**-1022  # numbers closer to 0 are taken for it
-_NEXT_TO_0 = 5e-324
-_DIGITS = 17  # of a decimal: as many tell any two floats apart
-_TOP = np.uint64(2**63)
-
-Keys = NDArray[np.uint64]
 
 
 class Draw(Protocol):
@@ -75,19 +70,6 @@ def _finite(values: Floats) -> Floats:
     return values[np.isfinite(values)]
 
 
-def keys_of_numbers(values: Floats) -> Keys:
-    """Return whole numbers in the order of the values, without those that are no number."""
-    bits = (values[~np.isnan(values)] + 0.0).view(np.int64)  # -0.0 becomes 0.0
-    return (bits ^ ((bits >> 63) & np.int64(2**63 - 1))).view(np.uint64) ^ _TOP
-
-
-def number_of_key(key: int) -> float:
-    """Return the number of a key."""
-    bits = np.array([key], dtype=np.uint64) ^ _TOP
-    signed = bits.view(np.int64)
-    return float((signed ^ ((signed >> 63) & np.int64(2**63 - 1))).view(np.float64)[0])
-
-
 def _widths(ends: Sequence[int], *, whole: bool) -> Floats:
     """Return how far the numbers of these keys are apart, or the whole numbers from them on.
 
@@ -97,25 +79,8 @@ def _widths(ends: Sequence[int], *, whole: bool) -> Floats:
     numbers = np.array([number_of_key(min(key, 2**64 - 1)) for key in ends])
     beyond = np.where(np.array([key >= 2**63 for key in ends]), last, -last)
     plain = np.clip(np.where(np.isnan(numbers), beyond, numbers), -last, last)
-    widths: Floats = np.maximum(np.diff(np.ceil(plain) if whole else plain), _NEXT_TO_0)
+    widths: Floats = np.maximum(np.diff(np.ceil(plain) if whole else plain), NEXT_TO_0)
     return widths
-
-
-def _shortest(low: float, width: float) -> float:
-    """Return the number of fewest decimals that is not below `low` and less than `width` above it.
-
-    The number next to 0 stays, so that 0 has a cell of its own.
-    """
-    if not math.isfinite(low) or low == _NEXT_TO_0:
-        return low
-    with localcontext(Context()):  # not the caller's, which may have fewer digits, or raise where some are lost
-        least, most = Decimal(repr(low)), Decimal(repr(low)) + Decimal(width)
-        first = max(least.adjusted(), most.adjusted()) + 1
-        for place in range(first, first - _DIGITS, -1):
-            number = least.scaleb(-place).to_integral_value(ROUND_CEILING).scaleb(place)
-            if number < most:
-                return float(number) + 0.0  # -0.0 becomes 0.0
-    return low
 
 
 def _found_first(noisy: Floats, scale: float) -> NDArray[np.bool_]:
@@ -222,12 +187,12 @@ class NumberTree:
             firsts, room = np.delete(firsts, into + 1), np.delete(room, into + 1)
         keys = [*firsts.tolist(), *([end] if len(counts) else [])]
         ends = np.array([number_of_key(min(key, 2**64 - 1)) for key in keys])
-        ends = np.where((ends > 0.0) & (ends <= _LEAST_NORMAL), _NEXT_TO_0, ends)
+        ends = np.where((ends > 0.0) & (ends <= _LEAST_NORMAL), NEXT_TO_0, ends)
         if self.whole:
             ends = np.ceil(ends) + 0.0
         else:
             pairs = zip(ends.tolist(), room.tolist(), strict=False)
-            ends = np.array([_shortest(low, width) for low, width in pairs])
+            ends = np.array([shortest_decimal(low, width) for low, width in pairs])
         return tuple(np.unique(ends[np.isfinite(ends)]).tolist())
 
     def _losses(self, counts: Floats, widths: Floats) -> Floats:

@@ -1,0 +1,304 @@
+"""Cells of one private column of numbers or dates, refined stage by stage where noisy counts show many units.
+
+The first cells are public: powers of two of both signs from 2**-40 to 2**50 and 0, or decades of dates. Each stage
+counts the units in all present cells, and those without a number. What is known of the counts is then made consistent
+(a cell has what its parts have, all have the public number of units, nothing is below 0), and cells that seem to hold
+many units are divided for the next stage. A cell that is not divided is counted again, so no stage is lost for it.
+
+A unit is in one cell of a stage, or has no number. Replacing it moves two counts by 1: PROOF.md, step 3. All
+else is post-processing of noisy counts.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from itertools import pairwise
+
+import numpy as np
+
+from quorate.arrays import Floats, Integers
+from quorate.tables.ordered_floats import NEXT_TO_0, divide_range, keys_of_numbers, number_of_key, shortest_decimal
+
+__all__ = ["STAGES", "CutTree", "NumberMarginal", "most_cells"]
+
+_PARTS = (4, 4, 8)  # into which a cell is divided after each stage but the last
+STAGES = len(_PARTS) + 1
+_POWERS = (-40, -10, -4, 0, 4, 8, 12, 16, 20, 24, 32, 50)
+_YEARS = (1800, 1900, 1940, 1960, 1970, 1980, 1990, 2000, 2005, 2010, 2015, 2020, 2025, 2030, 2050, 2100)
+_DIVIDED_SHARE = 0.05  # of the units: a cell with more is divided
+_CLEAR = 2.0  # deviations of the noise that a cell must hold to be divided
+_CLEAR_END = 2.5  # deviations of the noise, by which the numbers beyond an end stand out
+_OWN_CELL_SHARE = 0.08  # of the numbers: a cell with more keeps both of its ends as cuts
+_NARROW = 1 / 32  # of its numbers, the width of a cell whose units seem to share one of them
+_QUANTILES = (0.02, *(place / 10 for place in range(1, 10)), 0.98)  # at which numbers are cut
+_TOLERANCE = 0.01  # of rank, by which a cut is moved to a number of fewer decimals
+_MOST_WHOLE = 64  # whole numbers of a cell up to which each of them is taken for as frequent as the others
+
+
+@dataclass(frozen=True)
+class NumberMarginal:
+    """Cuts of a column and the noisy number of units in the cells that they leave, both beyond the ends included."""
+
+    cuts: tuple[float, ...]
+    counts: tuple[float, ...]
+    missing: float
+    scale: float  # of the noise of one count
+
+
+@dataclass(eq=False)
+class _Cell:
+    """A range [low, high) of numbers, with what noisy counts say of it."""
+
+    low: float
+    high: float
+    parts: "list[_Cell]" = field(default_factory=list)
+    weighted: float = 0.0  # noisy counts over their variances
+    precision: float = 0.0
+    estimate: float = 0.0
+    variance: float = math.inf
+    units: float = 0.0
+
+    def leaves(self) -> "Iterator[_Cell]":
+        if not self.parts:
+            yield self
+        for part in self.parts:
+            yield from part.leaves()
+
+
+def most_cells() -> int:
+    """Return how many counts a column has at most in one stage, a public number."""
+    divided = math.floor(1 / _DIVIDED_SHARE)
+    return 2 * len(_POWERS) + len(_YEARS) + 4 + divided * sum(_PARTS)
+
+
+class CutTree:
+    """The cells of one column: public and noisy values alone.
+
+    >>> values = np.random.default_rng(0).normal(size=20_000)
+    >>> tree = CutTree(units=20_000)
+    >>> while tree.is_open:
+    ...     tree.update(tree.count(values).astype(float), scale=1.0)
+    >>> [round(cut, 2) for cut in tree.marginal().cuts]
+    [-3.0, -1.3, -0.87, -0.5, -0.27, 0.0, 0.24, 0.52, 0.82, 1.3, 2.0]
+    """
+
+    def __init__(self, units: int, *, is_whole: bool = False, is_date: bool = False) -> None:
+        self._units, self._is_whole, self._is_date = units, is_whole, is_date
+        ends = [-math.inf, *_first_ends(is_whole=is_whole, is_date=is_date), math.inf]
+        self._numbers = [_Cell(low, high) for low, high in pairwise(ends)]
+        self._missing = _Cell(math.nan, math.nan)
+        self._root = _Cell(-math.inf, math.inf, parts=[*self._numbers, self._missing])
+        self._precision, self._stage, self.is_open = 0.0, 0, True
+
+    @property
+    def squared_sensitivity(self) -> int:
+        """The squared length by which a replaced unit moves the counts of the next stage, 0 if there is none."""
+        return 2 if self.is_open else 0  # proof: step 3
+
+    def count(self, values: Floats) -> Integers:
+        """Return how many of the private numbers are in each cell, and how many values are none."""
+        if not self.is_open:
+            return np.zeros(0, dtype=np.int64)
+        known = values[~np.isnan(values)]
+        inner = np.array([cell.low for cell in self._leaves()[1:]])
+        places = np.searchsorted(inner, known, side="right")
+        counts = np.bincount(places, minlength=len(inner) + 1).astype(np.int64)
+        return np.append(counts, len(values) - len(known)).astype(np.int64)
+
+    def update(self, noisy: Floats, scale: float) -> None:
+        """Take the noisy counts of a stage, and divide the cells that hold many units."""
+        if not self.is_open:
+            return
+        for cell, count in zip([*self._leaves(), self._missing], noisy.tolist(), strict=True):
+            cell.weighted += count / scale**2
+            cell.precision += 1 / scale**2
+        self._precision += 1 / scale**2
+        _combine(self._root)
+        _distribute(self._root, float(self._units))
+        self.is_open = self._stage < len(_PARTS) and self._divide(_PARTS[self._stage], scale)
+        self._stage += 1
+
+    def _divide(self, parts: int, scale: float) -> bool:
+        """Divide the cells of many units, and return whether there are any."""
+        least = max(_DIVIDED_SHARE * self._units, _CLEAR * scale)
+        heavy = [cell for cell in self._leaves() if cell.units > least]
+        for cell in heavy:
+            ends = [cell.low, *self._inner_ends(cell, parts), cell.high]
+            if len(ends) > 2:
+                cell.parts = [_Cell(low, high) for low, high in pairwise(ends)]
+        return any(cell.parts for cell in heavy)
+
+    def _inner_ends(self, cell: _Cell, parts: int) -> list[float]:
+        if not (math.isfinite(cell.low) and math.isfinite(cell.high)):
+            return []
+        if self._is_date:
+            ends = np.linspace(cell.low, cell.high, parts + 1)[1:-1].tolist()
+        else:
+            ends = divide_range(cell.low, cell.high, parts)
+        if self._is_whole:  # parts without a whole number would be counted for nothing
+            ends = [float(np.ceil(end)) for end in ends]
+            last = _last_below(cell.high, is_whole=True)
+            ends = [end for end in ends if np.ceil(cell.low) < end <= last]
+        return sorted({end + 0.0 for end in ends})
+
+    def _leaves(self) -> list[_Cell]:
+        return [leaf for cell in self._numbers for leaf in cell.leaves()]
+
+    def marginal(self) -> NumberMarginal:
+        """Return cuts near the deciles, with frequent values in cells of their own, and the units between them."""
+        scale = self._precision**-0.5
+        line = _Line(self._leaves(), noise=scale, is_whole=self._is_whole, is_date=self._is_date)
+        if line.total <= _CLEAR_END * scale:
+            return NumberMarginal((), (), max(self._missing.units, 0.0), scale)
+        cuts = self._cuts(line)
+        below = [line.units_below(cut) for cut in cuts]
+        counts = np.diff([0.0, *below, line.total])
+        return NumberMarginal(tuple(cuts), tuple(counts.tolist()), self._missing.units, scale)
+
+    def _cuts(self, line: "_Line") -> list[float]:
+        cuts = {line.cut_near(share) for share in _QUANTILES}
+        for cell in line.cells:
+            if cell.units >= _OWN_CELL_SHARE * line.total:
+                cuts |= {line.frequent_value(cell), cell.high}
+        if self._is_whole:
+            cuts = {float(np.ceil(cut)) for cut in cuts if math.isfinite(cut)}
+        kept = sorted({cut + 0.0 for cut in cuts if math.isfinite(cut)})
+        return kept if len(kept) != 1 else [kept[0], kept[0] + max(1.0, abs(kept[0]) * 2.0**-20)]
+
+
+class _Line:
+    """The cells of a column in their order, and the shares of units below a value."""
+
+    def __init__(self, cells: Sequence[_Cell], *, noise: float, is_whole: bool, is_date: bool) -> None:
+        self.cells, self._is_whole, self._is_date = _without_noisy_ends(cells, noise), is_whole, is_date
+        self._below = np.cumsum([0.0, *(cell.units for cell in self.cells)])
+        self.total = float(self._below[-1])
+
+    def cut_near(self, share: float) -> float:
+        """Return the number of fewest decimals that about this share of the numbers is below."""
+        low, high = (self._quantile(min(max(share + off, 0.0), 1.0)) for off in (-_TOLERANCE, _TOLERANCE))
+        if not (math.isfinite(low) and math.isfinite(high)):
+            return self._quantile(share)
+        if high - low <= (2.0 if self._is_whole else 0.0):
+            return self._quantile(share)
+        return shortest_decimal(low, high - low)
+
+    def _quantile(self, share: float) -> float:
+        place = int(np.searchsorted(self._below, share * self.total, side="left")) - 1
+        cell = self.cells[min(max(place, 0), len(self.cells) - 1)]
+        before = float(self._below[self.cells.index(cell)])
+        return self._inside(cell, (share * self.total - before) / max(cell.units, 1e-300))
+
+    def frequent_value(self, cell: _Cell) -> float:
+        """Return the number that many units of a narrow cell seem to share: that of fewest decimals."""
+        width = cell.high - cell.low
+        if not math.isfinite(width) or width > abs(cell.low) * _NARROW or _whole_ends(cell) is not None:
+            return cell.low
+        return shortest_decimal(cell.low, width)
+
+    def units_below(self, value: float) -> float:
+        """Return how many units are below a value, with those of its cell spread over the cell."""
+        below = 0.0
+        for cell in self.cells:
+            if cell.high <= value:
+                below += cell.units
+            elif cell.low < value:
+                below += cell.units * self._share_below(cell, value)
+        return below
+
+    def _inside(self, cell: _Cell, share: float) -> float:
+        """Return the number that this share of a cell is below."""
+        share = min(max(share, 0.0), 1.0)
+        ends = _whole_ends(cell) if self._is_whole else None
+        if ends is not None:
+            return min(ends[0] + math.floor(share * (ends[1] - ends[0] + 1)), ends[1])
+        if not (math.isfinite(cell.low) and math.isfinite(cell.high)):
+            return cell.high if math.isinf(cell.low) else cell.low
+        if cell.units >= _OWN_CELL_SHARE * self.total and (shared := self.frequent_value(cell)) > cell.low:
+            return shared
+        if self._is_date:
+            return cell.low + share * (cell.high - cell.low)
+        first, last = (_key(end) for end in (cell.low, cell.high))
+        number = number_of_key(first + int(share * (last - 1 - first)))
+        return float(np.round(number)) if self._is_whole else number
+
+    def _share_below(self, cell: _Cell, value: float) -> float:
+        """Return which share of a cell is below a value inside it."""
+        ends = _whole_ends(cell) if self._is_whole else None
+        if ends is not None:
+            return min(max((math.ceil(value) - ends[0]) / (ends[1] - ends[0] + 1), 0.0), 1.0)
+        if not (math.isfinite(cell.low) and math.isfinite(cell.high)):
+            return 0.5
+        if self._is_date:
+            return (value - cell.low) / (cell.high - cell.low)
+        first, last, place = (_key(end) for end in (cell.low, cell.high, value))
+        return (place - first) / max(last - first, 1)
+
+
+def _without_noisy_ends(cells: Sequence[_Cell], noise: float) -> list[_Cell]:
+    """Return the cells without those at either end that noise may have filled."""
+    counts = np.array([cell.units for cell in cells])
+    beyond = [np.cumsum(line) <= _CLEAR_END * noise for line in (counts, counts[::-1])]
+    kept = ~(beyond[0] | beyond[1][::-1])
+    return [cell for cell, keep in zip(cells, kept, strict=True) if keep]
+
+
+def _key(number: float) -> int:
+    return int(keys_of_numbers(np.array([number]))[0])
+
+
+def _first_ends(*, is_whole: bool, is_date: bool) -> list[float]:
+    if is_date:
+        return [float((date(year, 1, 1) - date(1970, 1, 1)).days) for year in _YEARS]
+    powers = [2.0**power for power in _POWERS if power >= 0 or not is_whole]
+    return [*(-power for power in reversed(powers)), 0.0, *([] if is_whole else [NEXT_TO_0]), *powers]
+
+
+def _combine(cell: _Cell) -> None:
+    """Combine the counts of a cell with those of its parts, from the leaves on: least squares."""
+    if not cell.parts:
+        cell.variance = 1 / cell.precision if cell.precision else math.inf
+        cell.estimate = cell.weighted / cell.precision if cell.precision else 0.0
+        return
+    for part in cell.parts:
+        _combine(part)
+    variance = sum(part.variance for part in cell.parts)
+    own = cell.precision + 1 / variance
+    cell.estimate = (cell.weighted + sum(part.estimate for part in cell.parts) / variance) / own
+    cell.variance = 1 / own
+
+
+def _distribute(cell: _Cell, units: float) -> None:
+    """Divide the units of a cell among its parts: the nearest numbers to the estimates that are not below 0."""
+    cell.units = units
+    if not cell.parts:
+        return
+    estimates = np.array([part.estimate for part in cell.parts])
+    variances = np.array([part.variance for part in cell.parts])
+    active = np.ones(len(estimates), dtype=np.bool_)
+    shares = estimates
+    while True:
+        over = (estimates[active].sum() - units) / variances[active].sum()
+        shares = np.where(active, estimates - over * variances, 0.0)
+        if (shares[active] >= 0.0).all():
+            break
+        active &= shares > 0.0
+        if not active.any():
+            shares = np.full(len(estimates), units / len(estimates))
+            break
+    for part, share in zip(cell.parts, np.maximum(shares, 0.0).tolist(), strict=True):
+        _distribute(part, share)
+
+
+def _last_below(high: float, *, is_whole: bool) -> float:
+    """Return the largest number below an end, or the largest whole one."""
+    return math.ceil(high) - 1.0 if is_whole and math.isfinite(high) else float(np.nextafter(high, -math.inf))
+
+
+def _whole_ends(cell: _Cell) -> tuple[float, float] | None:
+    """Return the first and the last whole number of a cell that has a few."""
+    if not (math.isfinite(cell.low) and math.isfinite(cell.high)):
+        return None
+    first, last = float(np.ceil(cell.low)), _last_below(cell.high, is_whole=True)
+    return (first, last) if 0 <= last - first < _MOST_WHOLE else None
