@@ -29,11 +29,13 @@ from quorate.features.blocks import (
     spread_ramps,
 )
 from quorate.features.crosses import Cross, crosses_of
+from quorate.features.schemas import block_of_kind, shares_of_blocks
 from quorate.features.waves import Waves, waves_of
 from quorate.features.words import Words, number_for, words_from_public
 from quorate.tables.containers import OpenTable, is_frame, open_rows
+from quorate.tables.schema import Schema
 
-__all__ = ["AdditiveColumns", "column_of", "cuts_for"]
+__all__ = ["AdditiveColumns", "column_of", "cuts_for", "names_of"]
 
 _CUTS = 8
 _MOST_COLUMNS = 600  # of numbers: what public rows tell of more takes minutes
@@ -62,6 +64,10 @@ class AdditiveColumns(TransformerMixin, BaseEstimator):
         The number of random Fourier features of all numbers together; "auto" takes as many as the noise allows. For
         tables in which several numbers interact and nobody knows which.
 
+    shares
+        What is known of the mean of each declared column at no further cost, by name: the shares of its cuts or
+        categories (of a missing value last), and their standard deviation. `from_schema` has them from noisy marginals.
+
     A linear model of these columns adds up one curve or level for each column of the table, as explainable boosting
     machines do. Unseen texts share one column, and so do numbers beyond the public ones on either side: a group that
     the public rows miss can still be distinguished.
@@ -76,13 +82,39 @@ class AdditiveColumns(TransformerMixin, BaseEstimator):
     """
 
     def __init__(
-        self, *, cuts: int | None = None, rare: int = 20, declared: Any = None, crosses: Any = None, waves: Any = 0
+        self,
+        *,
+        cuts: int | None = None,
+        rare: int = 20,
+        declared: Any = None,
+        crosses: Any = None,
+        waves: Any = 0,
+        shares: Any = None,
     ) -> None:
         self.cuts = cuts
         self.rare = rare
         self.declared = declared
         self.crosses = crosses
         self.waves = waves
+        self.shares = shares
+
+    @classmethod
+    def from_schema(cls, schema: Schema) -> "AdditiveColumns":
+        """Return unfitted columns of a schema's declarations: cuts or bounds of numbers, and categories of texts.
+
+        A schema that was learned from private rows hands its noisy marginals on: a model then does not measure the
+        means of these columns again. Columns that the schema leaves out are not among them.
+
+        >>> from quorate.tables import Category, Number
+        >>> schema = Schema({"age": Number(cuts=[20, 40, 60]), "sex": Category(["f", "m"])})
+        >>> columns = AdditiveColumns.from_schema(schema)
+        >>> columns.fit(None).get_feature_names_out().tolist()
+        ['age', 'age from 20', 'age from 40', 'sex=f', 'sex=m', 'sex is another']
+        """
+        blocks = {name: block_of_kind(name, kind, schema.learned) for name, kind in schema.columns.items()}
+        known = None if schema.learned is None else schema.learned.marginals
+        shares = None if known is None else shares_of_blocks(blocks, known)
+        return cls(declared=blocks, shares=shares)
 
     def fit(
         self, X: Any, y: Any = None, *, units: int = 0, epsilon: float = 1.0, outputs: int = 1
@@ -94,7 +126,7 @@ class AdditiveColumns(TransformerMixin, BaseEstimator):
         """
         rare, declared = check_count("rare", self.rare), self._declared()
         X = None if X is None else self._table(X, reset=True)
-        names = list(declared) if X is None else _names_of(X)
+        names = list(declared) if X is None else names_of(X)
         cut = {name: _declared_cut(declared[name]) if name in declared else _is_cut(X, name) for name in names}
         for name in names:
             if name not in declared and is_named_id(name) and cut[name]:
@@ -205,6 +237,13 @@ class AdditiveColumns(TransformerMixin, BaseEstimator):
                 atoms.append(block.atoms() if len(group) == 1 else np.eye(len(group) + 1)[:, 1:])
         return atoms + [values for part in self.together_ for values in part.atoms()]
 
+    def known_shares(self) -> tuple[Floats, float] | None:
+        """Return the known mean shares of all blocks side by side and their standard deviation, or None."""
+        if self.shares is None or self.together_ or any(name not in self.shares for name in self.names_):
+            return None
+        parts = [self.shares[name] for name in self.names_]
+        return np.concatenate([part for part, _ in parts]), float(np.sqrt(np.mean([off**2 for _, off in parts])))
+
     def families(self) -> NDArray[np.int64]:
         """Return a number for each column, equal for those that are shrunk together; all straight lines have 0."""
         together: list[int] = []
@@ -261,7 +300,7 @@ class AdditiveColumns(TransformerMixin, BaseEstimator):
         return columns
 
 
-def _names_of(X: OpenTable | Floats) -> list[Any]:
+def names_of(X: OpenTable | Floats) -> list[Any]:
     """Return the names of the columns of a table, or the numbers of a matrix's."""
     return list(X.columns) if isinstance(X, OpenTable) else list(range(X.shape[1]))
 

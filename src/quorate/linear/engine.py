@@ -22,6 +22,8 @@ from quorate.mechanisms import NoisyVectors
 __all__ = ["Fitted", "Problem", "entries_of", "fit"]
 
 _MEANS, _ONLY_MEANS = 0.03, 0.1  # of the budget, for the means: with public rows, and without any
+_TARGETS_BUDGET_FRACTION = 0.02  # for the means of the targets alone, where those of the columns are known
+_AS_EXACT = 1.5  # times the noise of means that are measured now, up to which those released before are used
 _PUBLIC_STEPS = (0.1, 0.2, 0.3, 0.4)  # parts of the rest, where public rows give the geometry
 _PUBLIC_ERROR = (
     0.25  # of what is measured, that it may be wrong by: rows with the right means need not be the right ones
@@ -47,6 +49,7 @@ class Problem:
     together: NDArray[np.int64]  # which columns are shrunk together
     start: float  # a mean of the targets, until they are measured
     variance: float = 1.0  # of a weight, before anything is known
+    shares: tuple[Floats, float] | None = None  # released before: mean shares of the blocks, and their noise
 
 
 @dataclass(frozen=True)
@@ -115,24 +118,40 @@ class _Means:
     intercepts: list[float]
 
 
+def _known_means(
+    problem: Problem, private: PrivateSums, around: Shares | Around, noisy: NoisyVectors
+) -> tuple[Floats, float] | None:
+    """Return means that were released before, unless measuring them again would be much more exact."""
+    if problem.shares is None:
+        return None
+    again = private.scale(noisy, _ONLY_MEANS) * around.radius / private.units
+    return around.measured(*problem.shares) if problem.shares[1] <= _AS_EXACT * again else None
+
+
 def _measure_means(problem: Problem, private: PrivateSums, public: Floats | None, noisy: NoisyVectors) -> _Means:
     """Return the means of the columns and targets of private rows, clipped around public ones if there are any."""
     around = Shares(problem.atoms) if public is None else Around(public)
+    known = None if public is not None else _known_means(problem, private, around, noisy)
     farthest = max(problem.start, 1 - problem.start)  # of a target, which lies in [0, 1], from where it starts
-    radius = float(np.sqrt(around.radius**2 + problem.outputs * (farthest**2 + farthest**4)))
+    of_targets = problem.outputs * (farthest**2 + farthest**4)
+    radius = float(np.sqrt(of_targets + (around.radius**2 if known is None else 0.0)))
 
     def vectors(features: Floats, targets: Floats) -> Floats:
         off = targets - problem.start
-        return np.hstack([around.of(features), off, off**2])
+        return np.hstack([*([around.of(features)] if known is None else []), off, off**2])
 
-    entries = around.entries + 2 * problem.outputs
-    fraction = _ONLY_MEANS if public is None else _MEANS
-    mean, noise = private.release(vectors, entries=entries, radius=radius, noisy=noisy, fraction=fraction)
-    seen, offs, squares = np.split(mean, [around.entries, around.entries + problem.outputs])
+    width = around.entries if known is None else 0
+    fraction = _TARGETS_BUDGET_FRACTION if known is not None else _ONLY_MEANS if public is None else _MEANS
+    mean, noise = private.release(
+        vectors, entries=width + 2 * problem.outputs, radius=radius, noisy=noisy, fraction=fraction
+    )
+    seen, offs, squares = np.split(mean, [width, width + problem.outputs])
     family = problem.family
     if isinstance(family, Gaussian):
         family = Gaussian(float(np.sqrt(np.maximum(squares - offs**2, noise).mean())))
     intercepts = [family.link(problem.start + float(off)) for off in offs]
+    if known is not None:
+        seen, noise = known  # released with the schema: post-processing
     columns, deviations, far = around.means(seen, noise)
     return _Means(columns, deviations, far, noise, around.rows(seen, noise), family, intercepts)
 

@@ -14,6 +14,7 @@ from quorate.checks import check_positive, warn_of_private
 from quorate.ensemble import unit_numbers
 from quorate.errors import InvalidInput
 from quorate.features import AdditiveColumns, HashedColumns
+from quorate.features.additive import column_of, names_of
 from quorate.features.blocks import Ramps
 from quorate.features.words import as_counts, finite_numbers
 from quorate.linear.curves import curves_of
@@ -25,8 +26,18 @@ from quorate.predictors.manners import CountedCopies, ShowsClaim
 from quorate.privacy import Budget
 from quorate.privacy.claims import Claim, replaced
 from quorate.progress import progress
+from quorate.tables import Category, ColumnMarginal, LearnedFacts, Number, Schema
 from quorate.tables.containers import OpenTable, column_names, is_frame, open_matrix, open_rows
 from quorate.tables.frames import FrameFormat
+from quorate.tables.learned import (
+    LearnedColumns,
+    choose_share,
+    entries_of_schema,
+    first_rows,
+    learn_columns,
+    slack_for_texts,
+)
+from quorate.tables.private_values import private_columns
 
 __all__ = ["LinearModel", "check_columns", "make_private_pipeline", "refuse_weights"]
 
@@ -37,6 +48,22 @@ _NO_WEIGHTS = (
 _NO_COLUMNS = (
     "columns must be an AdditiveColumns or a HashedColumns, not a {}: what another transformer learns from private "
     "rows (means, categories, a vocabulary) would leave them without noise"
+)
+LEARNED = "learned"  # columns=: by noisy counts of the private rows, within the model's own budget
+_WITH_MODEL = "together with the model that was fitted with it"
+_WITH_SCHEMA = "its columns were learned from private rows under a claim of their own, which adds to this one"
+_LEARNED_WIDTH = 2000  # entries of a fit for each column and output: more than its cells and categories need
+_FITTED = (
+    "coef_",
+    "intercept_",
+    "coef_deviations_",
+    "shift_",
+    "claim_",
+    "columns_",
+    "curves_",
+    "entries_",
+    "schema_",
+    "schema_share_",
 )
 _WIDE = 300  # columns of a sparse matrix, up to which it is filled
 
@@ -86,6 +113,16 @@ def _check_same_columns(X: Any, public: Any) -> None:
         )
 
 
+def _named_as(columns: AdditiveColumns, names: list[Any]) -> AdditiveColumns:
+    """Return columns with the names of the table: those of a matrix are numbers."""
+    own = {str(name): name for name in names}
+    declared, shares = (
+        {own[name]: value for name, value in each.items()} for each in (columns.declared, columns.shares)
+    )
+    ordered = {name: declared[name] for name in names}
+    return AdditiveColumns(declared=ordered, shares=shares)
+
+
 class LinearModel(CountedCopies, ShowsClaim, BaseEstimator):
     """A generalised linear model over columns made from public rows. Subclasses set the family."""
 
@@ -98,8 +135,20 @@ class LinearModel(CountedCopies, ShowsClaim, BaseEstimator):
         warn_of_private(public, X)
         self._count_fit()
         check_positive("epsilon", self.epsilon)
-        for name in ("coef_", "intercept_", "coef_deviations_", "shift_", "claim_", "columns_", "curves_", "entries_"):
+        for name in (
+            "coef_",
+            "intercept_",
+            "coef_deviations_",
+            "shift_",
+            "claim_",
+            "columns_",
+            "curves_",
+            "entries_",
+            "schema_",
+        ):
             self.__dict__.pop(name, None)  # of an earlier fit
+        if self._is_learned():
+            return self._fit_learned(X, targets, groups=groups, public=public, **problem)
         columns = self._columns(X)
         if public is None and columns.declared is None:
             raise InvalidInput(
@@ -116,7 +165,7 @@ class LinearModel(CountedCopies, ShowsClaim, BaseEstimator):
         self.form_ = self._form(frame, X)
         self.unit_ = "row" if groups is None else "person"
         private = PrivateSums(self._encoder(X), targets, units, number, one_each=groups is None)
-        described = Problem(atoms=self.columns_.atoms(), together=self.columns_.families(), **problem)
+        described = self._described(problem)
         budget = Budget(epsilon=self.epsilon, delta=self.delta, slack=0.0)
         self.entries_ = entries_of(described)
         noisy = NoisyVectors(budget, entries=self.entries_)  # proof: step 3
@@ -124,6 +173,60 @@ class LinearModel(CountedCopies, ShowsClaim, BaseEstimator):
         with progress("fitting a linear model"):
             fitted = fit(described, private, points, noisy)  # proof: step 4
         self.shift_ = fitted.shift
+        return fitted
+
+    def _described(self, problem: dict[str, Any]) -> Problem:
+        shares = self.columns_.known_shares() if isinstance(self.columns_, AdditiveColumns) else None
+        return Problem(atoms=self.columns_.atoms(), together=self.columns_.families(), shares=shares, **problem)
+
+    def _learned_schema(self, learned: LearnedColumns, units: int) -> Schema:
+        """Return the learned schema. Columns that the noise hid are numbers from 0 to 1, or texts of one category."""
+        hidden = {
+            name: Category(("",)) if is_text else Number(cuts=(0.0, 1.0), missing="indicator")
+            for name, is_text in learned.hidden.items()
+        }
+        scale = max((one.scale for one in learned.marginals.values()), default=float(units))
+        unseen = {
+            name: ColumnMarginal((0.0, float(units)) if is_text else (0.0, float(units), 0.0), 0.0, scale)
+            for name, is_text in learned.hidden.items()
+        }
+        claim = str(Claim(self.epsilon, self.delta, unit=replaced(self.unit_), conditions=(_WITH_MODEL,)))
+        facts = LearnedFacts(claim, self.epsilon, self.delta, units, learned.marginals | unseen, learned.notes)
+        return Schema(learned.kinds | hidden, learned=facts)
+
+    def _is_learned(self) -> bool:
+        """Return whether the columns are to be learned from the private rows, within the model's own budget."""
+        return isinstance(self.columns, str) and self.columns == LEARNED
+
+    def _fit_learned(self, X: Any, targets: Floats, *, groups: Any, public: Any, **problem: Any) -> Fitted:
+        """Learn the columns for a part of the budget that public numbers choose, then fit with all that is left."""
+        if public is not None:
+            raise InvalidInput(f'columns="{LEARNED}" takes no public rows: they would say what the columns are')
+        frame, X = X, self._private_rows(X, None, False)
+        check_consistent_length(X, targets)
+        units, number = unit_numbers(X.shape[0], groups)
+        names = names_of(X)
+        slack = slack_for_texts(self.delta)
+        budget = Budget(epsilon=self.epsilon, delta=self.delta, slack=slack)
+        width = _LEARNED_WIDTH * len(names) * problem["outputs"]
+        noisy = NoisyVectors(budget, entries=entries_of_schema(len(names)) + width)  # proof: step 6
+        self.schema_share_ = choose_share(noisy, units=number, columns=len(names), slack=slack)
+        one_each = groups is None
+        read = {str(name): column_of(X, name) for name in names}
+        columns = private_columns(read, list(read), None if one_each else first_rows(units))
+        learned = learn_columns(columns, noisy, units=number, slack=slack, share=self.schema_share_)
+        self.unit_ = "row" if one_each else "person"
+        self.schema_ = self._learned_schema(learned, number)
+        self.columns_ = _named_as(AdditiveColumns.from_schema(self.schema_), names).fit(
+            None, units=number, epsilon=self.epsilon, outputs=problem["outputs"]
+        )
+        self.form_ = self._form(frame, X)
+        private = PrivateSums(self._encoder(X), targets, units, number, one_each=one_each)
+        described = self._described(problem)
+        self.entries_ = entries_of(described)
+        with progress("fitting a linear model"):
+            fitted = fit(described, private, None, noisy)  # proof: step 4
+        self.shift_ = None
         return fitted
 
     def _draw(self, fitted: Fitted, scale: float = 1.0) -> None:
@@ -190,6 +293,8 @@ class LinearModel(CountedCopies, ShowsClaim, BaseEstimator):
 
     def _claim(self, *conditions: str) -> str:
         open_ = () if self.shift_ is None else ("the public rows are not protected",)
+        if not self._is_learned() and getattr(self.columns_, "shares", None) is not None:
+            open_ = (*open_, _WITH_SCHEMA)
         return str(Claim(self.epsilon, self.delta, unit=replaced(self.unit_), conditions=(*open_, *conditions)))
 
     def checked(self, X: Any) -> Any:

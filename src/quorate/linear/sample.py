@@ -56,6 +56,9 @@ class Around:
         """Return the means of the columns, the standard deviation of their noise, and the part of rows beyond."""
         return self._centre + measured[:-1], np.full(len(self._centre), noise), float(measured[-1])
 
+    def measured(self, shares: Floats, noise: float) -> tuple[Floats, float] | None:
+        """Return None: shares of blocks say nothing of distances from public rows."""
+
     def rows(self, measured: Floats, noise: float) -> Floats:
         """Return the public rows."""
         return self._public
@@ -82,6 +85,13 @@ class Shares:
     def of(self, features: Floats) -> Floats:
         """Return the shares of each row, less those in the middle. Features are those of `exact_features`."""
         return np.asarray(features @ self._turn - self._centre)  # proof: step 2
+
+    def measured(self, shares: Floats, noise: float) -> tuple[Floats, float] | None:
+        """Return known mean shares as if they had been measured, or None where blocks have other corners."""
+        sizes = [len(block.middle) for block in self._blocks]
+        if len(shares) != sum(sizes) or not all(block.simplex for block in self._blocks):
+            return None
+        return shares - self._middle, noise
 
     def means(self, measured: Floats, noise: float) -> tuple[Floats, Floats, float]:
         """Return the means of the columns, the standard deviation of their noise, and that no row lies beyond."""

@@ -6,18 +6,21 @@
     persons         one canonical name for whatever spelling a person's name has
     columns         Number, Date, Category, Text, Label: how a column is declared, and its features for learners
     cells           the same columns as cells for releases
-    Schema          the columns, their kinds and encoding; from a JSON file or from a public table
+    Schema          the columns, their kinds and encoding; from a JSON file or a public table, or learned with noise
+    LearnedFacts    the claim and the noisy marginals of a learned schema
     FrameFormat     the data frames that an estimator sees: floats and texts
     QueryEncoder    encodes the columns of queries by a schema, for a server
 
 What a row becomes depends on public declarations and on that row alone, bit for bit (PROOF.md). A private value is
 never a reason to refuse, to warn or to choose a type: one that cannot be read is missing. Errors about private records
-name a column, never a row, a value or a count.
+name a column, never a row, a value or a count. Nothing is learned from private records but by
+`Schema.from_private`, which pays for it.
 """
 
 from quorate.tables.columns import Category, Date, Label, Number, Text
 from quorate.tables.containers import as_table
 from quorate.tables.frames import FrameFormat, query_matrix
+from quorate.tables.learned_facts import ColumnMarginal, LearnedFacts
 from quorate.tables.lookup import QueryEncoder
 from quorate.tables.read import SUFFIXES, read_table
 from quorate.tables.schema import SCHEMA_FILE, Schema
@@ -28,9 +31,11 @@ __all__ = [
     "SCHEMA_FILE",
     "SUFFIXES",
     "Category",
+    "ColumnMarginal",
     "Date",
     "FrameFormat",
     "Label",
+    "LearnedFacts",
     "Number",
     "QueryEncoder",
     "Schema",

@@ -26,7 +26,10 @@ _PARTS = (4, 4, 8)  # into which a cell is divided after each stage but the last
 STAGES = len(_PARTS) + 1
 _POWERS = (-40, -10, -4, 0, 4, 8, 12, 16, 20, 24, 32, 50)
 _YEARS = (1800, 1900, 1940, 1960, 1970, 1980, 1990, 2000, 2005, 2010, 2015, 2020, 2025, 2030, 2050, 2100)
-_DIVIDED_SHARE = 0.05  # of the units: a cell with more is divided
+_DIVIDED_SHARE = 0.05  # of the units that share no value with many: a cell with more is divided
+_SHARED = 0.2  # of the units: as many share a value if a cell of one value has more
+_MOST_DIVIDED = 20  # cells of a stage
+_LEAST_STAGES = 2  # also of a column that has no cell to divide: its counts would else be those of one stage
 _CLEAR = 2.0  # deviations of the noise that a cell must hold to be divided
 _CLEAR_END = 2.5  # deviations of the noise, by which the numbers beyond an end stand out
 _OWN_CELL_SHARE = 0.08  # of the numbers: a cell with more keeps both of its ends as cuts
@@ -42,6 +45,7 @@ class NumberMarginal:
 
     cuts: tuple[float, ...]
     counts: tuple[float, ...]
+    means: tuple[float, ...]  # of the numbers between two cuts, as far as finer cells tell
     missing: float
     scale: float  # of the noise of one count
 
@@ -68,8 +72,7 @@ class _Cell:
 
 def most_cells() -> int:
     """Return how many counts a column has at most in one stage, a public number."""
-    divided = math.floor(1 / _DIVIDED_SHARE)
-    return 2 * len(_POWERS) + len(_YEARS) + 4 + divided * sum(_PARTS)
+    return 2 * len(_POWERS) + len(_YEARS) + 4 + _MOST_DIVIDED * sum(_PARTS)
 
 
 class CutTree:
@@ -121,13 +124,13 @@ class CutTree:
 
     def _divide(self, parts: int, scale: float) -> bool:
         """Divide the cells of many units, and return whether there are any."""
-        least = max(_DIVIDED_SHARE * self._units, _CLEAR * scale)
-        heavy = [cell for cell in self._leaves() if cell.units > least]
-        for cell in heavy:
-            ends = [cell.low, *self._inner_ends(cell, parts), cell.high]
-            if len(ends) > 2:
-                cell.parts = [_Cell(low, high) for low, high in pairwise(ends)]
-        return any(cell.parts for cell in heavy)
+        divisible = {cell: self._inner_ends(cell, parts) for cell in self._leaves()}
+        shared = sum(cell.units for cell, ends in divisible.items() if not ends and cell.units > _SHARED * self._units)
+        least = max(_DIVIDED_SHARE * (self._units - shared), _CLEAR * scale)
+        heavy = [cell for cell, ends in divisible.items() if ends and cell.units > least]
+        for cell in sorted(heavy, key=lambda cell: -cell.units)[:_MOST_DIVIDED]:
+            cell.parts = [_Cell(low, high) for low, high in pairwise([cell.low, *divisible[cell], cell.high])]
+        return bool(heavy) or self._stage + 1 < _LEAST_STAGES
 
     def _inner_ends(self, cell: _Cell, parts: int) -> list[float]:
         if not (math.isfinite(cell.low) and math.isfinite(cell.high)):
@@ -150,11 +153,12 @@ class CutTree:
         scale = self._precision**-0.5
         line = _Line(self._leaves(), noise=scale, is_whole=self._is_whole, is_date=self._is_date)
         if line.total <= _CLEAR_END * scale:
-            return NumberMarginal((), (), max(self._missing.units, 0.0), scale)
+            return NumberMarginal((), (), (), self._missing.units, scale)
         cuts = self._cuts(line)
         below = [line.units_below(cut) for cut in cuts]
         counts = np.diff([0.0, *below, line.total])
-        return NumberMarginal(tuple(cuts), tuple(counts.tolist()), self._missing.units, scale)
+        means = tuple(line.mean_between(low, high) for low, high in pairwise(cuts))
+        return NumberMarginal(tuple(cuts), tuple(counts.tolist()), means, self._missing.units, scale)
 
     def _cuts(self, line: "_Line") -> list[float]:
         cuts = {line.cut_near(share) for share in _QUANTILES}
@@ -206,6 +210,27 @@ class _Line:
             elif cell.low < value:
                 below += cell.units * self._share_below(cell, value)
         return below
+
+    def mean_between(self, low: float, high: float) -> float:
+        """Return the mean of the numbers from one cut to the next, where each finer cell is taken to be even."""
+        total, units = 0.0, 0.0
+        for cell in self.cells:
+            first, last = max(cell.low, low), min(cell.high, high)
+            if first < last:
+                held = self.units_below(last) - self.units_below(first)
+                total, units = total + held * self._middle(cell, first, last), units + held
+        return min(max(total / units, low), high) if units > 0 else self._middle(None, low, high)
+
+    def _middle(self, cell: _Cell | None, low: float, high: float) -> float:
+        if cell is not None and cell.units >= _OWN_CELL_SHARE * self.total:
+            shared = self.frequent_value(cell)
+            if cell.low < shared < high:
+                return max(shared, low)
+        if not self._is_date and low >= 1 and high > 2 * low:
+            return (high - low) / math.log(high / low)  # as many numbers between any two powers of two
+        if self._is_whole:
+            return (math.ceil(low) + max(math.ceil(high) - 1.0, math.ceil(low))) / 2
+        return (low + high) / 2
 
     def _inside(self, cell: _Cell, share: float) -> float:
         """Return the number that this share of a cell is below."""

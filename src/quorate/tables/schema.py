@@ -13,6 +13,9 @@ from numpy.typing import NDArray
 
 from quorate.checks import set_validated
 from quorate.errors import InvalidInput
+from quorate.mechanisms import NoisyVectors
+from quorate.privacy import Budget
+from quorate.privacy.claims import Claim, replaced
 from quorate.tables.columns import (
     Category,
     Date,
@@ -26,7 +29,7 @@ from quorate.tables.columns import (
     unreadable_values,
     unscaled,
 )
-from quorate.tables.containers import as_table, shown_names
+from quorate.tables.containers import as_table, column_names, shown_names
 from quorate.tables.dates import date_of
 from quorate.tables.document import (
     check_keys,
@@ -37,7 +40,10 @@ from quorate.tables.document import (
     read_document,
 )
 from quorate.tables.infer import check_spelled, classes_from_public, kinds_from_names, kinds_from_public
+from quorate.tables.learned import entries_of_schema, first_rows, learn_columns, slack_for_texts
+from quorate.tables.learned_facts import LearnedFacts
 from quorate.tables.persons import check_lasting_names, name_persons, person_names
+from quorate.tables.private_values import private_columns
 from quorate.tables.read import Role, check_role, check_type, subject
 from quorate.tables.values import MISSING_TEXTS, raw_column, read_texts
 
@@ -46,7 +52,8 @@ __all__ = ["SCHEMA_FILE", "Schema"]
 SCHEMA_FILE = "schema.json"  # in the folder of a model: how its queries are encoded
 
 _BLOCK = 2**16  # rows encoded together: beyond the table and the matrix, memory is bounded
-_KEYS = ("columns", "label", "groups", "leave_out", "missing_texts")
+_KEYS = ("columns", "label", "groups", "leave_out", "missing_texts", "learned")
+_PUBLIC_FACTS = "the names and container types of the columns and the number of units are public"
 
 
 @dataclass(frozen=True)
@@ -65,6 +72,8 @@ class Schema:
         Columns that may be present but are not used.
     missing_texts
         Texts that mean a missing value, unless a column declares one of them as a category.
+    learned
+        The claim and the noisy marginals of a schema that was learned from private rows (`from_private`).
 
     >>> from quorate.tables import Category, Number
     >>> schema = Schema({"age": Number(low=0, high=100), "sex": Category(["f", "m"])})
@@ -77,6 +86,7 @@ class Schema:
     groups: str | None = None
     leave_out: Sequence[str] = ()
     missing_texts: Sequence[str] = field(default=MISSING_TEXTS, repr=False)
+    learned: LearnedFacts | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         set_validated(self, columns=dict(self.columns), leave_out=_names("leave_out", self.leave_out))
@@ -130,6 +140,87 @@ class Schema:
         return cls(kinds, label=named, groups=groups, leave_out=leave_out, missing_texts=missing)
 
     @classmethod
+    def from_private(
+        cls,
+        table: Any,
+        *,
+        epsilon: float,
+        delta: float,
+        label: str | None = None,
+        classes: Sequence[Any] | None = None,
+        groups: str | None = None,
+        leave_out: Sequence[str] = (),
+        texts: Sequence[str] = (),
+        declared: Mapping[str, Kind] | None = None,
+    ) -> "Schema":
+        """Return a schema learned from *private* rows with noise, (epsilon, delta)-differentially private.
+
+        Nothing but the table is needed: kinds of columns, categories of texts, ranges and cuts of numbers and dates and
+        the share of missing values are found by noisy counts. A category is found if about five deviations of the noise
+        hold it; all other texts are one. `learned` has the claim and the noisy marginals, and is saved with the schema.
+
+        Parameters
+        ----------
+        table
+            A frame, an Arrow table, or a mapping from names to values.
+        epsilon, delta
+            The guarantee of the schema. A fifth of delta pays for texts that a single unit holds.
+        label, classes
+            The column with the label, and all its classes. They are declared, not learned.
+        groups
+            The column that names the person of each row. A person then counts by its first row alone.
+        leave_out
+            Columns that are not used.
+        texts
+            Columns that are declared to be sentences.
+        declared
+            Kinds of columns that are known in public, such as {"age": Number(low=0, high=100)}: nothing is paid for
+            them.
+
+        >>> from random import Random
+        >>> draw = Random(0)
+        >>> ages = [draw.gauss(40, 10) for _ in range(20_000)]
+        >>> table = {"age": ages, "sex": ["f" if age > 38 else "m" for age in ages]}
+        >>> schema = Schema.from_private(table, epsilon=1.0, delta=1e-6)
+        >>> schema.columns["sex"].categories, any(35 < cut < 45 for cut in schema.columns["age"].cuts)
+        (('f', 'm'), True)
+        >>> schema.learned.claim
+        '(1, 1e-06)-differentially private under replacement of one row; the names and container types of the columns
+        and the number of units are public'
+        """
+        if label is not None and classes is None:
+            raise InvalidInput(f"classes must list the classes of the label {label!r}: they are declared, not learned")
+        known = dict(declared or {})
+        names = [str(name) for name in column_names(table)]
+        check_spelled(names, label=label, groups=groups)
+        without = {*_names("leave_out", leave_out), *(name for name in (label, groups) if name)}
+        named = None if label is None else Label(label, classes or ())
+        kept = [name for name in names if name not in without]
+        wanted = [name for name in kept if name not in known]
+        rows = None
+        if groups is not None:
+            rows = first_rows(person_names(private_columns(table, [groups])[groups], MISSING_TEXTS)[0])
+        columns = private_columns(table, wanted, rows)
+        units = len(rows) if rows is not None else len(next(iter(columns.values()), ()))
+        if not wanted or units < 1:
+            raise InvalidInput("from_private needs at least 1 row and 1 column that is not declared")
+        slack = slack_for_texts(delta)
+        budget = Budget(epsilon=epsilon, delta=delta, slack=slack)
+        vectors = NoisyVectors(budget, entries=entries_of_schema(len(wanted)))  # proof: step 4
+        learned = learn_columns(columns, vectors, units=units, slack=slack, sentences=_names("texts", texts))
+        kinds = known | learned.kinds
+        unit = replaced("row" if groups is None else "person")
+        claim = Claim(epsilon, delta, unit=unit, conditions=(_PUBLIC_FACTS,))
+        facts = LearnedFacts(str(claim), epsilon, delta, units, learned.marginals, learned.notes)
+        return cls(
+            {name: kinds[name] for name in kept if name in kinds},
+            label=named,
+            groups=groups,
+            leave_out=tuple(dict.fromkeys([*leave_out, *learned.hidden])),
+            learned=facts,
+        )
+
+    @classmethod
     def numbers(
         cls,
         table: Any,
@@ -171,6 +262,7 @@ class Schema:
             groups=document.get("groups"),
             leave_out=document.get("leave_out", ()),
             missing_texts=document.get("missing_texts", MISSING_TEXTS),
+            learned=None if document.get("learned") is None else LearnedFacts.from_document(document["learned"]),
         )
 
     def to_document(self) -> dict[str, Any]:
@@ -180,7 +272,8 @@ class Schema:
             document["label"] = {"column": self.label.column, "classes": list(self.label.classes)}
         if self.groups is not None:
             document["groups"] = self.groups
-        return document | {"leave_out": list(self.leave_out), "missing_texts": list(self.missing_texts)}
+        document |= {"leave_out": list(self.leave_out), "missing_texts": list(self.missing_texts)}
+        return document if self.learned is None else document | {"learned": self.learned.to_document()}
 
     @classmethod
     def load(cls, path: str | Path) -> "Schema":
