@@ -39,6 +39,7 @@ __all__ = [
     "run_fit",
     "shown_model",
     "target_column",
+    "tell_missing",
     "told_labels",
 ]
 
@@ -114,6 +115,16 @@ def _described(
     return known, columns.with_gaps() if tables.gaps else columns
 
 
+def tell_missing(columns: Schema, records: Any) -> None:
+    """Tell the owner, at this terminal, how many private values of each column are missing or cannot be read."""
+    for name, count in columns.count_missing(records).items():
+        print(
+            f"quorate: {count:,} of {records.num_rows:,} values of {name!r} are missing or cannot be read. This is for "
+            "the owner of the records alone; quorate look shows which",
+            file=sys.stderr,
+        )
+
+
 def target_column(records: Any, name: str) -> Any:
     """Return a column of private numbers to predict, each read by itself: what is no number is nan."""
     return read_numbers(open_columns(records, [name], whose="the private records")[name])
@@ -183,6 +194,7 @@ def _fitted_in_memory(
 ) -> tuple["PrivateClassifier", Schema]:
     """Read the whole table, and fit."""
     records, known, columns, declared = read_tables(tables, step)
+    tell_missing(columns, records)
     encoded, labels, units = columns.encode(records), columns.labels(records), columns.units(records)
     points = None if known is None else columns.encode(known, role="public")
     step()

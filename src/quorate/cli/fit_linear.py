@@ -15,7 +15,14 @@ import pyarrow as pa
 
 from quorate.cli.commands.fit_options import Budget, Charged, Output, ReportedOutput, Tables
 from quorate.cli.commands.method_options import Columns, Target, Trials
-from quorate.cli.fit import beside_public_rows, read_features, read_tables, target_column, told_labels
+from quorate.cli.fit import (
+    beside_public_rows,
+    read_features,
+    read_tables,
+    target_column,
+    tell_missing,
+    told_labels,
+)
 from quorate.cli.options import listed, two_numbers
 from quorate.cli.output import check_new_folder, check_report, show_bill, steps
 from quorate.errors import InvalidInput
@@ -37,16 +44,22 @@ def run_fit_linear(
     """Read the records, fit a model of the label's family, write it, and print what it promises."""
     check_report(output.report, inputs=[tables.table, tables.public, tables.schema])
     family = _family(target)
+    learned = tables.public is None and tables.schema is None
+    if learned and columns != Columns():
+        raise InvalidInput("--cuts, --cross and --waves take a public table (--public) or a schema (--schema)")
 
     def make(made: Any, schema: Schema, classes: Any) -> Any:
-        made.set_params(cuts=columns.cuts, crosses=_crosses(columns.cross, schema), waves=columns.waves)
+        if not learned:
+            made.set_params(cuts=columns.cuts, crosses=_crosses(columns.cross, schema), waves=columns.waves)
         known = {} if classes is None else {"classes": classes}
         return family(columns=made, **known, **vars(budget))
 
-    model, schema, beside = _fitted(make, tables, output, target, charged=charged)
+    fitted = _fitted_learned if learned else _fitted
+    model, schema, beside = fitted(make, tables, output, target, charged=charged)
     bill = _bill(model, tables, schema, output) | {"public_rows_differ_by": model.shift_} | beside
     if output.report is not None:
-        _write_report(model, schema, bill, output.report)
+        curves = model.curves_ if learned else _named_curves(model.curves_, schema)
+        _write_report(model, curves, bill, output.report)
     show_bill(f"The linear model in {output.out}", bill, as_json=output.json)
     return 0
 
@@ -142,6 +155,7 @@ def _fitted(
     check_new_folder(output.out)
     with steps(["reading", "encoding", "fitting", "saving"], quiet=output.json) as step:
         records, known, schema, declared, labels = _read(tables, target, step)
+        tell_missing(schema, records)
         encoded, units = schema.encode(records), schema.units(records)
         points = None if known is None else schema.encode(known, role="public")
         step()
@@ -153,6 +167,25 @@ def _fitted(
         step()
         save(model, output.out, extra={SCHEMA_FILE: schema.to_json().encode()})
     return model, schema, {} if schema.label is None else beside_public_rows(model, points, schema, known)
+
+
+def _fitted_learned(
+    make: Callable[[Any, Schema, Any], Any], tables: Tables, output: Output, target: Target, *, charged: Charged
+) -> tuple[Any, Schema, dict[str, Any]]:
+    """Fit a model that learns its columns within its own budget: nothing but the table is known of them."""
+    check_new_folder(output.out)
+    with steps(["reading", "preparing", "fitting", "saving"], quiet=output.json) as step:
+        records, _, schema, declared, labels = _read(tables, target, step)
+        step()
+        from quorate.linear.model import LEARNED
+        from quorate.models import save
+
+        model = make(LEARNED, schema, declared)
+        charged.fit(model, records.select(list(schema.columns)), labels, groups=schema.units(records))
+        step()
+        save(model, output.out)
+    told = {"schema_share": model.schema_share_, "columns_hidden_by_noise": list(model.schema_.learned.notes)}
+    return model, schema, told
 
 
 def _crosses(text: str | None, schema: Schema) -> list[tuple[int, int]] | None:
@@ -195,13 +228,13 @@ def _declared(schema: Schema) -> list[Any]:
     return declared
 
 
-def _write_report(model: Any, schema: Schema, bill: dict[str, Any], path: Path) -> None:
+def _write_report(model: Any, curves: tuple["Curve", ...], bill: dict[str, Any], path: Path) -> None:
     from quorate.report import Claim, ReportData, proofs_for, software_versions, write_report
 
     data = ReportData(
         title="A linear model",
         claim=Claim(model.epsilon, model.delta, model.unit_, labels=told_labels(model)),
-        curves=_named_curves(model.curves_, schema),
+        curves=curves,
         curves_of=f"the log odds of {bill['classes'][1]!r}" if len(bill.get("classes", ())) == 2 else None,
         proofs=proofs_for("linear"),
         software=software_versions(),

@@ -243,8 +243,14 @@ class Schema:
                 f"the classes of the label {label!r} must be declared (classes=..., --classes): they are not taken "
                 "from private records"
             )
-        without = _unused(as_table(table).column_names, label=label, groups=groups, leave_out=leave_out)
-        kinds = kinds_from_names(as_table(table).column_names, without=without, sentences=_names("texts", texts))
+        if label is not None and classes is None:
+            raise InvalidInput(
+                f"the classes of the label {label!r} must be declared (classes=..., --classes): they are not taken "
+                "from private records"
+            )
+        names = as_table(table).column_names
+        without = _unused(names, label=label, groups=groups, leave_out=leave_out)
+        kinds = kinds_from_names(names, without=without, sentences=_names("texts", texts))
         named = None if label is None else Label(label, classes)
         return cls(kinds, label=named, groups=groups, leave_out=leave_out, missing_texts=missing_texts)
 
