@@ -1,8 +1,9 @@
 """Five questions, a plan with a picture, and the script and commands that follow it: `quorate start`.
 
-The owner of the records sits at this terminal, so what is shown may follow from them: their number, and the labels that
-occur, and which columns hold numbers. What the plan takes from the records becomes public with the model, and is named.
-The rest of it is made from public numbers alone.
+The plan, the script and the commands are made of public things alone: the names of the columns, the number of rows or
+people, a public table or a schema, and the label set, which the claim says is public if it was not declared. No other
+value of a private row decides anything here. Without a public table or a schema, the model learns its columns from the
+records itself, within its own budget.
 """
 
 import json
@@ -13,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -27,11 +27,15 @@ from quorate.planner import PrivatePlan, plan
 from quorate.planner.roads import Road
 from quorate.tables import Schema, read_table
 from quorate.tables.infer import TooManyTexts
+from quorate.tables.learned import check_learnable
+from quorate.tables.persons import person_names
+from quorate.tables.values import raw_column
 
 __all__ = ["run_start"]
 
 _MOST_CLASSES = 50
 _WIDTH = 40  # characters of a bar
+_COLUMN_FEATURES = 6  # that a column of a table becomes, about, where nothing is known of it
 _ANY = 1_000  # queries that votes are planned for, beside a model that any number may ask
 
 
@@ -47,10 +51,16 @@ class _Situation:
     abstain: bool
     public: pa.Table | None
     units: int
-    leave_out: tuple[str, ...]  # columns of texts that nothing public says how to encode, or of too many
+    schema: Path | None
+    leave_out: tuple[str, ...]  # columns that have too many different texts in the public table
     ids: tuple[str, ...]  # columns that are named as numbers of rows or persons are
-    gaps: bool  # whether a column in use has a missing value
+    columns: int
     features: int
+
+    @property
+    def is_learned(self) -> bool:
+        """Whether nothing public says what the columns hold."""
+        return self.public is None and self.schema is None
 
 
 def run_start(
@@ -58,6 +68,7 @@ def run_start(
     given: Mapping[str, Any],
     *,
     public: Path | None,
+    schema: Path | None,
     epsilon: float,
     delta: float,
     out: Path,
@@ -70,10 +81,12 @@ def run_start(
     check_new_folder(out)
     records = read_table(table, role="private")
     ask = _Asker(speaks=sys.stdin.isatty() and not as_json)
-    situation, public = _situation(records, given, public, ask)
+    situation, public = _situation(records, given, public, schema, ask)
     check_apart(table, public)
     planned = _plan(situation, epsilon, delta)
     road = _chosen(planned, situation)
+    if situation.is_learned and road.name == "linear":
+        check_learnable(situation.units, situation.columns, epsilon=epsilon, delta=delta)
     commands = Commands(
         table=table,
         public=public,
@@ -81,9 +94,8 @@ def run_start(
         classes=situation.classes,
         declared=situation.declared,
         groups=situation.groups,
+        schema=schema,
         leave_out=(*situation.ids, *situation.leave_out),
-        texts=bool(situation.leave_out) and situation.public is None,
-        gaps=situation.gaps,
         epsilon=epsilon,
         delta=delta,
         queries=planned.queries,
@@ -129,7 +141,7 @@ class _Asker:
 
 
 def _situation(
-    records: pa.Table, given: Mapping[str, Any], public: Path | None, ask: _Asker
+    records: pa.Table, given: Mapping[str, Any], public: Path | None, schema: Path | None, ask: _Asker
 ) -> tuple[_Situation, Path | None]:
     names = ", ".join(records.column_names)
 
@@ -165,27 +177,27 @@ def _situation(
     public = ask(
         "5. Is there a public table of the same columns? Its file, or none.",
         "--public FILE",
-        public,
+        "none" if schema is not None and public is None else public,
         "none",
         lambda text: None if text == "none" else _existing(text),
     )
-    if queries is None and public is None:
-        raise InvalidInput(
-            "any number of queries needs a published model, which needs a public table: --public FILE. Or give the "
-            "number (--queries), or see quorate fit everlasting, which answers without end by one simple rule"
-        )
     classes = _classes(records, label) if given["classes"] is None else tuple(given["classes"].split(","))
     known = None if public is None else read_table(public, role="public")
     ids = tuple(name for name in records.column_names if is_named_id(name) and name not in (label, groups))
     left_out: tuple[str, ...] = ()
-    declared = {"label": label, "classes": classes, "groups": groups}
-    try:
-        schema = _schema(records, known, leave_out=(*ids, *left_out), **declared)
-    except TooManyTexts as error:
-        left_out = tuple(error.counts)
-        schema = _schema(records, known, leave_out=(*ids, *left_out), **declared)
-    gaps = True
-    units = records.num_rows if groups is None else int(pc.count_distinct(records[groups]).as_py())
+    columns = [name for name in records.column_names if name not in (label, groups, *ids)]
+    features = _COLUMN_FEATURES * len(columns)
+    if schema is not None:
+        features = len(Schema.load(schema).feature_names)
+    elif known is not None:
+        declared = {"label": label, "classes": classes, "groups": groups}
+        try:
+            shown = Schema.from_public(known, leave_out=ids, **declared)
+        except TooManyTexts as error:
+            left_out = tuple(error.counts)
+            shown = Schema.from_public(known, leave_out=(*ids, *left_out), **declared)
+        features = len(shown.with_gaps().feature_names)
+    units = records.num_rows if groups is None else len(person_names(raw_column(records[groups]))[1])
     situation = _Situation(
         label=label,
         classes=classes,
@@ -194,11 +206,12 @@ def _situation(
         queries=queries,
         abstain=abstain,
         public=known,
+        schema=schema,
         units=units,
         leave_out=left_out,
         ids=ids,
-        gaps=gaps,
-        features=len((schema.with_gaps() if gaps else schema).feature_names),
+        columns=len(columns),
+        features=features,
     )
     return situation, public
 
@@ -231,10 +244,6 @@ def _classes(records: pa.Table, label: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _schema(records: pa.Table, public: pa.Table | None, **declared: Any) -> Schema:
-    return Schema.numbers(records, **declared) if public is None else Schema.from_public(public, **declared)
-
-
 def _plan(situation: _Situation, epsilon: float, delta: float) -> PrivatePlan:
     whole = "sharp_majority" if len(situation.classes) == 2 else "noisy_max"
     return plan(
@@ -250,10 +259,10 @@ def _plan(situation: _Situation, epsilon: float, delta: float) -> PrivatePlan:
 
 
 def _chosen(planned: PrivatePlan, situation: _Situation) -> Road:
-    """Return the better of votes and, where public rows show the columns, a linear model."""
+    """Return the better of votes and a linear model; a linear model where nothing public says what the columns hold."""
     open_roads = {road.name: road for road in planned.roads if road.name in ("votes", "linear")}
-    if situation.public is None:
-        return open_roads["votes"]
+    if situation.is_learned and "linear" in open_roads:
+        return open_roads["linear"]
     if situation.queries is None:
         if "linear" not in open_roads:
             raise InvalidInput("any number of queries needs a linear model, which needs a delta above 0: --delta")
@@ -262,9 +271,7 @@ def _chosen(planned: PrivatePlan, situation: _Situation) -> Road:
 
 
 def _show(console: Console, planned: PrivatePlan, road: Road, situation: _Situation, *, feasible: bool) -> None:
-    texts_read = situation.leave_out and situation.public is None
-    read = texts_read or situation.gaps or not situation.declared  # from the records, as is said below
-    console.print("\n[bold]The plan[/bold]" + ("" if read else ", made from public numbers alone"))
+    console.print("\n[bold]The plan[/bold]" + (", made from public numbers alone" if situation.declared else ""))
     if road.name == "linear":
         console.print("One linear model that may be published. It answers every query, as often as anyone likes.\n")
         losses = {one.name: one.loss for one in planned.roads if not one.bound}
@@ -288,22 +295,17 @@ def _show(console: Console, planned: PrivatePlan, road: Road, situation: _Situat
             f"Not used: {escape(', '.join(situation.ids))}, which name rows or people. If one says whose row it is, "
             "protect that person: --groups COLUMN."
         )
-    if situation.gaps:
+    if situation.is_learned:
+        how = "learned from the records, within the same epsilon" if road.name == "linear" else "read as numbers"
         console.print(
-            "Values are missing in the records: gaps are marked in every column (--gaps). That there are some is "
-            "public with the model, unless you fit with --gaps whether or not there are."
+            f"The {situation.columns} columns are {how}. A public table or a schema would say what they hold."
         )
     if situation.leave_out:
-        why = (
-            "Without public rows nothing says which texts a column may hold; declare them in a schema (--schema) to "
-            "use them. That they hold texts is public with the model."
+        console.print(
+            f"Left out: {escape(', '.join(situation.leave_out))}. Each has too many different texts in the public "
+            "table to be a column of categories. quorate fit takes them for sentences (--texts), or as a schema "
+            "declares them (--schema)."
         )
-        if situation.public is not None:
-            why = (
-                "Each has too many different texts in the public table to be a column of categories. quorate fit takes "
-                "them for sentences (--texts), or as a schema declares them (--schema)."
-            )
-        console.print(f"Left out: {escape(', '.join(situation.leave_out))}. {why}")
     if not situation.declared:
         console.print(
             f"Read from the records, and public with the model: the classes {escape(', '.join(situation.classes))}. "
@@ -344,7 +346,7 @@ def _as_dict(
         "groups": situation.groups,
         "units": situation.units,
         "leave_out": [*situation.ids, *situation.leave_out],
-        "gaps": situation.gaps,
+        "learned": situation.is_learned,
         "commands": commands.lines() if feasible else [],
         "plan": planned.as_dict(),
     }

@@ -23,9 +23,8 @@ class Commands:
     classes: tuple[str, ...]
     declared: bool
     groups: str | None
+    schema: Path | None
     leave_out: tuple[str, ...]
-    texts: bool  # whether columns are left out because private values in them are no numbers
-    gaps: bool
     epsilon: float
     delta: float
     queries: int
@@ -38,9 +37,9 @@ class Commands:
         fit = ["fit", "linear" if self.linear else "subsample", str(self.table), "--label", self.label]
         fit += ["--classes", ",".join(self.classes)] if self.declared else ["--read-classes"]
         fit += [] if self.groups is None else ["--groups", self.groups]
-        fit += [] if self.public is None else ["--public", str(self.public)]
+        fit += [] if self.public is None else ["--public", str(self.public), "--gaps"]
+        fit += [] if self.schema is None else ["--schema", str(self.schema)]
         fit += ["--leave-out", ",".join(self.leave_out)] if self.leave_out else []
-        fit += ["--gaps"] if self.gaps else []
         fit += ["--epsilon", f"{self.epsilon:g}", "--delta", f"{self.delta:g}"]
         fit += [] if self.linear else ["--queries", str(self.queries), "--aggregator", self.aggregator]
         fit += ["--out", str(self.out / "model")]
@@ -75,18 +74,11 @@ def write_start(commands: Commands, questions: pa.Table) -> None:
 _READ_CLASSES = """# The classes were read from the records: which of them occur is public with the model, and its claim
 # says so. Name all that may occur (--classes, classes=), whether or not they do, to keep that private.
 """
-_READ_TEXTS = """# Which columns hold texts, and are left out, was read from the records: it is public with the model.
-# Declare them in a schema (--schema) to use them, whatever the records hold.
-"""
-_READ_GAPS = """# That values are missing was read from the records: it is public with the model. Mark gaps whether
-# or not there are any (--gaps, with_gaps) to keep that private.
-"""
 
 
 def _read_from_records(commands: Commands) -> str:
-    """Return, as comments, what of the commands was read from private records."""
-    notes = {_READ_CLASSES: not commands.declared, _READ_TEXTS: commands.texts, _READ_GAPS: commands.gaps}
-    return "".join(note for note, was_read in notes.items() if was_read)
+    """Return, as a comment, what of the commands was read from private records."""
+    return "" if commands.declared else _READ_CLASSES
 
 
 def _shell(commands: Commands) -> str:
@@ -124,15 +116,20 @@ def _script(commands: Commands) -> str:
         "delta": f"{commands.delta:g}",
         "queries": commands.queries,
         "aggregator": literal(commands.aggregator),
+        "class_list": literal(list(commands.classes)) if commands.declared else "None",
+        "leave_out": literal(list(commands.leave_out)),
         "classes": "schema.label.classes" if commands.declared else "None",  # read from y: the claim says so
-        "gaps": ".with_gaps()  # values may be missing in any column: another says where" if commands.gaps else "",
+        "schema": literal(str(commands.schema)),
+        "unused": literal([*commands.leave_out, commands.label, *([commands.groups] if commands.groups else [])]),
+        "label": literal(commands.label),
+        "groups": "None" if commands.groups is None else f"records[{literal(commands.groups)}]",
         "more": "" if commands.public is None else '    public=schema.encode(public, role="public"),\n',
     }
-    parts = [
-        _READ,
-        _read_from_records(commands) + (_BY_HEADER if commands.public is None else _BY_PUBLIC),
-        _LINEAR if commands.linear else _VOTES,
-    ]
+    by_table = commands.public is None and commands.schema is None
+    known = _BY_SCHEMA if commands.schema is not None else _BY_NAMES if by_table else _BY_PUBLIC
+    parts = [_READ, _read_from_records(commands) + known, _LINEAR if commands.linear else _VOTES]
+    if by_table and commands.linear:
+        parts = [_READ, _read_from_records(commands) + _LEARNED]
     return "\n".join(part.format(**values) for part in parts)
 
 
@@ -144,16 +141,32 @@ from quorate.tables import SCHEMA_FILE, Schema, read_table
 # The private records. Nothing of them leaves but what is paid for below.
 records = read_table({table})
 '''
-_BY_HEADER = """# All columns in use are numbers, so that nothing has to be learned about them.
+_BY_NAMES = """# All columns in use are read as numbers; what is none counts as missing.
 schema = Schema.numbers(
     records,
-{declared}){gaps}
+{declared})
 """
 _BY_PUBLIC = """# How columns become numbers is learned from public rows, never from private ones.
 public = read_table({public})
 schema = Schema.from_public(
     public,
-{declared}){gaps}
+{declared}).with_gaps()  # values may be missing in any column: another says where
+"""
+_BY_SCHEMA = """# How columns become numbers is declared.
+schema = Schema.load({schema}).without({leave_out}).with_label({label}, {class_list})
+"""
+_LEARNED = """# Nothing is known of the columns: kinds, categories and ranges are learned with noise, within the same
+# epsilon. All of it together is (epsilon, delta)-differentially private for each {unit}.
+features = records.drop_columns({unused})
+model = qr.PrivateLogisticRegression(epsilon={epsilon}, delta={delta}, classes={class_list}, columns="learned")
+model.fit(features, records[{label}].to_pylist(), groups={groups})
+print(model.claim_)
+
+# A folder that anybody may read. Asking the model costs nothing.
+qr.save(model, {folder})
+questions = read_table({questions})
+print(model.predict(questions))
+print(model.predict_proba(questions).round(3))  # one column a class, in the order of model.classes_
 """
 _LINEAR = """# A linear model from a few noisy sums: (epsilon, delta)-differentially private for each {unit}.
 model = qr.PrivateLogisticRegression(epsilon={epsilon}, delta={delta}, classes={classes})

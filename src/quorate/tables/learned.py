@@ -19,13 +19,22 @@ from numpy.typing import NDArray
 from quorate.arrays import Floats, Integers
 from quorate.errors import Infeasible
 from quorate.mechanisms import NoisyVectors, SparseHistogram
+from quorate.privacy import Budget
 from quorate.tables.columns import Category, Date, Kind, Number, Text
 from quorate.tables.containers import shown_names
 from quorate.tables.cut_tree import STAGES, CutTree, NumberMarginal, most_cells
 from quorate.tables.learned_facts import ColumnMarginal
 from quorate.tables.private_values import DATE_UNIT, ValueKind, count_texts, kinds_of_values, read_line
 
-__all__ = ["LearnedColumns", "choose_share", "entries_of_schema", "first_rows", "learn_columns", "slack_for_texts"]
+__all__ = [
+    "LearnedColumns",
+    "check_learnable",
+    "choose_share",
+    "entries_of_schema",
+    "first_rows",
+    "learn_columns",
+    "slack_for_texts",
+]
 
 _KINDS_NOISE = 1 / 25  # of the units: the scale of the noise that is enough to tell kinds apart
 _KINDS_SHARES = (0.02, 0.2)  # the least and the largest share of the schema's budget for kinds
@@ -76,6 +85,14 @@ def choose_share(vectors: NoisyVectors, *, units: int, columns: int, slack: floa
             return share
     plan.check(columns)
     return share
+
+
+def check_learnable(units: int, columns: int, *, epsilon: float, delta: float) -> None:
+    """Refuse so few units that the schema of a model of this budget would hide nearly everything."""
+    slack = slack_for_texts(delta)
+    budget = Budget(epsilon=epsilon, delta=delta, slack=slack)
+    vectors = NoisyVectors(budget, entries=entries_of_schema(columns))
+    choose_share(vectors, units=units, columns=columns, slack=slack)
 
 
 class _Plan:

@@ -16,6 +16,7 @@ def start(
     queries: str | None = None,
     abstain: bool | None = None,
     public: Path | None = None,
+    schema: Path | None = None,
     epsilon: float = 1.0,
     delta: float = 1e-6,
     out: Path = Path("quorate-start"),
@@ -41,11 +42,14 @@ def start(
     groups
         The column that names the person of each row; "none" protects each row by itself.
     queries
-        How many queries will be asked in total; or "any", if there is a public table.
+        How many queries will be asked in total; or "any".
     abstain
         Whether a query may remain unanswered if the records give no clear answer.
     public
-        A table of public records with the same columns; its label column may be missing.
+        A table of public records with the same columns; its label column may be missing. Without it and without a
+        schema, the model learns what the columns hold from the private records, within the same epsilon.
+    schema
+        A JSON file that declares the columns, as `quorate look` writes one.
     epsilon
         The total privacy loss allowed.
     delta
@@ -60,7 +64,8 @@ def start(
     from quorate.cli.start import run_start
 
     given = {"label": label, "classes": classes, "groups": groups, "queries": queries, "abstain": abstain}
-    return run_start(table, given, public=public, epsilon=epsilon, delta=delta, out=out, run=run, as_json=json)
+    known = {"public": public, "schema": schema}
+    return run_start(table, given, **known, epsilon=epsilon, delta=delta, out=out, run=run, as_json=json)
 
 
 def datasets(
