@@ -61,11 +61,12 @@ class Commands:
 
 
 def write_start(commands: Commands, questions: pa.Table) -> None:
-    """Write the folder. The questions are the first rows of this table, without their labels."""
+    """Write the folder. The questions are the first rows of this table, without labels and columns that are not used."""
     commands.out.mkdir(parents=True, exist_ok=True)
     (commands.out / "script.py").write_text(_script(commands), encoding="utf-8")
     (commands.out / "commands.sh").write_text(_shell(commands), encoding="utf-8")
-    left = [name for name in questions.column_names if name != commands.label]
+    unused = {commands.label, commands.groups, *commands.leave_out}
+    left = [name for name in questions.column_names if name not in unused]
     path = commands.out / "questions.csv"
     path.touch(mode=0o600)  # they may be private rows
     pyarrow.csv.write_csv(questions.select(left).slice(0, _QUESTIONS), path)
