@@ -16,7 +16,7 @@ from quorate.cli.fit_student_first import check_columns, published_model
 from quorate.cli.options import listed
 from quorate.cli.output import check_new_folder, check_report, show_bill, steps
 from quorate.errors import InvalidInput
-from quorate.tables import MISSING_TEXTS, SCHEMA_FILE, Category, Label, Number, Schema, read_table
+from quorate.tables import SCHEMA_FILE, Category, Label, Number, Schema, read_table
 from quorate.tables.cells import OTHER
 from quorate.tables.containers import open_columns
 
@@ -197,7 +197,7 @@ def _held_out_as_fitted(folder: "PublishedFolder", model: Any, tables: Tables, s
     if not hasattr(model, "classes_"):
         return _HeldOut(records, rows, target_column(records, label), units, label, None)
     values = open_columns(records, [label], whose="the private records")[label]
-    codes = Label(label, model.classes_.tolist()).codes(values, role="private", missing=MISSING_TEXTS)
+    codes = Label(label, model.classes_.tolist()).codes(values, role="private")
     labels = np.append(model.classes_.astype(object), None)[codes]
     return _HeldOut(records, rows, labels, units, label, None)
 

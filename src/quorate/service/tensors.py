@@ -168,10 +168,10 @@ class SchemaInputs:
 
     def _refused(self, tensors: Mapping[str, Tensor]) -> dict[str, int]:
         """Return the same of queries that were refused; nothing where a column cannot be read at all."""
-        kinds, missing = self.schema.columns, self.schema.missing_texts
+        kinds, reading = self.schema.columns, self.schema.reading
         try:
             return {
-                name: int(unknown_values(kinds[name], open_column(tensors[name].values), missing).sum())
+                name: int(unknown_values(kinds[name], open_column(tensors[name].values), reading).sum())
                 for name in self._categories
             }
         except (pa.ArrowException, ValueError, TypeError):

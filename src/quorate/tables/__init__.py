@@ -1,5 +1,6 @@
 """The gate: every table enters here, value by value, by public rules.
 
+    Reading         the public rules by which texts are numbers, dates, truth values or missing
     values          one column: each value read by itself as a number, a moment, a text or a code
     containers      arrays, lists, mappings and data frames become raw columns
     read, stream    CSV, Parquet, Arrow files, whole or in batches; folders and addresses
@@ -23,8 +24,8 @@ from quorate.tables.frames import FrameFormat, query_matrix
 from quorate.tables.learned_facts import ColumnMarginal, LearnedFacts
 from quorate.tables.lookup import QueryEncoder
 from quorate.tables.read import SUFFIXES, read_table
+from quorate.tables.reading import MISSING_TEXTS, Reading
 from quorate.tables.schema import SCHEMA_FILE, Schema
-from quorate.tables.values import MISSING_TEXTS
 
 __all__ = [
     "MISSING_TEXTS",
@@ -38,6 +39,7 @@ __all__ = [
     "LearnedFacts",
     "Number",
     "QueryEncoder",
+    "Reading",
     "Schema",
     "Text",
     "as_table",

@@ -23,7 +23,8 @@ from quorate.checks import check_count, check_positive, set_validated
 from quorate.errors import InvalidInput
 from quorate.tables.dates import DateUnit, check_unit, declared_moment, read_moments
 from quorate.tables.read import Role, refusal
-from quorate.tables.values import MISSING_TEXTS, canonical_text, read_codes, read_numbers, read_texts
+from quorate.tables.reading import MISSING_TEXTS, Rules, as_reading
+from quorate.tables.values import canonical_text, read_codes, read_numbers, read_texts
 
 __all__ = [
     "CLIP",
@@ -219,15 +220,13 @@ class Label:
         whole = all(isinstance(value, int) and not isinstance(value, bool) for value in classes)
         set_validated(self, classes=classes if whole else tuple(canonical_text(value) for value in classes))
 
-    def codes(
-        self, values: pa.Array, *, role: Role, missing: Iterable[str] = MISSING_TEXTS, start: int = 0
-    ) -> Integers:
+    def codes(self, values: pa.Array, *, role: Role, rules: Rules = MISSING_TEXTS, start: int = 0) -> Integers:
         """Return the place of each label of a raw column among the classes; -1 for a private label that is not there.
 
         A public label that is missing or not declared is refused, and so is one of a query; the error does not repeat
         it.
         """
-        codes = read_codes(values, [canonical_text(value) for value in self.classes], missing)
+        codes = read_codes(values, [canonical_text(value) for value in self.classes], rules)
         known = (codes >= 0) & (codes < len(self.classes))
         if role != "private" and not known.all():
             shown = ", ".join(repr(value) for value in self.classes)
@@ -318,20 +317,20 @@ def feature_names(kind: Kind, column: str) -> list[str]:
 
 
 def encode_features(
-    kind: Kind, values: pa.Array, column: str, *, role: Role, missing: Iterable[str] = MISSING_TEXTS, start: int = 0
+    kind: Kind, values: pa.Array, column: str, *, role: Role, rules: Rules = MISSING_TEXTS, start: int = 0
 ) -> Floats:
     """Return one row of features for each value of a raw column.
 
-    `missing` lists the texts that mean no value; a category that the column declares is never one of them. `start` is
-    the number of the first row, for errors. A missing value has the feature 0 of a number, as at its centre, and of
+    `rules` say how texts are read; a category that the column declares never means a missing value. `start` is the
+    number of the first row, for errors. A missing value has the feature 0 of a number, as at its centre, and of
     every category. No private value is refused: one that cannot be read is missing.
     """
     if isinstance(kind, Text):
-        return _words(kind, values, missing)
+        return _words(kind, values, rules)
     if isinstance(kind, Category):
-        features, absent = _flags(kind, values, column, role=role, missing=missing, start=start)
+        features, absent = _flags(kind, values, column, role=role, rules=rules, start=start)
     else:
-        given = _read(kind, values, column, role=role, missing=missing, start=start)
+        given = _read(kind, values, column, role=role, rules=rules, start=start)
         absent = np.isnan(given)
         features = np.where(absent, 0.0, _scaled(kind, given))[:, np.newaxis]
     if kind.missing == "indicator":
@@ -341,34 +340,34 @@ def encode_features(
     return features
 
 
-def unknown_values(kind: Kind, values: pa.Array, missing: Iterable[str] = MISSING_TEXTS) -> NDArray[np.bool_]:
+def unknown_values(kind: Kind, values: pa.Array, rules: Rules = MISSING_TEXTS) -> NDArray[np.bool_]:
     """Return which values of a raw column are texts that a category does not list; False for columns of other kinds."""
     if not isinstance(kind, Category):
         return np.zeros(len(values), dtype=np.bool_)
-    return read_codes(values, kind.categories, missing) == len(kind.categories)
+    return read_codes(values, kind.categories, rules) == len(kind.categories)
 
 
-def unreadable_values(kind: Kind, values: pa.Array, missing: Iterable[str] = MISSING_TEXTS) -> NDArray[np.bool_]:
+def unreadable_values(kind: Kind, values: pa.Array, rules: Rules = MISSING_TEXTS) -> NDArray[np.bool_]:
     """Return which values of a raw column are given and cannot be read as this kind: they count as missing."""
     if not isinstance(kind, Number):
         return np.zeros(len(values), dtype=np.bool_)
-    given = pc.is_valid(read_texts(values, missing)).to_numpy(zero_copy_only=False)
-    return np.isnan(read_values(kind, values, missing)) & given
+    given = pc.is_valid(read_texts(values, as_reading(rules).missing_texts)).to_numpy(zero_copy_only=False)
+    return np.isnan(read_values(kind, values, rules)) & given
 
 
-def read_values(kind: Number, values: pa.Array, missing: Iterable[str] = MISSING_TEXTS) -> Floats:
+def read_values(kind: Number, values: pa.Array, rules: Rules = MISSING_TEXTS) -> Floats:
     """Return the values of a raw column of numbers or dates; NaN for those that are missing or cannot be read."""
     if isinstance(kind, Date):
-        return read_moments(values, kind.unit, missing)
-    return read_numbers(values, missing)
+        return read_moments(values, kind.unit, rules)
+    return read_numbers(values, rules)
 
 
-def _read(kind: Number, values: pa.Array, column: str, *, role: Role, missing: Iterable[str], start: int) -> Floats:
+def _read(kind: Number, values: pa.Array, column: str, *, role: Role, rules: Rules, start: int) -> Floats:
     """Return the values of a column of numbers or dates, and refuse those of a query that cannot be read."""
-    given = read_values(kind, values, missing)
+    given = read_values(kind, values, rules)
     if role == "private":
         return given
-    wrong = unreadable_values(kind, values, missing) if np.isnan(given).any() else np.zeros(len(given), dtype=np.bool_)
+    wrong = unreadable_values(kind, values, rules) if np.isnan(given).any() else np.zeros(len(given), dtype=np.bool_)
     if wrong.any():
         expected = "a date is expected, written as 2024-05-31" if isinstance(kind, Date) else "a number is expected"
         raise refusal(role, column, f"{expected}, not a text", row=start + int(wrong.argmax()))
@@ -378,10 +377,10 @@ def _read(kind: Number, values: pa.Array, column: str, *, role: Role, missing: I
 
 
 def _flags(
-    kind: Category, values: pa.Array, column: str, *, role: Role, missing: Iterable[str], start: int
+    kind: Category, values: pa.Array, column: str, *, role: Role, rules: Rules, start: int
 ) -> tuple[Floats, NDArray[np.bool_]]:
     """Return a 0/1 column for each category, and which values are missing."""
-    codes = read_codes(values, kind.categories, missing)
+    codes = read_codes(values, kind.categories, rules)
     unknown = codes == len(kind.categories)
     if role == "query" and kind.unknown == "refuse" and unknown.any():
         problem = "a category that the model does not know"
@@ -395,10 +394,10 @@ def _flags(
 _WORD = re.compile(r"\w+")
 
 
-def _words(kind: Text, values: pa.Array, missing: Iterable[str]) -> Floats:
+def _words(kind: Text, values: pa.Array, rules: Rules) -> Floats:
     """Return how often words of each bucket occur in each text, by the length of the row."""
     features = np.zeros((len(values), kind.buckets))
-    for row, text in enumerate(read_texts(values, missing).to_pylist()):
+    for row, text in enumerate(read_texts(values, as_reading(rules).missing_texts).to_pylist()):
         for word in _WORD.findall((text or "").lower()):
             features[row, zlib.crc32(word.encode("utf-8", "replace")) % kind.buckets] += 1.0
     lengths = np.sqrt(np.square(features).sum(axis=1, keepdims=True))

@@ -4,6 +4,7 @@ import math
 import re
 import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +16,8 @@ from quorate.concepts.line import cut_points
 from quorate.errors import InvalidInput
 from quorate.tables.columns import Category, Date, Kind, Number, Text
 from quorate.tables.dates import DateUnit, read_moments
-from quorate.tables.values import MISSING_TEXTS, is_readable, raw_column, read_numbers, read_texts
+from quorate.tables.reading import MISSING_TEXTS, Reading
+from quorate.tables.values import is_readable, raw_column, read_numbers, read_texts
 
 __all__ = [
     "TooManyTexts",
@@ -31,26 +33,28 @@ _MOST_CELLS = 20_000  # categories of a release, where public rows have each of 
 _MOSTLY = 0.9  # of the values that are given: so many numbers make a column of numbers
 _MANY = 100  # public values that all differ by chance less often
 _LIKE_DATES = re.compile(r"\d{1,4}[/. -](\d{1,2}|[A-Za-z]{3,9})[/. -]\d{1,4}([ T].*)?")  # in another order than ours
+_WITHOUT_WORDS = Reading(true_texts=(), false_texts=())
 _MARKS = ("?", "-", "--", ".", "*")  # what people write where a number is missing
 
 
 def kinds_from_public(
-    table: pa.Table, *, without: Collection[str], missing: Sequence[str], sentences: Collection[str] = ()
+    table: pa.Table, *, without: Collection[str], reading: Reading, sentences: Collection[str] = ()
 ) -> dict[str, Kind]:
     """Return a kind for each column of a public table: numbers or dates where all values are, else categories.
 
     A column of `sentences` is one of texts. One that looks like the number of a row or a person is warned of.
     """
     kinds, problems = dict[str, Kind](), list[TooManyTexts]()
+    reading = replace(reading, true_texts=(), false_texts=())  # yes and no are categories, though they can be numbers
     for name in (name for name in table.column_names if name not in without):
         try:
-            kinds[name] = Text() if name in sentences else _kind(name, table.column(name), missing)
+            kinds[name] = Text() if name in sentences else _kind(name, table.column(name), reading)
         except TooManyTexts as error:
             problems.append(error)
     if problems:
         raise problems[0].with_others(problems[1:])
     for name, kind in kinds.items():
-        if type(kind) is Number and (is_named_id(name) or _counts_rows(table.column(name), missing)):
+        if type(kind) is Number and (is_named_id(name) or _counts_rows(table.column(name), reading)):
             warn_of_id(name)
     return kinds
 
@@ -69,9 +73,9 @@ def kinds_from_names(
     return kinds | {name: Text() for name in kinds if name in sentences}
 
 
-def _counts_rows(column: pa.ChunkedArray, missing: Sequence[str]) -> bool:
+def _counts_rows(column: pa.ChunkedArray, reading: Reading) -> bool:
     """Return whether the public values of a column are whole numbers of which no two are equal."""
-    given = read_numbers(raw_column(column), missing)
+    given = read_numbers(raw_column(column), reading)
     return bool(given.size >= _MANY and np.all(np.floor(given) == given) and np.unique(given).size == given.size)
 
 
@@ -85,21 +89,21 @@ def classes_from_public(table: pa.Table, label: str, *, missing: Sequence[str]) 
     return tuple(_different(label, raw_column(table.column(label)), missing))
 
 
-def _kind(name: str, column: pa.ChunkedArray, missing: Sequence[str]) -> Kind:
+def _kind(name: str, column: pa.ChunkedArray, reading: Reading) -> Kind:
     if not is_readable(column.type):
         raise InvalidInput(
             f"column {name!r} is of type {column.type}: only numbers, dates, texts and truth values can be encoded; "
             f"turn it into one of them or leave it out (--leave-out {shlex.quote(name)})"
         )
-    values = raw_column(column)
+    values, missing = raw_column(column), reading.missing_texts
     written = read_texts(values, missing)
     if pa.types.is_boolean(values.type):
         return Category(("false", "true"), missing="indicator" if values.null_count else "refuse")
-    numbers, dates = read_numbers(values, missing), read_moments(values, "days", missing)
+    numbers, dates = read_numbers(values, reading), read_moments(values, "days", reading)
     for kind, given in ((Number, numbers), (Date, dates)):
         if np.isnan(given).sum() == written.null_count:
             return _scaled_by_public(kind, name, given)
-    _check_not_gaps(name, values, missing)
+    _check_not_gaps(name, values, reading)
     return Category(_different(name, values, missing), missing="indicator" if written.null_count else "refuse")
 
 
@@ -116,10 +120,10 @@ def _scaled_by_public(kind: type[Number], name: str, given: NDArray[np.float64])
     return kind(centre=centre, spread=spread or 1.0, missing="indicator" if missing_too else "refuse")
 
 
-def _check_not_gaps(name: str, values: pa.Array, missing: Sequence[str]) -> None:
+def _check_not_gaps(name: str, values: pa.Array, reading: Reading) -> None:
     """Refuse numbers among which a mark stands for a missing value: as categories they would mean nothing."""
-    written = read_texts(values, missing)
-    given = read_numbers(values, missing)
+    written = read_texts(values, reading.missing_texts)
+    given = read_numbers(values, reading)
     marks = pc.is_in(written, value_set=pa.array(_MARKS, type=pa.large_string())).to_numpy(zero_copy_only=False)
     if np.isnan(given).all() or np.isnan(given).sum() > written.null_count + marks.sum():
         return
@@ -141,7 +145,7 @@ def cuts_from_public(name: str, column: pa.Array, *, bins: int | None, dates: bo
         return Category(("false", "true"))
     if pa.types.is_timestamp(column.type):
         return _dates_cut(name, column, bins)
-    values = read_numbers(column)
+    values = read_numbers(column, _WITHOUT_WORDS)
     known = values[np.isfinite(values)]
     written = read_texts(column)
     given = len(written) - written.null_count

@@ -23,11 +23,11 @@ class QueryEncoder:
     """Encodes columns of queries as `Schema.encode` does, but looks up declared texts."""
 
     def __init__(self, schema: Schema) -> None:
-        self._columns, self._missing = dict(schema.columns), tuple(schema.missing_texts)
+        self._columns, self._reading = dict(schema.columns), schema.reading
         self._tables: dict[str, tuple[dict[str, int], Floats]] = {}
         for name, kind in self._columns.items():
             if isinstance(kind, Category):
-                gaps = self._missing if kind.missing == "indicator" else ()
+                gaps = self._reading.missing_texts if kind.missing == "indicator" else ()
                 texts = list(dict.fromkeys([*kind.categories, *gaps]))  # all that the schema itself spells out
                 self._tables[name] = {text: place for place, text in enumerate(texts)}, self._by_arrow(name, texts)
             with suppress(InvalidInput):  # "0" may mean no value
@@ -47,4 +47,4 @@ class QueryEncoder:
         return self._by_arrow(name, values)
 
     def _by_arrow(self, name: str, values: Sequence[str] | NDArray[Any]) -> Floats:
-        return encode_features(self._columns[name], open_column(values), name, role="query", missing=self._missing)
+        return encode_features(self._columns[name], open_column(values), name, role="query", rules=self._reading)

@@ -45,14 +45,16 @@ from quorate.tables.learned_facts import LearnedFacts
 from quorate.tables.persons import check_lasting_names, name_persons, person_names
 from quorate.tables.private_values import private_columns
 from quorate.tables.read import Role, check_role, check_type, subject
-from quorate.tables.values import MISSING_TEXTS, raw_column, read_texts
+from quorate.tables.reading import DEFAULT_READING, Reading
+from quorate.tables.values import raw_column, read_texts
 
 __all__ = ["SCHEMA_FILE", "Schema"]
 
 SCHEMA_FILE = "schema.json"  # in the folder of a model: how its queries are encoded
 
+_THOSE_OF_READING: Any = None
 _BLOCK = 2**16  # rows encoded together: beyond the table and the matrix, memory is bounded
-_KEYS = ("columns", "label", "groups", "leave_out", "missing_texts", "learned")
+_KEYS = ("columns", "label", "groups", "leave_out", "missing_texts", "reading", "learned", "note")
 _PUBLIC_FACTS = "the names and container types of the columns and the number of units are public"
 
 
@@ -71,7 +73,10 @@ class Schema:
     leave_out
         Columns that may be present but are not used.
     missing_texts
-        Texts that mean a missing value, unless a column declares one of them as a category.
+        Texts that mean a missing value, unless a column declares one of them as a category. They stand in for those of
+        `reading`.
+    reading
+        The rules by which texts are read as numbers, dates and truth values.
     learned
         The claim and the noisy marginals of a schema that was learned from private rows (`from_private`).
 
@@ -85,12 +90,17 @@ class Schema:
     label: Label | None = None
     groups: str | None = None
     leave_out: Sequence[str] = ()
-    missing_texts: Sequence[str] = field(default=MISSING_TEXTS, repr=False)
+    missing_texts: Sequence[str] = field(default=_THOSE_OF_READING, repr=False)
+    reading: Reading = field(default=DEFAULT_READING, repr=False)
     learned: LearnedFacts | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         set_validated(self, columns=dict(self.columns), leave_out=_names("leave_out", self.leave_out))
-        set_validated(self, missing_texts=_names("missing_texts", self.missing_texts))
+        if not isinstance(self.reading, Reading):
+            raise InvalidInput(f"reading must be a Reading, got {self.reading!r}")
+        if self.missing_texts is not _THOSE_OF_READING:
+            set_validated(self, reading=replace(self.reading, missing_texts=self.missing_texts))
+        set_validated(self, missing_texts=tuple(self.reading.missing_texts))
         for name, kind in self.columns.items():
             if not isinstance(name, str) or not isinstance(kind, Number | Category | Text):
                 raise InvalidInput(
@@ -116,7 +126,8 @@ class Schema:
         groups: str | None = None,
         leave_out: Sequence[str] = (),
         texts: Sequence[str] = (),
-        missing_texts: Sequence[str] = MISSING_TEXTS,
+        missing_texts: Sequence[str] | None = None,
+        reading: Reading = DEFAULT_READING,
     ) -> "Schema":
         """Return a schema learned from a table of *public* rows.
 
@@ -131,13 +142,15 @@ class Schema:
         >>> Schema.from_public(public, label="income").feature_names
         ['age', 'sex=f', 'sex=m']
         """
-        table, missing = as_table(table), _names("missing_texts", missing_texts)
+        table = as_table(table)
+        if missing_texts is not None:
+            reading = replace(reading, missing_texts=missing_texts)
         if label is not None and classes is None:
-            classes = classes_from_public(table, label, missing=missing)
+            classes = classes_from_public(table, label, missing=reading.missing_texts)
         without = _unused(table.column_names, label=label, groups=groups, leave_out=leave_out)
-        kinds = kinds_from_public(table, without=without, missing=missing, sentences=_names("texts", texts))
+        kinds = kinds_from_public(table, without=without, reading=reading, sentences=_names("texts", texts))
         named = None if label is None else Label(label, classes)
-        return cls(kinds, label=named, groups=groups, leave_out=leave_out, missing_texts=missing)
+        return cls(kinds, label=named, groups=groups, leave_out=leave_out, reading=reading)
 
     @classmethod
     def from_private(
@@ -199,7 +212,7 @@ class Schema:
         wanted = [name for name in kept if name not in known]
         rows = None
         if groups is not None:
-            rows = first_rows(person_names(private_columns(table, [groups])[groups], MISSING_TEXTS)[0])
+            rows = first_rows(person_names(private_columns(table, [groups])[groups], DEFAULT_READING.missing_texts)[0])
         columns = private_columns(table, wanted, rows)
         units = len(rows) if rows is not None else len(next(iter(columns.values()), ()))
         if not wanted or units < 1:
@@ -230,7 +243,8 @@ class Schema:
         groups: str | None = None,
         leave_out: Sequence[str] = (),
         texts: Sequence[str] = (),
-        missing_texts: Sequence[str] = MISSING_TEXTS,
+        missing_texts: Sequence[str] | None = None,
+        reading: Reading = DEFAULT_READING,
     ) -> "Schema":
         """Return a schema for tables of numbers that uses every column as it is, without centring or scaling.
 
@@ -243,16 +257,13 @@ class Schema:
                 f"the classes of the label {label!r} must be declared (classes=..., --classes): they are not taken "
                 "from private records"
             )
-        if label is not None and classes is None:
-            raise InvalidInput(
-                f"the classes of the label {label!r} must be declared (classes=..., --classes): they are not taken "
-                "from private records"
-            )
         names = as_table(table).column_names
         without = _unused(names, label=label, groups=groups, leave_out=leave_out)
         kinds = kinds_from_names(names, without=without, sentences=_names("texts", texts))
         named = None if label is None else Label(label, classes)
-        return cls(kinds, label=named, groups=groups, leave_out=leave_out, missing_texts=missing_texts)
+        if missing_texts is not None:
+            reading = replace(reading, missing_texts=missing_texts)
+        return cls(kinds, label=named, groups=groups, leave_out=leave_out, reading=reading)
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> "Schema":
@@ -267,7 +278,8 @@ class Schema:
             label=None if label is None else label_from_document(label),
             groups=document.get("groups"),
             leave_out=document.get("leave_out", ()),
-            missing_texts=document.get("missing_texts", MISSING_TEXTS),
+            missing_texts=document.get("missing_texts", _THOSE_OF_READING),
+            reading=Reading.from_document(document.get("reading", {})),
             learned=None if document.get("learned") is None else LearnedFacts.from_document(document["learned"]),
         )
 
@@ -278,8 +290,10 @@ class Schema:
             document["label"] = {"column": self.label.column, "classes": list(self.label.classes)}
         if self.groups is not None:
             document["groups"] = self.groups
-        document |= {"leave_out": list(self.leave_out), "missing_texts": list(self.missing_texts)}
-        return document if self.learned is None else document | {"learned": self.learned.to_document()}
+        document |= {"leave_out": list(self.leave_out), "missing_texts": list(self.reading.missing_texts)}
+        rules = self.reading.to_document()
+        learned = None if self.learned is None else self.learned.to_document()
+        return document | ({"reading": rules} if rules else {}) | ({"learned": learned} if learned else {})
 
     @classmethod
     def load(cls, path: str | Path) -> "Schema":
@@ -322,7 +336,17 @@ class Schema:
 
     def with_missing_texts(self, more: Sequence[str]) -> "Schema":
         """Return the same schema with more texts that mean a missing value."""
-        return replace(self, missing_texts=(*self.missing_texts, *_names("missing_texts", more)))
+        return self.with_reading(missing_texts=(*self.reading.missing_texts, *_names("missing_texts", more)))
+
+    def with_reading(self, **rules: Any) -> "Schema":
+        """Return the same schema with other rules for reading texts.
+
+        >>> from quorate.tables import Number
+        >>> Schema({"pay": Number()}).with_reading(decimal=",").encode(pa.table({"pay": ["1,234", "1.234"]})).tolist()
+        [[1.234], [1234.0]]
+        """
+        reading = replace(self.reading, **rules)
+        return replace(self, reading=reading, missing_texts=reading.missing_texts)
 
     def with_gaps(self) -> "Schema":
         """Return the same schema with an indicator for every column: any value but a sentence may then be missing."""
@@ -390,7 +414,7 @@ class Schema:
         for start, block in _blocks(table.select(list(self.columns))):
             for place, (name, kind) in enumerate(self.columns.items()):
                 values = raw_column(block.column(name))
-                rows = encode_features(kind, values, name, role=role, missing=self.missing_texts, start=start)
+                rows = encode_features(kind, values, name, role=role, rules=self.reading, start=start)
                 encoded[start : start + len(rows), offsets[place] : offsets[place + 1]] = rows
         return encoded
 
@@ -411,8 +435,8 @@ class Schema:
         return {name: count for name, count in counts.items() if count}
 
     def _missing_in(self, kind: Kind, values: pa.Array) -> int:
-        gaps = read_texts(values, self.missing_texts).null_count
-        return int(gaps + unreadable_values(kind, values, self.missing_texts).sum())
+        gaps = read_texts(values, self.reading.missing_texts).null_count
+        return int(gaps + unreadable_values(kind, values, self.reading).sum())
 
     def refusing_unknown(self) -> "Schema":
         """Return the same schema, but one that refuses queries with an undeclared category."""
@@ -431,17 +455,17 @@ class Schema:
         table = as_table(table)
         self._check_columns(table, "query")
         counts = {
-            name: int(unknown_values(kind, raw_column(table.column(name)), self.missing_texts).sum())
+            name: int(unknown_values(kind, raw_column(table.column(name)), self.reading).sum())
             for name, kind in self.columns.items()
         }
         return {name: count for name, count in counts.items() if count}
 
     def label_codes(self, table: Any, *, role: Role = "private") -> NDArray[np.int64]:
-        """Return the place of each label among the declared classes; -1 for a private one that is missing or another."""
+        """Return the place of each label among the declared classes; -1 for a private one that is not among them."""
         if self.label is None:
             raise InvalidInput("the schema has no label: declare its column and classes")
         column = self._special_column(as_table(table), self.label.column, check_role(role))
-        return self.label.codes(column, role=role, missing=self.missing_texts)
+        return self.label.codes(column, role=role, rules=self.reading)
 
     def labels(self, table: Any, *, role: Role = "private") -> NDArray[Any]:
         """Return the label of each row, one of the declared classes: whole numbers if all are, else texts.
@@ -461,7 +485,7 @@ class Schema:
         if self.groups is None:
             return None
         column = self._special_column(as_table(table), self.groups, check_role(role))
-        return person_names(column, self.missing_texts)[0]
+        return person_names(column, self.reading.missing_texts)[0]
 
     def people(self, table: Any, *, role: Role = "private", lasting: bool = False) -> list[str] | None:
         """Return the canonical name of the person of each row, or None if the schema has no groups.
@@ -474,7 +498,7 @@ class Schema:
         column = self._special_column(table, self.groups, check_role(role))
         if lasting:
             check_lasting_names(table.column(self.groups))
-        return name_persons(column, self.missing_texts)
+        return name_persons(column, self.reading.missing_texts)
 
     def _special(self) -> list[str]:
         return [*([self.label.column] if self.label else []), *([self.groups] if self.groups else [])]

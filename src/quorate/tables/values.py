@@ -12,6 +12,7 @@ missing. Nothing here raises for a value.
 import math
 import re
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -25,6 +26,7 @@ from numpy.typing import NDArray
 
 from quorate.arrays import Floats, Integers
 from quorate.errors import InvalidInput
+from quorate.tables.reading import DEFAULT_READING, MISSING_TEXTS, PLAIN_NUMBER, Reading, Rules, as_reading
 
 __all__ = [
     "MISSING_TEXTS",
@@ -39,11 +41,10 @@ __all__ = [
     "read_texts",
 ]
 
-MISSING_TEXTS = ("", "NA", "N/A", "NaN", "nan", "null", "NULL")  # "?" is a category like any other unless declared
-
-_NUMBER = r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?(inf|infinity)"
-_NUMBER_IN_FULL = re.compile(_NUMBER, re.IGNORECASE | re.ASCII)
 _PLAIN_NUMBER = r"^-?[0-9]+(\.[0-9]*)?$"  # what Arrow reads as Python does; the rest is read one by one
+_TWO_READINGS = r"^-?[1-9][0-9]{0,2}\.[0-9]{3}$"  # a point before decimals, or between thousands
+# A blank behind a number that came with a type, such as Decimal("1.234"): by any rules its point precedes decimals.
+_TYPED = "\x1f"
 _EXPONENT_LIMIT = 300  # digits of a whole number that is written out; a larger one keeps its exponent
 _MICROSECONDS = {"s": 10**6, "ms": 10**3, "us": 1}
 _LARGEST_MOMENT = 2**62  # microseconds: beyond it a moment is missing
@@ -76,7 +77,7 @@ def kind_of_type(kind: pa.DataType) -> str | None:
     return "text" if textual or binary or types.is_binary_view(kind) else None
 
 
-def raw_column(column: Any) -> pa.Array:
+def raw_column(column: Any) -> pa.Array:  # noqa: PLR0911  one for each type
     """Return an Arrow array, or a chunked one, as a raw column. Its type must be readable."""
     if isinstance(column, pa.ChunkedArray):
         parts = [raw_column(chunk) for chunk in column.chunks]
@@ -116,7 +117,8 @@ def _decimal_texts(column: pa.Array) -> pa.Array:
     written = column.cast(pa.string()).cast(pa.large_string())
     plain = pc.replace_substring_regex(written, r"^(-?[0-9]+)\.0*$", r"\1")
     plain = pc.replace_substring_regex(plain, r"^(-?[0-9]+\.[0-9]*[1-9])0+$", r"\1")
-    odd = pc.fill_null(pc.match_substring_regex(plain, r"[^0-9.-]|^-0$"), False)
+    plain = pc.replace_substring_regex(plain, _TWO_READINGS, rf"\0{_TYPED}")
+    odd = pc.fill_null(pc.match_substring_regex(plain, r"[^0-9.\x1f-]|^-0$"), False)
     if not pc.any(odd).as_py():
         return plain
     texts = [text if text is None else canonical_text(Decimal(text)) for text in plain.filter(odd).to_pylist()]
@@ -124,7 +126,7 @@ def _decimal_texts(column: pa.Array) -> pa.Array:
 
 
 def _raw_moments(column: pa.Array) -> pa.Array:
-    """Return dates and timestamps as microseconds since 1970 in UTC; Arrow's own cast would refuse some, and name them."""
+    """Return dates and timestamps as microseconds since 1970 in UTC. Arrow's cast would refuse some, and name them."""
     kind = column.type
     if pa.types.is_date32(kind):
         counts, scale = column.view(pa.int32()).cast(pa.int64()), 86_400 * 10**6
@@ -170,22 +172,31 @@ def _decoded(value: bytes | None) -> str | None:
         return None
 
 
-def read_numbers(column: pa.Array, missing: Iterable[str] = MISSING_TEXTS) -> Floats:
+def read_numbers(column: pa.Array, rules: Rules = MISSING_TEXTS) -> Floats:
     """Return the values of a raw column as 64-bit floats; NaN where one is missing or no number."""
-    kind = column.type
-    if pa.types.is_float64(kind):
-        return np.asarray(column.to_numpy(zero_copy_only=False))
+    kind, reading = column.type, as_reading(rules)
     if pa.types.is_timestamp(kind):
         return np.full(len(column), np.nan)
-    if not pa.types.is_large_string(kind):
-        plain = column.cast(pa.uint8()) if pa.types.is_boolean(kind) else column
-        floats: Floats = plain.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
-        return np.array(floats, dtype=np.float64)
-    written = read_texts(column, missing)
-    try:
-        return _floats(written)
-    except pa.ArrowInvalid:  # some are no numbers, or none that Arrow reads
-        return _numbers_one_by_one(written)
+    if pa.types.is_large_string(kind):
+        return _text_numbers(column, reading)
+    plain = column.cast(pa.uint8()) if pa.types.is_boolean(kind) else column
+    numbers: Floats = plain.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    if reading.missing_numbers and not pa.types.is_boolean(kind):
+        absent = pc.is_null(read_texts(column, reading.missing_texts)).to_numpy(zero_copy_only=False)
+        numbers = np.where(absent, np.nan, numbers)
+    return np.asarray(numbers, dtype=np.float64)
+
+
+def _text_numbers(column: pa.Array, reading: Reading) -> Floats:
+    """Return texts as numbers: all at once where Arrow reads each of them as the rules do, else odd ones one by one."""
+    if reading.decimal == "." and not reading.missing_numbers:
+        with suppress(pa.ArrowInvalid):
+            return _floats(column)
+    written = read_texts(column, reading.missing_texts)
+    if reading.decimal == ".":
+        with suppress(pa.ArrowInvalid):
+            return _floats(written)
+    return _numbers_one_by_one(written, pc.ends_with(column, _TYPED), reading)
 
 
 def _floats(column: pa.Array) -> Floats:
@@ -193,24 +204,26 @@ def _floats(column: pa.Array) -> Floats:
     return np.asarray(column.cast(pa.float64()).to_numpy(zero_copy_only=False) + 0.0)
 
 
-def _numbers_one_by_one(written: pa.Array) -> Floats:
-    plain = pc.fill_null(pc.match_substring_regex(written, _PLAIN_NUMBER), False)
+def _numbers_one_by_one(written: pa.Array, typed: pa.Array, reading: Reading) -> Floats:
+    """Return texts as numbers: plain ones by Arrow, and each distinct other one by the rules."""
+    plain = pc.match_substring_regex(written, _PLAIN_NUMBER)
+    if reading.decimal == ",":
+        plain = pc.and_(plain, pc.or_(typed, pc.invert(pc.match_substring_regex(written, _TWO_READINGS))))
+    plain = pc.fill_null(plain, False)
     try:
         numbers = _floats(pc.if_else(plain, written, pa.scalar(None, pa.large_string())))
     except pa.ArrowInvalid:  # hundreds of digits
         numbers, plain = np.full(len(written), np.nan), pa.array(np.zeros(len(written), dtype=np.bool_))
     rest = pc.and_(pc.invert(plain), pc.is_valid(written))
     coded = written.filter(rest).dictionary_encode()
-    each = np.array([read_number(text) for text in coded.dictionary.to_pylist()], dtype=np.float64)
+    each = np.array([reading.number(text) for text in coded.dictionary.to_pylist()], dtype=np.float64)
     numbers[rest.to_numpy(zero_copy_only=False)] = each[coded.indices.to_numpy()]
     return numbers
 
 
 def read_number(text: str) -> float:
-    """Return the number that a text without surrounding blanks stands for, or NaN."""
-    if text.lower() in ("true", "false"):
-        return float(text.lower() == "true")
-    return float(text) + 0.0 if _NUMBER_IN_FULL.fullmatch(text) else math.nan
+    """Return the number that a text without surrounding blanks stands for by the default rules, or NaN."""
+    return DEFAULT_READING.number(text)
 
 
 def read_texts(column: pa.Array, missing: Iterable[str] = MISSING_TEXTS) -> pa.Array:
@@ -254,33 +267,51 @@ def _moment_text(written: str) -> str:
     return day if clock in ("", "00:00:00", "00:00") else f"{day}T{clock}"
 
 
-def read_codes(column: pa.Array, categories: Sequence[str], missing: Iterable[str] = MISSING_TEXTS) -> Integers:
+def read_codes(column: pa.Array, categories: Sequence[str], rules: Rules = MISSING_TEXTS) -> Integers:
     """Return the place of each value among the categories: -1 if it is missing, one past the last if it is another.
 
     A value that is not listed as it is written may be listed as another file writes it: in other letters, true for
-    TRUE, 1 for 1.0. That counts if it fits one category alone.
+    TRUE, 1 for 1.0. That counts if it fits one category alone. If the categories are a pair of truth values, every word
+    for one of them is read so.
     """
-    coded = read_texts(column, set(missing) - set(categories)).dictionary_encode()
-    places = {text: place for place, text in enumerate(categories)}
-    alike: dict[str, int | None] = {}
-    for place, text in enumerate(categories):
-        alike[_folded(text)] = None if _folded(text) in alike else place
-    each = [*(_place(text, places, alike) for text in coded.dictionary.to_pylist()), -1]
+    reading = as_reading(rules)
+    coded = read_texts(column, set(reading.missing_texts) - set(categories)).dictionary_encode()
+    find = _CategoryFinder(categories, reading)
+    each = [*(find.place(text) for text in coded.dictionary.to_pylist()), -1]
     codes: NDArray[np.int64] = np.array(each, dtype=np.int64)
     return codes[pc.fill_null(coded.indices, len(each) - 1).to_numpy(zero_copy_only=False)]
 
 
-def _place(text: str, places: dict[str, int], alike: dict[str, int | None]) -> int:
-    if text in places:
-        return places[text]
-    folded = _folded(text)
-    place = places.get(folded, alike.get(folded))
-    return len(places) if place is None else place
+class _CategoryFinder:
+    """Finds the category that a text means."""
+
+    def __init__(self, categories: Sequence[str], reading: Reading) -> None:
+        self._truth, self._other = reading.truth, len(categories)
+        self._places = {text: place for place, text in enumerate(categories)}
+        self._alike: dict[str, int | None] = {}
+        for place, text in enumerate(categories):
+            self._alike[_folded(text)] = None if _folded(text) in self._alike else place
+        truths = {self._truth_value(text): place for place, text in enumerate(categories)}
+        self._truths = truths if len(categories) == 2 and set(truths) == {True, False} else {}
+
+    def place(self, text: str) -> int:
+        place = self._places.get(text)
+        if place is None:
+            folded = _folded(text)
+            place = self._places.get(folded, self._alike.get(folded))
+        if place is None and self._truths:
+            place = self._truths.get(self._truth_value(text))
+        return self._other if place is None else place
+
+    def _truth_value(self, text: str) -> bool | None:
+        return {"1": True, "0": False}.get(_folded(text), self._truth(text))
 
 
 def _folded(text: str) -> str:
     """Return a text as it is compared with a category that is written in another way."""
-    number = read_number(text)
+    if text.casefold() in ("true", "false"):
+        return "1" if text.casefold() == "true" else "0"
+    number = float(text) if PLAIN_NUMBER.fullmatch(text) else math.nan
     return canonical_text(number) if abs(number) < 2.0**53 else text.casefold()
 
 
@@ -321,7 +352,9 @@ def _object_text(value: Any) -> str | None:
         plain = _plain_object(value)
         if plain is None or plain != plain:  # a NaN, or a NaT  # noqa: PLR0124
             return None
-        return _whole_text(canonical_text(plain))
+        written = canonical_text(plain)
+        is_typed = not isinstance(plain, str) and re.match(_TWO_READINGS, written) is not None
+        return written + _TYPED if is_typed else _whole_text(written)
     except Exception:  # of somebody's type; the message may repeat the value
         return None
 
@@ -335,7 +368,7 @@ def _whole_text(text: str) -> str | None:
     return str(text)
 
 
-def _plain_object(value: Any) -> Any:
+def _plain_object(value: Any) -> Any:  # noqa: PLR0911  one for each type
     """Return an object as a text, a number, a truth value or a moment of Python, or None."""
     if isinstance(value, np.datetime64):
         return _numpy_moment(value)
