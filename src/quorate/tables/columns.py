@@ -344,7 +344,7 @@ def unknown_values(kind: Kind, values: pa.Array, rules: Rules = MISSING_TEXTS) -
     """Return which values of a raw column are texts that a category does not list; False for columns of other kinds."""
     if not isinstance(kind, Category):
         return np.zeros(len(values), dtype=np.bool_)
-    return read_codes(values, kind.categories, rules) == len(kind.categories)
+    return np.asarray(read_codes(values, kind.categories, rules) == len(kind.categories))
 
 
 def unreadable_values(kind: Kind, values: pa.Array, rules: Rules = MISSING_TEXTS) -> NDArray[np.bool_]:
@@ -352,7 +352,7 @@ def unreadable_values(kind: Kind, values: pa.Array, rules: Rules = MISSING_TEXTS
     if not isinstance(kind, Number):
         return np.zeros(len(values), dtype=np.bool_)
     given = pc.is_valid(read_texts(values, as_reading(rules).missing_texts)).to_numpy(zero_copy_only=False)
-    return np.isnan(read_values(kind, values, rules)) & given
+    return np.asarray(np.isnan(read_values(kind, values, rules)) & given)
 
 
 def read_values(kind: Number, values: pa.Array, rules: Rules = MISSING_TEXTS) -> Floats:

@@ -1,92 +1,312 @@
 """CSV files as tables of texts, whole or some megabytes at a time.
 
-Values are separated by commas, or by semicolons or tabs if the first line is; with semicolons a number may have a comma
-before its decimals.
+The first line names the columns. It also shows the encoding (UTF-8, UTF-16 with a mark, else Windows-1252) and the
+separator (a comma, or else a semicolon, a tab or a bar), unless these are declared. Nothing else of a private file
+decides how it is read, and no record is refused (`csv_records`):
+
+- A value whose bytes are no text of the encoding is missing.
+- A record that repeats the first line has all values missing.
+- Where semicolons separate values, a comma stands before decimals: 1,234 is read as 1.234. It is handed on as 1,2340,
+  which has one meaning under any rules for numbers.
 """
 
+import codecs
 import contextlib
 import csv
-import gzip
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute
+import pyarrow.compute as pc
 import pyarrow.csv
 
+from quorate.checks import check_choice, set_validated
 from quorate.errors import InvalidInput
+from quorate.tables.containers import check_names
+from quorate.tables.csv_records import Irregularities, RecordBlocks
+from quorate.tables.values import raw_column
 
-__all__ = ["csv_header", "read_csv", "stream_csv"]
+__all__ = ["FOUND", "CsvFormat", "CsvHeader", "csv_header", "read_csv", "stream_csv", "without_last"]
 
-_BLOCK = 2**22  # bytes of a file that are read together
-_OPEN_QUOTE = "a quoted value must end on its own line; a quote that is left open swallows records"
+_HEADER_PART = 2**12  # bytes that are read together to find the first line
+_LONGEST_HEADER = 2**24
+_SEPARATORS = (",", ";", "\t", "|")
+_MARKS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
+_HINT = re.compile(r'"?sep=(.)"?', re.IGNORECASE)  # a line that spreadsheets write before the names
+_TWO_READINGS = r"^(\s*[+-]?[1-9][0-9]{0,2},[0-9]{3})(\s*)$"
 
 
-def read_csv(path: Path, *, private: bool) -> pa.Table:
-    """Read a CSV file as texts. Of `private` records no line is named that is wrong."""
-    names, separator = csv_header(path, private=private)
+@dataclass(frozen=True)
+class CsvFormat:
+    """How a CSV file is written, where its first line does not show it.
+
+    encoding
+        Such as "utf-8", "utf-16", "latin-1" or "windows-1252".
+    separator
+        A comma, a semicolon, a tab or a bar.
+    skip_last
+        How many records at the end are none, such as a line of totals.
+    """
+
+    encoding: str | None = None
+    separator: str | None = None
+    skip_last: int = 0
+
+    def __post_init__(self) -> None:
+        if self.encoding is not None:
+            set_validated(self, encoding=_check_encoding(self.encoding))
+        if self.separator is not None:
+            check_choice("separator", self.separator, _SEPARATORS)
+        if not isinstance(self.skip_last, int) or isinstance(self.skip_last, bool) or self.skip_last < 0:
+            raise InvalidInput(f"skip_last must be a whole number of at least 0, got {self.skip_last!r}")
+
+
+FOUND = CsvFormat()
+
+
+@dataclass(frozen=True)
+class CsvHeader:
+    """The first line of a CSV file: the names as it writes them, the encoding and the separator."""
+
+    fields: tuple[str, ...]
+    encoding: str
+    separator: str
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the columns."""
+        return [name.strip() for name in self.fields]
+
+
+def read_csv(
+    path: Path, *, private: bool, declared: CsvFormat = FOUND, found: Irregularities | None = None
+) -> pa.Table:
+    """Read a CSV file as texts. `found` counts irregular records, for the owner."""
+    parts = list(stream_csv(path, private=private, declared=declared, found=found))
+    names = csv_header(path, private=private, declared=declared).names
+    return pa.concat_tables([pa.schema([(name, pa.large_string()) for name in names]).empty_table(), *parts])
+
+
+def stream_csv(
+    path: Path, *, private: bool, declared: CsvFormat = FOUND, found: Irregularities | None = None
+) -> Iterator[pa.Table]:
+    """Yield a CSV file as texts, some megabytes of it at a time.
+
+    A record of a public table or of queries that has too few or too many values is refused, and its line named.
+    """
+    found = Irregularities() if found is None else found
+    with _opened(path, declared) as source:
+        header = source.header(private=private)
+        width = len(header.fields)
+        blocks = RecordBlocks(source.read, header.separator, width, found)
+        for table in without_last((_parsed(block, header, blocks, found) for block in blocks), declared.skip_last):
+            if not private and found.first_line is not None:
+                raise InvalidInput(
+                    f"{path}: each line must have {width} values, as many as the first line has names, but line "
+                    f"{found.first_line} has {found.first_width}"
+                )
+            yield table
+
+
+def csv_header(path: Path, *, private: bool, declared: CsvFormat = FOUND) -> CsvHeader:
+    """Return the first line of a file."""
+    with _opened(path, declared) as source:
+        return source.header(private=private)
+
+
+def _parsed(block: pa.Buffer, header: CsvHeader, blocks: RecordBlocks, found: Irregularities) -> pa.Table:
+    """Return the records of a block. What Arrow would refuse is rewritten first."""
+    table = _arrow_table(block, header, pa.large_string(), at_once=2**20)
+    if table is None:
+        block = pa.py_buffer(blocks.repair(block.to_pybytes())[0])
+        table = _arrow_table(block, header, pa.large_string(), at_once=block.size + 1)
+    if table is None:  # bytes that are no UTF-8
+        raw = _arrow_table(block, header, pa.large_binary(), at_once=block.size + 1)
+        assert raw is not None
+        table = pa.table([raw_column(column) for column in raw.columns], names=header.names)
+        wrong = [
+            pc.not_equal(pc.is_null(new), pc.is_null(old)) for new, old in zip(table.columns, raw.columns, strict=True)
+        ]
+        found.undecoded += sum(pc.sum(one).as_py() or 0 for one in wrong)
+    table = _without_headers(table, header, found)
+    if header.separator == ";":
+        table = pa.table([_unambiguous(column) for column in table.columns], names=header.names)
+    return table
+
+
+def _arrow_table(block: pa.Buffer, header: CsvHeader, kind: pa.DataType, *, at_once: int) -> pa.Table | None:
+    """Return the records of a block as Arrow reads them, so many bytes at once, or None if it would refuse one."""
+    irregular: list[bool] = []
+
+    def note(_: Any) -> str:
+        irregular.append(True)
+        return "skip"
+
+    options = {
+        "read_options": pyarrow.csv.ReadOptions(column_names=header.names, block_size=at_once),
+        "parse_options": pyarrow.csv.ParseOptions(
+            delimiter=header.separator,
+            newlines_in_values=_has_quotes(block),
+            ignore_empty_lines=len(header.fields) > 1,  # in a single column an empty line is a missing value
+            invalid_row_handler=note,
+        ),
+        "convert_options": pyarrow.csv.ConvertOptions(
+            column_types=dict.fromkeys(header.names, kind), strings_can_be_null=False
+        ),
+    }
     try:
-        with _opened(path) as file:
-            table = pyarrow.csv.read_csv(file, **_options(names, separator))
-    except pa.ArrowInvalid as error:
-        raise _refused(path, names, separator, error, private=private) from None
-    _check_quotes(path)
-    return _checked(path, table, names, separator)
+        table = pyarrow.csv.read_csv(pa.BufferReader(block), **options)
+    except pa.ArrowInvalid:  # no UTF-8, or a line that is longer than a block
+        return None
+    return None if irregular else table
 
 
-def stream_csv(path: Path, *, private: bool) -> Iterator[pa.Table]:
-    """Yield a CSV file as texts, some megabytes of it at a time. What is wrong may show at its end."""
-    names, separator = csv_header(path, private=private)
+def _has_quotes(block: pa.Buffer) -> bool:
+    return bool((np.frombuffer(block, dtype=np.uint8) == ord('"')).any())
+
+
+def _without_headers(table: pa.Table, header: CsvHeader, found: Irregularities) -> pa.Table:
+    """Return the table with all values missing in records that repeat the first line."""
+    repeated = pc.equal(table.column(0), header.fields[0])
+    if not pc.any(repeated).as_py():
+        return table
+    for place, field in enumerate(header.fields):
+        repeated = pc.and_(repeated, pc.fill_null(pc.equal(table.column(place), field), False))
+    found.headers += pc.sum(repeated).as_py() or 0
+    gap = pa.scalar(None, pa.large_string())
+    return pa.table([pc.if_else(repeated, gap, column) for column in table.columns], names=table.column_names)
+
+
+def _unambiguous(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return numbers with a comma before three decimals with a fourth one, so that it cannot stand for thousands."""
+    return pc.replace_substring_regex(column, _TWO_READINGS, r"\1" + "0" + r"\2")
+
+
+def without_last(tables: Iterator[pa.Table], count: int) -> Iterator[pa.Table]:
+    """Yield tables without the last records of them all."""
+    if count == 0:
+        yield from tables
+        return
+    held: pa.Table | None = None
+    for table in tables:
+        held = table if held is None else pa.concat_tables([held, table])
+        if held.num_rows > count:
+            yield held.slice(0, held.num_rows - count)
+            held = held.slice(held.num_rows - count).combine_chunks()
+
+
+class _Source:
+    """The bytes of a file as UTF-8, after its first line."""
+
+    def __init__(self, path: Path, file: Any, declared: CsvFormat) -> None:
+        self._path, self._file, self._declared = path, file, declared
+        self._rest = b""
+        self._decoder: codecs.IncrementalDecoder | None = None
+
+    def read(self, size: int) -> bytes:
+        """Return some bytes, and none at the end."""
+        if self._rest:
+            rest, self._rest = self._rest, b""
+            return rest
+        if self._decoder is None:
+            return bytes(self._file.read(size))
+        while part := self._file.read(size):
+            if text := self._decoder.decode(part):
+                return text.encode("utf-8", "replace")
+        return b""
+
+    def header(self, *, private: bool) -> CsvHeader:
+        """Read the first line, and return what it shows."""
+        encoding, data = self._encoding()
+        if encoding != "utf-8":
+            self._decoder = codecs.getincrementaldecoder(encoding)("replace")
+            data = self._decoder.decode(data).encode("utf-8", "replace")
+        data = data.removeprefix(codecs.BOM_UTF8)
+        line, data = self._line(data)
+        hint = _HINT.fullmatch(line)
+        if hint is not None:
+            line, data = self._line(data)
+        self._rest = data
+        separator = self._declared.separator or (hint[1] if hint is not None and hint[1] in _SEPARATORS else None)
+        fields, separator = self._fields(line, separator)
+        try:
+            check_names(pa.schema([(field.strip(), pa.large_string()) for field in fields]).empty_table())
+        except InvalidInput as error:
+            raise InvalidInput(f"{self._path}: {error}") from None
+        if private and any(_is_number(field) for field in fields):
+            raise InvalidInput(f"{self._path}: the first line must name the columns, and has a number in it")
+        return CsvHeader(fields, encoding, separator)
+
+    def _encoding(self) -> tuple[str, bytes]:
+        """Return the encoding, by declaration or by the first line alone, and the bytes read so far."""
+        data = self._file.read(_HEADER_PART)
+        mark = next((encoding for mark, encoding in _MARKS.items() if data.startswith(mark)), None)
+        if self._declared.encoding is not None or mark is not None:
+            return self._declared.encoding or str(mark), data
+        while not re.search(rb"[^\r\n][\r\n]", data) and len(data) < _LONGEST_HEADER:
+            part = self._file.read(_HEADER_PART)
+            if not part:
+                break
+            data += part
+        line = data.lstrip(b"\r\n").partition(b"\n")[0].partition(b"\r")[0]
+        if b"\0" in line:
+            raise InvalidInput(f"{self._path}: the first line is no text of UTF-8; is it utf-16? Name it: --encoding")
+        try:
+            line.decode("utf-8")
+        except UnicodeDecodeError:
+            return "cp1252", data
+        return "utf-8", data
+
+    def _line(self, data: bytes) -> tuple[str, bytes]:
+        """Return the next line that is not empty, and what follows it."""
+        while not (found := re.match(rb"[\r\n]*([^\r\n]+)(\r\n|\n|\r(?=.))", data, re.DOTALL)):
+            part = self.read(_HEADER_PART) if len(data) < _LONGEST_HEADER else b""
+            if not part:
+                found = re.match(rb"[\r\n]*([^\r\n]+)", data)
+                break
+            data += part
+        if found is None:
+            raise InvalidInput(f"{self._path}: the file is empty; its first line must name the columns")
+        try:
+            return found[1].decode("utf-8"), data[found.end() :]
+        except UnicodeDecodeError:
+            raise InvalidInput(
+                f"{self._path}: the first line is no text of UTF-8; name its encoding: --encoding"
+            ) from None
+
+    def _fields(self, line: str, separator: str | None) -> tuple[tuple[str, ...], str]:
+        """Return the names, and what separates them."""
+        if line.count('"') % 2:
+            raise InvalidInput(
+                f"{self._path}: the names of all columns must stand on the first line, each without a line break"
+            )
+        for known in _SEPARATORS if separator is None else (separator,):
+            fields = next(csv.reader([line], delimiter=known))
+            if len(fields) > 1 or separator is not None:
+                return tuple(fields), known
+        return tuple(next(csv.reader([line]))), ","
+
+
+@contextlib.contextmanager
+def _opened(path: Path, declared: CsvFormat) -> Iterator[_Source]:
+    compression = "gzip" if path.name.lower().endswith(".gz") else None
+    with pa.input_stream(path, compression=compression) as file:
+        yield _Source(path, file, declared)
+
+
+def _check_encoding(name: object) -> str:
     try:
-        with _opened(path) as file, pyarrow.csv.open_csv(file, **_options(names, separator, block=_BLOCK)) as batches:
-            for batch in batches:
-                yield _checked(path, pa.Table.from_batches([batch]), names, separator)
-    except pa.ArrowInvalid as error:
-        raise _refused(path, names, separator, error, private=private) from None
-    _check_quotes(path)
-
-
-def csv_header(path: Path, *, private: bool) -> tuple[list[str], str]:
-    """Return the names in the first line, and what separates them: a comma, or else a semicolon or a tab."""
-    names, separator = _header(path)
-    if private and any(_is_number(name) for name in names):
-        raise InvalidInput(f"{path}: the first line must name the columns, and has a number in it")
-    return names, separator
-
-
-def _refused(path: Path, names: list[str], separator: str, error: Exception, *, private: bool) -> InvalidInput:
-    if "UTF8" in str(error):
-        return InvalidInput(f"{path}: texts must be encoded as UTF-8")
-    return _malformed(path, names, separator, private=private)
-
-
-def _checked(path: Path, table: pa.Table, names: list[str], separator: str) -> pa.Table:
-    if _spans_lines(table):
-        raise InvalidInput(f"{path}: {_OPEN_QUOTE}")
-    if separator == ";":  # as spreadsheets write where 1,5 is a number: value by value, whatever other rows hold
-        table = pa.table([_with_points(column) for column in table.columns], names=names)
-    return table.rename_columns([name.strip() for name in names])
-
-
-def _with_points(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return numbers that have a comma before their decimals with a point there; other texts stay as they are."""
-    return pyarrow.compute.replace_substring_regex(column, r"^(\s*[+-]?\d+),(\d+\s*)$", r"\1.\2")
-
-
-def _check_quotes(path: Path) -> None:
-    """Refuse a file with an odd number of quotes: every quoted value has an even one."""
-    with _opened(path) as file:
-        quotes: int = sum(block.count(b'"') for block in iter(lambda: file.read(2**20), b""))
-    if quotes % 2 == 1:
-        raise InvalidInput(f"{path}: {_OPEN_QUOTE}")
-
-
-def _spans_lines(table: pa.Table) -> bool:
-    """Return whether a value holds a line break: what was meant as records may have become one value."""
-    return any(
-        pyarrow.compute.any(pyarrow.compute.match_substring_regex(column, "[\r\n]")).as_py() for column in table.columns
-    )
+        found = codecs.lookup(str(name)).name
+        "".encode(found)
+    except (LookupError, ValueError):
+        raise InvalidInput(
+            f"encoding must be a known one, such as utf-8, utf-16, latin-1 or windows-1252, got {name!r}"
+        ) from None
+    return "utf-8" if found == "utf-8-sig" else found
 
 
 def _is_number(name: str) -> bool:
@@ -95,71 +315,3 @@ def _is_number(name: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _header(path: Path) -> tuple[list[str], str]:
-    """Return the names in the first line, and what separates them: a comma, or else a semicolon or a tab."""
-    with _as_text(path) as file:
-        try:
-            line = next((line for line in file if line.strip("\r\n")), "")
-        except UnicodeDecodeError:
-            raise InvalidInput(f"{path}: texts must be encoded as UTF-8") from None
-    if not line:
-        raise InvalidInput(f"{path}: the file is empty; its first line must name the columns")
-    if line.count('"') % 2 == 1:  # Arrow would read on, know other names, and guess a type from the values
-        raise InvalidInput(f"{path}: the names of all columns must stand on the first line, each without a line break")
-    for separator in (",", ";", "\t"):
-        names = next(csv.reader([line], delimiter=separator))
-        if len(names) > 1:
-            return names, separator
-    return next(csv.reader([line])), ","
-
-
-def _as_text(path: Path) -> IO[str]:
-    if path.name.lower().endswith(".gz"):
-        return gzip.open(path, "rt", encoding="utf-8-sig", newline="")
-    return path.open(encoding="utf-8-sig", newline="")
-
-
-def _opened(path: Path) -> Any:
-    return pa.input_stream(path, compression="gzip" if path.name.lower().endswith(".gz") else None)
-
-
-def _options(
-    names: list[str],
-    separator: str,
-    *,
-    threads: bool = True,
-    block: int | None = None,
-    at_wrong_line: Callable[[pyarrow.csv.InvalidRow], str] | None = None,
-) -> dict[str, Any]:
-    return {
-        "read_options": pyarrow.csv.ReadOptions(use_threads=threads, block_size=block),
-        "parse_options": pyarrow.csv.ParseOptions(
-            delimiter=separator,
-            newlines_in_values=True,
-            ignore_empty_lines=len(names) > 1,  # in a single column an empty line is a missing value
-            invalid_row_handler=at_wrong_line,
-        ),
-        "convert_options": pyarrow.csv.ConvertOptions(
-            column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False
-        ),
-    }
-
-
-def _malformed(path: Path, names: list[str], separator: str, *, private: bool) -> InvalidInput:
-    """Read once more, line after line, to say which line is wrong. Of private records not even that is said."""
-    expected = f"each line must have {len(names)} values, as many as the first line has names"
-    if private:
-        return InvalidInput(f"{path}: {expected}, and not all do; is a quote left open?")
-    wrong: list[pyarrow.csv.InvalidRow] = []
-
-    def note(line: pyarrow.csv.InvalidRow) -> str:
-        wrong.append(line)
-        return "error"
-
-    with contextlib.suppress(pa.ArrowInvalid), _opened(path) as file:
-        pyarrow.csv.read_csv(file, **_options(names, separator, threads=False, at_wrong_line=note))
-    if not wrong or wrong[0].number is None:
-        return InvalidInput(f"{path}: {expected}, and not all do; is a quote left open?")
-    return InvalidInput(f"{path}: {expected}, but line {wrong[0].number} has {wrong[0].actual_columns}")

@@ -43,7 +43,7 @@ __all__ = [
 DateUnit = Literal["seconds", "minutes", "hours", "days", "weeks"]
 
 _SECONDS = {"seconds": 1.0, "minutes": 60.0, "hours": 3600.0, "days": 86400.0, "weeks": 604800.0}
-_WRITTEN = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,9})?)?( ?(Z|[+-]\d\d:?\d\d))?)?", re.ASCII)
+_WRITTEN = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,9})?)?( ?(Z|[+-]\d\d(:?\d\d)?))?)?", re.ASCII)
 _BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 _PLAIN = (  # what Arrow reads as Python does; the rest is read one by one
     r"^(1[6-9]|2[0-9])[0-9]{2}-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])"
@@ -161,12 +161,9 @@ def _days(text: str, reading: Reading) -> Iterator[date]:
             orders.append((year, first, second))
             orders = orders if reading.date_order == "dmy" else orders[::-1]
     elif found := _MONTH_NAMED.fullmatch(text):
-        month = _month(found["name"] or found["named"])
-        orders = (
-            []
-            if month is None
-            else [(found["year"] or found["year_after"], str(month), found["day"] or found["after"])]
-        )
+        number = _month(found["name"] or found["named"])
+        year, day = found["year"] or found["year_after"], found["day"] or found["after"]
+        orders = [] if number is None else [(year, str(number), day)]
     elif reading.compact_dates and _COMPACT.fullmatch(text):
         orders = [(text[:4], text[4:6], text[6:])]
     else:

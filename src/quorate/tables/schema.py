@@ -2,7 +2,7 @@
 
 import json
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from quorate.errors import InvalidInput
 from quorate.mechanisms import NoisyVectors
 from quorate.privacy import Budget
 from quorate.privacy.claims import Claim, replaced
+from quorate.rows import in_blocks
 from quorate.tables.columns import (
     Category,
     Date,
@@ -149,7 +150,7 @@ class Schema:
             classes = classes_from_public(table, label, missing=reading.missing_texts)
         without = _unused(table.column_names, label=label, groups=groups, leave_out=leave_out)
         kinds = kinds_from_public(table, without=without, reading=reading, sentences=_names("texts", texts))
-        named = None if label is None else Label(label, classes)
+        named = None if label is None else Label(label, classes or ())
         return cls(kinds, label=named, groups=groups, leave_out=leave_out, reading=reading)
 
     @classmethod
@@ -260,7 +261,7 @@ class Schema:
         names = as_table(table).column_names
         without = _unused(names, label=label, groups=groups, leave_out=leave_out)
         kinds = kinds_from_names(names, without=without, sentences=_names("texts", texts))
-        named = None if label is None else Label(label, classes)
+        named = None if label is None else Label(label, classes or ())
         if missing_texts is not None:
             reading = replace(reading, missing_texts=missing_texts)
         return cls(kinds, label=named, groups=groups, leave_out=leave_out, reading=reading)
@@ -411,11 +412,16 @@ class Schema:
         widths = [len(feature_names(kind, name)) for name, kind in self.columns.items()]
         encoded = np.empty((table.num_rows, sum(widths)))
         offsets = np.cumsum([0, *widths])
-        for start, block in _blocks(table.select(list(self.columns))):
+        used = table.select(list(self.columns))
+
+        def fill(rows: slice) -> None:
+            block = used.slice(rows.start, rows.stop - rows.start)
             for place, (name, kind) in enumerate(self.columns.items()):
                 values = raw_column(block.column(name))
-                rows = encode_features(kind, values, name, role=role, rules=self.reading, start=start)
-                encoded[start : start + len(rows), offsets[place] : offsets[place + 1]] = rows
+                features = encode_features(kind, values, name, role=role, rules=self.reading, start=rows.start)
+                encoded[rows, offsets[place] : offsets[place + 1]] = features
+
+        in_blocks(fill, table.num_rows, block=_BLOCK)
         return encoded
 
     def count_missing(self, table: Any) -> dict[str, int]:
@@ -475,7 +481,7 @@ class Schema:
         codes = self.label_codes(table, role=role)
         assert self.label is not None
         classes = np.asarray(self.label.classes)
-        return classes[codes] if (codes >= 0).all() else np.append(classes.astype(object), None)[codes]
+        return classes[codes] if (codes >= 0).all() else np.array([*classes.tolist(), None], dtype=object)[codes]
 
     def units(self, table: Any, *, role: Role = "private") -> NDArray[np.int64] | None:
         """Return a number for each row, the same for rows of one person, or None if the schema has no groups.
@@ -532,11 +538,6 @@ class Schema:
             )
         for name in self.columns:
             check_type(subject(role), name, table.schema.field(name).type)
-
-
-def _blocks(table: pa.Table) -> Iterator[tuple[int, pa.Table]]:
-    for start in range(0, table.num_rows, _BLOCK):
-        yield start, table.slice(start, _BLOCK)
 
 
 def _unused(names: Sequence[str], *, label: str | None, groups: str | None, leave_out: Sequence[str]) -> set[str]:

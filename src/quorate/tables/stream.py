@@ -1,4 +1,4 @@
-"""Tables that are read a batch of rows at a time: files, folders and patterns of files, datasets of Arrow.
+"""Tables that are read a batch of rows at a time: files, folders and patterns of files, queries, datasets of Arrow.
 
 Each row has a place: the number of its file, and of the row in it. So it has the same place whoever reads it, and in
 whichever company.
@@ -6,7 +6,7 @@ whichever company.
 
 import csv
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fnmatch import fnmatch
@@ -21,12 +21,16 @@ import pyarrow.parquet
 
 from quorate.errors import InvalidInput
 from quorate.tables.containers import check_names
-from quorate.tables.csv_files import csv_header, stream_csv
+from quorate.tables.csv_files import FOUND, CsvFormat, csv_header, stream_csv, without_last
+from quorate.tables.excel import excel_header, stream_excel
+from quorate.tables.queries import is_query, query_header, stream_query
 from quorate.tables.read import SUFFIXES
 
 __all__ = ["TablePart", "TableStream", "is_folder_or_pattern", "table_files", "table_header", "table_parts"]
 
 _ROWS = 2**16  # read together
+_CSV = (".csv", ".csv.gz")
+_QUERY = "query"  # in place of a suffix
 _IN_PARTS: dict[str, Any] = {"pre_buffer": False, "buffer_size": 2**20}  # else a Parquet file is kept in memory
 _FILE = 2**40  # places of a file
 _URL = re.compile(r"([a-z][a-z0-9+.-]+):/+(.*)")  # a path has lost one of the slashes
@@ -40,11 +44,11 @@ def table_files(paths: str | Path | Iterable[str | Path]) -> list[File]:
     """Return the files that paths name: each a file, a folder of files, or a pattern such as data/*.parquet.
 
     Files of a folder or a pattern are taken in the order of their names; a folder's other files are passed over. An
-    address such as s3://bucket/visits names Parquet files that pyarrow can reach.
+    address such as s3://bucket/visits names Parquet files that pyarrow can reach. That of a query names its rows.
     """
     files: list[File] = []
     for path in [paths] if isinstance(paths, str | Path) else paths:
-        named: list[Any] = _addresses(path) if _is_address(path) else _paths(Path(path))
+        named = _named_files(path)
         if not named:
             raise InvalidInput(f"{path}: there is no table; the suffix must be one of {', '.join(SUFFIXES)}")
         files += named
@@ -80,6 +84,12 @@ def _identity(file: File) -> Any:
     with _readable(file):
         told = Path(_reached(file)[1] if isinstance(file, str) else file).stat()
     return told.st_dev, told.st_ino
+
+
+def _named_files(given: str | Path) -> Sequence[File]:
+    if is_query(given):
+        return [str(given)]
+    return _addresses(given) if _is_address(given) else _paths(Path(given))
 
 
 def _paths(given: Path) -> list[Path]:
@@ -126,6 +136,8 @@ def _reached(address: str) -> tuple[Any, str, str]:
 
 def is_folder_or_pattern(path: Path) -> bool:
     """Return whether a path names any number of files, here or at an address."""
+    if is_query(path):
+        return False
     return path.is_dir() or _is_address(path) or (not path.is_file() and any(mark in path.name for mark in "*?["))
 
 
@@ -142,13 +154,14 @@ class TablePart:
     first: int = 0
     group: int | None = None
     stamp: tuple[int, int] = (0, 0)
+    declared: CsvFormat = FOUND
 
     def batches(self, names: Iterable[str]) -> Iterator[tuple[int, pa.Table]]:
         """Yield the rows, some ten thousand at a time, each time with the place of the first."""
         if self.stamp != _stamp(self.file):
             raise InvalidInput(f"{self.file}: the file has changed since the table was dealt; fit again")
         place, wanted = self.number * _FILE + self.first, set(names)
-        for table in _batches(self.file, self.group):
+        for table in _batches(self.file, self.group, self.declared):
             if set(table.column_names) != wanted:
                 raise InvalidInput(f"{self.file}: its columns are not those of the first file")
             yield place, table
@@ -159,6 +172,8 @@ def table_parts(files: Iterable[File]) -> list[TablePart]:
     """Return the parts of a table's files. Of a Parquet file its footer is read."""
     parts: list[TablePart] = []
     for number, file in enumerate(files):
+        if _suffix(file) == _QUERY:
+            raise InvalidInput("a cluster reads files, and no query: its rows may come in another order each time")
         whole = TablePart(file, number, stamp=_stamp(file))
         if _suffix(file) != ".parquet":
             parts.append(whole)
@@ -171,12 +186,14 @@ def table_parts(files: Iterable[File]) -> list[TablePart]:
     return parts
 
 
-def table_header(file: File) -> pa.Table:
+def table_header(file: File, declared: CsvFormat = FOUND) -> pa.Table:
     """Return a table without rows that has the columns of a file."""
-    if _suffix(file) in (".csv", ".csv.gz"):
-        names = [name.strip() for name in csv_header(Path(file), private=True)[0]]
-        header = pa.schema([(name, pa.string()) for name in names]).empty_table() if names else pa.table({})
-        return check_names(header)
+    if _suffix(file) == _QUERY:
+        return check_names(query_header(str(file)))
+    if _suffix(file) in (*_CSV, ".xlsx"):
+        is_csv, path = _suffix(file) in _CSV, Path(file)
+        names = csv_header(path, private=True, declared=declared).names if is_csv else excel_header(path)
+        return check_names(pa.schema([(name, pa.large_string()) for name in names]).empty_table())
     with _readable(file):
         if _suffix(file) == ".parquet":
             with _parquet(file) as opened:
@@ -189,7 +206,8 @@ class TableStream:
     """Private records in batches, in the order in which they stand. Only names and types of columns are looked at.
 
     `source` is what `table_files` takes, or a `pyarrow.dataset.Dataset`, whose types must be public: of CSV files, name
-    them, or Arrow looks at records to guess them. All files have the columns of the first, in any order.
+    them, or Arrow looks at records to guess them. All files have the columns of the first, in any order. `encoding`,
+    `separator` and `skip_last` say how CSV files are written, as for `read_table`.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -199,11 +217,14 @@ class TableStream:
     [2, 2]
     """
 
-    def __init__(self, source: Any) -> None:
+    def __init__(
+        self, source: Any, *, encoding: str | None = None, separator: str | None = None, skip_last: int = 0
+    ) -> None:
+        self._declared = CsvFormat(encoding, separator, skip_last)
         self._dataset = source if hasattr(source, "to_batches") else None
         self._files = [] if self._dataset is not None else table_files(source)
         if self._dataset is None:
-            self.header = table_header(self._files[0])
+            self.header = table_header(self._files[0], self._declared)
         else:
             _check_fragments(self._dataset)
             self.header = check_names(_without_index(self._dataset.schema.empty_table()))
@@ -229,15 +250,20 @@ class TableStream:
                     yield place, pa.Table.from_batches([batch])
                     place += batch.num_rows
         for number, file in enumerate(self._files):
-            yield from TablePart(file, number, stamp=_stamp(file)).batches(self.header.column_names)
+            part = TablePart(file, number, stamp=_stamp(file), declared=self._declared)
+            yield from part.batches(self.header.column_names)
 
 
-def _batches(file: File, group: int | None) -> Iterator[pa.Table]:
+def _batches(file: File, group: int | None, declared: CsvFormat) -> Iterator[pa.Table]:
     """Yield the rows of a file, or of one row group of it."""
     suffix = _suffix(file)
     with _readable(file):
-        if suffix in (".csv", ".csv.gz"):
-            yield from stream_csv(Path(file), private=True)
+        if suffix == _QUERY:
+            yield from stream_query(str(file))
+        elif suffix in _CSV:
+            yield from stream_csv(Path(file), private=True, declared=declared)
+        elif suffix == ".xlsx":
+            yield from without_last(stream_excel(Path(file)), declared.skip_last)
         elif suffix == ".parquet":
             with _parquet(file) as opened:
                 chosen = None if group is None else [group]
@@ -258,6 +284,8 @@ def _parquet(file: File) -> Any:
 
 
 def _stamp(file: File) -> tuple[int, int]:
+    if _suffix(file) == _QUERY:
+        return 0, 0
     with _readable(file):
         if isinstance(file, Path):
             told = file.stat()
@@ -279,6 +307,8 @@ def _readable(file: File | None) -> Iterator[None]:
 
 
 def _suffix(path: File) -> str | None:
+    if is_query(path):
+        return _QUERY
     return next((known for known in SUFFIXES if str(path).lower().endswith(known)), None)
 
 

@@ -108,8 +108,7 @@ def raw_column(column: Any) -> pa.Array:  # noqa: PLR0911  one for each type
 
 def _raw_floats(column: pa.Array) -> pa.Array:
     """Return floats of 64 bits, with one NaN for what is missing and one zero."""
-    floats = column.cast(pa.float64()).to_numpy(zero_copy_only=False) + 0.0
-    return pa.array(floats)
+    return pa.array(_floats(column))
 
 
 def _decimal_texts(column: pa.Array) -> pa.Array:
@@ -200,8 +199,10 @@ def _text_numbers(column: pa.Array, reading: Reading) -> Floats:
 
 
 def _floats(column: pa.Array) -> Floats:
-    """Return a column that Arrow can cast as floats of our own, with one zero."""
-    return np.asarray(column.cast(pa.float64()).to_numpy(zero_copy_only=False) + 0.0)
+    """Return a column that Arrow can cast as floats of our own, with one NaN and one zero."""
+    floats: Floats = column.cast(pa.float64()).to_numpy(zero_copy_only=False) + 0.0
+    floats[np.isnan(floats)] = np.nan
+    return floats
 
 
 def _numbers_one_by_one(written: pa.Array, typed: pa.Array, reading: Reading) -> Floats:
@@ -279,7 +280,7 @@ def read_codes(column: pa.Array, categories: Sequence[str], rules: Rules = MISSI
     find = _CategoryFinder(categories, reading)
     each = [*(find.place(text) for text in coded.dictionary.to_pylist()), -1]
     codes: NDArray[np.int64] = np.array(each, dtype=np.int64)
-    return codes[pc.fill_null(coded.indices, len(each) - 1).to_numpy(zero_copy_only=False)]
+    return np.asarray(codes[pc.fill_null(coded.indices, len(each) - 1).to_numpy(zero_copy_only=False)])
 
 
 class _CategoryFinder:
