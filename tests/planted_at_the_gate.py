@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from quorate import rows
 from quorate.tables import columns, containers, dates, persons, values
 from quorate.tables import frames as frame_module
+from quorate.tables.reading import as_reading
 
 Bug = tuple[Any, str, Callable[[Any], Any]]
 
@@ -51,7 +52,7 @@ def _decimals_with_zeros(sound: Any) -> Any:
 
 
 def _all_or_nothing(sound: Any) -> Any:
-    return lambda written: np.full(len(written), np.nan)
+    return lambda written, typed, reading: np.full(len(written), np.nan)
 
 
 def _list_by_numpy(sound: Any) -> Any:
@@ -84,7 +85,7 @@ def _decimals_of_all(sound: Any) -> Any:
 
 def _codes_by_order(sound: Any) -> Any:
     def read(column: Any, categories: Any, missing: Any = values.MISSING_TEXTS) -> Any:
-        coded = values.read_texts(column, missing).dictionary_encode()
+        coded = values.read_texts(column, as_reading(missing).missing_texts).dictionary_encode()
         codes = pc.fill_null(coded.indices, -1).to_numpy(zero_copy_only=False).astype(np.int64)
         return np.minimum(codes, len(categories))
 
@@ -93,7 +94,7 @@ def _codes_by_order(sound: Any) -> Any:
 
 def _codes_by_rank(sound: Any) -> Any:
     def read(column: Any, categories: Any, missing: Any = values.MISSING_TEXTS) -> Any:
-        texts = values.read_texts(column, missing)
+        texts = values.read_texts(column, as_reading(missing).missing_texts)
         known = sorted(set(texts.drop_null().to_pylist()))
         codes = [-1 if t is None else min(known.index(t), len(categories)) for t in texts.to_pylist()]
         return np.array(codes, dtype=np.int64)
@@ -103,7 +104,7 @@ def _codes_by_rank(sound: Any) -> Any:
 
 def _codes_of_the_exact_alone(sound: Any) -> Any:
     def read(column: Any, categories: Any, missing: Any = values.MISSING_TEXTS) -> Any:
-        texts = values.read_texts(column, missing).to_pylist()
+        texts = values.read_texts(column, as_reading(missing).missing_texts).to_pylist()
         strict = any(text in categories for text in texts)
         places = {t: p for p, t in enumerate(categories)}
         return (
@@ -197,7 +198,7 @@ def _days_of_all(sound: Any) -> Any:
 def _one_odd_date_makes_texts(sound: Any) -> Any:
     def read(column: Any, unit: Any, missing: Any = values.MISSING_TEXTS) -> Any:
         moments = sound(column, unit, missing)
-        given = values.read_texts(column, missing)
+        given = values.read_texts(column, as_reading(missing).missing_texts)
         return moments if np.isnan(moments).sum() == given.null_count else np.full(len(moments), np.nan)
 
     return read
