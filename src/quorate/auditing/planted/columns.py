@@ -11,13 +11,12 @@ from quorate.auditing.planted.bug import Caught, PlantedBug
 from quorate.auditing.planted.guards import replaced
 from quorate.auditing.replay import entropy_tape
 from quorate.features import AdditiveColumns
-from quorate.features.blocks import Ramps, as_numbers, spread_ramps
+from quorate.features.blocks import Ramps, column_numbers, spread_ramps
 from quorate.features.waves import Waves
 from quorate.linear import PrivateLogisticRegression
 from quorate.linear.sums import GRID, PrivateSums, grid_length
 from quorate.mechanisms import NoisyVectors
 from quorate.privacy import Budget
-from quorate.rows import as_frame
 
 __all__ = ["COLUMNS"]
 
@@ -40,7 +39,7 @@ class _WavesOfTheBatch(Waves):
 
     def spread(self, read: Any) -> NDArray[np.float64]:
         """Take off the mean of the batch: that is the mistake, for a person with many rows moves those of others."""
-        values = [as_numbers(read[place]) for place in self.places]
+        values = [column_numbers(read[place]) for place in self.places]
         centred = spread_ramps(self.lines, np.stack(values, axis=1))
         middle = [low + (high - low) * mean for (low, high), mean in zip(self._ends, centred.mean(axis=0), strict=True)]
         moved = {place: value - one for place, value, one in zip(self.places, values, middle, strict=True)}
@@ -55,8 +54,8 @@ class _FloatsOfArrow(PrivateLogisticRegression):
     """Lets one missing value make floats of the whole numbers of an Arrow column."""
 
     def _private_rows(self, X: Any, known: Any, wide: bool) -> Any:
-        """Take the frame that the table becomes: the mistake, for long numbers of all others are cut short."""
-        return super()._private_rows(as_frame(X), known, wide)
+        """Let Arrow make a frame of the table: the mistake, for long numbers of all others are cut short."""
+        return super()._private_rows(X.to_pandas(), known, wide)
 
 
 def _of_arrow(model_type: type[PrivateLogisticRegression], _plays: int, seed: int) -> Caught:

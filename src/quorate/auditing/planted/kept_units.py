@@ -25,7 +25,9 @@ from quorate.neighbours.unit_file import UnitFile, change_key
 from quorate.neighbours.units import Units
 from quorate.predictors.base import check_matrix
 from quorate.privacy import Budget
-from quorate.tables.read import canonical_text, person_text
+from quorate.tables.persons import person_name
+from quorate.tables.read import Role
+from quorate.tables.values import canonical_text
 
 __all__ = ["KEPT_UNITS"]
 
@@ -71,7 +73,7 @@ class _KeepsTheLog(UnitFile):
             self._add((number, name, at, None, None) for number, name, *_ in removed)
 
 
-def _repeats_values(*given: Any, private: bool = False, **named: Any) -> Any:
+def _repeats_values(*given: Any, role: Role | None = None, **named: Any) -> Any:
     """Check private records as if they were queries, and repeat what is wrong with them: that is the mistake."""
     return check_matrix(*given, **named)
 
@@ -201,12 +203,14 @@ def _kept_out(session: type[NeighbourSession], _plays: int, _seed: int) -> Caugh
 def _said_of_a_record(twin: Twin, _plays: int, _seed: int) -> Caught:
     """Insert a record with a text in place of a number, and look for it in what is said."""
     model = NeighbourClassifier(radius=0.5, votes=2.5, classes=[0, 1], device="cpu").fit([[0.0, 1.0]], [0])
+    said = ""
     with replaced(*twin):
         try:
             model.insert([["1.0", "a diagnosis"]], [1])
         except ValueError as error:
-            told = "a diagnosis" in str(error)
-    evidence = f"the error {'repeats' if told else 'does not repeat'} a value of the record"
+            said = str(error)
+    told = "a diagnosis" in said
+    evidence = f"the record is {'refused' if said else 'not refused'}, and its value is {'' if told else 'not '}repeated"
     return Caught("an error about a record", evidence, found=told)
 
 
@@ -251,15 +255,15 @@ KEPT_UNITS = (
     _twins(
         "second_name_of_a_unit",
         "a person who is forgotten as 7 and comes back as 7.0 has a whole budget again",
-        (session_module, "lasting_person_text"),
+        (session_module, "lasting_person_name"),
         canonical_text,
         _named_in_two_ways,
     ),
     _twins(
         "name_cut_short",
         "a person whose number a 32-bit float cuts short has a second name, and a second budget",
-        (session_module, "lasting_person_text"),
-        person_text,
+        (session_module, "lasting_person_name"),
+        person_name,
         _named_by_a_short_float,
     ),
     _twins(

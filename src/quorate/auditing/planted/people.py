@@ -17,9 +17,10 @@ from quorate.mechanisms.noisy_vector import NoisyVector
 from quorate.release import QueryRelease, Workload
 from quorate.release import people as people_module
 from quorate.release import release as release_module
+from quorate.tables import containers as containers_module
 from quorate.tables import dates as dates_module
-from quorate.tables import lenient as lenient_module
 from quorate.tables.dates import read_moment
+from quorate.tables.values import raw_column
 
 __all__ = ["PEOPLE", "lose_a_number", "replace_a_person", "write_a_moment"]
 
@@ -45,17 +46,17 @@ def _by_value(rows: int, groups: Sequence[Any]) -> tuple[Any, int]:
     return np.array([seen.setdefault(name, len(seen)) for name in groups]), len(seen)
 
 
-def _as_floats(values: Any) -> pa.Array:
+def _as_floats(values: Any, name: Any, whose: str) -> Any:
     """Make floats of a column of whole numbers in which one is missing: that is the mistake."""
     if not values.isna().any():
         return pa.array(values)
     return pa.array(values.to_numpy(dtype=np.float64, na_value=np.nan), from_pandas=True)
 
 
-def _of_one_type(name: str, values: Any, whose: str) -> pa.Array:
+def _of_one_type(values: Any) -> pa.Array:
     """Let Arrow look for one type for all categories: that is the mistake."""
-    categories = pa.array(values.categories, from_pandas=True)
-    return categories.take(pa.array(np.asarray(values.codes))).cast(pa.timestamp("us"))
+    categories = pa.array(values.cat.categories, from_pandas=True)
+    return raw_column(categories.take(pa.array(np.asarray(values.cat.codes))).cast(pa.timestamp("us")))
 
 
 def _to_the_microsecond(text: str, unit: Any) -> float:
@@ -167,14 +168,14 @@ PEOPLE = (
     _bug(
         "numbers_cut_short",
         "a missing value makes floats of the numbers of all other records",
-        (lenient_module, "_typed"),
+        (containers_module, "_arrow_column"),
         _as_floats,
         lose_a_number,
     ),
     _bug(
         "categories_of_one_type",
         "one date among categories takes the time off all moments",
-        (lenient_module, "_coded"),
+        (containers_module, "_pandas_categories"),
         _of_one_type,
         lambda twin: write_a_moment(twin, "category", date(2024, 5, 31)),
     ),
