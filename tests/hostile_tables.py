@@ -54,6 +54,7 @@ ODD: tuple[Any, ...] = (
 BASES: dict[str, tuple[Any, ...]] = {
     "whole": (1, 2, 3, 4, 5, 2),
     "floats": (0.5, 1.25, -3.0, 4.0, 2.5, 1.0),
+    "tenths": (0.1, 0.2, 0.3, 1.1, 2.7, 0.7),
     "texts": ("a", "b", "a", "c", "b", "a"),
     "digits": ("1", "2", "3", "1", "2", "3"),
     "truths": (True, False, True, True, False, False),
@@ -257,7 +258,7 @@ def _is_rewritten(source: str, base: str, reader: str, before: Any, after: Any) 
     """Return whether the library gave other rows another value before the gate: a float for a long whole number."""
     if source in REWRITING and reader in AS_WRITTEN and base not in ("texts", "digits", "dates"):
         return True
-    if source == "pandas category" and base in ("whole", "floats"):
+    if source == "pandas category" and base in ("whole", "floats", "tenths"):
         return True  # pandas takes True and 1 for one category
     if base not in ("truths", "days"):
         return False

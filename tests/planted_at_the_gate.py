@@ -27,7 +27,7 @@ def planted(bug: Bug) -> Iterator[None]:
     """Replace a function in every module of Quorate that knows it, while the block runs."""
     home, name, make = bug
     sound = getattr(home, name)
-    places = [
+    places = [(home, name)] + [
         (module, known)
         for key, module in list(sys.modules.items())
         if key.startswith("quorate") or key == "hostile_tables"
@@ -57,8 +57,10 @@ def _all_or_nothing(sound: Any) -> Any:
 
 def _list_by_numpy(sound: Any) -> Any:
     def read(given: Any) -> Any:
-        nested = any(isinstance(value, list | tuple | dict) for value in given)
-        return np.array(given, dtype=object) if nested else np.array(given)
+        try:
+            return np.array(given)
+        except ValueError:  # a list among them
+            return sound(given)
 
     return read
 

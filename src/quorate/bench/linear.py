@@ -18,7 +18,6 @@ from quorate.bench.figures import Figure, peak_bytes
 from quorate.bench.model_peers import model_peer_figures
 from quorate.bench.splits import Split, digit_splits, split_of
 from quorate.bench.texts import text_figures
-from quorate.rows import is_number
 
 __all__ = ["linear_figures"]
 
@@ -43,19 +42,23 @@ def _as_it_is(public: Any) -> Any:
     return public
 
 
+def _is_number(column: Any) -> bool:
+    return column.dtype.kind in "fiub"
+
+
 def _of_the_bank(public: Any) -> Any:
     """Return rows of Bank in the columns of Adult: numbers in those of numbers, texts in those of texts."""
     bank = split_of("bank", 0)
     assert bank is not None
     rows = bank.public[: len(public)]
     numbers, texts = cycle(bank.bounds), cycle(bank.categories)
-    taken = {name: rows[next(numbers if is_number(public[name].dtype) else texts)] for name in public}
+    taken = {name: rows[next(numbers if _is_number(public[name]) else texts)] for name in public}
     return type(public)(taken)
 
 
 def _exchanged(public: Any) -> Any:
     """Return rows whose columns have moved on by one, numbers among numbers and texts among texts."""
-    numbers = [name for name in public if is_number(public[name].dtype)]
+    numbers = [name for name in public if _is_number(public[name])]
     texts = [name for name in public if name not in numbers]
     moved = {old: new for names in (numbers, texts) for old, new in zip(names, names[1:] + names[:1], strict=True)}
     return public.rename(columns=moved)[list(public)]
@@ -63,7 +66,7 @@ def _exchanged(public: Any) -> Any:
 
 def _shifted(public: Any) -> Any:
     """Return rows whose numbers are three times as large and more."""
-    numbers = [name for name in public if is_number(public[name].dtype)]
+    numbers = [name for name in public if _is_number(public[name])]
     return public.assign(**{name: 3 * public[name] + public[name].std() for name in numbers})
 
 

@@ -109,7 +109,7 @@ class Marked(NamedTuple):
     def local_votes(self, estimator: Any, queries: Floats) -> Integers:
         """Return the ballots of the same teachers, fitted in this process."""
         stream, rows = TableStream(self.folder), SpilledRows(4, memory=10**9, dealer=Dealer(self.key))
-        with closing(spilled(stream, Encoding(self.schema(), _CLASSES, stream.header), rows)):
+        with closing(spilled(stream, Encoding(self.schema(), _CLASSES), rows)):
             made = rows.ensemble(teachers=self.teachers, held_out=0, estimator=estimator, classes=2)[0]
             return made.fitted.votes(queries)
 

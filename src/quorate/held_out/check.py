@@ -189,7 +189,7 @@ def _texts(values: Any) -> list[str]:
 
 
 def _counted(places: tuple[Integers, ...], labelled: NDArray[np.bool_], shape: tuple[int, ...]) -> Integers:
-    """Return how many units lie in each cell: a unit is in at most one, and one that is replaced moves two counts by 1."""
+    """Return how many units lie in each cell. A unit is in at most one; replacing it moves two counts by 1."""
     counts = np.zeros(shape, dtype=np.int64)
     np.add.at(counts, tuple(place[labelled] for place in places), 1)  # proof: step 6
     return counts

@@ -253,7 +253,7 @@ class LinearModel(CountedCopies, ShowsClaim, BaseEstimator):
         return open_rows(public, whose="the public table")
 
     def _private_rows(self, X: Any, known: Any, wide: bool) -> Any:
-        """Return private rows, opened. What is refused depends on their shape and the names of columns: proof: step 5."""
+        """Return private rows, opened. Only their shape and the names of columns can be refused: proof: step 5."""
         if wide:
             rows: Any = as_counts(X if sparse.issparse(X) else open_matrix(X))
         elif known is not None and is_frame(X) != isinstance(known, OpenTable):

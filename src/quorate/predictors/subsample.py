@@ -159,7 +159,7 @@ class PrivateClassifier(OtherSources):
         guides = {"public": public, "public_labels": public_labels, "public_votes": public_votes}
         return self._fit_units(rows, one_scale=one_scale, teach=teach, **guides)
 
-    def _begin(self, classes: Any, y: Any) -> NDArray[Any]:
+    def _begin(self, classes: Any, y: Any) -> Any:
         """Forget an earlier fit, settle the classes and the estimator, and return the labels."""
         self.check_settings()
         self._forget("session_", "estimate_", "chosen_")

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from quorate.arrays import Floats
 from quorate.errors import InvalidInput
 from quorate.tables.containers import column_names, open_table, shown_names
-from quorate.tables.dates import read_moments
+from quorate.tables.dates import DateUnit, read_moments
 from quorate.tables.read import Role, refusal, subject
 from quorate.tables.values import MISSING_TEXTS, read_numbers, read_texts
 
@@ -28,7 +28,7 @@ __all__ = ["ColumnKind", "FrameFormat", "query_matrix", "read_column"]
 
 ColumnKind = Literal["number", "date", "text"]
 _LIBRARIES = ("pandas", "polars")
-_DATES_IN = "days"  # since the beginning of 1970: how an estimator gets dates
+_DATES_IN: DateUnit = "days"  # since the beginning of 1970: how an estimator gets dates
 
 
 @dataclass(frozen=True)

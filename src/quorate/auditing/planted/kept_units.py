@@ -210,7 +210,7 @@ def _said_of_a_record(twin: Twin, _plays: int, _seed: int) -> Caught:
         except ValueError as error:
             said = str(error)
     told = "a diagnosis" in said
-    evidence = f"the record is {'refused' if said else 'not refused'}, and its value is {'' if told else 'not '}repeated"
+    evidence = f"the record is {'' if said else 'not '}refused, and its value is {'' if told else 'not '}repeated"
     return Caught("an error about a record", evidence, found=told)
 
 
