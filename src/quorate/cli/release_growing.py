@@ -68,7 +68,7 @@ def _update(release: GrowingRelease, subject: Subject, folder: Path, table: Path
         release.domain_.find_sums(queries)
     with steps(["reading", "releasing", "writing"], quiet=output.json) as step:
         step()
-        private, people = private_records(subject, table, options.records.groups)
+        private, people = private_records(subject, table, options.records.groups, lasting=True)
         check_declared(release.domain_, private)
         step()
         made = release.update(update, private, groups=people)

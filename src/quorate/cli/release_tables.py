@@ -101,16 +101,14 @@ class Subject:
         return None if table is None else self.records(table)
 
 
-def private_records(subject: Subject, path: Path, groups: str | None) -> tuple[Any, Any]:
-    """Return the private records, and whose they are where a column says so."""
+def private_records(subject: Subject, path: Path, groups: str | None, *, lasting: bool = False) -> tuple[Any, Any]:
+    """Return the private records, and whose they are where a column says so, by `lasting` names if others follow."""
     table = read_table(path, role="private")
     if groups is None:
         return subject.records(table), None
     if groups not in table.column_names:
         raise InvalidInput(f"--groups names {groups!r}, and the private table has no such column")
-    people = Schema({"": Number()}, groups=groups).people(
-        table, lasting=True
-    )  # as `quorate fit` does: a name is never missing
+    people = Schema({"": Number()}, groups=groups).people(table, lasting=lasting)  # as `quorate fit` does
     return subject.records(table.drop_columns(groups)), people
 
 

@@ -104,8 +104,11 @@ def lasting_person_name(value: object) -> str:
     """Return the name of a person who must be recognised again in later data, which others may write.
 
     A number that may have lost digits is refused: a float that is not whole or has 16 digits, or a text that one was
-    written as. So is a pair, or anything else that is neither a text, a number nor a UUID.
+    written as. So is a pair, or anything else that is neither a text, a number nor a UUID. None or NaN is the unknown
+    person.
     """
+    if _is_missing(value):
+        return UNKNOWN_PERSON
     plain = value.item() if isinstance(value, np.generic) and not isinstance(value, np.datetime64) else value
     if not isinstance(plain, str | int | float | Decimal | UUID) or isinstance(value, np.timedelta64):
         raise InvalidInput("names of people must be texts or numbers; write dates, bytes or pairs as texts")

@@ -7,6 +7,7 @@ import importlib
 import json
 import tempfile
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,10 @@ from quorate.models.kinds.spending import view_in_all
 from quorate.predictors import AgnosticClassifier
 from quorate.students import StudentClassifier
 from quorate.tables import SCHEMA_FILE, Category, QueryEncoder, Schema
+from quorate.tables.containers import open_table
+from quorate.tables.frames import FrameFormat
+from quorate.tables.read import Role
+from quorate.tables.values import read_numbers
 
 __all__ = [
     "FOLDERS",
@@ -76,25 +81,45 @@ def _encoded(load: Loader, folder: Path, schema: bytes) -> object:
     return None if read is None else QueryEncoder(read).encode("state", ["well"]).tolist()
 
 
-def _as_it_is(self: StudentClassifier, public: Any, X: Any) -> Any:
-    """Leave the form of private rows as it is, with every category of theirs: that is the mistake."""
-    return X
+_read_rows = vars(StudentClassifier)["_rows"]
 
 
-def _with_private_types(self: StudentClassifier, public: Any, X: Any) -> Any:
-    """Keep the types that private columns have, of which one missing value makes others: that is the mistake."""
-    assert self.form_ is not None
-    self.form_ = self.form_.with_categories_of(public)
-    return self.form_.rows(X)
+@dataclass(frozen=True)
+class _ListsCategories(FrameFormat):
+    """A format that lists the categories of its columns, as the type of a data frame's column does."""
+
+    categories: tuple[str, ...] = ()
+
+    def to_document(self) -> dict[str, Any]:
+        """Publish the categories with the columns."""
+        return super().to_document() | {"categories": list(self.categories)}
 
 
-def read_types(shown: Callable[..., Any]) -> Caught:
+def _with_private_categories(self: StudentClassifier, X: Any, *, reset: bool, role: Role) -> Any:
+    """Keep the categories of private rows in the format of the student: that is the mistake."""
+    rows = _read_rows(self, X, reset=reset, role=role)
+    if role == "private" and self.form_ is not None:
+        shown = [str(text) for name in X.columns for text in X[name].unique()]
+        self.form_ = _ListsCategories(**vars(self.form_), categories=tuple(shown))
+    return rows
+
+
+def _with_private_types(self: StudentClassifier, X: Any, *, reset: bool, role: Role) -> Any:
+    """Let private values say which columns are numbers, so that a missing one makes texts: that is the mistake."""
+    rows = _read_rows(self, X, reset=reset, role=role)
+    if role == "private" and self.form_ is not None:
+        whole = [not np.isnan(read_numbers(column)).any() for column in open_table(X).columns.values()]
+        self.form_ = FrameFormat.declared(X, self.form_.columns, whole)
+    return rows
+
+
+def read_types(reader: Callable[..., Any]) -> Caught:
     """Publish a student of records, and one where a single value is missing, and compare what is said of columns."""
     frames, ages, told = importlib.import_module("pandas"), [20, 70] * 100, []
     made = StudentClassifier(DummyClassifier(), epsilon=4.0, delta=1e-3, teachers=20, queries=20, classes=[0, 1])
     for first in (20, None):
         private = frames.DataFrame({"age": [first, *ages[1:]]})
-        with replaced(StudentClassifier, "_shown", shown), tempfile.TemporaryDirectory() as name:
+        with replaced(StudentClassifier, "_rows", reader), tempfile.TemporaryDirectory() as name:
             made.fit(private, np.arange(len(private)) % 2, public=frames.DataFrame({"age": ages}))
             told.append(json.loads((save(made, Path(name) / "student") / "manifest.json").read_text())["form"])
     said = "tell" if told[0] != told[1] else "do not tell"
@@ -102,13 +127,13 @@ def read_types(shown: Callable[..., Any]) -> Caught:
     return Caught("leave out one value of a record", evidence, found=told[0] != told[1])
 
 
-def read_categories(shown: Callable[..., Any]) -> Caught:
+def read_categories(reader: Callable[..., Any]) -> Caught:
     """Publish a student of records, one of which has a category of its own, and look for it in the folder."""
     frames, rare = importlib.import_module("pandas"), "a-town-of-one"
     places = ["north", "south"] * 100
     public, private = (frames.DataFrame({"place": frames.Categorical(each)}) for each in (places, [*places, rare]))
     made = StudentClassifier(DummyClassifier(), epsilon=4.0, delta=1e-3, teachers=20, queries=20, classes=[0, 1])
-    with replaced(StudentClassifier, "_shown", shown):
+    with replaced(StudentClassifier, "_rows", reader):
         made.fit(private, np.arange(len(private)) % 2, public=public)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / "student"
@@ -153,8 +178,8 @@ FOLDERS = (
         "categories_of_private_rows",
         "a published student lists the categories of a private frame",
         "state",
-        lambda: _as_it_is,
-        lambda: vars(StudentClassifier)["_shown"],
+        lambda: _with_private_categories,
+        lambda: _read_rows,
         lambda target, plays, seed: read_categories(target),
     ),
     PlantedBug(
@@ -162,7 +187,7 @@ FOLDERS = (
         "a published student has the types of a private frame, which one missing value changes",
         "state",
         lambda: _with_private_types,
-        lambda: vars(StudentClassifier)["_shown"],
+        lambda: _read_rows,
         lambda target, plays, seed: read_types(target),
     ),
     PlantedBug(
