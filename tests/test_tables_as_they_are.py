@@ -70,14 +70,16 @@ def test_dates_beyond_their_bounds_and_missing_ones():
 
 
 @pytest.mark.parametrize("text", ["31/12/2024", "2024-02-31", "2024", "20240501", "soon", "2024-01-01 25:00"])
-def test_what_is_no_date_is_refused_by_its_place_alone(text):
-    table = pa.table({"day": ["2024-01-01", text]})
-    with pytest.raises(InvalidInput, match=r"column 'day', row 2 .*a date is expected, written as 2024-05-31"):
-        Schema({"day": YEAR}).encode(table, role="query")
-    with pytest.raises(InvalidInput) as refused:
-        Schema({"day": YEAR}).encode(table)
-    assert text not in str(refused.value).replace("2024-05-31", "")
-    assert "row" not in str(refused.value)
+def test_what_is_no_date_is_missing_in_a_record_and_refused_in_a_query(text):
+    table, schema = pa.table({"day": ["2024-01-01", text]}), Schema({"day": YEAR})
+    for role in ("query", "public"):
+        with pytest.raises(InvalidInput, match=r"column 'day', row 2 .*a date is expected, written as 2024-05-31") as no:
+            schema.encode(table, role=role)
+        assert text not in str(no.value).replace("2024-05-31", "")
+    assert schema.encode(table).tolist() == [[-1.0], [0.0]]
+    assert schema.with_gaps().encode(table).tolist() == [[-1.0, 0.0], [0.0, 1.0]]
+    assert schema.encode(table.slice(0, 1)).tolist() == [[-1.0]]
+    assert schema.count_missing(table) == {"day": 1}
 
 
 @pytest.mark.parametrize("unit", ["seconds", "minutes", "hours", "days", "weeks"])
@@ -113,11 +115,16 @@ def test_public_rows_show_what_is_a_date():
     assert schema.one_scale
 
 
-def test_dates_of_private_records_need_a_declaration(tmp_path):
-    with pytest.raises(InvalidInput, match=r"column 'day' holds date32.*--leave-out day[\s\S]*\"kind\": \"date\""):
-        Schema.numbers(pa.table({"day": DAYS, "x": [1, 2, 3]}))
-    with pytest.raises(InvalidInput, match="dates must be declared as such"):
-        Schema({"day": Number()}).encode(pa.table({"day": DAYS}))
+def test_dates_that_are_declared_as_numbers_are_missing():
+    """Of a private table names alone decide; the owner sees how many values are missing, and a query is refused."""
+    rows = pa.table({"day": DAYS, "x": [1, 2, 3]})
+    schema = Schema.numbers(rows)
+    assert schema == Schema({"day": Number(), "x": Number()})
+    assert schema.encode(rows).tolist() == [[0, 1], [0, 2], [0, 3]]
+    assert schema.count_missing(rows) == {"day": 3}
+    for role in ("query", "public"):
+        with pytest.raises(InvalidInput, match="column 'day', row 1 .*a number is expected"):
+            schema.encode(rows, role=role)
 
 
 words = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
@@ -304,17 +311,23 @@ def test_a_model_with_text_columns_that_was_saved_in_python_is_asked_from_the_co
 
 
 @pytest.mark.parametrize(
-    ("column", "feature"),
+    ("value", "kind", "features"),
     [
-        (pa.array([1_577_836_800_123_456_789], pa.timestamp("ns")), -1.0),
-        (pa.array([4_611_686_018_427_387_904], pa.timestamp("s")), 1.0),
-        (pa.array([4_611_686_018_427_387_904], pa.timestamp("ms", "Europe/Berlin")), 1.0),
-        (pa.array([-2_147_483_648], pa.int32()).cast(pa.date32()), -1.0),
+        (1_577_836_800_123_456_789, pa.timestamp("ns"), [-1.0, 0.0]),
+        (4_611_686_018_427_387_904, pa.timestamp("s"), [0.0, 1.0]),
+        (4_611_686_018_427_387_904, pa.timestamp("ms", "Europe/Berlin"), [0.0, 1.0]),
+        (2**63 - 1, pa.timestamp("us"), [0.0, 1.0]),
+        (2**63 - 1, pa.date64(), [0.0, 1.0]),
+        (-2_147_483_648, pa.date32(), [0.0, 1.0]),
     ],
-    ids=["nanoseconds", "far seconds", "far milliseconds", "far days"],
+    ids=str,
 )
-def test_no_date_of_a_record_is_refused_by_arrow_which_would_repeat_it(column, feature):
-    assert Schema({"seen": YEAR}).encode(pa.table({"seen": column})).tolist() == [[feature]]
+def test_no_date_of_a_record_is_refused_by_arrow_which_would_repeat_it(value, kind, features):
+    """A moment beyond all calendars is missing, and the dates beside it are read as without it."""
+    counted = pa.int32() if pa.types.is_date32(kind) else pa.int64()
+    schema, column = Schema({"seen": YEAR}).with_gaps(), pa.array([value, 0], counted).view(kind)
+    assert schema.encode(pa.table({"seen": column})).tolist() == [features, [-1.0, 0.0]]
+    assert schema.encode(pa.table({"seen": column[1:]})).tolist() == [[-1.0, 0.0]]
 
 
 def test_ids_are_warned_of_and_gaps_lead_to_an_imputer_in_python():
@@ -327,7 +340,8 @@ def test_ids_are_warned_of_and_gaps_lead_to_an_imputer_in_python():
         PrivateLogisticRegression(epsilon=9.0, classes=[0, 1]).fit(frame, labels, public=frame[:200])
     with pytest.warns(UserWarning, match="'visit_id' looks like a number that names a row"):
         PrivateClassifier(epsilon=9.0, teachers=20, queries=5, classes=[0, 1]).fit(frame, labels)
+    gaps = frame[["age"]].mask(labels > 0)
+    made = PrivateClassifier(epsilon=9.0, teachers=20, queries=5, classes=[0, 1]).fit(gaps, labels)  # not refused
     with pytest.raises(ValueError, match=r"values are missing.*make_pipeline\(SimpleImputer"):
-        PrivateClassifier(epsilon=9.0, teachers=20, queries=5, classes=[0, 1]).fit(
-            frame[["age"]].mask(labels > 0), labels
-        )
+        made.predict(gaps[labels > 0])
+    assert made.spent_epsilon() == 0

@@ -28,7 +28,7 @@ from quorate.learners.teachers import LARGEST
 from quorate.mechanisms import NO_QUORUM
 from quorate.mechanisms.base import ThresholdMechanism
 from quorate.notebook import html_card
-from quorate.predictors.labels import numbers_for
+from quorate.predictors.labels import numbers_for, without_values
 from quorate.predictors.manners import NO_SCORES, CountedCopies, ShowsClaim, Without
 from quorate.privacy import Cost
 from quorate.privacy.claims import COLUMNS_READ, LABELS_READ, Claim, replaced
@@ -174,7 +174,10 @@ def check_matrix(
         )
     matrix, finite = canonical_and_finite(checked)
     if role != "private" and not (finite or missing):
-        assert_all_finite(matrix, estimator_name=type(classifier).__name__, input_name="X")
+        try:
+            assert_all_finite(matrix, estimator_name=type(classifier).__name__, input_name="X")
+        except ValueError as error:
+            raise ValueError(without_values(str(error), classifier)) from None
     return matrix
 
 
