@@ -18,7 +18,6 @@ from quorate import InvalidInput, StudentFirstClassifier, load, save
 from quorate.auditing.replay import entropy_tape
 from quorate.cli import main
 from quorate.features import AdditiveColumns
-from quorate.features.blocks import as_numbers
 from quorate.linear import PrivateLinearRegression, PrivateLogisticRegression, PrivatePoissonRegression
 from quorate.linear.calibration import calibration
 from quorate.linear.exact import exact_features, exact_weights, lengths, unit_means
@@ -34,6 +33,7 @@ from quorate.service.model import Model
 from quorate.service.openapi import openapi_document
 from quorate.service.settings import Settings
 from quorate.session import Request
+from quorate.tables.containers import open_matrix
 
 FAMILIES = [Bernoulli(), Gaussian(0.3), Poisson(5.0)]
 
@@ -332,7 +332,7 @@ def test_a_private_value_of_another_type_is_missing_and_is_not_repeated(other):
     model = PrivateLogisticRegression(classes=[0, 1]).fit(wrong, y, public=public)
     assert model.form_ == PrivateLogisticRegression(classes=[0, 1]).fit(frame, y, public=public).form_
     missing = frame.copy()
-    missing.loc[3, "age"] = np.nan
+    missing.loc[3, "age"] = np.inf if other == 10**400 else np.nan  # beyond all floats, as 1e400 in a file is
     assert np.array_equal(model.columns_.transform(wrong), model.columns_.transform(missing))
     columns = AdditiveColumns(declared={"age": (0, 80), "town": ["1", "2"]})
     PrivateLogisticRegression(classes=[0, 1], columns=columns).fit(wrong, y)
@@ -346,9 +346,10 @@ def test_a_private_value_of_another_type_is_missing_and_is_not_repeated(other):
 def test_one_value_of_a_list_does_not_change_how_the_others_are_read(other):
     rows = [[True, 0.1, 3], [False, 2**60, 4], [True, 1e-310, 5]]
     wrong = [*rows, [other, other, other]]
-    assert np.array_equal(as_numbers(wrong)[:3], as_numbers(rows))
-    assert np.array_equal(as_numbers(rows), np.array(rows, dtype=float))
-    assert np.isnan(as_numbers(wrong)[3]).all()
+    assert np.array_equal(open_matrix(wrong)[:3], open_matrix(rows))
+    assert np.array_equal(open_matrix(rows), np.array(rows, dtype=float))
+    read = [np.inf] * 3 if isinstance(other, int) else [np.nan] * 3  # beyond all floats
+    assert np.array_equal(open_matrix(wrong)[3], read, equal_nan=True)
 
 
 @pytest.mark.filterwarnings("error")
@@ -365,10 +366,23 @@ def test_a_target_that_is_no_number_is_not_refused_or_repeated(make, other):
         assert "0" not in str(caught.value).replace("(300, 2)", "")
 
 
-def test_a_label_that_is_no_label_is_refused_without_the_others():
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("other", [None, np.nan, "Smith 1987", 7, 1j, b"\xff", [1]], ids=str)
+def test_a_label_that_is_no_class_adds_nothing_and_changes_no_other_row(other):
+    X, y = table(300)
+    released = []
+    for last in (other, "another"):
+        with entropy_tape(3):
+            model = PrivateLogisticRegression(classes=[0, 1]).fit(X, [*y.tolist()[1:], last], public=X[:100])
+        released.append(model.predict_proba(X).tobytes())
+    assert released[0] == released[1]
+
+
+def test_labels_that_name_the_classes_are_refused_without_their_values():
+    """Without declared classes the distinct labels are published, so that one of an odd type cannot stand."""
     X, y = table(300)
     with pytest.raises(ValueError, match="Complex data not supported") as caught:
-        PrivateLogisticRegression(classes=[0, 1]).fit(X, [*y.tolist()[1:], 1j], public=X[:100])
+        PrivateLogisticRegression().fit(X, [*y.tolist()[1:], 1j], public=X[:100])
     assert str(caught.value) == "Complex data not supported"
 
 
@@ -908,13 +922,13 @@ def test_counts_and_wrong_labels_on_the_command_line(tables, capsys):
         (["--label", "falls", "--largest", "20", "--bounds", "0,9"], "not both"),
         (["--label", "falls", "--bounds", "nine"], "--bounds takes two numbers"),
         (["--label", "falls,sex", "--classes", "a,b,c"], "take two --classes"),
-        (["--label", "falls,sex"], "a label is not among the declared classes"),
         (["--label", "falls,nobody"], "--label names 'nobody'"),
     )
     for options, why in wrong:
         capsys.readouterr()
         assert main([*given[:-1], f"{tables}/other", *options]) == 1
         assert why in " ".join(capsys.readouterr().err.split())
+    assert main([*given[:-1], f"{tables}/other", "--label", "falls,sex", "--classes", "0,1"]) == 0  # no label is one
 
 
 def test_labels_have_the_names_of_their_columns():

@@ -14,6 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from quorate.arrays import Floats
+from quorate.checks import set_validated
 from quorate.errors import InvalidInput
 from quorate.tables.containers import open_column
 from quorate.tables.values import canonical_text, read_codes, read_numbers, read_texts
@@ -122,6 +123,9 @@ class Categories:
 
     name: str
     values: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        set_validated(self, values=tuple(canonical_text(value) for value in self.values))
 
     @property
     def names(self) -> list[str]:

@@ -68,8 +68,18 @@ def is_frame(X: Any) -> bool:
 
 
 def holds_objects(X: Any, name: Any) -> bool:
-    """Return whether a column of a pandas frame holds Python objects, whose type says nothing of their values."""
-    return hasattr(X, "iloc") and X[name].dtype == np.dtype(object)
+    """Return whether a column of a frame holds Python objects, whose type says nothing of their values."""
+    kind = X[name].dtype if hasattr(X, "iloc") or _has_objects(X) else None
+    return kind == np.dtype(object) if hasattr(X, "iloc") else _is_object(kind)
+
+
+def _has_objects(X: Any) -> bool:
+    """Return whether a frame of polars has columns of Python objects: Arrow would get their addresses in memory."""
+    return type(X).__module__.partition(".")[0] == "polars" and any(map(_is_object, getattr(X, "dtypes", ())))
+
+
+def _is_object(kind: Any) -> bool:
+    return str(kind) == "Object"  # of polars
 
 
 def column_names(X: Any) -> list[Any]:
@@ -298,6 +308,8 @@ def as_table(frame: Any) -> pa.Table:
         raise InvalidInput(
             f"a table must be a data frame or an Arrow table, with __arrow_c_stream__, got {type(frame).__name__}"
         )
+    if _has_objects(frame):
+        return check_names(pa.table({name: _arrow_column(frame[name], name, "the table") for name in frame.columns}))
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)

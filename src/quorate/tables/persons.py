@@ -142,6 +142,16 @@ def check_lasting_names(column: Any) -> None:
         raise InvalidInput(_LOST)
 
 
+def _is_missing(value: Any) -> bool:
+    """Return whether a value is None, or differs from itself: a NaN, or what a data frame has in its place."""
+    try:
+        return value is None or bool(value != value)  # noqa: PLR0124
+    except TypeError:  # pandas' NA does not say
+        return True
+    except ValueError:  # an array
+        return False
+
+
 def _is_long(name: str) -> bool:
     """Return whether a whole number has so many digits that a float may stand for another one."""
     digits = name.removeprefix("-")
