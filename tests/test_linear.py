@@ -711,7 +711,21 @@ def test_several_labels_at_once():
     assert (model.predict(X) == Y).mean() > 0.8
     assert model.predict_proba(X[:5]).shape == (5, 2)
     with pytest.raises(InvalidInput, match="zeros and ones"):
-        PrivateLogisticRegression().fit(X, 2 * Y, public=X[:1000])
+        PrivateLogisticRegression(classes=[0, 1]).fit(X, Y, public=X[:1000])
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("odd", [2, np.nan, -1, "no", None, [1]], ids=str)
+def test_one_of_several_labels_that_is_neither_0_nor_1_changes_no_other_row(odd):
+    X, y = table(300)
+    Y = np.stack([y, 1 - y], axis=1).astype(object)
+    released = []
+    for value in (odd, "another"):
+        Y[3, 1] = value
+        for make in (np.array, pandas.DataFrame, lambda rows: rows.tolist()):
+            with entropy_tape(3):
+                released.append(PrivateLogisticRegression().fit(X, make(Y), public=X[:100]).predict_proba(X).tobytes())
+    assert len(set(released)) == 1
 
 
 @pytest.mark.usefixtures("taped")

@@ -16,8 +16,9 @@ from quorate.errors import InvalidInput
 from quorate.features import AdditiveColumns, HashedColumns
 from quorate.linear.families import Bernoulli
 from quorate.linear.model import LinearModel, refuse_weights
-from quorate.predictors.labels import class_codes, declared_classes
+from quorate.predictors.labels import class_codes, declared_classes, label_columns
 from quorate.privacy.claims import LABELS_READ
+from quorate.tables.containers import column_names, is_frame, open_matrix
 
 __all__ = ["PrivateLogisticRegression"]
 
@@ -84,14 +85,13 @@ class PrivateLogisticRegression(ClassifierMixin, LinearModel):
 
     def _targets(self, y: Any) -> tuple[Floats, tuple[str, ...]]:
         """Return a column of zeros and ones for each output, and on what the claim depends."""
-        given = np.asarray(y) if y is not None else None
-        if given is not None and given.ndim == 2 and given.shape[1] > 1:
-            if self.classes is not None or given.dtype.kind not in "fiub" or not np.isin(given, (0, 1)).all():
+        if (outputs := label_columns(y)) > 1:
+            if self.classes is not None:
                 raise InvalidInput("several labels at once are a matrix of zeros and ones, without classes=")
             self.classes_, self.multilabel_ = np.array([0, 1]), True
-            names = getattr(y, "column_names", getattr(y, "columns", range(given.shape[1])))
-            self.labels_ = np.array(list(names))
-            return given.astype(np.float64), ()
+            self.labels_ = np.array(column_names(y) if is_frame(y) else range(outputs))
+            given = open_matrix(y, whose="y")
+            return np.where(np.isin(given, (0, 1)), given, np.nan), ()  # sums leave out what is neither
         self.classes_, labels = declared_classes(self.classes, y)
         self.multilabel_, self.labels_ = False, None
         codes = class_codes(self.classes_, labels)

@@ -21,6 +21,7 @@ __all__ = [
     "class_codes",
     "declared_classes",
     "known_codes",
+    "label_columns",
     "label_vector",
     "numbers_for",
     "target_numbers",
@@ -70,9 +71,18 @@ def declared_classes(classes: Any, y: Any) -> tuple[NDArray[Any], Any]:
     return known, labels
 
 
+def label_columns(y: Any) -> int:
+    """Return how many labels a row has, by the shape of `y`. A list has 1 unless all its rows are lists."""
+    if isinstance(y, list | tuple):
+        widths = {len(row) if isinstance(row, list | tuple | np.ndarray) else 0 for row in y}
+        return widths.pop() if len(widths) == 1 and 0 not in widths else 1
+    shape = y.shape if hasattr(y, "shape") else np.shape(y)
+    return int(shape[1]) if len(shape) == 2 else 1
+
+
 def _one_a_row(y: Any) -> Any:
     """Return labels, one a row, as they are given; a single column of them is a vector, with scikit-learn's warning."""
-    nested = isinstance(y, list | tuple) and len(y) > 0 and isinstance(y[0], list | tuple | np.ndarray)
+    nested = isinstance(y, list | tuple) and len(y) > 0 and all(isinstance(row, list | tuple | np.ndarray) for row in y)
     given = as_vector(np.array(y, dtype=object) if nested else y)
     shape = getattr(given, "shape", (0,))
     if len(shape) != 1:
