@@ -125,7 +125,7 @@ def test_dates_that_are_declared_as_numbers_are_missing():
     assert schema.encode(rows).tolist() == [[0, 1], [0, 2], [0, 3]]
     assert schema.count_missing(rows) == {"day": 3}
     for role in ("query", "public"):
-        with pytest.raises(InvalidInput, match="column 'day', row 1 .*a number is expected"):
+        with pytest.raises(InvalidInput, match=r"column 'day', row 1 .*a number is expected"):
             schema.encode(rows, role=role)
 
 
