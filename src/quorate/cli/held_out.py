@@ -198,7 +198,7 @@ def _held_out_as_fitted(folder: "PublishedFolder", model: Any, tables: Tables, s
         return _HeldOut(records, rows, target_column(records, label), units, label, None)
     values = open_columns(records, [label], whose="the private records")[label]
     codes = Label(label, model.classes_.tolist()).codes(values, role="private")
-    labels = np.append(model.classes_.astype(object), None)[codes]
+    labels = np.array([*model.classes_.tolist(), None], dtype=object)[codes]
     return _HeldOut(records, rows, labels, units, label, None)
 
 

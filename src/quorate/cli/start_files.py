@@ -61,7 +61,7 @@ class Commands:
 
 
 def write_start(commands: Commands, questions: pa.Table) -> None:
-    """Write the folder. The questions are the first rows of this table, without labels and columns that are not used."""
+    """Write the folder. The questions are the first rows of this table, without columns that are not used."""
     commands.out.mkdir(parents=True, exist_ok=True)
     (commands.out / "script.py").write_text(_script(commands), encoding="utf-8")
     (commands.out / "commands.sh").write_text(_shell(commands), encoding="utf-8")

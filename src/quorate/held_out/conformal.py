@@ -92,7 +92,7 @@ class ConformalModel(KeepsPublished):
         counts = Ballots(np.bincount(scored, minlength=len(self.grid_)))
         self.cell_ = release_counts(counts, self.quantile_.release)  # proof: step 3
         self.spent_epsilon_ = float(self.epsilon)
-        read = (COLUMNS_READ,) if self.columns_read_ else ()
+        read = (COLUMNS_READ,) if getattr(self, "columns_read_", False) else ()
         conditions = ("the model is taken as public", *read)
         self.claim_ = str(Claim(self.epsilon, 0.0, unit=replaced(self.unit_), conditions=conditions))
 

@@ -69,17 +69,8 @@ def is_frame(X: Any) -> bool:
 
 def holds_objects(X: Any, name: Any) -> bool:
     """Return whether a column of a frame holds Python objects, whose type says nothing of their values."""
-    kind = X[name].dtype if hasattr(X, "iloc") or _has_objects(X) else None
-    return kind == np.dtype(object) if hasattr(X, "iloc") else _is_object(kind)
-
-
-def _has_objects(X: Any) -> bool:
-    """Return whether a frame of polars has columns of Python objects: Arrow would get their addresses in memory."""
-    return type(X).__module__.partition(".")[0] == "polars" and any(map(_is_object, getattr(X, "dtypes", ())))
-
-
-def _is_object(kind: Any) -> bool:
-    return str(kind) == "Object"  # of polars
+    kind = X[name].dtype if hasattr(X, "iloc") or hasattr(X, "get_column") else None
+    return kind == np.dtype(object) if hasattr(X, "iloc") else str(kind) == "Object"
 
 
 def column_names(X: Any) -> list[Any]:
@@ -268,7 +259,7 @@ def _list_matrix(rows: Sequence[Any]) -> NDArray[Any]:
         plain = np.asarray(rows)
     except (ValueError, OverflowError):  # a value is a list itself, or rows have different lengths
         plain = np.empty(0, dtype=object)
-    return plain if plain.dtype.kind in _PLAIN or plain.ndim != 2 and plain.size else _object_matrix(rows)
+    return plain if plain.dtype.kind in _PLAIN or (plain.ndim != 2 and plain.size) else _object_matrix(rows)
 
 
 def _object_matrix(rows: Sequence[Any]) -> NDArray[Any]:
@@ -308,8 +299,6 @@ def as_table(frame: Any) -> pa.Table:
         raise InvalidInput(
             f"a table must be a data frame or an Arrow table, with __arrow_c_stream__, got {type(frame).__name__}"
         )
-    if _has_objects(frame):
-        return check_names(pa.table({name: _arrow_column(frame[name], name, "the table") for name in frame.columns}))
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)

@@ -127,7 +127,7 @@ def lasting_person_name(value: object) -> str:
 
 
 def check_lasting_names(column: Any) -> None:
-    """Refuse an Arrow column of floats or decimals in which a name may have lost digits, as `lasting_person_name` does."""
+    """Refuse an Arrow column of floats or decimals in which a name may have lost digits."""
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     if pa.types.is_floating(kind):
         exact = {16: 2.0**11, 32: 2.0**24}.get(kind.bit_width, _EXACT)
