@@ -32,7 +32,8 @@ class PrivateLogisticRegression(ClassifierMixin, LinearModel):
         The guarantee of the fitted model.
     columns
         How rows become numbers, by the public rows: an `AdditiveColumns`, or a `HashedColumns` for a wide sparse matrix
-        of counts; by default one of them with its defaults.
+        of counts; by default one of them with its defaults. "learned" needs no public rows: kinds, categories and cuts
+        are learned from the private rows with a part of the same budget, and `schema_` has them.
     classes
         All labels that may occur. By default they are read from `y` and become public. For several labels at once, `y`
         is a matrix, a data frame or an Arrow table of zeros and ones, and there is nothing to declare.
@@ -60,7 +61,7 @@ class PrivateLogisticRegression(ClassifierMixin, LinearModel):
         *,
         epsilon: float = 1.0,
         delta: float = 1e-6,
-        columns: AdditiveColumns | HashedColumns | None = None,
+        columns: AdditiveColumns | HashedColumns | str | None = None,
         classes: Any = None,
     ) -> None:
         self.epsilon = epsilon

@@ -44,7 +44,7 @@ class PrivateLinearRegression(_Regressor):
         epsilon: float = 1.0,
         delta: float = 1e-6,
         bounds: tuple[float, float] = (0.0, 1.0),
-        columns: AdditiveColumns | HashedColumns | None = None,
+        columns: AdditiveColumns | HashedColumns | str | None = None,
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
@@ -92,7 +92,7 @@ class PrivatePoissonRegression(_Regressor):
         epsilon: float = 1.0,
         delta: float = 1e-6,
         largest: float = 10.0,
-        columns: AdditiveColumns | HashedColumns | None = None,
+        columns: AdditiveColumns | HashedColumns | str | None = None,
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta

@@ -50,7 +50,7 @@ _NUMBER_NOISE = 0.01  # of the units: the scale at which deciles are off by one 
 
 @dataclass(frozen=True)
 class LearnedColumns:
-    """What was learned: the kinds of columns and their marginals; and of columns that the noise hid, which hold texts."""
+    """Kinds and marginals of columns; and of those that the noise hid, whether they hold texts."""
 
     kinds: dict[str, Kind]
     marginals: dict[str, ColumnMarginal]

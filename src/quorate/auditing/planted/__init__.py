@@ -28,6 +28,7 @@ from quorate.auditing.planted.people import PEOPLE
 from quorate.auditing.planted.plans import PLANS
 from quorate.auditing.planted.releases import RELEASES
 from quorate.auditing.planted.restarts import RESTARTS
+from quorate.auditing.planted.schemas import SCHEMAS
 from quorate.auditing.planted.scores import SCORES
 from quorate.auditing.planted.selections import SELECTIONS
 from quorate.auditing.planted.shares import SHARES
@@ -41,7 +42,7 @@ from quorate.auditing.planted.words import WORDS
 __all__ = ["PLANTED", "Caught", "PlantedBug"]
 
 _NOISE = (*SUMS, *SCORES, *CHOICES, *THRESHOLDS, *PLANS, *NOISY_VECTORS, *SELECTIONS)
-_MODELS = (*LINEAR, *WORDS, *COLUMNS, *HELD_OUT, *FILTERS, *KEPT_UNITS, *NEAREST, *PEOPLE, *RELEASES)
+_MODELS = (*LINEAR, *WORDS, *COLUMNS, *HELD_OUT, *FILTERS, *KEPT_UNITS, *NEAREST, *PEOPLE, *RELEASES, *SCHEMAS)
 _TEACHERS = (*DEALING, *CLUSTERS, *BATCHES, *CALLS, *NEIGHBOURS, *TREES, *LEARNING)
 _AROUND = (*STATES, *RESTARTS, *SHARES, *COMPACTIONS, *GUARDS, *LOOKUPS, *EXPORTS, *FOLDERS, *SITES)
 
