@@ -38,13 +38,14 @@ __all__ = [
 
 _KINDS_NOISE = 1 / 25  # of the units: the scale of the noise that is enough to tell kinds apart
 _KINDS_SHARES = (0.02, 0.2)  # the least and the largest share of the schema's budget for kinds
-_TEXTS_SHARES = (0.1, 0.6)  # of what is left after the kinds, where there are numbers too
+_TEXTS_SHARES = (0.1, 0.65)  # of what is left after the kinds, where there are numbers too
 _FREQUENT = 0.05  # of the units: a category of this size is to be found
-_SURE = 2.5  # deviations of the noise, by which its count is to pass the threshold
+_SURE = 3.0  # deviations of the noise, by which its count is to pass the threshold
 _CLEAR = 3.0  # deviations of the noise, by which a kind, a fraction or a gap stands out
-_SLACK_SHARE = 0.2  # of delta, for texts that a single unit holds
+_SLACK_SHARE = 0.3  # of delta, for texts that a single unit holds
 _LARGEST_THRESHOLD = 0.3  # of the units: above it nearly all categories would be hidden
-_MODEL_SHARES = (0.02, 0.03, 0.05, 0.08, 0.12, 0.18, 0.25)  # of a model's budget, tried in this order
+_BLURRED = 0.2  # of the units in other texts than those found: the owner is told
+_MODEL_SHARES = (0.02, 0.03, 0.05, 0.08, 0.12, 0.18, 0.25, 0.4)  # of a model's budget, tried in this order
 _NUMBER_NOISE = 0.01  # of the units: the scale at which deciles are off by one or two points
 
 
@@ -55,13 +56,25 @@ class LearnedColumns:
     kinds: dict[str, Kind]
     marginals: dict[str, ColumnMarginal]
     hidden: dict[str, bool]
+    units: int
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What the owner should know, from released values alone."""
-        if not self.hidden:
-            return ()
-        return (f"the noise hid these columns: {shown_names(list(self.hidden))}; declare them, or leave them out",)
+        notes = []
+        if self.hidden:
+            notes.append(f"the noise hid these columns: {shown_names(list(self.hidden))}; declare them")
+        if blurred := [name for name in self.kinds if self._is_blurred(name)]:
+            notes.append(f"the noise hid many categories of these columns: {shown_names(blurred)}; declare them")
+        return tuple(notes)
+
+    def _is_blurred(self, name: str) -> bool:
+        marginal = self.marginals.get(name)
+        return (
+            marginal is not None
+            and isinstance(self.kinds[name], Category)
+            and marginal.counts[-1] - _CLEAR * marginal.scale > _BLURRED * self.units
+        )
 
 
 def slack_for_texts(delta: float) -> float:
@@ -191,7 +204,7 @@ def learn_columns(
     names = [name for name in columns if name not in sentences]
     kinds: dict[str, Kind] = {name: Text() for name in columns if name in sentences}
     if not names:
-        return LearnedColumns(kinds, {}, {})
+        return LearnedColumns(kinds, {}, {}, units)
     plan, purse = _Plan(vectors, share, units=units, slack=slack), _Purse(vectors, share)
     plan.check(len(names))
     for_kinds = plan.kinds_share(len(names))
@@ -208,7 +221,7 @@ def learn_columns(
     ordered = {name: kinds[name] for name in columns if name in kinds}
     marginals = {name: marginal for name, (_, marginal) in learned.items()}
     hidden = {name: _holds_texts(seen[name], columns[name]) for name in columns if name not in ordered}
-    return LearnedColumns(ordered, marginals, hidden)
+    return LearnedColumns(ordered, marginals, hidden, units)
 
 
 def _holds_texts(told: str, column: pa.Array) -> bool:

@@ -178,7 +178,7 @@ class Schema:
         table
             A frame, an Arrow table, or a mapping from names to values.
         epsilon, delta
-            The guarantee of the schema. A fifth of delta pays for texts that a single unit holds.
+            The guarantee of the schema. Three tenths of delta pay for texts that a single unit holds.
         label, classes
             The column with the label, and all its classes. They are declared, not learned.
         groups

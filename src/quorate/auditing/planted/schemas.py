@@ -16,7 +16,7 @@ from quorate.tables import learned
 from quorate.tables.cut_tree import CutTree
 from quorate.tables.private_values import kinds_of_values
 
-__all__ = ["SCHEMAS", "exact_delta_of_lists", "told_schema"]
+__all__ = ["SCHEMAS", "exact_delta_of_lists", "neighbouring_lists", "told_schema"]
 
 Lists = Sequence[Mapping[str, int]]
 Laws = list[dict[Any, float]]
