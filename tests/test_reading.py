@@ -21,26 +21,95 @@ from quorate.tables.values import object_texts, read_codes, read_number, read_nu
 
 NAN = math.nan
 NUMBERS = {  # as read with decimal="." and with decimal=","
-    "5": (5, 5), "-5.25": (-5.25, -5.25), "+7": (7, 7), ".5": (0.5, 0.5), "1e3": (1000, 1000), "inf": (math.inf, math.inf),
-    "1,234": (1234, 1.234), "1.234": (1.234, 1234), "-1.234": (-1.234, -1234), "0.123": (0.123, 0.123), "0,123": (0.123, 0.123),
-    "1,5": (1.5, 1.5), "1.5": (1.5, 1.5), "1234.567": (1234.567, 1234.567), "1,234.5": (1234.5, 1234.5), "1.234,5": (1234.5, 1234.5),
-    "1,234,567": (1234567, 1234567), "1.234.567": (1234567, 1234567), "1 234,5": (1234.5, 1234.5), "1'234.50": (1234.5, 1234.5),
-    "1\u00a0234": (1234, 1234), "1\u202f234,5": (1234.5, 1234.5), "1,5e3": (1500, 1500), "1.234e3": (1234, 1234),
-    "$5": (5, 5), "-$5": (-5, -5), "$-5": (-5, -5), "€ 1.234,50": (1234.5, 1234.5), "12 €": (12, 12), "5%": (5, 5), "5 %": (5, 5),
-    "12 kg": (12, 12), "3.5kg": (3.5, 3.5), "37,2 °C": (37.2, 37.2), "\u22125": (-5, -5), "CHF 1'000": (1000, 1000),
-    "TRUE": (1, 1), "False": (0, 0), "yes": (1, 1), "n": (0, 0), "Nein": (0, 0), "oui": (1, 1),
-    "5k": (NAN, NAN), "3 Mio": (NAN, NAN), "2bn": (NAN, NAN), "5m": (NAN, NAN), "12,34,56": (NAN, NAN), "1,23,456": (NAN, NAN),
-    "1 2": (NAN, NAN), "--5": (NAN, NAN), "5,": (NAN, NAN), "1..2": (NAN, NAN), "kg": (NAN, NAN), "$": (NAN, NAN), "٣": (NAN, NAN),
-    "unknown": (NAN, NAN), "": (NAN, NAN), "NA": (NAN, NAN), "1_000": (NAN, NAN), "0x10": (NAN, NAN), "nan(1)": (NAN, NAN),
-}  # fmt: skip
+    "5": (5, 5),
+    "-5.25": (-5.25, -5.25),
+    "+7": (7, 7),
+    ".5": (0.5, 0.5),
+    "1e3": (1000, 1000),
+    "inf": (math.inf, math.inf),
+    "1,234": (1234, 1.234),
+    "1.234": (1.234, 1234),
+    "-1.234": (-1.234, -1234),
+    "0.123": (0.123, 0.123),
+    "0,123": (0.123, 0.123),
+    "1,5": (1.5, 1.5),
+    "1.5": (1.5, 1.5),
+    "1234.567": (1234.567, 1234.567),
+    "1,234.5": (1234.5, 1234.5),
+    "1.234,5": (1234.5, 1234.5),
+    "1,234,567": (1234567, 1234567),
+    "1.234.567": (1234567, 1234567),
+    "1 234,5": (1234.5, 1234.5),
+    "1'234.50": (1234.5, 1234.5),
+    "1\u00a0234": (1234, 1234),
+    "1\u202f234,5": (1234.5, 1234.5),
+    "1,5e3": (1500, 1500),
+    "1.234e3": (1234, 1234),
+    "$5": (5, 5),
+    "-$5": (-5, -5),
+    "$-5": (-5, -5),
+    "€ 1.234,50": (1234.5, 1234.5),
+    "12 €": (12, 12),
+    "5%": (5, 5),
+    "5 %": (5, 5),
+    "12 kg": (12, 12),
+    "3.5kg": (3.5, 3.5),
+    "37,2 °C": (37.2, 37.2),
+    "\u22125": (-5, -5),
+    "CHF 1'000": (1000, 1000),
+    "TRUE": (1, 1),
+    "False": (0, 0),
+    "yes": (1, 1),
+    "n": (0, 0),
+    "Nein": (0, 0),
+    "oui": (1, 1),
+    "5k": (NAN, NAN),
+    "3 Mio": (NAN, NAN),
+    "2bn": (NAN, NAN),
+    "5m": (NAN, NAN),
+    "12,34,56": (NAN, NAN),
+    "1,23,456": (NAN, NAN),
+    "1 2": (NAN, NAN),
+    "--5": (NAN, NAN),
+    "5,": (NAN, NAN),
+    "1..2": (NAN, NAN),
+    "kg": (NAN, NAN),
+    "$": (NAN, NAN),
+    "٣": (NAN, NAN),
+    "unknown": (NAN, NAN),
+    "": (NAN, NAN),
+    "NA": (NAN, NAN),
+    "1_000": (NAN, NAN),
+    "0x10": (NAN, NAN),
+    "nan(1)": (NAN, NAN),
+}
 DATES = {
-    "2024-12-31": "2024-12-31", "2024/12/31": "2024-12-31", "31.12.2024": "2024-12-31", "31/12/2024": "2024-12-31",
-    "12/31/2024": "2024-12-31", "05/06/2024": "2024-06-05", "05.06.2024": "2024-06-05", "31 Dec 2024": "2024-12-31",
-    "31-Dec-2024": "2024-12-31", "Dec 31, 2024": "2024-12-31", "31. Dezember 2024": "2024-12-31", "1 août 2024": "2024-08-01",
-    "2024-12-31 08:30": "2024-12-31T08:30", "31.12.2024 8:30 PM": "2024-12-31T20:30", "2024-12-31T08:30+02:00": "2024-12-31T06:30",
-    "2024-12-31 08:30:00+00": "2024-12-31T08:30", "20241231": None, "31/12/24": None, "2024-02-30": None, "31 ma 2024": None,
-    "13/13/2024": None, "12:30": None, "": None, "soon": None, "infinity": None,
-}  # fmt: skip
+    "2024-12-31": "2024-12-31",
+    "2024/12/31": "2024-12-31",
+    "31.12.2024": "2024-12-31",
+    "31/12/2024": "2024-12-31",
+    "12/31/2024": "2024-12-31",
+    "05/06/2024": "2024-06-05",
+    "05.06.2024": "2024-06-05",
+    "31 Dec 2024": "2024-12-31",
+    "31-Dec-2024": "2024-12-31",
+    "Dec 31, 2024": "2024-12-31",
+    "31. Dezember 2024": "2024-12-31",
+    "1 août 2024": "2024-08-01",
+    "2024-12-31 08:30": "2024-12-31T08:30",
+    "31.12.2024 8:30 PM": "2024-12-31T20:30",
+    "2024-12-31T08:30+02:00": "2024-12-31T06:30",
+    "2024-12-31 08:30:00+00": "2024-12-31T08:30",
+    "20241231": None,
+    "31/12/24": None,
+    "2024-02-30": None,
+    "31 ma 2024": None,
+    "13/13/2024": None,
+    "12:30": None,
+    "": None,
+    "soon": None,
+    "infinity": None,
+}
 READINGS = (
     Reading(),
     Reading(decimal=","),
@@ -245,7 +314,7 @@ def test_records_with_too_few_or_too_many_values(tmp_path):
     read_table(tmp_path / "t.csv", role="private", found=found)
     assert (found.short, found.long) == (1, 1)
     for role in ("public", "query"):
-        with pytest.raises(InvalidInput, match="each line must have 3 values.* but line 3 has 1"):
+        with pytest.raises(InvalidInput, match=r"each line must have 3 values.* but line 3 has 1"):
             read_table(tmp_path / "t.csv", role=role)
 
 
@@ -319,12 +388,11 @@ def test_arrow_reads_blocks_as_the_grammar_says(content, tmp_path_factory):
     path = tmp_path_factory.mktemp("csv") / "t.csv"
     path.write_bytes(b"x,y\n" + content.encode())
     expected = parsed(content)
-    try:
-        read = read_table(path, role="private")
-    except InvalidInput as error:
-        assert "no rows" in str(error)
-        assert expected == b""
+    if not expected:
+        with pytest.raises(InvalidInput, match="the table has no rows"):
+            read_table(path, role="private")
         return
+    read = read_table(path, role="private")
     options = {"newlines_in_values": True}
     names = pyarrow.csv.ReadOptions(column_names=["x", "y"], block_size=2**20)
     typed = pyarrow.csv.ConvertOptions(

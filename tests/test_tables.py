@@ -109,6 +109,7 @@ def test_a_row_means_the_same_in_any_file(tmp_path_factory, rows):
     pyarrow.parquet.write_table(whole, folder / "t.parquet")
     for suffix in (".arrow", ".feather"):
         pyarrow.feather.write_feather(whole, folder / f"t{suffix}")
+    whole.to_pandas().to_excel(folder / "t.xlsx", index=False)
     for suffix in SUFFIXES:
         assert schema.encode(read_table(folder / f"t{suffix}")).tobytes() == expected.tobytes(), suffix
     for start in range(len(rows)):
@@ -239,9 +240,9 @@ def test_csv_as_people_write_it(tmp_path):
 @pytest.mark.parametrize(
     ("content", "rows"),
     [
-        ("a;b c\n1,5;x, y\n-2;3,4,5\n", [{"a": "1.5", "b c": "x, y"}, {"a": "-2", "b c": "3,4,5"}]),
-        ("\ufeffa;b\r\n 7,25 ;1.5\r\n", [{"a": " 7.25 ", "b": "1.5"}]),
-        ("a\tb\n1,5\tx;y\n", [{"a": "1,5", "b": "x;y"}]),  # only with semicolons is a comma a decimal point
+        ("a;b c\n1,5;x, y\n-2;3,4,5\n", [{"a": "1,5", "b c": "x, y"}, {"a": "-2", "b c": "3,4,5"}]),
+        ("\ufeffa;b\r\n 7,25 ;1.5\r\n", [{"a": " 7,25 ", "b": "1.5"}]),
+        ("a\tb\n1,5\tx;y\n", [{"a": "1,5", "b": "x;y"}]),
         ('"a;b"\n"1;2"\n', [{"a;b": "1;2"}]),
         ("a;b,c\n1;2,3\n", [{"a;b": "1;2", "c": "3"}]),  # a comma in the first line separates
     ],
@@ -254,7 +255,8 @@ def test_what_separates_values_is_read_off_the_first_line(tmp_path, content, row
 @pytest.mark.parametrize(
     ("name", "content", "text"),
     [
-        ("t.xlsx", "a\n1\n", "the suffix must be one of .csv, .csv.gz, .parquet, .arrow, .feather"),
+        ("t.xls", "a\n1\n", "the suffix must be one of .csv, .csv.gz, .parquet, .arrow, .feather, .xlsx"),
+        ("t.xlsx", "a\n1\n", "not a readable .xlsx file"),
         ("t", "a\n1\n", "the suffix must be one of"),
         ("t.csv", None, "there is no such file"),
         ("t.csv", "", "the file is empty; its first line must name the columns"),
@@ -262,8 +264,7 @@ def test_what_separates_values_is_read_off_the_first_line(tmp_path, content, row
         ("t.csv", 'a,"b\nc"\n1,x\n', "the names of all columns must stand on the first line"),
         ("t.csv", "\n\n", "the file is empty"),
         ("t.csv", "a,b\n", "the table has no rows"),
-        ("t.csv", 'a,b\n1,"x\n2,y\n3,z\n', "a quote"),
-        ("t.csv", 'a,b\n1,"x\n2,y"\n3,z\n', "a quoted value must end on its own line"),
+        ("t.csv", 'a,b\n1,"x\n2,y"\n3\n', "but line 4 has 1"),
         ("t.csv", "a,b,a\n1,2,3\n", "column names must differ: 'a' appears twice"),
         ("t.csv", "a, a\n1,2\n", "column names must differ: 'a' appears twice"),
         ("t.csv", ",a\n0,2\n", "column 1 has no name"),
@@ -274,8 +275,7 @@ def test_what_separates_values_is_read_off_the_first_line(tmp_path, content, row
             "each line must have 2 values, as many as the first line has names, but line 3 has 1",
         ),
         ("t.csv", "a,b\n1,2\n3,4,5\n", "but line 3 has 3"),
-        ("t.csv", b"a,b\n1,\xff\xfe\n", "texts must be encoded as UTF-8"),
-        ("t.csv", b"\xff\xfea\n1\n", "texts must be encoded as UTF-8"),
+        ("t.csv", "a,b\n1,2\n".encode("utf-16-le"), "is it utf-16? Name it: --encoding"),
         ("t.csv.gz", "a,b\n1,2\n", "not a readable .csv.gz file"),
         ("t.csv.gz", gzip.compress(b"a,b\n" + b"1,2\n" * 9999, mtime=0)[:-20], "not a readable .csv.gz file"),
         ("t.parquet", "a,b\n1,2\n", "not a readable .parquet file"),
@@ -298,14 +298,10 @@ def test_a_folder_is_no_file(tmp_path):
         read_table(tmp_path / "t.csv")
 
 
-def test_a_malformed_private_file_gives_no_line_away(tmp_path):
-    told = set()
-    for text in ("a,b\n1,2\nsecret\n", "a,b\n1,2,secret\n", "a,b\nsecret\n1,2\nsecret\n"):
-        with pytest.raises(InvalidInput) as refused:
-            read_table(write(tmp_path / "t.csv", text), role="private")
-        told.add(str(refused.value))
-    assert len(told) == 1
-    assert "secret" not in told.pop()
+def test_no_private_record_is_refused(tmp_path):
+    for text in ("a,b\n1,2\nsecret\n", "a,b\n1,2,secret\n", 'a,b\n"secret\n1,2\nsecret\n'):
+        table = read_table(write(tmp_path / "t.csv", text), role="private")
+        assert table.num_rows == text.count("\n") - 1
 
 
 def test_parquet_written_by_pandas_has_no_index(tmp_path):

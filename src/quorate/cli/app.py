@@ -13,7 +13,21 @@ from cyclopts import App, CycloptsError, CycloptsPanel
 from cyclopts.exceptions import MissingArgumentError, RepeatArgumentError, UnknownOptionError
 
 from quorate import __version__
-from quorate.cli.commands import ask, audit, bench, datasets, demo, doctor, export, plan, predict, release, serve, start
+from quorate.cli.commands import (
+    ask,
+    audit,
+    bench,
+    datasets,
+    demo,
+    doctor,
+    export,
+    look,
+    plan,
+    predict,
+    release,
+    serve,
+    start,
+)
 from quorate.cli.keys import keys
 from quorate.cli.ledger import ledger
 from quorate.errors import QuorateError
@@ -53,6 +67,7 @@ _SITE = "Answer together with other owners of records: make keys, run a site, co
 for command in (
     demo,
     start,
+    look,
     plan,
     predict,
     serve,

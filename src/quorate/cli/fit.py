@@ -20,6 +20,8 @@ from quorate.cli.output import check_apart, check_new_folder, check_report, prin
 from quorate.errors import InvalidInput
 from quorate.tables import MISSING_TEXTS, SCHEMA_FILE, Label, Schema, read_table
 from quorate.tables.containers import open_columns
+from quorate.tables.csv_records import Irregularities
+from quorate.tables.problems import OWNER_ALONE, Problem, find_problems
 from quorate.tables.stream import TableStream, is_folder_or_pattern
 from quorate.tables.values import raw_column, read_numbers, read_texts
 
@@ -35,8 +37,10 @@ __all__ = [
     "classes_of_records",
     "public_labels",
     "read_features",
+    "read_private",
     "read_tables",
     "run_fit",
+    "show_problems",
     "shown_model",
     "target_column",
     "tell_missing",
@@ -84,9 +88,22 @@ def read_features(tables: Tables, step: Callable[[], None], *, targets: Sequence
     `targets` are columns to predict that are not classes of one label. The schema has them among those left out.
     """
     step()
-    records = read_table(tables.table, role="private")
+    found = Irregularities()
+    records = read_private(tables, found)
     known, columns = _described(tables, records, step, targets=targets)
+    show_problems(find_problems(columns, records, found))
     return records, known, columns
+
+
+def read_private(tables: Tables, found: Irregularities | None = None) -> Any:
+    """Read the private table."""
+    return read_table(tables.table, role="private", encoding=tables.encoding, skip_last=tables.skip_last, found=found)
+
+
+def show_problems(problems: Sequence[Problem]) -> None:
+    """Tell the owner all problems of the records at once, on standard error."""
+    if problems:
+        print("\n".join([f"quorate: {OWNER_ALONE}", *(f"  {problem}" for problem in problems)]), file=sys.stderr)
 
 
 def _described(
@@ -99,7 +116,7 @@ def _described(
     )
     check_named(records, label=[label, *targets], groups=[tables.groups], leave_out=left_out, texts=sentences)
     check_apart(tables.table, tables.public)
-    known = None if tables.public is None else read_table(tables.public, role="public")
+    known = None if tables.public is None else read_table(tables.public, role="public", encoding=tables.encoding)
     step()
     columns = chosen_schema(
         records,
@@ -149,7 +166,7 @@ def run_fit(
     for private in more:
         check_apart(private, tables.public)
     progress = steps(["reading", "encoding", "fitting", "saving"], quiet=output.json)
-    with progress as step, _opened([tables.table, *more], reading) as stream:
+    with progress as step, _opened([tables.table, *more], reading, tables) as stream:
         from quorate.models import save
 
         make = partial(_classifier, budget, teachers)
@@ -174,7 +191,7 @@ def run_fit(
 
 
 @contextmanager
-def _opened(paths: Sequence[Path], reading: Reading) -> Iterator["TableStream | ClusterTable | None"]:
+def _opened(paths: Sequence[Path], reading: Reading, tables: Tables) -> Iterator["TableStream | ClusterTable | None"]:
     """Give a table that is read in parts, here or on a cluster, which is let go of at the end; None for any other."""
     if reading.cluster is not None:
         from quorate.ensemble.clusters import ClusterTable
@@ -182,7 +199,7 @@ def _opened(paths: Sequence[Path], reading: Reading) -> Iterator["TableStream | 
         with printed_aside(), closing(ClusterTable(paths, reading.cluster)) as table:
             yield table
     elif len(paths) > 1 or reading.memory is not None or is_folder_or_pattern(paths[0]):
-        yield TableStream(paths)
+        yield TableStream(paths, encoding=tables.encoding, skip_last=tables.skip_last)
     elif reading.spill is not None:
         raise InvalidInput("--spill says where rows wait that do not fit into memory: give --memory too")
     else:
@@ -307,7 +324,7 @@ def chosen_schema(
     gaps = (*MISSING_TEXTS, *missing_texts)
     if schema is None:
         known, make = (records, Schema.numbers) if public is None else (public, Schema.from_public)
-        named = {"leave_out": leave_out, "texts": texts, "missing_texts": gaps}
+        named: dict[str, Any] = {"leave_out": leave_out, "texts": texts, "missing_texts": gaps}
         return make(known, label=label, classes=classes, groups=groups, **named)
     written = Schema.load(schema).without(leave_out).with_texts(texts).with_missing_texts(missing_texts)
     if groups is not None:
@@ -321,13 +338,16 @@ def chosen_schema(
 
 
 def check_named(records: Any, **named: Sequence[str | None]) -> None:
-    """Refuse options that name a column which is not there: names are public."""
-    for option, names in named.items():
-        for name in names:
-            if name and name not in records.column_names:
-                columns = ", ".join(repr(column) for column in records.column_names)
-                shown = f"--{option.replace('_', '-')}"
-                raise InvalidInput(f"{shown} names {name!r}, and there is no such column; the columns are {columns}")
+    """Refuse options that name columns which are not there, all at once: names are public."""
+    wrong = [
+        f"--{option.replace('_', '-')} names {name!r}, and there is no such column"
+        for option, names in named.items()
+        for name in names
+        if name and name not in records.column_names
+    ]
+    if wrong:
+        columns = ", ".join(repr(column) for column in records.column_names)
+        raise InvalidInput(f"{'; '.join(wrong)}; the columns are {columns}")
 
 
 def _bill(classifier: "PrivateClassifier", plan: Schema, folder: Path) -> dict[str, Any]:

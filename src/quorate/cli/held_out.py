@@ -11,12 +11,12 @@ import numpy as np
 from quorate.cli.commands.check import Tested
 from quorate.cli.commands.fit_options import Budget, Charged, Epsilon, Output, Tables, Trusting
 from quorate.cli.commands.method_options import Sets
-from quorate.cli.fit import check_named, read_features, read_tables, target_column
+from quorate.cli.fit import check_named, read_features, read_private, read_tables, target_column
 from quorate.cli.fit_student_first import check_columns, published_model
 from quorate.cli.options import listed
 from quorate.cli.output import check_new_folder, check_report, show_bill, steps
 from quorate.errors import InvalidInput
-from quorate.tables import SCHEMA_FILE, Category, Label, Number, Schema, read_table
+from quorate.tables import SCHEMA_FILE, Category, Label, Number, Schema
 from quorate.tables.cells import OTHER
 from quorate.tables.containers import open_columns
 
@@ -174,7 +174,7 @@ def _held_out(folder: "PublishedFolder", model: Any, tables: Tables, step: Calla
 def _held_out_of_release(model: Any, tables: Tables, step: Callable[[], None]) -> _HeldOut:
     """Read held-out records by the columns of a release: no value of theirs is refused."""
     step()
-    records, label = read_table(tables.table, role="private"), _label(tables)
+    records, label = read_private(tables), _label(tables)
     check_named(records, label=[label], groups=[tables.groups])
     step()
     rows, labels = model.encode(records)
@@ -187,7 +187,7 @@ def _held_out_as_fitted(folder: "PublishedFolder", model: Any, tables: Tables, s
     from quorate.cli.predict import rows_of_model
 
     step()
-    records, label = read_table(tables.table, role="private"), _label(tables)
+    records, label = read_private(tables), _label(tables)
     left_out = listed(tables.leave_out) if tables.leave_out else []
     check_named(records, label=[label], groups=[tables.groups], leave_out=left_out)
     step()

@@ -11,6 +11,8 @@ from quorate.tables.dates import date_of
 
 __all__ = [
     "EXAMPLE",
+    "UNCHECKED",
+    "check_is_checked",
     "check_keys",
     "kind_from_document",
     "kind_to_document",
@@ -26,6 +28,8 @@ EXAMPLE = """{"columns": {"age": {"kind": "number", "centre": 40, "spread": 15},
              "note": {"kind": "text"}},
  "label": {"column": "income", "classes": ["low", "high"]},
  "leave_out": ["name"]}"""
+
+UNCHECKED = "read_from_private_records"  # a key of schemas that `quorate look` writes
 
 _TYPES: dict[str, type[Any]] = {"number": Number, "date": Date, "category": Category, "text": Text}
 _KEYS = {
@@ -46,9 +50,14 @@ def read_document(path: str | Path) -> dict[str, Any]:
 
 
 def parse_document(content: bytes, path: str | Path) -> dict[str, Any]:
-    """Return the JSON object that is the content of a file; `path` is for errors alone."""
+    """Return the JSON object that is the content of a file; `path` is for errors alone.
+
+    A line that begins with // is a comment. No text of JSON goes over the end of a line, so it cannot be part of one.
+    """
     try:
-        document = json.loads(content.decode("utf-8"), object_pairs_hook=_no_twins)
+        lines = content.decode("utf-8").split("\n")
+        plain = "\n".join("" if line.lstrip().startswith("//") else line for line in lines)
+        document = json.loads(plain, object_pairs_hook=_no_twins)
     except json.JSONDecodeError as error:
         raise InvalidInput(f"{path}: not valid JSON: {error.msg} in line {error.lineno}") from None
     except UnicodeDecodeError:
@@ -58,6 +67,15 @@ def parse_document(content: bytes, path: str | Path) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise InvalidInput(f"{path}: a schema must be a JSON object; for example:\n{EXAMPLE}")
     return document
+
+
+def check_is_checked(document: Mapping[str, Any]) -> None:
+    """Refuse a schema that was read from private records and that nobody has checked since."""
+    if document.get(UNCHECKED, False) is not False:
+        raise InvalidInput(
+            "this schema was written by quorate look from private records, and what it lists may tell of them; check "
+            f'that its kinds and categories are public knowledge, then delete the line "{UNCHECKED}"'
+        )
 
 
 def kind_from_document(column: str, document: object) -> Kind:

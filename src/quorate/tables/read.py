@@ -21,7 +21,7 @@ from quorate.tables.excel import excel_header, stream_excel
 from quorate.tables.queries import is_query, query_header, stream_query
 from quorate.tables.values import is_readable
 
-__all__ = ["SUFFIXES", "Role", "check_role", "check_type", "read_table", "refusal", "subject"]
+__all__ = ["SUFFIXES", "Role", "check_role", "check_type", "read_table", "refusal", "subject", "type_problem"]
 
 Role = Literal["private", "public", "query"]
 
@@ -50,9 +50,12 @@ def refusal(role: Role, column: str, problem: str, *, row: int) -> InvalidInput:
 def check_type(whose: str, column: str, kind: pa.DataType) -> None:
     """Refuse a column of a type that cannot be read."""
     if not is_readable(kind):
-        raise InvalidInput(
-            f"{whose}, column {column!r}: values must be numbers, texts, dates or truth values, got {kind}"
-        )
+        raise InvalidInput(type_problem(whose, column, kind))
+
+
+def type_problem(whose: str, column: str, kind: pa.DataType) -> str:
+    """Return what is wrong with a column of a type that cannot be read."""
+    return f"{whose}, column {column!r}: values must be numbers, texts, dates or truth values, got {kind}"
 
 
 SUFFIXES = (".csv", ".csv.gz", ".parquet", ".arrow", ".feather", ".xlsx")

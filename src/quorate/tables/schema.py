@@ -33,6 +33,8 @@ from quorate.tables.columns import (
 from quorate.tables.containers import as_table, column_names, shown_names
 from quorate.tables.dates import date_of
 from quorate.tables.document import (
+    UNCHECKED,
+    check_is_checked,
     check_keys,
     kind_from_document,
     kind_to_document,
@@ -45,9 +47,9 @@ from quorate.tables.learned import entries_of_schema, first_rows, learn_columns,
 from quorate.tables.learned_facts import LearnedFacts
 from quorate.tables.persons import check_lasting_names, name_persons, person_names
 from quorate.tables.private_values import private_columns
-from quorate.tables.read import Role, check_role, check_type, subject
+from quorate.tables.read import Role, check_role, check_type, subject, type_problem
 from quorate.tables.reading import DEFAULT_READING, Reading
-from quorate.tables.values import raw_column, read_texts
+from quorate.tables.values import is_readable, raw_column, read_texts
 
 __all__ = ["SCHEMA_FILE", "Schema"]
 
@@ -55,7 +57,7 @@ SCHEMA_FILE = "schema.json"  # in the folder of a model: how its queries are enc
 
 _THOSE_OF_READING: Any = None
 _BLOCK = 2**16  # rows encoded together: beyond the table and the matrix, memory is bounded
-_KEYS = ("columns", "label", "groups", "leave_out", "missing_texts", "reading", "learned", "note")
+_KEYS = ("columns", "label", "groups", "leave_out", "missing_texts", "reading", "learned", UNCHECKED)
 _PUBLIC_FACTS = "the names and container types of the columns and the number of units are public"
 
 
@@ -270,6 +272,7 @@ class Schema:
     def from_document(cls, document: Mapping[str, Any]) -> "Schema":
         """Return the schema that a JSON object describes."""
         check_keys("a schema", document, _KEYS)
+        check_is_checked(document)
         columns = document.get("columns")
         if not isinstance(columns, Mapping):
             raise InvalidInput('a schema needs "columns", an object with one entry for each column to encode')
@@ -527,17 +530,21 @@ class Schema:
         known = {*self.columns, *self.leave_out, *self._special()}
         lacking = [name for name in self.columns if name not in table.column_names]
         unknown = [name for name in table.column_names if name not in known]
+        problems = []
         if lacking:
             has = shown_names(table.column_names)
-            raise InvalidInput(f"{subject(role)} must have the columns {shown_names(lacking)}; the columns are {has}")
+            problems.append(f"{subject(role)} must have the columns {shown_names(lacking)}; the columns are {has}")
         if unknown:
             named = "" if role == "query" else ' or name them under "leave_out" in the schema'
-            raise InvalidInput(
+            problems.append(
                 f"the schema does not know these columns of {subject(role)}: {shown_names(unknown)}; leave them out "
                 f"(--leave-out {shlex.quote(','.join(unknown))}){named}"
             )
-        for name in self.columns:
-            check_type(subject(role), name, table.schema.field(name).type)
+        for name in (name for name in self.columns if name not in lacking):
+            kind = table.schema.field(name).type
+            problems += [] if is_readable(kind) else [type_problem(subject(role), name, kind)]
+        if problems:
+            raise InvalidInput(". ".join(problems))
 
 
 def _unused(names: Sequence[str], *, label: str | None, groups: str | None, leave_out: Sequence[str]) -> set[str]:

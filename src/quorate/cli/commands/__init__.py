@@ -5,6 +5,7 @@ from quorate.cli.commands.audit import audit
 from quorate.cli.commands.bench import bench, demo
 from quorate.cli.commands.export import export
 from quorate.cli.commands.first import datasets, doctor, start
+from quorate.cli.commands.look import look
 from quorate.cli.commands.plan import plan
 from quorate.cli.commands.release import release
 
@@ -16,6 +17,7 @@ __all__ = [
     "demo",
     "doctor",
     "export",
+    "look",
     "plan",
     "predict",
     "release",

@@ -33,7 +33,8 @@ class Tables:
     Parameters
     ----------
     table
-        The private records: .csv, .csv.gz, .parquet, .arrow or .feather.
+        The private records: .csv, .csv.gz, .parquet, .arrow, .feather or .xlsx, or a query to a database
+        ("duckdb:clinic.db?query=SELECT ...", "postgresql://host/clinic?query=SELECT ...").
     label
         The column to predict. The schema may name it instead. `fit linear` takes several, separated by commas: columns
         of 0 and 1, or of two --classes.
@@ -57,6 +58,10 @@ class Tables:
     gaps
         Values may be missing in any column: each column gets an indicator column. Otherwise a missing value is refused,
         unless the public table has some in that column or the schema allows it.
+    encoding
+        The encoding of CSV files, such as windows-1252. By default the first line of each shows it.
+    skip_last
+        How many records at the end of the private file are none, such as a line of totals.
     """
 
     table: Path
@@ -71,6 +76,8 @@ class Tables:
     texts: str | None = None
     missing_texts: str | None = None
     gaps: Annotated[bool, Parameter(negative=())] = False
+    encoding: str | None = None
+    skip_last: int = 0
 
 
 @Parameter(name="*", group=Group("Large tables", sort_key=2))

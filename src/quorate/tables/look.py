@@ -1,0 +1,307 @@
+"""What an owner sees of a table before anything is fitted: what each column would be read as, and what cannot be read.
+
+Nothing here is private. The values of private records decide what is shown, and which kinds and categories the schema
+lists. So a schema that is written here is refused until its owner has checked it and removed one line.
+"""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from quorate.checks import is_named_id
+from quorate.tables.columns import Category, Date, Kind, Label, Number, Text, unreadable_values
+from quorate.tables.containers import as_table
+from quorate.tables.csv_records import Irregularities
+from quorate.tables.dates import read_moments
+from quorate.tables.document import UNCHECKED, kind_to_document
+from quorate.tables.problems import Problem, file_problems
+from quorate.tables.reading import Reading
+from quorate.tables.values import raw_column, read_numbers, read_texts
+
+__all__ = ["ColumnLook", "TableLook", "look_at"]
+
+_MOSTLY = 0.9  # of the values that are given: so many make a column of numbers or dates
+_MOST_CATEGORIES = 256
+_MOST_CLASSES = 100
+_NO_UNIT = "none"
+_SHOWN = 5  # distinct spellings
+_SENTENCE = 3.0  # words of a value, on average
+_ANY_DATE = Date(low=-25567.0, high=47846.0, missing="indicator")  # 1900 to 2100, for every table: it tells nothing
+_MARKS = {"?", "-", "--", ".", "*", "unknown", "none", "missing", "n.a.", "k.a.", "#n/a"}
+_TOTALS = re.compile(r"(grand |sub)?total|sum|summe|gesamt|insgesamt|somme", re.IGNORECASE)
+_SLASHES = re.compile(r"(\d{1,2})[/-](\d{1,2})[/-]\d{4}\b.*", re.ASCII)
+_COMMA_DECIMALS = r"^[^,]*[0-9],([0-9]{1,2}|[0-9]{4,})([^0-9.,].*)?$"
+_POINT_DECIMALS = r"^[^.]*[0-9]\.([0-9]{1,2}|[0-9]{4,})([^0-9.,].*)?$"
+
+
+@dataclass(frozen=True)
+class ColumnLook:
+    """What is seen of one column. `kind` is None for one that is not used, and `use` says why."""
+
+    name: str
+    kind: Kind | None
+    use: str
+    values: int
+    missing: int
+    unreadable: int = 0
+    spellings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        shown = {"name": self.name, "use": self.use, "values": self.values, "missing": self.missing}
+        shown |= {
+            "unreadable": self.unreadable,
+            "spellings": list(self.spellings),
+            "notes": [*self.notes, *self.problems],
+        }
+        return shown | {"schema": None if self.kind is None else kind_to_document(self.kind)}
+
+    def comment(self) -> str:
+        """Return it as one line."""
+        parts = [f"{self.use}: {self.values:,} values, {self.missing:,} missing"]
+        if self.unreadable:
+            shown = ", ".join(json.dumps(text, ensure_ascii=False) for text in self.spellings)
+            parts.append(f"{self.unreadable:,} cannot be read, such as {shown}")
+        return "; ".join([*parts, *self.notes, *self.problems])
+
+
+@dataclass(frozen=True)
+class TableLook:
+    """What is seen of a table: its columns, the rules by which they are read, and its problems."""
+
+    rows: int
+    columns: tuple[ColumnLook, ...]
+    reading: Reading
+    problems: tuple[Problem, ...]
+    label: Label | None = None
+    groups: str | None = None
+    file: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        return {
+            "private": False,
+            "file": dict(self.file),
+            "rows": self.rows,
+            "columns": [column.to_dict() for column in self.columns],
+            "reading": self.reading.to_document(),
+            "problems": [problem.to_dict() for problem in self.problems],
+        }
+
+    def schema_text(self) -> str:
+        """Return a schema with a comment on each line. It is refused until the owner has checked it."""
+        used = [column for column in self.columns if column.kind is not None]
+        lines = [
+            "{",
+            "  // Written by quorate look from private records, without noise. Do not share this file.",
+            "  // Check that all kinds and categories are public knowledge. Then delete the next line.",
+            f'  "{UNCHECKED}": true,',
+            '  "columns": {',
+        ]
+        for column in used:
+            assert column.kind is not None
+            end = "" if column is used[-1] else ","
+            lines += [
+                f"    // {column.comment()}",
+                f"    {_json(column.name)}: {_json(kind_to_document(column.kind))}{end}",
+            ]
+        lines.append("  },")
+        if self.label is not None:
+            label = {"column": self.label.column, "classes": list(self.label.classes)}
+            lines += ["  // All classes that may occur, whether or not they do.", f'  "label": {_json(label)},']
+        if self.groups is not None:
+            lines += ["  // The column that names the person of each row.", f'  "groups": {_json(self.groups)},']
+        special = (None if self.label is None else self.label.column, self.groups)
+        for column in (one for one in self.columns if one.kind is None and one.name not in special):
+            lines.append(f"  // {_json(column.name)} is {column.comment()}")
+        left = [column.name for column in self.columns if column.kind is None and column.name not in special]
+        rules = {"decimal": self.reading.decimal, "date_order": self.reading.date_order} | self.reading.to_document()
+        lines += [
+            f'  "leave_out": {_json(left)},',
+            "  // Texts that mean a missing value in any column.",
+            f'  "missing_texts": {_json(list(self.reading.missing_texts))},',
+            "  // How 1,234 and 05/06/2024 are read, and other rules that are not defaults.",
+            f'  "reading": {_json(rules)}',
+            "}",
+        ]
+        return "\n".join(lines) + "\n"
+
+
+def look_at(
+    table: Any,
+    *,
+    label: str | None = None,
+    groups: str | None = None,
+    leave_out: Collection[str] = (),
+    found: Irregularities | None = None,
+    file: Mapping[str, Any] | None = None,
+) -> TableLook:
+    """Return what a table would be read as. The result is for the owner alone."""
+    table = as_table(table)
+    texts = {name: read_texts(raw_column(table.column(name)), ()) for name in table.column_names}
+    reading = _found_reading(texts)
+    columns = [
+        _look_at_column(
+            name, raw_column(table.column(name)), reading, use=_declared_use(name, label, groups, leave_out)
+        )
+        for name in table.column_names
+    ]
+    problems = [*([] if found is None else file_problems(found)), *_last_record_problem(texts)]
+    for column in columns:
+        problems += _column_problems(column)
+    classes = None if label is None else _classes(texts[label], reading)
+    shown = None if label is None or classes is None else Label(label, classes)
+    if label is not None and shown is None:
+        advice = "Name a column of 2 to 100 classes, or fit numbers: quorate fit linear --bounds."
+        problems.append(
+            Problem(
+                label,
+                pc.count_distinct(texts[label]).as_py(),
+                "different values, too many or too few for classes",
+                advice,
+            )
+        )
+    return TableLook(table.num_rows, tuple(columns), reading, tuple(problems), shown, groups, file or {})
+
+
+def _declared_use(name: str, label: str | None, groups: str | None, leave_out: Collection[str]) -> str | None:
+    if name == label:
+        return "label"
+    if name == groups:
+        return "groups"
+    return "left out" if name in leave_out else None
+
+
+def _look_at_column(name: str, values: pa.Array, reading: Reading, *, use: str | None) -> ColumnLook:
+    written = read_texts(values, reading.missing_texts)
+    given, missing = len(written) - written.null_count, written.null_count
+    if use is not None:
+        return ColumnLook(name, None, use, given, missing)
+    found = _found_use(name, values, written, reading)
+    shown = ColumnLook(name, found.kind, found.use, given, missing, notes=found.notes, problems=found.problems)
+    if found.kind is None:
+        return shown
+    counts = Counter(written.filter(pa.array(unreadable_values(found.kind, values, reading))).to_pylist())
+    spellings = tuple(text for text, _ in counts.most_common(_SHOWN))
+    return replace(shown, unreadable=sum(counts.values()), spellings=spellings)
+
+
+@dataclass(frozen=True)
+class _Use:
+    kind: Kind | None
+    use: str
+    notes: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+def _found_use(name: str, values: pa.Array, written: pa.Array, reading: Reading) -> _Use:
+    """Return the kind that most values of a column have; none for a column that is not used."""
+    given = len(written) - written.null_count
+    if given == 0:
+        return _Use(None, "left out, no value")
+    if is_named_id(name):
+        return _Use(None, "left out, named like an id", ("if it names people, use --groups",))
+    spelled = Counter(written.drop_null().to_pylist())
+    truths = {text: reading.truth(text) for text in spelled}
+    if sum(count for text, count in spelled.items() if truths[text] is not None) >= _MOSTLY * given:
+        return _Use(Category(_truth_pair(spelled, truths), missing="indicator"), "category")
+    numbers = read_numbers(values, replace(reading, true_texts=(), false_texts=()))
+    if np.isfinite(numbers).sum() >= _MOSTLY * given:
+        notes = ("declare low and high from public knowledge",)
+        return _Use(Number(missing="indicator"), "number", notes, _unit_problems(spelled, reading))
+    if np.isfinite(read_moments(values, "days", reading)).sum() >= _MOSTLY * given:
+        return _Use(_ANY_DATE, "date", ("declare narrower bounds if they are public",))
+    return _use_of_texts(spelled, given)
+
+
+def _use_of_texts(spelled: Mapping[str, int], given: int) -> _Use:
+    categories = _folded_categories(spelled)
+    if len(categories) <= _MOST_CATEGORIES and 2 * len(categories) <= given:
+        marks = [text for text in categories if text.casefold() in _MARKS]
+        problems = tuple(f"{mark!r} may mean missing, and is a category" for mark in marks)
+        return _Use(Category(categories, missing="indicator"), "category", problems=problems)
+    if sum(len(text.split()) * count for text, count in spelled.items()) >= _SENTENCE * given:
+        return _Use(Text(), "text")
+    return _Use(None, f"left out, {len(spelled):,} different texts", ("declare it to use it",))
+
+
+def _truth_pair(spelled: Mapping[str, int], truths: Mapping[str, bool | None]) -> list[str]:
+    """Return the most frequent words for false and true, in small letters."""
+    pair = []
+    for truth, default in ((False, "no"), (True, "yes")):
+        words = Counter({text.casefold(): count for text, count in spelled.items() if truths[text] is truth})
+        pair.append(words.most_common(1)[0][0] if words else default)
+    return pair
+
+
+def _unit_problems(spelled: Mapping[str, int], reading: Reading) -> tuple[str, ...]:
+    """Return a problem if numbers of a column have different units."""
+    units: Counter[str] = Counter()
+    for text, count in spelled.items():
+        if np.isfinite(reading.number(text)):
+            units[reading.unit_of(text) or _NO_UNIT] += count
+    if len(set(units) - {_NO_UNIT}) < 2:
+        return ()
+    shown = ", ".join(f"{unit} {count:,}" for unit, count in units.most_common())
+    return (f"units differ ({shown}) and are dropped",)
+
+
+def _folded_categories(spelled: Mapping[str, int]) -> list[str]:
+    """Return texts in their most frequent spelling, those alike but for letter case as one."""
+    alike: dict[str, Counter[str]] = {}
+    for text, count in spelled.items():
+        alike.setdefault(text.casefold(), Counter())[text] += count
+    return sorted(counts.most_common(1)[0][0] for counts in alike.values())
+
+
+def _found_reading(texts: Mapping[str, pa.Array]) -> Reading:
+    """Return the rules that the values suggest: whether a comma precedes decimals, and a month the day."""
+    commas, points = (
+        sum(pc.sum(pc.match_substring_regex(column, pattern)).as_py() or 0 for column in texts.values())
+        for pattern in (_COMMA_DECIMALS, _POINT_DECIMALS)
+    )
+    days_first = months_first = 0
+    for column in texts.values():
+        for text in pc.unique(column).to_pylist():
+            found = None if text is None else _SLASHES.fullmatch(text)
+            if found is not None:
+                days_first += int(found[1]) > 12 >= int(found[2])
+                months_first += int(found[2]) > 12 >= int(found[1])
+    return Reading(decimal="," if commas > points else ".", date_order="mdy" if months_first > days_first else "dmy")
+
+
+def _classes(column: pa.Array, reading: Reading) -> list[str] | None:
+    given = column.drop_null().to_pylist()
+    spelled = Counter(text for text in given if text not in reading.missing_texts)
+    truths = {text: reading.truth(text) for text in spelled}
+    is_pair = bool(spelled) and all(truth is not None for truth in truths.values())
+    classes = _truth_pair(spelled, truths) if is_pair else _folded_categories(spelled)
+    return classes if 2 <= len(classes) <= _MOST_CLASSES else None
+
+
+def _column_problems(column: ColumnLook) -> Iterator[Problem]:
+    if column.unreadable:
+        shown = ", ".join(map(repr, column.spellings))
+        what = f"values that cannot be read as a {column.use}, and count as missing, such as {shown}"
+        yield Problem(column.name, column.unreadable, what, "Change the file, or the rules under reading.")
+    for problem in column.problems:
+        yield Problem(column.name, column.values, problem, "Change the file or the schema.")
+
+
+def _last_record_problem(texts: Mapping[str, pa.Array]) -> Iterator[Problem]:
+    last = [column[-1].as_py() for column in texts.values() if len(column)]
+    if any(text is not None and _TOTALS.fullmatch(text.rstrip(": ")) for text in last):
+        yield Problem(None, 1, "records at the end that look like totals", "Leave them out: --skip-last 1.")
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)

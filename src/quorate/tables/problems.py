@@ -1,0 +1,106 @@
+"""All problems of a private table at once, for its owner alone.
+
+None of them is a reason to refuse the table: a value that cannot be read is missing. Counts are not private, so they
+are shown to whoever runs a command on the records, and nowhere else.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from quorate.tables.columns import Date, Kind, Text, unknown_values, unreadable_values
+from quorate.tables.containers import as_table
+from quorate.tables.csv_records import Irregularities
+from quorate.tables.schema import Schema
+from quorate.tables.values import raw_column, read_texts
+
+__all__ = ["OWNER_ALONE", "Problem", "file_problems", "find_problems"]
+
+OWNER_ALONE = "For the owner alone: these counts come from private records without noise. Do not share them."
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A problem of a column, or of the file: how many values or records have it, and what to do."""
+
+    column: str | None
+    count: int
+    what: str
+    advice: str
+
+    def __str__(self) -> str:
+        where = "" if self.column is None else f"column {self.column!r}: "
+        return f"{where}{self.what}: {self.count:,}. {self.advice}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the problem as JSON has it."""
+        return {"column": self.column, "count": self.count, "what": self.what, "advice": self.advice}
+
+
+def find_problems(schema: Schema, table: Any, found: Irregularities | None = None) -> list[Problem]:
+    """Return all problems that a table has by a schema; `found` are those of its file.
+
+    >>> import pyarrow as pa
+    >>> from quorate.tables import Number
+    >>> for problem in find_problems(Schema({"age": Number()}), pa.table({"age": ["39", "old", ""]})):
+    ...     print(problem)
+    column 'age': missing values: 1. Mark them: --gaps, or "missing": "indicator" in the schema.
+    column 'age': values that are no numbers, and count as missing: 1. See how they are written: quorate look.
+    """
+    table = as_table(table)
+    problems = [] if found is None else file_problems(found)
+    for name in (name for name in schema.columns if name in table.column_names):
+        problems += _column_problems(schema, name, raw_column(table.column(name)))
+    if schema.label is not None and schema.label.column in table.column_names:
+        without = int((schema.label_codes(table) < 0).sum())
+        advice = "List all classes: --classes, or in the schema."
+        problems.append(Problem(schema.label.column, without, "labels that are missing or none of the classes", advice))
+    if schema.groups is not None and schema.groups in table.column_names:
+        names = read_texts(raw_column(table.column(schema.groups)), schema.reading.missing_texts)
+        advice = "All of them count as one person. Leave the rows out, or name the people."
+        problems.append(Problem(schema.groups, names.null_count, "rows that name no person", advice))
+    return [problem for problem in problems if problem.count]
+
+
+def _column_problems(schema: Schema, name: str, values: Any) -> list[Problem]:
+    kind, reading = schema.columns[name], schema.reading
+    gaps = read_texts(values, reading.missing_texts).null_count
+    is_marked = isinstance(kind, Text) or kind.missing == "indicator"
+    return [
+        Problem(
+            name,
+            0 if is_marked else gaps,
+            "missing values",
+            'Mark them: --gaps, or "missing": "indicator" in the schema.',
+        ),
+        Problem(
+            name,
+            int(unreadable_values(kind, values, reading).sum()),
+            f"values that are no {_plural(kind)}, and count as missing",
+            "See how they are written: quorate look.",
+        ),
+        Problem(
+            name,
+            int(unknown_values(kind, values, reading).sum()),
+            "values that are none of the categories",
+            "List those that are known in public, in the schema.",
+        ),
+    ]
+
+
+def file_problems(found: Irregularities) -> list[Problem]:
+    """Return the problems of a CSV file's records."""
+    problems = [
+        Problem(
+            None, found.short, "records with too few values", "The others are missing. Write an empty one for each."
+        ),
+        Problem(
+            None, found.long, "records with too many values", "All are missing. Quote values that hold separators."
+        ),
+        Problem(None, found.headers, "records that repeat the first line", "All values are missing. Remove the lines."),
+        Problem(None, found.undecoded, "values that are no text of the encoding", "Name it: --encoding windows-1252."),
+    ]
+    return [problem for problem in problems if problem.count]
+
+
+def _plural(kind: Kind) -> str:
+    return "dates" if isinstance(kind, Date) else "numbers"
