@@ -28,6 +28,7 @@ from quorate.bench.release_tables import table_figures
 from quorate.bench.scale import scale_figures
 from quorate.bench.scale_clusters import cluster_figures
 from quorate.bench.scale_gpu import gpu_figures
+from quorate.bench.scale_reading import reading_figures
 from quorate.bench.scale_sites import site_figures
 from quorate.bench.scores import score_figures
 from quorate.bench.service import service_figures
@@ -66,7 +67,7 @@ BENCHES: dict[str, tuple[Callable[[bool], Iterator[Figure]], ...]] = {
         learning_peer_figures,
     ),
     "audit": (audit_figures,),
-    "scale": (scale_figures, gpu_figures, cluster_figures, site_figures),
+    "scale": (scale_figures, reading_figures, gpu_figures, cluster_figures, site_figures),
 }
 
 

@@ -68,7 +68,12 @@ def _duckdb(duckdb: Any, place: str, query: str) -> Iterator[tuple[pa.Table, Ite
     if place and not Path(place).is_file():
         raise InvalidInput(f"{place}: there is no such database")
     with closing(duckdb.connect(place or ":memory:", read_only=bool(place))) as connection:
-        reader = connection.execute(query).fetch_record_batch(_ROWS)
+        rows = connection.sql(query)
+        if rows is None:
+            raise InvalidInput("duckdb: the query returns no table; write one that begins with SELECT")
+        # Older versions of DuckDB have another name for it.
+        read = rows.to_arrow_reader if hasattr(rows, "to_arrow_reader") else rows.fetch_arrow_reader
+        reader = read(_ROWS)
         yield reader.schema.empty_table(), (pa.Table.from_batches([batch]) for batch in reader)
 
 
