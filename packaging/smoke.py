@@ -134,6 +134,27 @@ def postgres() -> None:
     assert psycopg.pq.version()
 
 
+def excel() -> None:
+    """A workbook is read as a table."""
+    import openpyxl
+    from quorate.tables import read_table
+
+    with tempfile.TemporaryDirectory() as folder:
+        book = openpyxl.Workbook()
+        for row in (["age"], [39]):
+            book.active.append(row)
+        book.save(Path(folder, "t.xlsx"))
+        assert read_table(Path(folder, "t.xlsx")).to_pylist() == [{"age": "39"}]
+
+
+def sql() -> None:
+    """A query is read as a table."""
+    from quorate.tables import read_table
+
+    assert read_table("duckdb:?query=SELECT 39 AS age").num_rows == 1
+    postgres()
+
+
 def dask() -> None:
     """The client of a Dask cluster is there, and joblib's backend for it."""
     import distributed
@@ -169,6 +190,7 @@ PROMISES = {
     "client": client,
     "dask": dask,
     "docs": docs,
+    "excel": excel,
     "mlflow": mlflow,
     "onnx": onnx,
     "postgres": postgres,
@@ -176,6 +198,7 @@ PROMISES = {
     "report": report,
     "service": service,
     "sites": sites,
+    "sql": sql,
     "torch": torch,
     "tracing": tracing,
 }

@@ -36,6 +36,8 @@ _PURPOSES = {  # of the extras
     "sites": "quorate site: a federation of owners",
     "tracing": "traces of a server's requests",
     "postgres": "a ledger that several hosts share",
+    "excel": "tables in .xlsx files",
+    "sql": "tables from queries to DuckDB and PostgreSQL",
     "dask": "teachers fitted on a Dask cluster",
     "ray": "teachers fitted on a Ray cluster",
     "torch": "batched learners on PyTorch",
