@@ -259,7 +259,7 @@ class Units:
         """
         groups, left, each = weights.reshape(-1, together, weights.shape[1]), self._capacity - spent, _ONE
         if prices.ndim == 1:  # the squares of weights below 2**24, which are multiplied by the price at the end
-            left, each = np.minimum(left // prices, _EXACT), prices
+            left, each = np.minimum(left // np.maximum(prices, 1), _EXACT), prices  # 0 is that of no vote
             squares = np.einsum("gqu,gqu->gu", groups, groups)
         else:
             squares = np.einsum("gqu,gqu,gqu->gu", groups, groups, prices.reshape(groups.shape), dtype=np.float64)
