@@ -142,8 +142,17 @@ def _named_frame_rows(X: Any) -> list[bytes]:
 def _column_bytes(column: Any) -> list[bytes]:
     if _holds_floats(column):
         return [value.tobytes() for value in canonical_matrix(column.to_numpy())]
-    texts = (text.encode() if isinstance(text, str) else None for text in column.to_list())
-    return [b"-" if text is None else b"%d:%b" % (len(text), text) for text in texts]
+    return [_text_bytes(value) for value in column.to_list()]
+
+
+def _text_bytes(value: Any) -> bytes:
+    """Return the bytes of a text or a missing one. Any other value would be one query with all missing texts."""
+    if isinstance(value, str):
+        text = value.encode()
+        return b"%d:%b" % (len(text), text)
+    if value is None or value != value:  # noqa: PLR0124  a nan
+        return b"-"
+    raise TypeError("rows must be in canonical form, of floats and texts")
 
 
 def _holds_floats(column: Any) -> bool:

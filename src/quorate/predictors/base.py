@@ -36,6 +36,7 @@ from quorate.progress import HIDDEN, progress
 from quorate.rows import canonical_and_finite
 from quorate.session import Replies, Session
 from quorate.tables.containers import (
+    check_differ,
     column_names,
     holds_objects,
     is_frame,
@@ -123,6 +124,7 @@ def check_records(
     value is refused. A query may miss values where the estimator takes gaps, or where `missing` says so.
     """
     role = role or ("private" if reset else "query")
+    check_differ(column_names(X) if is_frame(X) else [])
     if reset:
         keeps = takes_frames(estimator) if frames is None else frames
         classifier.form_ = FrameFormat.of(X) if is_frame(X) and keeps else None
@@ -156,6 +158,7 @@ def check_matrix(
             f"a sparse matrix is filled, and this one, {X.shape[0]:,} x {X.shape[1]:,}, would not fit. {_PROJECT}"
         )
     if is_frame(X):
+        check_differ(column_names(X))
         validate_data(classifier, X, reset=reset, skip_check_array=True)
         if reset:
             for name in filter(is_named_id, column_names(X)):
@@ -163,15 +166,19 @@ def check_matrix(
         given: Any = _frame_matrix(classifier, X, role)
         checked = check_array(given, ensure_all_finite="allow-nan" if missing else False)
     else:
-        plain = hasattr(X, "toarray") or getattr(getattr(X, "dtype", None), "kind", "O") in "fiubc"
-        checked = validate_data(
-            classifier,
-            X if plain or role != "private" else open_matrix(X),
-            reset=reset,
-            accept_sparse=_SPARSE,
-            dtype=np.float64,
-            ensure_all_finite="allow-nan" if missing and role != "private" else False,
-        )
+        try:
+            checked = validate_data(
+                classifier,
+                X if role != "private" or _is_plain(X) else open_matrix(X),
+                reset=reset,
+                accept_sparse=_SPARSE,
+                dtype=np.float64,
+                ensure_all_finite="allow-nan" if missing and role != "private" else False,
+            )
+        except (TypeError, ValueError) as error:
+            if role != "private":
+                raise
+            raise type(error)(without_values(str(error), classifier)) from None  # which repeats rows
     matrix, finite = canonical_and_finite(checked)
     if role != "private" and not (finite or missing):
         try:
@@ -179,6 +186,13 @@ def check_matrix(
         except ValueError as error:
             raise ValueError(without_values(str(error), classifier)) from None
     return matrix
+
+
+def _is_plain(X: Any) -> bool:
+    """Return whether scikit-learn makes a matrix of floats of this, or refuses it, by its type alone."""
+    kind = getattr(X, "dtype", None)
+    numbers = isinstance(kind, np.dtype) and (kind.kind in "iubc" or (kind.kind == "f" and kind.itemsize <= 8))
+    return numbers or hasattr(X, "toarray")
 
 
 def fill_missing(X: Any) -> Any:

@@ -26,6 +26,7 @@ from quorate.tables.values import kind_of_type, object_texts, raw_column, read_n
 __all__ = [
     "OpenTable",
     "as_table",
+    "check_differ",
     "check_names",
     "column_names",
     "holds_objects",
@@ -95,7 +96,7 @@ def open_table(X: Any, names: Sequence[Any] | None = None, *, whose: str = "the 
     else:
         table = as_table(X)
         given, columns = table.column_names, dict(zip(table.column_names, table.columns, strict=True))
-    _check_differ(given)
+    check_differ(given)
     wanted = given if names is None else _present(given, names, whose)
     opened = {name: _opened(name, columns[_spelled(given, name)], whose) for name in wanted}
     if len({len(column) for column, _ in opened.values()}) > 1:
@@ -330,10 +331,11 @@ def _check_names(names: list[str]) -> None:
             raise InvalidInput(
                 f"column {place + 1} has no name; if it is the index of a pandas frame, write it with index=False"
             )
-    _check_differ(names)
+    check_differ(names)
 
 
-def _check_differ(names: Sequence[Any]) -> None:
+def check_differ(names: Sequence[Any]) -> None:
+    """Refuse names of columns of which two are the same."""
     seen: set[Any] = set()
     for name in names:
         if name in seen:
