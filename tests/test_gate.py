@@ -147,7 +147,7 @@ def test_the_scale_of_decimals_changes_no_last_bit():
     assert first[:-1].tobytes() == second[:-1].tobytes()
 
 
-def test_bytes_and_far_dates_are_missing_and_never_repeated():
+def test_no_bytes_and_no_far_date_are_refused():
     schema = Schema({"x": Number(missing="indicator")})
     for column in (
         pa.array([b"\xffSECRET", b"5"]),

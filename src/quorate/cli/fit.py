@@ -43,7 +43,6 @@ __all__ = [
     "show_problems",
     "shown_model",
     "target_column",
-    "tell_missing",
     "told_labels",
 ]
 
@@ -91,7 +90,10 @@ def read_features(tables: Tables, step: Callable[[], None], *, targets: Sequence
     found = Irregularities()
     records = read_private(tables, found)
     known, columns = _described(tables, records, step, targets=targets)
-    show_problems(find_problems(columns, records, found))
+    problems = find_problems(columns, records, found)
+    if known is None and tables.schema is None:  # nothing says what the columns hold, so that no value of them is wrong
+        problems = [problem for problem in problems if problem.column not in columns.columns]
+    show_problems(problems)
     return records, known, columns
 
 
@@ -130,16 +132,6 @@ def _described(
         missing_texts=absent,
     )
     return known, columns.with_gaps() if tables.gaps else columns
-
-
-def tell_missing(columns: Schema, records: Any) -> None:
-    """Tell the owner, at this terminal, how many private values of each column are missing or cannot be read."""
-    for name, count in columns.count_missing(records).items():
-        print(
-            f"quorate: {count:,} of {records.num_rows:,} values of {name!r} are missing or cannot be read. This is for "
-            "the owner of the records alone; quorate look shows which",
-            file=sys.stderr,
-        )
 
 
 def target_column(records: Any, name: str) -> Any:
@@ -211,7 +203,6 @@ def _fitted_in_memory(
 ) -> tuple["PrivateClassifier", Schema]:
     """Read the whole table, and fit."""
     records, known, columns, declared = read_tables(tables, step)
-    tell_missing(columns, records)
     encoded, labels, units = columns.encode(records), columns.labels(records), columns.units(records)
     points = None if known is None else columns.encode(known, role="public")
     step()

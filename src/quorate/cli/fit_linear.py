@@ -20,7 +20,6 @@ from quorate.cli.fit import (
     read_features,
     read_tables,
     target_column,
-    tell_missing,
     told_labels,
 )
 from quorate.cli.options import listed, two_numbers
@@ -155,7 +154,6 @@ def _fitted(
     check_new_folder(output.out)
     with steps(["reading", "encoding", "fitting", "saving"], quiet=output.json) as step:
         records, known, schema, declared, labels = _read(tables, target, step)
-        tell_missing(schema, records)
         encoded, units = schema.encode(records), schema.units(records)
         points = None if known is None else schema.encode(known, role="public")
         step()

@@ -17,6 +17,7 @@ from quorate.arrays import Floats
 from quorate.checks import set_validated
 from quorate.errors import InvalidInput
 from quorate.tables.containers import open_column
+from quorate.tables.dates import read_moments
 from quorate.tables.values import canonical_text, read_codes, read_numbers, read_texts
 
 __all__ = [
@@ -55,6 +56,7 @@ class Ramps:
     cuts: tuple[float, ...]
     missing: bool = False
     line: tuple[float, float] | None = None
+    date: bool = False  # whether values are dates, in days since 1970
 
     @property
     def names(self) -> list[str]:
@@ -69,8 +71,15 @@ class Ramps:
         return tuple(sorted({*(self.cuts[1:-1] if beyond else self.cuts), *(self.line or ())}))
 
     def read(self, values: Column) -> NDArray[Any]:
-        """Return the values of a column as numbers; NaN for what is none."""
-        return column_numbers(values)
+        """Return the values of a column as numbers, dates as days since 1970; NaN for what is neither.
+
+        A number in a column of dates is one of days, as an estimator gets dates.
+        """
+        numbers = column_numbers(values)
+        if not self.date:
+            return numbers
+        days = read_moments(_raw(values), "days")
+        return np.where(np.isnan(days), numbers, days)
 
     def encode(self, values: Column) -> Floats:
         """Return one row a value. A missing value has 0 in every ramp."""
@@ -269,7 +278,8 @@ def block_from_document(document: dict[str, Any]) -> Block:
     """Return the block that a document describes."""
     if set(document) == {"name", "values"}:
         return Categories(str(document["name"]), tuple(map(str, document["values"])))
-    if set(document) != {"name", "cuts", "missing", "line"}:
+    if set(document) != {"name", "cuts", "missing", "line", "date"}:
         raise InvalidInput("a block of columns is described that this version does not know")
     line = None if document["line"] is None else (float(document["line"][0]), float(document["line"][1]))
-    return Ramps(str(document["name"]), tuple(map(float, document["cuts"])), bool(document["missing"]), line)
+    cuts = tuple(map(float, document["cuts"]))
+    return Ramps(str(document["name"]), cuts, bool(document["missing"]), line, bool(document["date"]))

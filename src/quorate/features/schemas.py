@@ -8,7 +8,7 @@ import numpy as np
 from quorate.arrays import Floats
 from quorate.errors import InvalidInput
 from quorate.features.blocks import Categories, Ramps
-from quorate.tables import Category, ColumnMarginal, LearnedFacts, Number
+from quorate.tables import Category, ColumnMarginal, Date, LearnedFacts, Number
 
 __all__ = ["block_of_kind", "shares_of_blocks"]
 
@@ -36,7 +36,7 @@ def _has_missing(marginal: ColumnMarginal) -> bool:
 def _ramps(name: str, kind: Number, missing: bool) -> Ramps | tuple[float, float]:
     if kind.cuts is not None and len(kind.cuts) > 1:
         cuts = tuple(kind.cuts)
-        return Ramps(name, cuts, missing, (cuts[0], cuts[-1]) if len(cuts) > 2 else None)
+        return Ramps(name, cuts, missing, (cuts[0], cuts[-1]) if len(cuts) > 2 else None, isinstance(kind, Date))
     if kind.low is not None and kind.high is not None:
         return kind.low, kind.high
     if kind.centre is not None and kind.spread is not None:

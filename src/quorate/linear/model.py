@@ -28,7 +28,7 @@ from quorate.privacy.claims import Claim, replaced
 from quorate.progress import progress
 from quorate.tables import Category, ColumnMarginal, LearnedFacts, Number, Schema
 from quorate.tables.containers import OpenTable, column_names, is_frame, open_matrix, open_rows
-from quorate.tables.frames import FrameFormat
+from quorate.tables.frames import ColumnKind, FrameFormat
 from quorate.tables.learned import (
     LearnedColumns,
     choose_share,
@@ -121,6 +121,12 @@ def _named_as(columns: AdditiveColumns, names: list[Any]) -> AdditiveColumns:
     )
     ordered = {name: declared[name] for name in names}
     return AdditiveColumns(declared=ordered, shares=shares)
+
+
+def _kind_of_block(block: Any) -> ColumnKind:
+    if not isinstance(block, Ramps):
+        return "text"
+    return "date" if block.date else "number"
 
 
 class LinearModel(CountedCopies, ShowsClaim, BaseEstimator):
@@ -282,7 +288,7 @@ class LinearModel(CountedCopies, ShowsClaim, BaseEstimator):
             return None
         if set(names) != set(column_names(X)):
             raise InvalidInput("the columns of X and those declared have different names")
-        return FrameFormat.declared(X, names, [isinstance(block, Ramps) for block in self.columns_.blocks_])
+        return FrameFormat.declared(X, names, [_kind_of_block(block) for block in self.columns_.blocks_])
 
     def _columns(self, X: Any) -> AdditiveColumns | HashedColumns:
         """Return unfitted columns: those given, or what a table of this kind and width takes."""

@@ -4,7 +4,7 @@ The first line names the columns. It also shows the encoding (UTF-8, UTF-16 with
 separator (a comma, or else a semicolon, a tab or a bar), unless these are declared. Nothing else of a private file
 decides how it is read, and no record is refused (`csv_records`):
 
-- A value whose bytes are no text of the encoding is missing.
+- A value whose bytes are no UTF-8, in a file whose first line is, is read as Windows-1252.
 - A record that repeats the first line has all values missing.
 - Where semicolons separate values, a comma stands before decimals: 1,234 is read as 1.234. It is handed on as 1,2340,
   which has one meaning under any rules for numbers.
@@ -128,10 +128,7 @@ def _parsed(block: pa.Buffer, header: CsvHeader, blocks: RecordBlocks, found: Ir
         raw = _arrow_table(block, header, pa.large_binary(), at_once=block.size + 1)
         assert raw is not None
         table = pa.table([raw_column(column) for column in raw.columns], names=header.names)
-        wrong = [
-            pc.not_equal(pc.is_null(new), pc.is_null(old)) for new, old in zip(table.columns, raw.columns, strict=True)
-        ]
-        found.undecoded += sum(pc.sum(one).as_py() or 0 for one in wrong)
+        found.undecoded += sum(not _is_utf8(value) for column in raw.columns for value in column.to_pylist())
     table = _without_headers(table, header, found)
     if header.separator == ";":
         table = pa.table([_unambiguous(column) for column in table.columns], names=header.names)
@@ -163,6 +160,14 @@ def _arrow_table(block: pa.Buffer, header: CsvHeader, kind: pa.DataType, *, at_o
     except pa.ArrowInvalid:  # no UTF-8, or a line that is longer than a block
         return None
     return None if irregular else table
+
+
+def _is_utf8(value: bytes) -> bool:
+    try:
+        value.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _has_quotes(block: pa.Buffer) -> bool:

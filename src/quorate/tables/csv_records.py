@@ -34,7 +34,7 @@ class Irregularities:
     short: int = 0  # too few values
     long: int = 0  # too many
     headers: int = 0  # the first line, repeated
-    undecoded: int = 0  # with a value whose bytes are no text
+    undecoded: int = 0  # values whose bytes are no text of the encoding
     first_line: int | None = None  # of a record with too few or too many values
     first_width: int = 0  # how many it has
 

@@ -50,9 +50,8 @@ class FrameFormat:
         return cls(_library(X), tuple(opened.columns), tuple(opened.kinds.values()))  # type: ignore[arg-type]
 
     @classmethod
-    def declared(cls, X: Any, columns: Sequence[Any], numbers: Sequence[bool]) -> "FrameFormat":
-        """Return the format for frames of X's library whose columns are declared numbers or texts."""
-        kinds: list[ColumnKind] = ["number" if is_number else "text" for is_number in numbers]
+    def declared(cls, X: Any, columns: Sequence[Any], kinds: Sequence[ColumnKind]) -> "FrameFormat":
+        """Return the format for frames of X's library whose columns are declared."""
         return cls(_library(X), tuple(columns), tuple(kinds))
 
     def read(self, X: Any, *, role: Role = "query") -> Any:
@@ -136,7 +135,10 @@ def read_column(
     """
     if kind == "text":
         return read_texts(column, ()).to_pylist()
-    values = read_moments(column, _DATES_IN, missing) if kind == "date" else read_numbers(column, missing)
+    values = read_numbers(column, missing)
+    if kind == "date":
+        moments = read_moments(column, _DATES_IN, missing)
+        values = np.where(np.isnan(moments), values, moments)  # a number in a column of dates is one of days
     if role != "private" and np.isnan(values).any():
         given = pc.is_valid(read_texts(column, missing)).to_numpy(zero_copy_only=False)
         wrong = np.isnan(values) & given

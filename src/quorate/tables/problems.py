@@ -97,7 +97,12 @@ def file_problems(found: Irregularities) -> list[Problem]:
             None, found.long, "records with too many values", "All are missing. Quote values that hold separators."
         ),
         Problem(None, found.headers, "records that repeat the first line", "All values are missing. Remove the lines."),
-        Problem(None, found.undecoded, "values that are no text of the encoding", "Name it: --encoding windows-1252."),
+        Problem(
+            None,
+            found.undecoded,
+            "values that are no UTF-8, and are read as Windows-1252",
+            "Name another encoding: --encoding.",
+        ),
     ]
     return [problem for problem in problems if problem.count]
 

@@ -149,7 +149,7 @@ def _raw_seconds(column: pa.Array) -> pa.Array:
 
 
 def _raw_texts(column: pa.Array) -> pa.Array:
-    """Return texts in one layout, missing where bytes are no UTF-8: whoever read them would raise, and repeat them."""
+    """Return texts in one layout. Arrow raises for bytes that are no UTF-8, and repeats them: they are read one by one."""
     if pa.types.is_binary_view(column.type) or pa.types.is_fixed_size_binary(column.type):
         column = column.cast(pa.binary())
     if pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type):
@@ -165,10 +165,13 @@ def _raw_texts(column: pa.Array) -> pa.Array:
 
 
 def _decoded(value: bytes | None) -> str | None:
-    try:
-        return None if value is None else value.decode("utf-8")
-    except UnicodeDecodeError:
+    """Return bytes as a text: as UTF-8, or else as Windows-1252, which many files are in."""
+    if value is None:
         return None
+    for encoding in ("utf-8", "cp1252"):
+        with suppress(UnicodeDecodeError):
+            return value.decode(encoding)
+    return value.decode("latin-1")
 
 
 def read_numbers(column: pa.Array, rules: Rules = MISSING_TEXTS) -> Floats:

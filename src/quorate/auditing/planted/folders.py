@@ -108,8 +108,9 @@ def _with_private_types(self: StudentClassifier, X: Any, *, reset: bool, role: R
     """Let private values say which columns are numbers, so that a missing one makes texts: that is the mistake."""
     rows = _read_rows(self, X, reset=reset, role=role)
     if role == "private" and self.form_ is not None:
-        whole = [not np.isnan(read_numbers(column)).any() for column in open_table(X).columns.values()]
-        self.form_ = FrameFormat.declared(X, self.form_.columns, whole)
+        columns = open_table(X).columns.values()
+        kinds = ["text" if np.isnan(read_numbers(column)).any() else "number" for column in columns]
+        self.form_ = FrameFormat.declared(X, self.form_.columns, kinds)
     return rows
 
 
