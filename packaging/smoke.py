@@ -137,6 +137,7 @@ def postgres() -> None:
 def excel() -> None:
     """A workbook is read as a table."""
     import openpyxl
+
     from quorate.tables import read_table
 
     with tempfile.TemporaryDirectory() as folder:

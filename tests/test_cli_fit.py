@@ -267,7 +267,6 @@ SECRETS = ("secret", "987654")
     [
         (None, [], "there is no such file"),
         ("dose,ill\n", [], "the table has no rows"),
-        ("dose,ill\n1,yes\n987654\n", [], "each line must have 2 values"),
         ("dose,dose,ill\n1,1,yes\n", [], "column names must differ: 'dose' appears twice"),
         ("dose,ill\n1,yes\n2,secret\n", [], "column 'ill': a label is not among the declared classes 'no', 'yes'"),
         ("dose,ill\n1,yes\n2,\n", [], "column 'ill': a label is missing"),
