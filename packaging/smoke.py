@@ -136,6 +136,8 @@ def postgres() -> None:
 
 def excel() -> None:
     """A workbook is read as a table."""
+    import tempfile
+
     import openpyxl
 
     from quorate.tables import read_table

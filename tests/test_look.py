@@ -13,6 +13,7 @@ import pytest
 
 from quorate.cli import main
 from quorate.errors import InvalidInput
+from quorate.release import Columns
 from quorate.tables import Category, Date, Number, Schema, Text, read_table
 from quorate.tables.csv_records import Irregularities
 from quorate.tables.look import look_at
@@ -94,6 +95,8 @@ def test_the_schema_of_look_is_used_after_it_was_checked(messy, tmp_path, capsys
     fit = ["fit", "subsample", str(messy), "--schema", str(out), "--skip-last", "1", "--learner", "centroid"]
     assert main([*fit, "--out", str(tmp_path / "no")]) == 1
     assert 'then delete the line "read_from_private_records"' in capsys.readouterr().err
+    with pytest.raises(InvalidInput, match="from private records"):
+        Columns.load(out)
     out.write_text(re.sub(r'\n *"read_from_private_records": true,', "", text))
     schema = Schema.load(out)
     assert schema.columns["Smokes"] == Category(["no", "yes"], missing="indicator")

@@ -66,6 +66,10 @@ def parse_document(content: bytes, path: str | Path) -> dict[str, Any]:
         raise InvalidInput(f"{path}: {error}") from None
     if not isinstance(document, dict):
         raise InvalidInput(f"{path}: a schema must be a JSON object; for example:\n{EXAMPLE}")
+    try:
+        check_is_checked(document)
+    except InvalidInput as error:
+        raise InvalidInput(f"{path}: {error}") from None
     return document
 
 
