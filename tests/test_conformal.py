@@ -32,6 +32,7 @@ from quorate import (
     load,
     save,
 )
+from quorate.auditing import entropy_tape
 from quorate.auditing.quantiles import data_sets, least_coverage, quantile_law, worst_quantile_loss
 from quorate.cli import main
 from quorate.features import AdditiveColumns
@@ -397,8 +398,21 @@ def test_other_refusals():
     private.fit(np.arange(200.0)[:, np.newaxis], np.arange(200) % 2)
     with pytest.raises(InvalidInput, match="it is not published"):
         ConformalClassifier(private).fit(X, np.zeros(500, dtype=int))
-    with pytest.raises(InvalidInput, match="labels that were not declared"):
-        ConformalClassifier(DummyClassifier().fit([[0.0], [1.0]], [0, 1])).fit(X, np.full(500, 7))
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("odd", [7, None, np.nan, "a diagnosis", 1j, [0]], ids=str)
+def test_a_label_that_the_model_does_not_know_is_the_least_likely_and_moves_nothing_else(odd):
+    X = np.linspace(-3, 3, 600)[:, np.newaxis]
+    y = (X[:, 0] > 0).astype(int)
+    model, fitted = LogisticRegression().fit(X, y), []
+    for label in (odd, "another"):
+        with entropy_tape(2):
+            made = ConformalClassifier(model).fit(X, [label, *y[1:].tolist()])
+            fitted.append(made.predict_set(X).tolist())
+    assert fitted[0] == fitted[1]
+    unknown = ConformalClassifier(model, epsilon=9.0).fit(X, np.full(600, 7))
+    assert unknown.predict_set(X).all()
 
 
 # ------------------------------------------------------------------------------------------- saved, served, commanded
