@@ -27,6 +27,7 @@ from quorate.cli import main
 from quorate.ensemble import Ensemble, sources
 from quorate.ensemble.sources import SpilledRows
 from quorate.learners import Deal
+from quorate.predictors.sources import Encoding
 from quorate.tables import Label, Number, Schema
 from quorate.tables.stream import TableStream, table_files
 
@@ -175,7 +176,6 @@ def test_what_is_wrong_is_said_and_repeats_no_value(tmp_path):
         ([file, file], SCHEMA, {}, "named twice"),
         (file, Schema({"a": Number()}, label=Label("y", ["ill", "well"])), {}, "does not know these columns"),
         (file, Schema({"a": Number(), "b": Number()}, leave_out=["y"]), {}, "the schema has no label"),
-        (file, SCHEMA.with_label("y", ["ill", "dead"]), {}, "column 'y': a label is not among the declared classes"),
         (file, SCHEMA, {"memory": "1 sack"}, "memory must be a size of at least"),
         (file, SCHEMA, {"memory": 5}, "memory must be a size of at least"),
         (file, SCHEMA, {"spill": tmp_path / "nowhere"}, "rows cannot be spilled to .*nowhere: No such file"),
@@ -248,33 +248,46 @@ def test_an_error_of_a_dataset_repeats_no_value(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "alike"),
+    "written",
     [
-        (pa.int64(), pa.int32(), True),
-        (pa.string(), pa.large_string(), True),
-        (pa.string(), pa.dictionary(pa.int32(), pa.string()), True),
-        (pa.int64(), pa.uint8(), True),
-        (pa.int64(), pa.float64(), False),  # 10000000000000000 and 1e+16
-        (pa.int64(), pa.string(), False),  # 7 and 007
-        (pa.float64(), pa.decimal128(20, 0), False),
+        lambda people: pa.array(people, pa.int32()),
+        lambda people: pa.array(people, pa.uint8()),
+        lambda people: pa.array(people, pa.float64()),
+        lambda people: pa.array(people, pa.float32()).dictionary_encode(),
+        lambda people: pa.array(list(map(str, people))).cast(pa.decimal128(20, 3)),
+        lambda people: pa.array([f" {person:03d}" for person in people]),
+        lambda people: pa.array([f"{person}.0" for person in people], pa.large_string()),
+        lambda people: pa.array([str(person) for person in people]).dictionary_encode(),
+        lambda people: pa.array([str(person).encode() for person in people]),
     ],
 )
-def test_a_person_goes_by_one_name_in_all_files(tmp_path, first, second, alike):
+def test_a_person_goes_by_one_name_in_all_files(tmp_path, written):
     """People whose names are stored in different ways would have two names, and be dealt to two teachers."""
     X, codes = records(200)
-    people = [str(place % 100) for place in range(200)]
-    for file, kind in (("a", first), ("b", second)):
-        named = (
-            pa.array(people).cast(kind) if not pa.types.is_dictionary(kind) else pa.array(people).dictionary_encode()
-        )
-        pyarrow.parquet.write_table(table_of(X, codes, who=named), tmp_path / f"{file}.parquet")
-    schema = Schema(dict(SCHEMA.columns), label=SCHEMA.label, groups="who")
+    people = [place % 100 for place in range(200)]
+    schema, dealt = Schema(dict(SCHEMA.columns), label=SCHEMA.label, groups="who"), []
+    for file, named in (("a", pa.array(people, pa.int64())), ("b", written(people))):
+        table = table_of(X, codes, who=named)
+        pyarrow.parquet.write_table(table, tmp_path / f"{file}.parquet")
+        names, numbers = Encoding(schema, np.array(["ill", "well"]))(table)[2]
+        dealt.append((names, numbers.tolist()))
+    assert dealt[0] == dealt[1] == ([str(person) for person in range(100)], people)
     fit = PrivateClassifier(**SETTINGS | {"teachers": 20}).fit_table
-    if alike:
-        assert fit(tmp_path, schema).unit_ == "person"
-    else:
-        with pytest.raises(InvalidInput, match="one of them could go by two names"):
-            fit(tmp_path, schema)
+    assert fit(tmp_path, schema).unit_ == "person"
+    with pytest.raises(InvalidInput, match="teachers must be at most records=100"):
+        PrivateClassifier(**SETTINGS | {"teachers": 101}).fit_table(tmp_path, schema)
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_label_that_is_no_class_goes_to_one_teacher_without_weight(tmp_path):
+    X, codes = records(200)
+    file, table = tmp_path / "one.parquet", table_of(X, codes)
+    odd = table.set_column(table.column_names.index("y"), "y", pa.array(["dead", None, *table["y"].to_pylist()[2:]]))
+    pyarrow.parquet.write_table(odd, file)
+    encoded, numbers, _ = Encoding(SCHEMA, np.array(["ill", "well"]))(odd)
+    assert numbers.tolist() == [-1, -1, *codes[2:].tolist()]
+    assert encoded.tobytes() == X.tobytes()
+    assert PrivateClassifier(**SETTINGS | {"teachers": 20}).fit_table(file, SCHEMA).teachers_ == 20
 
 
 def test_a_teacher_that_does_not_fit_is_refused_before_it_is_fitted(spilled):
@@ -308,9 +321,11 @@ def test_files_are_closed_also_where_a_fit_fails(tmp_path, monkeypatch):
     opened = []
     monkeypatch.setattr(sources, "_Bucket", lambda *given: opened.append(Bucket(*given)) or opened[-1])
     file = tmp_path / "one.parquet"
-    pyarrow.parquet.write_table(table_of(*records(200)), file)
-    with pytest.raises(InvalidInput):
-        PrivateClassifier(**SETTINGS).fit_table(file, SCHEMA.with_label("y", ["ill", "dead"]))
+    X, codes = records(200)
+    pyarrow.parquet.write_table(table_of(X, codes), file)
+    pyarrow.parquet.write_table(table_of(X, codes, c=X[:, 0]), tmp_path / "two.parquet")
+    with pytest.raises(InvalidInput, match="its columns are not those of the first file"):
+        PrivateClassifier(**SETTINGS).fit_table([file, tmp_path / "two.parquet"], SCHEMA)
     assert opened
     assert all(bucket._rows.closed for bucket in opened)
 

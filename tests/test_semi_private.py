@@ -14,7 +14,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from quorate import Infeasible, InvalidInput
-from quorate.auditing import choice_law
+from quorate.auditing import choice_law, entropy_tape
 from quorate.concepts import Boxes, Conjunctions, Halfspaces, Intervals, Stumps, Thresholds
 from quorate.mechanisms.exponential import ExponentialChoice
 from quorate.predictors.unit_rows import UnitRows
@@ -273,11 +273,29 @@ def test_refusals_come_before_anything_is_drawn(settings, given, text, monkeypat
     assert not hasattr(made, "hypothesis_")
 
 
+@pytest.mark.filterwarnings("error")
+def test_no_private_value_is_refused_and_an_unknown_label_counts_as_the_first_class():
+    """A hypothesis counts every row, so that the number of rows that count tells of nobody."""
+    points, told = np.linspace(0, 1, 30)[:, np.newaxis], []
+    labels = np.where(points[:, 0] > 0.5, "yes", "no").tolist()
+    rows = (
+        (points.tolist(), ["no", *labels[1:]]),
+        (points.tolist(), ["Smith", *labels[1:]]),
+        (points.tolist(), [None, *labels[1:]]),
+        ([["Smith"], *points[1:].tolist()], labels),
+        ([[None], *points[1:].tolist()], labels),
+    )
+    for X, y in rows:
+        with entropy_tape(6):
+            made = SemiPrivateClassifier(classes=["no", "yes"], epsilon=9.0).fit(X, y, public=points)
+        told.append(made.predict(points).tolist())
+    assert told[0] == told[1] == told[2]
+    assert told[3] == told[4]
+
+
 def test_errors_about_private_rows_repeat_no_value():
-    made = SemiPrivateClassifier(classes=["no", "yes"])
-    for X, y in (([["Smith"], ["1"]], ["no", "yes"]), ([[1.0], [2.0]], ["no", "Smith"])):
-        with pytest.raises(ValueError) as raised:  # noqa: PT011
-            made.fit(X, y, public=[[1.0]])
-        assert "Smith" not in str(raised.value)
+    with pytest.raises(ValueError, match="2D") as raised:
+        SemiPrivateClassifier(classes=["no", "yes"]).fit(["Smith", "1"], ["no", "yes"], public=[[1.0]])
+    assert "Smith" not in str(raised.value)
     with pytest.raises(InvalidInput, match="at least 2 classes"):
         SemiPrivateClassifier().fit([[1.0], [2.0]], [1, 1], public=[[1.0]])
