@@ -53,13 +53,15 @@ _FAILED: dict[str, dict[str, str]] = {
     | dict.fromkeys((*_TWO_FITS, "check_classifiers_train"), NO_ANSWER),
     "NeighbourClassifier": _BUDGET | _PRIVATE_VALUES | _TWO_FITS,
     "NeighbourRegressor": _BUDGET | _PRIVATE_VALUES | _TWO_FITS | _TARGETS,
-    "SemiPrivateClassifier": _PRIVATE_VALUES | _TWO_FITS,
+    "SemiPrivateClassifier": _TWO_FITS,
     "PrivateLogisticRegression": _LINEAR,
     "PrivateLinearRegression": _REGRESSION,
     "PrivatePoissonRegression": _REGRESSION,
     "PrivateSearchCV": _TWO_FITS,
     "ConformalClassifier": _PRIVATE_VALUES
-    | dict.fromkeys(("check_complex_data", "check_classifiers_regression_target"), VALUE),
+    | dict.fromkeys(
+        ("check_complex_data", "check_classifiers_regression_target", "check_supervised_y_no_nan"), VALUE
+    ),
     "ConformalRegressor": _PRIVATE_VALUES | dict.fromkeys(("check_complex_data", "check_supervised_y_no_nan"), VALUE),
 }
 
