@@ -59,9 +59,7 @@ _FAILED: dict[str, dict[str, str]] = {
     "PrivatePoissonRegression": _REGRESSION,
     "PrivateSearchCV": _TWO_FITS,
     "ConformalClassifier": _PRIVATE_VALUES
-    | dict.fromkeys(
-        ("check_complex_data", "check_classifiers_regression_target", "check_supervised_y_no_nan"), VALUE
-    ),
+    | dict.fromkeys(("check_complex_data", "check_classifiers_regression_target", "check_supervised_y_no_nan"), VALUE),
     "ConformalRegressor": _PRIVATE_VALUES | dict.fromkeys(("check_complex_data", "check_supervised_y_no_nan"), VALUE),
 }
 

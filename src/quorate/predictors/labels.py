@@ -163,7 +163,8 @@ def class_codes(classes: NDArray[Any], labels: Any) -> Integers:
     """
     if labels is None:
         raise InvalidInput("this classifier requires y to be passed, but the target y is None")
-    codes = read_codes(open_column(_one_a_row(labels), name="y"), [canonical_text(value) for value in classes.tolist()], ())
+    known = [canonical_text(value) for value in classes.tolist()]
+    codes = read_codes(open_column(_one_a_row(labels), name="y"), known, ())
     return np.where(codes < len(classes), codes, -1)
 
 

@@ -149,7 +149,7 @@ def _raw_seconds(column: pa.Array) -> pa.Array:
 
 
 def _raw_texts(column: pa.Array) -> pa.Array:
-    """Return texts in one layout. Arrow raises for bytes that are no UTF-8, and repeats them: they are read one by one."""
+    """Return texts in one layout. Arrow raises for bytes that are no UTF-8, and repeats them: each is read alone."""
     if pa.types.is_binary_view(column.type) or pa.types.is_fixed_size_binary(column.type):
         column = column.cast(pa.binary())
     if pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type):

@@ -230,6 +230,8 @@ def _declared(document: Any) -> dict[str, Kind]:
     if not isinstance(document, Mapping):
         raise InvalidInput('columns must be an object such as {"sex": ["f", "m"], "age": {"cuts": [18, 65]}}')
     if _is_schema(document):
+        if document.get("reading"):
+            raise InvalidInput("a release reads values by the default rules: leave out reading")
         document = document["columns"]  # label, groups and other entries of a schema are not asked about
     return {name: kind_from_document(name, given) for name, given in document.items()}
 
