@@ -236,7 +236,7 @@ TENS = [str(number) for number in range(40)]
         (lambda: QueryRelease(Thresholds()), [1.0], None, InvalidInput, "public points"),
         (lambda: QueryRelease(Thresholds()), [1.0], [math.nan], InvalidInput, "public"),
         (lambda: QueryRelease(Thresholds()), [], [1.0], InvalidInput, "at least one record"),
-        (lambda: QueryRelease(Thresholds()), [[1.0, 2.0]], [1.0], InvalidInput, "private must be a matrix"),
+        (lambda: QueryRelease(Thresholds()), np.ones((1, 2)), [1.0], InvalidInput, "private must be a matrix"),
         (lambda: QueryRelease(Thresholds(), engine="residual"), [1.0], [1.0], Infeasible, "cannot answer"),
         (lambda: QueryRelease(Workload.marginals(1)), people(5, 1), None, InvalidInput, "columns must be declared"),
         (lambda: QueryRelease(Workload.marginals(9)), people(5, 1), people(5, 2), InvalidInput, "need as many"),

@@ -37,8 +37,7 @@ def test_no_name_says_of_which_type_another_is_read():
     for names in ([2**53, 2**53 + 1, 0.5], [1, "1.5", 2], ["a", "a\0", 3]):
         assert first_records([10, 20, 30], names) == [10, 20, 30]
     assert first_records([10, 20, 30], [1, " 1 ", 2]) == [10, 30], "a person who is written in two ways is one"
-    with pytest.raises(InvalidInput, match="each person by a text or a number"):
-        first_records([10, 20], [["ann"], ["bob"]])
+    assert first_records([10, 20, 30], [["ann"], "bob", ["cy"]]) == [10, 20], "lists are no names: one unknown person"
 
 
 def test_points_and_lists_keep_their_types():
@@ -186,13 +185,19 @@ def test_groups_that_do_not_fit_are_refused_before_anything_is_spent():
     release = QueryRelease(Workload.marginals(1), columns={"sex": ["f", "m"]})
     with pytest.raises(InvalidInput, match="groups must name the person of each of the 4 rows"):
         release.fit(TABLE, groups=PEOPLE[:3])
-    with pytest.raises(InvalidInput, match="groups must name a person for every row"):
-        release.fit(TABLE, groups=["ann", None, "bob", "cy"])
     with pytest.raises(InvalidInput, match="as many values in each column"):
         release.fit({"sex": ["f"], "age": [1, 2]}, groups=["ann"])
     with pytest.raises(InvalidInput, match="a table or a list of records"):
         release.fit(3.0, groups=["ann"])
     assert not hasattr(release, "budget_")
+
+
+@pytest.mark.filterwarnings("error")
+def test_records_that_name_nobody_are_those_of_one_unknown_person():
+    release = QueryRelease(Workload.marginals(1), columns={"sex": ["f", "m"]})
+    for nobody in (None, float("nan"), "", pd.NaT, b"\xff", [1]):
+        assert first_records([10, 20, 30, 40], ["ann", nobody, "bob", nobody]) == [10, 20, 30]
+        assert release.fit(TABLE, groups=["ann", nobody, nobody, "cy"]).records_ == 3
 
 
 def test_the_command_protects_people(tmp_path, capsys, monkeypatch):
@@ -213,8 +218,8 @@ def test_the_command_protects_people(tmp_path, capsys, monkeypatch):
     assert main([*command[:4], "--groups", "name", "--workload", "marginals:1", "--out", "other"]) == 1
     assert "--groups names 'name'" in capsys.readouterr().err
     (tmp_path / "visits.csv").write_text("\n".join(["person,sex,age", *lines, " ,f,30", ",m,31"]))
-    assert main([*command, "--workload", "marginals:1", "--out", "other"]) == 1  # they are not one person
-    assert "column 'person': the person of a row is missing" in capsys.readouterr().err
+    assert main([*command, "--workload", "marginals:1", "--out", "unnamed"]) == 0
+    assert json.loads(capsys.readouterr().out)["records"] == 4001  # they are one person, the unknown one
     (tmp_path / "visits.csv").write_text("\n".join(["person,sex,age", *lines, " p7 ,f,30"]))
     assert main([*command, "--workload", "marginals:1", "--out", "other"]) == 0
     assert json.loads(capsys.readouterr().out)["records"] == 4000  # blanks around a name are none of it
