@@ -12,6 +12,7 @@ how it is opened, and no value is a reason to refuse it.
 
 import warnings
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,6 +41,7 @@ __all__ = [
 ]
 
 _PLAIN = "fiub"  # kinds of NumPy types whose values are numbers
+_NUMBERS = (int, float, np.integer, np.floating, np.bool_)
 
 
 @dataclass(frozen=True)
@@ -255,12 +257,25 @@ def _list_column(values: Sequence[Any]) -> NDArray[Any]:
 
 
 def _list_matrix(rows: Sequence[Any]) -> NDArray[Any]:
-    """Return a list of rows as an array: of numbers if all values are numbers, else of objects."""
-    try:
-        plain = np.asarray(rows)
-    except (ValueError, OverflowError):  # a value is a list itself, or rows have different lengths
-        plain = np.empty(0, dtype=object)
-    return plain if plain.dtype.kind in _PLAIN or (plain.ndim != 2 and plain.size) else _object_matrix(rows)
+    """Return a list of rows as an array: of numbers if all values are numbers, else of objects.
+
+    NumPy would make numbers of what has an `__array__`, unless a text is beside it.
+    """
+    if rows and not any(isinstance(row, list | tuple | np.ndarray) for row in rows):
+        return _objects(rows)  # of one dimension
+    if all(map(_holds_numbers, rows)):
+        with suppress(ValueError, OverflowError):  # rows have different lengths
+            plain = np.asarray(rows)
+            if plain.dtype.kind in _PLAIN:
+                return plain
+    return _object_matrix(rows)
+
+
+def _holds_numbers(row: Any) -> bool:
+    """Return whether a row of a list holds plain numbers alone."""
+    if isinstance(row, np.ndarray):
+        return row.dtype.kind in _PLAIN
+    return all(issubclass(kind, _NUMBERS) for kind in set(map(type, row))) if isinstance(row, list | tuple) else False
 
 
 def _object_matrix(rows: Sequence[Any]) -> NDArray[Any]:

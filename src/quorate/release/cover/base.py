@@ -139,11 +139,13 @@ def check_cells(cells: int, what: str) -> None:
 
 def _is_matrix(records: list[Any] | tuple[Any, ...], features: int) -> bool:
     """Return whether each record of a list has as many values as there are features."""
-    listed = (list, tuple, np.ndarray)
-    return bool(records) and all(isinstance(record, listed) and len(record) == features for record in records)
+    return bool(records) and all(_is_listed(record) and len(record) == features for record in records)
+
+
+def _is_listed(record: Any) -> bool:
+    return isinstance(record, list | tuple) or (isinstance(record, np.ndarray) and record.ndim == 1)
 
 
 def _point(record: Any, features: int) -> list[float]:
-    listed = isinstance(record, list | tuple) or (isinstance(record, np.ndarray) and record.ndim == 1)
-    values = list(record) if listed else [record]
+    values = list(record) if _is_listed(record) else [record]
     return read_numbers(object_texts(values)).tolist() if len(values) == features else [math.nan] * features
