@@ -54,12 +54,17 @@ def shares_of_blocks(
     found = {}
     for name, marginal in marginals.items():
         block, total = blocks.get(name), sum(marginal.counts) + marginal.missing
-        if total <= 0 or not isinstance(block, Ramps | Categories):
+        if total <= 0 or not isinstance(block, Ramps | Categories) or _has_two_spellings(block):
             continue
         counts = np.array(marginal.counts)
         corners = _of_ramps(block, counts, marginal) if isinstance(block, Ramps) else _of_texts(block, counts, marginal)
         found[name] = corners / total, marginal.scale / total
     return found
+
+
+def _has_two_spellings(block: Ramps | Categories) -> bool:
+    """Return whether truth values have two categories each: which one a table uses is not known here."""
+    return isinstance(block, Categories) and any(pair <= {*block.values} for pair in map(set, _TRUTH.items()))
 
 
 def _of_ramps(block: Ramps, counts: Floats, marginal: ColumnMarginal) -> Floats:

@@ -23,7 +23,7 @@ __all__ = ["Fitted", "Problem", "entries_of", "fit"]
 
 _MEANS, _ONLY_MEANS = 0.03, 0.1  # of the budget, for the means: with public rows, and without any
 _TARGETS_BUDGET_FRACTION = 0.02  # for the means of the targets alone, where those of the columns are known
-_AS_EXACT = 1.5  # times the noise of means that are measured now, up to which those released before are used
+_AS_EXACT = 0.6  # of the noise of means that are measured now: above it, means of an earlier release are not used
 _PUBLIC_STEPS = (0.1, 0.2, 0.3, 0.4)  # parts of the rest, where public rows give the geometry
 _PUBLIC_ERROR = (
     0.25  # of what is measured, that it may be wrong by: rows with the right means need not be the right ones
