@@ -129,7 +129,7 @@ def test_kinds_of_values():
 
 
 def test_a_replaced_row_moves_no_release_by_more_than_is_paid(monkeypatch):
-    """All tables of three rows and two columns over values of every kind, both told the draws of the first."""
+    """A sample of tables of three rows and two columns over values of every kind, both told the first's draws."""
     lists = []
 
     def publish(vectors, counted, *, slack, fraction, known):
