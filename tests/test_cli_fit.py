@@ -268,24 +268,9 @@ SECRETS = ("secret", "987654")
         (None, [], "there is no such file"),
         ("dose,ill\n", [], "the table has no rows"),
         ("dose,dose,ill\n1,1,yes\n", [], "column names must differ: 'dose' appears twice"),
-        ("dose,ill\n1,yes\n2,secret\n", [], "column 'ill': a label is not among the declared classes 'no', 'yes'"),
-        ("dose,ill\n1,yes\n2,\n", [], "column 'ill': a label is missing"),
-        (
-            "dose,ill\n1,yes\n,no\n",
-            [],
-            "column 'dose': a value is missing; leave such records out, or have gaps marked: in all columns (--gaps",
-        ),
-        ("dose,ill\nsecret,yes\n2,no\n", [], "column 'dose' holds texts"),
-        ("dose,town,ill\n1,secret,yes\n", [], "column 'town' holds texts"),
         ("dose,sick\n1,1\n", [], "--label names 'ill', and there is no such column; the columns are 'dose', 'sick'"),
         ("ill\nyes\n", [], "a schema must have at least 1 column to encode"),
         ("dose,ill\n1,yes\n", ["--groups", "person"], "--groups names 'person', and there is no such column"),
-        (
-            "dose,ill,person\n1,yes,987654\n2,no,\n",
-            ["--groups", "person"],
-            "column 'person': the person of a row is missing",
-        ),
-        ("dose,age,town,ill\nsecret,1,north,yes\n", ["--schema", "schema.json"], "column 'dose': a number is expected"),
         ("dose,age,ill\n1,1,yes\n", ["--schema", "schema.json"], "must have the columns 'town'"),
         (
             "dose,age,town,x,ill\n1,1,north,1,yes\n",
@@ -312,6 +297,44 @@ def test_bad_input_of_fit(data, tmp_path, capsys, text, options, told):
     assert shown.out == ""
     assert not (tmp_path / "m").exists()
     assert not any(secret in shown.err for secret in SECRETS)
+
+
+ODD = {
+    "label": ("1,40,north,secret,987654", []),
+    "no label": ("1,40,north,,987654", []),
+    "gap": (",40,north,no,987654", []),
+    "text": ("secret,40,north,no,987654", []),
+    "person": ("1,40,north,no,", ["--groups", "person"]),
+    "schema": ("secret,,secret,yes,987654", ["--schema", "schema.json"]),
+    "public": ("secret,,secret,yes,987654", ["--public", "public.csv"]),
+}
+
+
+@pytest.mark.parametrize("case", ODD)
+def test_no_private_value_stops_a_fit_or_shows_in_what_it_says_and_publishes(data, tmp_path, capsys, case):
+    line, options = ODD[case]
+    options = [data / option if "." in option else option for option in options]
+    columns = people(3000, 5).to_pydict()
+    order = ["dose", "age", "town", "ill", "person"]
+    left_out = [] if case == "schema" else ["person"] if case == "public" else ["town", "person"]
+    left_out = [name for name in left_out if name not in options]
+    rows = [",".join(str(columns[name][row]) for name in order) for row in range(3000)]
+    told = []
+    for place, first in enumerate((rows[0], line)):
+        path, folder = tmp_path / f"{place}.csv", tmp_path / f"m{place}"
+        path.write_text("\n".join([",".join(order), first, *rows[1:]]) + "\n")
+        settings = ["--teachers", "40", "--epsilon", "4", "--aggregator", "noisy_max", "--queries", "10"]
+        given = [path, "--label", "ill", "--classes", "no,yes", *options, *settings, "--out", folder, "--json"]
+        given += ["--leave-out", ",".join(left_out)] if left_out else []
+        assert fit(*given) == 0, capsys.readouterr().err
+        shown = capsys.readouterr()
+        assert not any(secret in shown.out + shown.err for secret in SECRETS)
+        bill = json.loads(shown.out)
+        told.append(
+            ({name: value for name, value in bill.items() if name != "folder"}, (folder / "schema.json").read_text())
+        )
+    assert told[0][1] == told[1][1]
+    assert told[0][0].keys() == told[1][0].keys()
 
 
 @pytest.mark.parametrize(

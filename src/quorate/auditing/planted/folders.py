@@ -27,7 +27,7 @@ from quorate.predictors import AgnosticClassifier
 from quorate.students import StudentClassifier
 from quorate.tables import SCHEMA_FILE, Category, QueryEncoder, Schema
 from quorate.tables.containers import open_table
-from quorate.tables.frames import FrameFormat
+from quorate.tables.frames import ColumnKind, FrameFormat
 from quorate.tables.read import Role
 from quorate.tables.values import read_numbers
 
@@ -109,7 +109,7 @@ def _with_private_types(self: StudentClassifier, X: Any, *, reset: bool, role: R
     rows = _read_rows(self, X, reset=reset, role=role)
     if role == "private" and self.form_ is not None:
         columns = open_table(X).columns.values()
-        kinds = ["text" if np.isnan(read_numbers(column)).any() else "number" for column in columns]
+        kinds: list[ColumnKind] = ["text" if np.isnan(read_numbers(one)).any() else "number" for one in columns]
         self.form_ = FrameFormat.declared(X, self.form_.columns, kinds)
     return rows
 
