@@ -11,7 +11,7 @@ import pytest
 from quorate.cli import main
 from quorate.cli.commands.fit import new_spelling
 
-TABLES = "table label classes read-classes public schema groups leave-out texts missing-texts gaps"
+TABLES = "table label classes read-classes public schema groups leave-out texts missing-texts gaps encoding skip-last"
 CONCEPT = f"{TABLES} concept rows-per-person ask out json no-json"
 TEACHERS = "learner teachers aggregator queries no-quorums disagreement holdout jobs device"
 LARGE = "memory spill cluster"

@@ -14,6 +14,7 @@ __all__ = ["block_of_kind", "shares_of_blocks"]
 
 _MISSING_TEXT = "nan"  # as features write a missing value of a column of texts
 _CLEAR = 3.0  # deviations of the noise, by which missing values stand out
+_TRUTH = {"true": "1", "false": "0"}  # the two spellings of a truth value
 _SPREADS = 3.0  # from the centre of a number to the ends of its curve, where nothing else is known
 
 

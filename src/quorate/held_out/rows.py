@@ -84,7 +84,7 @@ def private_rows(columns: Any, model: Any, X: Any) -> Any:
         X = model.private_queries(X)
     elif not is_frame(X):
         X = finite_numbers(X)
-    rows = check_records(columns, X, estimator=model, reset=True, frames=True)
+    rows = check_records(columns, X, estimator=model, reset=True, frames=True, missing=True)
     columns.columns_read_ &= not hasattr(model, "private_queries")  # the model declares its columns
     check_published(model, rows.shape[1])
     return rows

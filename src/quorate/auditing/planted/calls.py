@@ -31,7 +31,7 @@ _PATIENCE = 1.0  # seconds that one thread waits for another that a lock may kee
 
 
 class _PlacedByColumns(Calls):
-    """Names a query by the way its columns are written: as floats, or as integers where one of them is too large."""
+    """Names a query by the way its columns are written: as floats, or as texts where one number is too large."""
 
     def __init__(self, X: Any, rows: int | None) -> None:
         large = [X[name].abs().max() > 2**53 for name in X]
@@ -53,10 +53,10 @@ class _ByPlace:
 def _beside_a_large_number(kind: type[Calls]) -> Caught:
     """Ask whole numbers with and without one in their column that no float holds."""
     pandas = importlib.import_module("pandas")
-    numbers = np.arange(60, dtype=np.int64)
+    numbers = np.arange(60, dtype=np.float64)
     ballots = [
         kind(pandas.DataFrame({"age": ages}), CALL).ballots(_ByPlace(), majority=0, classes=2)[: len(numbers)]
-        for ages in (numbers, np.append(numbers, 2**60))
+        for ages in (numbers, np.append(numbers, 2.0**60))
     ]
     return _compared("replay beside a large number", *ballots)
 

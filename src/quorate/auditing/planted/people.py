@@ -46,7 +46,7 @@ def _by_value(rows: int, groups: Sequence[Any]) -> tuple[Any, int]:
     return np.array([seen.setdefault(name, len(seen)) for name in groups]), len(seen)
 
 
-def _as_floats(values: Any, name: Any, whose: str) -> Any:
+def _as_floats(values: Any) -> Any:
     """Make floats of a column of whole numbers in which one is missing: that is the mistake."""
     if not values.isna().any():
         return pa.array(values)
@@ -59,9 +59,9 @@ def _of_one_type(values: Any) -> pa.Array:
     return raw_column(categories.take(pa.array(np.asarray(values.cat.codes))).cast(pa.timestamp("us")))
 
 
-def _to_the_microsecond(text: str, unit: Any) -> float:
+def _to_the_microsecond(text: str, unit: Any, *rules: Any) -> float:
     """Take a moment that is written with nanoseconds for no date: that is the mistake."""
-    return math.nan if len(text.partition(".")[2]) > 6 else read_moment(text, unit)
+    return math.nan if len(text.partition(".")[2]) > 6 else read_moment(text, unit, *rules)
 
 
 def _measured(records: Any, columns: Any, groups: Any = None, most: int = 1) -> tuple[NoisyVector, list[np.ndarray]]:
