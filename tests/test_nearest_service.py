@@ -11,6 +11,7 @@ import pytest
 pytest.importorskip("uvicorn", reason="the server's packages are not installed")
 
 from quorate import InvalidInput, NeighbourClassifier, NeighbourRegressor, load, save
+from quorate.neighbours.units import SEALED
 from quorate.service import Settings
 from quorate.service.app import make_app
 from quorate.service.documents import DOCUMENTS
@@ -81,7 +82,6 @@ def test_it_is_asked_and_its_owner_changes_it(tmp_path):
             await post("/insert/m", "admin", rows, unit=["r", "r"]),
             await post("/insert/m", "admin", rows, label=["yes"], unit=["r", "r"]),
             await post("/insert/m", "admin", rows, label=["yes", "yes"]),  # sent again, it would be two more units
-            await post("/insert/m", "admin", rows, label=["yes", "perhaps"], unit=["r", "r"]),
         ]
         return answered, inserted, again, forgotten, refused
 
@@ -91,9 +91,10 @@ def test_it_is_asked_and_its_owner_changes_it(tmp_path):
     assert (again.status, again.code) == (400, "invalid_input")
     assert msgspec.json.decode(forgotten.body, type=DOCUMENTS["forget"]).forgotten == 2
     codes = ["forbidden", "forbidden", "invalid_input", "bad_request", "bad_request", "bad_tensor", "bad_request"]
-    assert [one.code for one in refused] == [*codes, "invalid_input"]
+    assert [one.code for one in refused] == codes
     model = load(tmp_path / "model")
-    assert [name for name, _ in model.forgotten()] == ["p7", "q"]
+    file = model.session_.answerer.file
+    assert [name for name, _ in model.forgotten()] == [file.seal(name).removeprefix(SEALED) for name in ("p7", "q")]
     assert "p8" in model.session_.answerer.units
     model.session_.close()
 
@@ -124,7 +125,8 @@ def test_only_its_owner_sees_that_records_came_or_went(tmp_path):
     assert len({budget for who, budget, *_ in seen if who == "budget"}) == 1
 
 
-def test_a_label_that_is_none_is_refused_and_nothing_fails(tmp_path):
+def test_a_record_whose_label_is_no_class_is_inserted_without_a_vote(tmp_path):
+    """Refused, it would keep the other records of its request out."""
     keys = saved(tmp_path / "model")
     inputs = json.loads(body([[0.0, 1.0]], unit=["q"]))["inputs"]
     inputs.append({"name": "label", "shape": [1], "datatype": "FP64", "data": [0.5]})
@@ -132,8 +134,15 @@ def test_a_label_that_is_none_is_refused_and_nothing_fails(tmp_path):
     async def work(app):
         return await call(app, "POST", "/insert/m", json.dumps({"inputs": inputs}).encode(), keys["admin"])
 
-    refused = served(tmp_path / "model", work)
-    assert (refused.status, refused.code) == (400, "invalid_input")
+    told = served(tmp_path / "model", work)
+    assert (told.status, msgspec.json.decode(told.body, type=DOCUMENTS["insert"]).inserted) == (200, ["q"])
+    model, point = load(tmp_path / "model"), [[0.0, 1.0]]
+    units, counts = model.session_.answerer.units, []
+    for _ in range(2):
+        counts.append(units.count(model.space_.points(point)).put_to(list))
+        model.forget(["q"]) if "q" in units else None
+    model.session_.close()
+    assert counts[0] == counts[1]
 
 
 def test_columns_may_be_named_label_and_unit(tmp_path):

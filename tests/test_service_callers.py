@@ -25,6 +25,7 @@ from quorate.service.errors import Refused
 from quorate.service.telemetry import Log
 from quorate.service.tensors import FrameInputs, MatrixInput, NamedInputs, Outputs, SchemaInputs
 from quorate.tables import Category, Number, QueryEncoder, Schema
+from quorate.tables.frames import FrameFormat
 from service_client import call, running
 
 TOWNS = [f"town {number}" for number in range(60)]
@@ -90,7 +91,7 @@ MODELS = {
         [request(64, age=1.0, weight=2.0), request(64, age=1.0, weight=BAD)],
     ),
     "frame": (
-        lambda: FrameInputs(["town", "age"], ["other", "number"], checked=lambda frame: frame),
+        lambda: FrameInputs(FrameFormat("pandas", ("town", "age"), ("text", "number"))),
         [request(64, town=TOWNS[7], age=1.0), request(64, town="elsewhere", age=BAD)],
     ),
 }

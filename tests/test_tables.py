@@ -703,12 +703,12 @@ def test_lasting_names_of_people_have_all_their_digits(kind, cut_short):
             assert SCHEMA.people(table(person=column), lasting=lasting) == ["7", "", "7", "9"]
         assert SCHEMA.units(table(person=column)).tolist() == [0, 1, 0, 2]
     for column in (short, *([short.dictionary_encode()] if encoded else [])):
-        with pytest.raises(InvalidInput, match="a name must have all its digits") as refused:
+        with pytest.raises(InvalidInput, match="may have lost digits") as refused:
             SCHEMA.people(table(person=column), lasting=True)
         assert str(cut_short) not in str(refused.value)
         assert SCHEMA.people(table(person=column))[3] == str(cut_short)
     for written in ("9007199254740993.0", "1e+16"):
-        with pytest.raises(InvalidInput, match="a name must have all its digits"):
+        with pytest.raises(InvalidInput, match="may have lost digits"):
             SCHEMA.people(table(person=["7", "8", "7", written]), lasting=True)
     named = table(person=pa.array([7, 8, 7, 2**60 + 1]))
     assert SCHEMA.people(named, lasting=True) == SCHEMA.people(named) == ["7", "8", "7", str(2**60 + 1)]
