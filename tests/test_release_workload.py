@@ -227,9 +227,9 @@ def test_no_record_takes_the_moments_of_others_away(written, odd):
         (["1", "2"], pa.array(["1.0", "+1", " 2 "]), [0, 0, 1]),
         (["False", "True"], pa.array([True, False, None]), [1, 0, 2]),
         (["false", "true"], pa.array(["True", "FALSE", "t"]), [1, 0, 2]),
-        (["1", "1.0"], pa.array(["1", "1.0", "1.00"]), [0, 1, 2]),
+        (["1", "1.0"], pa.array(["1", "1.0", "1.00"]), [0, 1, 0]),
         (["01", "x"], pa.array(["1", "01", "1.0"]), [0, 0, 0]),
-        (["01", "1"], pa.array(["1", "01", "1.0"]), [1, 0, 2]),
+        (["01", "1"], pa.array(["1", "01", "1.0"]), [1, 0, 1]),
         (["North", "south"], pa.array(["north", "SOUTH", "nort"]), [0, 1, 2]),
         (["a", "A"], pa.array(["a", "A", "x"]), [0, 1, 2]),
     ],
@@ -765,7 +765,7 @@ def test_dates_have_the_same_cells_in_every_container(days):
 
 
 def test_no_value_of_a_column_of_dates_raises_and_numbers_are_no_dates():
-    odd = ["31.01.2024", "2024-02-30", "", "nobody", "19000", 7, 1e300, object(), "\ud800", [1]]
+    odd = ["31.13.2024", "2024-02-30", "", "nobody", "19000", 7, 1e300, object(), "\ud800", [1]]
     assert DATED.encode({"day": odd}).codes.ravel().tolist() == [3] * len(odd)
     assert DATED.encode(pa.table({"day": [19_000, 20_000]})).codes.ravel().tolist() == [3, 3]
     numbers = Columns({"day": Number(cuts=[1])})
