@@ -129,7 +129,7 @@ def folder(tmp_path):
 
 def fitted_here(source, schema, key, **fitting):
     stream, rows = TableStream(source), SpilledRows(3, memory=10**8, dealer=Dealer(key))
-    read = spilled(stream, Encoding(schema, CLASSES, stream.header), rows)
+    read = spilled(stream, Encoding(schema, CLASSES), rows)
     made = read.ensemble(**{"held_out": 0, "classes": 2, **fitting})[0]
     rows.close()
     return made.fitted
@@ -137,7 +137,7 @@ def fitted_here(source, schema, key, **fitting):
 
 def fitted_there(engine, source, schema, key, **fitting):
     table = ClusterTable(source, engine, dealer=Dealer(key))
-    rows = table.dealt(Encoding(schema, CLASSES, table.header), features=3, by_person=schema.groups is not None)
+    rows = table.dealt(Encoding(schema, CLASSES), features=3, by_person=schema.groups is not None)
     return rows.ensemble(**{"held_out": 0, "classes": 2, **fitting})[0].fitted
 
 

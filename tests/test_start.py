@@ -213,9 +213,9 @@ def test_what_cannot_be_planned_is_said_where_nobody_can_be_asked(tables, capsys
 
 
 def test_a_plan_that_is_not_feasible_writes_nothing(tables, capsys):
-    pyarrow.csv.write_csv(datasets.triage().private.slice(0, 300), "few.csv")
+    pyarrow.csv.write_csv(datasets.triage().private.slice(0, 40), "few.csv")
     assert main(["start", "few.csv", "--label", "outcome", "--queries", "100000"]) == 1
-    assert "cannot be learned from 300 units" in capsys.readouterr().err
+    assert "cannot be learned from 40 units" in capsys.readouterr().err
     votes = ["--queries", "100000", "--delta", "0"]
     assert main(["start", "few.csv", "--label", "outcome", *votes]) == 1
     assert "Nothing was written: not feasible" in " ".join(capsys.readouterr().out.split())

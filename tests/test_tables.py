@@ -204,7 +204,7 @@ def test_a_column_of_several_types_is_read_value_by_value():
     """One text among numbers neither refuses the frame nor changes how the numbers are read."""
     mixed = [1, "secret", 2.5, None, True, Decimal("7.50"), ["list"], b"3", b"\xff"]
     opened = as_table(pd.DataFrame({"a": mixed}))
-    assert opened.column("a").to_pylist() == ["1", "secret", "2.5", None, "true", "7.5", None, "3", None]
+    assert opened.column("a").to_pylist() == ["1", "secret", "2.5", None, "true", "7.5", None, "3", "ÿ"]
     for place, value in enumerate(mixed):
         alone = as_table(pd.DataFrame({"a": pd.Series([value], dtype=object)}))
         assert alone.column("a").to_pylist() == opened.column("a").to_pylist()[place : place + 1]

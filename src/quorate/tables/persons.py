@@ -127,7 +127,7 @@ def lasting_person_name(value: object) -> str:
 
 
 def check_lasting_names(column: Any) -> None:
-    """Refuse an Arrow column of floats or decimals in which a name may have lost digits."""
+    """Refuse an Arrow column in which a name may have lost digits, as `lasting_person_name` does."""
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     if pa.types.is_floating(kind):
         exact = {16: 2.0**11, 32: 2.0**24}.get(kind.bit_width, _EXACT)
@@ -137,6 +137,8 @@ def check_lasting_names(column: Any) -> None:
     elif pa.types.is_decimal(kind):
         lost = np.array(["." in (text or "") for text in raw_column(column).to_pylist()])
     else:
+        for name in raw_column(column).unique().to_pylist():
+            lasting_person_name(name)
         return
     if lost.any():
         raise InvalidInput(_LOST)
