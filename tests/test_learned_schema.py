@@ -17,6 +17,7 @@ from quorate.mechanisms import NoisyVectors, SparseHistogram
 from quorate.privacy import Budget, Cost
 from quorate.tables import Category, Date, Number, Schema, Text
 from quorate.tables import learned as learning
+from quorate.tables.containers import open_column
 from quorate.tables.cut_tree import CutTree, most_cells
 from quorate.tables.learned import choose_share, slack_for_texts
 from quorate.tables.private_values import ValueKind, count_texts, kinds_of_values
@@ -113,15 +114,21 @@ def test_vectors_pay_for_lists_with_the_slack_of_their_budget():
 
 @pytest.mark.parametrize("values", [ODD, [None, 1.5, 2.0, math.inf], [True, None, False], [1, None, 2**60]])
 def test_each_value_is_read_by_itself(values):
-    column = pa.array(values)
+    column = open_column(values)
     together = kinds_of_values(column).tolist()
     assert together == [int(kinds_of_values(column[place : place + 1])[0]) for place in range(len(values))]
 
 
 def test_kinds_of_values():
     expected = {"7": "WHOLE", "7.5": "FRACTION", "": "MISSING", "NA": "MISSING", "2024-01-31": "DATE", "x": "TEXT"}
-    expected |= {"true": "TRUTH", "2024-02-31": "TEXT", "it has been a long time since": "SENTENCE", "1e300": "WHOLE"}
-    kinds = kinds_of_values(pa.array(list(expected)))
+    expected |= {
+        "true": "TRUTH",
+        "Yes": "TRUTH",
+        "2024-02-31": "TEXT",
+        "it has been a long time since": "SENTENCE",
+        "1e300": "WHOLE",
+    }
+    kinds = kinds_of_values(open_column(list(expected)))
     assert [ValueKind(kind).name for kind in kinds] == list(expected.values())
 
 

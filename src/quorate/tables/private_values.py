@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from quorate.arrays import Floats, Integers
 from quorate.tables.containers import open_columns
 from quorate.tables.dates import DateUnit, read_moments
+from quorate.tables.reading import DEFAULT_READING
 from quorate.tables.values import read_numbers, read_texts
 
 __all__ = ["DATE_UNIT", "ValueKind", "count_texts", "kinds_of_values", "private_columns", "read_line"]
@@ -65,8 +66,8 @@ def _kinds_of_texts(written: pa.Array) -> Integers:
     numbers, moments = read_numbers(written), read_moments(written, DATE_UNIT)
     kinds = np.where(np.isnan(moments), kinds, ValueKind.DATE)
     kinds = np.where(np.isnan(numbers), kinds, _kinds_of_numbers(numbers))
-    truth = pc.is_in(pc.utf8_lower(written), value_set=pa.array(["true", "false"], type=written.type))
-    return np.where(truth.to_numpy(zero_copy_only=False), ValueKind.TRUTH, kinds).astype(np.int64)
+    truth = np.array([DEFAULT_READING.truth(text) is not None for text in written.to_pylist()], dtype=np.bool_)
+    return np.where(truth, ValueKind.TRUTH, kinds).astype(np.int64)
 
 
 def read_line(column: pa.Array, *, is_date: bool) -> Floats:

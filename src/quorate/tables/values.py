@@ -11,7 +11,7 @@ missing. Nothing here raises for a value.
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
@@ -292,14 +292,12 @@ class _CategoryFinder:
     def __init__(self, categories: Sequence[str], reading: Reading) -> None:
         self._truth, self._other = reading.truth, len(categories)
         self._places = {text: place for place, text in enumerate(categories)}
-        self._alike: dict[str, int | None] = {}
-        for place, text in enumerate(categories):
-            self._alike[_folded(text)] = None if _folded(text) in self._alike else place
+        self._letters, self._alike = _unique(categories, str.casefold), _unique(categories, _folded)
         truths = {self._truth_value(text): place for place, text in enumerate(categories)}
         self._truths = truths if len(categories) == 2 and set(truths) == {True, False} else {}
 
     def place(self, text: str) -> int:
-        place = self._places.get(text)
+        place = self._places.get(text, self._letters.get(text.casefold()))
         if place is None:
             folded = _folded(text)
             place = self._places.get(folded, self._alike.get(folded))
@@ -309,6 +307,14 @@ class _CategoryFinder:
 
     def _truth_value(self, text: str) -> bool | None:
         return {"1": True, "0": False}.get(_folded(text), self._truth(text))
+
+
+def _unique(categories: Sequence[str], fold: Callable[[str], str]) -> dict[str, int | None]:
+    """Return the place of each category in another spelling, or None where two have the same."""
+    places: dict[str, int | None] = {}
+    for place, text in enumerate(categories):
+        places[fold(text)] = None if fold(text) in places else place
+    return places
 
 
 def _folded(text: str) -> str:
