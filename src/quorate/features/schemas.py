@@ -14,7 +14,6 @@ __all__ = ["block_of_kind", "shares_of_blocks"]
 
 _MISSING_TEXT = "nan"  # as features write a missing value of a column of texts
 _CLEAR = 3.0  # deviations of the noise, by which missing values stand out
-_TRUTH = {"true": "1", "false": "0"}  # the two spellings of a truth value
 _SPREADS = 3.0  # from the centre of a number to the ends of its curve, where nothing else is known
 
 
@@ -55,17 +54,12 @@ def shares_of_blocks(
     found = {}
     for name, marginal in marginals.items():
         block, total = blocks.get(name), sum(marginal.counts) + marginal.missing
-        if total <= 0 or not isinstance(block, Ramps | Categories) or _has_two_spellings(block):
+        if total <= 0 or not isinstance(block, Ramps | Categories):
             continue
         counts = np.array(marginal.counts)
         corners = _of_ramps(block, counts, marginal) if isinstance(block, Ramps) else _of_texts(block, counts, marginal)
         found[name] = corners / total, marginal.scale / total
     return found
-
-
-def _has_two_spellings(block: Ramps | Categories) -> bool:
-    """Return whether truth values have two categories each: which one a table uses is not known here."""
-    return isinstance(block, Categories) and any(pair <= {*block.values} for pair in map(set, _TRUTH.items()))
 
 
 def _of_ramps(block: Ramps, counts: Floats, marginal: ColumnMarginal) -> Floats:
