@@ -110,8 +110,10 @@ def test_a_row_means_the_same_in_any_file(tmp_path_factory, rows):
     for suffix in (".arrow", ".feather"):
         pyarrow.feather.write_feather(whole, folder / f"t{suffix}")
     whole.to_pandas().to_excel(folder / "t.xlsx", index=False)
+    digits = whole.set_column(0, "x", pa.array([float(f"{x:.16g}") for x, _ in rows]))  # as Excel files keep them
     for suffix in SUFFIXES:
-        assert schema.encode(read_table(folder / f"t{suffix}")).tobytes() == expected.tobytes(), suffix
+        encoded = schema.encode(digits) if suffix == ".xlsx" else expected
+        assert schema.encode(read_table(folder / f"t{suffix}")).tobytes() == encoded.tobytes(), suffix
     for start in range(len(rows)):
         pyarrow.csv.write_csv(whole.slice(start, 1), folder / "one.csv")
         assert schema.encode(read_table(folder / "one.csv")).tobytes() == expected[start : start + 1].tobytes()
