@@ -141,17 +141,7 @@ class LinearModel(CountedCopies, ShowsClaim, BaseEstimator):
         warn_of_private(public, X)
         self._count_fit()
         check_positive("epsilon", self.epsilon)
-        for name in (
-            "coef_",
-            "intercept_",
-            "coef_deviations_",
-            "shift_",
-            "claim_",
-            "columns_",
-            "curves_",
-            "entries_",
-            "schema_",
-        ):
+        for name in _FITTED:
             self.__dict__.pop(name, None)  # of an earlier fit
         if self._is_learned():
             return self._fit_learned(X, targets, groups=groups, public=public, **problem)
