@@ -21,8 +21,8 @@ EPSILON = 4.0
 def library() -> None:
     """Fit, publish, answer, save, load, plan, and run the command."""
     import quorate as qr
-    from quorate.datasets import bank
     from quorate.tables import Schema
+    from quorate.tables.datasets import bank
 
     assert Path(qr.__file__).is_relative_to(sys.prefix), f"{qr.__file__} is not the installed package"
     assert qr.__version__ == importlib.metadata.version("quorate")
@@ -72,7 +72,7 @@ def service() -> None:
 
 def client() -> None:
     """The client of a server can be made, waiting and with asyncio."""
-    from quorate.client import AsyncClient, Client
+    from quorate.service.client import AsyncClient, Client
 
     for kind in (Client, AsyncClient):
         assert kind("http://127.0.0.1:8900", key="qk_00000000_none")
@@ -92,7 +92,7 @@ def onnx() -> None:
     import onnxruntime
 
     import quorate as qr
-    from quorate.export import to_onnx
+    from quorate.models.export import to_onnx
 
     X = [[number / 500] for number in range(500)]
     model = qr.PrivateLogisticRegression(epsilon=EPSILON, classes=[0, 1])
@@ -102,7 +102,7 @@ def onnx() -> None:
 
 def mlflow() -> None:
     """The flavour for MLflow is there, with MLflow."""
-    from quorate.mlflow import load_model, log_model, save_model
+    from quorate.models.mlflow import load_model, log_model, save_model
 
     assert all(map(callable, (load_model, log_model, save_model)))
     assert importlib.import_module("mlflow.pyfunc")
@@ -115,9 +115,9 @@ def sites() -> None:
 
     import numpy as np
 
-    from quorate.sites import Keys
-    from quorate.sites.masks import masks_of
-    from quorate.sites.server import open_site
+    from quorate.service.sites import Keys
+    from quorate.service.sites.masks import masks_of
+    from quorate.service.sites.server import open_site
 
     assert callable(open_site)
     with tempfile.TemporaryDirectory() as folder:
@@ -178,7 +178,7 @@ def ray() -> None:
 
 def torch() -> None:
     """Batched learners find PyTorch."""
-    from quorate.learners.backends import choose_backend
+    from quorate.compute.learners.backends import choose_backend
 
     assert choose_backend("torch").name == "torch"
 

@@ -14,8 +14,8 @@ from sklearn.linear_model import Ridge
 from sklearn.tree import DecisionTreeClassifier
 
 import quorate as qr
-from quorate.features import AdditiveColumns, HashedColumns
-from quorate.students import QueryReleaseClassifier
+from quorate.models.students import QueryReleaseClassifier
+from quorate.tables.features import AdditiveColumns, HashedColumns
 
 
 def _own_rows(kind):

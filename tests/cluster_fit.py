@@ -9,9 +9,9 @@ import sys
 import numpy as np
 from sklearn.tree import DecisionTreeClassifier
 
-from quorate.calls import CALL
-from quorate.ensemble import deal_units, unit_numbers
-from quorate.ensemble.estimators import fit_estimators
+from quorate.compute.ensemble import deal_units, unit_numbers
+from quorate.compute.ensemble.estimators import fit_estimators
+from quorate.core.estimator_calls import CALL
 
 
 class Traced(DecisionTreeClassifier):

@@ -5,7 +5,7 @@ import importlib.util
 import pytest
 
 from quorate import InvalidInput
-from quorate.learners.backends import choose_backend
+from quorate.compute.learners.backends import choose_backend
 
 needs_torch = pytest.mark.skipif(
     importlib.util.find_spec("torch") is None, reason="PyTorch is not installed here, so what it computes is not tested"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from quorate.auditing import Mechanism, Release, claims_of, release_of
-from quorate.mechanisms import (
+from quorate.core.mechanisms import (
     BetweenThresholds,
     ConfidentMax,
     Dissent,
@@ -16,7 +16,7 @@ from quorate.mechanisms import (
     SoftMajority,
     StabilityTest,
 )
-from quorate.mechanisms.quorum.table import build_table
+from quorate.core.mechanisms.quorum.table import build_table
 
 
 def _weights(power: float, scale: float) -> tuple[np.ndarray, np.ndarray]:

@@ -17,13 +17,13 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.checks import check_positive
-from quorate.errors import InvalidInput
-from quorate.exchange import REFUSED
-from quorate.mechanisms import NO_QUORUM, Quorum
-from quorate.mechanisms.cutoff import NoisyCutoff
-from quorate.mechanisms.distributions import gaussian_tail
-from quorate.mechanisms.quorum.table import build_table, table_price
+from quorate.core.checks import check_positive
+from quorate.core.errors import InvalidInput
+from quorate.core.mechanisms import NO_QUORUM, Quorum
+from quorate.core.mechanisms.cutoff import NoisyCutoff
+from quorate.core.mechanisms.distributions import gaussian_tail
+from quorate.core.mechanisms.quorum.table import build_table, table_price
+from quorate.core.requests import REFUSED
 
 __all__ = ["MISTAKES", "EverlastingGame", "Rules", "majority", "seated", "small_quorum"]
 

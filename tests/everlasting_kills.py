@@ -6,8 +6,8 @@ import signal
 import numpy as np
 
 import step_kills
-from quorate.concepts import Thresholds
-from quorate.everlasting import EverlastingClassifier
+from quorate.models.concepts import Thresholds
+from quorate.models.everlasting import EverlastingClassifier
 
 SEATS = 60
 BATCHES = (40, 15, 45, 62, 10)  # the third and the fourth open a phase within
@@ -34,7 +34,7 @@ def batches(seed=1):
 
 def ask(session, name, X):
     """Ask one request with an id, and return its outcome or what it was refused for."""
-    from quorate.exchange import REFUSED, Replies, Request
+    from quorate.core.requests import REFUSED, Replies, Request
 
     (reply,) = session.ask_all([Request(X, id=name, body=X.tobytes())])
     if not isinstance(reply, Replies):
@@ -44,7 +44,7 @@ def ask(session, name, X):
 
 def _points_last():
     """Plant a bug: points are written after the entry that speaks of them; and die between the two."""
-    from quorate.ledger import Ledger
+    from quorate.core.ledger import Ledger
 
     right = Ledger.keep_phase
 
@@ -56,7 +56,7 @@ def _points_last():
 
 
 def _asking(folder, say, plant):
-    from quorate.models import load
+    from quorate.models.saving import load
 
     if plant == "points_last":
         _points_last()
@@ -73,9 +73,9 @@ def killed_at(home, **where):
 
 def what_is_wrong(folder, said):
     """Say what a kill has broken: ask everything again, and count."""
-    from quorate.ledger import find_ledger
-    from quorate.models import load
-    from quorate.models.folder import digest_of
+    from quorate.core.ledger import find_ledger
+    from quorate.models.saving import load
+    from quorate.models.saving.folder import digest_of
 
     session = load(folder).session_
     problems = []

@@ -5,11 +5,11 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from quorate.errors import BudgetSpent, IdReused
-from quorate.privacy import Cost
+from quorate.core.errors import BudgetSpent, IdReused
+from quorate.core.privacy import Cost
+from quorate.core.session import Replies, release_votes
 from quorate.service.model import Model
 from quorate.service.tensors import MatrixInput, Outputs
-from quorate.session import Replies, release_votes
 
 
 class FakeSession:

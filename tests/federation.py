@@ -5,12 +5,12 @@ import hashlib
 import numpy as np
 
 import quorate as qr
-from quorate.mechanisms import DistributedMax, NoisyMax
-from quorate.models import load
-from quorate.models.codecs import mechanism_document
-from quorate.sites.masks import Masks
-from quorate.sites.messages import Declaration
-from quorate.sites.site import Site
+from quorate.core.mechanisms import DistributedMax, NoisyMax
+from quorate.models.saving import load
+from quorate.models.saving.codecs import mechanism_document
+from quorate.service.sites.masks import Masks
+from quorate.service.sites.messages import Declaration
+from quorate.service.sites.site import Site
 
 NAMES = ["east", "north", "south"]
 TEACHERS = {"east": 30, "north": 40, "south": 50}

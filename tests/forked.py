@@ -16,7 +16,13 @@ import time
 import types
 
 SINGLE_THREAD = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL")}  # a fork takes no threads along
-IMPORTED = ("quorate.service.run", "quorate.release", "quorate.students", "quorate.everlasting", "quorate.cli.app")
+IMPORTED = (
+    "quorate.service.run",
+    "quorate.release",
+    "quorate.models.students",
+    "quorate.models.everlasting",
+    "quorate.cli.app",
+)
 IMPORTED += ("skops.io", "sklearn.linear_model", "sklearn.tree")
 
 

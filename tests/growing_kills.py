@@ -9,7 +9,7 @@ import signal
 
 import step_kills
 from quorate import Account, BudgetSpent, GrowingRelease, InvalidInput, Workload, load, save
-from quorate.models.folder import open_private
+from quorate.models.saving.folder import open_private
 
 COLUMNS = {"kind": ["a", "b"]}
 NAMES = ("jan", "feb", "mar")
@@ -28,8 +28,8 @@ def answers(release):
 
 def _ledger_first():
     """Plant a bug: the ledger speaks of an update before its file is there; and die between the two."""
-    from quorate.ledger import Ledger
-    from quorate.models.kinds import growing
+    from quorate.core.ledger import Ledger
+    from quorate.models.saving.kinds import growing
 
     write, keep = growing.write_new, Ledger.keep_own
 
@@ -44,7 +44,7 @@ def _ledger_first():
 
 def _told_first():
     """Plant a bug: an update is told, and not kept."""
-    from quorate.models.kinds.growing import _UpdateFiles
+    from quorate.models.saving.kinds.growing import _UpdateFiles
 
     right = _UpdateFiles.keep
     _UpdateFiles.keep = lambda self, number, update: right(self, number, update) if number == 1 else None

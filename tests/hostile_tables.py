@@ -25,12 +25,12 @@ import pyarrow.csv
 import pyarrow.feather
 import pyarrow.parquet
 
-from quorate.errors import InvalidInput
-from quorate.features import AdditiveColumns
+from quorate.core.errors import InvalidInput
+from quorate.core.rows import query_digests
 from quorate.release import Columns
-from quorate.rows import query_digests
 from quorate.tables import Category, Date, FrameFormat, Label, Number, Schema, Text, read_table
 from quorate.tables.containers import open_matrix, open_table
+from quorate.tables.features import AdditiveColumns
 from quorate.tables.persons import name_persons
 
 ODD: tuple[Any, ...] = (

@@ -6,10 +6,10 @@ They must count what NumPy counts, bit for bit, and fit what NumPy fits, each te
 import sys
 
 import numpy as np
-
-from quorate.learners import BatchedLogistic, Deal, gpu
-from quorate.learners.gpu import GpuTeachers, TwoClassChunks, fit_on_gpu
 from test_gpu import KINDS, TWO, on_the_last_bit, teachers_of
+
+from quorate.compute.learners import BatchedLogistic, Deal, gpu
+from quorate.compute.learners.gpu import GpuTeachers, TwoClassChunks, fit_on_gpu
 
 
 def counts_alike(kind: str) -> None:

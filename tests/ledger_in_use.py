@@ -6,14 +6,14 @@ from contextlib import closing
 import numpy as np
 import pytest
 
-from quorate.answerers import Votes
-from quorate.ensemble import Ensemble
-from quorate.ensemble.estimators import EstimatorTeachers
-from quorate.ledger import Ledger
-from quorate.ledger.store import is_url
-from quorate.mechanisms import SoftMajority
-from quorate.privacy import Budget
-from quorate.session import Request, Session
+from quorate.compute.ensemble import Ensemble
+from quorate.compute.ensemble.estimators import EstimatorTeachers
+from quorate.core.answerers import Votes
+from quorate.core.ledger import Ledger
+from quorate.core.ledger.store import is_url
+from quorate.core.mechanisms import SoftMajority
+from quorate.core.privacy import Budget
+from quorate.core.session import Request, Session
 
 UNITS, SPENT, LEASE = 512, 12, 8
 

@@ -1,4 +1,4 @@
-"""Folders as the release before `quorate.models` wrote them: `saved_folders.tar.gz`, which test_models.py loads.
+"""Folders as the release before `quorate.models.saving` wrote them: `saved_folders.tar.gz`, which test_models.py loads.
 
 Made once, by that release (commit f36e562), with
 
@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from quorate import EverlastingClassifier, PrivateClassifier, QueryRelease, Workload, save
 from quorate.cli import main
-from quorate.concepts import Thresholds
+from quorate.models.concepts import Thresholds
 from quorate.tables import Number, Schema
 
 

@@ -1,6 +1,6 @@
 """One small instance of every mechanism, for the contracts that all of them keep."""
 
-from quorate.mechanisms import (
+from quorate.core.mechanisms import (
     BetweenThresholds,
     ConfidentMax,
     NoisyMax,

@@ -8,9 +8,9 @@ import pytest
 
 from forked import run_forked
 from quorate import InvalidInput, load, save
-from quorate.ledger.place import LEDGER_FILES
-from quorate.models import PrivateFolder, PublishedFolder, open_folder
-from quorate.models.kinds import _BY_KIND
+from quorate.core.ledger.place import LEDGER_FILES
+from quorate.models.saving import PrivateFolder, PublishedFolder, open_folder
+from quorate.models.saving.kinds import _BY_KIND
 from quorate.release.query_texts import parse_queries
 
 # Loads a model where nothing can be unpickled, and says what it says; then asks it by the command line.
@@ -20,7 +20,7 @@ from pathlib import Path
 from quorate import load
 from quorate.cli import main
 from model_contract import told
-import skops.io, sklearn.linear_model, sklearn.tree, quorate.release, quorate.students, quorate.everlasting
+import skops.io, sklearn.linear_model, sklearn.tree, quorate.release, quorate.models.students, quorate.models.everlasting
 
 def refuse(*given, **named):
     raise AssertionError("a model was unpickled")

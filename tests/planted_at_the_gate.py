@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from quorate import rows
+from quorate.core import rows
 from quorate.tables import columns, containers, dates, persons, values
 from quorate.tables import frames as frame_module
 from quorate.tables.reading import as_reading

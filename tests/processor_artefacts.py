@@ -25,8 +25,7 @@ from quorate import (
     load,
     save,
 )
-from quorate.concepts import Threshold, Thresholds
-from quorate.mechanisms import (
+from quorate.core.mechanisms import (
     AboveThreshold,
     BetweenThresholds,
     ConfidentMax,
@@ -45,13 +44,19 @@ from quorate.mechanisms import (
     SoftMajority,
     StabilityTest,
 )
-from quorate.mechanisms.between_thresholds.cost import band_price
-from quorate.mechanisms.dissent import calibrate_with_quorum
-from quorate.mechanisms.distributions import gaussian_pmf, gaussian_tail, gaussian_tail_quantile, laplace_tail_quantile
-from quorate.mechanisms.noisy_max.winner import binary_winner_renyi, winner_renyi
-from quorate.mechanisms.selection import ApproximateTrial, GaussianTrial
-from quorate.models.codecs import mechanism_document
-from quorate.privacy.budget import to_quanta
+from quorate.core.mechanisms.between_thresholds.cost import band_price
+from quorate.core.mechanisms.dissent import calibrate_with_quorum
+from quorate.core.mechanisms.distributions import (
+    gaussian_pmf,
+    gaussian_tail,
+    gaussian_tail_quantile,
+    laplace_tail_quantile,
+)
+from quorate.core.mechanisms.noisy_max.winner import binary_winner_renyi, winner_renyi
+from quorate.core.mechanisms.selection import ApproximateTrial, GaussianTrial
+from quorate.core.privacy.budget import to_quanta
+from quorate.models.concepts import Threshold, Thresholds
+from quorate.models.saving.codecs import mechanism_document
 from quorate.release.engines import expected_errors
 from quorate.release.engines.strategy import plan_marginals
 from quorate.release.queries import Marginals

@@ -8,10 +8,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 import quorate as qr
-from quorate.concepts import Thresholds
-from quorate.exchange import Quote
-from quorate.mechanisms import Quorum
-from quorate.predictors import Predictions
+from quorate.core.mechanisms import Quorum
+from quorate.core.requests import Quote
+from quorate.models.concepts import Thresholds
+from quorate.models.predictors import Predictions
 from quorate.tables import Category, Number, Schema
 
 __all__ = ["use"]

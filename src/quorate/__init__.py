@@ -4,10 +4,10 @@
     StudentClassifier           labels public points privately and fits a publishable model on them
     StudentFirstClassifier      a published student answers; the ensemble is asked only whether it clearly disagrees
     AgnosticClassifier, UniversalClassifier, StableClassifier, PureClassifier
-                                answers from a class of hypotheses (`quorate.concepts`), even if none fits perfectly
+                                answers from a class of hypotheses (`quorate.models.concepts`), even if none fits perfectly
     PrivateLogisticRegression, PrivateLinearRegression, PrivatePoissonRegression
                                 publishable linear models with probabilities, fitted from a few noisy sums
-    make_private_pipeline       columns made from public rows (`quorate.features`) and a linear model, as one estimator
+    make_private_pipeline       columns made from public rows (`quorate.tables.features`) and a linear model, as one estimator
     SemiPrivateClassifier       one publishable hypothesis, chosen privately among those that public points tell apart
     ConformalClassifier, ConformalRegressor
                                 prediction sets and intervals around a published model, with guaranteed coverage
@@ -26,10 +26,10 @@
     Budget, Cost                what may be spent, and what a release costs
     set_progress                whether long calls show their progress on a terminal or in a notebook
 
-The source has one folder for each step of the data's path; start reading at `session.py`. `quorate.mechanisms` has the
+The source has one folder for each step of the data's path; start reading at `session.py`. `quorate.core.mechanisms` has the
 mechanisms by themselves.
 
->>> from quorate.mechanisms import Quorum
+>>> from quorate.core.mechanisms import Quorum
 >>> quorum = Quorum.calibrate(epsilon=2.0, delta=1e-5, teachers=400, no_quorums=5)
 >>> quorum.answer([400, 0])
 0
@@ -37,27 +37,24 @@ mechanisms by themselves.
 
 from typing import TYPE_CHECKING, Any
 
-from quorate.errors import BudgetSpent, Infeasible, InvalidInput, NoQuorum, QuorateError, RunEnded, WrongProcess
-from quorate.privacy import Budget, Cost
-from quorate.progress import set_progress
+from quorate.core.errors import BudgetSpent, Infeasible, InvalidInput, NoQuorum, QuorateError, RunEnded, WrongProcess
+from quorate.core.privacy import Budget, Cost
+from quorate.core.progress import set_progress
 
 if TYPE_CHECKING:
-    from quorate.account import Account
     from quorate.auditing import audit
-    from quorate.everlasting import EverlastingClassifier
-    from quorate.held_out import ConformalClassifier, ConformalRegressor, check_model
-    from quorate.linear import (
+    from quorate.models.account import Account
+    from quorate.models.evaluation import ConformalClassifier, ConformalRegressor, check_model
+    from quorate.models.everlasting import EverlastingClassifier
+    from quorate.models.everlasting.plan import plan_everlasting
+    from quorate.models.knn import NeighbourClassifier, NeighbourRegressor, plan_neighbours
+    from quorate.models.linear import (
         PrivateLinearRegression,
         PrivateLogisticRegression,
         PrivatePoissonRegression,
         make_private_pipeline,
     )
-    from quorate.models import load, save
-    from quorate.neighbours import NeighbourClassifier, NeighbourRegressor, plan_neighbours
-    from quorate.planner import plan, plan_concept
-    from quorate.planner.everlasting import plan_everlasting
-    from quorate.planner.release import plan_release
-    from quorate.predictors import (
+    from quorate.models.predictors import (
         AgnosticClassifier,
         PrivateClassifier,
         PureClassifier,
@@ -65,9 +62,12 @@ if TYPE_CHECKING:
         StudentFirstClassifier,
         UniversalClassifier,
     )
+    from quorate.models.saving import load, save
+    from quorate.models.selection import PrivateSearchCV
+    from quorate.models.students import SemiPrivateClassifier, StudentClassifier
+    from quorate.planner import plan, plan_concept
     from quorate.release import GrowingRelease, OnlineRelease, QueryRelease, Workload
-    from quorate.search import PrivateSearchCV
-    from quorate.students import SemiPrivateClassifier, StudentClassifier
+    from quorate.release.plan import plan_release
 
 __all__ = [
     "Account",
@@ -116,38 +116,38 @@ __all__ = [
 __version__ = "0.1.0"
 
 _LATER = {  # found when first asked for: scikit-learn takes a second to load
-    "Account": "quorate.account",
-    "AgnosticClassifier": "quorate.predictors",
-    "ConformalClassifier": "quorate.held_out",
-    "ConformalRegressor": "quorate.held_out",
-    "EverlastingClassifier": "quorate.everlasting",
+    "Account": "quorate.models.account",
+    "AgnosticClassifier": "quorate.models.predictors",
+    "ConformalClassifier": "quorate.models.evaluation",
+    "ConformalRegressor": "quorate.models.evaluation",
+    "EverlastingClassifier": "quorate.models.everlasting",
     "GrowingRelease": "quorate.release",
-    "NeighbourClassifier": "quorate.neighbours",
-    "NeighbourRegressor": "quorate.neighbours",
+    "NeighbourClassifier": "quorate.models.knn",
+    "NeighbourRegressor": "quorate.models.knn",
     "OnlineRelease": "quorate.release",
-    "PrivateClassifier": "quorate.predictors",
-    "PrivateLinearRegression": "quorate.linear",
-    "PrivateLogisticRegression": "quorate.linear",
-    "PrivatePoissonRegression": "quorate.linear",
-    "PrivateSearchCV": "quorate.search",
-    "PureClassifier": "quorate.predictors",
+    "PrivateClassifier": "quorate.models.predictors",
+    "PrivateLinearRegression": "quorate.models.linear",
+    "PrivateLogisticRegression": "quorate.models.linear",
+    "PrivatePoissonRegression": "quorate.models.linear",
+    "PrivateSearchCV": "quorate.models.selection",
+    "PureClassifier": "quorate.models.predictors",
     "QueryRelease": "quorate.release",
-    "SemiPrivateClassifier": "quorate.students",
-    "StableClassifier": "quorate.predictors",
-    "StudentClassifier": "quorate.students",
-    "StudentFirstClassifier": "quorate.predictors",
-    "UniversalClassifier": "quorate.predictors",
+    "SemiPrivateClassifier": "quorate.models.students",
+    "StableClassifier": "quorate.models.predictors",
+    "StudentClassifier": "quorate.models.students",
+    "StudentFirstClassifier": "quorate.models.predictors",
+    "UniversalClassifier": "quorate.models.predictors",
     "Workload": "quorate.release",
     "audit": "quorate.auditing",
-    "check_model": "quorate.held_out",
-    "load": "quorate.models",
-    "make_private_pipeline": "quorate.linear",
+    "check_model": "quorate.models.evaluation",
+    "load": "quorate.models.saving",
+    "make_private_pipeline": "quorate.models.linear",
     "plan": "quorate.planner",
     "plan_concept": "quorate.planner",
-    "plan_everlasting": "quorate.planner.everlasting",
-    "plan_neighbours": "quorate.neighbours",
-    "plan_release": "quorate.planner.release",
-    "save": "quorate.models",
+    "plan_everlasting": "quorate.models.everlasting.plan",
+    "plan_neighbours": "quorate.models.knn",
+    "plan_release": "quorate.release.plan",
+    "save": "quorate.models.saving",
 }
 
 

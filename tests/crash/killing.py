@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from clients import Book, Client
-from models import FEATURES, make_model
 from recount import Place, Recount
+
+from models import FEATURES, make_model
 
 _CLIENTS = 16
 _FIRST = 60.0  # seconds in which a server must have answered something

@@ -8,10 +8,10 @@ from math import ceil
 import numpy as np
 
 from quorate import PrivateClassifier
-from quorate.ledger import move
-from quorate.mechanisms.base import ThresholdMechanism
-from quorate.models import save
-from quorate.privacy.budget import RENYI_QUANTA
+from quorate.core.ledger import move
+from quorate.core.mechanisms.base import ThresholdMechanism
+from quorate.core.privacy.budget import RENYI_QUANTA
+from quorate.models.saving import save
 
 FEATURES = 3
 _TEACHERS = {"soft_majority": 60, "quorum": 1000}

@@ -15,8 +15,8 @@ def put_in(plant):
 
 def _answers_first(delay=0.0):
     """Send answers, and write them down at the same time, or later."""
-    from quorate.exchange import outcome_of
-    from quorate.ledger import Ledger
+    from quorate.core.ledger import Ledger
+    from quorate.core.requests import outcome_of
 
     real = Ledger.keep
 
@@ -34,7 +34,7 @@ def _answers_first(delay=0.0):
 
 def _draws_first():
     """Spend a lease from memory, then charge it."""
-    from quorate.ledger.budget import LeasedBudget
+    from quorate.core.ledger.budget import LeasedBudget
 
     def take_later(self, unit, most):
         more = [one * max(most, 20) for one in unit]
@@ -42,7 +42,7 @@ def _draws_first():
         threading.Thread(target=charge, args=(self, more)).start()
 
     def charge(self, more):
-        from quorate.ledger.budget import owner_name
+        from quorate.core.ledger.budget import owner_name
 
         time.sleep(_LATE)
         with self._ledger.change() as change:
@@ -54,8 +54,8 @@ def _draws_first():
 
 def _not_synced():
     """Leave it to the operating system, or to the database, when the log reaches the disk."""
-    from quorate.ledger.postgres import PostgresStore
-    from quorate.ledger.store import SQLiteStore
+    from quorate.core.ledger.postgres import PostgresStore
+    from quorate.core.ledger.store import SQLiteStore
 
     def planted(connected, statement):
         def connected_without_sync(self):
@@ -73,7 +73,7 @@ def _strangers():
     """Not a bug: be on a host of one's own, where others cannot see whether a process lives, and wait for nobody."""
     import os
 
-    from quorate.ledger import budget, ledger
+    from quorate.core.ledger import budget, ledger
 
     budget._SILENT = ledger._HELD = 0.05
     budget._space = lambda: f"host {os.getpid()}"

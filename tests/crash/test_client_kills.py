@@ -12,12 +12,12 @@ from contextlib import closing
 import numpy as np
 import pytest
 from killing import Told
-from models import FEATURES, make_model
 from recount import Place, Recount
 
-from quorate.client import AsyncClient, Client
-from quorate.client import asking as asking_module
-from quorate.client import client as client_module
+from models import FEATURES, make_model
+from quorate.service.client import AsyncClient, Client
+from quorate.service.client import asking as asking_module
+from quorate.service.client import client as client_module
 
 ROWS = 3  # of a request
 _BUSY = 0.08  # seconds, at most, that a server is left alone

@@ -3,7 +3,7 @@
 import pytest
 
 from everlasting_kills import killed_at, small, what_is_wrong
-from quorate.models import save
+from quorate.models.saving import save
 
 
 @pytest.mark.crash

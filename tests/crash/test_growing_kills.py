@@ -3,7 +3,7 @@
 import pytest
 
 from growing_kills import killed_at, what_is_wrong
-from quorate.errors import LedgerRefused
+from quorate.core.errors import LedgerRefused
 
 STRIDES = [
     pytest.param(101, 3, marks=pytest.mark.long, id="few"),

@@ -5,10 +5,10 @@ import time
 
 import numpy as np
 import pytest
-from models import FEATURES, make_model, move_ledger
 
-from quorate.errors import InvalidInput, LedgerRefused
-from quorate.models import load
+from models import FEATURES, make_model, move_ledger
+from quorate.core.errors import InvalidInput, LedgerRefused
+from quorate.models.saving import load
 
 UNITS = 50
 

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from quorate import Budget
-from quorate.answerers import Votes
-from quorate.ensemble import Ensemble
-from quorate.ensemble.estimators import EstimatorTeachers
-from quorate.errors import ShareSpent
-from quorate.ledger import Ledger
-from quorate.mechanisms import NO_QUORUM, Quorum
-from quorate.session import Request, Session
+from quorate.compute.ensemble import Ensemble
+from quorate.compute.ensemble.estimators import EstimatorTeachers
+from quorate.core.answerers import Votes
+from quorate.core.errors import ShareSpent
+from quorate.core.ledger import Ledger
+from quorate.core.mechanisms import NO_QUORUM, Quorum
+from quorate.core.session import Request, Session
 
 pytestmark = pytest.mark.crash
 

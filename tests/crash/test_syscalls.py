@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 from clients import Book, Client
-from models import FEATURES, make_model
 from syscalls import Tracing, can_trace, steps_of, what_is_wrong
+
+from models import FEATURES, make_model
 
 pytestmark = pytest.mark.skipif(not can_trace(), reason="strace is missing, or may not trace here: syncs are not seen")
 STORES = ["sqlite", pytest.param("postgres", marks=pytest.mark.crash)]

@@ -10,10 +10,10 @@ from contextlib import closing
 import pytest
 from clients import Book, Client
 from killing import Tally, Told, under_load
-from models import FEATURES, make_model
 from recount import Place, Recount
 
-from quorate.models import load
+from models import FEATURES, make_model
+from quorate.models.saving import load
 
 CLIENTS, WORKERS, UNITS = 64, 4, 2000
 STORES = ["sqlite", pytest.param("postgres", marks=pytest.mark.crash)]

@@ -3,7 +3,7 @@
 `audit(target)` plays games against a mechanism, a fitted predictor or a release, and returns a `Verdict`: the claim,
 the largest lower bound on epsilon that an attack showed, and which attack it was. `quorate.audit` is the same function.
 
->>> from quorate.mechanisms import SoftMajority
+>>> from quorate.core.mechanisms import SoftMajority
 >>> soft = SoftMajority(teachers=9, epsilon=1.0)
 >>> audit(soft, plays=4000).violated
 False

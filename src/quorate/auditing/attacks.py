@@ -16,7 +16,7 @@ from quorate.auditing.enumeration import Outcomes, Query, enumerate_outcomes
 from quorate.auditing.game import Game
 from quorate.auditing.releases import Release, Votes
 from quorate.auditing.worst_case import ascend
-from quorate.mechanisms import NO_QUORUM
+from quorate.core.mechanisms import NO_QUORUM
 
 __all__ = ["Attack", "attacks_on", "best_attack", "exact_epsilon", "turned"]
 

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaincinv
 
-from quorate.arrays import Floats, Integers
 from quorate.auditing.outcomes import Codes, encode
-from quorate.checks import check_count, check_delta, check_rate
-from quorate.errors import InvalidInput
+from quorate.core.arrays import Floats, Integers
+from quorate.core.checks import check_count, check_delta, check_rate
+from quorate.core.errors import InvalidInput
 
 __all__ = [
     "Bound",

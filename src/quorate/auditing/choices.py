@@ -12,8 +12,8 @@ from quorate.auditing.games import attempts_at, laws_of, most_telling
 from quorate.auditing.plays import PlayNoise
 from quorate.auditing.releases import release_of
 from quorate.auditing.verdict import Effort, Verdict, game, settled
-from quorate.concepts import Hypothesis, Tally, Thresholds
-from quorate.mechanisms import ExponentialChoice, Relabel, SoftMajority
+from quorate.core.mechanisms import ExponentialChoice, Relabel, SoftMajority
+from quorate.models.concepts import Hypothesis, Tally, Thresholds
 
 __all__ = ["audit_choice", "audit_relabel", "choice_law"]
 

@@ -14,9 +14,9 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from quorate.arrays import Floats
 from quorate.auditing.enumeration import Counts, Outcomes, Query, moments
-from quorate.mechanisms import (
+from quorate.core.arrays import Floats
+from quorate.core.mechanisms import (
     BetweenThresholds,
     ConfidentMax,
     Dissent,
@@ -28,7 +28,7 @@ from quorate.mechanisms import (
     SoftMajority,
     StabilityTest,
 )
-from quorate.mechanisms.base import ThresholdMechanism
+from quorate.core.mechanisms.base import ThresholdMechanism
 
 __all__ = ["Claim", "DeltaClaim", "Finding", "Mechanism", "RenyiClaim", "SlackClaim", "claims_of", "measured"]
 

@@ -10,7 +10,7 @@ import numpy as np
 from quorate.auditing.games import attempts_at
 from quorate.auditing.plays import PlayNoise
 from quorate.auditing.verdict import Effort, Verdict, game, settled
-from quorate.checks import check_positive
+from quorate.core.checks import check_positive
 
 __all__ = ["NoisyCount", "audit_count"]
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.arrays import Floats
 from quorate.auditing.releases import Release, Votes
-from quorate.errors import InvalidInput
-from quorate.mechanisms import NO_QUORUM
+from quorate.core.arrays import Floats
+from quorate.core.errors import InvalidInput
+from quorate.core.mechanisms import NO_QUORUM
 
 __all__ = ["Outcomes", "Query", "enumerate_outcomes", "moments"]
 

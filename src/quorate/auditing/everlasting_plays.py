@@ -18,14 +18,14 @@ from typing import Any
 
 import numpy as np
 
-from quorate.arrays import Integers
 from quorate.auditing.bounds import Bound, epsilon_lower_bound
+from quorate.auditing.simulation import SeededNoise
 from quorate.auditing.verdict import CONFIDENCE, Attempt, Effort, Verdict, game, settled
-from quorate.errors import InvalidInput
-from quorate.everlasting import EverlastingClassifier, Guarantee, Terms
-from quorate.mechanisms import NO_QUORUM, Quorum
-from quorate.mechanisms.cutoff import NoisyCutoff
-from quorate.simulation import SeededNoise
+from quorate.core.arrays import Integers
+from quorate.core.errors import InvalidInput
+from quorate.core.mechanisms import NO_QUORUM, Quorum
+from quorate.core.mechanisms.cutoff import NoisyCutoff
+from quorate.models.everlasting import EverlastingClassifier, Guarantee, Terms
 
 __all__ = ["audit_terms", "closing_plays", "label_plays", "no_quorum_plays"]
 

@@ -8,11 +8,11 @@ depends only on what reaches that node, and the best tree of all is found by rec
 
 import numpy as np
 
-from quorate.arrays import Floats
 from quorate.auditing.claims import Claim, Finding, Measure
 from quorate.auditing.enumeration import Query
 from quorate.auditing.releases import Release, Votes, all_votes, neighbours
-from quorate.mechanisms import NO_QUORUM
+from quorate.core.arrays import Floats
+from quorate.core.mechanisms import NO_QUORUM
 
 __all__ = ["Game"]
 

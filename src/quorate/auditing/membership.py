@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.arrays import Floats, Integers
 from quorate.auditing.bounds import proportion_at_least, proportion_at_most
 from quorate.auditing.timing import area_under_curve
-from quorate.checks import check_count, check_rate
-from quorate.errors import InvalidInput
+from quorate.core.arrays import Floats, Integers
+from quorate.core.checks import check_count, check_rate
+from quorate.core.errors import InvalidInput
 
 __all__ = ["Roc", "Targets", "attack_membership", "confidences", "make_targets", "scores_of"]
 

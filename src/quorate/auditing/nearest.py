@@ -4,17 +4,17 @@ from typing import Any
 
 import numpy as np
 
-from quorate.arrays import Floats, Integers
 from quorate.auditing.bounds import score_lower_bound
 from quorate.auditing.games import attempts_at
 from quorate.auditing.plays import PlayNoise
 from quorate.auditing.tracing import Release
 from quorate.auditing.verdict import Effort, Verdict, game, settled
-from quorate.errors import InvalidInput
-from quorate.neighbours import NeighbourClassifier, NeighbourRegressor
-from quorate.neighbours.ballots import Levels
-from quorate.neighbours.choice import TOP
-from quorate.neighbours.terms import Terms
+from quorate.core.arrays import Floats, Integers
+from quorate.core.errors import InvalidInput
+from quorate.models.knn import NeighbourClassifier, NeighbourRegressor
+from quorate.models.knn.ballots import Levels
+from quorate.models.knn.choice import TOP
+from quorate.models.knn.terms import Terms
 
 __all__ = ["audit_nearest", "neighbour_means"]
 

@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from quorate.arrays import Integers
-from quorate.mechanisms.distributions import gaussian_pmf
-from quorate.neighbours.ballots import Ballot, Labels
-from quorate.neighbours.kernel import Kernel
-from quorate.neighbours.terms import Terms
-from quorate.neighbours.units import Units
+from quorate.core.arrays import Integers
+from quorate.core.mechanisms.distributions import gaussian_pmf
+from quorate.models.knn.ballots import Ballot, Labels
+from quorate.models.knn.kernel import Kernel
+from quorate.models.knn.terms import Terms
+from quorate.models.knn.units import Units
 
 __all__ = [
     "BALLOT",

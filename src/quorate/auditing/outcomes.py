@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.arrays import Integers
-from quorate.errors import InvalidInput
+from quorate.core.arrays import Integers
+from quorate.core.errors import InvalidInput
 
 __all__ = ["Codes", "encode"]
 

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.arrays import Integers
 from quorate.auditing.enumeration import Query
-from quorate.errors import InvalidInput
-from quorate.mechanisms import NO_QUORUM
-from quorate.mechanisms.base import QueryMechanism, ThresholdMechanism
-from quorate.simulation import SeededNoise
+from quorate.auditing.simulation import SeededNoise
+from quorate.core.arrays import Integers
+from quorate.core.errors import InvalidInput
+from quorate.core.mechanisms import NO_QUORUM
+from quorate.core.mechanisms.base import QueryMechanism, ThresholdMechanism
 
 __all__ = ["STOPPED", "PlayNoise", "play"]
 

@@ -17,8 +17,8 @@ from quorate.auditing.plays import PlayNoise, play
 from quorate.auditing.releases import Votes, release_of
 from quorate.auditing.replay import entropy_tape, fitted_ensemble
 from quorate.auditing.verdict import Effort, Verdict, game, settled
-from quorate.errors import InvalidInput
-from quorate.predictors import PrivateClassifier
+from quorate.core.errors import InvalidInput
+from quorate.models.predictors import PrivateClassifier
 
 __all__ = ["audit_classifier"]
 

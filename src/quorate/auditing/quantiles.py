@@ -9,7 +9,7 @@ import numpy as np
 from quorate.auditing.games import attempts_at, laws_of, most_telling
 from quorate.auditing.plays import PlayNoise
 from quorate.auditing.verdict import Effort, Verdict, game, settled
-from quorate.mechanisms import PrivateQuantile
+from quorate.core.mechanisms import PrivateQuantile
 
 __all__ = ["audit_quantile", "data_sets", "least_coverage", "quantile_law", "worst_quantile_loss"]
 

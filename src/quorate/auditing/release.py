@@ -13,10 +13,10 @@ from quorate.auditing.games import attempts_at
 from quorate.auditing.replay import entropy_tape
 from quorate.auditing.sums import vector_law
 from quorate.auditing.verdict import Effort, Verdict, game, settled
-from quorate.concepts import Threshold, Thresholds
-from quorate.errors import InvalidInput
-from quorate.mechanisms.noisy_vector import NoisyVector
-from quorate.privacy import Budget
+from quorate.core.errors import InvalidInput
+from quorate.core.mechanisms.noisy_vector import NoisyVector
+from quorate.core.privacy import Budget
+from quorate.models.concepts import Threshold, Thresholds
 from quorate.release import QueryRelease
 
 __all__ = ["audit_release"]

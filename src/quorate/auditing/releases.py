@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.arrays import Floats
-from quorate.errors import InvalidInput
-from quorate.mechanisms import (
+from quorate.core.arrays import Floats
+from quorate.core.errors import InvalidInput
+from quorate.core.mechanisms import (
     NO_QUORUM,
     BetweenThresholds,
     ConfidentMax,
@@ -28,7 +28,7 @@ from quorate.mechanisms import (
     SoftMajority,
     StabilityTest,
 )
-from quorate.mechanisms.base import ThresholdMechanism
+from quorate.core.mechanisms.base import ThresholdMechanism
 
 __all__ = ["Release", "all_votes", "ballots_to_change", "gaussian", "laplace", "neighbours", "release_of"]
 

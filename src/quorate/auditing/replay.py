@@ -18,8 +18,8 @@ import numpy as np
 from sklearn.base import clone
 
 from quorate.auditing.plays import PlayNoise
-from quorate.errors import InvalidInput, NoQuorum, QuorateError
-from quorate.mechanisms import base
+from quorate.core.errors import InvalidInput, NoQuorum, QuorateError
+from quorate.core.mechanisms import base
 
 __all__ = ["Draw", "Replay", "entropy_tape", "fitted_ensemble", "off_the_tape", "replay"]
 

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.arrays import Floats
-from quorate.errors import InvalidInput
-from quorate.mechanisms import RandomStopping
-from quorate.mechanisms.moments import excess
+from quorate.core.arrays import Floats
+from quorate.core.errors import InvalidInput
+from quorate.core.mechanisms import RandomStopping
+from quorate.core.mechanisms.moments import excess
 
 __all__ = ["Released", "best_law", "epsilon_trials", "released_best", "worst_log_ratio", "worst_renyi"]
 

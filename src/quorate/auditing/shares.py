@@ -13,8 +13,8 @@ from quorate.auditing.games import DELTAS, attempts_at, laws_of
 from quorate.auditing.plays import PlayNoise
 from quorate.auditing.releases import Votes, gaussian
 from quorate.auditing.verdict import Effort, Verdict, game, settled
-from quorate.errors import InvalidInput
-from quorate.mechanisms import NoisyShares
+from quorate.core.errors import InvalidInput
+from quorate.core.mechanisms import NoisyShares
 
 __all__ = ["audit_shares", "share_outcomes"]
 

@@ -12,8 +12,8 @@ from quorate.auditing.games import DELTAS, attempts_at, laws_of
 from quorate.auditing.plays import PlayNoise
 from quorate.auditing.releases import gaussian
 from quorate.auditing.verdict import Effort, Verdict, game, settled
-from quorate.mechanisms import NoisySum
-from quorate.mechanisms.noisy_vector import NoisyVector
+from quorate.core.mechanisms import NoisySum
+from quorate.core.mechanisms.noisy_vector import NoisyVector
 
 __all__ = ["audit_sum", "audit_vector", "sum_outcomes", "vector_law"]
 

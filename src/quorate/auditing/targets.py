@@ -7,10 +7,8 @@ import numpy as np
 
 from quorate.auditing.counts import NoisyCount
 from quorate.auditing.replay import Replay, replay
-from quorate.concepts import Thresholds
-from quorate.errors import InvalidInput
-from quorate.everlasting import EverlastingClassifier
-from quorate.mechanisms import (
+from quorate.core.errors import InvalidInput
+from quorate.core.mechanisms import (
     BetweenThresholds,
     ConfidentMax,
     Dissent,
@@ -25,11 +23,13 @@ from quorate.mechanisms import (
     SoftMajority,
     StabilityTest,
 )
-from quorate.mechanisms.above_threshold import AboveThreshold
-from quorate.mechanisms.cutoff import NoisyCutoff
-from quorate.mechanisms.noisy_vector import NoisyVector
-from quorate.neighbours import NeighbourClassifier, NeighbourRegressor
-from quorate.predictors import PrivateClassifier
+from quorate.core.mechanisms.above_threshold import AboveThreshold
+from quorate.core.mechanisms.cutoff import NoisyCutoff
+from quorate.core.mechanisms.noisy_vector import NoisyVector
+from quorate.models.concepts import Thresholds
+from quorate.models.everlasting import EverlastingClassifier
+from quorate.models.knn import NeighbourClassifier, NeighbourRegressor
+from quorate.models.predictors import PrivateClassifier
 from quorate.release import QueryRelease
 
 __all__ = ["REPLAYS", "TARGETS", "make_target", "run_replay"]

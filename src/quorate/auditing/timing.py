@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from quorate.arrays import Floats
-from quorate.checks import check_count, check_positive, check_rate
+from quorate.core.arrays import Floats
+from quorate.core.checks import check_count, check_positive, check_rate
 
 __all__ = ["Delayed", "Timing", "area_under_curve", "attack_timing"]
 

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.arrays import Floats
 from quorate.auditing.bounds import proportion_at_least, proportion_at_most
-from quorate.checks import check_count, check_rate
-from quorate.errors import InvalidInput
-from quorate.mechanisms import NoisySum
+from quorate.core.arrays import Floats
+from quorate.core.checks import check_count, check_rate
+from quorate.core.errors import InvalidInput
+from quorate.core.mechanisms import NoisySum
 from quorate.release import Columns, QueryRelease, Workload
 from quorate.tables import Number
 

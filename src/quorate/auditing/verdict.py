@@ -5,9 +5,9 @@ from dataclasses import dataclass, field, fields, replace
 from functools import singledispatch, wraps
 from typing import Any, Literal
 
-from quorate.checks import check_count
-from quorate.errors import InvalidInput
-from quorate.progress import progress
+from quorate.core.checks import check_count
+from quorate.core.errors import InvalidInput
+from quorate.core.progress import progress
 
 __all__ = ["CONFIDENCE", "Attempt", "Effort", "Verdict", "audit", "game", "settled", "verdict_on"]
 
@@ -143,7 +143,7 @@ def audit(target: object, *, plays: int = 1_000_000, **options: Any) -> Verdict:
     the same verdict; `attacks`, prefixes of the names of those to play, or "auto" for all. Targets that count votes
     have several attacks, most others have one.
 
-    >>> from quorate.mechanisms import SoftMajority
+    >>> from quorate.core.mechanisms import SoftMajority
     >>> verdict = audit(SoftMajority(teachers=20, epsilon=1.0), plays=20_000)
     >>> verdict.violated, 0.5 < verdict.ratio < 1.0
     (False, True)

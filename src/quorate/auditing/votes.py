@@ -12,9 +12,9 @@ from quorate.auditing.games import DELTAS
 from quorate.auditing.plays import STOPPED, PlayNoise, play
 from quorate.auditing.releases import release_of
 from quorate.auditing.verdict import Attempt, Effort, Verdict, game, settled
-from quorate.errors import InvalidInput
-from quorate.mechanisms import SoftMajority
-from quorate.mechanisms.base import QueryMechanism, ThresholdMechanism
+from quorate.core.errors import InvalidInput
+from quorate.core.mechanisms import SoftMajority
+from quorate.core.mechanisms.base import QueryMechanism, ThresholdMechanism
 
 __all__ = ["audit_votes"]
 

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from quorate.arrays import Floats
 from quorate.auditing.claims import Claim, Finding, Measure
 from quorate.auditing.enumeration import Counts, Query
 from quorate.auditing.game import Game
 from quorate.auditing.releases import Release
+from quorate.core.arrays import Floats
 
 __all__ = ["ascend", "worst_cases"]
 
@@ -183,7 +183,7 @@ def worst_cases(
     compared in the search over all trees.
 
     >>> from quorate.auditing import claims_of, release_of
-    >>> from quorate.mechanisms import SoftMajority
+    >>> from quorate.core.mechanisms import SoftMajority
     >>> soft = SoftMajority(teachers=7, epsilon=1.0)
     >>> claims = claims_of(soft, queries=2, orders=[2.0, 8.0], deltas=[1e-3])
     >>> any(finding.violated for finding in worst_cases(release_of(soft, classes=3), claims, queries=2))

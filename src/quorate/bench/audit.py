@@ -55,7 +55,7 @@ def _peer_figures() -> Iterator[Figure]:
     from quorate.auditing.planted.choices import WeightsOfWholeEpsilon
     from quorate.auditing.planted.peers import epsilon_of_choice, epsilon_of_distance
     from quorate.auditing.planted.thresholds import GapForDistance
-    from quorate.mechanisms import SoftMajority, StabilityTest
+    from quorate.core.mechanisms import SoftMajority, StabilityTest
 
     for name, choice in (("soft_majority", SoftMajority), ("weights_of_whole_epsilon", WeightsOfWholeEpsilon)):
         yield f"audit.exact_over_claimed.{name}", epsilon_of_choice(choice, epsilon=1.0).ratio, "ratio"
@@ -103,7 +103,7 @@ def _tree(X: Any, y: Any) -> Any:
 
 
 def _private(X: Any, y: Any) -> Any:
-    from quorate.predictors import PrivateClassifier
+    from quorate.models.predictors import PrivateClassifier
 
     settings = {"teachers": 200, "aggregator": "noisy_max", "queries": 100, "classes": [0, 1]}
     classifier = PrivateClassifier(**_CLAIM, **settings).fit(X, y)  # type: ignore[arg-type]
@@ -111,7 +111,7 @@ def _private(X: Any, y: Any) -> Any:
 
 
 def _student(X: Any, y: Any) -> Any:
-    from quorate.students import StudentClassifier
+    from quorate.models.students import StudentClassifier
 
     public = np.random.default_rng(9).normal(size=(200, _FEATURES))
     settings = {"teachers": 200, "aggregator": "noisy_max", "queries": 100, "classes": [0, 1]}
@@ -121,7 +121,7 @@ def _student(X: Any, y: Any) -> Any:
 def _timing_figures(quick: bool) -> Iterator[Figure]:
     """Tell close votes from clear ones by the time of `predict`, without the pace of a server; then with a delay."""
     from quorate.auditing.timing import Delayed, attack_timing
-    from quorate.predictors import PrivateClassifier
+    from quorate.models.predictors import PrivateClassifier
 
     generator, arm = np.random.default_rng(0), 500 if quick else 3000
     X = generator.normal(size=(6000, 5))

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from quorate.arrays import Integers
+from quorate.auditing.simulation import simulate
 from quorate.bench.figures import Figure, data_folder
-from quorate.mechanisms import NO_QUORUM, ConfidentMax
+from quorate.core.arrays import Integers
+from quorate.core.mechanisms import NO_QUORUM, ConfidentMax
 from quorate.planner import PrivatePlan, plan
-from quorate.simulation import simulate
 
 __all__ = ["Comparison", "auto_figures", "compare", "comparisons"]
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from quorate.bench.figures import Figure, peak_bytes
 from quorate.bench.sweeps import answered_queries, excess_sweep, exponent, plateau_errors
-from quorate.concepts import Boxes, Concept, Halfspaces, Intervals, Stumps, Thresholds
+from quorate.models.concepts import Boxes, Concept, Halfspaces, Intervals, Stumps, Thresholds
 
 __all__ = ["selection_figures", "semi_private_figures", "stability_figures", "theory_figures"]
 
@@ -26,7 +26,7 @@ _GROWING = ("thresholds", "stumps", "intervals")
 
 def _select(concept: Concept, rows: int) -> tuple[float, float, int]:
     """Return the seconds, the CPU seconds and the peak memory of one exact choice by the labels of this many points."""
-    from quorate.mechanisms.exponential import ExponentialChoice
+    from quorate.core.mechanisms.exponential import ExponentialChoice
 
     generator = np.random.default_rng()
     X = generator.normal(size=(rows, concept.features))
@@ -60,7 +60,7 @@ def selection_figures(quick: bool) -> Iterator[Figure]:
 
 def semi_private_figures(quick: bool) -> Iterator[Figure]:
     """Measure the exact loss of a published hypothesis over all small data sets, as a share of epsilon."""
-    from quorate.mechanisms.exponential import ExponentialChoice
+    from quorate.core.mechanisms.exponential import ExponentialChoice
 
     cover = Thresholds(both_directions=True).dichotomies([0.5, 1.5])
     rate, rows = float(ExponentialChoice(epsilon=2.0).rate), 2 if quick else 4
@@ -79,8 +79,8 @@ def stability_figures(quick: bool) -> Iterator[Figure]:
     Exactly over all data sets of a few rows and all subsets; and on 10,000 records by the mean over random subsets of
     the exact probability given the subset, the same subsets for both neighbours.
     """
+    from quorate.models.predictors.stable_choice import StableChoice
     from quorate.planner.concepts import plan_concept
-    from quorate.predictors.stable_choice import StableChoice
 
     rows = 3 if quick else 4
     choice = StableChoice.calibrate(Thresholds(), units=rows, gamma=0.6, subset=1)

@@ -11,8 +11,8 @@ import numpy as np
 from quorate.bench.cover_sweeps import DELTA, EPSILON, Errors, crossover, line_errors, most_public_points, plane_errors
 from quorate.bench.figures import Figure, peak_bytes
 from quorate.bench.sweeps import exponent
-from quorate.concepts import Boxes, Halfspaces, Intervals, Thresholds
-from quorate.privacy import Budget
+from quorate.core.privacy import Budget
+from quorate.models.concepts import Boxes, Halfspaces, Intervals, Thresholds
 
 __all__ = ["cover_figures", "exponent_crossing"]
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from quorate.arrays import Floats
-from quorate.concepts import Box, Boxes, Concept, Halfspace, Halfspaces, Intervals, Stumps, Thresholds
-from quorate.errors import Infeasible
-from quorate.privacy import Budget
+from quorate.core.arrays import Floats
+from quorate.core.errors import Infeasible
+from quorate.core.privacy import Budget
+from quorate.models.concepts import Box, Boxes, Concept, Halfspace, Halfspaces, Intervals, Stumps, Thresholds
 from quorate.release.cover import Cover, make_cover
 from quorate.release.engines import ENGINES, Released, choose_engine
 from quorate.release.queries import Rows

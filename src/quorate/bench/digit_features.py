@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.rows import usable_cores
+from quorate.core.rows import usable_cores
 
 __all__ = ["DigitFeatures", "upright"]
 

@@ -20,10 +20,10 @@ from quorate.bench.everlasting_runs import (
     line_truth,
 )
 from quorate.bench.figures import Figure, data_folder
-from quorate.concepts import Thresholds
-from quorate.errors import Infeasible
-from quorate.everlasting import EverlastingClassifier
-from quorate.everlasting.directions import MeanDirection
+from quorate.core.errors import Infeasible
+from quorate.models.concepts import Thresholds
+from quorate.models.everlasting import EverlastingClassifier
+from quorate.models.everlasting.directions import MeanDirection
 from quorate.planner.literature import published_records
 
 __all__ = ["everlasting_figures"]

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from quorate.concepts import Thresholds
-from quorate.everlasting import EverlastingClassifier
-from quorate.everlasting.directions import MeanDirection
+from quorate.models.concepts import Thresholds
+from quorate.models.everlasting import EverlastingClassifier
+from quorate.models.everlasting.directions import MeanDirection
 
 __all__ = [
     "Course",

@@ -12,7 +12,7 @@ from scipy import special
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
 from quorate.bench.figures import Figure
-from quorate.held_out import ConformalClassifier, ConformalRegressor
+from quorate.models.evaluation import ConformalClassifier, ConformalRegressor
 
 __all__ = ["coverage_and_width", "held_out_figures", "set_sizes"]
 

@@ -16,11 +16,11 @@ from typing import TypeVar
 import numpy as np
 
 from quorate.bench.figures import Figure
-from quorate.learners.batched import BatchedLogistic, BatchedQuadratic
-from quorate.learners.deal import Deal
-from quorate.learners.linear import LinearTeachers
-from quorate.learners.teachers import Learner, Matrix
-from quorate.learners.tree import BatchedTree
+from quorate.compute.learners.batched import BatchedLogistic, BatchedQuadratic
+from quorate.compute.learners.deal import Deal
+from quorate.compute.learners.linear import LinearTeachers
+from quorate.compute.learners.teachers import Learner, Matrix
+from quorate.compute.learners.tree import BatchedTree
 
 __all__ = [
     "CountingFigures",

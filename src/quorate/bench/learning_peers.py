@@ -13,10 +13,10 @@ from pathlib import Path
 
 import numpy as np
 
-from quorate.arrays import Integers
 from quorate.bench.figures import Figure, data_folder
 from quorate.bench.peers import loss_of, run_program
 from quorate.bench.release_learning import AREAS, NUMBERS, Table, learned_areas, read_table
+from quorate.core.arrays import Integers
 
 __all__ = ["LEARNED_PEERS", "cells_of", "learning_peer_figures", "peer_records"]
 

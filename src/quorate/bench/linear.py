@@ -140,8 +140,8 @@ def _run(split: Split, epsilon: float, public: Callable[[Any], Any] | None, *, d
     """Return the AUC, the accuracy, and the balanced accuracy where a class counts for its share."""
     from sklearn.metrics import balanced_accuracy_score, roc_auc_score
 
-    from quorate.features import AdditiveColumns
-    from quorate.linear import PrivateLogisticRegression
+    from quorate.models.linear import PrivateLogisticRegression
+    from quorate.tables.features import AdditiveColumns
 
     columns = AdditiveColumns(declared=split.declared()) if declared else None
     model = PrivateLogisticRegression(epsilon=epsilon, delta=_DELTA, classes=[False, True], columns=columns)
@@ -163,7 +163,7 @@ def _digit_figures(quick: bool) -> Iterator[Figure]:
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    from quorate.linear import PrivateLogisticRegression
+    from quorate.models.linear import PrivateLogisticRegression
 
     reached, taught = [], []
     for split in digit_splits(quick):
@@ -185,7 +185,7 @@ def _size_figures(quick: bool) -> Iterator[Figure]:
 
 
 def _million_rows() -> tuple[float, float]:
-    from quorate.linear import PrivateLogisticRegression
+    from quorate.models.linear import PrivateLogisticRegression
 
     generator = np.random.default_rng(0)
     X = generator.normal(size=(1_000_000, 100))

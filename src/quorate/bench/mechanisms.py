@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 
 from quorate.bench.figures import Figure, data_folder
-from quorate.mechanisms import (
+from quorate.core.mechanisms import (
     BetweenThresholds,
     ConfidentMax,
     Dissent,
@@ -18,8 +18,8 @@ from quorate.mechanisms import (
     SoftMajority,
     StabilityTest,
 )
-from quorate.mechanisms.needed import votes_needed
-from quorate.noise import SystemNoise
+from quorate.core.mechanisms.needed import votes_needed
+from quorate.core.noise import SystemNoise
 
 __all__ = ["mechanism_figures"]
 

@@ -25,14 +25,14 @@ from quorate.bench.adult import read_adult
 from quorate.bench.figures import Figure, data_folder
 from quorate.bench.splits import DigitSplit, digit_splits, random_halves
 from quorate.bench.students import adult_student
-from quorate.calls import one_thread
-from quorate.errors import InvalidInput
-from quorate.learners.backends import choose_backend
-from quorate.neighbours import NeighbourClassifier
-from quorate.neighbours.choice import TOP, rank_of
-from quorate.neighbours.kernel import Kernel, Shape
-from quorate.neighbours.terms import Terms
-from quorate.neighbours.units import Units
+from quorate.compute.learners.backends import choose_backend
+from quorate.core.errors import InvalidInput
+from quorate.core.estimator_calls import one_thread
+from quorate.models.knn import NeighbourClassifier
+from quorate.models.knn.choice import TOP, rank_of
+from quorate.models.knn.kernel import Kernel, Shape
+from quorate.models.knn.terms import Terms
+from quorate.models.knn.units import Units
 
 __all__ = ["neighbour_figures"]
 
@@ -230,7 +230,7 @@ def _product_seconds(inner: int) -> float:
 
 def _churn_figures(model: NeighbourClassifier, X: Any, folder: Path) -> Iterator[Figure]:
     """Yield how long an insertion and a deletion take until they are on the disk."""
-    from quorate.models import save
+    from quorate.models.saving import save
 
     save(model, folder)
     inserted, forgotten = list[float](), list[float]()

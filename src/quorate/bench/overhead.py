@@ -32,7 +32,7 @@ def overhead_figures(quick: bool) -> Iterator[Figure]:
     """Measure 250 decision trees on two classes, in batches of 1000, with and without privacy: medians of rounds."""
     from sklearn.tree import DecisionTreeClassifier
 
-    from quorate.predictors import PrivateClassifier
+    from quorate.models.predictors import PrivateClassifier
 
     rounds, size = (3, 2) if quick else (7, 10)
     generator = np.random.default_rng(0)

@@ -32,7 +32,7 @@ import numpy as np
 from quorate.bench.adult import adult_columns, adult_split
 from quorate.bench.figures import Figure, data_folder
 from quorate.bench.release_tables import mean_distance
-from quorate.privacy import best_order, to_capacity
+from quorate.core.privacy import best_order, to_capacity
 from quorate.release.queries import Marginals, Rows
 
 __all__ = ["PEERS", "loss_of", "peer_figures", "run_peer", "run_program"]

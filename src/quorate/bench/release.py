@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from quorate.arrays import Floats
 from quorate.bench.adult import adult_columns, adult_split
 from quorate.bench.figures import Figure, data_folder
 from quorate.bench.release_tables import mean_distance
-from quorate.concepts import Boxes, Halfspaces, Threshold, Thresholds
-from quorate.privacy import Budget
+from quorate.core.arrays import Floats
+from quorate.core.privacy import Budget
+from quorate.models.concepts import Boxes, Halfspaces, Threshold, Thresholds
 from quorate.release import Columns, OnlineRelease, QueryRelease, Workload
 from quorate.release.engines import Released, choose_engine
 from quorate.release.queries import Marginals, Queries, Rows

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from quorate.arrays import Floats
 from quorate.bench.figures import Figure, data_folder
+from quorate.core.arrays import Floats
 from quorate.release import Columns, QueryRelease, Workload
 from quorate.tables import Category, Number
 

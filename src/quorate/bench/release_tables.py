@@ -10,10 +10,10 @@ from statistics import median
 
 import numpy as np
 
-from quorate.arrays import Floats, Integers
 from quorate.bench.adult import adult_columns
 from quorate.bench.figures import Figure, data_folder, peak_bytes
-from quorate.privacy import Budget
+from quorate.core.arrays import Floats, Integers
+from quorate.core.privacy import Budget
 from quorate.release import Columns, QueryRelease, Workload
 from quorate.release.engines import ENGINES, Released
 from quorate.release.queries import Marginals, Rows

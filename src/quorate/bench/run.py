@@ -36,7 +36,7 @@ from quorate.bench.service_callers import caller_figures
 from quorate.bench.service_operation import operation_figures
 from quorate.bench.students import student_figures
 from quorate.bench.teachers import teacher_figures
-from quorate.rows import usable_cores
+from quorate.core.rows import usable_cores
 
 __all__ = ["BENCHES", "judge", "machine", "measure"]
 

@@ -17,7 +17,7 @@ import pyarrow.parquet
 
 from quorate.bench.figures import Figure, peak_bytes
 from quorate.bench.learners import counting_figures
-from quorate.predictors import PrivateClassifier
+from quorate.models.predictors import PrivateClassifier
 from quorate.tables import Label, Number, Schema, read_table
 
 __all__ = ["Taken", "scale_figures", "taken_in_memory", "taken_streamed", "write_table"]

@@ -22,14 +22,14 @@ import pyarrow.parquet
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
-from quorate.arrays import Floats, Integers
 from quorate.bench.figures import Figure
-from quorate.calls import CALL
-from quorate.ensemble.clusters import ClusterTable
-from quorate.ensemble.dealing import Dealer
-from quorate.ensemble.sources import SpilledRows
-from quorate.predictors import PrivateClassifier
-from quorate.predictors.sources import Encoding, spilled
+from quorate.compute.ensemble.clusters import ClusterTable
+from quorate.compute.ensemble.dealing import Dealer
+from quorate.compute.ensemble.sources import SpilledRows
+from quorate.core.arrays import Floats, Integers
+from quorate.core.estimator_calls import CALL
+from quorate.models.predictors import PrivateClassifier
+from quorate.models.predictors.sources import Encoding, spilled
 from quorate.tables import Label, Number, Schema
 from quorate.tables.stream import TableStream
 

@@ -10,15 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from quorate.arrays import Integers
 from quorate.bench.figures import Figure
-from quorate.errors import InvalidInput
-from quorate.learners.backends import choose_backend
-from quorate.learners.batched import BatchedLogistic
-from quorate.learners.deal import Deal
-from quorate.learners.gpu import TwoClassChunks, fit_on_gpu, on_gpus
-from quorate.learners.linear import LinearTeachers
-from quorate.learners.teachers import Matrix
+from quorate.compute.learners.backends import choose_backend
+from quorate.compute.learners.batched import BatchedLogistic
+from quorate.compute.learners.deal import Deal
+from quorate.compute.learners.gpu import TwoClassChunks, fit_on_gpu, on_gpus
+from quorate.compute.learners.linear import LinearTeachers
+from quorate.compute.learners.teachers import Matrix
+from quorate.core.arrays import Integers
+from quorate.core.errors import InvalidInput
 
 __all__ = ["gpu_figures"]
 
@@ -100,7 +100,7 @@ def _predict_seconds(X: Matrix, y: Integers, teachers: int, queries: Matrix) -> 
 
     It is the least time of three batches, which differ: what was asked before is only looked up.
     """
-    from quorate.predictors import PrivateClassifier
+    from quorate.models.predictors import PrivateClassifier
 
     settings: dict[str, Any] = {"teachers": teachers, "queries": 4 * len(queries), "no_quorums": 1000}
     settings |= {"aggregator": "quorum", "disagreement": 1e-4, "classes": [0, 1], "device": "cuda"}

@@ -17,12 +17,12 @@ from typing import Any
 
 import numpy as np
 
-from quorate.arrays import Floats, Integers
 from quorate.bench.adult import read_adult
 from quorate.bench.figures import Figure, data_folder
-from quorate.ensemble import Ensemble, deal_units, unit_numbers
-from quorate.mechanisms import DistributedMax, NoisyMax
-from quorate.mechanisms.distributions import gaussian_pmf
+from quorate.compute.ensemble import Ensemble, deal_units, unit_numbers
+from quorate.core.arrays import Floats, Integers
+from quorate.core.mechanisms import DistributedMax, NoisyMax
+from quorate.core.mechanisms.distributions import gaussian_pmf
 
 __all__ = ["expected_accuracy", "site_figures", "site_numbers"]
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from quorate.bench.figures import Figure, data_folder
-from quorate.session import release_votes
+from quorate.core.session import release_votes
 
 __all__ = ["score_figures"]
 
@@ -38,7 +38,7 @@ def _split(table: Any, random: np.random.Generator) -> tuple[float, ...]:
     """Return the area under the curve, what noise takes of it, and balanced accuracies, with scores and with labels."""
     from sklearn.metrics import balanced_accuracy_score, roc_auc_score
 
-    from quorate.predictors import PrivateClassifier
+    from quorate.models.predictors import PrivateClassifier
     from quorate.tables import Schema
 
     order = random.permutation(len(table))

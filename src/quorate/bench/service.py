@@ -130,8 +130,8 @@ def _towns(model: str, town: str, rows: int, age: str) -> bytes:
 
 def _table_model(folder: Path) -> Path:
     """Fit a model on a table of towns, small and with a budget that pays for every server of the bench."""
-    from quorate.models import save
-    from quorate.predictors import PrivateClassifier
+    from quorate.models.predictors import PrivateClassifier
+    from quorate.models.saving import save
     from quorate.tables import SCHEMA_FILE, Category, Number, Schema
 
     schema = Schema({"town": Category(_TOWNS), "age": Number()})
@@ -142,8 +142,8 @@ def _table_model(folder: Path) -> Path:
 
 def _model(folder: Path, *, queries: int) -> Path:
     """Fit a model whose budget pays for the whole bench: its guarantee is worth nothing, its work is the same."""
-    from quorate.models import save
-    from quorate.predictors import PrivateClassifier
+    from quorate.models.predictors import PrivateClassifier
+    from quorate.models.saving import save
 
     generator = np.random.default_rng(0)
     X = generator.normal(size=(30 * _TEACHERS, _FEATURES))
@@ -177,8 +177,8 @@ class _Plain:
         self._ensemble = ensemble
 
     def ask_all(self, requests: Sequence[Any]) -> list[Any]:
-        from quorate.exchange import Replies, rows_of
-        from quorate.privacy import Cost
+        from quorate.core.privacy import Cost
+        from quorate.core.requests import Replies, rows_of
 
         places = [(place, row) for place, request in enumerate(requests) for row in range(len(request.X))]
         labels = self._ensemble.count(rows_of(requests, places)).put_to(lambda votes: votes.argmax(axis=1))
@@ -218,7 +218,7 @@ def main(kind: str, port: str, pace: str, *folders: str) -> None:
 
 def _twin(kind: str, folder: Path, *, lease: int) -> Any:
     from quorate.auditing.planted.lookups import RemembersTexts
-    from quorate.models import load, schema_of
+    from quorate.models.saving import load, schema_of
     from quorate.service.model import Model
 
     classifier, schema = load(folder, lease=lease), schema_of(folder)

@@ -43,9 +43,9 @@ def caller_figures(quick: bool) -> Iterator[Figure]:
 
 def small_model(folder: Path, *, no_quorums: int, url: str | None = None) -> tuple[Path, Any]:
     """Fit a small model by quorum, save it, and return its folder and what its budget was when it was opened."""
-    from quorate.ledger import move
-    from quorate.models import open_folder, save
-    from quorate.predictors import PrivateClassifier
+    from quorate.core.ledger import move
+    from quorate.models.predictors import PrivateClassifier
+    from quorate.models.saving import open_folder, save
 
     X = np.random.default_rng(0).normal(size=(10 * _TEACHERS, _FEATURES))
     classifier = PrivateClassifier(
@@ -66,8 +66,8 @@ def small_model(folder: Path, *, no_quorums: int, url: str | None = None) -> tup
 @contextmanager
 def _ledger(folder: Path) -> Iterator[Any]:
     """Open the ledger of a model as its owner."""
-    from quorate.ledger import find_ledger
-    from quorate.models import open_folder
+    from quorate.core.ledger import find_ledger
+    from quorate.models.saving import open_folder
 
     ledger = find_ledger(folder, fingerprint=open_folder(folder).fingerprint)
     try:
@@ -187,8 +187,8 @@ def _spend(port: int, model: str, token: str) -> None:
 
 def _off(models: list[tuple[Path, dict[str, int], int]]) -> tuple[int, int]:
     """Return how many shares are not used exactly, and how many ledgers do not add up to them."""
-    from quorate.models import load
-    from quorate.privacy.budget import to_quanta
+    from quorate.core.privacy.budget import to_quanta
+    from quorate.models.saving import load
 
     callers = totals = 0
     for folder, shares, before in models:
@@ -207,7 +207,7 @@ def _off(models: list[tuple[Path, dict[str, int], int]]) -> tuple[int, int]:
 
 def _told(ledger: Any) -> Mapping[str, int]:
     """Return how many no-quorums each caller was told."""
-    from quorate.exchange import NO_QUORUM
+    from quorate.core.requests import NO_QUORUM
 
     statement = "SELECT caller, count(*) FROM quorate_answer WHERE ledger = ? AND label = ? GROUP BY caller"
     with ledger.change() as change:

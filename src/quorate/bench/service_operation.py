@@ -193,12 +193,12 @@ def _start_seconds(folder: Path, entries: int) -> float:
 
     What a compaction leaves is written here as it writes it: to grow so many entries takes the better part of an hour.
     """
-    from quorate.ledger import Ledger
-    from quorate.ledger.chain import Change, Head, Witness
-    from quorate.ledger.parts import MAC_BYTES, Part, add_parts
-    from quorate.ledger.rules import to_json
-    from quorate.ledger.store import SQLiteStore, read_key
-    from quorate.privacy import Budget
+    from quorate.core.ledger import Ledger
+    from quorate.core.ledger.chain import Change, Head, Witness
+    from quorate.core.ledger.parts import MAC_BYTES, Part, add_parts
+    from quorate.core.ledger.rules import to_json
+    from quorate.core.ledger.store import SQLiteStore, read_key
+    from quorate.core.privacy import Budget
 
     folder.mkdir()
     ledger = Ledger.create(folder / "ledger.sqlite", Budget(epsilon=1.0, delta=0.0), fingerprint="bench")

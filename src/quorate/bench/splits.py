@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.arrays import Floats
 from quorate.bench.digit_features import DigitFeatures, upright
 from quorate.bench.figures import data_folder
+from quorate.core.arrays import Floats
 
 __all__ = ["TABLES", "DigitSplit", "Split", "digit_splits", "random_halves", "split_of"]
 

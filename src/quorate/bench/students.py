@@ -67,7 +67,7 @@ def _any_columns_accuracy(folder: Path) -> float:
     """Return the accuracy at epsilon 1 with columns that know nothing of the census: as `quorate fit --public` does."""
     from sklearn.linear_model import LogisticRegression
 
-    from quorate.students import StudentClassifier
+    from quorate.models.students import StudentClassifier
     from quorate.tables import Schema, read_table
 
     private, rest = (read_table(folder / f"{name}.csv.gz", role="public") for name in ("train", "test"))
@@ -92,7 +92,7 @@ def adult_student(epsilon: float) -> Any:
     """Return the student of votes for the twelve columns of Adult."""
     from sklearn.linear_model import LogisticRegression
 
-    from quorate.students import StudentClassifier
+    from quorate.models.students import StudentClassifier
 
     return StudentClassifier(
         LogisticRegression(C=10.0),
@@ -122,7 +122,7 @@ def _digit_student(epsilon: float) -> Any:
     from sklearn.linear_model import RidgeClassifier
     from sklearn.svm import SVC
 
-    from quorate.students import StudentClassifier
+    from quorate.models.students import StudentClassifier
 
     return StudentClassifier(
         RidgeClassifier(alpha=1.0),

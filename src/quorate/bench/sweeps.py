@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.concepts import Concept, Thresholds
+from quorate.models.concepts import Concept, Thresholds
 
 __all__ = [
     "METHODS",
@@ -65,7 +65,7 @@ def _wrong(hypothesis: Any, concept: Concept) -> float:
 
 
 def _agnostic(concept: Concept, X: Numbers, y: Any) -> float:
-    from quorate.predictors import AgnosticClassifier
+    from quorate.models.predictors import AgnosticClassifier
 
     queries = 40
     settings: dict[str, Any] = {"aggregator": "sharp_majority", "classes": [0, 1]}  # one that answers every query
@@ -76,16 +76,16 @@ def _agnostic(concept: Concept, X: Numbers, y: Any) -> float:
 
 
 def _stable(concept: Concept, X: Numbers, y: Any) -> float:
-    from quorate.predictors.stable_choice import StableChoice
-    from quorate.predictors.unit_rows import fill_unit_rows
+    from quorate.models.predictors.stable_choice import StableChoice
+    from quorate.models.predictors.unit_rows import fill_unit_rows
 
     choice = StableChoice.calibrate(concept, units=len(y), gamma=0.1, subset=_subset(concept, len(y)))
     return _wrong(choice.draw(fill_unit_rows(X, y)), concept)
 
 
 def _pure(concept: Concept, X: Numbers, y: Any) -> float:
-    from quorate.predictors import PureClassifier
-    from quorate.predictors.unit_rows import fill_unit_rows
+    from quorate.models.predictors import PureClassifier
+    from quorate.models.predictors.unit_rows import fill_unit_rows
 
     subset: Any = _subset(concept, len(y)) or "auto"
     scheme = PureClassifier(concept, epsilon=1.0, subset=subset, classes=[0, 1]).fit(X, y).scheme_
@@ -94,7 +94,7 @@ def _pure(concept: Concept, X: Numbers, y: Any) -> float:
 
 
 def _semi_private(concept: Concept, X: Numbers, y: Any) -> float:
-    from quorate.students import SemiPrivateClassifier
+    from quorate.models.students import SemiPrivateClassifier
 
     number = _subset(concept, len(y)) or 2 * math.isqrt(len(y))  # of the order of 1 / error
     public, _ = _points(concept, number, np.random.default_rng())
@@ -167,8 +167,8 @@ def plateau_errors(
     Half of the plain teachers take one best hypothesis and half the other, so that the whole middle, 2 gamma, finds no
     quorum or a coin's answer. Relabelling settles on one of the two first.
     """
-    from quorate.predictors import AgnosticClassifier, PrivateClassifier
-    from quorate.predictors.concept_teachers import ErmClassifier
+    from quorate.models.predictors import AgnosticClassifier, PrivateClassifier
+    from quorate.models.predictors.concept_teachers import ErmClassifier
 
     X, y = plateau_records(records, gamma=gamma, features=concept.features)
     places = (2 * np.arange(queries) + 1) / queries - 1
@@ -192,9 +192,9 @@ def answered_queries(*, records: int, most: int = 2**24) -> dict[str, int]:
     disagree by a fifth; those on relabelled chunks by a fiftieth, and pay for relabelling. "published" is the stability
     test on plain teachers with its published constants. A teacher has 20 units or more; epsilon is 1, delta 1e-6.
     """
+    from quorate.models.predictors.relabelled_sample import plan_sample
     from quorate.planner import plan
     from quorate.planner.literature import stability_teachers
-    from quorate.predictors.relabelled_sample import plan_sample
 
     sample = plan_sample(Thresholds(), units=records, epsilon=1.0, delta=1e-6)
     fixed = {"aggregator": "sharp_majority"}  # the best of all here, and the fastest to plan

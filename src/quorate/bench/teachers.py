@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.arrays import Integers
+from quorate.auditing.simulation import simulate
 from quorate.bench.figures import Figure, data_folder
-from quorate.learners import Deal, batched_equivalent
+from quorate.compute.learners import Deal, batched_equivalent
+from quorate.core.arrays import Integers
+from quorate.models.predictors.trial import Goal, candidates, choose_learner
 from quorate.planner import plan
 from quorate.planner.mechanisms.task import Task
-from quorate.predictors.trial import Goal, candidates, choose_learner
-from quorate.simulation import simulate
 
 __all__ = ["teacher_figures"]
 

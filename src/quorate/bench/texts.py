@@ -50,7 +50,7 @@ def text_figures(quick: bool) -> Iterator[Figure]:
     from sklearn.linear_model import LogisticRegression
     from sklearn.metrics import roc_auc_score
 
-    from quorate.linear import PrivateLogisticRegression
+    from quorate.models.linear import PrivateLogisticRegression
 
     X, y, _ = text_table(_ROWS, 0)
     public, (judges, labels, _) = text_table(_PUBLIC, 1)[0], text_table(_JUDGES, 2)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from quorate.ledger import Key, Ledger, LedgerView
+    from quorate.core.ledger import Key, Ledger, LedgerView
 
 __all__ = ["key_figures", "ledger_figures", "opened_ledger"]
 
@@ -15,7 +15,7 @@ __all__ = ["key_figures", "ledger_figures", "opened_ledger"]
 @contextmanager
 def opened_ledger(model: Path) -> "Iterator[Ledger]":
     """Open the ledger of a model, and close it afterwards. A ledger that is not sound is refused."""
-    from quorate.models.folder import open_private
+    from quorate.models.saving.folder import open_private
 
     ledger = open_private(model).ledger()
     try:
@@ -26,9 +26,9 @@ def opened_ledger(model: Path) -> "Iterator[Ledger]":
 
 def ledger_figures(model: Path, view: "LedgerView") -> dict[str, Any]:
     """Return what the ledger of a model says, as JSON takes it: epsilon and delta are those of the model's claim."""
-    from quorate.ledger import share_figures
-    from quorate.models.folder import open_private
-    from quorate.models.kinds.spending import view_in_all
+    from quorate.core.ledger import share_figures
+    from quorate.models.saving.folder import open_private
+    from quorate.models.saving.kinds.spending import view_in_all
 
     view = view_in_all(open_private(model), view)
     return {
@@ -57,7 +57,7 @@ def _phase_figures(phase: Any) -> dict[str, Any]:
 
 def key_figures(key: "Key", view: "LedgerView") -> dict[str, Any]:
     """Return what may be shown of a key: never its secret, nor the hash of it."""
-    from quorate.ledger import share_figures
+    from quorate.core.ledger import share_figures
 
     return {
         "id": key.id,

@@ -30,8 +30,8 @@ from quorate.cli.commands import (
 )
 from quorate.cli.keys import keys
 from quorate.cli.ledger import ledger
-from quorate.errors import QuorateError
-from quorate.progress import HIDDEN
+from quorate.core.errors import QuorateError
+from quorate.core.progress import HIDDEN
 
 __all__ = ["app", "main"]
 
@@ -160,7 +160,7 @@ def _left_by(arguments: Sequence[str]) -> str:
     out = next((Path(text.removeprefix("--out=")) for text in rest if text.startswith("--out=")), out)
     if out is None or not out.exists():
         return "nothing was written and nothing was answered, and so nothing is spent"
-    from quorate.models import open_folder
+    from quorate.models.saving import open_folder
 
     try:
         open_folder(out)

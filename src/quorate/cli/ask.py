@@ -13,8 +13,8 @@ from typing import Any
 import pyarrow as pa
 
 from quorate.cli.output import Keys, check_new_file, show_bill, verdict, write_file, written
-from quorate.client import Client
-from quorate.errors import InvalidInput
+from quorate.core.errors import InvalidInput
+from quorate.service.client import Client
 from quorate.tables import read_table
 from quorate.tables.values import raw_column, read_texts
 

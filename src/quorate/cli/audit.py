@@ -8,9 +8,9 @@ from typing import Any
 from rich.console import Console
 from rich.table import Column, Table
 
-from quorate.checks import check_count
 from quorate.cli.output import check_report, steps
-from quorate.errors import InvalidInput
+from quorate.core.checks import check_count
+from quorate.core.errors import InvalidInput
 
 __all__ = ["run_audit"]
 

@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from quorate.checks import check_count, check_delta, check_positive
 from quorate.cli.output import check_report
+from quorate.core.checks import check_count, check_delta, check_positive
 from quorate.report import ReportData, write_report
 
 __all__ = ["run_demo"]
@@ -23,7 +23,7 @@ def run_demo(*, records: int, queries: int, epsilon: float, delta: float, out: P
     check_delta(delta)
     records, queries = check_count("records", records), check_count("queries", queries)
     check_report(out)
-    from quorate.demo.job import run_job  # only now: what it needs takes a second to load
+    from quorate.report.demo.job import run_job  # only now: what it needs takes a second to load
 
     console = Console(quiet=as_json, highlight=False)
     with _progress(console, quiet=as_json) as step:

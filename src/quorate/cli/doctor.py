@@ -23,8 +23,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from quorate import __version__
-from quorate.errors import QuorateError
-from quorate.ledger.chain import state_folder
+from quorate.core.errors import QuorateError
+from quorate.core.ledger.chain import state_folder
 
 __all__ = ["Finding", "run_doctor"]
 
@@ -150,7 +150,7 @@ def _entropy() -> tuple[Verdict, str]:
 
 def _noise() -> tuple[Verdict, str]:
     """Draw from a mechanism: the exact samplers must load and must not stand still."""
-    from quorate.mechanisms import NoisyMax
+    from quorate.core.mechanisms import NoisyMax
 
     even = NoisyMax(teachers=100, classes=2, scale=50.0)
     labels = {even.answer([50, 50]) for _ in range(64)}  # both, but for one chance in 2^63

@@ -17,7 +17,7 @@ from quorate.cli.commands.method_options import Teachers
 from quorate.cli.named import make_learner
 from quorate.cli.options import listed
 from quorate.cli.output import check_apart, check_new_folder, check_report, printed_aside, show_bill, steps
-from quorate.errors import InvalidInput
+from quorate.core.errors import InvalidInput
 from quorate.tables import MISSING_TEXTS, SCHEMA_FILE, Label, Schema, read_table
 from quorate.tables.containers import open_columns
 from quorate.tables.csv_records import Irregularities
@@ -26,8 +26,8 @@ from quorate.tables.stream import TableStream, is_folder_or_pattern
 from quorate.tables.values import raw_column, read_numbers, read_texts
 
 if TYPE_CHECKING:
-    from quorate.ensemble.clusters import ClusterTable
-    from quorate.predictors import PrivateClassifier
+    from quorate.compute.ensemble.clusters import ClusterTable
+    from quorate.models.predictors import PrivateClassifier
 
 __all__ = [
     "beside_public_rows",
@@ -159,7 +159,7 @@ def run_fit(
         check_apart(private, tables.public)
     progress = steps(["reading", "encoding", "fitting", "saving"], quiet=output.json)
     with progress as step, _opened([tables.table, *more], reading, tables) as stream:
-        from quorate.models import save
+        from quorate.models.saving import save
 
         make = partial(_classifier, budget, teachers)
         if stream is None:
@@ -186,7 +186,7 @@ def run_fit(
 def _opened(paths: Sequence[Path], reading: Reading, tables: Tables) -> Iterator["TableStream | ClusterTable | None"]:
     """Give a table that is read in parts, here or on a cluster, which is let go of at the end; None for any other."""
     if reading.cluster is not None:
-        from quorate.ensemble.clusters import ClusterTable
+        from quorate.compute.ensemble.clusters import ClusterTable
 
         with printed_aside(), closing(ClusterTable(paths, reading.cluster)) as table:
             yield table
@@ -232,7 +232,7 @@ def _fitted_from_stream(
 
 
 def _classifier(budget: Budget, teachers: Teachers, columns: Schema, known: Any, declared: Any) -> "PrivateClassifier":
-    from quorate.predictors import PrivateClassifier
+    from quorate.models.predictors import PrivateClassifier
 
     settings = vars(budget) | vars(teachers) | _declared_of_classes(teachers, columns, known)
     learner, jobs = make_learner(settings.pop("learner")), settings.pop("jobs")

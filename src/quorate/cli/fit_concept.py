@@ -19,11 +19,11 @@ from quorate.cli.commands.method_options import Hypotheses, PlannedHypotheses
 from quorate.cli.fit import beside_public_rows, read_tables, told_labels
 from quorate.cli.named import make_concept
 from quorate.cli.output import check_new_folder, check_report, show_bill, steps
-from quorate.concepts.words import rule_text
-from quorate.errors import BudgetSpent, InvalidInput
-from quorate.models import save
-from quorate.predictors import AgnosticClassifier, PureClassifier, StableClassifier, UniversalClassifier
-from quorate.students import SemiPrivateClassifier
+from quorate.core.errors import BudgetSpent, InvalidInput
+from quorate.models.concepts.words import rule_text
+from quorate.models.predictors import AgnosticClassifier, PureClassifier, StableClassifier, UniversalClassifier
+from quorate.models.saving import save
+from quorate.models.students import SemiPrivateClassifier
 from quorate.tables import SCHEMA_FILE, Schema, read_table
 
 __all__ = ["ANSWERS_FILE", "CLAIM_FILE", "run_fit_concept"]
@@ -40,9 +40,9 @@ _CLASSIFIERS: dict[str, Any] = {
     "semi-private": SemiPrivateClassifier,
 }
 _PROOFS = {
-    "students/PROOF_CONCEPTS.md": "a hypothesis is chosen among public candidates, by counts that a unit hardly moves",
-    "predictors/PROOF_CONCEPTS.md": "what relabelling, sampling, a stable choice and a turned label cost",
-    "mechanisms/exponential/PROOF.md": "a choice by mistakes is epsilon-DP, and drawn exactly",
+    "models/students/PROOF_CONCEPTS.md": "a hypothesis is chosen among public candidates, by counts that a unit hardly moves",
+    "models/predictors/PROOF_CONCEPTS.md": "what relabelling, sampling, a stable choice and a turned label cost",
+    "core/mechanisms/exponential/PROOF.md": "a choice by mistakes is epsilon-DP, and drawn exactly",
 }
 
 

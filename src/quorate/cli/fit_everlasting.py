@@ -16,7 +16,7 @@ from quorate.cli.fit import read_tables
 from quorate.cli.named import make_concept, make_learner
 from quorate.cli.options import ConceptName, LearnerName
 from quorate.cli.output import check_new_folder, show_bill, steps
-from quorate.errors import InvalidInput
+from quorate.core.errors import InvalidInput
 from quorate.tables import SCHEMA_FILE, Schema
 
 __all__ = ["run_fit_everlasting"]
@@ -27,8 +27,8 @@ _PROBES = 100  # public points that are asked when a phase opens, and show its d
 
 def run_fit_everlasting(tables: Tables, budget: PhasesBudget, phases: Phases, output: Output) -> int:
     """Read the records, plan, fit the first teachers, write the folder, and print what it promises."""
-    from quorate.everlasting import EverlastingClassifier
-    from quorate.models import save
+    from quorate.models.everlasting import EverlastingClassifier
+    from quorate.models.saving import save
 
     check_new_folder(output.out)
     with steps(["reading", "encoding", "planning", "fitting", "saving"], quiet=output.json) as step:
@@ -69,7 +69,7 @@ def run_fit_everlasting(tables: Tables, budget: PhasesBudget, phases: Phases, ou
 
 
 def _estimator(learner: Literal[LearnerName, "direction"], concept: ConceptName | None, features: int) -> Any:
-    from quorate.everlasting.directions import MeanDirection
+    from quorate.models.everlasting.directions import MeanDirection
 
     if concept is not None:
         return make_concept(concept, features)
@@ -85,7 +85,7 @@ def _sample(known: Any, points: Any, columns: Schema) -> tuple[Any, Any] | None:
 
 def _plan(estimator: Any, sample: Any, budget: PhasesBudget, phases: Phases, *, records: int) -> Any:
     """Return a plan, or None where nothing is left to plan, or nothing public to plan by."""
-    from quorate.planner.everlasting import CHUNKS, plan_everlasting
+    from quorate.models.everlasting.plan import CHUNKS, plan_everlasting
 
     if phases.chunk != "auto" and phases.no_quorums != "auto":
         return None

@@ -24,7 +24,7 @@ from quorate.cli.fit import (
 )
 from quorate.cli.options import listed, two_numbers
 from quorate.cli.output import check_new_folder, check_report, show_bill, steps
-from quorate.errors import InvalidInput
+from quorate.core.errors import InvalidInput
 from quorate.tables import SCHEMA_FILE, Category, Date, Number, Schema
 from quorate.tables.columns import feature_names, unscaled
 from quorate.tables.containers import open_columns
@@ -32,7 +32,7 @@ from quorate.tables.dates import moment_of
 from quorate.tables.values import read_numbers
 
 if TYPE_CHECKING:
-    from quorate.linear.curves import Curve
+    from quorate.models.linear.curves import Curve
 
 __all__ = ["run_fit_linear", "run_fit_search"]
 
@@ -69,8 +69,8 @@ def run_fit_search(tables: Tables, budget: Budget, trials: Trials, output: Outpu
     cuts = _numbers(settings.pop("cuts"))
 
     def make(columns: Any, _schema: Schema, classes: Any) -> Any:
-        from quorate.linear import PrivateLogisticRegression
-        from quorate.search import PrivateSearchCV
+        from quorate.models.linear import PrivateLogisticRegression
+        from quorate.models.selection import PrivateSearchCV
 
         model = PrivateLogisticRegression(columns=columns, classes=classes)
         return PrivateSearchCV(model, {"columns__cuts": cuts}, **settings)
@@ -95,7 +95,7 @@ def run_fit_search(tables: Tables, budget: Budget, trials: Trials, output: Outpu
 
 def _family(target: Target) -> Callable[..., Any]:
     """Return what makes an unfitted model for such a label."""
-    from quorate.linear import PrivateLinearRegression, PrivateLogisticRegression, PrivatePoissonRegression
+    from quorate.models.linear import PrivateLinearRegression, PrivateLogisticRegression, PrivatePoissonRegression
 
     if target.bounds is not None and target.largest is not None:
         raise InvalidInput("the label is a number (--bounds) or a count (--largest), not both")
@@ -157,8 +157,8 @@ def _fitted(
         encoded, units = schema.encode(records), schema.units(records)
         points = None if known is None else schema.encode(known, role="public")
         step()
-        from quorate.features import AdditiveColumns
-        from quorate.models import save
+        from quorate.models.saving import save
+        from quorate.tables.features import AdditiveColumns
 
         model = make(AdditiveColumns(declared=_declared(schema) if points is None else None), schema, declared)
         charged.fit(model, encoded, labels, groups=units, public=points)
@@ -175,8 +175,8 @@ def _fitted_learned(
     with steps(["reading", "preparing", "fitting", "saving"], quiet=output.json) as step:
         records, _, schema, declared, labels = _read(tables, target, step)
         step()
-        from quorate.linear.model import LEARNED
-        from quorate.models import save
+        from quorate.models.linear.model import LEARNED
+        from quorate.models.saving import save
 
         model = make(LEARNED, schema, declared)
         charged.fit(model, records.select(list(schema.columns)), labels, groups=schema.units(records))
@@ -209,7 +209,7 @@ def _numbers(text: str) -> list[int]:
 
 def _declared(schema: Schema) -> list[Any]:
     """Return what a schema that says how large every number may be declares of the encoded columns."""
-    from quorate.features.blocks import Ramps
+    from quorate.tables.features.blocks import Ramps
 
     declared: list[Any] = []
     for name, kind in schema.columns.items():

@@ -9,11 +9,11 @@ from quorate.cli.commands.method_options import StudentFirst
 from quorate.cli.fit import read_tables, shown_model
 from quorate.cli.named import make_learner
 from quorate.cli.output import check_new_folder, show_bill, steps
-from quorate.errors import InvalidInput
+from quorate.core.errors import InvalidInput
 from quorate.tables import SCHEMA_FILE, Schema
 
 if TYPE_CHECKING:
-    from quorate.models import PublishedFolder
+    from quorate.models.saving import PublishedFolder
 
 __all__ = ["check_columns", "published_model", "run_fit_student_first"]
 
@@ -23,8 +23,8 @@ def run_fit_student_first(
 ) -> int:
     """Fit the teachers who correct a published student, write the model, and print what it promises."""
     check_new_folder(output.out)
-    from quorate.models import load, save
-    from quorate.predictors import StudentFirstClassifier
+    from quorate.models.predictors import StudentFirstClassifier
+    from quorate.models.saving import load, save
 
     folder, tables = published_model(teachers.student, tables, option="--student")
     with steps(["reading", "encoding", "fitting", "saving"], quiet=output.json) as step:
@@ -48,7 +48,7 @@ def published_model(
     path: Path, tables: Tables, *, option: str, what: str = "classifier"
 ) -> tuple["PublishedFolder", Tables]:
     """Open the folder of a published model, by whose schema the tables are read unless another is named."""
-    from quorate.models import PublishedFolder, open_folder
+    from quorate.models.saving import PublishedFolder, open_folder
 
     folder = open_folder(path)
     if not isinstance(folder, PublishedFolder) or folder.kind == "query release":

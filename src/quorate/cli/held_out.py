@@ -15,14 +15,14 @@ from quorate.cli.fit import check_named, read_features, read_private, read_table
 from quorate.cli.fit_student_first import check_columns, published_model
 from quorate.cli.options import listed
 from quorate.cli.output import check_new_folder, check_report, show_bill, steps
-from quorate.errors import InvalidInput
+from quorate.core.errors import InvalidInput
 from quorate.tables import SCHEMA_FILE, Category, Label, Number, Schema
 from quorate.tables.cells import OTHER
 from quorate.tables.containers import open_columns
 
 if TYPE_CHECKING:
-    from quorate.held_out import ModelCheck
-    from quorate.models import PublishedFolder
+    from quorate.models.evaluation import ModelCheck
+    from quorate.models.saving import PublishedFolder
 from quorate.tables.values import read_codes
 
 __all__ = ["run_check", "run_fit_conformal"]
@@ -44,8 +44,8 @@ def run_fit_conformal(
 ) -> int:
     """Release the threshold of sets or the width of intervals, write them with their model, and print the promise."""
     check_new_folder(output.out)
-    from quorate.held_out import ConformalClassifier, ConformalRegressor
-    from quorate.models import load, save
+    from quorate.models.evaluation import ConformalClassifier, ConformalRegressor
+    from quorate.models.saving import load, save
 
     folder, tables = published_model(sets.model, tables, option="--model", what="classifier or regression")
     model = load(folder, trusted=trusting.types)
@@ -100,7 +100,7 @@ def _finite(width: float) -> float:
 def run_check(test: Tested, tables: Tables, budget: Budget, trusting: Trusting, *, charged: Charged) -> int:
     """Test the model, print what was found, and say whether the limits hold. Exit code 1 if one is not shown to."""
     check_report(test.report, inputs=[tables.table, tables.public, tables.schema])
-    from quorate.held_out import check_model
+    from quorate.models.evaluation import check_model
 
     folder, tables, model = _tested(test, tables, trusting)
     by = test.by
@@ -142,7 +142,7 @@ def _tested(test: Tested, tables: Tables, trusting: Trusting) -> tuple["Publishe
 
     Of a release, that is a classifier that learns from its synthetic records.
     """
-    from quorate.models import PublishedFolder, load, open_folder
+    from quorate.models.saving import PublishedFolder, load, open_folder
     from quorate.release.utility import learn_from
 
     folder = open_folder(test.model)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
-from quorate.errors import InvalidInput
+from quorate.core.errors import InvalidInput
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -167,7 +167,7 @@ def _project(
 ) -> int:
     """Make a project, or change the limits that its keys share; those that are not given stay."""
     from quorate.cli.account import opened_ledger
-    from quorate.ledger import share_figures
+    from quorate.core.ledger import share_figures
 
     with opened_ledger(model) as ledger:
         ledger.set_project(name, **(limits or Limits()).given(lift))

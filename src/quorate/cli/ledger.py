@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 from cyclopts import App
 
-from quorate.errors import InvalidInput, LedgerRefused
+from quorate.core.errors import InvalidInput, LedgerRefused
 
 if TYPE_CHECKING:
-    from quorate.ledger import Ledger
+    from quorate.core.ledger import Ledger
 
 __all__ = ["ledger"]
 
@@ -73,8 +73,8 @@ def _account(
     json
         Print one JSON object.
     """
-    from quorate.account import Account
     from quorate.cli.output import show_bill
+    from quorate.models.account import Account
 
     account = Account(folder) if epsilon is None else Account(folder, epsilon=epsilon, delta=delta, unit=unit)
     left = account.left()
@@ -191,8 +191,8 @@ def _move(model: Path, url: str, *, json: bool = False) -> int:
         Print the state of the ledger as one JSON object.
     """
     from quorate.cli.account import ledger_figures
-    from quorate.ledger import move
-    from quorate.models.folder import open_private
+    from quorate.core.ledger import move
+    from quorate.models.saving.folder import open_private
 
     moved = move(model, url, fingerprint=open_private(model).fingerprint)
     if json:
@@ -217,8 +217,8 @@ def _restore(model: Path, *, charge: Literal["mark", "all"] = "mark", json: bool
         Print the state of the ledger as one JSON object.
     """
     from quorate.cli.account import ledger_figures
-    from quorate.ledger import restore
-    from quorate.models.folder import open_private
+    from quorate.core.ledger import restore
+    from quorate.models.saving.folder import open_private
 
     view = restore(model, fingerprint=open_private(model).fingerprint, charge=charge)
     if json:
@@ -243,7 +243,7 @@ def _reopen(model: Path, *, json: bool = False) -> int:
     json
         Print one JSON object.
     """
-    from quorate.models import reopen
+    from quorate.models.saving import reopen
 
     reopen(model)
     if json:
@@ -256,7 +256,7 @@ def _reopen(model: Path, *, json: bool = False) -> int:
 def _verified(model: Path, export: Path | None) -> dict[str, Any]:
     """Return what reading all of it says. A ledger that is refused at the door is not sound either."""
     from quorate.cli.account import opened_ledger
-    from quorate.ledger import check_export
+    from quorate.core.ledger import check_export
 
     try:
         with opened_ledger(model) as opened:
@@ -277,7 +277,7 @@ def _verified(model: Path, export: Path | None) -> dict[str, Any]:
 
 
 def _write_entries(opened: "Ledger", file: TextIO) -> int:
-    from quorate.ledger import export_entries
+    from quorate.core.ledger import export_entries
 
     count = 0
     for line in export_entries(opened):

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from quorate.cli.options import listed
 from quorate.cli.output import check_new_file
-from quorate.errors import InvalidInput
+from quorate.core.errors import InvalidInput
 from quorate.tables import read_table
 from quorate.tables.csv_files import CsvFormat, csv_header
 from quorate.tables.csv_records import Irregularities

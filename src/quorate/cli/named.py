@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from quorate.cli.options import ConceptName, LearnerName
-from quorate.concepts import Boxes, Concept, Conjunctions, Halfspaces, Intervals, Stumps, Thresholds
-from quorate.errors import InvalidInput
+from quorate.core.errors import InvalidInput
+from quorate.models.concepts import Boxes, Concept, Conjunctions, Halfspaces, Intervals, Stumps, Thresholds
 
 __all__ = ["make_concept", "make_learner"]
 
@@ -43,7 +43,7 @@ def make_learner(name: LearnerName | Literal["auto"] | None) -> Any:
     from sklearn.neighbors import NearestCentroid
     from sklearn.tree import DecisionTreeClassifier
 
-    from quorate.predictors.trial import CANDIDATES
+    from quorate.models.predictors.trial import CANDIDATES
 
     makers: dict[str, Callable[[], Any]] = {
         **CANDIDATES,

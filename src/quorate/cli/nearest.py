@@ -13,10 +13,10 @@ from quorate.cli.commands.method_options import Neighbours
 from quorate.cli.fit import public_labels, read_features, read_tables, target_column
 from quorate.cli.options import listed, two_numbers
 from quorate.cli.output import check_new_folder, show_bill, steps
-from quorate.errors import InvalidInput
-from quorate.models import load, open_folder, save
-from quorate.neighbours import NeighbourClassifier, NeighbourRegressor, plan_neighbours
-from quorate.neighbours.model import NeighbourModel
+from quorate.core.errors import InvalidInput
+from quorate.models.knn import NeighbourClassifier, NeighbourRegressor, plan_neighbours
+from quorate.models.knn.model import NeighbourModel
+from quorate.models.saving import load, open_folder, save
 from quorate.tables import SCHEMA_FILE, Schema, read_table
 
 __all__ = ["run_fit_neighbours", "run_forget", "run_forgotten", "run_insert", "run_plan_neighbours", "run_wear"]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any, Literal
 
-from quorate.errors import InvalidInput
+from quorate.core.errors import InvalidInput
 
 __all__ = [
     "PLAN_OPTIONS",
@@ -81,7 +81,7 @@ def refuse_idle(command: Callable[..., Any], given: Mapping[str, Any], used: str
 
 def use_device(device: Device) -> None:
     """Let this process, and those that it starts, count on this device wherever a model does not say."""
-    from quorate.learners.backends import choose_backend
+    from quorate.compute.learners.backends import choose_backend
 
     choose_backend(device)
     os.environ["QUORATE_DEVICE"] = device

@@ -16,7 +16,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from quorate.errors import InvalidInput
+from quorate.core.errors import InvalidInput
 from quorate.report import check_installed
 
 __all__ = [
@@ -35,7 +35,7 @@ __all__ = [
     "written",
 ]
 
-_SHOWN = {"epsilon_spent": "epsilon spent so far, ex post"}  # it depends on the answers: privacy/PROOF.md, step 8
+_SHOWN = {"epsilon_spent": "epsilon spent so far, ex post"}  # it depends on the answers: core/privacy/PROOF.md, step 8
 
 Answer = tuple[Any, str]  # a label or None, and what became of the query
 

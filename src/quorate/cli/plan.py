@@ -11,7 +11,7 @@ from rich.table import Column, Table
 
 from quorate.cli.named import make_concept
 from quorate.cli.options import ConceptName
-from quorate.errors import InvalidInput
+from quorate.core.errors import InvalidInput
 from quorate.planner import Candidate, ConceptPlan, PrivatePlan, plan, plan_concept
 
 __all__ = ["read_votes", "run_plan", "run_plan_concept"]

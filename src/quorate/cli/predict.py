@@ -22,17 +22,17 @@ from quorate.cli.output import (
     write_file,
     written,
 )
-from quorate.errors import BudgetSpent, InvalidInput
-from quorate.exchange import Quote
-from quorate.mechanisms.base import ThresholdMechanism
-from quorate.models import Folder, PublishedFolder, load, open_folder
-from quorate.predictors.base import Predictions
+from quorate.core.errors import BudgetSpent, InvalidInput
+from quorate.core.mechanisms.base import ThresholdMechanism
+from quorate.core.requests import Quote
+from quorate.core.rows import take_rows
+from quorate.models.predictors.base import Predictions
+from quorate.models.saving import Folder, PublishedFolder, load, open_folder
 from quorate.report import Claim, ReportData, proofs_for, software_versions, write_report
-from quorate.rows import take_rows
 from quorate.tables import FrameFormat, query_matrix, read_table
 
 if TYPE_CHECKING:
-    from quorate.predictors import PrivateClassifier
+    from quorate.models.predictors import PrivateClassifier
 
 __all__ = ["Reading", "rows_of_model", "run_dry", "run_predict"]
 

@@ -11,7 +11,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from quorate.checks import check_count
 from quorate.cli.commands.fit_options import warn_of_delta
 from quorate.cli.commands.release_options import Records, ReleaseOptions
 from quorate.cli.output import check_apart, check_new_file, check_new_folder, check_report, show_bill, steps, write_file
@@ -33,8 +32,9 @@ from quorate.cli.release_tables import (
     write_synthetic,
     write_table,
 )
-from quorate.errors import InvalidInput
-from quorate.models import Folder, load, open_folder
+from quorate.core.checks import check_count
+from quorate.core.errors import InvalidInput
+from quorate.models.saving import Folder, load, open_folder
 from quorate.release import Columns, QueryRelease
 from quorate.release.domain import make_domain
 from quorate.release.query_texts import parse_queries

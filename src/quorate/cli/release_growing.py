@@ -17,8 +17,8 @@ from quorate.cli.release_tables import (
     show_release,
     write_release,
 )
-from quorate.errors import InvalidInput
-from quorate.models import load, open_folder, save
+from quorate.core.errors import InvalidInput
+from quorate.models.saving import load, open_folder, save
 from quorate.release import GrowingRelease
 from quorate.release.query_texts import parse_queries
 

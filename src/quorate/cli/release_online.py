@@ -14,8 +14,8 @@ from quorate.cli.release_tables import (
     say_nearest,
     to_csv,
 )
-from quorate.errors import BudgetSpent, InvalidInput
-from quorate.models import Folder, load, save
+from quorate.core.errors import BudgetSpent, InvalidInput
+from quorate.models.saving import Folder, load, save
 from quorate.release import Columns, OnlineRelease
 from quorate.release.domain import make_domain
 from quorate.release.query_texts import parse_queries

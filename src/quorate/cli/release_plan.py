@@ -7,9 +7,9 @@ from rich.table import Table
 
 from quorate.cli.commands.release_options import ReleaseOptions
 from quorate.cli.release_tables import Subject
-from quorate.errors import InvalidInput
-from quorate.planner.release import ReleasePlan, plan_release
+from quorate.core.errors import InvalidInput
 from quorate.release import Columns
+from quorate.release.plan import ReleasePlan, plan_release
 from quorate.tables import read_table
 
 __all__ = ["run_plan"]

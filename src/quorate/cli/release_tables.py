@@ -17,12 +17,12 @@ from pyarrow import parquet
 from rich.console import Console
 from rich.table import Table
 
-from quorate.checks import check_count, check_rate
 from quorate.cli.commands.release_options import Answers
 from quorate.cli.output import readable, show_bill, write_file
-from quorate.concepts import Boxes, Concept, Halfspaces
-from quorate.errors import InvalidInput
-from quorate.models import Folder
+from quorate.core.checks import check_count, check_rate
+from quorate.core.errors import InvalidInput
+from quorate.models.concepts import Boxes, Concept, Halfspaces
+from quorate.models.saving import Folder
 from quorate.release import QueryRelease, Workload
 from quorate.release.domain import Domain
 from quorate.release.synthetic import MOST_ROWS

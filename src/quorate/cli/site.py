@@ -8,10 +8,10 @@ from cyclopts import App, Parameter
 
 from quorate.cli.options import listed
 from quorate.cli.output import check_new_folder, show_bill
-from quorate.errors import InvalidInput
+from quorate.core.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from quorate.sites import Card
+    from quorate.service.sites import Card
 
 __all__ = ["site"]
 
@@ -40,7 +40,7 @@ def _sites() -> Any:
         import uvicorn  # noqa: F401
     except ModuleNotFoundError as error:
         raise InvalidInput(f"a federation needs {error.name}; install it: pip install 'quorate[sites]'") from error
-    from quorate import sites
+    from quorate.service import sites
 
     return sites
 
@@ -89,7 +89,7 @@ def _serve(
 ) -> int:
     """Send ballots of this owner's teachers to one coordinator, each charged to the model's ledger first."""
     sites = _sites()
-    from quorate.sites.server import open_site
+    from quorate.service.sites.server import open_site
 
     if not 0 <= port < 2**16:
         raise InvalidInput(f"port must be a number from 0 to 65535, not {port}")
@@ -131,7 +131,7 @@ def _join(
     The model has a budget of its own, and each site has its ledger: an answer is paid for by all of them.
     """
     sites = _sites()
-    from quorate.models import save
+    from quorate.models.saving import save
 
     check_new_folder(out)
     own, cards = sites.Keys.read(keys), dict(_address(text) for text in address)

@@ -18,11 +18,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from quorate.checks import check_count, check_delta, check_positive, is_named_id
 from quorate.cli.fit import classes_of_records
 from quorate.cli.output import check_apart, check_new_folder
 from quorate.cli.start_files import Commands, write_start
-from quorate.errors import InvalidInput
+from quorate.core.checks import check_count, check_delta, check_positive, is_named_id
+from quorate.core.errors import InvalidInput
 from quorate.planner import PrivatePlan, plan
 from quorate.planner.roads import Road
 from quorate.tables import Schema, read_table

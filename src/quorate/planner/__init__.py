@@ -43,10 +43,10 @@ __all__ = [
 ]
 
 _ABOVE = {  # found when first asked for: these stand above the predictors
-    "EverlastingPlan": "quorate.planner.everlasting",
-    "ReleasePlan": "quorate.planner.release",
-    "plan_everlasting": "quorate.planner.everlasting",
-    "plan_release": "quorate.planner.release",
+    "EverlastingPlan": "quorate.models.everlasting.plan",
+    "ReleasePlan": "quorate.release.plan",
+    "plan_everlasting": "quorate.models.everlasting.plan",
+    "plan_release": "quorate.release.plan",
 }
 
 if not TYPE_CHECKING:

@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from quorate.errors import InvalidInput
+from quorate.core.errors import InvalidInput
 
 __all__ = ["by_class", "check_prior", "few_rows_warning", "rare_class_warning"]
 

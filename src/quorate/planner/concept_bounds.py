@@ -9,8 +9,8 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from quorate.core.privacy import amplify_inverse, relabelling_epsilon
 from quorate.planner.learning import LogGrowth, choice_excess, consistent_error, cover_deviation, deviation, net_error
-from quorate.privacy import amplify_inverse, relabelling_epsilon
 
 __all__ = [
     "MethodBound",

@@ -11,9 +11,9 @@ from dataclasses import asdict, dataclass
 from functools import cache, partial
 from typing import Any
 
-from quorate.checks import check_count, check_delta, check_positive, check_rate
-from quorate.concepts import Concept
-from quorate.errors import InvalidInput
+from quorate.core.checks import check_count, check_delta, check_positive, check_rate
+from quorate.core.errors import InvalidInput
+from quorate.models.concepts import Concept
 from quorate.planner.concept_bounds import (
     MethodBound,
     agnostic,
@@ -193,7 +193,7 @@ def _class(vc_dimension: int | None, concept: Concept | None) -> tuple[int, LogG
         dimension = check_count("vc_dimension", vc_dimension)
         return dimension, sauer_growth(dimension)
     if not isinstance(concept, Concept):
-        raise InvalidInput(f"concept must be a class of quorate.concepts, not {type(concept).__name__}")
+        raise InvalidInput(f"concept must be a class of quorate.models.concepts, not {type(concept).__name__}")
     learned = concept.for_learning()
     return max(1, learned.vc_dimension), cache(lambda points: math.log(learned.growth(points)))
 

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable
 from functools import cache
 
-from quorate.checks import check_count
+from quorate.core.checks import check_count
 
 __all__ = [
     "LogGrowth",

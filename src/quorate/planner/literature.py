@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from quorate.checks import check_count, check_delta, check_positive
+from quorate.core.checks import check_count, check_delta, check_positive
 
 __all__ = ["PublishedBound", "pate_epsilon", "published_bounds", "published_records", "stability_teachers"]
 

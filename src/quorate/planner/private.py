@@ -3,8 +3,8 @@
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from quorate.checks import check_count, check_delta, check_positive, check_rate
-from quorate.errors import InvalidInput
+from quorate.core.checks import check_count, check_delta, check_positive, check_rate
+from quorate.core.errors import InvalidInput
 from quorate.planner.classes import check_prior, few_rows_warning, rare_class_warning
 from quorate.planner.literature import PublishedBound, published_bounds
 from quorate.planner.mechanisms.choose import AGGREGATORS, LEAST_ROWS, drafts, exact

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from quorate.notebook import html_card
+from quorate.core.notebook import html_card
 
 __all__ = ["Change", "Plan", "plan_card"]
 

@@ -4,8 +4,8 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any
 
-from quorate.mechanisms import Dissent, Quorum
-from quorate.mechanisms.dissent import RATE, calibrate_with_quorum
+from quorate.core.mechanisms import Dissent, Quorum
+from quorate.core.mechanisms.dissent import RATE, calibrate_with_quorum
 from quorate.planner.result import Change, plan_card
 
 __all__ = ["StudentFirstPlan", "plan_student_first"]

@@ -5,12 +5,12 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from quorate.mechanisms.base import QueryMechanism, ThresholdMechanism
+from quorate.core.mechanisms.base import QueryMechanism, ThresholdMechanism
+from quorate.core.privacy import Budget
 from quorate.planner.literature import PublishedBound
 from quorate.planner.mechanisms.task import least_agreement
 from quorate.planner.result import Change, plan_card
 from quorate.planner.roads import Road
-from quorate.privacy import Budget
 
 __all__ = ["Candidate", "PrivatePlan"]
 

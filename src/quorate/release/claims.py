@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from quorate.privacy.claims import Claim, Total
+from quorate.core.privacy.claims import Claim, Total
 from quorate.release.people import RECORD
 
 __all__ = ["Update", "growing_claim", "release_claim"]

@@ -16,7 +16,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.arrays import Floats, Integers
+from quorate.core.arrays import Floats, Integers
 from quorate.tables.ordered_floats import NEXT_TO_0, Keys, keys_of_numbers, number_of_key, shortest_decimal
 
 __all__ = ["LEVELS", "Draw", "NumberTree", "entries_of_level", "find_cuts"]

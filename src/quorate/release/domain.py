@@ -15,11 +15,11 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from quorate.arrays import Floats
-from quorate.concepts import Concept, Finite, Hypothesis
-from quorate.concepts.points import Points, check_points
-from quorate.ensemble.ensemble import Ballots
-from quorate.errors import InvalidInput
+from quorate.compute.ensemble.ensemble import Ballots
+from quorate.core.arrays import Floats
+from quorate.core.errors import InvalidInput
+from quorate.core.hypotheses.points import Points, check_points
+from quorate.models.concepts import Concept, Finite, Hypothesis
 from quorate.release.cover import Cover, make_cover
 from quorate.release.cover.base import read_points
 from quorate.release.queries import NOTHING, Queries, Rows, Whole
@@ -310,7 +310,7 @@ def make_domain(subject: Any, public: Any, columns: Any = None) -> Domain:
     if isinstance(subject, BoundWorkload):
         return TableDomain(subject, public)
     raise InvalidInput(
-        f"a release is about a class of hypotheses (quorate.concepts) or a workload (quorate.release.Workload), not "
+        f"a release is about a class of hypotheses (quorate.models.concepts) or a workload (quorate.release.Workload), not "
         f"{type(subject).__name__}"
     )
 
@@ -322,5 +322,5 @@ def _listed(asked: Any) -> list[Any]:
 def _hypotheses(asked: Any) -> list[Hypothesis]:
     wanted = list(asked) if isinstance(asked, Iterable) and not isinstance(asked, Hypothesis) else [asked]
     if not all(isinstance(one, Hypothesis) for one in wanted):
-        raise InvalidInput("ask hypotheses of the class, such as those of quorate.concepts")
+        raise InvalidInput("ask hypotheses of the class, such as those of quorate.models.concepts")
     return wanted

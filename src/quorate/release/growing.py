@@ -16,13 +16,14 @@ from typing import Any, NoReturn, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.account import Account
-from quorate.arrays import Integers
-from quorate.checks import check_count, check_delta, check_positive, check_process, process_identity
-from quorate.errors import BudgetSpent, Infeasible, InvalidInput
-from quorate.mechanisms.noisy_vector import NoisyVector
-from quorate.notebook import html_card
-from quorate.privacy import Budget
+from quorate.core.arrays import Integers
+from quorate.core.checks import check_count, check_delta, check_positive, check_process, process_identity
+from quorate.core.errors import BudgetSpent, Infeasible, InvalidInput
+from quorate.core.mechanisms.noisy_vector import NoisyVector
+from quorate.core.notebook import html_card
+from quorate.core.privacy import Budget
+from quorate.core.session import release_counts
+from quorate.models.account import Account
 from quorate.release.claims import Update, growing_claim
 from quorate.release.domain import Domain, SealedCounts, make_domain
 from quorate.release.engines import ENGINES, expected_errors
@@ -32,7 +33,6 @@ from quorate.release.objective import Errors, weighed
 from quorate.release.people import PERSON, RECORD, Counted
 from quorate.release.release import QueryRelease
 from quorate.release.running_sums import RunningSums, best_running_sums
-from quorate.session import release_counts
 
 __all__ = ["GrowingRelease", "KeptUpdate", "Plan", "UpdateStore"]
 
@@ -65,7 +65,7 @@ class KeptUpdate:
 
 
 class UpdateStore(Protocol):
-    """Where updates are kept, so that none is drawn twice: `quorate.models.kinds.growing` has one in a folder."""
+    """Where updates are kept, so that none is drawn twice: `quorate.models.saving.kinds.growing` has one in a folder."""
 
     def keep(self, number: int, update: KeptUpdate) -> None:
         """Keep an update before its answers leave, once and for all; refuse where another has its number."""
@@ -84,7 +84,7 @@ class GrowingRelease:
     Parameters
     ----------
     subject
-        A class of hypotheses of `quorate.concepts`, or a workload of `quorate.release.Workload`.
+        A class of hypotheses of `quorate.models.concepts`, or a workload of `quorate.release.Workload`.
     updates
         The largest number of updates. More are refused.
     epsilon, delta

@@ -6,8 +6,8 @@ All of it is post-processing: it sees public records and released numbers, and n
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.arrays import Floats
-from quorate.errors import Infeasible
+from quorate.core.arrays import Floats
+from quorate.core.errors import Infeasible
 from quorate.release.queries import MOST_LISTED, Marginals, Queries, Rows
 
 __all__ = ["LearnedWeights"]

@@ -5,8 +5,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from quorate.checks import check_positive
-from quorate.errors import InvalidInput
+from quorate.core.checks import check_positive
+from quorate.core.errors import InvalidInput
 from quorate.release.domain import Domain
 from quorate.release.queries import Marginals, Queries
 from quorate.release.workloads.marginals import MarginalWorkload

@@ -20,20 +20,20 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from quorate.checks import check_delta, check_positive, check_rate
-from quorate.errors import Infeasible, InvalidInput
-from quorate.ledger import Ledger
-from quorate.mechanisms import NoisySum
-from quorate.mechanisms.above_threshold import AboveThreshold
-from quorate.mechanisms.orders import smallest_epsilon
-from quorate.predictors.manners import ShowsClaim
-from quorate.privacy import Budget
-from quorate.privacy.claims import Claim
+from quorate.core.checks import check_delta, check_positive, check_rate
+from quorate.core.errors import Infeasible, InvalidInput
+from quorate.core.ledger import Ledger
+from quorate.core.mechanisms import NoisySum
+from quorate.core.mechanisms.above_threshold import AboveThreshold
+from quorate.core.mechanisms.orders import smallest_epsilon
+from quorate.core.privacy import Budget
+from quorate.core.privacy.claims import Claim
+from quorate.core.session import Session
+from quorate.models.predictors.manners import ShowsClaim
 from quorate.release.domain import Domain, SealedCounts, make_domain
 from quorate.release.learned import LearnedWeights
 from quorate.release.people import PERSON, RECORD, first_records
 from quorate.release.proposals import EXACT, MEASURED, Proposals, read_labels, rows_of_numbers
-from quorate.session import Session
 
 __all__ = ["OnlineAnswer", "OnlineRelease"]
 
@@ -64,7 +64,7 @@ class OnlineRelease(ShowsClaim, BaseEstimator):
     Parameters
     ----------
     subject
-        A class of hypotheses of `quorate.concepts`, or a workload of `quorate.release`.
+        A class of hypotheses of `quorate.models.concepts`, or a workload of `quorate.release`.
     epsilon, delta
         The privacy loss allowed for all answers together; delta must be above 0.
     alpha
@@ -82,7 +82,7 @@ class OnlineRelease(ShowsClaim, BaseEstimator):
     what is protected, `budget_` the budget and `claim_` the guarantee.
 
     >>> import numpy as np
-    >>> from quorate.concepts import Threshold, Thresholds
+    >>> from quorate.models.concepts import Threshold, Thresholds
     >>> private, public = np.random.default_rng(0).normal(size=(2, 40_000))
     >>> online = OnlineRelease(Thresholds(), epsilon=1.0, delta=1e-6, alpha=0.05).fit(private, public[:1000])
     >>> [answer] = online.ask([Threshold(0.0)])

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
 
-from quorate.checks import check_count
-from quorate.ensemble import unit_numbers
-from quorate.errors import Infeasible, InvalidInput
+from quorate.compute.ensemble import unit_numbers
+from quorate.core.checks import check_count
+from quorate.core.errors import Infeasible, InvalidInput
 from quorate.tables.persons import lasting_person_name
 
 __all__ = ["PERSON", "RECORD", "Counted", "check_records_per_person", "first_records", "loss_for_each_record"]

@@ -8,19 +8,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.answerers import open_runs
-from quorate.errors import BudgetSpent
-from quorate.exchange import OWN_CALLER, REFUSED
-from quorate.ledger import Ledger
-from quorate.mechanisms import NO_QUORUM, Answers, NoisySum
-from quorate.mechanisms.above_threshold import AboveThreshold, distance_ballots
-from quorate.mechanisms.base import Run
-from quorate.privacy import Budget, Cost
-from quorate.privacy.budget import charged_together
+from quorate.core.answerers import open_runs
+from quorate.core.errors import BudgetSpent
+from quorate.core.ledger import Ledger
+from quorate.core.mechanisms import NO_QUORUM, Answers, NoisySum
+from quorate.core.mechanisms.above_threshold import AboveThreshold, distance_ballots
+from quorate.core.mechanisms.base import Run
+from quorate.core.privacy import Budget, Cost
+from quorate.core.privacy.budget import charged_together
+from quorate.core.requests import OWN_CALLER, REFUSED
+from quorate.core.session import release_counts
 from quorate.release.domain import NOTHING, Domain, SealedCounts
 from quorate.release.learned import LearnedWeights
 from quorate.release.queries import Rows
-from quorate.session import release_counts
 
 __all__ = ["EXACT", "MEASURED", "PROPOSED", "Proposals", "read_labels", "rows_of_numbers"]
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from quorate.concepts import Box, Boxes, Halfspace, Halfspaces, Hypothesis
-from quorate.errors import InvalidInput
+from quorate.core.errors import InvalidInput
+from quorate.models.concepts import Box, Boxes, Halfspace, Halfspaces, Hypothesis
 
 __all__ = ["parse_queries"]
 

@@ -18,14 +18,15 @@ import pyarrow as pa
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from quorate.account import Account
-from quorate.arrays import Floats
-from quorate.checks import check_count, check_delta, check_positive, check_rate, warn_of_private
-from quorate.errors import Infeasible, InvalidInput
-from quorate.predictors.manners import ShowsClaim
-from quorate.privacy import Budget
-from quorate.privacy.claims import Total
-from quorate.progress import progress
+from quorate.core.arrays import Floats
+from quorate.core.checks import check_count, check_delta, check_positive, check_rate, warn_of_private
+from quorate.core.errors import Infeasible, InvalidInput
+from quorate.core.privacy import Budget
+from quorate.core.privacy.claims import Total
+from quorate.core.progress import progress
+from quorate.core.session import release_counts
+from quorate.models.account import Account
+from quorate.models.predictors.manners import ShowsClaim
 from quorate.release.claims import Update, growing_claim, release_claim
 from quorate.release.domain import NOTHING, Domain, make_domain
 from quorate.release.engines import Released, around, choose_engine, half_interval
@@ -38,7 +39,6 @@ from quorate.release.tidy import added, as_counts, keys_of, name_between, take_b
 from quorate.release.uncut import Uncut
 from quorate.release.workloads import Columns
 from quorate.release.workloads.lines import LineWorkload
-from quorate.session import release_counts
 from quorate.tables.containers import shown_names
 
 __all__ = ["QueryRelease"]
@@ -56,7 +56,7 @@ class QueryRelease(ShowsClaim, BaseEstimator):
     Parameters
     ----------
     subject
-        A class of hypotheses of `quorate.concepts`, or a workload of `quorate.release.Workload`.
+        A class of hypotheses of `quorate.models.concepts`, or a workload of `quorate.release.Workload`.
     epsilon, delta
         The privacy loss allowed. All of it is spent by `fit`.
     engine
@@ -83,7 +83,7 @@ class QueryRelease(ShowsClaim, BaseEstimator):
     tables are computed on first use. No private record and no exact count is kept.
 
     >>> import numpy as np
-    >>> from quorate.concepts import Threshold, Thresholds
+    >>> from quorate.models.concepts import Threshold, Thresholds
     >>> private, public = np.random.default_rng(0).normal(size=(2, 20_000))
     >>> release = QueryRelease(Thresholds(), epsilon=1.0, delta=1e-6).fit(private, public[:200])
     >>> [share] = release.answer([Threshold(0.0)])["answer"].to_pylist()
@@ -209,7 +209,7 @@ class QueryRelease(ShowsClaim, BaseEstimator):
         at ends that are no cuts lie between two queries: `query` says which, `asked` what was asked, `gap` is how far
         the two are apart; the answer takes values to spread evenly between cuts, and `low` and `high` do not.
 
-        >>> from quorate.concepts import Threshold, Thresholds
+        >>> from quorate.models.concepts import Threshold, Thresholds
         >>> release = QueryRelease(Thresholds()).fit([1.0, 2.0, 3.0] * 3000, [0.5, 1.5, 2.5])
         >>> release.answer([Threshold(1.7)]).column_names
         ['query', 'answer', 'error', 'low', 'high']
@@ -339,7 +339,7 @@ class QueryRelease(ShowsClaim, BaseEstimator):
         and some hundred thousand records, the largest error of synthetic records is that of the fitted model, which
         `answer` corrects by what was measured.
 
-        >>> from quorate.concepts import Thresholds
+        >>> from quorate.models.concepts import Thresholds
         >>> QueryRelease(Thresholds()).fit([1.0, 2.0, 3.0] * 3000, [0.5, 1.5, 2.5]).synthetic(30).shape
         (30, 1)
         """
@@ -404,20 +404,20 @@ class QueryRelease(ShowsClaim, BaseEstimator):
 
     def save(self, folder: str | Path) -> Path:
         """Write the release to a new folder, for `load`. The folder contains nothing private."""
-        from quorate.models import save  # noqa: PLC0415  which stands above, and knows all kinds
+        from quorate.models.saving import save  # noqa: PLC0415  which stands above, and knows all kinds
 
         return save(self, folder)
 
     @classmethod
     def load(cls, folder: str | Path) -> "QueryRelease":
         """Return the release from a folder, as it was after `fit`."""
-        from quorate.models import load  # noqa: PLC0415
+        from quorate.models.saving import load  # noqa: PLC0415
 
         release: QueryRelease = load(folder, kind="query release")
         return release
 
     def publish(self, folder: str | Path, *, extra: dict[str, bytes] | None = None) -> Path:
         """Write what `save` writes, and the answers as a table for readers without this package."""
-        from quorate.models import save  # noqa: PLC0415
+        from quorate.models.saving import save  # noqa: PLC0415
 
         return save(self, folder, extra=extra, answers=True)

@@ -13,9 +13,9 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.arrays import Floats, Integers
-from quorate.checks import check_count
-from quorate.errors import InvalidInput
+from quorate.core.arrays import Floats, Integers
+from quorate.core.checks import check_count
+from quorate.core.errors import InvalidInput
 
 __all__ = ["MOST_UPDATES", "RunningSums", "best_running_sums"]
 

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize, sparse, special
 
-from quorate.arrays import Floats
-from quorate.errors import Infeasible
+from quorate.core.arrays import Floats
+from quorate.core.errors import Infeasible
 from quorate.release.engines.entropy import descend, fit_entropy
 from quorate.release.engines.released import Released
 from quorate.release.queries import BoxRanges, Marginals, Prefixes, Queries, Ranges, Rows

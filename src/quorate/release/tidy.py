@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from quorate.arrays import Floats
+from quorate.core.arrays import Floats
 from quorate.release.domain import Domain
 from quorate.release.queries import NOTHING
 from quorate.release.workloads.bound import Between

@@ -8,10 +8,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from quorate.arrays import Integers
-from quorate.errors import InvalidInput
-from quorate.mechanisms import NoisyVectors
-from quorate.privacy import Budget
+from quorate.core.arrays import Integers
+from quorate.core.errors import InvalidInput
+from quorate.core.mechanisms import NoisyVectors
+from quorate.core.privacy import Budget
+from quorate.core.session import release_counts
 from quorate.release.cuts import LEVELS, entries_of_level, find_cuts
 from quorate.release.domain import Domain, SealedCounts, make_domain
 from quorate.release.engines import Released
@@ -21,7 +22,6 @@ from quorate.release.queries import Queries
 from quorate.release.workloads import Columns, Workload
 from quorate.release.workloads.constraints import names_in
 from quorate.release.workloads.marginals import cells_of_orders
-from quorate.session import release_counts
 from quorate.tables import Number
 from quorate.tables.cells import OTHER
 from quorate.tables.containers import open_columns, shown_names

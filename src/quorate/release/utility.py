@@ -13,10 +13,11 @@ import numpy as np
 import pyarrow as pa
 from scipy import sparse
 
-from quorate.arrays import Floats, Integers
-from quorate.checks import check_count, check_positive
-from quorate.errors import InvalidInput
-from quorate.privacy import Budget
+from quorate.core.arrays import Floats, Integers
+from quorate.core.checks import check_count, check_positive
+from quorate.core.errors import InvalidInput
+from quorate.core.privacy import Budget
+from quorate.core.session import release_counts
 from quorate.release.domain import Domain
 from quorate.release.engines import ENGINES
 from quorate.release.objective import weighed
@@ -24,7 +25,6 @@ from quorate.release.people import RECORD
 from quorate.release.queries import MOST_LISTED, Marginals
 from quorate.release.release import QueryRelease
 from quorate.release.workloads.marginals import MarginalWorkload
-from quorate.session import release_counts
 
 __all__ = ["SyntheticClassifier", "Utility", "learn_from", "release_again", "simulate_utility"]
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from quorate.held_out import ModelCheck
+from quorate.models.evaluation import ModelCheck
 from quorate.report.axes import named_rows, plain
 from quorate.report.data import Claim, software_versions
 from quorate.report.drawing import BLUE, GREY, ORANGE, Plot, draw_plot
@@ -17,8 +17,8 @@ __all__ = ["CheckReport", "render_check", "write_check_report"]
 
 _MOST_ROWS = 24  # figures of a plot; the table has all
 _PROOFS = {
-    "quorate/held_out/PROOF.md": "one unit moves two counts of each grid by one, and why the intervals cover",
-    "quorate/mechanisms/noisy_vector/PROOF.md": "what counts with discrete Gaussian noise cost",
+    "quorate/models/evaluation/PROOF.md": "one unit moves two counts of each grid by one, and why the intervals cover",
+    "quorate/core/mechanisms/noisy_vector/PROOF.md": "what counts with discrete Gaussian noise cost",
 }
 
 

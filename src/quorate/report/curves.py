@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from quorate.linear.curves import Curve
+from quorate.models.linear.curves import Curve
 from quorate.report.axes import named_rows, plain
 from quorate.report.drawing import BLUE, GREY, Plot, draw_plot
 from quorate.report.words import figure

@@ -7,25 +7,43 @@ from dataclasses import dataclass, fields, is_dataclass
 from importlib import metadata, resources
 from typing import Any
 
-from quorate.errors import InvalidInput
-from quorate.linear.curves import Curve
+from quorate.core.errors import InvalidInput
+from quorate.models.linear.curves import Curve
 
 __all__ = ["Accuracy", "Agreement", "Claim", "ReportData", "proofs_for", "software_versions"]
 
 Points = tuple[tuple[float, float], ...]
 _BINS = 20
 _PROOFS = {
-    "privacy": ("privacy/PROOF.md", "costs add up over adaptively chosen queries, and convert to (epsilon, delta)"),
-    "predictors": ("predictors/PROOF.md", "one unit is dealt to one teacher, and moves at most one ballot a query"),
-    "quorum": ("mechanisms/quorum/PROOF.md", "answers are free; each no-quorum costs a fixed price"),
-    "noisy_max": ("mechanisms/noisy_max/PROOF.md", "what the name of the noisy winner costs, and no more"),
-    "noisy_shares": ("mechanisms/noisy_shares/PROOF.md", "what noisy shares of the vote cost, and all made of them"),
-    "confident_max": ("mechanisms/confident_max/PROOF.md", "each query costs its test, each answer its winner"),
-    "sharp_majority": ("mechanisms/sharp_majority/PROOF.md", "what an answer costs, and that none is better at it"),
-    "soft_majority": ("mechanisms/soft_majority/PROOF.md", "each query is epsilon-DP, with no delta"),
-    "stability": ("mechanisms/stability/PROOF.md", "an epoch up to a no-quorum has one cost, however many answers"),
-    "linear": ("linear/PROOF.md", "a unit moves each sum by a bounded length, and all else is made of the sums"),
-    "between_thresholds": ("mechanisms/between_thresholds/PROOF.md", "each no-quorum costs a fixed price; two classes"),
+    "privacy": (
+        "core/privacy/PROOF.md",
+        "costs add up over adaptively chosen queries, and convert to (epsilon, delta)",
+    ),
+    "predictors": (
+        "models/predictors/PROOF.md",
+        "one unit is dealt to one teacher, and moves at most one ballot a query",
+    ),
+    "quorum": ("core/mechanisms/quorum/PROOF.md", "answers are free; each no-quorum costs a fixed price"),
+    "noisy_max": ("core/mechanisms/noisy_max/PROOF.md", "what the name of the noisy winner costs, and no more"),
+    "noisy_shares": (
+        "core/mechanisms/noisy_shares/PROOF.md",
+        "what noisy shares of the vote cost, and all made of them",
+    ),
+    "confident_max": ("core/mechanisms/confident_max/PROOF.md", "each query costs its test, each answer its winner"),
+    "sharp_majority": (
+        "core/mechanisms/sharp_majority/PROOF.md",
+        "what an answer costs, and that none is better at it",
+    ),
+    "soft_majority": ("core/mechanisms/soft_majority/PROOF.md", "each query is epsilon-DP, with no delta"),
+    "stability": (
+        "core/mechanisms/stability/PROOF.md",
+        "an epoch up to a no-quorum has one cost, however many answers",
+    ),
+    "linear": ("models/linear/PROOF.md", "a unit moves each sum by a bounded length, and all else is made of the sums"),
+    "between_thresholds": (
+        "core/mechanisms/between_thresholds/PROOF.md",
+        "each no-quorum costs a fixed price; two classes",
+    ),
 }
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from quorate.neighbours import NeighbourClassifier
+from quorate.models.knn import NeighbourClassifier
 from quorate.report.axes import plain
 from quorate.report.drawing import BLUE, ORANGE, Plot, draw_plot, standing_alone
 

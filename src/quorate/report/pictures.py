@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from quorate.errors import RunEnded
-from quorate.mechanisms import Quorum, SharpMajority
-from quorate.mechanisms.needed import correct_probability
-from quorate.privacy import Budget
+from quorate.core.errors import RunEnded
+from quorate.core.mechanisms import Quorum, SharpMajority
+from quorate.core.mechanisms.needed import correct_probability
+from quorate.core.privacy import Budget
+from quorate.models.selection import plan_search
 from quorate.report.axes import plain
 from quorate.report.drawing import BLUE, GREEN, GREY, ORANGE, Plot, draw_plot
-from quorate.search import plan_search
 
 __all__ = ["draw_pictures", "plot_belief", "plot_neighbours", "plot_quorum", "plot_search", "plot_wear"]
 

@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 from quorate.bench.cover_sweeps import crossover, line_errors
-from quorate.concepts import Thresholds
-from quorate.planner.release import ReleasePlan, plan_release
+from quorate.models.concepts import Thresholds
+from quorate.release.plan import ReleasePlan, plan_release
 from quorate.report import Claim, software_versions
 from quorate.report.drawing import standing_alone
 from quorate.report.release import ReleaseReport, write_release_report

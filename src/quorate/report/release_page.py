@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from quorate.arrays import Floats
-from quorate.errors import QuorateError
+from quorate.core.arrays import Floats
+from quorate.core.errors import QuorateError
 from quorate.release import QueryRelease
 from quorate.release.engines import ENGINES, expected_errors
 from quorate.release.people import RECORD
@@ -31,7 +31,7 @@ _PATIENCE = 5.0  # seconds of a run that is repeated for the plot against epsilo
 _PROOFS = {
     "quorate/release/PROOF.md": "cells are public, counts are taken once, the engine pays, the rest is post-processing",
     "quorate/release/engines/PROOF.md": "what each engine measures, and what that costs",
-    "quorate/mechanisms/noisy_vector/PROOF.md": "a vector of counts with discrete Gaussian noise",
+    "quorate/core/mechanisms/noisy_vector/PROOF.md": "a vector of counts with discrete Gaussian noise",
 }
 
 

@@ -5,7 +5,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from quorate.errors import InvalidInput
+from quorate.core.errors import InvalidInput
 from quorate.report.words import figure, percent, words
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import numpy as np
 
 from quorate.bench.concepts import semi_private_figures, stability_figures
 from quorate.bench.sweeps import METHODS, Sweep, answered_queries, excess_sweep, plateau_errors
-from quorate.concepts import Concept, Halfspaces, Thresholds
+from quorate.models.concepts import Concept, Halfspaces, Thresholds
 from quorate.planner.concepts import plan_concept
 
 __all__ = ["run_theory"]

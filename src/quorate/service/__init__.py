@@ -6,7 +6,7 @@
     Model         a fitted classifier as it is served
 
 The path of a request: `app` (a Starlette route, a key) -> `infer` -> `codec` and `tensors` (checked queries) ->
-`batcher` (many requests, one vote) -> `quorate.session` -> `tensors` and `codec` (answers to bytes) -> `http` (when
+`batcher` (many requests, one vote) -> `quorate.core.session` -> `tensors` and `codec` (answers to bytes) -> `http` (when
 they leave).
 """
 

@@ -23,7 +23,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from quorate import __version__
-from quorate.errors import QuorateError
+from quorate.core.errors import QuorateError
 from quorate.service.auth import OWNER, Caller, check_site, token_of
 from quorate.service.documents import EXTENSIONS, IndexRequest, LoadRequest
 from quorate.service.errors import Refused

@@ -13,8 +13,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from quorate.core.session import is_about_one
 from quorate.service.errors import Refused
-from quorate.session import is_about_one
 
 __all__ = ["RequestBatcher"]
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from quorate.errors import InvalidInput, QuorateError
+from quorate.core.errors import InvalidInput, QuorateError
 
 __all__ = ["PROBLEMS", "Problem", "Refused", "code_of", "error_body"]
 

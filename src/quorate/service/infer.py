@@ -16,9 +16,10 @@ import numpy as np
 from starlette.requests import Request as HTTPRequest
 from starlette.responses import Response
 
-from quorate.errors import QuorateError
-from quorate.everlasting import Feed
-from quorate.neighbours import NeighbourSession
+from quorate.core.errors import QuorateError
+from quorate.core.session import Request
+from quorate.models.everlasting import Feed
+from quorate.models.knn import NeighbourSession
 from quorate.service.codec import InferRequest, Tensor, check_id, read_request, request_digest, write_response
 from quorate.service.errors import Refused
 from quorate.service.http import Pace, context_of, json_response, read_body
@@ -26,7 +27,6 @@ from quorate.service.model import Model
 from quorate.service.settings import Settings
 from quorate.service.telemetry import Metrics
 from quorate.service.tensors import SchemaInputs
-from quorate.session import Request
 
 __all__ = ["Infer"]
 

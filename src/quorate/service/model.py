@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.errors import LedgerRefused
-from quorate.exchange import Replies, Request
-from quorate.held_out import ConformalClassifier, ConformalRegressor
-from quorate.mechanisms import NoisyShares
-from quorate.models import PrivateFolder
-from quorate.models.kinds.spending import view_in_all
-from quorate.neighbours import NeighbourRegressor, NeighbourSession
-from quorate.predictors.labels import class_codes
-from quorate.privacy import Cost
+from quorate.core.errors import LedgerRefused
+from quorate.core.mechanisms import NoisyShares
+from quorate.core.privacy import Cost
+from quorate.core.requests import Replies, Request
+from quorate.models.evaluation import ConformalClassifier, ConformalRegressor
+from quorate.models.knn import NeighbourRegressor, NeighbourSession
+from quorate.models.predictors.labels import class_codes
+from quorate.models.saving import PrivateFolder
+from quorate.models.saving.kinds.spending import view_in_all
 from quorate.release import OnlineRelease, QueryRelease
 from quorate.service.batcher import RequestBatcher
 from quorate.service.readiness import Readiness
@@ -90,7 +90,7 @@ class Model:
         self.refused = ""  # why it is not loaded, and answers nothing
         self._keys = ledger  # the ledger that has its keys, also where nothing else of it is used
         self.hides_outcomes = self.progress is not None  # only the owner of an everlasting model may count them
-        # nor may others see that records came or went, which are entries of the ledger (neighbours/PROOF.md, step 9)
+        # nor may others see that records came or went, which are entries of the ledger (models/knn/PROOF.md, step 9)
         self.hides_entries = self.hides_outcomes or isinstance(session, NeighbourSession)
         self._notes: list[tuple[float, str, str]] = []
 
@@ -197,7 +197,7 @@ class Model:
         """Write the refusals to the ledger."""
         notes, self._notes = self._notes, []
         if notes:
-            from quorate.ledger import Refusal  # noqa: PLC0415
+            from quorate.core.ledger import Refusal  # noqa: PLC0415
 
             await asyncio.to_thread(self.ledger.note_refusals, [Refusal(*note) for note in notes])
 

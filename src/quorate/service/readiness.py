@@ -8,7 +8,7 @@ import asyncio
 import time
 from typing import Any
 
-from quorate.errors import LedgerRefused
+from quorate.core.errors import LedgerRefused
 from quorate.service.batcher import RequestBatcher
 
 __all__ = ["Readiness"]

@@ -9,8 +9,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from quorate.errors import LedgerRefused
-from quorate.ledger import Verification, share_figures
+from quorate.core.errors import LedgerRefused
+from quorate.core.ledger import Verification, share_figures
 from quorate.service.auth import Caller
 from quorate.service.errors import PROBLEMS, Refused
 from quorate.service.model import Model

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.errors import InvalidInput
+from quorate.core.errors import InvalidInput
 from quorate.release import OnlineRelease, QueryRelease
 from quorate.release.domain import NOTHING
 from quorate.release.proposals import rows_of_numbers

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
-from quorate.errors import LedgerRefused, QuorateError
+from quorate.core.errors import LedgerRefused, QuorateError
 from quorate.service.auth import Access
 from quorate.service.errors import Refused
 from quorate.service.model import VERSION, Model

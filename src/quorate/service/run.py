@@ -13,8 +13,8 @@ import uvicorn
 from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors.multiprocess import Multiprocess, Process
 
-from quorate.errors import InvalidInput
-from quorate.rows import usable_cores
+from quorate.core.errors import InvalidInput
+from quorate.core.rows import usable_cores
 from quorate.service.edge import EdgeProtocol
 from quorate.service.settings import ENVIRONMENT, ORDERS, PARENT, Settings
 from quorate.service.telemetry import Log, log_config

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from quorate.errors import InvalidInput
+from quorate.core.errors import InvalidInput
 
 __all__ = ["ENVIRONMENT", "ORDERS", "PARENT", "Settings", "is_loopback"]
 
@@ -69,7 +69,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     >>> Settings(models={"clinic": "/srv/clinic"}, host="0.0.0.0", keys=False)
     Traceback (most recent call last):
     ...
-    quorate.errors.InvalidInput: without keys a server listens on loopback alone ...
+    quorate.core.errors.InvalidInput: without keys a server listens on loopback alone ...
     """
 
     models: dict[str, str]

@@ -39,9 +39,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from sklearn.utils import get_tags
 
-from quorate.errors import InvalidInput, QuorateError
-from quorate.predictors.scores import Scoring
-from quorate.rows import canonical_matrix
+from quorate.core.errors import InvalidInput, QuorateError
+from quorate.core.rows import canonical_matrix
+from quorate.models.predictors.scores import Scoring
 from quorate.service.codec import ResponseTensor, Tensor, Values, listed
 from quorate.service.errors import Refused
 from quorate.tables import Category, Number, QueryEncoder, Schema

@@ -10,7 +10,7 @@ import time
 from typing import Any
 
 from quorate import __version__
-from quorate.errors import InvalidInput
+from quorate.core.errors import InvalidInput
 from quorate.service.http import Context
 
 __all__ = ["Traces", "traces_to"]
@@ -36,7 +36,7 @@ class Traces:
             "http.route": route,
             "http.response.status_code": context.status,
             "quorate.outcome": "failed" if context.status >= 500 else "refused" if context.code else "answered",
-            "quorate.rows": context.rows,
+            "quorate.core.rows": context.rows,
         }
         if context.model is not None:
             attributes["quorate.model"] = context.model.name

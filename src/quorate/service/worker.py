@@ -11,10 +11,10 @@ from typing import Any
 
 from starlette.applications import Starlette
 
-from quorate.errors import InvalidInput, LedgerRefused, QuorateError
-from quorate.ledger import Ledger
-from quorate.ledger.place import place_of
-from quorate.models import PrivateFolder, PublishedFolder, load, open_folder
+from quorate.core.errors import InvalidInput, LedgerRefused, QuorateError
+from quorate.core.ledger import Ledger
+from quorate.core.ledger.place import place_of
+from quorate.models.saving import PrivateFolder, PublishedFolder, load, open_folder
 from quorate.service.app import make_app
 from quorate.service.model import Model
 from quorate.service.repository import UNLOADED, is_unloaded

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from quorate.errors import InvalidInput
+from quorate.core.errors import InvalidInput
 from quorate.tables.columns import Category, Date, Kind, Number
 from quorate.tables.containers import shown_names
 from quorate.tables.dates import DateUnit, date_of, declared_moment, read_moments

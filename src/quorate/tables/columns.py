@@ -18,9 +18,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from quorate.arrays import Floats, Integers
-from quorate.checks import check_count, check_positive, set_validated
-from quorate.errors import InvalidInput
+from quorate.core.arrays import Floats, Integers
+from quorate.core.checks import check_count, check_positive, set_validated
+from quorate.core.errors import InvalidInput
 from quorate.tables.dates import DateUnit, check_unit, declared_moment, read_moments
 from quorate.tables.read import Role, refusal
 from quorate.tables.reading import MISSING_TEXTS, Rules, as_reading

@@ -20,8 +20,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from quorate.arrays import Floats, without_mask
-from quorate.errors import InvalidInput
+from quorate.core.arrays import Floats, without_mask
+from quorate.core.errors import InvalidInput
 from quorate.tables.values import kind_of_type, object_texts, raw_column, read_numbers
 
 __all__ = [
@@ -303,7 +303,7 @@ def as_table(frame: Any) -> pa.Table:
     >>> as_table([[39], [50]])
     Traceback (most recent call last):
     ...
-    quorate.errors.InvalidInput: a table must be a data frame or an Arrow table, with __arrow_c_stream__, got list
+    quorate.core.errors.InvalidInput: a table must be a data frame or an Arrow table, with __arrow_c_stream__, got list
     """
     if isinstance(frame, pa.Table):
         return check_names(frame)

@@ -24,8 +24,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
-from quorate.checks import check_choice, set_validated
-from quorate.errors import InvalidInput
+from quorate.core.checks import check_choice, set_validated
+from quorate.core.errors import InvalidInput
 from quorate.tables.containers import check_names
 from quorate.tables.csv_records import Irregularities, RecordBlocks
 from quorate.tables.values import raw_column

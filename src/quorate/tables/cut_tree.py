@@ -17,7 +17,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from quorate.arrays import Floats, Integers
+from quorate.core.arrays import Floats, Integers
 from quorate.tables.ordered_floats import NEXT_TO_0, divide_range, keys_of_numbers, number_of_key, shortest_decimal
 
 __all__ = ["STAGES", "CutTree", "NumberMarginal", "most_cells"]

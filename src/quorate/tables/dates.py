@@ -24,8 +24,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from quorate.arrays import Floats, Integers
-from quorate.errors import InvalidInput
+from quorate.core.arrays import Floats, Integers
+from quorate.core.errors import InvalidInput
 from quorate.tables.reading import DEFAULT_READING, MISSING_TEXTS, Reading, Rules, as_reading
 from quorate.tables.values import canonical_text, read_texts
 

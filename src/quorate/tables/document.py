@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from quorate.errors import InvalidInput
+from quorate.core.errors import InvalidInput
 from quorate.tables.columns import Category, Date, Kind, Label, Number, Text
 from quorate.tables.dates import date_of
 

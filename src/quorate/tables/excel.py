@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from quorate.errors import InvalidInput
+from quorate.core.errors import InvalidInput
 from quorate.tables.values import object_texts
 
 __all__ = ["excel_header", "stream_excel"]

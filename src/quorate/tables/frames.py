@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from quorate.arrays import Floats
-from quorate.errors import InvalidInput
+from quorate.core.arrays import Floats
+from quorate.core.errors import InvalidInput
 from quorate.tables.containers import column_names, open_table, shown_names
 from quorate.tables.dates import DateUnit, read_moments
 from quorate.tables.read import Role, refusal, subject

@@ -16,10 +16,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from quorate.arrays import Floats, Integers
-from quorate.errors import Infeasible
-from quorate.mechanisms import NoisyVectors, SparseHistogram
-from quorate.privacy import Budget
+from quorate.core.arrays import Floats, Integers
+from quorate.core.errors import Infeasible
+from quorate.core.mechanisms import NoisyVectors, SparseHistogram
+from quorate.core.privacy import Budget
 from quorate.tables.columns import Category, Date, Kind, Number, Text
 from quorate.tables.containers import shown_names
 from quorate.tables.cut_tree import STAGES, CutTree, NumberMarginal, most_cells

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from quorate.checks import set_validated
-from quorate.errors import InvalidInput
+from quorate.core.checks import set_validated
+from quorate.core.errors import InvalidInput
 
 __all__ = ["ColumnMarginal", "LearnedFacts"]
 

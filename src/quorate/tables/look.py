@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from quorate.checks import is_named_id
+from quorate.core.checks import is_named_id
 from quorate.tables.columns import Category, Date, Kind, Label, Number, Text, unreadable_values
 from quorate.tables.containers import as_table
 from quorate.tables.csv_records import Irregularities

@@ -10,8 +10,8 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from quorate.arrays import Floats
-from quorate.errors import InvalidInput
+from quorate.core.arrays import Floats
+from quorate.core.errors import InvalidInput
 from quorate.tables.columns import Category, Date, encode_features
 from quorate.tables.containers import open_column
 from quorate.tables.schema import Schema

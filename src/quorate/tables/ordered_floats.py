@@ -6,7 +6,7 @@ from decimal import ROUND_CEILING, Context, Decimal, localcontext
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.arrays import Floats
+from quorate.core.arrays import Floats
 
 __all__ = ["NEXT_TO_0", "Keys", "divide_range", "keys_of_numbers", "number_of_key", "shortest_decimal"]
 

@@ -23,8 +23,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from quorate.arrays import Integers
-from quorate.errors import InvalidInput
+from quorate.core.arrays import Integers
+from quorate.core.errors import InvalidInput
 from quorate.tables.containers import open_column
 from quorate.tables.dates import canonical_moment
 from quorate.tables.values import canonical_text, object_texts, raw_column, read_numbers, read_texts

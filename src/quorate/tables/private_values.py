@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from quorate.arrays import Floats, Integers
+from quorate.core.arrays import Floats, Integers
 from quorate.tables.containers import open_columns
 from quorate.tables.dates import DateUnit, read_moments
 from quorate.tables.reading import DEFAULT_READING

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.feather
 import pyarrow.parquet
 
-from quorate.errors import InvalidInput
+from quorate.core.errors import InvalidInput
 from quorate.tables.containers import check_names
 from quorate.tables.csv_files import CsvFormat, read_csv
 from quorate.tables.csv_records import Irregularities

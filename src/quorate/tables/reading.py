@@ -18,8 +18,8 @@ from dataclasses import asdict, dataclass, fields
 from functools import cached_property, lru_cache
 from typing import Any, Literal
 
-from quorate.checks import check_choice, set_validated
-from quorate.errors import InvalidInput
+from quorate.core.checks import check_choice, set_validated
+from quorate.core.errors import InvalidInput
 
 __all__ = ["DEFAULT_READING", "MISSING_TEXTS", "PLAIN_NUMBER", "Reading", "Rules", "as_reading"]
 

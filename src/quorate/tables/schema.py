@@ -11,12 +11,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from quorate.checks import set_validated
-from quorate.errors import InvalidInput
-from quorate.mechanisms import NoisyVectors
-from quorate.privacy import Budget
-from quorate.privacy.claims import Claim, replaced
-from quorate.rows import in_blocks
+from quorate.core.checks import set_validated
+from quorate.core.errors import InvalidInput
+from quorate.core.mechanisms import NoisyVectors
+from quorate.core.privacy import Budget
+from quorate.core.privacy.claims import Claim, replaced
+from quorate.core.rows import in_blocks
 from quorate.tables.columns import (
     Category,
     Date,

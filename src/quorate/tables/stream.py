@@ -19,7 +19,7 @@ import pyarrow.fs
 import pyarrow.ipc
 import pyarrow.parquet
 
-from quorate.errors import InvalidInput
+from quorate.core.errors import InvalidInput
 from quorate.tables.containers import check_names
 from quorate.tables.csv_files import FOUND, CsvFormat, csv_header, stream_csv, without_last
 from quorate.tables.excel import excel_header, stream_excel

@@ -24,8 +24,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from quorate.arrays import Floats, Integers
-from quorate.errors import InvalidInput
+from quorate.core.arrays import Floats, Integers
+from quorate.core.errors import InvalidInput
 from quorate.tables.reading import DEFAULT_READING, MISSING_TEXTS, PLAIN_NUMBER, Reading, Rules, as_reading
 
 __all__ = [

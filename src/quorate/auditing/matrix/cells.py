@@ -15,7 +15,7 @@ from quorate.auditing.matrix.trials import Arrival, Case, run_arrivals, run_reco
 from quorate.auditing.matrix.units import replaced_people, replaced_rows
 from quorate.auditing.matrix.watch import Stage, teachers_of, told
 from quorate.auditing.replay import entropy_tape
-from quorate.errors import InvalidInput
+from quorate.core.errors import InvalidInput
 
 __all__ = ["Cell", "Outcome", "matrix_cells", "run_case", "run_cell"]
 

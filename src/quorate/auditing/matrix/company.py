@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from quorate.arrays import Floats
 from quorate.auditing.matrix.subjects import base_table
 from quorate.auditing.matrix.trials import Case
 from quorate.auditing.matrix.watch import told
 from quorate.auditing.replay import entropy_tape, fitted_ensemble
+from quorate.core.arrays import Floats
 
 __all__ = ["company_differences"]
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from quorate.arrays import Floats
+from quorate.core.arrays import Floats
 
 __all__ = ["CONTAINERS", "Container"]
 

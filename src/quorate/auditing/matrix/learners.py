@@ -12,7 +12,7 @@ from sklearn.preprocessing import OneHotEncoder, PolynomialFeatures, StandardSca
 from sklearn.tree import DecisionTreeClassifier
 
 from quorate.auditing.matrix.witness import CountsRows, FailsOnLarge, Onlooker, Witness
-from quorate.concepts import Intervals, Stumps, Thresholds
+from quorate.models.concepts import Intervals, Stumps, Thresholds
 
 __all__ = ["CONCEPTS", "LEARNERS"]
 

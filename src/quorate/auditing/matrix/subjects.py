@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from sklearn.naive_bayes import GaussianNB
 from sklearn.tree import DecisionTreeClassifier
 
-from quorate.arrays import Floats
 from quorate.auditing.matrix.learners import CONCEPTS, LEARNERS
-from quorate.concepts import Threshold
-from quorate.everlasting import EverlastingClassifier
-from quorate.predictors import (
+from quorate.core.arrays import Floats
+from quorate.models.concepts import Threshold
+from quorate.models.everlasting import EverlastingClassifier
+from quorate.models.predictors import (
     AgnosticClassifier,
     PrivateClassifier,
     PureClassifier,
@@ -24,9 +24,9 @@ from quorate.predictors import (
     StudentFirstClassifier,
     UniversalClassifier,
 )
+from quorate.models.selection import PrivateSearchCV
+from quorate.models.students import SemiPrivateClassifier, StudentClassifier
 from quorate.release import OnlineRelease, QueryRelease
-from quorate.search import PrivateSearchCV
-from quorate.students import SemiPrivateClassifier, StudentClassifier
 
 __all__ = ["SUBJECTS", "Subject", "Table", "base_table"]
 

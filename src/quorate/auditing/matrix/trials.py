@@ -12,10 +12,10 @@ import numpy as np
 from quorate.auditing.matrix.containers import Container
 from quorate.auditing.matrix.subjects import Subject, Table, base_table
 from quorate.auditing.matrix.watch import Stage, Watch, files_of, shown, told, watched
-from quorate.errors import BudgetSpent, InvalidInput, NoQuorum
-from quorate.models import load, save
+from quorate.core.errors import BudgetSpent, InvalidInput, NoQuorum
+from quorate.core.session import release_counts
+from quorate.models.saving import load, save
 from quorate.release.people import first_records
-from quorate.session import release_counts
 
 __all__ = ["Arrival", "Case", "run_arrivals", "run_records"]
 

@@ -19,9 +19,9 @@ from threadpoolctl import threadpool_limits
 
 from quorate.auditing.matrix.witness import Call, Notes, noted_calls
 from quorate.auditing.replay import Draw, entropy_tape, fitted_ensemble
-from quorate.ensemble import Ensemble
-from quorate.errors import QuorateError
-from quorate.everlasting.seats import Seats
+from quorate.compute.ensemble import Ensemble
+from quorate.core.errors import QuorateError
+from quorate.models.everlasting.seats import Seats
 
 __all__ = ["Stage", "Watch", "files_of", "shown", "teachers_of", "told", "watched"]
 

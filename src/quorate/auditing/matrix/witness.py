@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils import get_tags
 
 from quorate.auditing.replay import off_the_tape
-from quorate.errors import InvalidInput
+from quorate.core.errors import InvalidInput
 
 __all__ = ["Call", "CountsRows", "FailsOnLarge", "Notes", "Onlooker", "Witness", "layout_of", "noted_calls"]
 

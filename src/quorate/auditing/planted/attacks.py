@@ -10,7 +10,7 @@ from quorate.auditing.planted.bug import Caught
 from quorate.auditing.planted.exact import law_of_code
 from quorate.auditing.releases import Release
 from quorate.auditing.worst_case import worst_cases
-from quorate.mechanisms.base import ThresholdMechanism
+from quorate.core.mechanisms.base import ThresholdMechanism
 
 __all__ = ["CONFIDENCE", "judge", "play", "search"]
 

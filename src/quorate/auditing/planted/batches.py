@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quorate.auditing.planted.bug import Caught, PlantedBug
-from quorate.learners import MEMORY, LinearTeachers
-from quorate.learners.teachers import DeviceName, Matrix
+from quorate.compute.learners import MEMORY, LinearTeachers
+from quorate.compute.learners.teachers import DeviceName, Matrix
 
 __all__ = ["BATCHES", "SummedInAnyOrder", "replay_in_company"]
 

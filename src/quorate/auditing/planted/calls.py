@@ -1,6 +1,6 @@
 """Calls to an estimator, each with one mistake: a ballot depends on other queries, other teachers or other threads.
 
-The sound twins are the code that asks real teachers (`quorate/calls.py`, `quorate/quiet.py`). Every attack is
+The sound twins are the code that asks real teachers (`quorate/core/estimator_calls.py`, `quorate/core/isolation.py`). Every attack is
 deterministic: where threads must meet, they wait for each other.
 """
 
@@ -20,9 +20,9 @@ from sklearn.preprocessing import FunctionTransformer
 from threadpoolctl import ThreadpoolController
 
 from quorate.auditing.planted.bug import Caught, PlantedBug
-from quorate.calls import CALL, Calls, one_thread
-from quorate.ensemble.estimators import EstimatorTeachers
-from quorate.quiet import silence
+from quorate.compute.ensemble.estimators import EstimatorTeachers
+from quorate.core.estimator_calls import CALL, Calls, one_thread
+from quorate.core.isolation import silence
 
 __all__ = ["CALLS"]
 

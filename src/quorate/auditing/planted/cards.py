@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 from quorate.auditing.planted.bug import Caught
 from quorate.auditing.planted.states import quiet_folder
-from quorate.errors import InvalidInput
+from quorate.core.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from quorate.sites.keys import Card
+    from quorate.service.sites.keys import Card
 
 __all__ = ["accepts_authorities", "come_signed", "own_cards"]
 
 
 def own_cards() -> "type[Card]":
     """Return the class of cards as it is."""
-    from quorate.sites.keys import Card  # noqa: PLC0415
+    from quorate.service.sites.keys import Card  # noqa: PLC0415
 
     return Card
 
@@ -46,7 +46,7 @@ def come_signed(kind: "type[Card]") -> Caught:
     """Give a site the card of an authority for its coordinator's, and come with a certificate that this has signed."""
     from cryptography.hazmat.primitives.asymmetric import ec  # noqa: PLC0415
 
-    from quorate.sites.keys import Keys  # noqa: PLC0415
+    from quorate.service.sites.keys import Keys  # noqa: PLC0415
 
     authority, stranger = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
     with quiet_folder() as folder:

@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.arrays import Integers
 from quorate.auditing.choices import audit_choice
 from quorate.auditing.planted.attacks import CONFIDENCE, search
 from quorate.auditing.planted.bug import Caught, PlantedBug
-from quorate.errors import InvalidInput
-from quorate.mechanisms import ExponentialChoice, NoisyMax, SoftMajority
-from quorate.mechanisms.base import Counts
-from quorate.mechanisms.noisy_max.mechanism import draw_winners
+from quorate.auditing.simulation import SeededNoise
+from quorate.core.arrays import Integers
+from quorate.core.errors import InvalidInput
+from quorate.core.mechanisms import ExponentialChoice, NoisyMax, SoftMajority
+from quorate.core.mechanisms.base import Counts
+from quorate.core.mechanisms.noisy_max.mechanism import draw_winners
 from quorate.release.engines.adaptive import misplaced
-from quorate.simulation import SeededNoise
 
 __all__ = [
     "CHOICES",

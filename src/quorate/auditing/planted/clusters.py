@@ -9,9 +9,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from quorate.arrays import Integers
 from quorate.auditing.planted.bug import Caught, PlantedBug
-from quorate.ensemble.dealing import Dealer, Encoded, Seats
+from quorate.compute.ensemble.dealing import Dealer, Encoded, Seats
+from quorate.core.arrays import Integers
 
 __all__ = ["CLUSTERS", "DealsAnew", "DealsByCompany", "cut_for_more_workers", "owners_in_parts", "read_part_again"]
 

@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 from quorate.auditing.planted.bug import Caught, PlantedBug
 from quorate.auditing.planted.guards import replaced
 from quorate.auditing.replay import entropy_tape
-from quorate.features import AdditiveColumns
-from quorate.features.blocks import Ramps, column_numbers, spread_ramps
-from quorate.features.waves import Waves
-from quorate.linear import PrivateLogisticRegression
-from quorate.linear.sums import GRID, PrivateSums, grid_length
-from quorate.mechanisms import NoisyVectors
-from quorate.privacy import Budget
+from quorate.core.mechanisms import NoisyVectors
+from quorate.core.privacy import Budget
+from quorate.models.linear import PrivateLogisticRegression
+from quorate.models.linear.sums import GRID, PrivateSums, grid_length
+from quorate.tables.features import AdditiveColumns
+from quorate.tables.features.blocks import Ramps, column_numbers, spread_ramps
+from quorate.tables.features.waves import Waves
 
 __all__ = ["COLUMNS"]
 

@@ -11,19 +11,19 @@ from typing import Any
 
 import numpy as np
 
-from quorate.answerers import Votes
 from quorate.auditing.planted.bug import Caught, PlantedBug
 from quorate.auditing.planted.states import quiet_folder
 from quorate.auditing.replay import entropy_tape
-from quorate.ensemble import Ensemble
-from quorate.ensemble.estimators import EstimatorTeachers
-from quorate.errors import LedgerRefused
-from quorate.ledger import Ledger, Verification
-from quorate.ledger.chain import canonical
-from quorate.ledger.rules import Compaction
-from quorate.mechanisms import SoftMajority
-from quorate.privacy import Budget
-from quorate.session import Replies, Request, Session
+from quorate.compute.ensemble import Ensemble
+from quorate.compute.ensemble.estimators import EstimatorTeachers
+from quorate.core.answerers import Votes
+from quorate.core.errors import LedgerRefused
+from quorate.core.ledger import Ledger, Verification
+from quorate.core.ledger.chain import canonical
+from quorate.core.ledger.rules import Compaction
+from quorate.core.mechanisms import SoftMajority
+from quorate.core.privacy import Budget
+from quorate.core.session import Replies, Request, Session
 
 __all__ = [
     "COMPACTIONS",

@@ -10,9 +10,9 @@ import numpy as np
 
 from quorate.auditing.planted.bug import Caught, PlantedBug
 from quorate.auditing.replay import replay
-from quorate.ensemble import Ensemble, deal_units, unit_numbers
-from quorate.learners import Deal
-from quorate.predictors import PrivateClassifier
+from quorate.compute.ensemble import Ensemble, deal_units, unit_numbers
+from quorate.compute.learners import Deal
+from quorate.models.predictors import PrivateClassifier
 
 __all__ = [
     "DEALING",

@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.arrays import Floats
 from quorate.auditing.releases import Release, Votes, ballots_to_change, gaussian, laplace, release_of
-from quorate.errors import InvalidInput
-from quorate.mechanisms import NO_QUORUM, Quorum, StabilityTest
-from quorate.mechanisms.base import QueryMechanism, ThresholdMechanism
+from quorate.core.arrays import Floats
+from quorate.core.errors import InvalidInput
+from quorate.core.mechanisms import NO_QUORUM, Quorum, StabilityTest
+from quorate.core.mechanisms.base import QueryMechanism, ThresholdMechanism
 
 __all__ = ["law_of_code"]
 

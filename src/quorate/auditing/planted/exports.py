@@ -14,12 +14,12 @@ import numpy as np
 
 from quorate.auditing.planted.bug import Caught, PlantedBug
 from quorate.auditing.planted.states import quiet_folder
-from quorate.exchange import Asked
-from quorate.ledger import Ledger, export_entries
-from quorate.ledger.chain import digest_rows
-from quorate.ledger.requests import answer_row, pack, request_row
-from quorate.privacy import Budget
-from quorate.rows import query_digests
+from quorate.core.ledger import Ledger, export_entries
+from quorate.core.ledger.chain import digest_rows
+from quorate.core.ledger.requests import answer_row, pack, request_row
+from quorate.core.privacy import Budget
+from quorate.core.requests import Asked
+from quorate.core.rows import query_digests
 
 __all__ = ["EXPORTS", "export_as_kept", "guess_answers"]
 

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.arrays import Integers
 from quorate.auditing.neighbour_games import (
     BALLOT,
     QUERIES,
@@ -19,16 +18,17 @@ from quorate.auditing.neighbour_games import (
 )
 from quorate.auditing.planted.bug import Caught, PlantedBug
 from quorate.auditing.replay import entropy_tape
-from quorate.errors import BudgetSpent, QuorateError
-from quorate.learners.backends import choose_backend
-from quorate.mechanisms import Answers
-from quorate.neighbours.answerer import Nearby
-from quorate.neighbours.ballots import Levels
-from quorate.neighbours.blocks import Block, query_factors
-from quorate.neighbours.gpu import DeviceCounter
-from quorate.neighbours.kernel import Kernel
-from quorate.neighbours.points import Space
-from quorate.neighbours.units import Units
+from quorate.compute.learners.backends import choose_backend
+from quorate.core.arrays import Integers
+from quorate.core.errors import BudgetSpent, QuorateError
+from quorate.core.mechanisms import Answers
+from quorate.models.knn.answerer import Nearby
+from quorate.models.knn.ballots import Levels
+from quorate.models.knn.blocks import Block, query_factors
+from quorate.models.knn.gpu import DeviceCounter
+from quorate.models.knn.kernel import Kernel
+from quorate.models.knn.points import Space
+from quorate.models.knn.units import Units
 
 __all__ = ["FILTERS"]
 

@@ -17,14 +17,14 @@ from sklearn.dummy import DummyClassifier
 from quorate.auditing.planted.bug import Caught, PlantedBug
 from quorate.auditing.planted.guards import replaced
 from quorate.auditing.planted.states import quiet_folder
-from quorate.concepts import Thresholds
-from quorate.errors import InvalidInput
-from quorate.ledger import LedgerView
-from quorate.models import PrivateFolder, save, schema_of
-from quorate.models.folder import digest_of, open_private
-from quorate.models.kinds.spending import view_in_all
-from quorate.predictors import AgnosticClassifier
-from quorate.students import StudentClassifier
+from quorate.core.errors import InvalidInput
+from quorate.core.ledger import LedgerView
+from quorate.models.concepts import Thresholds
+from quorate.models.predictors import AgnosticClassifier
+from quorate.models.saving import PrivateFolder, save, schema_of
+from quorate.models.saving.folder import digest_of, open_private
+from quorate.models.saving.kinds.spending import view_in_all
+from quorate.models.students import StudentClassifier
 from quorate.tables import SCHEMA_FILE, Category, QueryEncoder, Schema
 from quorate.tables.containers import open_table
 from quorate.tables.frames import ColumnKind, FrameFormat

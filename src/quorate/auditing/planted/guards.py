@@ -16,17 +16,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quorate.auditing.planted.bug import Caught, PlantedBug
-from quorate.concepts import Concept, Dichotomies, Hypothesis
-from quorate.errors import BudgetSpent, InvalidInput
-from quorate.mechanisms import Quorum
-from quorate.mechanisms.base import Run
-from quorate.mechanisms.cutoff import CutoffRun, NoisyCutoff
-from quorate.predictors import pure_stable, stable_choice
-from quorate.predictors.pure_stable import PureStable
-from quorate.predictors.unit_rows import UnitRows, fill_unit_rows
-from quorate.privacy import Budget, Cost, gaussian_renyi, to_epsilon
-from quorate.privacy.budget import Quanta, Reservation, to_quanta
-from quorate.simulation import SeededNoise
+from quorate.auditing.simulation import SeededNoise
+from quorate.core.errors import BudgetSpent, InvalidInput
+from quorate.core.mechanisms import Quorum
+from quorate.core.mechanisms.base import Run
+from quorate.core.mechanisms.cutoff import CutoffRun, NoisyCutoff
+from quorate.core.privacy import Budget, Cost, gaussian_renyi, to_epsilon
+from quorate.core.privacy.budget import Quanta, Reservation, to_quanta
+from quorate.models.concepts import Concept, Dichotomies, Hypothesis
+from quorate.models.predictors import pure_stable, stable_choice
+from quorate.models.predictors.pure_stable import PureStable
+from quorate.models.predictors.unit_rows import UnitRows, fill_unit_rows
 
 __all__ = [
     "GUARDS",

@@ -10,8 +10,8 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from quorate.auditing.planted.bug import Caught, PlantedBug
 from quorate.auditing.quantiles import least_coverage, worst_quantile_loss
 from quorate.auditing.replay import entropy_tape
-from quorate.held_out import ConformalRegressor, ModelCheck, check_model
-from quorate.mechanisms import PrivateQuantile
+from quorate.core.mechanisms import PrivateQuantile
+from quorate.models.evaluation import ConformalRegressor, ModelCheck, check_model
 
 __all__ = [
     "HELD_OUT",

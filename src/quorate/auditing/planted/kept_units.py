@@ -9,22 +9,22 @@ from typing import Any
 
 import numpy as np
 
-from quorate.arrays import Integers
 from quorate.auditing.neighbour_games import BALLOT, QUERIES, game_terms, game_units
 from quorate.auditing.planted.bug import Caught, PlantedBug
 from quorate.auditing.planted.guards import replaced
 from quorate.auditing.planted.states import quiet_folder
-from quorate.errors import InvalidInput, LedgerRefused
-from quorate.exchange import OWN_CALLER
-from quorate.ledger import Ledger
-from quorate.neighbours import NeighbourClassifier, NeighbourSession
-from quorate.neighbours import model as model_module
-from quorate.neighbours import session as session_module
-from quorate.neighbours.kernel import Kernel
-from quorate.neighbours.unit_file import UnitFile, change_key
-from quorate.neighbours.units import Units
-from quorate.predictors.base import check_matrix
-from quorate.privacy import Budget
+from quorate.core.arrays import Integers
+from quorate.core.errors import InvalidInput, LedgerRefused
+from quorate.core.ledger import Ledger
+from quorate.core.privacy import Budget
+from quorate.core.requests import OWN_CALLER
+from quorate.models.knn import NeighbourClassifier, NeighbourSession
+from quorate.models.knn import model as model_module
+from quorate.models.knn import session as session_module
+from quorate.models.knn.kernel import Kernel
+from quorate.models.knn.unit_file import UnitFile, change_key
+from quorate.models.knn.units import Units
+from quorate.models.predictors.base import check_matrix
 from quorate.tables.persons import person_name
 from quorate.tables.read import Role
 from quorate.tables.values import canonical_text

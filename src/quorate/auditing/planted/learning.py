@@ -9,7 +9,7 @@ from sklearn.preprocessing import PolynomialFeatures
 
 from quorate.auditing.planted.bug import Caught, PlantedBug
 from quorate.auditing.planted.dealing import replay_outlier
-from quorate.predictors import PrivateClassifier
+from quorate.models.predictors import PrivateClassifier
 
 __all__ = ["LEARNING", "CentredProducts", "TriedOnRecords"]
 

@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 from quorate.auditing.planted.bug import Caught, PlantedBug
 from quorate.auditing.replay import entropy_tape
-from quorate.features import AdditiveColumns
-from quorate.linear.engine import Problem, entries_of, fit
-from quorate.linear.families import Bernoulli
-from quorate.linear.sums import GRID, SQUARED_SENSITIVITY, PrivateSums, grid_length, on_the_grid
-from quorate.mechanisms import NoisyVectors
-from quorate.privacy import Budget
+from quorate.core.mechanisms import NoisyVectors
+from quorate.core.privacy import Budget
+from quorate.models.linear.engine import Problem, entries_of, fit
+from quorate.models.linear.families import Bernoulli
+from quorate.models.linear.sums import GRID, SQUARED_SENSITIVITY, PrivateSums, grid_length, on_the_grid
+from quorate.tables.features import AdditiveColumns
 
 __all__ = ["LINEAR"]
 

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.arrays import Floats
 from quorate.auditing.planted.bug import Caught, PlantedBug
-from quorate.errors import InvalidInput
+from quorate.core.arrays import Floats
+from quorate.core.errors import InvalidInput
 from quorate.tables import Category, Number, QueryEncoder, Schema
 
 __all__ = ["LOOKUPS", "RemembersTexts", "ask_after_another_caller", "calls_made"]

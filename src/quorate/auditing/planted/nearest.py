@@ -8,8 +8,8 @@ from quorate.auditing.nearest import neighbour_means
 from quorate.auditing.planted.bug import Caught, PlantedBug
 from quorate.auditing.replay import entropy_tape
 from quorate.auditing.tracing import trace
-from quorate.neighbours import NeighbourClassifier, NeighbourRegressor
-from quorate.neighbours.model import NeighbourModel
+from quorate.models.knn import NeighbourClassifier, NeighbourRegressor
+from quorate.models.knn.model import NeighbourModel
 
 __all__ = ["NEAREST"]
 

@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 
 from quorate.auditing.planted.bug import Caught, PlantedBug
 from quorate.auditing.replay import entropy_tape
-from quorate.mechanisms import NoisyVector, NoisyVectors
-from quorate.privacy import Budget
+from quorate.core.mechanisms import NoisyVector, NoisyVectors
+from quorate.core.privacy import Budget
 
 __all__ = ["NOISY_VECTORS"]
 

@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from quorate.arrays import Floats
 from quorate.auditing.enumeration import Outcomes
 from quorate.auditing.planted.exact import law_of_code
 from quorate.auditing.releases import Release, Votes
-from quorate.mechanisms import NO_QUORUM, SoftMajority, StabilityTest
+from quorate.core.arrays import Floats
+from quorate.core.mechanisms import NO_QUORUM, SoftMajority, StabilityTest
 
 __all__ = ["TrueEpsilon", "epsilon_of_choice", "epsilon_of_distance", "exact_epsilon"]
 

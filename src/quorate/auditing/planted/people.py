@@ -13,7 +13,7 @@ from scipy.special import log_ndtr
 
 from quorate.auditing.planted.bug import Caught, PlantedBug
 from quorate.auditing.planted.guards import replaced
-from quorate.mechanisms.noisy_vector import NoisyVector
+from quorate.core.mechanisms.noisy_vector import NoisyVector
 from quorate.release import QueryRelease, Workload
 from quorate.release import people as people_module
 from quorate.release import release as release_module

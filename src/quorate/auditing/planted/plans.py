@@ -11,13 +11,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from quorate.arrays import Floats
 from quorate.auditing.planted.bug import Caught, PlantedBug
 from quorate.auditing.planted.exact import law_of_code
-from quorate.mechanisms import Quorum, SharpMajority
-from quorate.mechanisms.needed import threshold_law
-from quorate.mechanisms.sharp_majority.table import build_table
-from quorate.privacy import Budget, Cost
+from quorate.core.arrays import Floats
+from quorate.core.mechanisms import Quorum, SharpMajority
+from quorate.core.mechanisms.needed import threshold_law
+from quorate.core.mechanisms.sharp_majority.table import build_table
+from quorate.core.privacy import Budget, Cost
 
 __all__ = ["PLANS", "ForgetsTheOpening", "PriceOfAnotherOrder"]
 

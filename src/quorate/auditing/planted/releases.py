@@ -11,13 +11,14 @@ import numpy as np
 from scipy.special import log_ndtr
 from sklearn.neighbors import KNeighborsClassifier
 
-from quorate.account import Account
 from quorate.auditing.planted.bug import By, Caught, PlantedBug
 from quorate.auditing.planted.guards import replaced
 from quorate.auditing.planted.states import quiet_folder
-from quorate.errors import BudgetSpent, InvalidInput
-from quorate.mechanisms.noisy_vector import NoisyVector
-from quorate.privacy import Budget
+from quorate.core.errors import BudgetSpent, InvalidInput
+from quorate.core.mechanisms.noisy_vector import NoisyVector
+from quorate.core.privacy import Budget
+from quorate.models.account import Account
+from quorate.models.students import StudentClassifier
 from quorate.release import Columns, GrowingRelease, QueryRelease, Workload
 from quorate.release import people as people_module
 from quorate.release.cuts import NumberTree
@@ -26,7 +27,6 @@ from quorate.release.engines.released import check_private
 from quorate.release.people import Counted
 from quorate.release.queries import Levels
 from quorate.release.running_sums import RunningSums
-from quorate.students import StudentClassifier
 from quorate.tables import Number
 
 __all__ = [

@@ -13,38 +13,38 @@ from typing import Any
 
 import numpy as np
 
-from quorate.answerers import Votes
-from quorate.arrays import Integers
 from quorate.auditing.planted.bug import Caught, PlantedBug
 from quorate.auditing.planted.guards import replaced
 from quorate.auditing.planted.states import quiet_folder
 from quorate.auditing.planted.thresholds import small_quorum
 from quorate.auditing.replay import entropy_tape
-from quorate.concepts import Threshold, Thresholds
-from quorate.ensemble import Ensemble
-from quorate.ensemble.ensemble import Ballots
-from quorate.ensemble.estimators import EstimatorTeachers
-from quorate.errors import BudgetSpent
-from quorate.everlasting import EverlastingClassifier
-from quorate.everlasting.phase import Phase
-from quorate.everlasting.phase_folder import PhaseFolder
-from quorate.exchange import KeptAnswers
-from quorate.journal import Journal
-from quorate.ledger import Ledger
-from quorate.ledger import Phase as KeptPhase
-from quorate.mechanisms import NO_QUORUM, SoftMajority
-from quorate.mechanisms.cutoff import NoisyCutoff
-from quorate.mechanisms.cutoff.mechanism import CutoffRun
-from quorate.mechanisms.dissent import calibrate_with_quorum
-from quorate.models import load, save
-from quorate.models.kinds import everlasting
-from quorate.predictors.student_first import StudentFirst
-from quorate.predictors.unit_rows import UnitRows
-from quorate.predictors.universal import BallotsFirst
-from quorate.privacy import Budget
+from quorate.compute.ensemble import Ensemble
+from quorate.compute.ensemble.ensemble import Ballots
+from quorate.compute.ensemble.estimators import EstimatorTeachers
+from quorate.core.answerers import Votes
+from quorate.core.append_log import Journal
+from quorate.core.arrays import Integers
+from quorate.core.errors import BudgetSpent
+from quorate.core.ledger import Ledger
+from quorate.core.ledger import Phase as KeptPhase
+from quorate.core.mechanisms import NO_QUORUM, SoftMajority
+from quorate.core.mechanisms.cutoff import NoisyCutoff
+from quorate.core.mechanisms.cutoff.mechanism import CutoffRun
+from quorate.core.mechanisms.dissent import calibrate_with_quorum
+from quorate.core.privacy import Budget
+from quorate.core.requests import KeptAnswers
+from quorate.core.session import Answerer, Session
+from quorate.models.concepts import Threshold, Thresholds
+from quorate.models.everlasting import EverlastingClassifier
+from quorate.models.everlasting.phase import Phase
+from quorate.models.everlasting.phase_folder import PhaseFolder
+from quorate.models.predictors.student_first import StudentFirst
+from quorate.models.predictors.unit_rows import UnitRows
+from quorate.models.predictors.universal import BallotsFirst
+from quorate.models.saving import load, save
+from quorate.models.saving.kinds import everlasting
 from quorate.release import OnlineRelease
 from quorate.release.proposals import Proposals, read_labels, rows_of_numbers
-from quorate.session import Answerer, Session
 
 __all__ = [
     "RESTARTS",

@@ -10,8 +10,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from quorate.auditing.planted.bug import Caught, PlantedBug
-from quorate.mechanisms import SparseHistogram
-from quorate.mechanisms.distributions import gaussian_pmf
+from quorate.core.mechanisms import SparseHistogram
+from quorate.core.mechanisms.distributions import gaussian_pmf
 from quorate.tables import learned
 from quorate.tables.cut_tree import CutTree
 from quorate.tables.private_values import kinds_of_values

@@ -10,9 +10,9 @@ from quorate.auditing.planted.attacks import judge
 from quorate.auditing.planted.bug import Caught, PlantedBug
 from quorate.auditing.replay import Replay, replay
 from quorate.auditing.shares import share_outcomes
-from quorate.mechanisms import NoisyShares, NoisySum
-from quorate.predictors import PrivateClassifier
-from quorate.privacy import Cost, gaussian_renyi
+from quorate.core.mechanisms import NoisyShares, NoisySum
+from quorate.core.privacy import Cost, gaussian_renyi
+from quorate.models.predictors import PrivateClassifier
 
 __all__ = ["SCORES", "ChargedForOneCount", "WeighedByAll", "attack_charge", "attack_weights"]
 

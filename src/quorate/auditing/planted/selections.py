@@ -11,10 +11,10 @@ from sklearn.linear_model import LogisticRegression
 from quorate.auditing.planted.bug import Caught, PlantedBug
 from quorate.auditing.replay import entropy_tape
 from quorate.auditing.selections import epsilon_trials, released_best, worst_log_ratio
-from quorate.mechanisms import NoisyVector, RandomStopping
-from quorate.mechanisms.distributions import gaussian_pmf
-from quorate.mechanisms.selection import ApproximateTrial, GaussianTrial
-from quorate.search.scores import Scoring
+from quorate.core.mechanisms import NoisyVector, RandomStopping
+from quorate.core.mechanisms.distributions import gaussian_pmf
+from quorate.core.mechanisms.selection import ApproximateTrial, GaussianTrial
+from quorate.models.selection.scores import Scoring
 
 __all__ = ["SELECTIONS", "FixedNumber", "NumberTold", "OneTrialCharged", "small_stopping"]
 

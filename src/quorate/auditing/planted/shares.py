@@ -10,18 +10,18 @@ from typing import Any
 
 import numpy as np
 
-from quorate.answerers import Votes
 from quorate.auditing.planted.bug import Caught, PlantedBug
 from quorate.auditing.planted.states import quiet_folder
 from quorate.auditing.replay import entropy_tape
-from quorate.ensemble import Ensemble
-from quorate.ensemble.estimators import EstimatorTeachers
-from quorate.errors import QuorateError
-from quorate.exchange import Admitted, Asked, Outcome, Query, SetAside
-from quorate.ledger import Ledger
-from quorate.mechanisms import NO_QUORUM, Quorum
-from quorate.privacy import Budget
-from quorate.session import Replies, Request, Session
+from quorate.compute.ensemble import Ensemble
+from quorate.compute.ensemble.estimators import EstimatorTeachers
+from quorate.core.answerers import Votes
+from quorate.core.errors import QuorateError
+from quorate.core.ledger import Ledger
+from quorate.core.mechanisms import NO_QUORUM, Quorum
+from quorate.core.privacy import Budget
+from quorate.core.requests import Admitted, Asked, Outcome, Query, SetAside
+from quorate.core.session import Replies, Request, Session
 
 __all__ = [
     "SHARES",

@@ -8,23 +8,23 @@ from typing import Any
 
 import numpy as np
 
-from quorate.arrays import Integers
 from quorate.auditing.planted.bug import Caught, PlantedBug
 from quorate.auditing.planted.cards import accepts_authorities, come_signed, own_cards
 from quorate.auditing.planted.states import quiet_folder
-from quorate.ensemble import Ensemble
-from quorate.errors import InvalidInput, SiteRefused
-from quorate.exchange import Asked
-from quorate.mechanisms import DistributedMax, NoisyMax
-from quorate.mechanisms.distributions import gaussian_pmf
-from quorate.models import load, save
-from quorate.models.codecs import mechanism_document
-from quorate.predictors import PrivateClassifier
-from quorate.privacy import Budget, Cost
-from quorate.sites.declared import DeclaredSites
-from quorate.sites.masks import Masked, Masks, unmasked
-from quorate.sites.messages import About, Batch, Counted, Declaration, Enrolled, Mode
-from quorate.sites.site import Site
+from quorate.compute.ensemble import Ensemble
+from quorate.core.arrays import Integers
+from quorate.core.errors import InvalidInput, SiteRefused
+from quorate.core.mechanisms import DistributedMax, NoisyMax
+from quorate.core.mechanisms.distributions import gaussian_pmf
+from quorate.core.privacy import Budget, Cost
+from quorate.core.requests import Asked
+from quorate.models.predictors import PrivateClassifier
+from quorate.models.saving import load, save
+from quorate.models.saving.codecs import mechanism_document
+from quorate.service.sites.declared import DeclaredSites
+from quorate.service.sites.masks import Masked, Masks, unmasked
+from quorate.service.sites.messages import About, Batch, Counted, Declaration, Enrolled, Mode
+from quorate.service.sites.site import Site
 
 __all__ = [
     "SITES",

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 
-from quorate.ensemble import deal_units, unit_numbers
-from quorate.errors import InvalidInput
-from quorate.predictors.base import Predictions
+from quorate.compute.ensemble import deal_units, unit_numbers
+from quorate.core.errors import InvalidInput
+from quorate.models.predictors.base import Predictions
 
 __all__ = ["Chunk", "SmallClassifier"]
 

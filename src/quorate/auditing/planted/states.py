@@ -17,17 +17,17 @@ from typing import Any
 
 import numpy as np
 
-from quorate.answerers import Votes
 from quorate.auditing.planted.bug import Caught, PlantedBug
-from quorate.ensemble import Ensemble
-from quorate.ensemble.estimators import EstimatorTeachers
-from quorate.errors import BudgetSpent, QuorateError
-from quorate.exchange import Admitted, Asked, KeptAnswers
-from quorate.ledger import Ledger
-from quorate.mechanisms import NoisySum, SoftMajority
-from quorate.privacy import Budget, Cost
-from quorate.session import Session
-from quorate.simulation import SeededNoise
+from quorate.auditing.simulation import SeededNoise
+from quorate.compute.ensemble import Ensemble
+from quorate.compute.ensemble.estimators import EstimatorTeachers
+from quorate.core.answerers import Votes
+from quorate.core.errors import BudgetSpent, QuorateError
+from quorate.core.ledger import Ledger
+from quorate.core.mechanisms import NoisySum, SoftMajority
+from quorate.core.privacy import Budget, Cost
+from quorate.core.requests import Admitted, Asked, KeptAnswers
+from quorate.core.session import Session
 
 __all__ = [
     "STATES",

@@ -12,10 +12,10 @@ from quorate.auditing.counts import NoisyCount
 from quorate.auditing.planted.attacks import judge, play
 from quorate.auditing.planted.bug import Caught, PlantedBug
 from quorate.auditing.plays import PlayNoise
+from quorate.auditing.simulation import SeededNoise
 from quorate.auditing.sums import sum_outcomes
-from quorate.mechanisms import NoisySum
-from quorate.privacy import Budget
-from quorate.simulation import SeededNoise
+from quorate.core.mechanisms import NoisySum
+from quorate.core.privacy import Budget
 
 __all__ = [
     "SUMS",

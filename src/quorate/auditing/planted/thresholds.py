@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 from quorate.auditing.planted.attacks import play, search
 from quorate.auditing.planted.bug import Caught, PlantedBug
-from quorate.mechanisms import NO_QUORUM, Quorum, StabilityTest
-from quorate.mechanisms.base import Counts, Decide, Labels, distances
-from quorate.mechanisms.distributions import gaussian_tail, laplace_difference_tail
-from quorate.mechanisms.quorum.table import build_table
-from quorate.privacy import Cost
-from quorate.simulation import SeededNoise
+from quorate.auditing.simulation import SeededNoise
+from quorate.core.mechanisms import NO_QUORUM, Quorum, StabilityTest
+from quorate.core.mechanisms.base import Counts, Decide, Labels, distances
+from quorate.core.mechanisms.distributions import gaussian_tail, laplace_difference_tail
+from quorate.core.mechanisms.quorum.table import build_table
+from quorate.core.privacy import Cost
 
 __all__ = [
     "THRESHOLDS",

@@ -11,7 +11,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from quorate.auditing.planted.bug import PlantedBug
 from quorate.auditing.planted.dealing import replay_outlier
-from quorate.predictors import PrivateClassifier
+from quorate.models.predictors import PrivateClassifier
 
 __all__ = ["TREES", "CutsOfAll"]
 

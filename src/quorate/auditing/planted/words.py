@@ -11,8 +11,8 @@ from scipy import sparse
 
 from quorate.auditing.planted.bug import Caught, PlantedBug
 from quorate.auditing.replay import entropy_tape
-from quorate.features import HashedColumns
-from quorate.linear import PrivateLogisticRegression
+from quorate.models.linear import PrivateLogisticRegression
+from quorate.tables.features import HashedColumns
 
 __all__ = ["WORDS"]
 

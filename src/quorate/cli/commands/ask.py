@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from quorate.cli.options import Device, listed, use_device
-from quorate.errors import InvalidInput
+from quorate.core.errors import InvalidInput
 
 __all__ = ["ServerLimits", "ask", "predict", "serve"]
 
@@ -175,7 +175,7 @@ def ask(
     """
     try:
         from quorate.cli.ask import key_of, run_ask
-        from quorate.client import Client
+        from quorate.service.client import Client
     except ModuleNotFoundError as error:
         raise InvalidInput(f"a client needs {error.name}; install it: pip install 'quorate[client]'") from error
     client = Client(url, model=model, key=key_of(key_file), seconds=seconds, rows=rows, insecure=insecure)
@@ -242,7 +242,7 @@ def serve(
     limits
         The limits and timeouts of the server.
     """
-    from quorate.models import PublishedFolder, open_folder
+    from quorate.models.saving import PublishedFolder, open_folder
 
     try:
         from quorate.service import Settings, serve

@@ -44,7 +44,7 @@ def audit(
     """
     from quorate.cli.audit import run_audit
     from quorate.cli.neighbours import run_neighbours
-    from quorate.errors import InvalidInput
+    from quorate.core.errors import InvalidInput
 
     if "neighbours" in names:
         if len(names) > 1 or planted or report is not None:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from quorate.cli.options import listed
-from quorate.errors import InvalidInput
+from quorate.core.errors import InvalidInput
 
 __all__ = ["export"]
 
@@ -39,8 +39,8 @@ def export(
         Print one JSON object.
     """
     from quorate.cli.output import check_new_file, check_new_folder, show_bill
-    from quorate.export import open_published, to_onnx, write_card
-    from quorate.models import load
+    from quorate.models.export import open_published, to_onnx, write_card
+    from quorate.models.saving import load
     from quorate.tables import SCHEMA_FILE
 
     if onnx is None and card is None:

@@ -84,8 +84,8 @@ def datasets(
     json
         Print one JSON object.
     """
-    from quorate import datasets as tables
     from quorate.cli.output import check_new_folder
+    from quorate.tables import datasets as tables
 
     folder = Path(name) if out is None else out
     check_new_folder(folder)

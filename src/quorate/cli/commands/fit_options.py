@@ -162,7 +162,7 @@ class Charged:
         warn_of_delta(getattr(model, "delta", 0.0), records[0], options.get("groups"))
         if self.account is None:
             return model.fit(*records, **options)
-        from quorate.account import Account
+        from quorate.models.account import Account
 
         with closing(Account(self.account)) as account:
             return account.fit(model, *records, **options)

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from quorate.errors import Infeasible
-from quorate.mechanisms import (
+from quorate.core.errors import Infeasible
+from quorate.core.mechanisms import (
     BetweenThresholds,
     ConfidentMax,
     NoisyMax,

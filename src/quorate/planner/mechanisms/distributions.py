@@ -5,7 +5,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from quorate.arrays import Floats
+from quorate.core.arrays import Floats
 
 __all__ = ["beta_quantiles", "binomial_capped_mean", "binomial_tail", "normal_below", "normal_nodes"]
 

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.arrays import Floats
-from quorate.errors import InvalidInput
+from quorate.core.arrays import Floats
+from quorate.core.errors import InvalidInput
 from quorate.planner.mechanisms.distributions import beta_quantiles
 
 __all__ = ["CONCENTRATION", "DEFAULT_DISAGREEMENT", "VoteForecast"]

@@ -6,13 +6,13 @@ from functools import lru_cache, partial
 
 import numpy as np
 
-from quorate.arrays import Floats
-from quorate.errors import Infeasible
-from quorate.mechanisms import ConfidentMax, NoisyMax, NoisyShares, SoftMajority
+from quorate.core.arrays import Floats
+from quorate.core.errors import Infeasible
+from quorate.core.mechanisms import ConfidentMax, NoisyMax, NoisyShares, SoftMajority
+from quorate.core.privacy import RENYI_QUANTA, Budget
 from quorate.planner.mechanisms.distributions import binomial_capped_mean, binomial_tail, normal_below, normal_nodes
 from quorate.planner.mechanisms.forecast import VoteForecast
 from quorate.planner.mechanisms.task import Calibrated, Draft, Expected, Task, unsure
-from quorate.privacy import RENYI_QUANTA, Budget
 
 __all__ = [
     "draft_confident_max",

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from quorate.errors import Infeasible
+from quorate.core.errors import Infeasible
 from quorate.planner.mechanisms.choose import LEAST_ROWS, SLOW, best_draft
 from quorate.planner.mechanisms.forecast import VoteForecast
 from quorate.planner.mechanisms.task import Expected, Task, least_agreement

@@ -13,16 +13,16 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.arrays import Floats
-from quorate.errors import Infeasible
-from quorate.mechanisms import Quorum
-from quorate.mechanisms.distributions import gaussian_tail, gaussian_tail_quantile
-from quorate.mechanisms.quorum.calibrate import Settings
-from quorate.mechanisms.quorum.table import ONE, build_table
+from quorate.core.arrays import Floats
+from quorate.core.errors import Infeasible
+from quorate.core.mechanisms import Quorum
+from quorate.core.mechanisms.distributions import gaussian_tail, gaussian_tail_quantile
+from quorate.core.mechanisms.quorum.calibrate import Settings
+from quorate.core.mechanisms.quorum.table import ONE, build_table
+from quorate.core.privacy import RENYI_QUANTA, best_order, gaussian_renyi, to_capacity
 from quorate.planner.mechanisms.distributions import binomial_capped_mean, normal_nodes
 from quorate.planner.mechanisms.forecast import VoteForecast
 from quorate.planner.mechanisms.task import Calibrated, Draft, Expected, Task, answered_before_stop, lasts, unsure
-from quorate.privacy import RENYI_QUANTA, best_order, gaussian_renyi, to_capacity
 
 __all__ = ["best_no_quorums", "certified_settings", "draft_quorum", "expect_quorum", "likely_settings", "run_expected"]
 

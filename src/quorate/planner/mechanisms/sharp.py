@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from quorate.arrays import Floats
-from quorate.mechanisms import SharpMajority
-from quorate.mechanisms.sharp_majority.table import ONE, build_table
+from quorate.core.arrays import Floats
+from quorate.core.mechanisms import SharpMajority
+from quorate.core.mechanisms.sharp_majority.table import ONE, build_table
+from quorate.core.privacy import RENYI_QUANTA, to_capacity
 from quorate.planner.mechanisms.forecast import VoteForecast
 from quorate.planner.mechanisms.task import Calibrated, Draft, Expected, Task
-from quorate.privacy import RENYI_QUANTA, to_capacity
 
 __all__ = ["draft_sharp_majority", "expect_sharp_majority"]
 

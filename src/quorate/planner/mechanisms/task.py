@@ -6,10 +6,10 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
-from quorate.arrays import Floats
-from quorate.mechanisms.base import QueryMechanism, ThresholdMechanism
+from quorate.core.arrays import Floats
+from quorate.core.mechanisms.base import QueryMechanism, ThresholdMechanism
+from quorate.core.privacy import best_order, to_capacity
 from quorate.planner.mechanisms.distributions import binomial_capped_mean, binomial_tail, normal_nodes
-from quorate.privacy import best_order, to_capacity
 
 __all__ = ["Calibrated", "Draft", "Expected", "Task", "answered_before_stop", "lasts", "least_agreement", "unsure"]
 

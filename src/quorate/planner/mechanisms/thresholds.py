@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from quorate.arrays import Floats
-from quorate.errors import Infeasible
-from quorate.mechanisms import BetweenThresholds, StabilityTest
-from quorate.mechanisms.distributions import laplace_tail
+from quorate.core.arrays import Floats
+from quorate.core.errors import Infeasible
+from quorate.core.mechanisms import BetweenThresholds, StabilityTest
+from quorate.core.mechanisms.distributions import laplace_tail
 from quorate.planner.mechanisms.forecast import VoteForecast
 from quorate.planner.mechanisms.quorum import best_no_quorums, run_expected
 from quorate.planner.mechanisms.task import Calibrated, Draft, Expected, Task

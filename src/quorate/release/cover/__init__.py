@@ -10,8 +10,8 @@ itself, and whatever it is: one that is no point of the class (a missing or infi
 
 from typing import Any
 
-from quorate.concepts import Boxes, Concept, Conjunctions, Finite, Halfspaces, Intervals, Stumps, Thresholds
-from quorate.errors import InvalidInput
+from quorate.core.errors import InvalidInput
+from quorate.models.concepts import Boxes, Concept, Conjunctions, Finite, Halfspaces, Intervals, Stumps, Thresholds
 from quorate.release.cover.base import Cover
 from quorate.release.cover.boxes import BoxCover
 from quorate.release.cover.conjunctions import ConjunctionCover

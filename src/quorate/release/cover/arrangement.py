@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.arrays import Integers
-from quorate.concepts.points import Points
+from quorate.core.arrays import Integers
+from quorate.core.hypotheses.points import Points
 
 __all__ = ["Faces", "Lines", "find_exact_points", "find_points", "nearest"]
 

@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.arrays import Integers
-from quorate.concepts.line import cut_points
-from quorate.errors import InvalidInput
+from quorate.core.arrays import Integers
+from quorate.core.errors import InvalidInput
+from quorate.core.hypotheses.line import cut_points
 
 __all__ = ["Axis"]
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from quorate.concepts import Concept, Constant, Hypothesis
-from quorate.concepts.points import Points, check_points
-from quorate.errors import Infeasible, InvalidInput
+from quorate.core.errors import Infeasible, InvalidInput
+from quorate.core.hypotheses.points import Points, check_points
+from quorate.models.concepts import Concept, Constant, Hypothesis
 from quorate.release.cover.shares import cover_share
 from quorate.release.queries import NOTHING, Numbered, Queries, Rows, Whole
 from quorate.tables.containers import open_column, open_matrix

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from quorate.concepts import Box, Boxes, Constant, Hypothesis
-from quorate.concepts.points import Points
-from quorate.errors import Infeasible
+from quorate.core.errors import Infeasible
+from quorate.core.hypotheses.points import Points
+from quorate.models.concepts import Box, Boxes, Constant, Hypothesis
 from quorate.release.cover.axis import Axis
 from quorate.release.cover.base import Cover, check_cells, check_public
 from quorate.release.queries import NOTHING, BoxRanges

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.concepts import Conjunction, Conjunctions, Constant, Hypothesis
-from quorate.concepts.points import Points
-from quorate.errors import Infeasible
+from quorate.core.errors import Infeasible
+from quorate.core.hypotheses.points import Points
+from quorate.models.concepts import Conjunction, Conjunctions, Constant, Hypothesis
 from quorate.release.cover.base import check_public
 from quorate.release.cover.rows import RowCover
 from quorate.release.queries import NOTHING, Marginals, Whole

@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.concepts import Constant, Finite, Hypothesis, Member
-from quorate.concepts.points import Points, which_finite
-from quorate.errors import Infeasible, InvalidInput
+from quorate.core.errors import Infeasible, InvalidInput
+from quorate.core.hypotheses.points import Points, which_finite
+from quorate.models.concepts import Constant, Finite, Hypothesis, Member
 from quorate.release.cover.base import check_public
 from quorate.release.cover.rows import RowCover
 from quorate.release.queries import NOTHING, Marginals, Whole

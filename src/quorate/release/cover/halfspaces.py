@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from quorate.arrays import Floats
-from quorate.concepts import Constant, Halfspace, Halfspaces, Hypothesis
-from quorate.concepts.partitions import first_rows
-from quorate.concepts.points import Points
-from quorate.errors import Infeasible
+from quorate.core.arrays import Floats
+from quorate.core.errors import Infeasible
+from quorate.core.hypotheses.points import Points
+from quorate.models.concepts import Constant, Halfspace, Halfspaces, Hypothesis
+from quorate.models.concepts.partitions import first_rows
 from quorate.release.cover.arrangement import Faces, Lines, find_exact_points, find_points, nearest
 from quorate.release.cover.base import Cover, check_cells, check_public
 from quorate.release.queries import NOTHING, Queries, Rows, Whole, check_weights

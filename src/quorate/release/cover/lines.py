@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from quorate.concepts import Constant, Hypothesis, Interval, Intervals, Threshold, Thresholds
-from quorate.concepts.points import Points
-from quorate.errors import InvalidInput
+from quorate.core.errors import InvalidInput
+from quorate.core.hypotheses.points import Points
+from quorate.models.concepts import Constant, Hypothesis, Interval, Intervals, Threshold, Thresholds
 from quorate.release.cover.axis import Axis
 from quorate.release.cover.base import Cover, check_public
 from quorate.release.queries import NOTHING, Prefixes, Ranges, Whole

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from quorate.concepts.points import Points
-from quorate.errors import Infeasible
+from quorate.core.errors import Infeasible
+from quorate.core.hypotheses.points import Points
 from quorate.release.cover.base import Cover, read_points
 from quorate.release.queries import Marginals, Rows, Whole
 

@@ -2,8 +2,8 @@
 
 import math
 
-from quorate.checks import check_count, check_rate
-from quorate.concepts import Boxes, Concept, Conjunctions, Finite, Intervals, Stumps, Thresholds
+from quorate.core.checks import check_count, check_rate
+from quorate.models.concepts import Boxes, Concept, Conjunctions, Finite, Intervals, Stumps, Thresholds
 
 __all__ = ["cover_share", "gap_share", "list_share", "pair_share"]
 

@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.concepts import Constant, Hypothesis, Stump, Stumps
-from quorate.concepts.points import Points
-from quorate.errors import Infeasible
+from quorate.core.errors import Infeasible
+from quorate.core.hypotheses.points import Points
+from quorate.models.concepts import Constant, Hypothesis, Stump, Stumps
 from quorate.release.cover.axis import Axis
 from quorate.release.cover.base import check_public
 from quorate.release.cover.rows import RowCover

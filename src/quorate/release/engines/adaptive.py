@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from quorate.arrays import Floats, Integers
-from quorate.errors import InvalidInput
-from quorate.mechanisms.noisy_vector import NoisyVector, NoisyVectors, largest_whole_epsilon
-from quorate.privacy import Budget, Cost
+from quorate.core.arrays import Floats, Integers
+from quorate.core.errors import InvalidInput
+from quorate.core.mechanisms.noisy_vector import NoisyVector, NoisyVectors, largest_whole_epsilon
+from quorate.core.privacy import Budget, Cost
 from quorate.release.engines.components import precisions_told
 from quorate.release.engines.fitted import fits_in_memory, release_tables, tables_to_check
 from quorate.release.engines.mixture import fit_mixture

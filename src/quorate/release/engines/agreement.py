@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-from quorate.arrays import Floats
+from quorate.core.arrays import Floats
 from quorate.release.engines.components import centred, consistent_marginals, precisions_told, split_components
 from quorate.release.engines.misfit import NoisyTables
 from quorate.release.engines.mixture import Mixture

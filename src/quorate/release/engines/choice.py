@@ -2,7 +2,7 @@
 
 import math
 
-from quorate.errors import Infeasible, InvalidInput
+from quorate.core.errors import Infeasible, InvalidInput
 from quorate.release.engines.adaptive import AdaptiveEngine
 from quorate.release.engines.levels import LevelsEngine
 from quorate.release.engines.plain import PlainEngine

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from quorate.arrays import Floats
+from quorate.core.arrays import Floats
 from quorate.release.engines.misfit import NoisyTables
 from quorate.release.engines.strategy import Clique, subsets
 from quorate.release.queries import Marginals

@@ -7,7 +7,7 @@ import numpy as np
 from scipy import optimize
 from threadpoolctl import ThreadpoolController
 
-from quorate.arrays import Floats
+from quorate.core.arrays import Floats
 
 __all__ = ["descend", "fit_entropy"]
 

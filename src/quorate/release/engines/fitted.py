@@ -19,8 +19,8 @@ from functools import partial
 
 import numpy as np
 
-from quorate.arrays import Floats
-from quorate.privacy import Cost
+from quorate.core.arrays import Floats
+from quorate.core.privacy import Cost
 from quorate.release.engines.agreement import Agreement, agreeing_marginals, weigh_components
 from quorate.release.engines.components import least_squares, without_impossible
 from quorate.release.engines.misfit import NoisyTables

@@ -11,8 +11,8 @@ from functools import lru_cache
 import numpy as np
 from scipy.linalg import toeplitz
 
-from quorate.arrays import Floats, Integers
-from quorate.errors import Infeasible
+from quorate.core.arrays import Floats, Integers
+from quorate.core.errors import Infeasible
 from quorate.release.engines.released import project_simplex
 from quorate.release.engines.series import make_factor, rounded_cost
 

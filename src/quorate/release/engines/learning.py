@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.arrays import Floats
-from quorate.errors import Infeasible, InvalidInput
+from quorate.core.arrays import Floats
+from quorate.core.errors import Infeasible, InvalidInput
 from quorate.release.engines.released import Public
 from quorate.release.queries import Marginals, Queries, Rows
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from quorate.arrays import Floats
-from quorate.errors import InvalidInput
-from quorate.privacy import Cost
+from quorate.core.arrays import Floats
+from quorate.core.errors import InvalidInput
+from quorate.core.privacy import Cost
 from quorate.release.engines.measuring import Measurement, MeasuringEngine, Planned
 from quorate.release.engines.released import (
     Public,

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-from quorate.arrays import Floats, Integers
-from quorate.mechanisms.noisy_vector import NoisyVector, NoisyVectors
-from quorate.privacy import Budget, Cost
+from quorate.core.arrays import Floats, Integers
+from quorate.core.mechanisms.noisy_vector import NoisyVector, NoisyVectors
+from quorate.core.privacy import Budget, Cost
 from quorate.release.engines.released import Engine, Private, Public, Released, check_private, spent_since
 from quorate.release.engines.strategy import Clique
 from quorate.release.queries import Queries

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from quorate.arrays import Floats, Integers
+from quorate.core.arrays import Floats, Integers
 from quorate.release.engines.strategy import Clique
 
 __all__ = ["Misfit", "NoisyTables", "pairwise"]

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.arrays import Floats, Integers
+from quorate.core.arrays import Floats, Integers
 from quorate.release.engines.entropy import descend
 from quorate.release.engines.misfit import Misfit, NoisyTables, pairwise
 from quorate.release.engines.strategy import Clique

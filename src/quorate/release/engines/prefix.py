@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from scipy import optimize
 
-from quorate.arrays import Floats
-from quorate.errors import InvalidInput
-from quorate.privacy import Cost
+from quorate.core.arrays import Floats
+from quorate.core.errors import InvalidInput
+from quorate.core.privacy import Cost
 from quorate.release.engines.grid import Grid, make_grid
 from quorate.release.engines.measuring import Measurement, MeasuringEngine, Planned
 from quorate.release.engines.released import Public, Released, expected_largest, histogram_scale, project_simplex

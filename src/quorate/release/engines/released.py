@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from quorate.arrays import Floats, Integers
-from quorate.errors import Infeasible, InvalidInput, QuorateError
-from quorate.mechanisms.noisy_vector import NoisyVector
-from quorate.privacy import Budget, Cost
+from quorate.core.arrays import Floats, Integers
+from quorate.core.errors import Infeasible, InvalidInput, QuorateError
+from quorate.core.mechanisms.noisy_vector import NoisyVector
+from quorate.core.privacy import Budget, Cost
 from quorate.release.engines.mixture import Mixture
 from quorate.release.queries import Marginals, Queries, Rows
 

@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from quorate.arrays import Floats
-from quorate.errors import InvalidInput
-from quorate.privacy import Cost
+from quorate.core.arrays import Floats
+from quorate.core.errors import InvalidInput
+from quorate.core.privacy import Cost
 from quorate.release.engines.components import least_squares, without_impossible
 from quorate.release.engines.fitted import release_tables
 from quorate.release.engines.measuring import Measurement, MeasuringEngine, Planned

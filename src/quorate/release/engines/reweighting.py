@@ -11,8 +11,8 @@ import numpy as np
 from scipy import sparse
 from scipy.special import ndtri
 
-from quorate.arrays import Floats
-from quorate.errors import InvalidInput
+from quorate.core.arrays import Floats
+from quorate.core.errors import InvalidInput
 from quorate.release.engines.entropy import fit_entropy
 from quorate.release.engines.fitted import release_tables
 from quorate.release.engines.measuring import Measurement, MeasuringEngine, Planned

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import signal
 
-from quorate.arrays import Floats, Integers
-from quorate.errors import Infeasible
+from quorate.core.arrays import Floats, Integers
+from quorate.core.errors import Infeasible
 
 __all__ = ["Factor", "best_factor", "make_factor", "rounded_cost"]
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from quorate.arrays import Floats
+from quorate.core.arrays import Floats
 from quorate.release.engines.misfit import NoisyTables
 from quorate.release.engines.mixture import Mixture, MixtureFit, fit_other_half
 

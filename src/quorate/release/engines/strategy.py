@@ -18,8 +18,8 @@ from functools import lru_cache, partial
 import numpy as np
 from scipy import sparse
 
-from quorate.arrays import Floats
-from quorate.errors import Infeasible
+from quorate.core.arrays import Floats
+from quorate.core.errors import Infeasible
 from quorate.release.engines.entropy import descend
 from quorate.release.queries import Marginals
 

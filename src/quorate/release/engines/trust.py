@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-from quorate.arrays import Floats
+from quorate.core.arrays import Floats
 from quorate.release.engines.components import centred, noise_spectrum
 from quorate.release.engines.residual import MeasuredMarginals
 from quorate.release.queries import Marginals, Rows

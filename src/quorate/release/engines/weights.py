@@ -11,12 +11,12 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.arrays import Floats
-from quorate.concepts.tally import ListedTally
-from quorate.errors import Infeasible, InvalidInput
-from quorate.mechanisms import ExponentialChoice
-from quorate.mechanisms.noisy_vector import NoisyVector
-from quorate.privacy import RENYI_QUANTA, Budget, best_order, to_capacity
+from quorate.core.arrays import Floats
+from quorate.core.errors import Infeasible, InvalidInput
+from quorate.core.hypotheses.tally import ListedTally
+from quorate.core.mechanisms import ExponentialChoice
+from quorate.core.mechanisms.noisy_vector import NoisyVector
+from quorate.core.privacy import RENYI_QUANTA, Budget, best_order, to_capacity
 from quorate.release.engines.learning import LearningTable, start_weights, unseen_share
 from quorate.release.engines.released import Engine, Public, Released, check_private, spent_since
 from quorate.release.queries import MOST_LISTED, Marginals, Queries, Rows

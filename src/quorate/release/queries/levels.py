@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from quorate.arrays import Floats
-from quorate.errors import InvalidInput
+from quorate.core.arrays import Floats
+from quorate.core.errors import InvalidInput
 from quorate.release.queries.protocol import Members, Queries, Whole, check_weights
 from quorate.release.queries.rows import Rows
 

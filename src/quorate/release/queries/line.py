@@ -3,9 +3,9 @@
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from quorate.arrays import Floats
-from quorate.checks import check_count
-from quorate.errors import InvalidInput
+from quorate.core.arrays import Floats
+from quorate.core.checks import check_count
+from quorate.core.errors import InvalidInput
 from quorate.release.queries.protocol import Queries, check_listed, check_numbers, check_weights
 from quorate.release.queries.rows import Rows
 

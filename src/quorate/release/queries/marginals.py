@@ -8,9 +8,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from quorate.arrays import Floats
-from quorate.checks import check_count, check_positive
-from quorate.errors import InvalidInput
+from quorate.core.arrays import Floats
+from quorate.core.checks import check_count, check_positive
+from quorate.core.errors import InvalidInput
 from quorate.release.queries.possible import Possible, Truths
 from quorate.release.queries.protocol import Queries, check_listed, check_numbers, check_weights, check_whole
 from quorate.release.queries.rows import Rows

@@ -3,8 +3,8 @@
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from quorate.arrays import Floats
-from quorate.errors import InvalidInput
+from quorate.core.arrays import Floats
+from quorate.core.errors import InvalidInput
 from quorate.release.queries.protocol import Queries, check_listed, check_numbers, check_weights
 from quorate.release.queries.rows import Rows
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.arrays import Floats, Integers
+from quorate.core.arrays import Floats, Integers
 from quorate.release.queries.rows import Rows
 
 __all__ = ["Possible", "Truths", "clear_weights"]

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from quorate.arrays import Floats
-from quorate.errors import Infeasible, InvalidInput
+from quorate.core.arrays import Floats
+from quorate.core.errors import Infeasible, InvalidInput
 from quorate.release.queries.rows import Rows
 
 __all__ = [

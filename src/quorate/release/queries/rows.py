@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.checks import check_count
-from quorate.errors import InvalidInput
+from quorate.core.checks import check_count
+from quorate.core.errors import InvalidInput
 
 __all__ = ["Rows"]
 

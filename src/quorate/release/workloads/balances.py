@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.arrays import Floats, Integers
-from quorate.errors import Infeasible, InvalidInput
+from quorate.core.arrays import Floats, Integers
+from quorate.core.errors import Infeasible, InvalidInput
 from quorate.release.queries.possible import Truths
 from quorate.release.workloads.expressions import Balance
 from quorate.tables.cells import DateCells, NumberCells

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from quorate.errors import InvalidInput
+from quorate.core.errors import InvalidInput
 from quorate.release.queries import Numbered, Queries, Rows, Whole
 from quorate.release.workloads.columns import Columns
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.checks import is_named_id, warn_of_id
-from quorate.errors import Infeasible, InvalidInput
+from quorate.core.checks import is_named_id, warn_of_id
+from quorate.core.errors import Infeasible, InvalidInput
 from quorate.release.queries import Possible, Rows
 from quorate.release.workloads.constraints import Constraints, check_constraints, names_in
 from quorate.tables import Category, Number

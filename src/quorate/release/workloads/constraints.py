@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.arrays import Integers
-from quorate.errors import Infeasible, InvalidInput
+from quorate.core.arrays import Integers
+from quorate.core.errors import Infeasible, InvalidInput
 from quorate.release.queries.possible import Possible, Truths
 from quorate.release.workloads.balances import Balances, Tied, holds_whole_numbers
 from quorate.release.workloads.expressions import (

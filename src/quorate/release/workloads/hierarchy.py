@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from quorate.errors import InvalidInput
+from quorate.core.errors import InvalidInput
 from quorate.release.cover.base import check_cells
 from quorate.release.queries import Levels, Whole
 from quorate.release.workloads.bound import BoundWorkload, tidy_name

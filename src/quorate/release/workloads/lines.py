@@ -8,8 +8,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from quorate.arrays import Floats
-from quorate.errors import InvalidInput
+from quorate.core.arrays import Floats
+from quorate.core.errors import InvalidInput
 from quorate.release.cover.base import check_cells
 from quorate.release.queries import NOTHING, Prefixes, Ranges, Whole
 from quorate.release.workloads.bound import Between, BoundWorkload, check_asked, tidy_name

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from quorate.checks import check_count
-from quorate.errors import Infeasible, InvalidInput
+from quorate.core.checks import check_count
+from quorate.core.errors import Infeasible, InvalidInput
 from quorate.release.queries import MOST_LISTED, Marginals, Rows, Whole
 from quorate.release.workloads.bound import BoundWorkload, tidy_name
 from quorate.release.workloads.columns import Columns, names_of

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from quorate.errors import InvalidInput
+from quorate.core.errors import InvalidInput
 from quorate.release.queries import NOTHING, Marginals, Matrix, Rows, Whole
 from quorate.release.workloads.bound import BoundWorkload
 from quorate.release.workloads.columns import Columns

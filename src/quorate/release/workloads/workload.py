@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from quorate.checks import check_count
-from quorate.errors import InvalidInput
+from quorate.core.checks import check_count
+from quorate.core.errors import InvalidInput
 from quorate.release.workloads.bound import BoundWorkload
 from quorate.release.workloads.columns import BINS, Columns
 from quorate.release.workloads.hierarchy import HierarchyWorkload

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from quorate.service.pages.rendering import figure
 
 if TYPE_CHECKING:
-    from quorate.ledger import Activity
+    from quorate.core.ledger import Activity
 
 __all__ = ["Bar", "Chart", "chart_of"]
 

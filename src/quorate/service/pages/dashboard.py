@@ -4,13 +4,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from quorate.ledger import share_figures
+from quorate.core.ledger import share_figures
 from quorate.service.errors import PROBLEMS
 from quorate.service.pages.charts import chart_of
 from quorate.service.pages.rendering import figure, percent_left, render
 
 if TYPE_CHECKING:
-    from quorate.ledger import Activity, Key, LedgerView, Project, Refusal, Verification
+    from quorate.core.ledger import Activity, Key, LedgerView, Project, Refusal, Verification
 
 __all__ = ["ModelView", "dashboard_page"]
 

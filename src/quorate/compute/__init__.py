@@ -1,0 +1,1 @@
+"""Teachers fitted in batches, in parallel, on a GPU or on a cluster."""

@@ -1,0 +1,390 @@
+"""Teachers on the workers of a cluster: partitions are read, dealt and fitted there, and vote there.
+
+    files -> parts -> [ rows by ranges of words ] -> ranges -> [ cut ] -> chunks of some teachers -> fitted -> votes
+
+What stands in brackets moves from worker to worker. To the process that asks come names and types of columns, how many
+rows the parts and how many units the ranges have, how many teachers could not be fitted, and summed ballots. Every step
+is a function of what it is given, and so is made again where a worker dies (PROOF.md, step 14).
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from quorate.compute.ensemble.dealing import Dealer, Encoded, Rows, Seats, by_ranges
+from quorate.compute.ensemble.electorate import Electorate
+from quorate.compute.ensemble.engines import Engine, Reference, open_engine
+from quorate.compute.ensemble.ensemble import Ensemble, probe
+from quorate.compute.ensemble.estimators import EstimatorTeachers, check_fitted, fit_parts
+from quorate.compute.learners import Teachers, batched_equivalent, joined_teachers, teachers_from_arrays
+from quorate.core.arrays import Floats, Integers
+from quorate.core.errors import ClusterLost, InvalidInput
+from quorate.core.estimator_calls import one_thread
+from quorate.core.progress import progress
+from quorate.tables.stream import TablePart, table_files, table_header, table_parts
+
+__all__ = ["ClusterRows", "ClusterTable", "ClusterTeachers"]
+
+_READS = 128  # tasks that read, at most, unless there are more workers
+_RANGES = (8, 128)  # of words: at least, at most
+_FITS = 50  # of a task, at least
+_TOGETHER = 8  # counts that are added by one task
+_SENT_BYTES = 2**22  # of queries, or of teachers, that are sent together
+
+
+class ClusterTable:
+    """A table whose files the workers of a cluster read. Only names and types of its columns come here.
+
+    `source` is what `table_files` takes: paths that mean the same on every worker, or addresses. The `dealer` has the
+    secret key; another fit has another.
+    """
+
+    def __init__(self, source: Any, cluster: Any, *, dealer: Dealer | None = None) -> None:
+        given = [source] if isinstance(source, str | Path) else source
+        if hasattr(given, "to_batches") or not all(isinstance(one, str | Path) for one in given):
+            raise InvalidInput("on a cluster a table is named by its files, folders, patterns or addresses")
+        paths = [one if ":/" in str(one) else Path(one).absolute() for one in given]
+        self._dealer = dealer
+        self.engine = open_engine(cluster)
+        try:
+            schema, self.parts = self.engine.get(self.engine.call(_listed, paths))
+        except BaseException:
+            self.engine.close()
+            raise
+        self.header: pa.Table = schema.empty_table()
+
+    def dealt(self, encoding: Callable[[pa.Table], Encoded], *, features: int, by_person: bool) -> "ClusterRows":
+        """Let the workers read the table and deal its rows."""
+        columns, dealer = tuple(self.header.column_names), self._dealer or Dealer()
+        reading = _Reading(encoding, columns, dealer, features, by_person)
+        try:
+            return ClusterRows(self.engine, self.parts, reading)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Let go of the cluster where it was started, or joined, for this."""
+        self.engine.close()
+
+
+def _listed(paths: Sequence[Any]) -> tuple[pa.Schema, list[TablePart]]:
+    """Return the columns of a table and its parts."""
+    files = table_files(paths)
+    return table_header(files[0]).schema.remove_metadata(), table_parts(files)
+
+
+class _Range:
+    """Rows whose words are in one range, with their notes, in the order of the table. Printing it shows nothing."""
+
+    def __init__(self, X: Floats, notes: Integers) -> None:
+        self.X, self.notes = X, notes
+
+    def __sizeof__(self) -> int:
+        return int(self.X.nbytes + self.notes.nbytes)
+
+
+@dataclass(frozen=True, repr=False)
+class _Reading:
+    """What a worker must know to read parts of the table, and to deal them. It has the key."""
+
+    encoding: Callable[[pa.Table], Encoded]
+    columns: tuple[str, ...]
+    dealer: Dealer
+    features: int
+    by_person: bool
+    ranges: int = 1
+
+    def read(self, parts: Sequence[TablePart]) -> list[_Range]:
+        """Return the rows of these parts, by ranges of words."""
+        found: list[list[tuple[Floats, Integers]]] = [[] for _ in range(self.ranges)]
+        for part in parts:
+            for place, table in part.batches(self.columns):
+                encoded = self.encoding(table)
+                for one, X, notes in by_ranges(encoded[0], self.dealer.notes(place, encoded), self.ranges):
+                    found[one].append((X, notes))
+        return [_joined(pieces, self.features) for pieces in found]
+
+    def join(self, *pieces: _Range) -> _Range:
+        """Return one range of words, of all that was read."""
+        return _joined([(piece.X, piece.notes) for piece in pieces], self.features)
+
+    def units(self, rows: _Range) -> int:
+        """Return how many units have their words in this range."""
+        return np.unique(rows.notes[:, 0]).size if self.by_person else len(rows.notes)
+
+
+def _joined(pieces: Sequence[tuple[Floats, Integers]], features: int) -> _Range:
+    if not pieces:
+        return _Range(np.empty((0, features)), np.empty((0, 3), dtype=np.int64))
+    X, notes = zip(*pieces, strict=True)
+    return _Range(np.concatenate(X), np.concatenate(notes))
+
+
+@dataclass(frozen=True, repr=False)
+class _Fitting:
+    """What a worker must know to fit some teachers. It has the key."""
+
+    seats: Seats
+    dealer: Dealer
+    estimator: Any
+    classes: int
+    device: Any
+    one_scale: bool
+
+    def cut(self, rows: _Range, before: int, first: int, stop: int) -> Rows:
+        """Return those rows of a range that belong to the teachers from `first` to `stop`; `before` it are so many."""
+        words, codes, places = rows.notes.T
+        order, owners, _ = self.seats.owners(words.view(np.uint64), before)
+        mine = (owners >= first) & (owners < stop)
+        chosen = order[mine]
+        return Rows(rows.X[chosen], codes[chosen], places[chosen], owners[mine])
+
+    def fit(self, first: int, stop: int, *pieces: Rows) -> "_Fitted":
+        """Return the teachers from `first` to `stop`."""
+        rows = Rows.joined(pieces)
+        part = rows.dealt(np.ones(len(rows), dtype=np.bool_))
+        learner = batched_equivalent(self.estimator)
+        if learner is not None:
+            with one_thread():
+                made = learner.fit(*part, classes=self.classes, device=self.device, one_scale=self.one_scale)
+            return _Fitted(made, 0)
+        own = self.dealer.randomness(first, stop)
+        return _Fitted(*fit_parts([part], self.estimator, stop - first, classes=self.classes, own=own))
+
+
+class _Fitted:
+    """Some teachers on a worker, and how many of them could not be fitted. Printing them shows nothing."""
+
+    def __init__(self, teachers: Teachers | EstimatorTeachers, failed: int) -> None:
+        self.teachers, self.failed = teachers, failed
+
+    def __sizeof__(self) -> int:
+        if isinstance(self.teachers, EstimatorTeachers):
+            return 10_000 * self.teachers.teachers  # about: nobody can say what an estimator takes
+        return sum(one.nbytes for one in self.teachers.arrays().values())
+
+
+class ClusterRows:
+    """Rows on the workers of a cluster, by ranges of the secret words of their units."""
+
+    def __init__(self, engine: Engine, parts: Sequence[TablePart], reading: _Reading) -> None:
+        self._engine, self._parts = engine, parts
+        self._workers = engine.workers
+        least, most = _RANGES
+        ranges = min(most, max(least, 1 << (4 * self._workers - 1).bit_length()))
+        self._reading = replace(reading, ranges=ranges)
+        self.features, self._kept = reading.features, False
+        with progress("reading records on the cluster"):
+            self._ranges, self._units = self._read()
+
+    @property
+    def count(self) -> int:
+        """The number of units: rows, or people."""
+        return sum(self._units)
+
+    def _read(self) -> tuple[list[Reference], list[int]]:
+        """Return the rows by ranges of words, and the number of units of each."""
+        engine, reading, parts = self._engine, self._reading, self._parts
+        reads = max(1, min(len(parts), max(_READS, 2 * self._workers)))
+        cuts = np.linspace(0, len(parts), reads + 1).astype(np.int64)
+        spread = [
+            engine.spread(reading.read, list(parts[start:stop]), reading.ranges)
+            for start, stop in pairwise(cuts.tolist())
+        ]
+        ranges = [engine.call(reading.join, *pieces) for pieces in zip(*spread, strict=True)]
+        counted = [engine.call(reading.units, one) for one in ranges]
+        units = engine.get(engine.call(_listed_together, *counted))
+        engine.drop([one for pieces in spread for one in pieces] + counted)
+        return ranges, units
+
+    def ensemble(self, *, teachers: int, held_out: int, **fitting: Any) -> tuple[Ensemble, Any, Integers]:
+        """Deal the units by the order of their words and fit the teachers next to their rows, where they stay.
+
+        On a cluster device="auto" is the CPU: it is not the worker at hand that decides the last bit of a teacher.
+        """
+        seats = Seats(self.count, teachers, held_out, self._reading.by_person)
+        estimator, classes = fitting["estimator"], fitting["classes"]
+        if batched_equivalent(estimator) is None:
+            rows = -(-(self.count - held_out) // teachers)
+            probe(estimator, np.empty((0, self.features)), rows=rows, classes=classes, public=fitting.get("public"))
+        device = fitting.get("device", "auto")
+        task = _Fitting(
+            seats,
+            self._reading.dealer,
+            estimator,
+            classes,
+            "cpu" if device == "auto" else device,
+            fitting.get("one_scale", False),
+        )
+        with progress(f"fitting {teachers:,} teachers on the cluster"):
+            groups = self._fit(task, self._ranges)
+            failed = self._engine.get(self._engine.call(_failures, *groups))
+        check_fitted(failed, teachers)
+        again = partial(self._fit_again, task)
+        made = ClusterTeachers(self._engine, groups, teachers=teachers, classes=classes, again=again)
+        self._kept = True
+        return Ensemble(made), np.empty((0, self.features)), np.empty(0, dtype=np.int64)
+
+    def _fit(self, fitting: _Fitting, ranges: Sequence[Reference]) -> list[Reference]:
+        """Return the teachers, some of them together. Who is where depends on public numbers alone."""
+        engine, seats = self._engine, fitting.seats
+        groups = max(1, min(4 * self._workers, seats.teachers // _FITS))
+        before = np.concatenate([[0], np.cumsum(self._units)]).tolist()
+        made = []
+        for place in range(groups):
+            first, stop = (seats.teachers * one // groups for one in (place, place + 1))
+            low, high = seats.first_rank(first), seats.first_rank(stop)
+            pieces = [
+                engine.call(fitting.cut, rows, start, first, stop)
+                for rows, (start, end) in zip(ranges, pairwise(before), strict=True)
+                if start < high and end > low
+            ]
+            made.append(engine.call(fitting.fit, first, stop, *pieces))
+            engine.drop(pieces)
+        return made
+
+    def _fit_again(self, fitting: _Fitting) -> list[Reference]:
+        """Read and fit all of it once more, where the cluster has lost how it was made: the same deal, by the key."""
+        ranges, units = self._read()
+        if units != self._units:
+            raise InvalidInput("the table is not what it was when its teachers were fitted; fit anew")
+        made = self._fit(fitting, ranges)
+        self._engine.drop(ranges)
+        return made
+
+    def close(self) -> None:
+        """Let go of the rows, and of the cluster where no teachers were fitted there."""
+        self._engine.drop(self._ranges)
+        if not self._kept:
+            self._engine.close()
+
+
+def _listed_together(*items: Any) -> list[Any]:
+    return list(items)
+
+
+def _failures(*groups: _Fitted) -> int:
+    return sum(group.failed for group in groups)
+
+
+class ClusterTeachers:
+    """Teachers on the workers of a cluster: an `Electorate`. Queries go there, and their summed ballots come back.
+
+    Where the cluster loses teachers for good, they are made `again`, once a batch: the same ones.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        groups: Sequence[Reference],
+        *,
+        teachers: int,
+        classes: int,
+        again: Callable[[], Sequence[Reference]],
+    ) -> None:
+        self.teachers, self.classes = teachers, classes
+        self._engine, self._groups, self._again = engine, list(groups), again
+
+    @classmethod
+    def placed(cls, teachers: Electorate, cluster: Any) -> "ClusterTeachers":
+        """Put teachers that stand in this process onto a cluster, which counts for them from now on."""
+        engine = open_engine(cluster)
+        pieces = _pieces(teachers, engine.workers)
+
+        def placed() -> list[Reference]:
+            return [engine.call(_same, piece) for piece in pieces]
+
+        return cls(engine, placed(), teachers=teachers.teachers, classes=teachers.classes, again=placed)
+
+    def votes(self, X: Any) -> Integers:
+        """Return how many teachers vote for each class: one row a query, one column a class."""
+        X = np.ascontiguousarray(X, dtype=np.float64)
+        rows = max(1, _SENT_BYTES // max(1, X[:1].nbytes))
+        counted = [self._tried(X[start : start + rows]) for start in range(0, max(1, len(X)), rows)]
+        return np.concatenate(counted)
+
+    def _tried(self, X: Floats) -> Integers:
+        try:
+            return self._counted(X)
+        except ClusterLost:
+            self._engine.renew()
+            self._groups = list(self._again())
+            return self._counted(X)
+
+    def _counted(self, X: Floats) -> Integers:
+        """Broadcast the queries, and add the ballots up by a tree."""
+        engine = self._engine
+        queries = engine.call(_same, _Queries(X))
+        counts = [engine.call(_votes, group, queries) for group in self._groups]
+        used = [queries, *counts]
+        while len(counts) > 1:
+            counts = [engine.call(_sum, *counts[at : at + _TOGETHER]) for at in range(0, len(counts), _TOGETHER)]
+            used += counts
+        try:
+            total: Integers = engine.get(counts[0])
+        finally:
+            engine.drop(used)
+        if total.shape != (len(X), self.classes) or (total.sum(axis=1) != self.teachers).any():
+            raise ClusterLost("the counts of the cluster are not one ballot of each teacher; nothing is drawn")
+        return total
+
+    def gathered(self) -> Teachers | EstimatorTeachers:
+        """Bring the teachers here, for the owner's model files. They are private."""
+        made = [self._engine.get(group).teachers for group in self._groups]
+        if isinstance(made[0], EstimatorTeachers):
+            fitted = [teacher for group in made for teacher in group.fitted]
+            return EstimatorTeachers(fitted, classes=self.classes, asked=made[0].asked)
+        return joined_teachers(made)
+
+    def close(self) -> None:
+        """Let go of the teachers, and of the cluster where it was started, or joined, for them."""
+        self._engine.drop(self._groups)
+        self._engine.close()
+
+    def __repr__(self) -> str:
+        return f"ClusterTeachers(teachers={self.teachers}, classes={self.classes})"
+
+
+class _Queries:
+    """Queries on their way to the teachers. Printing them shows nothing."""
+
+    def __init__(self, X: Floats) -> None:
+        self.X = X
+
+    def __sizeof__(self) -> int:
+        return int(self.X.nbytes)
+
+
+def _votes(group: _Fitted, queries: _Queries) -> Integers:
+    return group.teachers.votes(queries.X)
+
+
+def _sum(*counts: Integers) -> Integers:
+    total: Integers = np.sum(counts, axis=0)
+    return total
+
+
+def _same(sent: Any) -> Any:
+    return sent
+
+
+def _pieces(teachers: Any, workers: int) -> list[_Fitted]:
+    """Return teachers in pieces that can be sent."""
+    arrays = teachers.arrays() if isinstance(teachers, Teachers) else {}
+    size = sum(value.nbytes for value in arrays.values())
+    number = max(1, min(teachers.teachers // _FITS, max(workers, size // _SENT_BYTES)))
+    spans = pairwise(teachers.teachers * place // number for place in range(number + 1))
+    if isinstance(teachers, Teachers):
+        cut = [{name: value[a:b] if value.ndim else value for name, value in arrays.items()} for a, b in spans]
+        return [_Fitted(teachers_from_arrays(one), 0) for one in cut]
+    if type(teachers) is not EstimatorTeachers:
+        raise InvalidInput(f"teachers of the kind {type(teachers).__name__} stand elsewhere already, or are functions")
+    fitted, classes, asked = teachers.fitted, teachers.classes, teachers.asked
+    return [_Fitted(EstimatorTeachers(fitted[a:b], classes=classes, asked=asked + a), 0) for a, b in spans]

@@ -1,0 +1,155 @@
+"""The deal of a table that is read in parts, by one process or by many: a secret word for each unit, and their order.
+
+Units stand in the order of their words: the first are held out, and the teachers get equal runs of the others. A word
+is a function of a key and of the unit's place or name. So whoever reads a part, and however often, deals its rows in
+the same way (PROOF.md, steps 13 and 14).
+"""
+
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quorate.compute.ensemble.estimators import Part, Randomness
+from quorate.compute.learners import Deal
+from quorate.core.arrays import Floats, Integers
+from quorate.core.errors import Infeasible
+from quorate.core.rows import canonical_matrix
+
+__all__ = ["Dealer", "Encoded", "Rows", "Seats", "by_ranges"]
+
+Encoded = tuple[Floats, Integers, tuple[Sequence[str], Integers] | None]  # rows, codes; people, and whose each row is
+Words = NDArray[np.uint64]
+
+_BLOCK = 16  # bits of a place: so many rows have their words drawn together
+
+
+class Dealer:
+    """The secret key of one fit, and what is made of it: a word for each unit, a seed for each teacher."""
+
+    def __init__(self, key: bytes | None = None) -> None:
+        self._key = os.urandom(32) if key is None else key
+
+    def notes(self, first: int, encoded: Encoded) -> Integers:
+        """Return the word, the code and the place of each of these rows, which stand from the place `first` on."""
+        X, codes, people = encoded
+        words = self._row_words(first, len(X)) if people is None else self._people_words(*people)
+        return np.stack([words.view(np.int64), codes, first + np.arange(len(X))], axis=1)
+
+    def randomness(self, first: int, stop: int) -> Randomness:
+        """Return what the randomness of the teachers from `first` to `stop` is made of, each by its place."""
+        seeds = [int.from_bytes(self._drawn(b"seed", place, 4), "big") // 2 for place in range(first, stop)]
+        return Randomness(seeds, asked=int.from_bytes(self._drawn(b"asked", 0, 4), "big") + first)
+
+    def _row_words(self, first: int, rows: int) -> Words:
+        """Return a word for each place: it looks at nothing of the row."""
+        start, stop = first >> _BLOCK, (first + max(rows, 1) - 1 >> _BLOCK) + 1
+        drawn = b"".join(self._drawn(b"rows", block, 8 << _BLOCK) for block in range(start, stop))
+        skipped = first - (start << _BLOCK)
+        return np.frombuffer(drawn, dtype=np.uint64)[skipped : skipped + rows]  # proof: step 13
+
+    def _people_words(self, names: Sequence[str], numbers: Integers) -> Words:
+        """Return a word for each name, the same wherever a row of that person stands."""
+        drawn = [hashlib.blake2b(name.encode(), digest_size=8, key=self._key).digest() for name in names]
+        return np.array([int.from_bytes(word, "big") for word in drawn], dtype=np.uint64)[numbers]
+
+    def _drawn(self, purpose: bytes, number: int, size: int) -> bytes:
+        return hashlib.shake_256(self._key + purpose + number.to_bytes(8, "big")).digest(size)
+
+    def __repr__(self) -> str:
+        return "<the key of a deal>"
+
+
+@dataclass(frozen=True)
+class Seats:
+    """How many units there are, and how many of them are held out and shared between how many teachers: all public."""
+
+    count: int
+    teachers: int
+    held_out: int
+    by_person: bool
+
+    def __post_init__(self) -> None:
+        if self.teachers + self.held_out > self.count:
+            raise Infeasible(
+                f"{self.count} units cannot be dealt to teachers={self.teachers}: each teacher needs at least one"
+            )
+
+    def owners(self, words: Words, first: int) -> tuple[Integers, Integers, int]:
+        """Return rows in the order of their units, the teacher of each (-1 for none), and the number of units.
+
+        `first` units stand before these. Of a unit that is held out there is its first row alone.
+        """
+        order = np.argsort(words, kind="stable")
+        begins = np.ones(len(order), dtype=np.bool_)
+        if self.by_person:
+            begins[1:] = words[order][1:] != words[order][:-1]
+        ranks = first + np.cumsum(begins) - 1
+        dealt = (ranks - self.held_out) * self.teachers // (self.count - self.held_out)
+        owners = np.where(ranks < self.held_out, -1, dealt)
+        used = (owners >= 0) | begins
+        return order[used], owners[used], int(begins.sum())
+
+    def first_rank(self, teacher: int) -> int:
+        """Return the rank of the first unit of a teacher; of the teacher after the last, the number of units."""
+        return self.held_out - (-teacher * (self.count - self.held_out) // self.teachers)
+
+
+def by_ranges(X: Any, notes: Integers, ranges: int) -> Iterator[tuple[int, Floats, Integers]]:
+    """Yield rows with their notes by ranges of words, of which there are a power of two; those without rows are not."""
+    shift = np.uint64(64 - (ranges.bit_length() - 1))
+    place = (notes[:, 0].view(np.uint64) >> shift).astype(np.int64) if ranges > 1 else np.zeros(len(X), dtype=np.int64)
+    order = np.argsort(place, kind="stable")
+    starts = np.searchsorted(place[order], np.arange(ranges + 1))
+    X, notes = canonical_matrix(X)[order], notes[order]
+    for one in np.flatnonzero(np.diff(starts)).tolist():
+        part = slice(starts[one], starts[one + 1])
+        yield one, X[part], notes[part]
+
+
+class Rows:
+    """Rows with their codes, their places in the table, and whose they are. Printing them shows nothing."""
+
+    def __init__(self, X: Floats, codes: Integers, places: Integers, owners: Integers) -> None:
+        self.X, self.codes, self.places, self.owners = X, codes, places, owners
+
+    @classmethod
+    def none(cls, features: int) -> "Rows":
+        """Return no rows."""
+        nobody = np.empty(0, dtype=np.int64)
+        return cls(np.empty((0, features)), nobody, nobody, nobody)
+
+    @classmethod
+    def joined(cls, parts: Sequence["Rows"]) -> "Rows":
+        """Return the rows of all parts."""
+        some = [part for part in parts if len(part)] or list(parts[:1])
+        if len(some) == 1:
+            return some[0]
+        columns = zip(*((one.X, one.codes, one.places, one.owners) for one in some), strict=True)
+        return cls(*map(np.concatenate, columns))
+
+    def where(self, mask: NDArray[np.bool_]) -> "Rows":
+        """Return those rows for which the mask is true."""
+        if mask.all():
+            return self
+        return Rows(self.X[mask], self.codes[mask], self.places[mask], self.owners[mask])
+
+    def dealt(self, ready: NDArray[np.bool_]) -> Part:
+        """Return the rows, and the deal of those that are ready to their owners, who are neighbours by number.
+
+        Each owner's rows are in the order of the table, whoever read them.
+        """
+        order = np.lexsort((self.places, self.owners))
+        order = order[ready[order]]
+        owners = self.owners[order]
+        return self.X, self.codes, Deal(order, np.bincount(owners - owners[0]))
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def __sizeof__(self) -> int:  # by which a cluster knows how much memory it has in use
+        return int(self.X.nbytes + self.codes.nbytes + self.places.nbytes + self.owners.nbytes)

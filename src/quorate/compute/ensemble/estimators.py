@@ -1,0 +1,254 @@
+"""Teachers that are scikit-learn estimators: each fitted on its own rows, through joblib, and asked one by one.
+
+Nothing that one teacher does reaches another: it gets copies of its rows and of the queries, and randomness of its own.
+"""
+
+import copy
+import os
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import nullcontext
+from itertools import islice
+from typing import Any, NamedTuple
+
+import numpy as np
+from joblib import Parallel, delayed, effective_n_jobs, parallel_config
+
+from quorate.compute.learners import Deal
+from quorate.core.arrays import Integers
+from quorate.core.errors import InvalidInput
+from quorate.core.estimator_calls import Calls, asks_a_copy, call_rows, one_thread
+from quorate.core.isolation import global_randomness, silence
+from quorate.core.progress import advance, progress
+from quorate.core.rows import copy_rows, take_rows
+
+__all__ = ["EstimatorTeachers", "Fitted", "Part", "Randomness", "check_fitted", "fit_estimators", "fit_parts"]
+
+Fitted = tuple[Any, int]  # a fitted estimator, or None, and the class that it votes for where it has nothing to say
+Part = tuple[Any, Integers, Deal]  # rows and their codes, and which of them belong to each of some teachers
+_Tried = tuple[Any, int, bool]  # as `Fitted`, and whether its rows could not be fitted
+_Chunk = tuple[Any, Integers, int]  # rows, codes, and the seed of the teacher's own randomness
+
+
+class Randomness(NamedTuple):
+    """What the randomness of some teachers is made of: a seed for each to be fitted with, and to be asked with.
+
+    A teacher is asked with the sum of `asked` and its place. Both are secret, and by position.
+    """
+
+    seeds: Sequence[int]
+    asked: int
+
+
+_BLOCK = 2**16  # queries put to one teacher at a time
+_FITS = 50  # at least this many in one task: shipping a task costs a cluster about as much as a small fit
+
+
+def _own(estimator: Any, seed: int) -> Any:
+    """Return a clone that says nothing and whose randomness, where it was left open, is its own."""
+    from sklearn.base import clone  # noqa: PLC0415  scikit-learn takes a second to load
+
+    copy = clone(estimator)
+    settings = copy.get_params()
+    own = {name: seed for name, value in settings.items() if _is(name, "random_state") and value is None}
+    quiet = {name: 0 for name, value in settings.items() if _is(name, "verbose") and value and value != -1}  # quieter
+    alone = {name: 1 for name in settings if _is(name, "n_jobs")}  # threads would add up in the order they finish
+    return copy.set_params(**own, **quiet, **alone)
+
+
+def _is(name: str, setting: str) -> bool:
+    return name.rpartition("__")[2] == setting
+
+
+def _fit_one(estimator: Any, chunk: _Chunk, classes: int) -> _Tried:
+    """Return the teacher of these rows. Whatever goes wrong with its rows stays with this one teacher."""
+    X, codes, seed = chunk
+    counts = np.bincount(codes, minlength=classes) if codes.size else np.zeros(classes, dtype=np.int64)
+    majority = int(counts.argmax())
+    if np.count_nonzero(counts) < 2:
+        return None, majority, False
+    fitted = _fitted(_own(estimator, seed), X, codes)
+    if fitted is None and isinstance(X, np.ndarray) and not (whole := np.isfinite(X).all(axis=1)).all():
+        fitted = _fitted(_own(estimator, seed), X[whole], codes[whole])  # as teachers fitted in batches do
+    return fitted, majority, fitted is None
+
+
+def _fitted(estimator: Any, X: Any, codes: Integers) -> Any:
+    """Return the estimator fitted on these rows, or None if it fails on them."""
+    try:
+        return estimator.fit(X, codes)
+    except Exception:  # an error here would speak of one teacher's rows
+        return None
+
+
+def _fit_some(estimator: Any, chunks: Sequence[_Chunk], classes: int, parent: int, alone: bool = False) -> list[_Tried]:
+    elsewhere = os.getpid() != parent
+    if elsewhere:
+        warnings.simplefilter("ignore")  # for as long as this worker lives; the parent has silenced itself
+    fitted = []
+    with np.errstate(all="ignore"), global_randomness() as seed, one_thread() if alone else nullcontext():
+        for chunk in chunks:
+            seed(chunk[2])
+            fitted.append(_fit_one(estimator, chunk, classes))
+            advance()  # where this is the process that was called
+    return fitted
+
+
+def fit_estimators(
+    estimator: Any,
+    X: Any,
+    codes: Integers,
+    deal: Deal,
+    *,
+    classes: int,
+    n_jobs: int | None = None,
+    backend: str | None = None,
+) -> "EstimatorTeachers":
+    """Fit one clone of the estimator for each chunk of the deal, on any joblib backend: "loky", "dask", "ray", ..."""
+    made, failed = fit_parts(
+        [(X, codes, deal)], estimator, deal.teachers, classes=classes, n_jobs=n_jobs, backend=backend
+    )
+    check_fitted(failed, deal.teachers)
+    return made
+
+
+def fit_parts(
+    parts: Iterable[Part],
+    estimator: Any,
+    teachers: int,
+    *,
+    classes: int,
+    n_jobs: int | None = None,
+    backend: str | None = None,
+    own: Randomness | None = None,
+) -> tuple["EstimatorTeachers", int]:
+    """Fit one clone of the estimator for each chunk of the parts, which are taken as they come.
+
+    A teacher whose rows show one class votes for it, and one without rows for class 0; so does one whose own rows
+    cannot be fitted, with the class that most of them show. How many these are is returned too. Where their `own`
+    randomness is given, linear algebra has one thread.
+    """
+    if backend == "ray":
+        _register_ray()
+    seeds = np.frombuffer(os.urandom(4 * teachers), dtype=np.uint32) // 2  # by position, and secret
+    given = seeds.tolist() if own is None else own.seeds
+
+    def tasks(jobs: int) -> Iterator[Any]:
+        size = max(_FITS, -(-teachers // (4 * jobs))) if jobs > 1 else _FITS
+        chunks = zip(_chunks(parts), given, strict=True)
+        while dealt := [(*chunk, seed) for chunk, seed in islice(chunks, size)]:
+            yield delayed(_fit_some)(estimator, dealt, classes, os.getpid(), own is not None)
+
+    named = nullcontext() if backend is None else _named(backend, n_jobs)
+    counted = progress("fitting teachers,", teachers)  # here, one after the other
+    if backend is not None or effective_n_jobs(n_jobs) > 1:
+        counted = progress(f"fitting {teachers:,} teachers")
+    with named, silence(), counted:
+        fitted = Parallel(n_jobs=n_jobs)(tasks(effective_n_jobs(n_jobs)))
+    tried = [teacher for some in fitted for teacher in some]
+    made = [(model, majority) for model, majority, _ in tried]
+    asked = None if own is None else own.asked
+    return EstimatorTeachers(made, classes=classes, asked=asked), sum(failed for _, _, failed in tried)
+
+
+def check_fitted(failed: int, teachers: int) -> None:
+    """Tell the owner where more than half of all teachers could not be fitted."""
+    if failed > teachers / 2:
+        raise InvalidInput(
+            "more than half of the teachers could not be fitted on their own rows: missing values, text, or too few "
+            "rows for this estimator are the usual reasons. Give rows that are not private as public= to hear why"
+        )
+
+
+def _chunks(parts: Iterable[Part]) -> Iterator[tuple[Any, Integers]]:
+    """Yield the rows and the codes of one teacher after the other. Rows without a label (-1) are left out."""
+    for X, codes, deal in parts:
+        for dealt in np.split(deal.rows, np.cumsum(deal.sizes)[:-1]):
+            rows = dealt[codes[dealt] >= 0]
+            yield copy_rows(take_rows(X, rows)), codes[rows]
+
+
+def _named(backend: str, n_jobs: int | None) -> Any:
+    try:
+        return parallel_config(backend, n_jobs=-1 if n_jobs is None else n_jobs)
+    except ValueError as error:
+        raise InvalidInput(f"backend must be one that joblib knows: {error}") from None
+
+
+def _register_ray() -> None:
+    try:
+        from ray.util.joblib import register_ray  # noqa: PLC0415
+    except ImportError:
+        raise InvalidInput("backend='ray' needs Ray: pip install 'quorate[ray]'") from None
+    register_ray()
+
+
+class EstimatorTeachers:
+    """Fitted scikit-learn estimators that vote. Printing them shows only public numbers.
+
+    A ballot is a function of one teacher and one query, to the last bit: whatever else is in the batch, however large
+    it is and wherever the query stands.
+    """
+
+    def __init__(self, fitted: Sequence[Fitted], *, classes: int, asked: int | None = None) -> None:
+        self.fitted, self.classes, self.teachers = list(fitted), classes, len(fitted)
+        one = next((model for model, _ in self.fitted if model is not None), None)  # all are clones of one estimator
+        self._rows = None if one is None else call_rows(one)
+        self._copied = one is not None and asks_a_copy(one)
+        self.asked = int.from_bytes(os.urandom(4), "big") if asked is None else asked
+
+    def votes(self, X: Any) -> Integers:
+        """Return how many teachers vote for each class: one row a query, one column a class."""
+        counts = np.zeros((len(X), self.classes), dtype=np.int64)
+        for start in range(0, len(X), _BLOCK):
+            rows = slice(start, min(len(X), start + _BLOCK))
+            self._count(take_rows(X, rows), counts[rows])
+        return counts
+
+    def ballots(self, X: Any) -> Integers:
+        """Return the class that each teacher votes for: one row a query, one column a teacher."""
+        result = np.empty((len(X), self.teachers), dtype=np.int64)
+        for column, ballots in enumerate(self._each(X)):
+            result[:, column] = ballots
+        return result
+
+    def close(self) -> None:
+        """Do nothing: they stand in this process."""
+
+    def _each(self, X: Any) -> Iterator[Integers | int]:
+        """Yield the ballots of one teacher after the other. Each finds the global generators seeded by its place."""
+        X = X if hasattr(X, "columns") else np.ascontiguousarray(X, dtype=np.float64)
+        calls = Calls(X, self._rows) if any(model is not None for model, _ in self.fitted) else None
+        with silence(), global_randomness() as seed, one_thread():  # in this order, as where teachers are fitted
+            for place, (model, majority) in enumerate(self.fitted):
+                if model is None or calls is None:
+                    yield majority
+                    continue
+                value = (self.asked + place) % 2**32
+                asked = _Seeded(model, seed, value, copied=self._copied) if self._rows == 1 else model
+                yield calls.ballots(asked, majority, self.classes)
+
+    def _count(self, X: Any, counts: Integers) -> None:
+        flat, offsets = counts.reshape(-1), np.arange(len(X)) * self.classes
+        ones = np.zeros(len(X), dtype=np.int64)
+        for ballots in self._each(X):
+            if self.classes == 2:
+                ones += ballots
+            else:
+                flat[offsets + ballots] += 1
+        if self.classes == 2:
+            counts[:, 1], counts[:, 0] = ones, self.teachers - ones
+
+    def __repr__(self) -> str:
+        return f"EstimatorTeachers(teachers={self.teachers}, classes={self.classes})"
+
+
+class _Seeded:
+    """An estimator that may draw from the global generators, and remember: before each query it is as it was fitted."""
+
+    def __init__(self, model: Any, seed: Any, value: int, *, copied: bool) -> None:
+        self._model, self._seed, self._value, self._copied = model, seed, value, copied
+
+    def predict(self, X: Any) -> Any:
+        self._seed(self._value)
+        return (copy.deepcopy(self._model) if self._copied else self._model).predict(X)  # proof: step 9

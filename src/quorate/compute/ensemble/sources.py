@@ -1,0 +1,196 @@
+"""Where units come from: rows in memory, or a table of any size that is read once, dealt, and spilled to disk.
+
+Of a table on disk every unit gets a secret word as it is read (`dealing`). Rows are written to files by ranges of
+words. Then the ranges are read one after the other, and teachers are fitted as their chunks fill (PROOF.md, step 13).
+"""
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quorate.compute.ensemble.dealing import Dealer, Encoded, Rows, Seats, by_ranges
+from quorate.compute.ensemble.ensemble import Ensemble
+from quorate.compute.ensemble.estimators import Part
+from quorate.compute.ensemble.units import deal_units, unit_numbers
+from quorate.core.arrays import Integers
+from quorate.core.errors import Infeasible, InvalidInput
+from quorate.core.rows import take_rows
+
+__all__ = ["RowsInMemory", "SpilledRows", "Units"]
+
+_BUCKETS = 128  # ranges of words, each with two files
+_BLOCK = 2**22  # bytes that are read together
+_SHARE = 6  # of the memory, that rows read back may take: they are joined, and fitted, beside a copy
+_HEAVY = 4  # times its rows, that a teacher takes to be fitted
+
+
+class Units(Protocol):
+    """Units that can be dealt, and what is public of them: how many there are, of how many columns."""
+
+    @property
+    def count(self) -> int:
+        """The number of units."""
+
+    @property
+    def features(self) -> int:
+        """The number of columns."""
+
+    def ensemble(self, *, teachers: int, held_out: int, **fitting: Any) -> tuple[Ensemble, Any, Integers]:
+        """Deal the units and fit the teachers; return also one row, with its code, of each unit held out.
+
+        `fitting` is what `Ensemble.fit_parts` takes beside the parts.
+        """
+
+
+class RowsInMemory:
+    """Rows that are all in memory, in canonical form, and the class number of each; `groups` name their people."""
+
+    def __init__(self, X: Any, codes: Integers, groups: Any = None) -> None:
+        self._X, self._codes = X, codes
+        self._units, self.count = unit_numbers(len(codes), groups)
+        self.features = int(X.shape[1])
+
+    def ensemble(self, *, teachers: int, held_out: int, **fitting: Any) -> tuple[Ensemble, Any, Integers]:
+        """Deal the units by a secret permutation and fit the teachers."""
+        deal, held = deal_units(self._units, self.count, teachers=teachers, held_out=held_out)
+        made = Ensemble.fit(self._X, self._codes, deal, units=self.count - held_out, **fitting)
+        return made, take_rows(self._X, held), self._codes[held]
+
+
+class SpilledRows:
+    """Rows of a table of any size, in files without a name that nobody else can read and that end with the process.
+
+    `add` takes rows, and then `ensemble` deals and fits them. A row is a unit, or, where people are named, a person.
+    Apart from the fitted teachers, about `memory` bytes are used. The `dealer` has the secret key.
+    """
+
+    def __init__(
+        self, features: int, *, memory: int, folder: str | Path | None = None, dealer: Dealer | None = None
+    ) -> None:
+        self.features, self.rows = features, 0
+        self._memory, self._folder, self._by_person = memory, folder, False
+        self._dealer = dealer or Dealer()
+        self._open = ExitStack()
+        with _spilling(folder):
+            self._files = [_Bucket(features, self._open, folder) for _ in range(_BUCKETS)]
+
+    def add(self, encoded: Encoded, *, first: int | None = None) -> None:
+        """Write more rows, which stand in the table from the place `first` on; after those before, unless it is said.
+
+        The places of all rows differ.
+        """
+        self._by_person = encoded[2] is not None
+        notes = self._dealer.notes(self.rows if first is None else first, encoded)
+        with _spilling(self._folder):
+            for place, X, noted in by_ranges(encoded[0], notes, _BUCKETS):
+                self._files[place].add(X, noted)
+        self.rows += len(notes)
+
+    @cached_property
+    def count(self) -> int:
+        """The number of units, once all rows are there: rows, or people."""
+        if not self._by_person:
+            return self.rows
+        return sum(np.unique(bucket.notes()[:, 0]).size for bucket in self._files)
+
+    def ensemble(self, *, teachers: int, held_out: int, **fitting: Any) -> tuple[Ensemble, Any, Integers]:
+        """Deal the units by the order of their words and fit the teachers, a range of words at a time."""
+        seats, rows = Seats(self.count, teachers, held_out, self._by_person), self.rows / teachers
+        if _HEAVY * rows * 8 * self.features > self._memory:
+            raise Infeasible(
+                f"a teacher has about {rows:,.0f} rows of {self.features} columns, and fitting it would take more than "
+                "the memory that is allowed: more memory, or more teachers"
+            )
+        held: list[tuple[Any, Integers]] = [(np.empty((0, self.features)), np.empty(0, dtype=np.int64))]
+        made = Ensemble.fit_parts(
+            self.parts(seats, held=held), teachers, units=self.count - held_out, dealer=self._dealer, **fitting
+        )
+        return made, np.concatenate([X for X, _ in held]), np.concatenate([codes for _, codes in held])
+
+    def parts(self, seats: Seats, *, held: list[tuple[Any, Integers]]) -> Iterator[Part]:
+        """Yield the rows of some teachers at a time, each teacher's in the order of the table.
+
+        Rows of units that are held out are appended to `held`, one of each.
+        """
+        kept = Rows.none(self.features)
+        for piece in self._pieces(seats):
+            held.append((piece.X[piece.owners < 0], piece.codes[piece.owners < 0]))
+            kept = Rows.joined([kept, piece.where(piece.owners >= 0)])
+            last = kept.owners.max(initial=-1)  # who may have more rows in the next range
+            if (kept.owners < last).any():
+                yield kept.dealt(kept.owners < last)
+                kept = kept.where(kept.owners == last)
+        yield kept.dealt(kept.owners >= 0)
+
+    def _pieces(self, seats: Seats) -> Iterator[Rows]:
+        """Yield rows by the ranks of their units: no more than have room, unless one teacher has."""
+        first, room = 0, max(1, self._memory // (_SHARE * 8 * self.features))
+        for bucket in self._files:
+            notes = bucket.notes()
+            words = notes[:, 0].view(np.uint64)
+            order, owners, units = seats.owners(words, first)
+            first, start = first + units, 0
+            while start < len(order):
+                stop = _cut(owners, start, room)
+                places = np.argsort(order[start:stop])
+                rows = order[start:stop][places]
+                yield Rows(bucket.read(rows), notes[rows, 1], notes[rows, 2], owners[start:stop][places])
+                start = stop
+
+    def close(self) -> None:
+        """Give the room on the disk back."""
+        self._open.close()
+
+
+def _cut(owners: Integers, start: int, room: int) -> int:
+    """Return where a piece ends that starts here: before the teacher that would not fit, or after it if it is alone."""
+    if start + room >= len(owners):
+        return len(owners)
+    stop = int(np.searchsorted(owners, owners[start + room], side="left"))
+    return stop if stop > start else int(np.searchsorted(owners, owners[start], side="right"))
+
+
+class _Bucket:
+    """Two files without a name: rows, and of each row its word, its code and its place in the table."""
+
+    def __init__(self, features: int, stack: ExitStack, folder: str | Path | None) -> None:
+        self._features = features
+        made = (tempfile.TemporaryFile(dir=folder) for _ in range(2))  # noqa: SIM115  of mode 0600
+        self._rows, self._notes = map(stack.enter_context, made)
+
+    def add(self, X: NDArray[np.float64], notes: Integers) -> None:
+        self._rows.write(X.tobytes())
+        self._notes.write(notes.tobytes())
+
+    def notes(self) -> Integers:
+        self._notes.seek(0)
+        return np.frombuffer(self._notes.read(), dtype=np.int64).reshape(-1, 3)
+
+    def read(self, wanted: Integers) -> NDArray[np.float64]:
+        """Return some rows, by their rising numbers in this file."""
+        X = np.empty((len(wanted), self._features))
+        together = max(1, _BLOCK // (8 * self._features))
+        self._rows.seek(0)
+        for start in range(0, int(wanted[-1]) + 1 if len(wanted) else 0, together):
+            block = np.frombuffer(self._rows.read(8 * self._features * together)).reshape(-1, self._features)
+            low, high = np.searchsorted(wanted, (start, start + together))
+            X[low:high] = block[wanted[low:high] - start]
+        return X
+
+
+@contextmanager
+def _spilling(folder: str | Path | None) -> Iterator[None]:
+    """Say that a disk is full, or a folder not there; these errors know no row."""
+    try:
+        yield
+    except OSError as error:
+        where = tempfile.gettempdir() if folder is None else folder
+        raise InvalidInput(
+            f"rows cannot be spilled to {where}: {error.strerror}. Name another folder (spill=, --spill)"
+        ) from None

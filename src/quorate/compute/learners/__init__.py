@@ -1,0 +1,50 @@
+"""Many small models at once: every teacher is fitted on its own rows, all of them as one array, and counted in blocks.
+
+    Deal                    which rows belong to which teacher
+    batched_equivalent      from a scikit-learn estimator to the learner that does the same in a batch, if there is one
+    Batched...              the learners: `fit(X, y, deal, classes=...)` returns teachers
+    Teachers                `votes(queries)` counts their ballots; `arrays()` is all there is to save
+
+A teacher depends on its own rows alone, to the last bit: not on the other chunks, on their number, or on how the work
+is cut into blocks. A ballot depends on its teacher and its query alone, to the last bit: not on the batch (PROOF.md).
+No private value decides whether an error or a warning is raised.
+"""
+
+from quorate.compute.learners.batched import (
+    BatchedLogistic,
+    BatchedQuadratic,
+    batched_equivalent,
+    joined_teachers,
+    teachers_from_arrays,
+)
+from quorate.compute.learners.closed_form import BatchedCentroid, BatchedNaiveBayes, BatchedRidge
+from quorate.compute.learners.deal import Deal
+from quorate.compute.learners.linear import LinearTeachers
+from quorate.compute.learners.quadratic import QuadraticTeachers
+from quorate.compute.learners.stump import BatchedStump
+from quorate.compute.learners.stump_teachers import StumpTeachers
+from quorate.compute.learners.teachers import MEMORY, DeviceName, Learner, Teachers
+from quorate.compute.learners.tree import BatchedTree
+from quorate.compute.learners.tree_teachers import TreeTeachers
+
+__all__ = [
+    "MEMORY",
+    "BatchedCentroid",
+    "BatchedLogistic",
+    "BatchedNaiveBayes",
+    "BatchedQuadratic",
+    "BatchedRidge",
+    "BatchedStump",
+    "BatchedTree",
+    "Deal",
+    "DeviceName",
+    "Learner",
+    "LinearTeachers",
+    "QuadraticTeachers",
+    "StumpTeachers",
+    "Teachers",
+    "TreeTeachers",
+    "batched_equivalent",
+    "joined_teachers",
+    "teachers_from_arrays",
+]

@@ -1,0 +1,398 @@
+"""Teachers whose scores are linear, counted as one matrix product in blocks.
+
+Numbers are rounded to a grid, so that a product of matrices adds them up exactly, in whatever order (PROOF.md). A query
+is rounded to 26 bits below its largest feature, the coefficients of a score to 27 bits below the sum of their
+magnitudes. Every sum of their products is then a whole number of grid steps of at most 2**53, which a double holds
+exactly. Where this is not precise enough, what was rounded off is rounded to a finer grid, as a second slice.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby, pairwise
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quorate.compute.learners.backends import Array, Backend, choose_backend, loops_along_rows
+from quorate.compute.learners.teachers import (
+    LARGEST,
+    MEMORY,
+    DeviceName,
+    Matrix,
+    Teachers,
+    check_arrays,
+    check_columns,
+    check_memory,
+    check_queries,
+)
+from quorate.core.checks import check_count
+from quorate.core.errors import InvalidInput
+
+__all__ = [
+    "FINEST",
+    "NEVER",
+    "QUERY_BITS",
+    "SLICES",
+    "SOUND",
+    "LinearTeachers",
+    "ballots_in_blocks",
+    "block_shape",
+    "counted_in_blocks",
+    "gridded_coefficients",
+    "gridded_queries",
+    "score_count",
+    "sliced",
+]
+
+SOUND = 1e200  # of a coefficient's magnitude: beyond, a score could overflow
+
+QUERY_BITS = 26
+_COEFFICIENT_BITS = 27  # together 53, the bits of a double
+FINEST = 500  # no grid has steps below 2**-500: the product of two steps is a normal number
+_CELLS = 2**18  # coefficients rounded together
+
+
+def gridded_queries(queries: Matrix) -> Matrix:
+    """Return queries rounded to a grid, each to one of its own: whole numbers of up to 2**26 times a power of 2.
+
+    A largest magnitude is the same in any order, and all else is done to each number by itself: so a rounded query does
+    not depend on its company. Magnitudes must be at most 1e76, the square of `LARGEST`.
+    """
+    exponents = _exponents(np.abs(queries).max(axis=1, keepdims=True), QUERY_BITS)
+    rounded: Matrix = np.rint(queries * np.ldexp(1.0, exponents)) * np.ldexp(1.0, -exponents)  # proof: step 2
+    return rounded
+
+
+def gridded_coefficients(coefficients: Matrix) -> Matrix:
+    """Return coefficients (teachers, scores, columns) rounded to a grid, those of each teacher to one of its own.
+
+    Each score's are whole numbers whose magnitudes sum to 2**27 at most, times a power of 2. Rounding again changes
+    nothing. Magnitudes beyond 1e200 are counted as 1e200.
+    """
+    rounded = np.empty(coefficients.shape)
+    teachers, scores, columns = coefficients.shape
+    together = max(1, _CELLS // (scores * columns))
+    for start in range(0, teachers, together):
+        rounded[start : start + together] = _gridded_teachers(coefficients[start : start + together])
+    return rounded
+
+
+def _gridded_teachers(coefficients: Matrix) -> Matrix:
+    clipped = np.clip(coefficients, -SOUND, SOUND)
+    exponents = _exponents(np.abs(clipped).max(axis=(1, 2), keepdims=True), _COEFFICIENT_BITS)
+    for _ in range(coefficients.shape[2].bit_length()):  # halving so often is enough for every teacher: proof, step 1
+        sums = np.abs(np.rint(clipped * np.ldexp(1.0, exponents))).sum(axis=2, keepdims=True)  # of whole numbers: exact
+        exponents = exponents - (sums.max(axis=1, keepdims=True) > 2.0**_COEFFICIENT_BITS)
+    rounded: Matrix = np.rint(clipped * np.ldexp(1.0, exponents)) * np.ldexp(1.0, -exponents)  # proof: step 1
+    return rounded
+
+
+def _exponents(largest: Matrix, bits: int) -> NDArray[np.int64]:
+    """Return the finest grids, as numbers of binary places, on which `largest` is at most 2**bits steps."""
+    mantissas, exponents = np.frexp(largest)
+    places: NDArray[np.int64] = np.minimum(bits - exponents + (mantissas == 0.5), FINEST)
+    return places
+
+
+def sliced(gridded: Callable[[Matrix], Matrix], values: Matrix, slices: int) -> list[Matrix]:
+    """Return values as this many slices, each of what the one before rounded off."""
+    parts: list[Matrix] = []
+    for _ in range(slices):
+        parts.append(gridded(values))
+        values = values - parts[-1]
+    return parts
+
+
+_FEW, _MANY = 312, 1000  # queries counted together, by the number of columns: loops along many cost less
+_PANEL = 2**17  # features of all queries that are counted together: few enough for a cache
+_BYTE = 255  # the most that one holds
+_LEAST = 2500  # teachers times queries of a block, however many scores they have: fewer do not pay for the calls
+
+
+class _Room(NamedTuple):
+    """Where the scores of a block of one shape stand, with views that need not be made again for every block."""
+
+    product: Array  # one row for each label from 1 on and each teacher; before it stand zeros, for label 0
+    neighbours: list[tuple[Array, Array]]  # every two labels that follow each other: (teachers, queries) each
+    lower: Array  # (labels, teachers, queries): all labels but the last
+    last: Array
+    more: Array  # room for another product of this shape, if one is needed
+    flags: Array  # of the shape of `lower`
+    beyond: Array  # the same as bytes
+
+    @classmethod
+    def of(cls, backend: Backend, places: Sequence[Array], labels: int, high: int, wide: int) -> "_Room":
+        """Return a room in these places. Products of every shape begin in one place: the zeros before it stay zeros."""
+        cells, begin = high * wide, places[0].shape[0] // labels
+        first, last = (place[begin - cells : begin + (labels - 1) * cells] for place in (places[0], places[-1]))
+        scores, more = first.reshape(labels, high, wide), last[cells:].reshape(-1, wide)
+        flags, product, neighbours = scores[1:] > scores[:-1], scores[1:].reshape(-1, wide), list(pairwise(scores))
+        return cls(product, neighbours, scores[:-1], scores[-1], more, flags, backend.as_bytes(flags))
+
+
+def ballots_in_blocks(
+    backend: Backend, coefficients: Sequence[Sequence[Matrix]], intercepts: Matrix, queries: Matrix, *, memory: int
+) -> Iterator[tuple[slice, slice, Array]]:
+    """Yield which queries, which teachers, and who of them votes beyond each label but the last: 0 or 1, as (labels,
+    teachers, queries), in room that the next block will use again.
+
+    `intercepts` is (teachers, scores), of the labels from 1 on. `coefficients` holds those of the features and then, if
+    there are any, of their squares: each as slices of `gridded_coefficients`, one row a score and one column a feature.
+    Queries are sliced as often. Blocks of the same queries follow each other, of as many teachers as memory has room
+    for the rows of.
+    """
+    (teachers, several), features = intercepts.shape, queries.shape[1]
+    powers, slices = len(coefficients), len(coefficients[0])
+    pairs = _pairs(powers, slices)
+    most = memory // (8 * several * (1 + min(2, len(pairs))) + 2 * several + 16)
+    cells, usual = min(most, max(_LEAST, backend.count_scores // several)), max(_FEW, min(_MANY, _PANEL // features))
+    wide, high = block_shape(len(queries), teachers, cells=cells, usual=usual)
+    wide = max(1, min(wide, memory // (64 * features * powers * slices)))
+    tables = [backend.put(table).reshape(teachers, several, -1) for pair in coefficients for table in pair]
+    places = [backend.put(_aligned_zeros((1 + several) * high * wide)) for _ in pairs[:2]]
+    rooms: dict[tuple[int, int], _Room] = {}  # by their shapes: those at the edges are smaller
+    together = high * max(1, memory // (16 * several * features * powers * slices * high))
+    for first in range(0, teachers, together):
+        tops = range(first, min(first + together, teachers), high)
+        parts: Iterable[tuple[slice, list[Array], Array]] = (
+            (part, [_by_label(table[part]) for table in tables], backend.put(-intercepts[part].T.reshape(-1, 1)))
+            for part in (slice(top, min(top + high, teachers)) for top in tops)
+        )
+        parts = list(parts) if len(queries) > wide else parts  # they are asked again
+        for left in range(0, len(queries), wide):
+            asked = slice(left, left + wide)
+            columns = _columns(backend, queries[asked], powers, slices)
+            width = columns[0].shape[1]
+            for part, rows, bars in parts:
+                shape = part.stop - part.start, width
+                if shape not in rooms:
+                    rooms[shape] = _Room.of(backend, places, 1 + several, *shape)
+                room = rooms[shape]
+                product = backend.product(rows[0], columns[0], out=room.product)
+                for one, other in pairs[1:]:
+                    product += backend.product(rows[one], columns[other], out=room.more)
+                yield asked, part, _votes_beyond(backend, room, backend.spread(bars, width))
+
+
+def counted_in_blocks(
+    backend: Backend, blocks: Iterator[tuple[slice, slice, Array]]
+) -> Iterator[tuple[slice, NDArray[Any]]]:
+    """Yield which queries, and how many more teachers vote beyond each label but the last: (labels, queries).
+
+    Ballots of different teachers are added up seat by seat, as single bytes, before they are added up over the seats.
+    """
+    for asked, parts in groupby(blocks, key=itemgetter(0)):
+        sums: Array = None
+        times = 0  # how many blocks of teachers the sums are of
+        for _, _, beyond in parts:
+            if times == 0:
+                sums = beyond + 0
+            elif beyond.shape == sums.shape:
+                sums += beyond
+            else:  # the last teachers
+                sums[:, : beyond.shape[1]] += beyond
+            times += 1
+            if times == _BYTE:
+                yield asked, backend.take(backend.count(sums, times))
+                times = 0
+        if times:
+            yield asked, backend.take(backend.count(sums, times))
+
+
+def _by_label(tables: Array) -> Array:
+    """Return (teachers, labels, columns) as a matrix: the rows of all teachers for the first label, then the next."""
+    return tables.swapaxes(0, 1).reshape(tables.shape[0] * tables.shape[1], -1)
+
+
+def _pairs(powers: int, slices: int) -> list[tuple[int, int]]:
+    """Return which slices of coefficients and queries are multiplied, in the order in which they are added up.
+
+    Each product is exact, and they are added up in one order (proof: step 4). Products of two slices that were rounded
+    off are left out: they are below the last bit of the others.
+    """
+    return [
+        (power * slices + rank, power * slices + other)
+        for power in range(powers)
+        for rank in range(slices)
+        for other in range(slices - rank)
+    ]
+
+
+def _columns(backend: Backend, queries: Matrix, powers: int, slices: int) -> list[Array]:
+    """Return the slices of the features, then those of their squares: one row a feature and one column a query."""
+    clipped = np.clip(queries, -LARGEST, LARGEST)
+    parts = [part for power in (clipped, clipped * clipped)[:powers] for part in sliced(gridded_queries, power, slices)]
+    return [backend.put(np.ascontiguousarray(part.T)) for part in parts]
+
+
+def _aligned_zeros(count: int) -> Matrix:
+    """Return zeros that begin where a cache line does: vectors of NumPy's own arrays lie across two lines."""
+    room = np.zeros(count + 7)
+    start = -room.ctypes.data // room.itemsize % 8
+    return room[start : start + count]
+
+
+def block_shape(queries: int, teachers: int, *, cells: int, usual: int = _FEW) -> tuple[int, int]:
+    """Return how many queries and how many teachers to take together, for a block of at most this many cells.
+
+    More than the usual number of queries are taken where there are few teachers. If it takes several blocks, they are
+    of about one size, an odd multiple of 8: rows of a power of 2 would share few places of a cache. An even number of
+    teachers lets a product be made in halves.
+    """
+    even = -(-queries // max(1, -(-queries // usual)))
+    wide = max(1, min(queries, 8 * (-(-even // 8) | 1), cells))
+    high = max(1, min(teachers, cells // wide // 2 * 2))
+    if high == teachers:
+        wide = max(1, min(queries, cells // high))
+    return wide, high
+
+
+def _votes_beyond(backend: Backend, room: _Room, bars: Array) -> Array:
+    """Return who votes for a label above each but the last: (labels, teachers, queries). The lowest of equals wins.
+
+    The bars are still to be subtracted from the product: one row for each label and teacher. Scores are changed in
+    place.
+    """
+    product = room.product
+    if len(room.neighbours) == 1:
+        backend.greater(product, bars, out=room.flags[0])
+        return room.beyond
+    product -= bars
+    for before, label in room.neighbours:
+        backend.larger(label, before, out=label)
+    # Whether the largest up to a label is not the largest of all: proof, step 5.
+    backend.unequal(room.lower, room.last, out=room.flags)
+    return room.beyond
+
+
+NEVER = -1e300  # the intercept of a class that a teacher never votes for
+_ABOVE = 2.0**-1000  # the score of the lowest class that a teacher votes for, where this is not class 0
+SLICES = 2  # where columns may be of any size, and for quadratic scores
+
+
+class LinearTeachers(Teachers):
+    """One linear score for each class, or one for class 1 against class 0 if there are two. The largest score wins.
+
+    `scores` is (teachers, scores, columns + 1): coefficients, then the intercept. The columns are the features, and
+    after them their squares if the scores are `quadratic`. The lowest class wins among equals. Scores of more than two
+    classes are kept relative to those of class 0, and saved so.
+
+    A ballot is a function of its teacher and its query to the last bit, whatever the batch, the blocks, the backend and
+    the number of threads (PROOF.md, steps 1 to 6). For this, coefficients and queries are rounded relative to the
+    largest of a row, so that scores can be summed exactly in any order: in one slice of 26 bits, which is right where
+    columns are of about one size, or in two, of 52 bits. Quadratic scores, whose terms cancel, have two.
+    """
+
+    def __init__(self, scores: Any, *, classes: int, quadratic: bool = False, slices: int = 1) -> None:
+        self.classes, self.quadratic = check_count("classes", classes, least=2), bool(quadratic)
+        self.slices = SLICES if self.quadratic else check_count("slices", slices)
+        given = np.asarray(scores, dtype=np.float64)
+        shape, several, parts = given.shape, score_count(classes), 1 + self.quadratic
+        if len(shape) != 3 or shape[0] < 1 or shape[1] != several or shape[2] < 1 + parts or (shape[2] - 1) % parts:
+            raise InvalidInput(f"scores must be of shape (teachers, {several}, columns + 1), not {shape}")
+        if not np.isfinite(given).all():
+            raise InvalidInput("scores must be finite numbers")
+        self.teachers, self.features = shape[0], (shape[2] - 1) // parts
+        given = given if several == 1 else _relative(given)[:, 1:]
+        self._intercepts = np.ascontiguousarray(given[:, :, -1])
+        coefficients, single = given[:, :, :-1], self.slices == 1
+        self._coefficients = gridded_coefficients(coefficients) if single else coefficients.copy()
+        powers = np.split(self._coefficients, parts, axis=2)
+        pairs = [powers] if single else [sliced(gridded_coefficients, power, self.slices) for power in powers]
+        self._tables = [[part.reshape(self._intercepts.size, -1) for part in pair] for pair in pairs]
+
+    def votes(self, X: Any, *, device: DeviceName | None = None, memory: int = MEMORY) -> NDArray[np.int64]:
+        """Return how many teachers vote for each class: one row a query, one column a class.
+
+        Beside the result and the teachers themselves, no more than about `memory` bytes are in use at a time.
+        """
+        arrays = choose_backend(device or self.device)
+        if arrays.fused:
+            none = np.empty((0, self.classes), dtype=np.int64)
+            return np.concatenate([none, *self.votes_each([X], device=device)])
+        queries = check_queries(X, features=self.features)
+        totals, memory = np.zeros((self.classes, len(queries)), dtype=np.int64), check_memory(memory)
+        with loops_along_rows(len(queries)):
+            for asked, counts in counted_in_blocks(arrays, self._blocks(arrays, queries, memory)):
+                totals[1:, asked] += counts
+        totals[0] = self.teachers  # who votes beyond the label before
+        totals[:-1] -= totals[1:]
+        return np.ascontiguousarray(totals.T)
+
+    def votes_each(self, batches: Iterable[Any], *, device: DeviceName | None = None) -> Iterator[NDArray[np.int64]]:
+        """Yield the votes on these queries, some after the others. A GPU counts the next while these are used."""
+        if not choose_backend(device or self.device).fused:
+            yield from (self.votes(X, device=device) for X in batches)
+            return
+        from quorate.compute.learners.gpu import on_gpus  # noqa: PLC0415  which imports this module
+
+        checked = (check_columns(X, features=self.features) for X in batches)  # it looks there whether they are finite
+        for others in on_gpus(self).votes_each(checked):
+            votes = np.empty((others.shape[1], self.classes), dtype=np.int64)
+            votes[:, 0], votes[:, 1:] = self.teachers - others.sum(axis=0), others.T
+            yield votes
+
+    def ballots(self, X: Any, *, device: DeviceName | None = None, memory: int = MEMORY) -> NDArray[Any]:
+        """Return the class that each teacher votes for: one row a query, one column a teacher.
+
+        The result has a byte for each ballot (two where there are more than 256 classes); `votes` needs no such room.
+        """
+        arrays, queries = choose_backend(device or self.device), check_queries(X, features=self.features)
+        result = np.zeros((len(queries), self.teachers), dtype=np.min_scalar_type(self.classes - 1))
+        with loops_along_rows(len(queries)):
+            for asked, part, beyond in self._blocks(arrays, queries, memory):
+                result[asked, part] = arrays.take(beyond).sum(axis=0, dtype=result.dtype).T
+        return result
+
+    def tables(self) -> tuple[list[list[Matrix]], Matrix]:
+        """Return coefficients and intercepts as `ballots_in_blocks` takes them. They are private."""
+        return self._tables, self._intercepts
+
+    def _blocks(self, backend: Backend, queries: Matrix, memory: int) -> Iterator[tuple[slice, slice, Array]]:
+        room = check_memory(memory) // 2
+        return ballots_in_blocks(backend, self._tables, self._intercepts, queries, memory=room)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return all there is to save, as plain arrays: teachers built of them again are the same. They are private."""
+        scores = np.concatenate([self._coefficients, self._intercepts[:, :, np.newaxis]], axis=2)
+        return {
+            "kind": np.array("linear"),
+            "classes": np.array(self.classes),
+            "quadratic": np.array(self.quadratic),
+            "slices": np.array(self.slices),
+            "scores": np.pad(scores, ((0, 0), (score_count(self.classes) - scores.shape[1], 0), (0, 0))),
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> "LinearTeachers":
+        """Return the teachers that `arrays` describe."""
+        check_arrays(arrays, kind="linear", axes={"classes": 0, "quadratic": 0, "scores": 3})
+        return cls(
+            arrays["scores"],
+            classes=int(arrays["classes"]),
+            quadratic=bool(arrays["quadratic"]),
+            slices=int(arrays.get("slices", SLICES)),  # the first release kept scores as they were fitted
+        )
+
+
+def score_count(classes: int) -> int:
+    """Return how many scores a teacher has: one for each class, or one where there are two."""
+    return 1 if classes == 2 else classes
+
+
+def _relative(scores: Matrix) -> Matrix:
+    """Return scores (teachers, classes, columns + 1) less those of class 0, of which zeros are left (proof: step 5).
+
+    Where a teacher never votes for class 0, those of the lowest class that it votes for are taken off, and this class
+    gets the least score above 0. Doing so again changes nothing.
+    """
+    bounds = np.append(np.full(scores.shape[2] - 1, SOUND), -NEVER)
+    clipped = np.clip(scores, -bounds, bounds)
+    votable = clipped[:, :, -1] > NEVER
+    lowest, each = votable.argmax(axis=1), np.arange(len(scores))
+    relative: Matrix = clipped - clipped[each, lowest][:, np.newaxis]
+    relative[~votable], relative[~votable, -1] = 0.0, NEVER
+    relative[:, 0] = 0.0
+    relative[each, lowest, -1] = np.where(lowest > 0, _ABOVE, 0.0)
+    return relative

@@ -1,0 +1,94 @@
+"""Newton's method on many chunks at once, each damped and stopped by its own rows alone.
+
+Arrays have the chunk as their first axis: `found` is (chunks, columns, outputs), `scores` is (chunks, rows, outputs).
+A chunk that has stopped keeps its coefficients to the last bit while others go on.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+import numpy as np
+
+from quorate.compute.learners.backends import Array, Backend
+
+__all__ = ["HALVINGS", "STEPS", "STILL", "Loss", "minimise", "step_lengths"]
+
+STEPS = 60  # of Newton's method at most; five or six are usual
+HALVINGS = 40
+STILL = 0.02  # a step that moves no score of the chunk's own rows by more leaves an error of about its square
+
+
+class Loss(ABC):
+    """A convex loss of each chunk's scores on its own rows; `penalties` weigh half the squares of the coefficients."""
+
+    design: Array  # (chunks, rows, columns)
+    penalties: Array  # (columns, 1)
+
+    @abstractmethod
+    def value(self, scores: Array) -> Array:
+        """Return the loss of each chunk, without the penalty."""
+
+    @abstractmethod
+    def direction(self, coefficients: Array, scores: Array) -> tuple[Array, Array]:
+        """Return the way down that each chunk takes from here, and the gradient of its loss and penalty."""
+
+    @abstractmethod
+    def among(self, chunks: Array) -> "Loss":
+        """Return the loss of some of the chunks."""
+
+
+def minimise(backend: Backend, loss: Loss, *, outputs: int) -> Array:
+    """Return each chunk's coefficients that minimise its loss and penalty, from a start at zero."""
+    chunks, rows, columns = loss.design.shape
+    coefficients, scores = (backend.put(np.zeros((chunks, size, outputs))) for size in (columns, rows))
+    return _descend(backend, loss, coefficients, scores, loss.value(scores), steps=STEPS)
+
+
+def _descend(backend: Backend, loss: Loss, coefficients: Array, scores: Array, value: Array, *, steps: int) -> Array:
+    active = value >= 0
+    for taken in range(1, steps + 1):
+        direction, gradient = loss.direction(coefficients, scores)
+        change = loss.design @ direction
+        objective = _along(loss, coefficients, scores, direction, change)
+        slope = (gradient * direction).sum(axis=(1, 2))
+        step, value = step_lengths(backend, objective, value, slope, active)
+        moves, step = (active & (step > 0))[:, None, None], step[:, None, None]
+        coefficients = backend.where(moves, coefficients + step * direction, coefficients)
+        scores = backend.where(moves, scores + step * change, scores)
+        active = moves[:, 0, 0] & (backend.largest(abs(step * change), (1, 2)) > STILL)
+        remaining = int(active.sum())
+        if remaining == 0:
+            break
+        if 2 * remaining < len(active) and not backend.steady:  # most have stopped: go on with the others alone
+            rest = active.nonzero()[0]
+            coefficients[rest] = _descend(
+                backend, loss.among(rest), coefficients[rest], scores[rest], value[rest], steps=steps - taken
+            )
+            break
+    return coefficients
+
+
+def _along(loss: Loss, coefficients: Array, scores: Array, direction: Array, change: Array) -> Callable[[Array], Array]:
+    """Return the objective of each chunk as a function of its step."""
+    still = 0.5 * (loss.penalties * coefficients * coefficients).sum(axis=(1, 2))
+    linear = (loss.penalties * coefficients * direction).sum(axis=(1, 2))
+    square = 0.5 * (loss.penalties * direction * direction).sum(axis=(1, 2))
+    return lambda step: loss.value(scores + step[:, None, None] * change) + still + step * (linear + step * square)
+
+
+def step_lengths(
+    backend: Backend, objective: Callable[[Array], Array], before: Array, slope: Array, active: Array
+) -> tuple[Array, Array]:
+    """Return each chunk's first step among 1, 1/2, 1/4, ... that lowers its objective enough, and the objective there.
+
+    A chunk whose objective no step lowers gets the step 0; one that is not active is not waited for. `slope` is the
+    derivative of the objective at step 0.
+    """
+    step = 0.0 * before + 1.0
+    for _ in range(HALVINGS):
+        after = objective(step)
+        lowered = ~active | (after <= before + 1e-4 * step * slope + 1e-12 * abs(before))
+        if bool(lowered.all()):
+            break
+        step = backend.where(lowered, step, 0.5 * step)
+    return backend.where(lowered, step, 0.0), after

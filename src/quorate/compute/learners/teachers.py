@@ -1,0 +1,304 @@
+"""What all learners and fitted teachers share: checked inputs, rows in blocks, and the two protocols.
+
+Inputs are checked for shape and type; values of private rows are never the reason for an error. Teachers are taken
+together: chunks of one shape are stacked into one array, a block at a time. A chunk's shape is decided by its own rows
+alone: how many it can use, and how many classes they show. Rows that fill a chunk up to its shape are zero and carry
+the weight 0.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quorate.compute.learners.backends import Backend, choose_backend
+from quorate.compute.learners.deal import Deal
+from quorate.core.arrays import Integers
+from quorate.core.checks import check_count
+from quorate.core.errors import InvalidInput
+from quorate.core.rows import in_blocks
+
+__all__ = [
+    "LARGEST",
+    "MEMORY",
+    "MISSING",
+    "NOT_FINITE",
+    "Block",
+    "Chunks",
+    "DeviceName",
+    "Learner",
+    "Matrix",
+    "Teachers",
+    "check_arrays",
+    "check_columns",
+    "check_features",
+    "check_labels",
+    "check_memory",
+    "check_queries",
+    "padded_rows",
+    "usable_rows",
+]
+
+MEMORY = 256 * 2**20  # bytes that a call may use for its blocks unless told otherwise
+LARGEST = 1e38  # of a feature's magnitude in a usable row: fits single precision, and its powers fit double precision
+MISSING = 3e38  # what a missing value counts as for learners that take them: above every other
+NOT_FINITE = "queries must be finite numbers: fill in or leave out missing and infinite values first"
+
+_SLICE = 2**12  # rows looked at together: what is made of them stays in the cache of a core
+
+Matrix = NDArray[np.float64]
+
+
+def check_features(X: Any, *, name: str = "X") -> Matrix:
+    """Return `X` as a matrix of 64-bit floats, one row a record and one column a feature."""
+    given = np.asarray(X)
+    if given.ndim != 2 or given.shape[1] < 1 or given.dtype.kind not in "fiub":
+        raise InvalidInput(
+            f"{name} must be a matrix of numbers with at least 1 column, not {given.dtype} of shape {given.shape}"
+        )
+    with np.errstate(all="ignore"):
+        return np.ascontiguousarray(given, dtype=np.float64)
+
+
+def check_labels(y: Any, *, rows: int) -> NDArray[np.int64]:
+    """Return `y` as 64-bit integer codes, one for each row."""
+    given = np.asarray(y)
+    if given.ndim != 1 or given.shape[0] != rows or (given.dtype.kind not in "iu" and given.size > 0):
+        raise InvalidInput(f"y must be {rows} integer codes, one for each row of X, not {given.dtype} of {given.shape}")
+    return given.astype(np.int64, copy=False)
+
+
+def check_queries(X: Any, *, features: int, missing: bool = False) -> Matrix:
+    """Return queries as a matrix of finite 64-bit floats with the number of columns that the teachers were fitted on.
+
+    A query belongs to its caller, so its values may cause an error. Magnitudes beyond `LARGEST` are
+    counted as `LARGEST`. With `missing`, a nan is a value like others.
+    """
+    queries = check_columns(X, features=features)
+    refused = np.isinf if missing else lambda part: ~np.isfinite(part)
+    if any(in_blocks(lambda part: bool(refused(queries[part]).any()), len(queries), block=_SLICE)):
+        raise InvalidInput(NOT_FINITE)
+    return queries
+
+
+def check_columns(X: Any, *, features: int) -> Matrix:
+    """Return queries as `check_queries` does, for who will look whether they are finite."""
+    queries = check_features(X, name="queries")
+    if queries.shape[1] != features:
+        raise InvalidInput(
+            f"queries must have {features} columns, as the teachers were fitted on, not {queries.shape[1]}"
+        )
+    return queries
+
+
+def check_memory(memory: object) -> int:
+    """Return `memory` as a number of bytes."""
+    return check_count("memory", memory, least=1024)
+
+
+def usable_rows(X: Matrix, y: NDArray[np.int64], *, classes: int, missing: bool = False) -> NDArray[np.bool_]:
+    """Return which rows a teacher can use: features of magnitude at most `LARGEST`, a label among the declared ones.
+
+    With `missing`, a feature may be missing too. Other rows are left out by their own teacher, without a word: an error
+    or a warning would speak of private values.
+    """
+    usable = (y >= 0) & (y < classes)
+    with np.errstate(invalid="ignore"):
+        for start in range(0, len(X), _SLICE):
+            part = slice(start, start + _SLICE)
+            sound = np.abs(X[part]) <= LARGEST
+            usable[part] &= (sound | np.isnan(X[part]) if missing else sound).all(axis=1)
+    return usable
+
+
+@dataclass(frozen=True, repr=False)
+class Block:
+    """A stack of chunks of one shape; it may hold blank ones after those of `teachers`."""
+
+    teachers: Integers  # which teachers these are
+    features: Matrix  # (chunks, rows, features)
+    weights: Matrix  # (chunks, rows): 1 for a row, 0 for filling
+    codes: Integers  # (chunks, rows): labels as places in `shown`, 0 for filling
+    shown: Integers  # (teachers, classes shown): the classes of each chunk, ascending
+
+    def indicators(self) -> Matrix:
+        """Return for each row and each class shown 1 if that is its label, else 0."""
+        matches = self.codes[:, :, np.newaxis] == np.arange(self.shown.shape[1])
+        indicators: Matrix = matches * self.weights[:, :, np.newaxis]
+        return indicators
+
+
+class Chunks:
+    """The usable rows of every teacher, and how many they show of each class: `counts`, one row a teacher."""
+
+    def __init__(self, X: Any, y: Any, deal: Deal, *, classes: int, missing: bool = False) -> None:
+        classes = check_count("classes", classes, least=2)
+        self._X = check_features(X)
+        self._y = check_labels(y, rows=len(self._X))
+        if deal.rows.size and deal.rows.max() >= len(self._X):
+            raise InvalidInput(f"the deal must name rows below {len(self._X)}, the number of rows of X")
+        usable = usable_rows(self._X, self._y, classes=classes, missing=missing)[deal.rows]
+        owners = np.repeat(np.arange(deal.teachers), deal.sizes)[usable]
+        self._rows = deal.rows[usable]
+        self._sizes = np.bincount(owners, minlength=deal.teachers)
+        self._starts = np.cumsum(self._sizes) - self._sizes
+        self.teachers, self.classes, self.features = deal.teachers, classes, self._X.shape[1]
+        cells = np.bincount(owners * classes + self._y[self._rows], minlength=deal.teachers * classes)
+        self.counts: Integers = cells.reshape(deal.teachers, classes)
+
+    def majority(self) -> Integers:
+        """Return the most frequent class of each teacher, the lowest of equals; class 0 for a teacher without rows."""
+        labels: Integers = self.counts.argmax(axis=1)
+        return labels
+
+    def showing(self, classes: int) -> Integers:
+        """Return which teachers show so many classes."""
+        return np.flatnonzero((self.counts > 0).sum(axis=1) == classes)
+
+    def shown(self, teachers: Integers) -> Integers:
+        """Return the classes that each of these teachers shows, ascending; all show the same number."""
+        present = self.counts[teachers] > 0
+        classes: Integers = present.nonzero()[1].reshape(len(teachers), int(present[:1].sum()))
+        return classes
+
+    def dealt(self) -> tuple[Matrix, Integers, Integers, Integers, Integers]:
+        """Return all features and labels, the usable rows teacher after teacher, and where each one's start and end."""
+        return self._X, self._y, self._rows, self._starts, self._sizes
+
+    def blocks(
+        self,
+        backend: Backend,
+        *,
+        memory: int,
+        cost: Callable[[int, int], int],
+        without: Integers | None = None,
+    ) -> Iterator[Block]:
+        """Yield the teachers that show two classes or more, as many of one shape together as fit into `memory` bytes.
+
+        A chunk of `rows` rows that show `shown` classes needs `cost(rows, shown)` bytes. A steady backend fills a block
+        up to a size of its own, whatever `memory` says.
+        """
+        shown = (self.counts > 0).sum(axis=1)
+        if without is not None:
+            shown[without] = 0
+        rows = padded_rows(self._sizes)
+        several = np.flatnonzero(shown >= 2)
+        shapes = np.unique(np.stack([rows[several], shown[several]], axis=1), axis=0)
+        room = min(memory, backend.fit_bytes)
+        for height, width in shapes.tolist():
+            alike = np.flatnonzero((rows == height) & (shown == width))
+            most = max(1, (backend.fit_bytes if backend.steady else room) // cost(height, width))  # proof: step 11
+            for start in range(0, alike.size, most):
+                yield self._block(alike[start : start + most], height, most if backend.steady else 0)
+
+    def _block(self, teachers: Integers, height: int, chunks: int) -> Block:
+        seats = np.arange(height)
+        taken = seats < self._sizes[teachers, np.newaxis]
+        places = self._rows[np.where(taken, self._starts[teachers, np.newaxis] + seats, 0)]
+        features, codes = self._X[places], self._y[places]
+        features[np.isnan(features)] = MISSING  # only where the learner takes them: other rows with a nan are left out
+        present = self.counts[teachers] > 0
+        codes = np.take_along_axis(present.cumsum(axis=1) - 1, codes, axis=1)
+        if not taken.all():
+            features[~taken], codes[~taken] = 0.0, 0
+        shown = self.shown(teachers)
+        weights = taken.astype(np.float64)
+        blank = max(0, chunks - len(teachers))
+        if blank:
+            features, weights, codes = (
+                np.concatenate([part, np.zeros((blank, *part.shape[1:]), part.dtype)])
+                for part in (features, weights, codes)
+            )
+        return Block(teachers, features, weights, codes, shown)
+
+
+def padded_rows(sizes: Integers) -> Integers:
+    """Return the height to which a chunk of each size is filled up: at most a sixteenth more than its own."""
+    grain = 2 ** np.maximum(np.frexp(sizes)[1].astype(np.int64) - 5, 0)
+    padded: Integers = -(-sizes // grain) * grain
+    return padded
+
+
+DeviceName = Literal["auto", "cpu", "cuda", "torch"]  # as `choose_backend` takes them
+
+
+class Teachers(ABC):
+    """Fitted teachers: plain arrays that can be counted and saved. Printing them shows only public numbers.
+
+    Ballots are counted on `device` unless a call says otherwise. They are the same on every device (PROOF.md, step 18).
+    """
+
+    teachers: int
+    classes: int
+    features: int
+    device: DeviceName = "auto"
+
+    @abstractmethod
+    def votes(self, X: Any, *, device: DeviceName | None = None, memory: int = MEMORY) -> NDArray[np.int64]:
+        """Return how many teachers vote for each class: one row a query, one column a class."""
+
+    @abstractmethod
+    def ballots(self, X: Any, *, device: DeviceName | None = None, memory: int = MEMORY) -> NDArray[Any]:
+        """Return the class that each teacher votes for: one row a query, one column a teacher."""
+
+    @abstractmethod
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return all there is to save, as plain arrays. They are private."""
+
+    def close(self) -> None:  # noqa: B027  most have nothing open
+        """Do nothing: they stand in this process."""
+
+    def __repr__(self) -> str:
+        shown = f"teachers={self.teachers}, classes={self.classes}, features={self.features}"
+        return f"{type(self).__name__}({shown})"
+
+
+class Learner(ABC):
+    """A description of how each teacher is fitted, on its own rows alone."""
+
+    takes_missing: ClassVar[bool] = False  # whether a missing value is one to learn from, in records and in queries
+
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        deal: Deal,
+        *,
+        classes: int,
+        device: DeviceName = "auto",
+        memory: int = MEMORY,
+        one_scale: bool = False,
+    ) -> Teachers:
+        """Return one fitted teacher for each chunk of the deal; `y` holds codes from 0 to `classes` - 1.
+
+        A teacher depends on its own rows and on nothing else, to the last bit. Rows with a feature that is missing
+        (unless the learner takes those) or beyond `LARGEST`, or with a label that was not declared, are left out. A
+        teacher whose rows show one class always votes for it, and one without rows for class 0. No private value causes
+        an error. Where it is public that columns are of about `one_scale`, linear ballots are counted with one product
+        instead of three.
+        """
+        backend, chunks = choose_backend(device), Chunks(X, y, deal, classes=classes, missing=self.takes_missing)
+        with np.errstate(all="ignore"):
+            teachers = self._fit_chunks(backend, chunks, memory=check_memory(memory), one_scale=one_scale)
+        teachers.device = device
+        return teachers
+
+    def coefficients(self, features: int) -> int:
+        """Return about how much there is to learn, in columns of a linear score: a plan gives teachers rows for it."""
+        return features
+
+    @abstractmethod
+    def _fit_chunks(self, backend: Backend, chunks: Chunks, *, memory: int, one_scale: bool) -> Teachers:
+        """Return the teachers of these chunks."""
+
+
+def check_arrays(arrays: Mapping[str, NDArray[Any]], *, kind: str, axes: Mapping[str, int]) -> None:
+    """Refuse arrays that do not describe teachers of this kind: `axes` says how many each of them must have."""
+    right = "kind" in arrays and str(arrays["kind"]) == kind
+    for name, number in axes.items():
+        right = right and name in arrays and arrays[name].dtype.kind in "fiub" and arrays[name].ndim == number
+    if not right:
+        raise InvalidInput(f"arrays must be of the kind {kind!r} and hold numbers as {', '.join(axes)}")

@@ -1,0 +1,1 @@
+"""What every guarantee rests on: privacy accounting, noise, mechanisms, the ledger and the session."""

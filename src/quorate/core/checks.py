@@ -1,0 +1,209 @@
+"""One way to refuse a bad parameter, or a process other than the one that began, and to warn of a column of ids."""
+
+import dataclasses
+import math
+import os
+import re
+import shlex
+import warnings
+from collections.abc import Callable, Sequence
+from numbers import Integral, Real
+from typing import Any
+
+from quorate.core.errors import InvalidInput, WrongProcess
+
+__all__ = [
+    "check_bounds",
+    "check_bytes",
+    "check_choice",
+    "check_count",
+    "check_delta",
+    "check_divergence",
+    "check_order",
+    "check_positive",
+    "check_process",
+    "check_rate",
+    "check_scale",
+    "is_named_id",
+    "process_identity",
+    "set_validated",
+    "validate_fields",
+    "warn_of_id",
+    "warn_of_private",
+]
+
+_SIZE = re.compile(r"(\d+(?:\.\d+)?) ?(KB|MB|GB|TB)?", re.IGNORECASE)
+_UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+_ID = re.compile(r"(?i:(.*[_ .-])?(id|uuid|guid|nr|index|rownum|rowid)|unnamed: \d+)|.*[a-z]I[dD]")
+_forks = [0]  # how many forks lie between this process and the one that imported the module
+
+
+def _count_fork() -> None:
+    _forks[0] += 1
+
+
+os.register_at_fork(after_in_child=_count_fork)
+
+
+def process_identity() -> tuple[int, int]:
+    """Return what tells this process from its parent, even where a process number comes round again."""
+    return os.getpid(), _forks[0]
+
+
+def check_bytes(name: str, value: object, *, least: int = 1) -> int:
+    """Return a size in bytes, given as a whole number or as a text such as "2GB".
+
+    >>> check_bytes("memory", "1.5GB")
+    1500000000
+    """
+    written = _SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
+    size = round(float(written[1]) * _UNITS[(written[2] or "").upper()]) if written else value
+    if isinstance(size, bool) or not isinstance(size, Integral) or int(size) < least:
+        raise InvalidInput(f'{name} must be a size of at least {least:,} bytes, such as "2GB", not {value!r}')
+    return int(size)
+
+
+def check_choice(name: str, value: object, known: Sequence[str]) -> None:
+    """Refuse a setting that is none of the known ones."""
+    if value not in known:
+        raise InvalidInput(f"{name} must be one of {', '.join(known)}, not {value!r}")
+
+
+def check_process(what: str, opened_in: tuple[int, int]) -> None:
+    """Refuse to go on with something that another process opened: both would spend it."""
+    if process_identity() != opened_in:
+        raise WrongProcess(f"{what} was opened by another process, which may be spending it too; open one here")
+
+
+def _real(name: str, value: object, expected: str) -> float:
+    if type(value) is float:  # nearly always, and a search for an order checks thousands
+        return value
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise InvalidInput(f"{name} must be {expected}, not {value!r}")
+    return float(value)
+
+
+def check_positive(name: str, value: object) -> float:
+    """Return `value` as a float if it is a positive finite number."""
+    expected = "a positive finite number"
+    number = _real(name, value, expected)
+    if not 0 < number < math.inf:
+        raise InvalidInput(f"{name} must be {expected}, not {value!r}")
+    return number
+
+
+def check_scale(name: str, value: object) -> float:
+    """Return `value` as a float if it is a scale of noise that can be drawn and accounted for: 1e-6 to 2**40."""
+    number = check_positive(name, value)
+    if not 1e-6 <= number <= 2.0**40:
+        raise InvalidInput(f"{name} must lie between 1e-6 and 2**40, not {value!r}")
+    return number
+
+
+def check_divergence(value: object) -> float:
+    """Return `value` as a float if it is a Renyi divergence: at least 0, perhaps infinite."""
+    expected = "a Renyi divergence of at least 0"
+    number = _real("renyi", value, expected)
+    if not number >= 0:
+        raise InvalidInput(f"renyi must be {expected}, not {value!r}")
+    return number
+
+
+def set_validated(instance: object, **checked: object) -> None:
+    """Put checked values into a frozen dataclass, so that what was checked is what is used."""
+    for name, value in checked.items():
+        object.__setattr__(instance, name, value)
+
+
+def check_delta(value: object, *, zero: bool = True) -> float:
+    """Return `value` as a float if it is a probability that delta may be."""
+    expected = "at least 0 and below 1" if zero else "above 0 and below 1"
+    number = _real("delta", value, expected)
+    if not 0 <= number < 1 or (number == 0 and not zero):
+        raise InvalidInput(f"delta must be {expected}, not {value!r}")
+    return number
+
+
+def check_rate(name: str, value: object) -> float:
+    """Return `value` as a float if it lies in (0, 1]."""
+    expected = "above 0 and at most 1"
+    number = _real(name, value, expected)
+    if not 0 < number <= 1:
+        raise InvalidInput(f"{name} must be {expected}, not {value!r}")
+    return number
+
+
+def check_order(value: object) -> float:
+    """Return `value` as a float if it is a Renyi order: above 1, or infinity."""
+    expected = "a Renyi order: above 1, or infinity"
+    number = _real("order", value, expected)
+    if not number > 1:
+        raise InvalidInput(f"order must be {expected}, not {value!r}")
+    return number
+
+
+def check_count(name: str, value: object, *, least: int = 1, most: int | None = None) -> int:
+    """Return `value` as an int if it is a whole number of at least `least`, and at most `most` where that is given."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < least:
+        raise InvalidInput(f"{name} must be a whole number of at least {least}, not {value!r}")
+    if most is not None and int(value) > most:
+        raise InvalidInput(f"{name} must be at most {most:,}")
+    return int(value)
+
+
+_FIELDS: dict[str, Callable[[str, object], object]] = {  # what the settings of every mechanism of this name must be
+    **dict.fromkeys(
+        ("teachers", "no_quorums", "sensitivity", "allowed", "spread", "cells", "units", "rank"), check_count
+    ),
+    "classes": lambda name, value: check_count(name, value, least=2),
+    **dict.fromkeys(("margin", "cap"), lambda name, value: check_count(name, value, least=0)),
+    **dict.fromkeys(("scale", "threshold_scale", "query_scale", "test_scale", "winner_scale"), check_scale),
+    **dict.fromkeys(("price", "epsilon"), check_positive),
+    "order": lambda _, value: check_order(value),
+    "slack": lambda _, value: check_delta(value),
+}
+
+
+def validate_fields(instance: Any, **checked: object) -> None:
+    """Check each field of a mechanism by its name, but for those that are given as `checked`, and set them all."""
+    named = [field.name for field in dataclasses.fields(instance) if field.name in _FIELDS]
+    by_name = {name: _FIELDS[name](name, getattr(instance, name)) for name in named if name not in checked}
+    set_validated(instance, **by_name, **checked)
+
+
+def check_bounds(bounds: Any) -> tuple[float, float]:
+    """Return the lowest and the highest target of a regression, or refuse what are none."""
+    try:
+        low, high = (float(bound) for bound in bounds)
+    except (TypeError, ValueError):
+        low = high = math.nan
+    if not (math.isfinite(high - low) and low < high):
+        raise InvalidInput(f"bounds must be two finite numbers, the lower one first, as in (0, 250), not {bounds!r}")
+    return low, high
+
+
+def warn_of_private(public: Any, private: Any) -> None:
+    """Warn where the private rows themselves are given as public ones."""
+    if public is not None and public is private:
+        warnings.warn(
+            "the private rows are given as public ones, which are not protected: so no row is protected. Give rows "
+            "that everybody may see",
+            UserWarning,
+            stacklevel=4,
+        )
+
+
+def is_named_id(name: Any) -> bool:
+    """Return whether a column is named as numbers of rows or persons are."""
+    return isinstance(name, str) and _ID.fullmatch(name.strip()) is not None
+
+
+def warn_of_id(name: str, use: str = "is used as a feature") -> None:
+    """Warn of a column of numbers that name rows or persons. Its name decides, or public values."""
+    warnings.warn(
+        f"column {name!r} looks like a number that names a row or a person, and {use}; if so, leave it out "
+        f"(leave_out=[{name!r}] of a schema, --leave-out {shlex.quote(name)}, or drop it), or, if it names the person "
+        "of each row, pass it as groups",
+        UserWarning,
+        stacklevel=2,
+    )

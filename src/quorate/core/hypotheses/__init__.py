@@ -1,0 +1,1 @@
+"""Hypotheses, classes of them, and their mistakes on labelled points."""

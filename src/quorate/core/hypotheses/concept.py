@@ -1,0 +1,191 @@
+"""The base of every class of hypotheses."""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from quorate.core.checks import check_count
+from quorate.core.errors import Infeasible
+from quorate.core.hypotheses.hypothesis import Hypothesis
+from quorate.core.hypotheses.points import Labels, Mask, Points, check_points, usable_rows, which_finite
+from quorate.core.hypotheses.tally import ListedTally, Tally
+
+__all__ = ["LISTED", "Concept", "Dichotomies", "sauer"]
+
+LISTED = 2**26  # candidates that are listed one by one, at most
+
+
+def sauer(points: int, dimension: int) -> int:
+    """Bound the dichotomies of a class of this VC dimension on this many points (Sauer 1972)."""
+    return sum(math.comb(points, size) for size in range(min(points, dimension) + 1))
+
+
+class Dichotomies(ABC):
+    """The candidates on a point set: one representative of each way in which the class labels the points.
+
+    Representatives depend only on the points, never on a label. `tally` and `mistakes` take any labelled points, not
+    only those that define the candidates. Your own subclass defines `__len__`, `_candidate(index)` and, if there is a
+    fast way, `_mistakes(points, labels)` or `_tally(points, labels)`.
+
+    >>> from quorate.models.concepts import Intervals
+    >>> dichotomies = Intervals().dichotomies([1.0, 2.0])
+    >>> [candidate.predict([1.0, 2.0]).tolist() for candidate in dichotomies]
+    [[0, 0], [1, 0], [1, 1], [0, 1]]
+    """
+
+    features: int
+    usable: Callable[[Points], Mask] = staticmethod(which_finite)  # replaced by that of the class, by its dichotomies
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Return how many dichotomies there are."""
+
+    @abstractmethod
+    def _candidate(self, index: int) -> Hypothesis:
+        """Return the representative of this index, which is in range."""
+
+    def __getitem__(self, index: int) -> Hypothesis:
+        if not 0 <= index < len(self):
+            raise IndexError("there are not so many dichotomies")
+        return self._candidate(int(index))
+
+    def __iter__(self) -> Iterator[Hypothesis]:
+        return (self._candidate(index) for index in range(len(self)))
+
+    def tally(self, X: Any, y: Any) -> Tally:
+        """Count the candidates by their mistakes on labelled points."""
+        return self._tally(*self._rows(X, y))
+
+    def mistakes(self, X: Any, y: Any) -> Labels:
+        """Return the number of mistakes of every candidate, in order."""
+        if len(self) > LISTED:
+            raise Infeasible(f"more than {LISTED} candidates are not listed; use tally, which counts them")
+        return np.asarray(self._mistakes(*self._rows(X, y)), dtype=np.int64)
+
+    @property
+    def counts_mistakes(self) -> bool:
+        """Whether these candidates define their own way to count mistakes."""
+        return getattr(self._mistakes, "__func__", None) is not Dichotomies._mistakes
+
+    def mistakes_on(self, points: Points, labels: Labels) -> Any:
+        """Return the mistakes on labelled points that were checked before, just as `_mistakes` gives them."""
+        return self._mistakes(points, labels)
+
+    def _rows(self, X: Any, y: Any) -> tuple[Points, Labels]:
+        return usable_rows(X, y, features=self.features, usable=self.usable)
+
+    def _tally(self, points: Points, labels: Labels) -> Tally:
+        return ListedTally(self._mistakes(points, labels), self._candidate, rows=len(labels))
+
+    def _mistakes(self, points: Points, labels: Labels) -> Any:
+        mistakes = [np.count_nonzero(self[index].predict_checked(points) != labels) for index in range(len(self))]
+        return np.array(mistakes, dtype=np.int64)
+
+
+class Concept(ABC):
+    """A class of hypotheses with finite VC dimension.
+
+    Your own class sets the number of `features` it reads and its `vc_dimension`, and defines `_dichotomies(points)`,
+    which returns one representative of each dichotomy of the points; points may be repeated. If not every row of finite
+    values is a point of the class, it also defines `_usable(points)`. Test it with `check_concept`.
+
+    >>> from quorate.models.concepts import Thresholds
+    >>> Thresholds().vc_dimension, Thresholds(both_directions=True).vc_dimension
+    (1, 2)
+    """
+
+    features: int
+
+    @property
+    @abstractmethod
+    def vc_dimension(self) -> int:
+        """The VC dimension, or an upper bound if the class says so. It holds for all usable rows."""
+
+    @property
+    def dual_vc_dimension(self) -> int | None:
+        """The VC dimension of the points as functions of the hypotheses, or None if unknown."""
+        return None
+
+    def for_learning(self) -> "Concept":
+        """Return the class that a learner uses: this one, unless the class leaves a choice to the learner."""
+        return self
+
+    def growth(self, points: int) -> int:
+        """Return the largest number of dichotomies of this many points: exact for the class, or Sauer's bound.
+
+        It holds for all usable rows; the others are left out and have no dichotomies.
+        """
+        points = check_count("points", points, least=0)
+        return min(self._growth(points), sauer(points, self.vc_dimension))
+
+    def usable(self, X: Any) -> Mask:
+        """Return which rows of `X` are points of the class: finite values, and declared ones if it declares any.
+
+        All other rows are always left out: they define no candidates and make no mistakes.
+        """
+        points = check_points(X, features=self.features)
+        usable = which_finite(points)
+        if usable.all():
+            return np.asarray(self._usable(points), dtype=np.bool_)
+        usable[usable] = self._usable(points[usable])
+        return usable
+
+    def dichotomies(self, X: Any) -> Dichotomies:
+        """Return one representative of each dichotomy of the distinct points of `X`.
+
+        >>> from quorate.models.concepts import Thresholds
+        >>> len(Thresholds().dichotomies([1.0, 2.0, 2.0]))
+        3
+        """
+        points = check_points(X, features=self.features)
+        self.check_size(len(points))
+        usable = self.usable(points)
+        candidates = self._dichotomies(points if usable.all() else points[usable])
+        candidates.usable = self.usable  # what is no point of the class is nobody's mistake either
+        return candidates
+
+    def fit_erm(self, X: Any, y: Any) -> Hypothesis:
+        """Return a hypothesis with the fewest mistakes on these rows. It is not private: nothing is charged.
+
+        >>> from quorate.models.concepts import Thresholds
+        >>> Thresholds().fit_erm([1.0, 2.0, 3.0, 4.0], [0, 0, 1, 1])
+        Threshold(cut=2.5, upward=True)
+        """
+        tally = self.dichotomies(X).tally(X, y)
+        return tally.pick(int(np.flatnonzero(tally.counts)[0]), 0)
+
+    @abstractmethod
+    def _dichotomies(self, points: Points) -> Dichotomies:
+        """Return the candidates for checked points."""
+
+    def _usable(self, points: Points) -> Mask:
+        """Return which of these rows of finite values are points of the class: each by itself, and without an error."""
+        return np.ones(len(points), dtype=np.bool_)
+
+    def check_size(self, rows: int) -> None:
+        """Raise an error if this many rows have too many dichotomies.
+
+        The number is public; which are usable is not.
+        """
+        check_count("rows", rows, least=0)
+
+    def largest_set(self, rows: int) -> int:
+        """Return the largest number of rows, up to `rows`, whose dichotomies the class can enumerate."""
+        low, high = 0, rows + 1
+        while high - low > 1:
+            middle = (low + high) // 2 if low else rows
+            try:
+                self.check_size(middle)
+            except Infeasible:
+                high = middle
+                low = max(low, 1)
+            else:
+                low = middle
+        return low
+
+    def _growth(self, points: int) -> int:
+        """Return a bound of the class's own on the number of dichotomies."""
+        return sauer(points, self.vc_dimension)

@@ -1,0 +1,108 @@
+"""What a concept is given: points and labels, checked for shape and type.
+
+Values of private rows are no reason for an error: a row that has a missing or infinite value, or one that the class
+does not declare, or a label other than 0 and 1, is left out without a word. A row that is left out is nobody's mistake,
+so replacing one row still moves each number of mistakes by at most 1. Shapes and types are refused, and they may come
+from values: one text in a column makes it a column of texts, so turn rows into numbers, row by row, before they come
+here. Points whose labels are asked for belong to the one who asks, and are refused.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quorate.core.errors import InvalidInput
+from quorate.core.estimator_calls import CALL, Calls, one_thread
+from quorate.core.isolation import silence
+
+__all__ = [
+    "Labels",
+    "Mask",
+    "Points",
+    "check_labels",
+    "check_points",
+    "check_queries",
+    "say_by_row",
+    "usable_rows",
+    "which_finite",
+    "which_labelled",
+]
+
+Points = NDArray[np.float64]
+Labels = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+
+def check_points(X: Any, *, features: int, name: str = "X") -> Points:
+    """Return `X` as a matrix of 64-bit floats with this many columns; one column may be given as a plain list."""
+    given = np.asarray(X)
+    shaped = given[:, np.newaxis] if given.ndim == 1 and features == 1 else given
+    if given.size == 0 and given.ndim == 1:
+        shaped = np.empty((0, features))
+    if shaped.ndim != 2 or shaped.shape[1] != features or shaped.dtype.kind not in "fiub":
+        raise InvalidInput(
+            f"{name} must be a matrix of numbers with {features} columns, not {given.dtype} of shape {given.shape}"
+        )
+    with np.errstate(all="ignore"):
+        return np.ascontiguousarray(shaped, dtype=np.float64)
+
+
+def check_queries(X: Any, *, features: int) -> Points:
+    """Return points to be labelled, or refuse them where a value is missing or infinite."""
+    queries = check_points(X, features=features)
+    if not np.isfinite(queries).all():
+        raise InvalidInput("X must be finite numbers: fill in or leave out missing and infinite values first")
+    return queries
+
+
+def which_finite(points: Points) -> Mask:
+    """Return which rows have finite values only."""
+    return np.asarray(np.isfinite(points).all(axis=1))
+
+
+def check_labels(y: Any, *, rows: int) -> Labels:
+    """Return `y` as one whole number for each row; which numbers they are is not looked at."""
+    labels = np.asarray(y)
+    if labels.shape != (rows,) or (labels.dtype.kind not in "iub" and labels.size > 0):
+        raise InvalidInput(
+            f"y must be {rows} whole numbers, 0 or 1, one for each row of X, not {labels.dtype} of shape {labels.shape}"
+        )
+    return labels.astype(np.int64)
+
+
+def which_labelled(labels: Labels) -> Mask:
+    """Return which labels are 0 or 1."""
+    return np.asarray((labels == 0) | (labels == 1))
+
+
+def usable_rows(
+    X: Any, y: Any, *, features: int, usable: Callable[[Points], Mask] = which_finite
+) -> tuple[Points, Labels]:
+    """Return the rows that are usable points and have a label, and their labels."""
+    points = check_points(X, features=features)
+    labels = check_labels(y, rows=len(points))
+    used = usable(points) & which_labelled(labels)
+    return (points, labels) if used.all() else (points[used], labels[used])
+
+
+def say_by_row(ask: Callable[[Points], Any], points: Points, *, rows: int | None = CALL) -> Mask:
+    """Return of which rows `ask` says 1, each by itself: not of one on which it raises, or says anything but 0 and 1.
+
+    It is asked in calls of a fixed shape, so that no row changes how another is summed (`quorate.core.estimator_calls`).
+    """
+    with one_thread(), silence():
+        said: Mask = Calls(points, rows).ballots(_Asked(ask), majority=0, classes=2) == 1
+        return said
+
+
+class _Asked:
+    """A function of rows as a model: 1, or something else, of each."""
+
+    def __init__(self, ask: Callable[[Points], Any]) -> None:
+        self._ask = ask
+
+    def predict(self, X: Points) -> Any:
+        given = np.asarray(self._ask(X))
+        return given.reshape(len(X)) == 1 if given.shape in ((len(X),), (len(X), 1)) else given

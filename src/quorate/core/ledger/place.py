@@ -1,0 +1,146 @@
+"""Where a model's ledger is: a file in its folder, or a database that a small file names. Moving it, restoring it."""
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from quorate.core.errors import InvalidInput, LedgerRefused
+from quorate.core.ledger.budget import is_gone
+from quorate.core.ledger.chain import write_whole
+from quorate.core.ledger.ledger import Ledger
+from quorate.core.ledger.requests import forgotten_requests
+from quorate.core.ledger.rules import FORMAT, LOST, State, to_json
+from quorate.core.ledger.store import is_url, without_password
+from quorate.core.ledger.verify import check_marks
+from quorate.core.ledger.views import LedgerView
+from quorate.core.privacy.budget import Quanta
+
+__all__ = ["LEDGER_FILES", "find_ledger", "move", "place_of", "restore"]
+
+_FILE, _NAME = "ledger.sqlite", "ledger.json"
+LEDGER_FILES = (_FILE, _NAME, "ledger.key", "ledger.mark", "ledger.lock", "ledger.turn")  # which no manifest hashes
+
+
+def place_of(folder: Path) -> str | Path:
+    """Return where the ledger of this model is. `$QUORATE_LEDGER` may name its database with a password."""
+    try:
+        kept = json.loads((folder / _NAME).read_text(encoding="utf-8"))
+        place = str(kept["place"])
+    except FileNotFoundError:
+        return folder / _FILE
+    except (OSError, ValueError, KeyError, TypeError):
+        raise LedgerRefused(f"{folder / _NAME} cannot be read: it says where the ledger is") from None
+    given = os.environ.get("QUORATE_LEDGER", "")
+    return given if given and without_password(given) == without_password(place) else place
+
+
+def find_ledger(folder: Path, *, fingerprint: str) -> Ledger:
+    """Open the ledger of the model in this folder, after reading and checking all of it."""
+    return Ledger.open(place_of(Path(folder)), fingerprint=fingerprint, folder=Path(folder))
+
+
+def move(folder: Path, url: str, *, fingerprint: str) -> Ledger:
+    """Move a model's ledger from its file into a database: the file can spend nothing more.
+
+    What was interrupted can be called again: the file says that the account has gone, and what it was then.
+    """
+    folder = Path(folder)
+    if not is_url(url):
+        raise InvalidInput(f"a ledger moves to a database, postgresql://..., not to {url!r}")
+    if (folder / _NAME).exists():
+        raise InvalidInput(f"the ledger of {folder} is in a database already")
+    new = Ledger.unchecked(url, fingerprint=fingerprint, folder=folder)
+    old = Ledger.unchecked(folder / _FILE, fingerprint=fingerprint, folder=folder)
+    if not new.exists():
+        _copy(old, new)
+    elif old.state().moved is None:
+        raise InvalidInput(f"{new.place} holds another ledger of this model, which did not come from {old.place}")
+    chains = [ledger.check_entries() for ledger in (new, old)]
+    for mark in new.witness.readable():  # those of a move that was interrupted are of either ledger
+        if not any(check_marks(chain, [mark]).sound for chain in chains):
+            raise LedgerRefused(f"the ledger at {new.place} was rolled back: a mark speaks of another")
+    if chains[0].problems:
+        raise LedgerRefused(f"the ledger that was moved to {new.place} is refused: {'; '.join(chains[0].problems)}")
+    with new.change() as change:
+        change.charged = change.anew = True  # a move that was interrupted may have left the marks of the old ledger
+    old.close_store()
+    # A password belongs in $QUORATE_LEDGER or in a password file, not here.
+    write_whole(folder / _NAME, json.dumps({"place": without_password(url)}))
+    return new
+
+
+def _copy(old: Ledger, new: Ledger) -> None:
+    """Close the account in one place, then open it in the other."""
+    state = old.state()
+    marks = [] if state.moved else list(old.witness.marks())  # an interrupted move may have made new marks
+    verification = check_marks(old.check_entries(), marks)
+    if verification.problems:
+        raise LedgerRefused(f"the ledger at {old.place} is refused: {'; '.join(verification.problems)}")
+    with old.change() as change:
+        leases = change.state.leases.values()
+        if any(not is_gone(lease.owner, silent=change.at - lease.seen) for lease in leases):
+            raise InvalidInput("a process has some of the budget out on lease; stop the server, then move the ledger")
+        for owner in list(change.state.holds) if change.state.moved is None else ():
+            change.append("hold_lost", {"owner": owner})
+        if change.state.moved is None:
+            change.append("moved", {"to": new.place})
+        state = change.state
+        span, which = "FROM {} WHERE ledger = ? AND seq > ?", (change.ledger, state.forgotten)
+        answers = change.statements.run("SELECT caller, query, label " + span.format("quorate_answer"), which)
+        requests = change.statements.run("SELECT caller, id, body, outcome " + span.format("quorate_request"), which)
+        forgotten = forgotten_requests(change)
+    kept = to_json(state)
+    names = ["fingerprint", "epsilon", "delta", "order", "slack", "capacity", "spent", "keys", "projects"]
+    names += ["answers_forgotten"] if state.answers_forgotten else []
+    phase = old.phase()
+    new.begin(
+        {"format": FORMAT} | {name: kept[name] for name in names},
+        answers=answers,
+        requests=requests,
+        runs=old.runs(),
+        choice=old.choice(),
+        phase=phase,
+        forgotten=forgotten,
+    )
+
+
+def restore(folder: Path, *, fingerprint: str, charge: str) -> LedgerView:
+    """Accept an old copy of a ledger, charged with what a mark says was spent later, or with all there is.
+
+    `charge` is "mark" (what the marks say: nothing was charged after the last one) or "all" (nothing is left).
+    """
+    if charge not in ("mark", "all"):
+        raise InvalidInput(f"charge must be 'mark' or 'all', not {charge!r}")
+    place = place_of(Path(folder))
+    ledger = Ledger.unchecked(place, fingerprint=fingerprint, folder=Path(folder))
+    verification = ledger.check_entries()
+    if verification.problems:
+        raise LedgerRefused(f"an edited ledger cannot be restored: {'; '.join(verification.problems)}")
+    marks = ledger.witness.readable()
+    if charge == "mark" and not marks:
+        raise InvalidInput("no mark says what was spent after this copy was made; charge all (--charge all), or wait")
+    if not is_url(place) and any(mark.in_database for mark in marks):
+        raise LedgerRefused(f"the account moved from {ledger.place} to a database: restore that, and {_NAME} here")
+    ahead = [mark.spent for mark in marks if not check_marks(verification, [mark]).sound]
+    told = [entry.event.body.get("lost") for entry in ledger.entries() if entry.event.kind in ("restored", "compacted")]
+    lost = [one for one in told if one is not None]
+    known = [int(quanta) for quanta in lost[-1]] if lost else None
+    with ledger.change() as change:
+        every = list(change.state.capacity)
+        spent, gone = _charged(change.state, ahead, known) if charge == "mark" else (every, every)
+        body = {"spent": [str(quanta) for quanta in spent], "lost": [str(quanta) for quanta in gone], "choice": LOST}
+        change.append("restored", body)
+    return ledger.view()
+
+
+def _charged(state: State, ahead: Sequence[Quanta], known: Sequence[int] | None) -> tuple[list[int], list[int]]:
+    """Return what is spent once the marks are believed, and what is known to have been spent in what was lost.
+
+    Another host may have restored the same copy before, and charged since: what its marks did not know is added.
+    """
+    marks = [max(pair) for pair in zip((0, 0), *ahead, strict=True)]
+    before = list(state.spent) if known is None else known
+    more = [max(0, mark - already) for mark, already in zip(marks, before, strict=True)]
+    spent = [min(limit, now + add) for limit, now, add in zip(state.capacity, state.spent, more, strict=True)]
+    return spent, [max(pair) for pair in zip(marks, before, strict=True)]

@@ -1,0 +1,359 @@
+"""Keys and projects, and the share of the account that each may have. Pure functions, like the other rules.
+
+A key is a caller. Keys may belong to a project, which has a share of its own. A share limits rows, no-quorums and cost;
+shares may add up to more than there is, because the account itself is never overdrawn. What a request may turn out to
+need is set aside before anything is drawn for it: whatever dies meanwhile stays charged to the share.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from quorate.core.errors import LedgerRefused, QuotaSpent, RateLimited
+from quorate.core.requests import SetAside
+
+if TYPE_CHECKING:
+    from quorate.core.ledger.rules import State
+
+__all__ = [
+    "LIMITS",
+    "SHARE_RULES",
+    "Hold",
+    "Key",
+    "Project",
+    "Share",
+    "add_holds",
+    "allow",
+    "begin_phase",
+    "charge_used",
+    "count_rows",
+    "drop_holds",
+    "hold_for",
+    "holds_from",
+    "is_limited",
+    "keys_from",
+    "projects_from",
+    "refund_rows",
+    "withdraw_rows",
+]
+
+LIMITS = ("quota", "per_minute", "per_phase", "no_quorums", "cost")
+_MINUTE = 60
+_PARTS = 50  # of a share: no more than one is set aside for a request at a time, and a crash loses no more
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """What callers may have, None for no limit, and what they have had.
+
+    `quota`, `per_minute` and `per_phase` are rows, and `cost` is in quanta of divergence.
+    """
+
+    quota: int | None = None
+    per_minute: int | None = None
+    per_phase: int | None = None
+    no_quorums: int | None = None
+    cost: int | None = None
+    used: int = 0
+    minute: int = 0
+    in_minute: int = 0
+    in_phase: int = 0
+    met: int = 0
+    spent: int = 0
+    last: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Key(Share):
+    """An API key: who it is for, what it may do, and its share. Only hashes of its secrets are kept.
+
+    After a rotation the `former` secret opens the same key until `former_until`.
+    """
+
+    id: str
+    name: str
+    scopes: tuple[str, ...]
+    hash: str = field(repr=False)
+    created: float
+    project: str = ""
+    expires: float | None = None
+    revoked: bool = False
+    former: str = field(default="", repr=False)
+    former_until: float = 0.0
+
+    def allows(self, scope: str) -> bool:
+        """Return whether the key may do this. An admin may do everything."""
+        return not self.revoked and (scope in self.scopes or "admin" in self.scopes)
+
+    def opens(self, at: float) -> bool:
+        """Return whether the key still opens anything at this time."""
+        return not self.revoked and (self.expires is None or at < self.expires)
+
+
+@dataclass(frozen=True, slots=True)
+class Project(Share):
+    """A group of keys with one share among them."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """What a process has set aside for the callers that it is answering, since when: no-quorums and cost of each."""
+
+    at: float
+    callers: Mapping[str, tuple[int | None, int | None]]
+
+
+def keys_from(kept: Any) -> dict[str, Key]:
+    """Return keys by their ids, from plain JSON."""
+    return {key["id"]: Key(**{**key, "scopes": tuple(key["scopes"])}) for key in kept}
+
+
+def projects_from(kept: Any) -> dict[str, Project]:
+    """Return projects by their names, from plain JSON."""
+    return {project["name"]: Project(**project) for project in kept}
+
+
+def holds_from(kept: Mapping[str, Any]) -> dict[str, Hold]:
+    """Return holds by their owners, from plain JSON."""
+    return {
+        owner: Hold(at=hold["at"], callers={caller: (pair[0], pair[1]) for caller, pair in hold["callers"].items()})
+        for owner, hold in kept.items()
+    }
+
+
+def _parties(state: "State", caller: str) -> "Iterator[Share]":
+    """Yield whose shares a caller uses: its key's, and that of its project."""
+    if (key := state.keys.get(caller)) is not None:
+        yield key
+        if key.project in state.projects:
+            yield state.projects[key.project]
+
+
+def _members(state: "State", party: Share) -> set[str]:
+    if isinstance(party, Project):
+        return {id for id, key in state.keys.items() if key.project == party.name}
+    assert isinstance(party, Key)
+    return {party.id}
+
+
+def _changed(state: "State", party: Share, **values: Any) -> "State":
+    after = replace(party, **values)
+    if isinstance(after, Project):
+        return replace(state, projects={**state.projects, after.name: after})
+    assert isinstance(after, Key)
+    return replace(state, keys={**state.keys, after.id: after})
+
+
+def _of(party: Share) -> str:
+    return f"the project {party.name!r}" if isinstance(party, Project) else "this key"
+
+
+# --- Rows -------------------------------------------------------------------------------------------------------------
+
+
+def _minute(at: float) -> int:
+    return int(at // _MINUTE) * _MINUTE
+
+
+def _in_minute(party: Share, at: float) -> int:
+    return party.in_minute if party.minute == _minute(at) else 0
+
+
+def allow(state: "State", caller: str, rows: int, at: float, *, taken: Mapping[str, int] | None = None) -> None:
+    """Raise where the share of this caller does not allow so many rows now. A caller without a key has no limit.
+
+    `taken` are rows of other callers that are admitted together with it.
+    """
+    for party in _parties(state, caller):
+        members = _members(state, party) - {caller}
+        asked = rows + sum(count for one, count in (taken or {}).items() if one in members)
+        if party.quota is not None and party.used + asked > party.quota:
+            raise QuotaSpent(
+                f"{_of(party)} may ask {party.quota} rows in all and has {max(0, party.quota - party.used)} left; "
+                "ask the owner of the data for more"
+            )
+        if party.per_phase is not None and party.in_phase + asked > party.per_phase:
+            raise QuotaSpent(
+                f"{_of(party)} may ask {party.per_phase} rows in a phase and has "
+                f"{max(0, party.per_phase - party.in_phase)} left; ask again in the next one"
+            )
+        if party.per_minute is not None and _in_minute(party, at) + asked > party.per_minute:
+            raise RateLimited(
+                f"{_of(party)} may ask {party.per_minute} rows a minute; ask again in the next one",
+                retry_after=_minute(at) + _MINUTE - at,
+            )
+
+
+def count_rows(state: "State", rows: Mapping[str, int], at: float, *, totals_only: bool = False) -> "State":
+    """Count rows that were admitted: in all and in the minute alone, where an older version wrote the entry."""
+    for caller, count in rows.items():
+        allow(state, caller, count, at)
+        for party in _parties(state, caller):
+            state = _changed(
+                state,
+                party,
+                used=party.used + count,
+                minute=_minute(at),
+                in_minute=_in_minute(party, at) + count,
+                in_phase=party.in_phase if totals_only else party.in_phase + count,
+                last=party.last if totals_only else at,
+            )
+    return state
+
+
+def refund_rows(state: "State", rows: Mapping[str, int]) -> "State":
+    """Give quota back for rows that were refused."""
+    for caller, count in rows.items():
+        for party in _parties(state, caller):
+            if count < 0 or (isinstance(party, Key) and count > party.used):
+                raise LedgerRefused("more quota was returned than was used")
+            state = _changed(state, party, used=max(0, party.used - count))
+    return state
+
+
+def withdraw_rows(state: "State", rows: Mapping[str, int], minute: int) -> "State":
+    """Count rows that were admitted in this minute as if they had not come: nothing was answered for them."""
+    state = refund_rows(state, rows)
+    for caller, count in rows.items():
+        for party in _parties(state, caller):
+            fewer = max(0, party.in_minute - count) if party.minute == minute else party.in_minute
+            state = _changed(state, party, in_minute=fewer, in_phase=max(0, party.in_phase - count))
+    return state
+
+
+def begin_phase(state: "State", rows: Mapping[str, int]) -> "State":
+    """Count the rows of a phase from nothing but those that were under way when it opened."""
+    for party in (*state.keys.values(), *state.projects.values()):
+        if party.in_phase:
+            state = _changed(state, party, in_phase=0)
+    for caller, count in rows.items():
+        for party in _parties(state, caller):
+            state = _changed(state, party, in_phase=party.in_phase + count)
+    return state
+
+
+# --- No-quorums and cost ----------------------------------------------------------------------------------------------
+
+
+def is_limited(state: "State", caller: str) -> bool:
+    """Return whether something must be set aside before anything is drawn for this caller."""
+    return any(party.no_quorums is not None or party.cost is not None for party in _parties(state, caller))
+
+
+def hold_for(state: "State", caller: str, rows: int, held: Mapping[str, Any], *, need: int = 0) -> SetAside:
+    """Return what can be set aside for new rows of a caller: at most a fiftieth of its share, but enough for one.
+
+    `held` is what was set aside in this transaction already, and `need` the most that one row may cost, where known.
+    """
+    most: dict[str, int | None] = {"no_quorums": None, "cost": None}
+    spent = False
+    for party in _parties(state, caller):
+        members = _members(state, party)
+        pairs = [pair for hold in state.holds.values() for one, pair in hold.callers.items() if one in members]
+        pairs += [pair for one, pair in held.items() if one in members]
+        limits = ("no_quorums", party.no_quorums, party.met, 1), ("cost", party.cost, party.spent, max(1, need))
+        for place, (name, limit, had, least) in enumerate(limits):
+            if limit is None:
+                continue
+            left = max(0, limit - had - sum(pair[place] or 0 for pair in pairs))
+            wanted = max(least, limit // _PARTS)
+            amount = min(left, min(rows, wanted) if name == "no_quorums" else wanted)
+            before = most[name]
+            most[name] = amount if before is None else min(before, amount)
+            spent = spent or limit - had < least
+    return SetAside(most["no_quorums"], most["cost"], spent=spent)
+
+
+def add_holds(state: "State", owner: str, held: Mapping[str, Any], at: float) -> "State":
+    """Set aside for a group of requests. What its owner had set aside for an earlier one was never settled."""
+    if not held:
+        return state
+    state = drop_holds(state, owner)
+    added = {caller: (pair[0], pair[1]) for caller, pair in held.items()}
+    state = replace(state, holds={**state.holds, owner: Hold(at, added)})
+    for caller, pair in added.items():
+        _check_room(state, caller, pair)
+    return state
+
+
+def _check_room(state: "State", caller: str, added: Sequence[int | None]) -> None:
+    """Refuse what was added where the share has no room for it. What was set aside under another limit may stay."""
+    for party in _parties(state, caller):
+        members = _members(state, party)
+        pairs = [pair for hold in state.holds.values() for one, pair in hold.callers.items() if one in members]
+        for place, (limit, had) in enumerate(((party.no_quorums, party.met), (party.cost, party.spent))):
+            held = sum(pair[place] or 0 for pair in pairs)
+            if limit is not None and added[place] and had + held > limit:  # proof: step 12
+                raise LedgerRefused("more was set aside than the share has left")
+
+
+def _charged(state: "State", caller: str, met: int, cost: int) -> "State":
+    for party in _parties(state, caller):
+        state = _changed(state, party, met=party.met + met, spent=party.spent + cost)
+    return state
+
+
+def drop_holds(state: "State", owner: str | None = None) -> "State":
+    """Charge what a process set aside and never settled, or what all of them did: it may have been used."""
+    lost = [hold for one, hold in state.holds.items() if owner in (None, one)]
+    if not lost:
+        return state
+    state = replace(state, holds={one: hold for one, hold in state.holds.items() if owner not in (None, one)})
+    for hold in lost:
+        for caller, (no_quorums, cost) in hold.callers.items():
+            state = _charged(state, caller, no_quorums or 0, cost or 0)
+    return state
+
+
+def charge_used(state: "State", owner: str, used: Mapping[str, Any]) -> "State":
+    """Charge callers with what they have used, and let go of what was set aside for them by this process."""
+    hold = state.holds.get(owner, Hold(0.0, {}))
+    for caller, amounts in used.items():
+        _check_within(amounts, hold.callers.get(caller, (None, None)))
+        state = _charged(state, caller, *map(int, amounts))
+    if owner not in state.holds:
+        return state
+    return replace(state, holds={one: hold for one, hold in state.holds.items() if one != owner})
+
+
+def _check_within(used: Any, held: Any) -> None:
+    for amount, most in zip(used, held, strict=True):
+        if amount < 0 or (most is not None and amount > most):
+            raise LedgerRefused("a caller used more of its share than was set aside for it")
+
+
+def _renewed(state: "State", body: Mapping[str, Any], at: float) -> "State":
+    """Settle one request of a caller and set more aside for it."""
+    owner, caller = str(body["owner"]), str(body["caller"])
+    hold = state.holds.get(owner)
+    if hold is None or caller not in hold.callers:
+        raise LedgerRefused("nothing was set aside for this caller")
+    _check_within(body["used"], body["settled"])
+    sums = [
+        None if had is None else had - (settled or 0) + (more or 0)
+        for had, settled, more in zip(hold.callers[caller], body["settled"], body["held"], strict=True)
+    ]
+    if any(one is not None and one < 0 for one in sums):
+        raise LedgerRefused("more was settled than was set aside")
+    state = _charged(state, caller, *map(int, body["used"]))
+    callers = {**hold.callers, caller: (sums[0], sums[1])}
+    state = replace(state, holds={**state.holds, owner: Hold(at, callers)})
+    _check_room(state, caller, body["held"])
+    return state
+
+
+def _withdrawn(state: "State", body: Mapping[str, Any], at: float) -> "State":
+    """Let go of requests that could not be answered: charge what may have been used, and nothing else."""
+    state = charge_used(state, str(body["owner"]), body["used"])  # proof: step 12
+    return withdraw_rows(state, body["rows"], int(body["minute"]))
+
+
+def _hold_lost(state: "State", body: Mapping[str, Any], at: float) -> "State":
+    if body["owner"] not in state.holds:
+        raise LedgerRefused("nothing was set aside by this process")
+    return drop_holds(state, body["owner"])
+
+
+SHARE_RULES = {"renewed": _renewed, "hold_lost": _hold_lost, "withdrawn": _withdrawn}

@@ -1,0 +1,290 @@
+"""Where a ledger is kept: transactions, tables, one SQLite file; and its key, 32 random bytes that prove the entries.
+
+A store knows transactions and tables, and none of the rules. The file has a write-ahead log, synced at every commit.
+Every use holds lock files of its own. Processes that wait are served in turn, where SQLite's own waiting starves them,
+and no process ever writes while another moves the log into the file.
+"""
+
+import fcntl
+import os
+import secrets
+import sqlite3
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+from quorate.core.checks import process_identity
+from quorate.core.errors import InvalidInput, LedgerRefused
+
+__all__ = [
+    "TABLES",
+    "SQLiteStore",
+    "Statements",
+    "Store",
+    "folder_of",
+    "is_url",
+    "make_key",
+    "read_key",
+    "without_password",
+]
+
+_KEY = "ledger.key"
+_ROOM = 2**20  # bytes that a disk must have left
+
+# One text for both stores: `{bytes}` is the type of byte strings, `{by_key}` asks for rows stored in the order of their
+# keys where a store can do that, and `?` stands for a value.
+TABLES = """
+CREATE TABLE IF NOT EXISTS quorate_snapshot (
+    ledger TEXT PRIMARY KEY, seq BIGINT NOT NULL, head TEXT NOT NULL, state TEXT NOT NULL, mac TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS quorate_entry (
+    ledger TEXT NOT NULL, seq BIGINT NOT NULL, at DOUBLE PRECISION NOT NULL, kind TEXT NOT NULL, body TEXT NOT NULL,
+    mac TEXT NOT NULL, PRIMARY KEY (ledger, seq));
+CREATE TABLE IF NOT EXISTS quorate_secret (
+    ledger TEXT NOT NULL, name TEXT NOT NULL, value BIGINT NOT NULL, PRIMARY KEY (ledger, name));
+CREATE TABLE IF NOT EXISTS quorate_request (
+    ledger TEXT NOT NULL, caller TEXT NOT NULL, id TEXT NOT NULL, body {bytes} NOT NULL, owner TEXT NOT NULL,
+    at DOUBLE PRECISION NOT NULL, outcome {bytes}, seq BIGINT, PRIMARY KEY (ledger, caller, id)){by_key};
+CREATE TABLE IF NOT EXISTS quorate_answer (
+    ledger TEXT NOT NULL, caller TEXT NOT NULL, query {bytes} NOT NULL, label BIGINT NOT NULL, seq BIGINT NOT NULL,
+    PRIMARY KEY (ledger, caller, query)){by_key};
+CREATE TABLE IF NOT EXISTS quorate_activity (
+    ledger TEXT NOT NULL, minute BIGINT NOT NULL, answered BIGINT NOT NULL, no_quorums BIGINT NOT NULL,
+    repeated BIGINT NOT NULL, refused BIGINT NOT NULL, PRIMARY KEY (ledger, minute));
+CREATE TABLE IF NOT EXISTS quorate_refusal (
+    ledger TEXT NOT NULL, at DOUBLE PRECISION NOT NULL, caller TEXT NOT NULL, code TEXT NOT NULL);
+CREATE INDEX IF NOT EXISTS quorate_refusal_at ON quorate_refusal (ledger, at);
+CREATE INDEX IF NOT EXISTS quorate_answer_seq ON quorate_answer (ledger, seq);
+CREATE INDEX IF NOT EXISTS quorate_request_seq ON quorate_request (ledger, seq);
+"""
+
+
+class Statements(Protocol):
+    """An open transaction."""
+
+    def run(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
+        """Run one statement and return the rows it finds."""
+
+    def run_many(self, statement: str, rows: Iterable[Sequence[Any]]) -> int:
+        """Run one statement for each of these rows of values, and return how many rows of the ledger it changed."""
+
+
+class Store(Protocol):
+    """A place that runs transactions one after the other, and has synced each when it ends."""
+
+    place: str
+
+    def transaction(self, ledger: str, then: Callable[[], None] | None = None) -> AbstractContextManager[Statements]:
+        """Keep every other process from this ledger; commit at the end and call `then`, or change nothing."""
+
+    def check_room(self) -> None:
+        """Raise where the next write would not find room."""
+
+    def close(self) -> None:
+        """Let go of the connection."""
+
+
+def is_url(place: str | Path) -> bool:
+    """Return whether this names a PostgreSQL database rather than a file."""
+    if isinstance(place, str) and "://" in place:
+        if not place.startswith(("postgresql://", "postgres://")):
+            raise InvalidInput(f"a ledger lives in a file or at postgresql://..., not at {place.split('://')[0]}://")
+        return True
+    return False
+
+
+def without_password(url: str) -> str:
+    """Return a database's address as it may be shown."""
+    scheme, _, rest = url.partition("://")
+    at, slash = rest.find("@"), rest.find("/")
+    who = ""
+    if at >= 0 and (slash < 0 or at < slash):  # PostgreSQL's own rule: a password may hold any sign but these two
+        who, rest = rest[:at].partition(":")[0] + "@", rest[at + 1 :]
+    where, _, query = rest.partition("?")
+    kept = [pair for pair in query.split("&") if pair and pair.partition("=")[0] not in ("password", "sslpassword")]
+    return f"{scheme}://{who}{where}{'?' if kept else ''}{'&'.join(kept)}"
+
+
+def folder_of(place: str | Path, folder: Path | None) -> Path:
+    """Return the folder of a ledger's model: that of its file unless another is given."""
+    if folder is None:
+        if is_url(place):
+            raise InvalidInput("a ledger in PostgreSQL needs the folder of its model, where its key lies")
+        return Path(place).absolute().parent
+    return Path(folder).absolute()
+
+
+def make_key(folder: Path) -> bytes:
+    """Return the key beside the model, made where there is none yet."""
+    try:
+        with open(os.open(folder / _KEY, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w", encoding="ascii") as file:
+            file.write(secrets.token_hex(32) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+    except FileExistsError:
+        pass
+    except OSError as error:
+        raise InvalidInput(f"{folder / _KEY} cannot be written: {error.strerror}") from None
+    return read_key(folder)
+
+
+def read_key(folder: Path) -> bytes:
+    """Return the key beside the model."""
+    try:
+        key = bytes.fromhex((folder / _KEY).read_text(encoding="ascii").strip())
+    except (OSError, ValueError):
+        raise LedgerRefused(f"{folder / _KEY} is missing or is no key: without it nothing proves the ledger") from None
+    if len(key) != 32:
+        raise LedgerRefused(f"{folder / _KEY} is no key: it has {len(key)} bytes, not 32")
+    return key
+
+
+def _cause(error: sqlite3.OperationalError) -> str:
+    """Return the class of what SQLite says."""
+    text = str(error)
+    for part, cause in (("full", "disk_full"), ("readonly", "read_only"), ("locked", "locked")):
+        if part in text:
+            return cause
+    return "storage"
+
+
+class _Statements:
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def run(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
+        return self._connection.execute(statement, values).fetchall()
+
+    def run_many(self, statement: str, rows: Iterable[Sequence[Any]]) -> int:
+        return max(0, self._connection.executemany(statement, rows).rowcount)
+
+
+class SQLiteStore:
+    """A ledger's file, and the one connection of this process to it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = Path(path).resolve()
+        self.place = str(self.path)
+        self._connection: sqlite3.Connection | None = None
+        self._file: tuple[int, int] | None = None
+        self._process = process_identity()
+        self._lock = threading.Lock()
+
+    @classmethod
+    def create(cls, path: Path) -> "SQLiteStore":
+        """Make the file, for its owner's eyes alone."""
+        try:
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        except FileExistsError:
+            raise InvalidInput(f"{path} exists: a ledger is never overwritten; choose another folder") from None
+        store = cls(path)
+        with store.transaction("") as statements:
+            for statement in TABLES.format(bytes="BLOB", by_key=" WITHOUT ROWID").split(";"):
+                statements.run(statement)
+        return store
+
+    @contextmanager
+    def transaction(self, ledger: str, then: Callable[[], None] | None = None) -> Iterator[Statements]:
+        """Hold the file for one change; it is synced when this ends, and unchanged if it fails.
+
+        `then` is called when the change is on the disk, before another process comes in.
+        """
+        with self._lock, self._turn():
+            try:
+                connection = self._connected()
+                try:
+                    connection.execute("BEGIN IMMEDIATE")
+                    yield _Statements(connection)
+                    connection.execute("COMMIT")
+                    if then is not None:
+                        then()
+                except BaseException:
+                    if connection.in_transaction:
+                        connection.execute("ROLLBACK")
+                    raise
+            except sqlite3.OperationalError as error:
+                self._drop()
+                raise LedgerRefused(f"{self.path} cannot be used just now: {error}", cause=_cause(error)) from None
+            except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # the latter of a damaged schema
+                self._drop()
+                raise LedgerRefused(f"{self.path} is not a ledger: {error}") from None
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """Wait for this process's turn. It ends when the lock file is closed, or the process dies.
+
+        One process at a time waits for the lock, and holds the turn meanwhile: who has just had the lock queues for
+        the turn again, so that nobody is passed twice. With the lock alone one process can hog it for 200 ms.
+        """
+        with self._locked(".turn") as turn:
+            lock = self._locked(".lock")
+            lock.__enter__()
+            try:
+                fcntl.flock(turn, fcntl.LOCK_UN)
+                yield
+            finally:
+                lock.__exit__(None, None, None)
+
+    @contextmanager
+    def _locked(self, suffix: str) -> Iterator[int]:
+        try:
+            file = os.open(self.path.with_suffix(suffix), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            cause = "missing" if isinstance(error, FileNotFoundError) else "storage"
+            raise LedgerRefused(f"{self.path} cannot be locked: {error.strerror}", cause=cause) from None
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield file
+        finally:
+            fcntl.flock(file, fcntl.LOCK_UN)  # a child that was forked meanwhile has the file too
+            os.close(file)
+
+    def _connected(self) -> sqlite3.Connection:
+        """Return this process's connection to the file that lies at the path now."""
+        try:
+            status = os.stat(self.path)
+        except OSError:
+            self._drop()
+            raise LedgerRefused(
+                f"{self.path} is missing: without its ledger a model has no budget and answers nothing", cause="missing"
+            ) from None
+        if self._process != process_identity():  # a fork: the parent's connection is left to the parent
+            self._connection, self._process = None, process_identity()
+        if self._connection is not None and (
+            self._file != (status.st_dev, status.st_ino) or self._connection.in_transaction
+        ):
+            self._drop()
+        if self._connection is None:
+            address = f"{self.path.as_uri()}?mode=rw"  # never makes a file
+            connection = sqlite3.connect(address, uri=True, timeout=5, isolation_level=None, check_same_thread=False)
+            mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+            connection.execute("PRAGMA synchronous = FULL")
+            connection.execute("PRAGMA fullfsync = ON")
+            connection.execute("PRAGMA checkpoint_fullfsync = ON")
+            if mode != ("wal",) or connection.execute("PRAGMA synchronous").fetchone() != (2,):
+                connection.close()
+                raise LedgerRefused(f"{self.path} lies where SQLite cannot sync a log; move the model to a local disk")
+            self._connection, self._file = connection, (status.st_dev, status.st_ino)  # once all of it is checked
+        return self._connection
+
+    def check_room(self) -> None:
+        """Raise where the disk has no room for a write; a log that still has some hides a full disk for a while."""
+        try:
+            disk = os.statvfs(self.path.parent)
+        except OSError as error:
+            raise LedgerRefused(f"{self.path} cannot be reached: {error.strerror}", cause="missing") from None
+        if disk.f_bavail * disk.f_frsize < _ROOM:
+            raise LedgerRefused(f"{self.path} lies on a disk that is full", cause="disk_full")
+
+    def _drop(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None and self._process == process_identity():
+            connection.close()
+
+    def close(self) -> None:
+        """Let go of the file; the next use opens it again."""
+        with self._lock:
+            if self._connection is not None:
+                with self._turn():
+                    self._drop()

@@ -1,0 +1,50 @@
+"""The mechanisms: one folder each, with its claim, its cost, its release and its proof."""
+
+from quorate.core.mechanisms.above_threshold import AboveThreshold
+from quorate.core.mechanisms.base import Answers
+from quorate.core.mechanisms.between_thresholds import BetweenThresholds
+from quorate.core.mechanisms.confident_max import ConfidentMax
+from quorate.core.mechanisms.cutoff import NoisyCutoff
+from quorate.core.mechanisms.dissent import Dissent
+from quorate.core.mechanisms.distributed_max import DistributedMax
+from quorate.core.mechanisms.exponential import ExponentialChoice
+from quorate.core.mechanisms.noisy_max import NoisyMax
+from quorate.core.mechanisms.noisy_shares import NoisyShares
+from quorate.core.mechanisms.noisy_sum import NoisySum
+from quorate.core.mechanisms.noisy_vector import NoisyVector, NoisyVectors
+from quorate.core.mechanisms.quantile import PrivateQuantile
+from quorate.core.mechanisms.quorum import Quorum
+from quorate.core.mechanisms.relabel import Relabel, Relabelled
+from quorate.core.mechanisms.selection import EveryCandidate, RandomStopping
+from quorate.core.mechanisms.sharp_majority import SharpMajority
+from quorate.core.mechanisms.soft_majority import SoftMajority
+from quorate.core.mechanisms.sparse_histogram import SparseHistogram
+from quorate.core.mechanisms.stability import StabilityTest
+from quorate.core.requests import NO_QUORUM
+
+__all__ = [
+    "NO_QUORUM",
+    "AboveThreshold",
+    "Answers",
+    "BetweenThresholds",
+    "ConfidentMax",
+    "Dissent",
+    "DistributedMax",
+    "EveryCandidate",
+    "ExponentialChoice",
+    "NoisyCutoff",
+    "NoisyMax",
+    "NoisyShares",
+    "NoisySum",
+    "NoisyVector",
+    "NoisyVectors",
+    "PrivateQuantile",
+    "Quorum",
+    "RandomStopping",
+    "Relabel",
+    "Relabelled",
+    "SharpMajority",
+    "SoftMajority",
+    "SparseHistogram",
+    "StabilityTest",
+]

@@ -1,0 +1,42 @@
+"""The privacy calculus: one budget, one Renyi order, and the rules by which costs are converted and combined.
+
+Everything here is arithmetic on public numbers. Neighbouring data sets replace the rows of one unit (a row, or a
+person); see PROOF.md beside this file for each rule used.
+"""
+
+from quorate.core.privacy.budget import RENYI_QUANTA, Budget
+from quorate.core.privacy.claims import Claim
+from quorate.core.privacy.cost import (
+    Cost,
+    amplify,
+    amplify_inverse,
+    best_order,
+    exponential_renyi,
+    gaussian_renyi,
+    group_privacy,
+    laplace_renyi,
+    pure_renyi,
+    relabelling_epsilon,
+    to_capacity,
+    to_delta,
+    to_epsilon,
+)
+
+__all__ = [
+    "RENYI_QUANTA",
+    "Budget",
+    "Claim",
+    "Cost",
+    "amplify",
+    "amplify_inverse",
+    "best_order",
+    "exponential_renyi",
+    "gaussian_renyi",
+    "group_privacy",
+    "laplace_renyi",
+    "pure_renyi",
+    "relabelling_epsilon",
+    "to_capacity",
+    "to_delta",
+    "to_epsilon",
+]

@@ -1,0 +1,330 @@
+"""The budget: opened as (epsilon, delta), kept as one capacity at one Renyi order plus a slack share of delta.
+
+Costs add at that order, also for mechanisms that are chosen adaptively, so refusing whatever does not fit keeps the
+whole interaction within (epsilon, delta): a Renyi filter (Feldman and Zrnic 2021; PROOF.md, steps 2 and 3).
+Admission is decided on whole quanta: a cost is rounded up to quanta, a capacity down, and no float is compared.
+The terms of an open budget cannot be changed, and only a charge that the budget itself reserved can be returned. This
+guards against mistakes, not against malicious code in the same process, which can do anything.
+"""
+
+import math
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from fractions import Fraction
+from typing import NoReturn
+from weakref import WeakKeyDictionary
+
+from quorate.core.checks import check_count, check_delta, check_order, check_positive, check_process, process_identity
+from quorate.core.errors import BudgetSpent, InvalidInput
+from quorate.core.notebook import html_card
+from quorate.core.privacy.cost import Cost, best_order, float_down, float_up, to_capacity, to_epsilon
+
+__all__ = ["RENYI_QUANTA", "SLACK_QUANTA", "Budget", "Quanta", "Reservation", "charged_together", "to_quanta"]
+
+RENYI_QUANTA = 2**40  # in one unit of divergence
+SLACK_QUANTA = 2**100  # in a probability of one: a slack of 1e-20 is still counted to ten digits
+_SLACK_SHARE = 0.1  # of delta, unless the caller says otherwise
+
+
+Quanta = tuple[int, int]  # of divergence, and of slack
+
+
+def to_quanta(cost: Cost) -> Quanta:
+    """Return the cost in whole quanta, rounded up."""
+    if not isinstance(cost, Cost):  # which has refused what is negative or no number
+        raise InvalidInput(f"a budget is charged with a Cost, not with {type(cost).__name__}")
+    return math.ceil(Fraction(cost.renyi) * RENYI_QUANTA), math.ceil(Fraction(cost.slack) * SLACK_QUANTA)
+
+
+def charged_together(*costs: Cost) -> Cost:
+    """Return what a budget is charged for these costs: the divergence of each is rounded up to quanta by itself."""
+    renyi = sum(to_quanta(cost)[0] for cost in costs)
+    slack = sum((Fraction(cost.slack) for cost in costs), Fraction(0))
+    return Cost(float_up(Fraction(renyi, RENYI_QUANTA)), float_up(slack))
+
+
+def _cost(quanta: Quanta, rounded: Callable[[Fraction], float]) -> Cost:
+    return Cost(rounded(Fraction(quanta[0], RENYI_QUANTA)), rounded(Fraction(quanta[1], SLACK_QUANTA)))
+
+
+class Budget:
+    """What may be spent under (epsilon, delta), and what is left of it.
+
+    With delta = 0 the order is infinity and costs are plain epsilons. Otherwise `order`, if not given, is chosen for
+    costs that grow like `renyi(order)`, and `slack` (by default a tenth of delta) is reserved for tail events.
+
+    >>> budget = Budget(epsilon=1.0, delta=1e-6, order=22.0)
+    >>> budget.spend(Cost(renyi=0.1))
+    >>> budget.affordable(Cost(renyi=0.1))
+    4
+    >>> round(budget.spent().renyi, 9)
+    0.1
+    """
+
+    __slots__ = (
+        "_capacity",
+        "_closed",
+        "_delta",
+        "_epsilon",
+        "_lock",
+        "_order",
+        "_process",
+        "_reserved",
+        "_rest",
+        "_slack",
+        "_slack_share",
+        "_spent",
+        "_spent_slack",
+    )
+
+    def __init__(
+        self,
+        *,
+        epsilon: float,
+        delta: float,
+        order: float | None = None,
+        slack: float | None = None,
+        renyi: Callable[[float], float] | None = None,
+    ) -> None:
+        self._epsilon = check_positive("epsilon", epsilon)
+        self._delta = check_delta(delta)
+        self._slack_share = self._delta * _SLACK_SHARE if slack is None else check_delta(slack)
+        if self._slack_share > self._delta or (self._slack_share == self._delta > 0):
+            raise InvalidInput(f"slack is set aside from delta={delta} and must be below it, not {slack!r}")
+        # What is set aside is a whole number of quanta, rounded up: a cost of this slack fits, and delta pays for it.
+        self._slack = math.ceil(Fraction(self._slack_share) * SLACK_QUANTA)
+        self._rest = float_down(max(Fraction(self._delta) - Fraction(self._slack, SLACK_QUANTA), Fraction(0)))
+        self._order = self._chosen_order(order, renyi)
+        capacity = to_capacity(self._epsilon, delta=self._rest, order=self._order)
+        self._capacity = math.floor(Fraction(max(capacity, 0.0)) * RENYI_QUANTA)
+        if self._capacity < 1:  # a budget of no quantum would pay for what costs all of it, again and again
+            raise InvalidInput(
+                f"order {self._order:g} leaves nothing to spend at epsilon={epsilon}, delta={delta}; "
+                "leave order out to have it chosen"
+            )
+        self._spent, self._spent_slack = 0, 0
+        self._reserved: WeakKeyDictionary[Reservation, tuple[list[Quanta], int]] = WeakKeyDictionary()
+        self._closed = False
+        self._lock = threading.Lock()
+        self._process = process_identity()
+
+    def _chosen_order(self, order: float | None, renyi: Callable[[float], float] | None) -> float:
+        if self._delta > 0:
+            if order is not None:
+                return check_order(order)
+            return best_order(epsilon=self._epsilon, delta=self._rest, renyi=renyi)
+        if order is not None and check_order(order) != math.inf:
+            raise InvalidInput(f"delta = 0 is kept at order infinity, not {order!r}; leave order out or allow a delta")
+        return math.inf
+
+    @property
+    def epsilon(self) -> float:
+        """The epsilon that the budget was opened with. Like all terms of a budget, it cannot be changed."""
+        return self._epsilon
+
+    @property
+    def delta(self) -> float:
+        """The delta that the budget was opened with, `slack` included."""
+        return self._delta
+
+    @property
+    def order(self) -> float:
+        """The Renyi order at which every cost is charged (PROOF.md, step 3)."""
+        return self._order
+
+    @property
+    def slack(self) -> float:
+        """The part of delta that is reserved for tail events."""
+        return self._slack_share
+
+    def capacity(self) -> Cost:
+        """Return what could be spent when the budget opened, rounded down."""
+        return _cost((self._capacity, self._slack), float_down)
+
+    def quanta(self) -> Quanta:
+        """Return what could be spent when the budget opened, in whole quanta: for a ledger."""
+        return self._capacity, self._slack
+
+    def spent(self) -> Cost:
+        """Return what has been charged, rounded up."""
+        with self._held():
+            self._refresh()
+            return _cost((self._spent, self._spent_slack), float_up)
+
+    def remaining(self) -> Cost:
+        """Return what is left, rounded down."""
+        with self._held():
+            self._refresh()
+            return self._left()
+
+    def spent_epsilon(self) -> float:
+        """Return the epsilon spent so far, ex post, at this budget's delta. Never above `epsilon`.
+
+        It depends on what was released, such as the number of no-quorums: it bounds how well these outcomes distinguish
+        neighbouring data sets if querying stops now (PROOF.md, step 8). The guarantee is `epsilon`, not this.
+        """
+        spent = self.spent()
+        if spent == Cost(0.0):
+            return 0.0
+        if self.order == math.inf:
+            return min(self.epsilon, spent.renyi)
+        return min(self.epsilon, to_epsilon(spent.renyi, order=self.order, delta=self._rest))
+
+    def affordable(self, *costs: Cost) -> int:
+        """Return how many times these costs, together, could be paid now.
+
+        A zero cost can be paid 2**62 times.
+        """
+        with self._held():
+            self._refresh()
+            return self._affordable([to_quanta(cost) for cost in costs])
+
+    def acquire(self, *costs: Cost, most: int) -> int:
+        """Secure these costs, together, up to `most` times, and return how many times they can be paid.
+
+        A budget that is shared with other processes sets this much aside for this one; what is not used can be
+        returned.
+        """
+        check_process("this budget", self._process)
+        most = check_count("most", most, least=0)
+        with self._held():
+            return min(most, self._acquired([to_quanta(cost) for cost in costs], most))
+
+    def covers(self, *counted: tuple[Cost, int]) -> bool:
+        """Return whether these costs, each this many times, have been charged here already."""
+        renyi = slack = 0
+        for cost, times in counted:
+            one, count = to_quanta(cost), check_count("times", times, least=0)
+            renyi, slack = renyi + one[0] * count, slack + one[1] * count
+        with self._held():
+            self._refresh()
+            return not self._closed and self._spent >= renyi and self._spent_slack >= slack
+
+    def return_unused(self, *, all: bool = False) -> None:
+        """Give back what was acquired and not used.
+
+        A budget that only one process spends has nothing to give back.
+        """
+
+    def spend(self, cost: Cost, *, times: int = 1) -> None:
+        """Charge `cost` this many `times`, or raise `BudgetSpent` and charge nothing."""
+        self.reserve(cost, times=times)
+        self.return_unused()
+
+    def reserve(self, *costs: Cost, times: int = 1) -> "Reservation":
+        """Charge, before anything is drawn, for up to `times` outcomes of each of these costs; all or nothing.
+
+        A reservation that is never settled stays charged.
+        """
+        check_process("this budget", self._process)
+        times = check_count("times", times, least=0)
+        each = [to_quanta(cost) for cost in costs]
+        refusal = None
+        with self._held():
+            if self._acquired(each, times) < times:
+                refusal = self._refusal(each, times)
+            else:
+                self._charge(each, [times] * len(each))
+                reservation = Reservation(self)
+                self._reserved[reservation] = each, times
+        if refusal is not None:
+            self.return_unused()
+            raise refusal
+        return reservation
+
+    def _refusal(self, each: Sequence[Quanta], times: int) -> BudgetSpent:
+        self._refresh()
+        asked = _cost((times * sum(renyi for renyi, _ in each), times * sum(slack for _, slack in each)), float_up)
+        left = self._left()
+        return BudgetSpent(
+            f"the budget has {left.renyi:g} left at order {self.order:g} and {left.slack:g} of slack; "
+            f"this asks for {asked.renyi:g} and {asked.slack:g}"
+        )
+
+    @contextmanager
+    def _held(self) -> Iterator[None]:
+        """Keep other threads out while the account is read or changed."""
+        with self._lock:
+            yield
+
+    def _refresh(self) -> None:
+        """Read the account anew, where others spend it too."""
+
+    def _acquired(self, each: Sequence[Quanta], most: int) -> int:
+        """Return how many times this can be paid for, after trying to have it at hand `most` times."""
+        return self._affordable(each)
+
+    def _left(self) -> Cost:
+        return _cost((self._capacity - self._spent, self._slack - self._spent_slack), float_down)
+
+    def _affordable(self, each: Sequence[Quanta]) -> int:
+        renyi, slack = sum(renyi for renyi, _ in each), sum(slack for _, slack in each)
+        most = 0 if self._closed else 2**62
+        if renyi:
+            most = min(most, (self._capacity - self._spent) // renyi)
+        if slack:
+            most = min(most, (self._slack - self._spent_slack) // slack)
+        return most
+
+    def close(self) -> tuple[int, int]:
+        """Close the budget and return what was spent, in quanta, for a ledger that takes over the account."""
+        check_process("this budget", self._process)
+        with self._held():
+            if self._closed:
+                raise InvalidInput("this account was taken over by a ledger already")
+            spent = self._spent, self._spent_slack
+            self._closed, self._spent, self._spent_slack = True, self._capacity, self._slack
+            return spent
+
+    def _charge(self, each: Sequence[Quanta], counts: Sequence[int]) -> None:
+        for (renyi, slack), count in zip(each, counts, strict=True):
+            self._spent += renyi * count
+            self._spent_slack += slack * count
+
+    def settle_reservation(self, reservation: "Reservation", counts: Sequence[int]) -> None:
+        """Return to the budget what this reservation did not use, by the budget's own record, which is then deleted.
+
+        The reservation's own attributes are not trusted (PROOF.md, step 3).
+        """
+        check_process("this reservation", self._process)
+        kept = [check_count("count", count, least=0) for count in counts]
+        with self._held():
+            if reservation not in self._reserved:
+                raise InvalidInput("this reservation is settled already, or this budget never made it")
+            each, times = self._reserved[reservation]
+            if len(kept) != len(each):
+                raise InvalidInput(f"a reservation of {len(each)} costs is settled by as many counts, not {len(kept)}")
+            if max(kept, default=0) > times:
+                raise InvalidInput(f"a reservation for {times} can be settled at 0 to {times}, not {max(kept)}")
+            del self._reserved[reservation]
+            if not self._closed:  # what was set aside went over to the ledger, charged
+                self._charge(each, [count - times for count in kept])
+        self.return_unused()
+
+    def __repr__(self) -> str:
+        left = self.remaining().renyi / self.capacity().renyi
+        return f"Budget(epsilon={self.epsilon:g}, delta={self.delta:g}, order={self.order:g}, left={left:.1%})"
+
+    def _repr_html_(self) -> str:
+        facts = {"epsilon": self.epsilon, "delta": self.delta, "epsilon spent so far, ex post": self.spent_epsilon()}
+        return html_card("Budget", facts, bar=("left", self.remaining().renyi / self.capacity().renyi))
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a Budget cannot be copied or pickled: a copy would be spent a second time")
+
+
+class Reservation:
+    """A charge made before its outcomes were drawn, by `Budget.reserve`; one made otherwise settles nothing."""
+
+    __slots__ = ("__weakref__", "_budget")
+
+    def __init__(self, budget: Budget) -> None:
+        self._budget = budget
+
+    def settle(self, *counts: int) -> None:
+        """Keep the charge for this many outcomes of each cost and return the rest. May be called once."""
+        self._budget.settle_reservation(self, counts)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a Reservation cannot be copied or pickled: a copy could be settled a second time")

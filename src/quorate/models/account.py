@@ -1,0 +1,201 @@
+"""One account for everything that is released about the same people: a total that several models draw on.
+
+Each model declares its own (epsilon, delta) and is charged for all of it before anything is drawn. It is refused if the
+total would be exceeded. Epsilons add up, and so do deltas, for any models and any order of queries (release/PROOF.md,
+step 8). The account is a folder with a ledger, like that of a model, so that a charge is never refunded.
+"""
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from quorate.core.checks import check_delta, check_positive
+from quorate.core.errors import BudgetSpent, InvalidInput
+from quorate.core.ledger import Ledger
+from quorate.core.privacy import RENYI_QUANTA, Budget, Cost
+from quorate.core.privacy.claims import Total
+from quorate.core.privacy.cost import float_down
+from quorate.models.saving.folder import PrivateFolder, open_folder
+
+__all__ = ["Account"]
+
+KIND = "account"
+_STAYS = "Interrupted: the account was charged before anything was drawn, and what was charged stays charged."
+Unit = Literal["record", "person"]
+Model = TypeVar("Model")
+_SAME_CLAIM = (  # models whose whole claim is (epsilon, delta) of their settings, under replacement of one unit
+    "ConformalClassifier",
+    "ConformalRegressor",
+    "PrivateClassifier",
+    "PrivateLinearRegression",
+    "PrivateLogisticRegression",
+    "PrivatePoissonRegression",
+    "QueryRelease",
+    "StudentClassifier",
+    "StudentFirstClassifier",
+)
+
+
+class Account:
+    """A total (epsilon, delta) for several releases about the same people, kept in a folder.
+
+    Parameters
+    ----------
+    folder
+        Where the account is kept; created if it does not exist.
+    epsilon, delta
+        The total. For an existing account, give the same values or none.
+    unit
+        What is protected: "record" (the default) or "person". An account of persons refuses a model that protects only
+        records. The unit of an existing account stays as it is, too.
+
+    >>> import tempfile
+    >>> from quorate import QueryRelease, Workload
+    >>> home = tempfile.TemporaryDirectory()
+    >>> account = Account(Path(home.name) / "census", epsilon=2.0, delta=2e-6)
+    >>> census = {"sex": ["f", "m"] * 5000}
+    >>> sexes = {"subject": Workload.marginals(1), "columns": {"sex": ["f", "m"]}, "account": account}
+    >>> first = QueryRelease(**sexes, epsilon=1.5).fit(census)
+    >>> account.left()
+    (0.5, 1e-06)
+    >>> QueryRelease(**sexes, epsilon=1.0).fit(census)
+    Traceback (most recent call last):
+    quorate.core.errors.BudgetSpent: the account has (0.5, 1e-06) left, and this asks for (1, 1e-06): nothing was drawn
+    >>> account.close(); home.cleanup()
+    """
+
+    def __init__(
+        self,
+        folder: str | Path,
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        unit: Unit | None = None,
+    ) -> None:
+        if unit not in (None, "record", "person"):
+            raise InvalidInput(f"unit must be 'record' or 'person', not {unit!r}")
+        path = Path(folder)
+        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+            self._folder = _opened(path)
+            self.ledger: Ledger = self._folder.ledger()
+        else:
+            if epsilon is None:
+                raise InvalidInput(f"{path} holds no account yet: epsilon= and delta= say the total of a new one")
+            self._folder, self.ledger = _created(path, epsilon, 1e-6 if delta is None else delta, unit or "record")
+        known = self._folder.manifest
+        self.epsilon, self.delta, self.unit = float(known["epsilon"]), float(known["delta"]), str(known["unit"])
+        opened = zip((epsilon, delta, unit), (self.epsilon, self.delta, self.unit), strict=True)
+        if any(said not in (None, kept) for said, kept in opened):
+            self.close()
+            held = f"of ({self.epsilon:g}, {self.delta:g}) for each {self.unit}"
+            raise InvalidInput(f"{path} holds an account {held}, which stays as it is")
+
+    @classmethod
+    def of(cls, account: "Account | str | Path") -> "Account":
+        """Return an account, given the account itself or its folder."""
+        return account if isinstance(account, Account) else cls(account)
+
+    @property
+    def total(self) -> Total:
+        """The words about the account in a claim."""
+        return Total(self.epsilon, self.delta, self.unit)
+
+    def left(self) -> tuple[float, float]:
+        """Return the epsilon and the delta that are left."""
+        left = self.ledger.budget().remaining()
+        return left.renyi, left.slack
+
+    @staticmethod
+    def whole(epsilon: float, delta: float) -> tuple[float, float]:
+        """Return epsilon rounded down to whole quanta, so that decimal sums add up here too; and delta."""
+        epsilon, delta = check_positive("epsilon", epsilon), check_delta(delta)
+        return float_down(Fraction(math.floor(Fraction(epsilon) * RENYI_QUANTA), RENYI_QUANTA)), delta
+
+    def charge(self, *, epsilon: float, delta: float, unit: str) -> None:
+        """Charge for an (epsilon, delta)-differentially private model of this unit, before anything is drawn.
+
+        Raise `BudgetSpent`, and charge nothing, if the total would be exceeded.
+        """
+        if self.unit == "person" and unit != "person":
+            raise InvalidInput(
+                "this account is about people, and protects all records of each: say whose records they are (groups=)"
+            )
+        try:
+            self.ledger.budget().spend(Cost(epsilon, delta))
+        except BudgetSpent:
+            left = self.left()
+            raise BudgetSpent(
+                f"the account has ({left[0]:g}, {left[1]:g}) left, and this asks for ({epsilon:g}, {delta:g}): nothing "
+                "was drawn"
+            ) from None
+
+    @contextmanager
+    def charged(self, *, epsilon: float, delta: float, unit: str) -> Iterator[None]:
+        """Charge for the model that the block fits; an interrupted caller is told that the charge stays."""
+        self.charge(epsilon=epsilon, delta=delta, unit=unit)
+        try:
+            yield
+        except KeyboardInterrupt as error:
+            error.__notes__ = [_STAYS]  # what is done within knows of no account, and says that nothing is spent
+            raise
+
+    def fit(self, model: Model, *records: Any, groups: Any = None, **options: Any) -> Model:
+        """Charge the account for a model's epsilon and delta, fit it and return it.
+
+        Its claim names the account.
+
+        If the fit fails after the charge, the charge stays.
+        """
+        settings: Any = model
+        self.check_claim(settings)
+        if groups is not None:
+            options["groups"] = groups
+        if "account" in settings.get_params(deep=False):  # it charges by itself, after its own checks
+            return settings.set_params(account=self).fit(*records, **options)  # type: ignore[no-any-return]
+        epsilon, delta = self.whole(settings.epsilon, getattr(settings, "delta", 0.0))  # some have no delta
+        settings.set_params(epsilon=epsilon)
+        with self.charged(epsilon=epsilon, delta=delta, unit="record" if groups is None else "person"):
+            settings.fit(*records, **options)
+        if isinstance(getattr(type(model), "claim_", None), property):
+            settings.total_ = self.total  # until it is fitted again
+        else:
+            settings.claim_ += f"; {self.total}"
+        return model
+
+    def check_claim(self, model: Any) -> None:
+        """Refuse a model whose epsilon and delta do not cover all of a unit: `fit` charges exactly those."""
+        if type(model).__name__ not in _SAME_CLAIM:
+            raise InvalidInput(f"a {type(model).__name__} is not charged to an account; {', '.join(_SAME_CLAIM)} are")
+        if getattr(model, "mode", None) == "label-private":  # proof: step 8
+            raise InvalidInput(
+                "a student in mode='label-private' shows the features of half of the records, which an account "
+                "protects: use mode='transfer', with public points"
+            )
+
+    def __deepcopy__(self, memo: Any) -> "Account":
+        return self  # scikit-learn copies what is set of an estimator, and an account has no copies
+
+    def close(self) -> None:
+        """Close the ledger."""
+        self.ledger.close()
+
+
+def _opened(path: Path) -> PrivateFolder:
+    folder = open_folder(path)
+    if folder.kind != KIND or not isinstance(folder, PrivateFolder):
+        raise InvalidInput(f"{path} holds a model of kind {folder.kind!r}, and no account")
+    return folder
+
+
+def _created(path: Path, epsilon: float, delta: float, unit: str) -> tuple[PrivateFolder, Ledger]:
+    epsilon, delta = check_positive("epsilon", epsilon), check_delta(delta)
+    manifest = {"epsilon": epsilon, "delta": delta, "unit": unit}
+    folder = PrivateFolder.create(path, KIND, manifest, {})
+    # At order infinity costs are epsilons. All of delta is set aside for theirs, and a budget has a little more.
+    account = Budget(epsilon=epsilon, delta=math.nextafter(delta, 1.0) if delta else 0.0, order=math.inf, slack=delta)
+    ledger = Ledger.create(path / "ledger.sqlite", account, fingerprint=folder.fingerprint)
+    folder.seal()
+    return folder, ledger

@@ -1,0 +1,163 @@
+"""Boxes whose sides are parallel to the axes."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quorate.core.arrays import Integers
+from quorate.core.checks import check_count, set_validated
+from quorate.core.errors import Infeasible
+from quorate.core.hypotheses.concept import LISTED, Concept, Dichotomies, sauer
+from quorate.core.hypotheses.hypothesis import Hypothesis
+from quorate.core.hypotheses.line import lead_below
+from quorate.core.hypotheses.points import Labels, Points
+
+__all__ = ["Box", "Boxes"]
+
+Corner = tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Box(Hypothesis):
+    """A box: label 1 if every coordinate lies between its lower and its upper end, both included."""
+
+    lower: Corner
+    upper: Corner
+
+    @property
+    def features(self) -> int:  # type: ignore[override]
+        """The number of coordinates."""
+        return len(self.lower)
+
+    def _predict(self, points: Points) -> Any:
+        return ((points >= np.array(self.lower)) & (points <= np.array(self.upper))).all(axis=1)
+
+
+@dataclass(frozen=True)
+class Boxes(Concept):
+    """All axis-parallel boxes, including the empty one.
+
+    Each representative is the smallest box of its dichotomy.
+
+    >>> Boxes(2).fit_erm([[0, 0], [1, 2], [2, 1], [5, 1]], [0, 1, 1, 0])
+    Box(lower=(1.0, 1.0), upper=(2.0, 2.0))
+    """
+
+    features: int
+
+    def __post_init__(self) -> None:
+        set_validated(self, features=check_count("features", self.features))
+
+    @property
+    def vc_dimension(self) -> int:
+        """Twice the number of dimensions: the outermost points on each side enclose all others."""
+        return 2 * self.features
+
+    def check_size(self, rows: int) -> None:
+        """Raise an error if this many rows have too many dichotomies."""
+        if sauer(rows, self.vc_dimension) > LISTED:
+            raise Infeasible(
+                f"{rows} points may have more than {LISTED} boxes in {self.features} dimensions; pass fewer points"
+            )
+
+    def _dichotomies(self, points: Points) -> Dichotomies:
+        return _SmallestBoxes(np.unique(points, axis=0))
+
+
+class _Slab(NamedTuple):
+    """A range in every dimension but the last, and what lies inside of it."""
+
+    lower: Corner
+    upper: Corner
+    members: Points  # of the points that define the boxes
+    rows: Integers  # places of the labelled rows
+
+
+class _SmallestBoxes(Dichotomies):
+    """The empty box, and the smallest box around each set of points that a box can cut out.
+
+    A box is the smallest of its kind if a point of it lies on each of its sides. Slab by slab: for a range in each
+    dimension but the last, the box runs in the last one from the a-th to the b-th value in the slab. It has a point on
+    each side of the slab just if b reaches the next such point from a on, side by side: all b from `reach[a]`.
+    """
+
+    def __init__(self, points: Points) -> None:
+        self._points, self.features = points, points.shape[1]
+        sizes, self._ranges = [0], []
+        for slab in self._slabs(np.empty((0, self.features))):
+            values, reach = _ends(slab)
+            sizes.append(int((values.size - reach).sum()))
+            self._ranges.append((slab.lower, slab.upper))
+        self._sizes = np.cumsum(sizes)
+
+    def __len__(self) -> int:
+        return 1 + int(self._sizes[-1])
+
+    def _slabs(self, rows: Points) -> Iterator[_Slab]:
+        if len(self._points) == 0:
+            return
+        pending = [_Slab((), (), self._points, np.arange(len(rows)))]
+        for dimension in range(self.features - 1):
+            pending = [part for slab in pending for part in _cut(slab, dimension, rows)]
+        yield from pending
+
+    def _candidate(self, index: int) -> Hypothesis:
+        if index == 0:
+            return Box((np.inf,) * self.features, (-np.inf,) * self.features)
+        place = int(np.searchsorted(self._sizes, index - 1, side="right")) - 1
+        lower, upper = self._ranges[place]
+        others = self._points[:, :-1]
+        inside = ((others >= np.array(lower)) & (others <= np.array(upper))).all(axis=1)
+        values, reach = _ends(_Slab(lower, upper, self._points[inside], np.empty(0, dtype=np.int64)))
+        low, high = (ends[index - 1 - self._sizes[place]] for ends in _pairs(reach))
+        return Box((*lower, float(values[low])), (*upper, float(values[high])))
+
+    def _mistakes(self, points: Points, labels: Labels) -> Any:
+        mistakes = np.empty(len(self), dtype=np.int32 if len(labels) < 2**31 else np.int64)
+        mistakes[0] = ones = np.count_nonzero(labels == 1)
+        for slab, start, end in zip(self._slabs(points), self._sizes[:-1], self._sizes[1:], strict=True):
+            values, reach = _ends(slab)
+            last, given = points[slab.rows, -1], labels[slab.rows]
+            below, upto = lead_below(values, last, given), lead_below(values, last, given, side="right")
+            low, high = _pairs(reach)
+            mistakes[1 + start : 1 + end] = ones - (upto[high] - below[low])
+        return mistakes
+
+
+def _cut(slab: _Slab, dimension: int, rows: Points) -> Iterator[_Slab]:
+    """Yield the slab cut down to each range of this dimension between two of its own values."""
+    here, there = slab.members[:, dimension], rows[slab.rows, dimension]
+    values = np.unique(here)
+    for low in values:
+        above, above_rows = here >= low, there >= low
+        for high in values[values >= low]:
+            yield _Slab(
+                (*slab.lower, float(low)),
+                (*slab.upper, float(high)),
+                slab.members[above & (here <= high)],
+                slab.rows[above_rows & (there <= high)],
+            )
+
+
+def _ends(slab: _Slab) -> tuple[NDArray[np.float64], Integers]:
+    """Return the values in the last dimension, and for each as lower end the first upper end that touches all sides."""
+    values, places = np.unique(slab.members[:, -1], return_inverse=True)
+    reach = np.arange(values.size)
+    for dimension in range(len(slab.lower)):
+        for side in (slab.lower[dimension], slab.upper[dimension]):
+            touching = np.full(values.size, values.size)
+            touched = places[slab.members[:, dimension] == side]
+            touching[touched] = touched
+            reach = np.maximum(reach, np.minimum.accumulate(touching[::-1])[::-1])
+    return values, reach
+
+
+def _pairs(reach: Integers) -> tuple[Integers, Integers]:
+    """Return all pairs of a lower end and an upper end that is at least its reach."""
+    sizes = reach.size - reach
+    low = np.repeat(np.arange(reach.size), sizes)
+    starts = np.cumsum(sizes) - sizes
+    return low, np.arange(low.size) - starts[low] + reach[low]

@@ -1,0 +1,149 @@
+"""On which side of a hyperplane through some points the others lie, exactly, whatever their coordinates are."""
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quorate.core.arrays import Integers
+from quorate.core.hypotheses.points import Points
+
+__all__ = ["ExactPoints", "cofactors"]
+
+_AT_ONCE = 2**22  # signs held at a time
+
+Signs = NDArray[np.int8]
+
+
+def cofactors(vectors: Any, *, absolute: bool = False) -> Any:
+    """Return the normals of the hyperplanes that d - 1 vectors span in d dimensions, for floats or whole numbers.
+
+    With `absolute` nothing is subtracted: the result bounds how far rounding can carry the normal.
+    """
+    dimension = vectors.shape[2]
+    signs = [1 if absolute or column % 2 == 0 else -1 for column in range(dimension)]
+    minors = [_determinant(np.delete(vectors, column, axis=2), absolute=absolute) for column in range(dimension)]
+    return np.stack([sign * minor for sign, minor in zip(signs, minors, strict=True)], axis=1)
+
+
+def _determinant(matrices: Any, *, absolute: bool) -> Any:
+    size = matrices.shape[2]
+    if size == 0:
+        return np.ones(len(matrices), dtype=matrices.dtype)
+    return (matrices[:, 0] * cofactors(matrices[:, 1:], absolute=absolute)).sum(axis=1)
+
+
+class ExactPoints:
+    """Points of which all signs are exact.
+
+    Small whole coordinates are computed with as 64-bit integers. Others are floats with a bound on what rounding can
+    do; where the bound leaves the sign open, it is settled in integers of any length.
+    """
+
+    def __init__(self, points: Points) -> None:
+        self.points, self.dimension = points, points.shape[1]
+        exact = [[Fraction(value) for value in row] for row in points.tolist()]
+        self.unit = max((value.denominator for row in exact for value in row), default=1)  # a power of two
+        whole = [[int(value * self.unit) for value in row] for row in exact]
+        self.whole = np.array(whole, dtype=object).reshape(points.shape)
+        largest = max((abs(value) for row in whole for value in row), default=0)
+        fits = math.factorial(self.dimension) * (2 * largest + 1) ** self.dimension * 2 * (self.dimension + 1) < 2**62
+        self._small = self.whole.astype(np.int64) if fits else None
+        self._sizes = np.abs(points)
+        # Point by point, so that one that is far off costs only what is computed with it. A product of d differences
+        # of moderate coordinates is below 2**(600 + d): nothing overflows, and d! of them with room to spare.
+        self._moderate = self._sizes.max(axis=1, initial=0) < (
+            2.0 ** (600 // self.dimension) if self.dimension <= 6 else 0
+        )
+
+    def __len__(self) -> int:
+        return len(self.points)
+
+    def part(self, places: Any, columns: list[int]) -> "ExactPoints":
+        """Return some of the points, and some of their coordinates."""
+        return ExactPoints(np.ascontiguousarray(self.points[places][:, columns]))
+
+    def normals(self, planes: Integers) -> Any:
+        """Return the normals of the hyperplanes through these points, in whole numbers of any length."""
+        return cofactors(self.whole[planes[:, 1:]] - self.whole[planes[:, :1]])
+
+    def signs(self, planes: Integers) -> Signs:
+        """Return for each hyperplane, given by the places of d points, the side of every point: 1, -1, or 0 on it.
+
+        All are 0 where the d points do not span a hyperplane.
+        """
+        step = max(1, _AT_ONCE // max(1, len(self)))
+        parts = [self._signs(planes[start : start + step]) for start in range(0, len(planes), step)]
+        return np.concatenate([np.empty((0, len(self)), dtype=np.int8), *parts])
+
+    def _signs(self, planes: Integers) -> Signs:
+        if self._small is not None:
+            origin = self._small[planes[:, 0]]
+            normals = cofactors(self._small[planes[:, 1:]] - origin[:, np.newaxis])
+            heights: Integers = normals @ self._small.T - (normals * origin).sum(axis=1, keepdims=True)
+            return np.sign(heights).astype(np.int8)
+        signs, decided = self._rounded(planes)
+        np.put_along_axis(decided, planes, True, axis=1)  # the points that span it lie on it
+        np.put_along_axis(signs, planes, 0, axis=1)
+        self._settle(planes, signs, *np.nonzero(~decided))
+        return signs
+
+    def _rounded(self, planes: Integers) -> tuple[Signs, NDArray[np.bool_]]:
+        """Return the signs that floats give, and which of them are sure."""
+        planes, turned = self._from_the_nearest(planes)
+        with np.errstate(all="ignore"):
+            base, near = self.points[planes[:, 0]], self._sizes[planes[:, 0]]
+            vectors = self.points[planes[:, 1:]] - base[:, np.newaxis]
+            normals, sizes = cofactors(vectors), cofactors(np.abs(vectors), absolute=True)
+            normals[turned] *= -1
+            values = normals @ self.points.T
+            values -= (normals * base).sum(axis=1, keepdims=True)
+            # On the way to a value lie fewer than 8 d**2 differences, products and sums, each rounded by 2**-53. What
+            # a product loses below the smallest float grows to at most 2**-540 on the way.
+            sizes *= self.dimension**2 * 2.0**-49
+            bounds = sizes @ self._sizes.T
+            bounds += (sizes * near).sum(axis=1, keepdims=True) + 2.0**-500
+            above, below = values > bounds, values < -bounds
+        sure = self._moderate[planes].all(axis=1)[:, np.newaxis] & self._moderate
+        above &= sure
+        below &= sure
+        signs: Signs = above.view(np.int8) - below.view(np.int8)
+        return signs, above | below
+
+    def _from_the_nearest(self, planes: Integers) -> tuple[Integers, NDArray[np.bool_]]:
+        """Return planes with the point nearest to the origin first, and which were turned over by the exchange.
+
+        Heights are measured from the first point: if it were far off, differences of large numbers would be left.
+        """
+        nearest = self._sizes.max(axis=1, initial=0)[planes].argmin(axis=1)
+        rows, exchanged = np.arange(len(planes)), planes.copy()
+        exchanged[:, 0], exchanged[rows, nearest] = planes[rows, nearest], planes[:, 0]
+        return exchanged, nearest != 0
+
+    def _settle(self, planes: Integers, signs: Signs, which: Integers, targets: Integers) -> None:
+        """Put the exact sign wherever floats leave it open."""
+        distinct, places = np.unique(which, return_inverse=True)
+        normals, base = self.normals(planes[distinct]), self.whole[planes[distinct, 0]]
+        for start in range(0, which.size, _AT_ONCE // 16):
+            part = slice(start, start + _AT_ONCE // 16)
+            away = self.whole[targets[part]] - base[places[part]]
+            values = (normals[places[part]] * away).sum(axis=1)
+            signs[which[part], targets[part]] = (values > 0).astype(np.int8) - (values < 0).astype(np.int8)
+
+    def spanning_columns(self) -> list[int]:
+        """Return coordinates that tell the points apart and keep what is straight straight: one for each dimension."""
+        rows = [[Fraction(value) for value in row] for row in (self.whole - self.whole[:1]).tolist()]
+        columns: list[int] = []
+        for column in range(self.dimension):
+            pivot = next((row for row in rows if row[column] != 0), None)
+            if pivot is None:
+                continue
+            columns.append(column)
+            rows = [
+                [value - row[column] / pivot[column] * other for value, other in zip(row, pivot, strict=True)]
+                for row in rows
+                if row is not pivot
+            ]
+        return columns

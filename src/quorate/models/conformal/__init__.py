@@ -1,0 +1,1 @@
+"""Prediction sets and intervals around a published model."""

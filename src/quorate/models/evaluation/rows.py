@@ -1,0 +1,147 @@
+"""Held-out private rows: what a published model says of each, and one value for each unit.
+
+What is said of a row is a function of the model and of that row alone (`quorate.core.estimator_calls`), and no error or warning of
+the model leaves: where it fails on a row, it says nothing of that row. So no value of a private row is refused either,
+be it missing, infinite or no number: the model takes it, or fails on that row.
+"""
+
+import copy
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_consistent_length
+
+from quorate.compute.ensemble import unit_numbers
+from quorate.core.arrays import Integers
+from quorate.core.errors import InvalidInput
+from quorate.core.estimator_calls import Calls, asks_a_copy, call_rows, one_thread
+from quorate.core.isolation import global_randomness, silence
+from quorate.core.progress import progress
+from quorate.core.rows import named_columns, query_digests, take_rows
+from quorate.models.predictors.base import check_records
+from quorate.models.predictors.labels import class_codes
+from quorate.tables.containers import is_frame
+from quorate.tables.features.words import finite_numbers
+
+__all__ = [
+    "check_published",
+    "classes_of",
+    "first_rows",
+    "labels_by_row",
+    "model_rows",
+    "private_rows",
+    "probabilities_by_row",
+    "values_by_row",
+]
+
+
+def check_published(model: Any, features: int | None = None) -> None:
+    """Refuse what is no fitted model, or one of other columns: from public values."""
+    if isinstance(model, type) or not hasattr(model, "predict"):
+        raise InvalidInput("model must be a fitted model that was published or is public: it needs predict")
+    for part in _parts(model):
+        if hasattr(part, "session_"):
+            raise InvalidInput(
+                f"a {type(part).__name__} answers from private records and is paid for: it is not published"
+            )
+    known = getattr(model, "n_features_in_", features)
+    if features is not None and known != features:
+        raise InvalidInput(f"the model takes {known} features and the rows have {features}; both must be the same")
+
+
+def _parts(model: Any) -> Iterator[Any]:
+    """Yield a model, and those that it is made of: the steps of a pipeline, the members of an ensemble."""
+    yield model
+    for value in [*getattr(model, "get_params", dict)().values(), *getattr(model, "__dict__", {}).values()]:
+        yield from value if isinstance(value, list | tuple) else [value]
+
+
+def classes_of(model: Any) -> NDArray[Any]:
+    """Return the labels that a classifier knows, sorted."""
+    classes = np.asarray(getattr(model, "classes_", np.empty(0)))
+    if classes.ndim != 1 or classes.size < 2 or getattr(model, "multilabel_", False):
+        raise InvalidInput("model must be a fitted classifier of one label: its classes_ name two or more")
+    if not np.array_equal(classes, np.unique(classes)):
+        raise InvalidInput("classes_ of the model must be sorted, each once")
+    return classes
+
+
+def model_rows(model: Any, X: Any) -> Any:
+    """Return checked rows as the model takes them: by name where it knows names."""
+    names = getattr(model, "feature_names_in_", None)
+    return X if names is None else named_columns(X, names)
+
+
+def private_rows(columns: Any, model: Any, X: Any) -> Any:
+    """Return private rows as a model is asked about them, and let `columns` learn their names and types.
+
+    What is refused depends on their shape, names and types: proof: step 1. Where a model says how it reads private
+    rows, as the linear ones do, its rule is taken.
+    """
+    if hasattr(model, "private_queries"):
+        X = model.private_queries(X)
+    elif not is_frame(X):
+        X = finite_numbers(X)
+    rows = check_records(columns, X, estimator=model, reset=True, frames=True, missing=True)
+    columns.columns_read_ &= not hasattr(model, "private_queries")  # the model declares its columns
+    check_published(model, rows.shape[1])
+    return rows
+
+
+def probabilities_by_row(model: Any, X: Any) -> NDArray[np.float64]:
+    """Return what the model gives to each class, one row a row of X: 0 for all where it fails or says no number.
+
+    A model that says labels alone gives 1 to its label.
+    """
+    classes = classes_of(model)
+    if not hasattr(model, "predict_proba"):
+        said = labels_by_row(model, X)
+        return np.vstack([np.eye(classes.size), np.zeros(classes.size)])[said]
+    given = _asked(_Says(model, lambda asked, rows: asked.predict_proba(rows)), X, classes.size)
+    return np.clip(np.nan_to_num(given, nan=0.0), 0.0, 1.0)
+
+
+def labels_by_row(model: Any, X: Any) -> Integers:
+    """Return the number of the class that the model says of each row; -1 where it fails."""
+    classes = classes_of(model)
+    says = _Says(model, lambda asked, rows: class_codes(classes, np.asarray(asked.predict(rows)))[:, np.newaxis])
+    return np.nan_to_num(_asked(says, X, 1)[:, 0], nan=-1.0).astype(np.int64)
+
+
+def values_by_row(model: Any, X: Any) -> NDArray[np.float64]:
+    """Return the number that a regressor says of each row; nan where it fails."""
+    return _asked(_Says(model, lambda asked, rows: np.asarray(asked.predict(rows)).reshape(len(rows), 1)), X, 1)[:, 0]
+
+
+def _asked(says: "_Says", X: Any, width: int) -> NDArray[np.float64]:
+    """Ask about each row once: rows that are alike would stand in the same place of a call, and need one each."""
+    seen: dict[bytes, int] = {}
+    numbers = np.array([seen.setdefault(digest, len(seen)) for digest in query_digests(X)], dtype=np.int64)
+    different = take_rows(X, np.unique(numbers, return_index=True)[1])
+    with progress("asking the model about held-out rows"), silence(), global_randomness() as seed, one_thread():
+        says.seed = seed  # in this order, as where teachers are asked
+        return Calls(different, says.rows).values(says, width)[numbers]
+
+
+class _Says:
+    """A published model as one that says numbers, so many of each row."""
+
+    def __init__(self, model: Any, ask: Callable[[Any, Any], Any]) -> None:
+        self._model, self._ask = model, ask
+        self.rows, self._copied = call_rows(model), asks_a_copy(model)
+        self.seed: Any = None
+
+    def predict(self, X: Any) -> Any:
+        if self.rows == 1:
+            self.seed(0)  # a model that draws when it is asked draws the same for every row
+        model = copy.deepcopy(self._model) if self._copied else self._model
+        return self._ask(model, model_rows(model, X))
+
+
+def first_rows(rows: int, groups: Any, y: Any) -> tuple[Integers, Integers, int]:
+    """Return the unit of each row, the first row of each unit, and how many units there are."""
+    check_consistent_length(np.empty(rows), y)
+    units, count = unit_numbers(rows, groups)
+    return units, np.unique(units, return_index=True)[1], count

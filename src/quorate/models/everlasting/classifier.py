@@ -1,0 +1,290 @@
+"""Everlasting prediction: an endless stream of answers that protects the records and every query.
+
+Claim: all outputs of `predict` and `stream` together are differentially private under replacement of one training unit,
+with `terms_.training`; and all outputs except the answer to one query are differentially private under replacement of
+that query, with `terms_.queries`. Both hold against adversaries that choose every query adaptively. The proof is in
+PROOF.md. Naor, Nissim, Stemmer and Yan (2023) showed that this is possible.
+"""
+
+import math
+from collections.abc import Iterable, Iterator
+from typing import Any, Literal
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.linear_model import LogisticRegression
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
+
+from quorate.compute.ensemble import deal_units, unit_numbers
+from quorate.compute.learners import DeviceName
+from quorate.core.arrays import Integers
+from quorate.core.checks import check_count
+from quorate.core.errors import Infeasible, InvalidInput
+from quorate.core.mechanisms import NO_QUORUM
+from quorate.core.requests import REFUSED
+from quorate.models.concepts import Concept
+from quorate.models.everlasting.arrivals import Arrivals
+from quorate.models.everlasting.boosting import secret_sample
+from quorate.models.everlasting.public_state import PublicState
+from quorate.models.everlasting.session import EverlastingSession
+from quorate.models.everlasting.settings import DEPRECATED, check_chunks, check_settings, current_settings
+from quorate.models.everlasting.terms import Guarantee, Refresh, Terms, boost_terms, votes_terms
+from quorate.models.predictors.base import Predictions, allows_missing, check_records, fill_missing
+from quorate.models.predictors.labels import class_codes, declared_classes
+
+__all__ = ["EverlastingClassifier"]
+
+_RATE = 0.02  # the share of a phase's arrivals that may find no quorum, unless given
+
+
+class EverlastingClassifier(PublicState, ClassifierMixin, BaseEstimator):
+    """A classifier that answers without end: protected queries train the teachers of later queries.
+
+    Parameters
+    ----------
+    estimator
+        Any scikit-learn classifier, or a class of `quorate.models.concepts` (two classes; "labelboost" needs one).
+        `LogisticRegression()` by default. Thresholds, stumps and linear models are fitted and counted in batches.
+    epsilon, delta
+        The guarantee for one training unit: a row, or a person if `groups` are given.
+    query_epsilon, query_delta
+        The guarantee for one query or, with a pool, for one point of it; by default that of a training unit.
+    chunk
+        The number of units, or later of seats, of each teacher. Many small teachers are often best.
+    no_quorums
+        How many arrivals of a phase may find no quorum, the cutoff's headroom not counted; 2% of them by default.
+    phase_size
+        The number of arrivals in the first phase; by default `growth` times the number of units.
+    growth, max_phase_size
+        The ratio of the number of arrivals of each phase to that of the one before, and the largest number ("votes"
+        only). The number of teachers stays the same, and each gets more rows: later phases err less, and the decision
+        boundary settles.
+    relabel
+        "votes": a point teaches with the label that was released for it, or not at all. "labelboost": all points teach
+        with the labels of a hypothesis that the earlier labelled set chooses (Beimel, Nissim and Stemmer).
+    refresh
+        "queries": queries teach. "pool": only points given to `feed`, which the owner trusts, teach.
+    cutoff_epsilon
+        The part of a query's epsilon that hides the query's own outcome; chosen by default.
+    classes
+        All labels that may occur. If not declared, the labels of `y` are used and become public.
+    kappa, labelled
+        For "labelboost": the parameter of the choice, and the share of the labelled set that makes it.
+    n_jobs, backend
+        For joblib, if teachers are not fitted as one array.
+    device
+        As for `PrivateClassifier`: "auto", "cpu" or "cuda".
+    seats, most_seats
+        The old names of `phase_size` and `max_phase_size`, for one release.
+
+    >>> from quorate.models.concepts import Thresholds
+    >>> X = np.random.default_rng(0).normal(size=(20_000, 1))
+    >>> classifier = EverlastingClassifier(Thresholds(), epsilon=8.0, delta=1e-5, chunk=5, no_quorums=60)
+    >>> answers = classifier.fit(X, (X[:, 0] > 0).astype(int)).predict([[2.0], [-2.0]])
+    >>> answers.labels, classifier.phase_, classifier.seats_taken_
+    (array([1, 0]), 1, 2)
+    """
+
+    def __init__(
+        self,
+        estimator: Any = None,
+        *,
+        epsilon: float = 1.0,
+        delta: float = 1e-6,
+        query_epsilon: float | None = None,
+        query_delta: float | None = None,
+        chunk: int = 10,
+        no_quorums: int | Literal["auto"] = "auto",
+        phase_size: int | Literal["auto"] = "auto",
+        growth: float = 1.0,
+        max_phase_size: int | None = None,
+        relabel: Literal["votes", "labelboost"] = "votes",
+        refresh: Refresh = "queries",
+        cutoff_epsilon: float | None = None,
+        classes: Any = None,
+        kappa: float = 1.0,
+        labelled: float = 0.05,
+        n_jobs: int | None = None,
+        backend: str | None = None,
+        device: DeviceName = "auto",
+        seats: Any = DEPRECATED,
+        most_seats: Any = DEPRECATED,
+    ) -> None:
+        self.estimator = estimator
+        self.epsilon = epsilon
+        self.delta = delta
+        self.query_epsilon = query_epsilon
+        self.query_delta = query_delta
+        self.chunk = chunk
+        self.no_quorums = no_quorums
+        self.phase_size = phase_size
+        self.growth = growth
+        self.max_phase_size = max_phase_size
+        self.relabel = relabel
+        self.refresh = refresh
+        self.cutoff_epsilon = cutoff_epsilon
+        self.classes = classes
+        self.kappa = kappa
+        self.labelled = labelled
+        self.n_jobs = n_jobs
+        self.backend = backend
+        self.device = device
+        self.seats = seats
+        self.most_seats = most_seats
+
+    def fit(self, X: Any, y: Any, groups: Any = None, probe: Any = None) -> "EverlastingClassifier":
+        """Calibrate, deal the units and train the first teachers.
+
+        Fitting again opens new budgets: both are paid. `probe` holds public points, which are asked when a phase opens:
+        their answers are public, and show the drift.
+        """
+        settings = current_settings(self.get_params(deep=False))
+        estimator = LogisticRegression() if self.estimator is None else self.estimator
+        check_settings(settings, estimator)
+        for name in ("terms_", "session_"):
+            self.__dict__.pop(name, None)  # of an earlier fit: no answer mixes two models
+        self.settings_, self.account_ = settings, None  # what is set later changes nothing of this fit; proof: step 1
+        self.estimator_ = estimator.for_learning() if isinstance(estimator, Concept) else clone(estimator, safe=False)
+        X = self._records(X, reset=True)
+        X = fill_missing(X) if isinstance(self.estimator_, Concept) else X
+        public = None if probe is None else self._records(probe, reset=False)
+        self.classes_, labels = declared_classes(self.classes, y)
+        if isinstance(self.estimator_, Concept) and len(self.classes_) > 2:
+            raise InvalidInput(f"a class of hypotheses tells two classes apart, not {len(self.classes_)}")
+        check_consistent_length(X, labels)
+        codes = class_codes(self.classes_, labels)
+        codes = np.maximum(codes, 0) if isinstance(self.estimator_, Concept) else codes  # a hypothesis counts every row
+        units, count = unit_numbers(len(codes), groups)
+        self.unit_, self.declared_ = "row" if groups is None else "person", self.classes is not None
+        if settings["relabel"] == "labelboost":
+            arrivals = self._boosted(X, codes, count, public)
+        else:
+            arrivals = self._voting(X, codes, units, count, public)
+        self.terms_, self.teachers_ = arrivals.terms, arrivals.ensemble.teachers
+        self.session_ = EverlastingSession(arrivals)
+        return self
+
+    def _voting(self, X: Any, codes: Integers, units: Integers, count: int, probe: Any) -> Arrivals:
+        settings = self.settings_
+        teachers = count // check_count("chunk", settings["chunk"])
+        if teachers < 1:
+            raise Infeasible(f"{count} units are too few for a teacher of chunk={settings['chunk']}")
+        size = settings["phase_size"]
+        size = math.ceil(settings["growth"] * count) if size == "auto" else check_count("phase_size", size)
+        if size < teachers:
+            raise Infeasible(f"phase_size={size} is too small for {teachers} teachers: each needs at least one seat")
+        check_chunks(settings, self.estimator_, teachers=teachers, size=size)
+        no_quorums = math.ceil(_RATE * size) if settings["no_quorums"] == "auto" else settings["no_quorums"]
+        terms = votes_terms(teachers=teachers, arrivals=size, no_quorums=no_quorums, **self._promised())
+        deal, _ = deal_units(units, count, teachers=teachers)  # proof: step 2
+        arrivals = self._arrivals(terms, probe)
+        arrivals.teach(1, X, codes, deal, units=count, size=size)
+        return arrivals
+
+    def _boosted(self, X: Any, codes: Integers, count: int, probe: Any) -> Arrivals:
+        settings, concept = self.settings_, self.estimator_
+        if not isinstance(concept, Concept):
+            raise InvalidInput(
+                "relabel='labelboost' chooses a hypothesis: estimator must be of quorate.models.concepts"
+            )
+        if self.unit_ != "row" or settings["growth"] != 1 or settings["phase_size"] != "auto":
+            raise InvalidInput("relabel='labelboost' takes rows as units, growth=1 and phase_size='auto'")
+        chunk, allowed = check_count("chunk", settings["chunk"]), settings["no_quorums"]
+        terms, teachers, size = boost_terms(
+            rows=count,
+            chunk=chunk,
+            no_quorum_rate=min(1.0, _RATE if allowed == "auto" else check_count("no_quorums", allowed) / count),
+            kappa=settings["kappa"],
+            labelled=settings["labelled"],
+            **self._promised(),
+        )
+        assert terms.boost is not None
+        sample = max(1, round(terms.boost.labelled * teachers * chunk))
+        concept.check_size(teachers * chunk + sample)  # at the end of a phase it would be too late
+        rows = secret_sample(count, teachers * chunk)  # proof: step 9
+        arrivals = self._arrivals(terms, probe)
+        arrivals.boost(1, X[rows], codes[rows], size=size)
+        return arrivals
+
+    def _arrivals(self, terms: Terms, probe: Any) -> Arrivals:
+        classes = len(self.classes_)
+        return Arrivals(terms, self.estimator_, classes=classes, settings=self.settings_, probe=probe)
+
+    def _promised(self) -> dict[str, Any]:
+        """Return what holds for a training unit and for a query, and who teaches."""
+        settings = self.settings_
+        own = settings["epsilon"], settings["delta"]
+        other = settings["query_epsilon"], settings["query_delta"]
+        queries = Guarantee(*(mine if given is None else given for mine, given in zip(own, other, strict=True)))
+        shared = {name: settings[name] for name in ("refresh", "cutoff_epsilon")}
+        return {"training": Guarantee(*own), "queries": queries, **shared}
+
+    def _records(self, X: Any, *, reset: bool) -> Any:
+        points = check_records(self, X, estimator=self.estimator_, reset=reset)
+        if isinstance(self.estimator_, Concept) and points.shape[1] != self.estimator_.features:
+            raise InvalidInput(f"the concept reads {self.estimator_.features} features and X has {points.shape[1]}")
+        return points
+
+    def checked(self, X: Any) -> Any:
+        """Return queries in the form that teachers take, or say what is wrong with them. Nothing is asked."""
+        check_is_fitted(self, "terms_")
+        return self._records(X, reset=False)
+
+    def predict(self, X: Any) -> Predictions:
+        """Answer a batch of queries in order. While a phase is closed, they are refused until the next one.
+
+        Apart from the outcomes of this batch, nothing returned reveals the number of no-quorums: neither what was spent
+        nor what is left.
+        """
+        X = self.checked(X)
+        labels = self.session_.arrive(X)
+        return Predictions.of(np.maximum(labels, NO_QUORUM), classes=self.classes_, refused=labels == REFUSED)
+
+    def feed(self, X: Any) -> "EverlastingClassifier":
+        """Give points that the owner trusts to the next phase; they are labelled, and nothing about them is returned.
+
+        >>> from quorate.models.concepts import Thresholds
+        >>> X = np.random.default_rng(0).normal(size=(20_000, 1))
+        >>> made = EverlastingClassifier(Thresholds(), epsilon=8.0, delta=1e-5, chunk=5, no_quorums=60, refresh="pool")
+        >>> made.fit(X, (X[:, 0] > 0).astype(int)).feed(X[:5000]).seats_taken_
+        5000
+        """
+        points = self.checked(X)
+        if self.terms_.pool is None:
+            raise InvalidInput(
+                "with refresh='queries' only queries teach; construct with refresh='pool' to feed points"
+            )
+        self.session_.arrive(points, feeds=True)
+        return self
+
+    def stream(self, queries: Iterable[Any]) -> Iterator[Any]:
+        """Yield an answer to each query as it arrives: a label, or None for no answer.
+
+        A query is a row of features.
+        """
+        for query in queries:
+            row = query if hasattr(query, "columns") else np.asarray(query)[np.newaxis, :]
+            yield self.predict(row).tolist()[0]
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the share of queries that are answered with `y`. All of them are asked and take seats."""
+        check_consistent_length(X, y, sample_weight)
+        return float(np.average(self.predict(X).labels == np.asarray(y), weights=sample_weight))
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "terms_")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True  # filled, as every container becomes a matrix
+        tags.input_tags.allow_nan = allows_missing(LogisticRegression() if self.estimator is None else self.estimator)
+        tags.non_deterministic = True
+        return tags
+
+    def __getstate__(self) -> Any:
+        if hasattr(self, "terms_"):
+            raise TypeError(
+                "a fitted EverlastingClassifier cannot be copied or pickled: it holds private points and secret noise, "
+                "and the copy would use them a second time"
+            )
+        return super().__getstate__()

@@ -1,0 +1,405 @@
+"""Plans for everlasting prediction: the numbers of records, of teachers and of allowed no-quorums.
+
+No private record is read. Teachers are fitted on a public labelled sample, or on points that a class of hypotheses
+simulates; their votes on other such points show how many would find no quorum.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quorate.compute.learners import Deal, batched_equivalent
+from quorate.core.arrays import Floats
+from quorate.core.checks import check_count, check_delta, check_positive, check_rate
+from quorate.core.errors import Infeasible, InvalidInput
+from quorate.core.mechanisms import Quorum
+from quorate.core.mechanisms.cutoff import NoisyCutoff
+from quorate.models.concepts import Concept, Halfspaces, Intervals, Stumps, Thresholds
+from quorate.models.everlasting.classifier import EverlastingClassifier
+from quorate.models.everlasting.directions import MeanDirection
+from quorate.models.everlasting.teaching import teach
+from quorate.models.everlasting.terms import Guarantee, cutoff_for, votes_terms
+from quorate.planner.result import Change, plan_card
+
+__all__ = ["CHUNKS", "ChunkForecast", "EverlastingPlan", "PlayedPhase", "plan_everlasting", "simulated_points"]
+
+Draw = Callable[[int], tuple[Any, NDArray[np.int64]]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChunkForecast:
+    """The forecast for one chunk size; `no_quorums` is the setting of the classifier."""
+
+    chunk: int
+    no_quorums: int
+    no_quorum_rate: float
+    error: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlayedPhase:
+    """The result of one phase that was played on public or simulated points."""
+
+    no_quorum_rate: float
+    refused: int
+    error: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class EverlastingPlan:
+    """What to run and what to expect, made by `plan_everlasting` from public numbers alone.
+
+    `no_quorum_rate` and `error` (of the answers) are forecasts for the first phase; `phases` has the results of those
+    that were played. `feasible` tells whether all of them stayed within `target` and none refused a query.
+    """
+
+    records: int
+    teachers: int
+    chunk: int
+    epsilon: float
+    delta: float
+    no_quorums: int
+    cutoff: NoisyCutoff
+    distance: int
+    no_quorum_rate: float
+    error: float
+    target: float
+    feasible: bool
+    candidates: tuple[ChunkForecast, ...]
+    phases: tuple[PlayedPhase, ...]
+    nearest: tuple[Change, ...] = ()
+
+    def settings(self) -> dict[str, Any]:
+        """Return the keyword arguments of an `EverlastingClassifier` that follows the plan."""
+        return {"epsilon": self.epsilon, "delta": self.delta, "chunk": self.chunk, "no_quorums": self.no_quorums}
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the plan as plain values that JSON can hold."""
+        plain: dict[str, Any] = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        plain["cutoff"] = {name: getattr(self.cutoff, name) for name in ("epsilon", "allowed", "spread")}
+        for name in ("candidates", "phases", "nearest"):
+            plain[name] = [asdict(one) for one in plain[name]]
+        return plain
+
+    def summary(self) -> str:
+        """Return the plan in a few sentences."""
+        parts = [
+            f"{self.records:,} records make {self.teachers:,} teachers of {self.chunk}.",
+            f"About {self.no_quorum_rate:.2%} of queries are expected to find no quorum, and {self.error:.2%} of the "
+            f"answers to be wrong; a phase of {self.records:,} queries may have {self.no_quorums:,} no-quorums.",
+            f"Records and queries both keep epsilon = {self.epsilon:g}, delta = {self.delta:g}: a query pays "
+            f"{self.cutoff.epsilon:g} of it for the cutoff.",
+        ]
+        if self.phases:
+            refused = sum(one.refused for one in self.phases)
+            parts.append(
+                f"In {len(self.phases)} phases played on such points up to "
+                f"{max(one.no_quorum_rate for one in self.phases):.2%} found no quorum, up to "
+                f"{max(one.error for one in self.phases):.2%} of the answers were wrong, and {refused:,} queries were "
+                "refused."
+            )
+        if not self.feasible:
+            parts.append(f"This falls short of what was asked for: {self.target:.2%} without quorum, and no refusals.")
+            parts += [f"It would do to {change.sentence}." for change in self.nearest]
+        return " ".join(parts)
+
+    def _repr_html_(self) -> str:
+        expected = ("queries expected to find a quorum", 1 - self.no_quorum_rate)
+        return plan_card(self, "records", "teachers", "chunk", "no_quorums", "epsilon", "delta", bar=expected)
+
+
+CHUNKS = (1, 2, 3, 4, 5, 8, 10, 15, 20, 30, 50)
+_ROWS, _TEACHERS, _QUERIES = 40_000, 2000, 20_000  # enough to see how votes fall: shares do not depend on the number
+_SLOW = 300  # teachers that are fitted one by one
+_REFERENCE = 1000  # no-quorums of the Quorum whose table is stretched: its distances grow like their square root
+_LEAST_EPSILON = 0.25  # of that table: below it takes ever longer to make, and is the same, stretched
+_MOST_STEPS = 120  # in the search for a number of records: 46 million
+_ROOM = 1.12  # later phases have more no-quorums than the first, since points near the boundary do not teach
+_LEAST = 50  # teachers, of the sample or of the records
+_TRIES = 3  # chunk sizes whose phases are played
+
+
+def simulated_points(concept: Any) -> Draw:
+    """Return a source of points labelled by one hypothesis of the class: uniform, or Gaussian for halfspaces."""
+    random = np.random.default_rng()
+    features = getattr(concept, "features", 0)
+
+    def uniform(rows: int) -> tuple[Floats, NDArray[np.int64]]:
+        X = random.random((rows, features))
+        inside = np.abs(X[:, 0] - 0.5) <= 0.25 if isinstance(concept, Intervals) else X[:, 0] >= 0.5
+        return X, inside.astype(np.int64)
+
+    def gaussian(rows: int) -> tuple[Floats, NDArray[np.int64]]:
+        X = random.normal(size=(rows, features))
+        return X, (X[:, 0] >= 0).astype(np.int64)
+
+    if isinstance(concept, Halfspaces):
+        return gaussian
+    if isinstance(concept, Thresholds | Stumps | Intervals):
+        return uniform
+    raise InvalidInput(
+        "points are simulated for thresholds, stumps, intervals and halfspaces; for another learner give "
+        "sample=(X, y), public rows with labels"
+    )
+
+
+def _resampled(sample: Any) -> tuple[Draw, Draw]:
+    """Return sources of rows to teach and of rows to ask, from the two halves of a public sample."""
+    X, y = np.asarray(sample[0]), np.unique(np.asarray(sample[1]), return_inverse=True)[1]
+    if X.ndim != 2 or len(X) != len(y) or len(y) < 100:
+        raise InvalidInput("sample must be (X, y): at least 100 public rows, and as many labels")
+    random = np.random.default_rng()
+    order = random.permutation(len(y))
+
+    def source(rows: NDArray[np.int64]) -> Draw:
+        def draw(count: int) -> tuple[Any, NDArray[np.int64]]:
+            within = count <= rows.size
+            chosen = random.permutation(rows)[:count] if within else random.choice(rows, size=count)
+            return X[chosen], y[chosen]
+
+        return draw
+
+    return source(order[::2]), source(order[1::2])
+
+
+class _Table:
+    """How likely a query at some distance finds no quorum, for any number of no-quorums and any epsilon, nearly."""
+
+    def __init__(self, epsilon: float, delta: float) -> None:
+        self._epsilon = epsilon
+        quorum = Quorum.calibrate(epsilon=epsilon, delta=delta, teachers=10**9, no_quorums=_REFERENCE)
+        self._table, self._margin = np.array(quorum.table, dtype=np.float64) / 2.0**64, quorum.margin
+
+    def missed(self, distance: Floats, *, no_quorums: int, epsilon: float) -> Floats:
+        stretched = distance * (math.sqrt(_REFERENCE / no_quorums) * epsilon / self._epsilon)
+        level = np.clip((stretched - self._margin + 1) / 2, 0, len(self._table) - 1)
+        missed: Floats = self._table[level.astype(np.int64)]
+        return missed
+
+
+@dataclass(frozen=True)
+class _Votes:
+    """For one chunk size: how far each query's leading label is ahead, as a share of teachers, and whether it errs."""
+
+    chunk: int
+    ahead: Floats
+    wrong: NDArray[np.bool_]
+    rows: int  # different ones that were asked
+
+
+def _votes(estimator: Any, chunk: int, teaching: Draw, asking: Draw, *, classes: int, most: int, rows: int) -> _Votes:
+    fast = isinstance(estimator, Thresholds | Stumps | MeanDirection) or batched_equivalent(estimator) is not None
+    wanted = max(_TEACHERS, _ROWS // chunk) if fast else _SLOW
+    teachers = max(_LEAST, min(wanted, most // chunk))
+    X, y = teaching(teachers * chunk)
+    deal = Deal(np.arange(len(y)), np.full(teachers, chunk))
+    ensemble = teach(estimator, X, y, deal, classes=classes, first=False)
+    queries, labels = asking(_QUERIES)
+    counts = ensemble.count(queries).put_to(lambda votes: votes)  # of public or simulated rows
+    ordered = np.sort(counts, axis=1)
+    ahead, wrong = (ordered[:, -1] - ordered[:, -2]) / (2 * teachers), counts.argmax(axis=1) != labels
+    return _Votes(chunk, ahead, wrong, rows)
+
+
+def _forecast(votes: _Votes, table: _Table, guarantee: Guarantee, records: int) -> ChunkForecast | None:
+    """Return what this chunk size gives at this number of records: a number of no-quorums that is enough for itself."""
+    distance = votes.ahead * (records // votes.chunk)
+    allowed = max(10, records // 50)
+    for _ in range(8):
+        cutoff = cutoff_for(guarantee, arrivals=records, no_quorums=allowed)
+        missed = table.missed(distance, no_quorums=cutoff.most, epsilon=guarantee.epsilon - cutoff.epsilon)
+        expected = records * float(missed.mean())
+        unsure = 3 * math.sqrt(expected * records / votes.rows)  # few rows near the boundary: others may have more
+        allowed = math.ceil(_ROOM * expected + 4 * math.sqrt(expected) + 1 + unsure)
+        if allowed > records / 2:
+            return None
+    answered = 1 - missed
+    error = float((answered * votes.wrong).sum() / max(answered.sum(), 1e-12))
+    return ChunkForecast(chunk=votes.chunk, no_quorums=allowed, no_quorum_rate=float(missed.mean()), error=error)
+
+
+def _ranked(every: Sequence[_Votes], table: _Table, guarantee: Guarantee, records: int) -> list[ChunkForecast]:
+    forecasts = [_forecast(votes, table, guarantee, records) for votes in every if votes.chunk <= records // _LEAST]
+    return sorted((one for one in forecasts if one is not None), key=lambda one: one.no_quorum_rate + one.error)
+
+
+def _smallest(every: Sequence[_Votes], table: _Table, guarantee: Guarantee, rate: float) -> int:
+    """Return about the smallest number of records at which some chunk size reaches the rate."""
+
+    def enough(step: int) -> bool:
+        ranked = _ranked(every, table, guarantee, _step_records(step))
+        return bool(ranked) and _ROOM * min(one.no_quorum_rate for one in ranked) <= rate
+
+    low, high = 0, _MOST_STEPS
+    if not enough(high):
+        raise Infeasible(
+            f"no number of records up to {_step_records(high):,} brings no-quorums down to {rate:.2%} with this "
+            "learner; take another learner, a larger epsilon, or a larger no_quorum_rate"
+        )
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if enough(middle) else (middle + 1, high)
+    return _step_records(low)
+
+
+def _step_records(step: int) -> int:
+    return int(round(500 * 1.1**step, -2)) if step else 500
+
+
+def plan_everlasting(
+    estimator: Any,
+    *,
+    epsilon: float = 1.0,
+    delta: float = 1e-6,
+    records: int | None = None,
+    no_quorum_rate: float = 0.02,
+    sample: Any = None,
+    chunks: Sequence[int] = CHUNKS,
+    phases: int = 2,
+) -> EverlastingPlan:
+    """Plan everlasting prediction, with one epsilon and delta for records and for queries.
+
+    With `records`, the plan takes the chunk size with the fewest no-quorums and mistakes, and is feasible if their
+    share stays within `no_quorum_rate`; without, it finds the smallest number of records for which it does. `sample` is
+    public: labelled rows like those that will come. A class of hypotheses needs none. Then `phases` are played with
+    real noise on such rows, since the votes of the first phase do not guarantee those of later phases.
+
+    >>> plan = plan_everlasting(Thresholds(), epsilon=8.0, delta=1e-4, records=20_000, chunks=(3, 5), phases=1)
+    >>> plan.no_quorum_rate < plan.target, len(plan.phases)
+    (True, 1)
+    """
+    estimator = estimator.for_learning() if isinstance(estimator, Concept) else estimator
+    guarantee = Guarantee(check_positive("epsilon", epsilon), check_delta(delta, zero=False))
+    rate, phases = check_rate("no_quorum_rate", no_quorum_rate), check_count("phases", phases, least=0)
+    teaching, asking = (simulated_points(estimator),) * 2 if sample is None else _resampled(sample)
+    classes = 2 if sample is None else len(np.unique(np.asarray(sample[1])))
+    most = 10**6 if sample is None else len(sample[1]) // 2
+    rows = 10**9 if sample is None else most  # simulated ones do not run out
+    if rate * rows < 1:
+        raise InvalidInput(
+            f"{2 * most:,} public rows cannot show a share of no-quorums as small as {rate:.2g}; give at least "
+            f"{math.ceil(2 / rate):,}, or a larger no_quorum_rate"
+        )
+    sizes = [check_count("a chunk", chunk) for chunk in chunks]
+    every = [
+        _votes(estimator, one, teaching, asking, classes=classes, most=most, rows=rows)
+        for one in sizes
+        if _LEAST * one <= most
+    ]
+    if not every:
+        raise InvalidInput(f"chunks {tuple(sizes)} are too large for a sample of {2 * most} rows")
+    table = _Table(max(_LEAST_EPSILON, 0.93 * guarantee.epsilon), 0.9 * guarantee.delta)
+    count = _smallest(every, table, guarantee, rate) if records is None else check_count("records", records)
+    for _ in range(_TRIES):
+        ranked = _ranked(every, table, guarantee, count)
+        if not ranked:
+            raise Infeasible(
+                f"with {count:,} records half of all queries would find no quorum at any chunk size; it takes about "
+                f"{_smallest(every, table, guarantee, 0.2):,} records for one query in five"
+            )
+        sources = teaching, asking
+        plan = _played(estimator, ranked, sources, guarantee, count, rate=rate, phases=phases, classes=classes)
+        if plan.feasible or records is not None:
+            break
+        count = math.ceil(1.15 * count)  # the phases that were played had more no-quorums than the votes promised
+    return plan if plan.feasible else replace(plan, nearest=_nearest(every, table, guarantee, rate, count))
+
+
+def _nearest(
+    every: Sequence[_Votes], table: _Table, guarantee: Guarantee, rate: float, records: int
+) -> tuple[Change, ...]:
+    """Return the number of records that would do, where one is known."""
+    try:
+        needed = _smallest(every, table, guarantee, rate)
+    except Infeasible:
+        return ()
+    return (Change("records", needed, None, f"collect about {needed:,} records"),) if needed > records else ()
+
+
+def _played(
+    estimator: Any,
+    ranked: list[ChunkForecast],
+    sources: tuple[Draw, Draw],
+    guarantee: Guarantee,
+    records: int,
+    *,
+    rate: float,
+    phases: int,
+    classes: int,
+) -> EverlastingPlan:
+    """Return the plan of the best chunk size whose phases pass; of the first if none does."""
+    plans = []
+    for chosen in ranked[:_TRIES]:
+        try:
+            terms = votes_terms(
+                teachers=records // chosen.chunk,
+                arrivals=records,
+                no_quorums=chosen.no_quorums,
+                training=guarantee,
+                queries=guarantee,
+                refresh="queries",
+            )
+        except Infeasible:
+            continue
+        settings = {"chunk": chosen.chunk, "no_quorums": chosen.no_quorums}
+        played = _play(estimator, settings, sources, guarantee, records, phases=phases, classes=classes)
+        passed = all(one.refused == 0 and one.error <= max(0.01, 2 * chosen.error) for one in played)
+        plan = EverlastingPlan(
+            records=records,
+            teachers=records // chosen.chunk,
+            epsilon=guarantee.epsilon,
+            delta=guarantee.delta,
+            cutoff=terms.cutoff,
+            distance=terms.later.distance(),
+            target=rate,
+            feasible=passed and max([chosen.no_quorum_rate, *(one.no_quorum_rate for one in played)]) <= 1.1 * rate,
+            candidates=tuple(ranked),
+            phases=tuple(played),
+            **vars(chosen),
+        )
+        if passed:
+            return plan
+        plans.append(plan)
+    if not plans:
+        raise Infeasible(f"{records:,} records are too few: even a unanimous ballot would mostly find no quorum")
+    return plans[0]
+
+
+def _play(
+    estimator: Any,
+    settings: dict[str, int],
+    sources: tuple[Draw, Draw],
+    guarantee: Guarantee,
+    records: int,
+    *,
+    phases: int,
+    classes: int,
+) -> list[PlayedPhase]:
+    if phases == 0:
+        return []
+    X, y = sources[0](records)
+    classifier = EverlastingClassifier(
+        estimator,
+        epsilon=guarantee.epsilon,
+        delta=guarantee.delta,
+        classes=list(range(classes)),
+        **settings,  # type: ignore[arg-type]
+    ).fit(X, y)
+    played = []
+    for _ in range(phases):
+        X, y = sources[1](records)
+        answers = classifier.predict(X)
+        right = answers.labels[answers.answered].astype(np.int64) == y[answers.answered]
+        asked = max(1, records - answers.refused)
+        played.append(
+            PlayedPhase(
+                no_quorum_rate=float(answers.no_quorum.sum()) / asked,
+                refused=int(answers.refused),
+                error=1 - float(right.mean()) if right.size else 0.0,
+            )
+        )
+    return played

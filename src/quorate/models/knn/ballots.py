@@ -1,0 +1,200 @@
+"""What a vote adds to the vector that gets noise, by the label of its record; and what is read of the noisy vector.
+
+A table of whole numbers has a row for each label: what a vote of weight 1 adds. The square of that row's length is its
+price: a unit pays the square of its weight times the price (PROOF.md, step 3). All that `answers` makes of noisy
+vectors is free. An answer is one whole number of at least 0, which memories and ledgers keep.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quorate.core.arrays import Floats, Integers
+from quorate.core.errors import InvalidInput
+from quorate.core.mechanisms.noisy_shares.grid import nearest_points, numbers_of, points_of, steps_for
+from quorate.models.predictors.labels import class_codes, declared_classes, target_numbers
+
+__all__ = ["Ballot", "Labels", "Levels", "Shares"]
+
+_STEPS = 2**20  # into which a share is cut; fewer where there are many classes
+_LEVELS = 127  # of a target, on either side of the centre
+_COUNTED = 64  # what a vote adds to the sum of weights, where targets are averaged
+_SPREAD = 0.5  # of targets around the centre, in parts of the reach: how far a mean of little weight is believed
+_FINE = 2**30  # steps in which a value is kept
+
+
+class Ballot(ABC):
+    """A table of what votes add, a row for each code of a label, and what follows from it."""
+
+    table: Integers
+
+    @property
+    def counted(self) -> Integers:
+        """The table with one more row, of zeros, for records that have no vote."""
+        return np.vstack([self.table, np.zeros_like(self.table[:1])])
+
+    @property
+    def no_vote(self) -> int:
+        """The code of a record that has no vote: its label or one of its values cannot be read."""
+        return len(self.table)
+
+    @abstractmethod
+    def codes(self, labels: Any) -> Integers:
+        """Return the row of the table for each label; `no_vote` for one that is missing or not declared."""
+
+    @abstractmethod
+    def answers(self, noisy: Integers, scale: float) -> Integers:
+        """Return what the noisy vectors of queries say, with noise of this scale."""
+
+    @cached_property
+    def prices(self) -> Integers:
+        """The square of what a vote of weight 1 adds, by label."""
+        return np.asarray((self.table**2).sum(axis=1), dtype=np.int64)
+
+    @property
+    def replacement(self) -> int:
+        """By how much squares grow where a unit is replaced by another: more where votes can have opposite signs."""
+        return 4 if (self.table < 0).any() else 2  # proof: step 7
+
+    def changes(self, squares: int) -> int:
+        """Return how many numbers votes of these squares can change at most: each changes some, and has a price."""
+        moved = np.count_nonzero(self.table, axis=1)
+        most = max(Fraction(int(some), int(price)) for some, price in zip(moved, self.prices, strict=True))
+        return math.ceil(squares * most)  # proof: step 5
+
+
+class Labels(Ballot):
+    """A vote for a class. Of two classes the lead of the second is counted, which is one number with one noise.
+
+    >>> Labels([0, 1]).table.tolist(), Labels([0, 1, 2]).table.tolist()
+    ([[-1], [1]], [[1, 0, 0], [0, 1, 0], [0, 0, 1]])
+    """
+
+    def __init__(self, classes: Any) -> None:
+        self.names = np.asarray(classes)
+        self.classes = len(self.names)
+        self.table = np.array([[-1], [1]]) if self.classes == 2 else np.eye(self.classes, dtype=np.int64)
+
+    def codes(self, labels: Any) -> Integers:
+        """Return the class number of each label."""
+        codes = class_codes(self.names, declared_classes(self.names, labels)[1])
+        return np.where(codes < 0, self.no_vote, codes)
+
+    def contrast(self, scale: float) -> float:
+        """Return the deviation of the noise on the difference between the votes for two classes."""
+        return scale if self.classes == 2 else scale * math.sqrt(2)
+
+    def answers(self, noisy: Integers, scale: float) -> Integers:
+        """Return the class of the largest noisy count; of two, the one that the noisy lead speaks for."""
+        if self.classes == 2:
+            return np.asarray(noisy > 0, dtype=np.int64).ravel()
+        return np.asarray(noisy.argmax(axis=1), dtype=np.int64)
+
+
+class Shares(Labels):
+    """A vote for a class, of which noisy shares are told. Of two classes lead and total are counted.
+
+    The lead counts double, so that labels suffer less from the noise of the total: by an eighth, against `Labels`.
+    Counts are taken as at least 0 in a way that keeps their order: what is far below the noise becomes nothing.
+
+    >>> Shares([0, 1]).table.tolist()
+    [[1, -2], [1, 2]]
+    >>> shares = Shares([0, 1, 2])
+    >>> shares.shares(shares.answers(np.array([[900, 100, 0]]), scale=1.0)).round(3).tolist()
+    [[0.899, 0.1, 0.001]]
+    """
+
+    def __init__(self, classes: Any) -> None:
+        super().__init__(classes)
+        if self.classes == 2:
+            self.table = np.array([[1, -2], [1, 2]])
+
+    @property
+    def steps(self) -> int:
+        """Into how many steps a share is cut."""
+        return steps_for(_STEPS, self.classes)
+
+    def contrast(self, scale: float) -> float:
+        """Return the deviation of the noise on the difference between the votes for two classes."""
+        return scale / 2 if self.classes == 2 else super().contrast(scale)
+
+    def answers(self, noisy: Integers, scale: float) -> Integers:
+        """Return the number of the point of a grid that is nearest to the shares of the noisy counts."""
+        counts = np.asarray(noisy, dtype=np.float64)
+        if self.classes == 2:
+            total, lead = counts[:, 0], counts[:, 1] / 2
+            counts = np.stack([total - lead, total + lead], axis=1) / 2
+        positive = np.logaddexp(0.0, counts / scale)
+        shares = positive / positive.sum(axis=1, keepdims=True)
+        if self.classes == 2:
+            return np.asarray(np.rint(shares[:, 1] * _STEPS), dtype=np.int64)
+        fine = np.rint(shares * 2**40).astype(np.int64)
+        return numbers_of(nearest_points(fine, 2**40, self.steps), self.steps)
+
+    def shares(self, answers: Any) -> Floats:
+        """Return the share of each class, one row an answer, each at least 0 and together 1."""
+        if self.classes == 2:
+            second = self.excess(answers)
+            return np.stack([1.0 - second, second], axis=1)
+        return points_of(np.asarray(answers, dtype=np.int64), self.steps, self.classes) / self.steps
+
+    def excess(self, answers: Any) -> Floats:
+        """Return the share of the second of two classes."""
+        return np.asarray(answers, dtype=np.int64) / _STEPS
+
+
+class Levels(Ballot):
+    """A target, as one of 255 levels around a public centre. Votes add up to a sum of weights and one of targets.
+
+    Targets are clipped to public bounds. One near the centre moves less than one at the end, and pays less.
+
+    >>> levels = Levels(low=0.0, high=250.0, centre=100.0)
+    >>> levels.codes([-5.0, 100.0, 250.0, float("nan")]).tolist(), levels.table[[42, 127, 254]].tolist()
+    ([42, 127, 254, 42], [[64, -85], [64, 0], [64, 127]])
+    >>> levels.values(levels.answers(np.array([[64_000, 127_000], [0, 500]]), scale=100.0)).round(1).tolist()
+    [250.0, 100.0]
+    """
+
+    def __init__(self, *, low: float, high: float, centre: float) -> None:
+        if not (math.isfinite(high - low) and low < high):
+            raise InvalidInput(f"bounds must be finite numbers, the lower one first, not {(low, high)!r}")
+        self.low, self.high, self.centre = low, high, min(max(centre, low), high)
+        self.reach = max(high - self.centre, self.centre - low)
+        levels = np.arange(-_LEVELS, _LEVELS + 1)
+        self.table = np.stack([np.full_like(levels, _COUNTED), levels], axis=1)
+
+    def codes(self, labels: Any) -> Integers:
+        """Return the level of each target. What is no number counts as 0."""
+        targets = np.clip(np.nan_to_num(target_numbers(labels)), self.low, self.high)
+        return np.rint(_LEVELS * ((targets - self.centre) / self.reach)).astype(np.int64) + _LEVELS
+
+    def answers(self, noisy: Integers, scale: float) -> Integers:
+        """Return the mean target of each query on a fine grid, drawn to the centre where the noise is large."""
+        found, _ = self.means(noisy[:, 0] / _COUNTED, noisy[:, 1] / _LEVELS, scale)
+        return np.rint((np.clip(found, -1.0, 1.0) + 1) * _FINE).astype(np.int64)
+
+    def means(self, weights: Floats, sums: Floats, scale: float) -> tuple[Floats, Floats]:
+        """Return mean targets by sums of weights and targets, in parts of the reach, and the deviations of their noise.
+
+        A mean of weight W is believed by W^2 to W^2 + n^2/s^2, where n is the noise of the sum and s the spread of
+        targets that is taken for granted.
+        """
+        weights, noise = np.maximum(weights, 0.0), scale / _LEVELS
+        divisor = weights**2 + (noise / _SPREAD) ** 2
+        found = weights * sums / divisor
+        of_weights = found * scale / _COUNTED  # what the noise of the sum of weights does
+        return found, weights * np.hypot(noise, of_weights) / divisor
+
+    def values(self, answers: Any) -> Floats:
+        """Return the values of answers, within the bounds."""
+        found = np.asarray(answers, dtype=np.int64) / _FINE - 1
+        return np.asarray(np.clip(self.centre + self.reach * found, self.low, self.high))
+
+    def targets(self, codes: Integers) -> NDArray[np.float32]:
+        """Return targets of these codes in parts of the reach."""
+        return ((codes - _LEVELS) / _LEVELS).astype(np.float32)

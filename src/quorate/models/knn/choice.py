@@ -1,0 +1,417 @@
+"""Choose the radius and the noise from public points and public numbers alone, and forecast the answers.
+
+Public points stand in for records and for queries. A query reaches as far as a share of the public points, so that it
+finds about equally many records wherever it is. How often a record would vote, and how many votes a query would get,
+follows from distances between public points; the effect of the noise is computed, not drawn. Near neighbours are alike:
+the share is the smallest one that does hardly worse than any other. If public points have labels, this is measured by
+how many of them would be answered correctly, otherwise by the harm that noise does.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr
+
+from quorate.core.arrays import Floats, Integers
+from quorate.core.checks import check_count
+from quorate.core.errors import InvalidInput
+from quorate.models.knn.ballots import Ballot, Labels, Levels, Shares
+from quorate.models.knn.kernel import Kernel, Shape, squared_distances
+from quorate.models.knn.points import Metric, Points, Space
+from quorate.models.knn.terms import Terms
+from quorate.models.predictors.labels import target_numbers
+from quorate.planner.result import Change
+
+__all__ = ["MOST", "TOP", "NeighbourPlan", "anchors_of", "plan_for", "plan_neighbours", "rank_of"]
+
+TOP = 32  # the largest weight: weights are whole numbers
+
+MOST = 10**10  # records and queries that can be planned for
+MOST_ANCHORS = 4000  # public points that stand for records, and that say how far a query reaches
+_MOST_QUERIES = 1000  # those that stand for queries
+_SHARES = tuple(2.0**-power for power in range(1, 13))  # of public points, that a query may reach
+_LEAST_RANK = 5  # public points that a query reaches at least: the distance to one alone says little
+_WEAR = (0.5, 1.0, 1.5, 2.0, 3.0)  # votes that a unit can pay for, in multiples of what a typical one would cast
+_SPOILT = 0.5  # share of answers that noise spoils, from which on a plan is not feasible
+_DOUBLED, _MOST_EPSILON = 12, 64.0  # how often a number is doubled or halved, and how far, to find a plan that is
+_MARGIN = 0.5  # of all votes: by how much the right class leads, where no labels say
+_HARM = 0.01  # more queries that noise may spoil, for a smaller radius
+_FEWEST = 1 / 64  # votes of full weight: records that are far away cast small ones
+_MOMENTS = (0.125, 0.375, 0.625, 0.875)  # of the planned queries, over which what is expected is averaged
+_ROUNDING = 1e-6  # relative, above the difference of sums of single precision between processors
+_LATER = (0.5, 1.0, 2.0, 4.0)  # when to say how far units are worn, in multiples of the planned queries
+
+
+@dataclass(frozen=True)
+class NeighbourPlan:
+    """How far a query reaches, how many votes of full weight a unit may cast, and a forecast.
+
+    The radius of a query is such that this `share` of the public points lies within it, or one `radius` for all
+    queries.
+
+    Each line of `forecast` has a number of answered queries, the share of records worn out by then, and the quality of
+    answers then: the share of right ones, or for targets the root mean squared error (None if public points have no
+    labels). `nearest` has changes of one number that would make the plan feasible, to within a factor of 2; none if it
+    already is.
+    """
+
+    epsilon: float
+    delta: float
+    records: int
+    queries: int
+    radius: float | None
+    share: float | None
+    votes: float
+    kernel: Shape
+    metric: Metric
+    right: float | None
+    error: float | None
+    spoilt: float
+    forecast: tuple[tuple[int, float, float | None], ...]
+    nearest: tuple[Change, ...] = ()
+
+    @property
+    def feasible(self) -> bool:
+        """Whether the noise is expected to spoil fewer than half of the answers."""
+        return self.spoilt < _SPOILT
+
+    def settings(self) -> dict[str, Any]:
+        """Return the settings of the classifier that follows the plan."""
+        names = ("epsilon", "delta", "queries", "records", "radius", "share", "votes", "kernel", "metric")
+        return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+
+    @classmethod
+    def from_dict(cls, document: dict[str, Any]) -> "NeighbourPlan":
+        """Return the plan that a document describes."""
+        changes = tuple(Change(**change) for change in document.get("nearest", ()))
+        return cls(**document | {"forecast": tuple(tuple(line) for line in document["forecast"]), "nearest": changes})
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the plan as plain values that JSON can hold."""
+        nearest = [asdict(change) for change in self.nearest]
+        return asdict(self) | {"forecast": [list(line) for line in self.forecast], "nearest": nearest}
+
+    @property
+    def reach(self) -> str:
+        """How far a query reaches, in words."""
+        if self.share is None:
+            return f"a query reaches records within {self.radius:.3g}"
+        return f"a query reaches about {self.share:.3%} of the records"
+
+    def summary(self) -> str:
+        """Return the plan in a few sentences."""
+        worn = self.forecast[1][1]
+        text = (
+            f"{self.reach} ({self.metric}, {self.kernel} kernel), and a unit may cast {self.votes:.3g} votes of full "
+            f"weight. After {self.queries:,} queries about {worn:.0%} of the records are worn out, and noise spoils "
+            f"about {self.spoilt:.1%} of the answers"
+        )
+        if self.error is not None:
+            text += f"; they are off by about {self.error:.3g}"
+        elif self.right is not None:
+            text += f"; about {self.right:.1%} are right"
+        return text + "".join(f". It would do to {change.sentence}" for change in self.nearest)
+
+
+def plan_neighbours(
+    public: Any,
+    labels: Any = None,
+    *,
+    records: int,
+    queries: int,
+    epsilon: float,
+    delta: float,
+    metric: Metric = "cosine",
+    kernel: Shape = "linear",
+    radius: float | None = None,
+    share: float | None = None,
+    votes: float | None = None,
+    classes: int | None = None,
+    bounds: tuple[float, float] | None = None,
+    scores: bool = False,
+) -> NeighbourPlan:
+    """Plan a model of neighbours for this many records and queries, from public rows and any labels.
+
+    No private record is read: `records` is a public or hypothetical number. A given `radius` for all queries, `share`
+    or number of `votes` stays as it is. With `bounds`, labels are targets of a regression.
+
+    >>> rows = np.random.default_rng(0).normal(size=(400, 8)) + np.repeat([[4.0], [-4.0]], 200, axis=0)
+    >>> known = np.repeat([0, 1], 200)
+    >>> plan = plan_neighbours(rows, known, records=20_000, queries=1000, epsilon=1.0, delta=1e-6)
+    >>> plan.feasible, plan.right > 0.99
+    (True, True)
+    """
+    rows = np.asarray(public, dtype=np.float64)
+    ballot: Ballot
+    if bounds is not None:
+        shown = None if labels is None else np.clip(np.nan_to_num(target_numbers(labels)), *bounds)
+        ballot = Levels(low=bounds[0], high=bounds[1], centre=sum(bounds) / 2 if shown is None else shown.mean())
+    else:
+        known = range(classes or 2) if labels is None else np.unique(np.asarray(labels))
+        ballot = Shares(known) if scores else Labels(known)
+    return plan_for(
+        ballot,
+        rows,
+        labels,
+        space=Space.of_public(metric, _enough(rows), features=rows.shape[1]),
+        records=records,
+        queries=queries,
+        epsilon=epsilon,
+        delta=delta,
+        kernel=kernel,
+        radius=radius,
+        share=share,
+        votes=votes,
+    )
+
+
+def plan_for(
+    ballot: Ballot,
+    public: Floats,
+    labels: Any,
+    *,
+    space: Space,
+    records: int,
+    queries: int,
+    epsilon: float,
+    delta: float,
+    kernel: Shape,
+    radius: float | None,
+    share: float | None,
+    votes: float | None,
+) -> NeighbourPlan:
+    """Return reach and votes for such ballots, by public rows in their space."""
+    check_count("records", records, most=MOST)
+    check_count("queries", queries, most=MOST)
+    some = _spread(len(_enough(public)), MOST_ANCHORS)
+    codes = None if labels is None else ballot.codes(labels)[some]
+    make, points = _Means if isinstance(ballot, Levels) else _Votes, space.points(public[some])
+    scene = make(points, codes, ballot, records=records, queries=queries)
+    one = Kernel.within(1.0 if radius is None else radius, space, shape=kernel, top=TOP)
+    wanted = _SHARES if share is None else [share]
+    ranks = {} if radius is not None else {part: rank_of(part, len(some)) for part in wanted}
+    weights = {part: scene.weights(one, rank) for part, rank in ranks.items() if share or rank >= _LEAST_RANK}
+    weights = weights or {0.0: scene.weights(one)}
+
+    def chosen(**changed: float) -> tuple[float, float, _Look]:
+        """Return the best share and votes, with some of the numbers changed."""
+        known = {"records": records, "queries": queries, "epsilon": epsilon} | changed
+        there = make(points, codes, ballot, records=int(known["records"]), queries=int(known["queries"]))
+        tried = [
+            (part, number, look)
+            for part, within in weights.items()
+            for number, look in there.looks(within, votes, epsilon=known["epsilon"], delta=delta)
+        ]
+        return _best(tried)
+
+    part, number, look = chosen()
+    return NeighbourPlan(
+        epsilon=epsilon,
+        delta=delta,
+        records=records,
+        queries=queries,
+        radius=radius,
+        share=part or None,
+        votes=number,
+        kernel=kernel,
+        metric=space.metric,
+        right=look.right,
+        error=look.error,
+        spoilt=look.spoilt,
+        forecast=scene.forecast(weights[part], number, epsilon=epsilon, delta=delta),
+        nearest=() if look.spoilt < _SPOILT else tuple(_changes(chosen, records, queries, epsilon)),
+    )
+
+
+def anchors_of(public: Floats, space: Space) -> Points:
+    """Return the public points that say how far a query reaches."""
+    return space.points(public[_spread(len(public), MOST_ANCHORS)])
+
+
+def rank_of(share: float, anchors: int) -> int:
+    """Return the rank of the public point that is as far as a query reaches."""
+    return min(anchors, max(1, round(share * anchors)))
+
+
+def _enough(rows: Floats) -> Floats:
+    if rows.ndim != 2 or len(rows) < 10:
+        raise InvalidInput("a plan looks at at least 10 public rows; pass more, or set radius= and votes=")
+    return rows
+
+
+@dataclass(frozen=True)
+class _Look:
+    """What is expected of answers: the share that noise spoils, and the share that is right or how far they are off.
+
+    Where labels are known, `losses` has what is expected of each query: the chance of a wrong answer, or the square of
+    what it is off by.
+    """
+
+    spoilt: float
+    right: float | None = None
+    error: float | None = None
+    losses: Floats | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("spoilt", "right", "error"):
+            if (value := getattr(self, name)) is not None:
+                object.__setattr__(self, name, _rounded(value))
+
+    @property
+    def loss(self) -> float:
+        """What is to be small: what is lost on average, or where labels do not say that, the share that is spoilt."""
+        return self.spoilt if self.losses is None else _rounded(float(self.losses.mean()))
+
+    def hardly_worse(self, other: "_Look") -> bool:
+        """Whether what is lost more than by the other is within its own standard error, or hardly more is spoilt."""
+        if self.losses is None or other.losses is None or self.spoilt >= _SPOILT:
+            return self.spoilt <= other.spoilt + _HARM
+        more = self.losses - other.losses
+        return bool(more.mean() <= more.std() / math.sqrt(len(more)) + _ROUNDING * (1 + float(other.losses.mean())))
+
+
+def _best(tried: Sequence[tuple[float, float, _Look]]) -> tuple[float, float, _Look]:
+    """Return the smallest share that answers hardly worse than any other, with the votes that are best for it.
+
+    Near neighbours are alike; and the public points that a query reaches are fewer than the records that it will reach,
+    which makes small shares look worse than they are.
+    """
+    best = min(tried, key=lambda one: one[2].loss)
+    good = [one for one in tried if one[2].hardly_worse(best[2])]
+    smallest = min(one[0] for one in good)
+    return min((one for one in good if one[0] == smallest), key=lambda one: one[2].loss)
+
+
+def _changes(
+    chosen: Callable[..., tuple[float, float, _Look]], records: int, queries: int, epsilon: float
+) -> Iterator[Change]:
+    """Yield the first that does of ever more records, ever fewer queries, and an ever larger epsilon."""
+    tried = {
+        "records": (2**power * records for power in range(1, _DOUBLED + 1)),
+        "queries": (queries // 2**power for power in range(1, _DOUBLED + 1) if queries >= 2**power),
+        "epsilon": (2**power * epsilon for power in range(1, _DOUBLED + 1) if 2**power * epsilon <= _MOST_EPSILON),
+    }
+    says = {"records": "collect about {:,} records", "queries": "plan for {:,} queries", "epsilon": "set epsilon={:g}"}
+    for parameter, values in tried.items():
+        for value in values:
+            look = chosen(**{parameter: value})[2]
+            if look.spoilt < _SPOILT:
+                yield Change(parameter, value, look.right, says[parameter].format(value))
+                break
+
+
+def _rounded(value: float) -> float:
+    """Return a forecast to five digits: plans are compared by it, and the last bits depend on the processor."""
+    return float(f"{value:.5g}")
+
+
+def _lasting(terms: Terms) -> float:
+    """Return what a unit may spend before it is worn out, with a margin for the rounding of what is compared."""
+    return terms.capacity * (1 + _ROUNDING)
+
+
+def _spread(rows: int, most: int) -> Integers:
+    """Return at most so many rows, spread evenly over all."""
+    return np.unique(np.linspace(0, rows - 1, min(rows, most)).astype(np.int64))
+
+
+class _Scene(ABC):
+    """Public points, each of which stands for a share of the records and of the queries."""
+
+    def __init__(self, points: Points, codes: Integers | None, ballot: Any, *, records: int, queries: int) -> None:
+        self._asked = _spread(len(points), _MOST_QUERIES)
+        self._codes, self._ballot, self._queries = codes, ballot, queries
+        self._each = records / len(points)
+        apart = squared_distances(points[self._asked], points)
+        apart[np.arange(len(self._asked)), self._asked] = np.inf  # no point is its own neighbour
+        self._apart = apart
+
+    def weights(self, kernel: Kernel, rank: int | None = None) -> NDArray[np.float32]:
+        """Return weights of records on queries, within the radius of a kernel or as far as the point of this rank."""
+        radii = np.full(len(self._asked), kernel.squared_radius, dtype=np.float32)
+        if rank is not None:
+            least = min(rank, self._apart.shape[1] - 1)
+            radii = np.maximum(np.partition(self._apart, least - 1, axis=1)[:, least - 1], np.float32(1))
+        return kernel.weigh(radii[:, np.newaxis] - self._apart, radii)
+
+    def looks(
+        self, weights: NDArray[np.float32], votes: float | None, **guarantee: float
+    ) -> Iterator[tuple[float, _Look]]:
+        """Yield numbers of votes, and what is then expected of all planned queries, on average while records wear out.
+
+        Those that are tried are multiples of what a typical record would cast, in votes of full weight.
+        """
+        spent = self._spent(weights)
+        typical = _rounded(float(np.mean(spent)) / (TOP**2 * int(self._ballot.prices.max())))
+        for number in [max(_FEWEST, factor * typical) for factor in _WEAR] if votes is None else [votes]:
+            terms = Terms.calibrate(**guarantee, votes=number, top=TOP, ballot=self._ballot)
+            yield number, self._judged(weights, np.outer(spent, _MOMENTS) <= _lasting(terms), terms)
+
+    def forecast(
+        self, weights: NDArray[np.float32], votes: float, **guarantee: float
+    ) -> tuple[tuple[int, float, float | None], ...]:
+        """Return lines of queries answered, the share of records worn out by then, and how good answers are then."""
+        lines = []
+        terms = Terms.calibrate(**guarantee, votes=votes, top=TOP, ballot=self._ballot)
+        spent = self._spent(weights)
+        for factor in _LATER:
+            alive = factor * spent <= _lasting(terms)
+            look = self._judged(weights, alive[:, np.newaxis], terms)
+            then = look.right if look.error is None else look.error
+            lines.append((math.ceil(factor * self._queries), float(1 - alive.mean()), then))
+        return tuple(lines)
+
+    def _spent(self, weights: NDArray[np.float32]) -> Floats:
+        """Return what a record in the place of each point would spend on the planned queries."""
+        squares = np.einsum("ij,ij->j", weights, weights)
+        return np.asarray(self._queries * squares * self._prices() / len(weights), dtype=np.float64)
+
+    def _prices(self) -> Any:
+        """Return the price of a vote of weight 1 of each record; that of a typical one where labels are not known."""
+        return self._ballot.prices.mean() if self._codes is None else self._ballot.prices[self._codes]
+
+    @abstractmethod
+    def _judged(self, weights: NDArray[np.float32], alive: NDArray[np.bool_], terms: Terms) -> _Look:
+        """Return what is expected, on average over moments: a column of `alive` says who can still vote at one."""
+
+
+class _Votes(_Scene):
+    """How many answers are right where records vote for classes."""
+
+    def _judged(self, weights: NDArray[np.float32], alive: NDArray[np.bool_], terms: Terms) -> _Look:
+        several = self._ballot.classes
+        each, noise = alive.astype(np.float32) * self._each, self._ballot.contrast(terms.scale)
+        spoilt = float(np.minimum(1.0, (several - 1) * ndtr(-_MARGIN * (weights @ each) / noise)).mean())
+        if self._codes is None:
+            return _Look(spoilt)
+        ballots, truth = np.eye(several, dtype=np.float32)[self._codes], self._codes[self._asked, np.newaxis]
+        right = [_right(weights @ (ballots * now[:, np.newaxis]), truth, noise) for now in each.T]
+        return _Look(spoilt, right=float(np.mean(right)), losses=1 - np.mean(right, axis=0))
+
+
+def _right(counts: NDArray[np.float32], truth: Integers, noise: float) -> Floats:
+    """Return at least how likely the own class of each query is to win."""
+    own = np.take_along_axis(counts, truth, axis=1)
+    lost = ndtr((counts - own) / noise)
+    np.put_along_axis(lost, truth, 0.0, axis=1)
+    return np.asarray(np.maximum(0.0, 1 - lost.sum(axis=1)), dtype=np.float64)
+
+
+class _Means(_Scene):
+    """How far answers are off where targets are averaged."""
+
+    def _judged(self, weights: NDArray[np.float32], alive: NDArray[np.bool_], terms: Terms) -> _Look:
+        levels, each = self._ballot, alive.astype(np.float32) * self._each
+        total = weights @ each
+        spoilt = float(np.mean(1 - levels.means(total, total, terms.scale)[0]))  # what is drawn to the centre
+        if self._codes is None:
+            return _Look(spoilt)
+        targets = levels.targets(self._codes)[:, np.newaxis]
+        found, deviation = levels.means(total, weights @ (each * targets), terms.scale)
+        losses = ((found - targets[self._asked]) ** 2 + deviation**2).mean(axis=1)
+        return _Look(spoilt, error=float(levels.reach * math.sqrt(losses.mean())), losses=losses)

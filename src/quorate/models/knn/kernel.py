@@ -1,0 +1,92 @@
+"""The weight of a record's vote: a whole number, by the squared distance between two points (PROOF.md, step 2)."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quorate.core.checks import check_count, set_validated
+from quorate.core.errors import InvalidInput
+from quorate.models.knn.points import LONGEST, Points, Space
+
+__all__ = ["Kernel", "Shape", "squared_distances", "squares_of"]
+
+Shape = Literal["flat", "linear"]
+_TOGETHER = 1024  # queries whose distances to public points are computed at once
+
+
+def squares_of(points: Points) -> NDArray[np.float32]:
+    """Return the squared length of each point, which a 32-bit float holds exactly."""
+    return np.asarray(np.einsum("ij,ij->i", points, points))
+
+
+def squared_distances(queries: Points, points: Points) -> NDArray[np.float32]:
+    """Return the squared distance of each query to each point: whole numbers below 2**24, exact in every order."""
+    return np.asarray(squares_of(queries)[:, np.newaxis] + squares_of(points) - 2 * (queries @ points.T))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Kernel:
+    """Weights from `top`, at no distance, to 0, at the radius and beyond.
+
+    "linear" weights fall in proportion to the squared distance (Epanechnikov's kernel); "flat" ones are all `top`. The
+    radius is that of `squared_radius`; or, where there are public `anchors`, the distance of a query to the one of this
+    `rank` among them, the nearest first: small where points are dense, and large where they are few.
+
+    >>> kernel = Kernel(shape="linear", squared_radius=100, top=32)
+    >>> squared_distances = np.array([[0, 1, 50, 99, 100, 400]], dtype=np.float32)
+    >>> kernel.weigh(100 - squared_distances, np.array([100], dtype=np.float32)).tolist()
+    [[32.0, 31.0, 16.0, 0.0, 0.0, 0.0]]
+    >>> near = Kernel(shape="linear", top=32, anchors=np.array([[0], [3], [9]], dtype=np.float32), rank=2)
+    >>> near.squared_radii(np.array([[0], [100]], dtype=np.float32)).tolist()
+    [9.0, 9409.0]
+    """
+
+    shape: Shape
+    top: int
+    squared_radius: int | None = None
+    anchors: Points | None = None
+    rank: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.shape not in ("flat", "linear"):
+            raise InvalidInput(f"kernel must be one of flat, linear, not {self.shape!r}")
+        set_validated(self, top=check_count("top", self.top))
+        if self.anchors is not None and self.squared_radius is None:
+            if check_count("rank", self.rank) > len(self.anchors):
+                raise InvalidInput(f"rank is at most {len(self.anchors)}, the number of anchors, not {self.rank}")
+            return
+        squared = check_count("squared_radius", self.squared_radius)
+        if squared > (2 * LONGEST) ** 2 or self.anchors is not None or self.rank is not None:
+            most = f"squared_radius is at most {(2 * LONGEST) ** 2}, the square of the largest distance"
+            raise InvalidInput(f"{most}; and there are no anchors beside it")
+        set_validated(self, squared_radius=squared)
+
+    @classmethod
+    def within(cls, radius: float, space: Space, *, shape: Shape, top: int) -> "Kernel":
+        """Return the kernel of one radius for all queries, in the units of a space's rows or directions."""
+        squared = round(min(radius * space.unit, 2.0 * LONGEST) ** 2)
+        return cls(shape=shape, squared_radius=max(1, squared), top=top)
+
+    def squared_radii(self, queries: Points) -> NDArray[np.float32]:
+        """Return the squared radius of each query, a whole number of at least 1, by public points alone."""
+        if self.anchors is None or self.rank is None:
+            return np.full(len(queries), self.squared_radius, dtype=np.float32)
+        radii = np.empty(len(queries), dtype=np.float32)
+        for start in range(0, len(queries), _TOGETHER):
+            block = slice(start, start + _TOGETHER)
+            apart = squared_distances(queries[block], self.anchors)
+            radii[block] = np.partition(apart, self.rank - 1, axis=1)[:, self.rank - 1]
+        return np.maximum(radii, np.float32(1))  # proof: step 2
+
+    def weigh(self, short: NDArray[np.float32], squared_radii: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return weights in the place of what squared distances fall short of the squared radius of each row by."""
+        if self.shape == "flat":
+            np.clip(short, 0, 1, out=short)  # whole numbers: 1 within the radius, 0 elsewhere
+            return np.multiply(short, np.float32(self.top), out=short)
+        scales = np.float32(self.top) / squared_radii
+        one = len(scales) > 0 and bool((scales == scales[0]).all())  # of all queries: NumPy is faster then
+        np.multiply(short, scales[0] if one else scales[:, np.newaxis], out=short)
+        np.floor(short, out=short)
+        return np.clip(short, 0, self.top, out=short)  # proof: step 2

@@ -1,0 +1,193 @@
+"""The base of models of neighbours: settings, the fit, insertions and deletions, the claim."""
+
+from abc import ABC, abstractmethod
+from typing import Any, Literal, Self
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from quorate.compute.learners import DeviceName
+from quorate.compute.learners.backends import choose_backend
+from quorate.core.checks import check_choice, check_count, check_delta, check_positive, check_rate
+from quorate.core.errors import InvalidInput
+from quorate.core.mechanisms.noisy_vector.mechanism import largest_whole_epsilon
+from quorate.core.privacy import Budget
+from quorate.core.privacy.claims import added_or_removed
+from quorate.models.knn.answerer import Nearby
+from quorate.models.knn.ballots import Ballot
+from quorate.models.knn.choice import MOST, TOP, NeighbourPlan, anchors_of, plan_for, rank_of
+from quorate.models.knn.kernel import Kernel, Shape
+from quorate.models.knn.points import Metric, Space
+from quorate.models.knn.session import NeighbourSession, Wear
+from quorate.models.knn.terms import Terms
+from quorate.models.knn.unit_file import UnitFile
+from quorate.models.knn.units import Units
+from quorate.models.predictors.base import SessionModel, check_matrix
+
+__all__ = ["NeighbourModel"]
+
+
+class NeighbourModel(SessionModel, ABC):
+    """A model in which the records near a query vote, each unit while its own budget pays for its own votes.
+
+    Each subclass repeats these parameters in its own `__init__`: scikit-learn reads them only from there.
+    """
+
+    epsilon: float
+    delta: float
+    queries: int
+    records: int | None
+    radius: float | None
+    share: float | Literal["auto"]
+    votes: float | Literal["auto"]
+    kernel: Shape
+    metric: Metric
+    device: DeviceName
+    space_: Space
+    kernel_: Kernel
+    terms_: Terms
+    plan_: NeighbourPlan | None
+    session_: NeighbourSession
+
+    def _fit_units(self, X: Any, y: Any, ballot: Ballot, *, groups: Any, public: Any, known: Any) -> Self:
+        """Plan by public rows, of which `known` has the labels, take in the records, and open the budget."""
+        rows = check_matrix(self, X, reset=True)
+        self.form_ = None
+        shown = None if public is None else check_matrix(self, public, reset=False, role="public")
+        self.space_ = Space.of_public(self.metric, shown, features=rows.shape[1])
+        share, votes, self.plan_ = self._planned(shown, known, ballot)
+        self.terms_ = Terms.calibrate(
+            epsilon=float(self.epsilon), delta=float(self.delta), votes=votes, top=TOP, ballot=ballot
+        )
+        if self.radius is not None:
+            self.kernel_ = Kernel.within(float(self.radius), self.space_, shape=self.kernel, top=TOP)
+        else:
+            assert shown is not None
+            anchors = anchors_of(shown, self.space_)
+            self.kernel_ = Kernel(shape=self.kernel, top=TOP, anchors=anchors, rank=rank_of(share, len(anchors)))
+        self.unit_ = "row" if groups is None else "person"
+        self.epsilon_, self.delta_ = self.terms_.epsilon, self.terms_.delta
+        self.open(Budget(epsilon=self.epsilon_, delta=self.delta_, slack=0.0))
+        try:
+            self.session_.insert(rows, y, groups)
+        except BaseException:
+            del self.session_  # a model without records would answer, with noise alone
+            raise
+        return self
+
+    @abstractmethod
+    def ballot(self) -> Ballot:
+        """Return the kind of vote of the fitted model, and how answers are read."""
+
+    def open(self, budget: Budget, *, ledger: Any = None, path: Any = None) -> None:
+        """Open the session, with no units, or with those in the file at this path."""
+        ballot = self.ballot()
+        units = Units(
+            self.kernel_,
+            capacity=self.terms_.capacity,
+            features=self.n_features_in_,
+            table=ballot.counted,
+            persons=self.unit_ == "person",
+            device=self.device,
+        )
+        answerer = Nearby(self.space_, units, self.terms_, ballot)
+        if path is not None:
+            answerer.file = UnitFile(path, ledger)
+            answerer.reports = answerer.file.read(units, features=self.n_features_in_)
+        self.session_ = NeighbourSession(answerer, budget, ledger=ledger)
+
+    def insert(self, X: Any, y: Any, ids: Any = None) -> list[str]:
+        """Insert more units, with immediate effect, and return their names.
+
+        `ids` names the unit of each row, as `groups` does: it is needed if the unit is a person. A unit that is already
+        there is not changed: all others are inserted, and then `InvalidInput` is raised. A unit that was forgotten
+        continues with what it had spent: a record is a new unit only if it belongs to another person, who then has
+        another name. 7, 7.0, "7.0" and " 007 " are one name. Rows without `ids` are named by new numbers.
+        """
+        check_is_fitted(self)
+        return self.session_.insert(check_matrix(self, X, reset=False, role="private"), y, ids)
+
+    def forget(self, ids: Any) -> int:
+        """Remove the records of these units, with immediate effect, and return the number of units.
+
+        What their votes revealed cannot be undone, and no budget is refunded.
+
+        If some are not there, all others are forgotten, and then `InvalidInput` is raised. A query that was answered
+        before keeps its answer, as it does after an insertion: an answer is drawn once.
+        """
+        check_is_fitted(self)
+        listed = isinstance(ids, list | tuple)  # as it is: a pair in it is no two names
+        names = ids if listed else np.asarray(ids, dtype=None if hasattr(ids, "dtype") else object)
+        if not listed and names.ndim > 1 and names.size > len(names):
+            raise InvalidInput("ids is one list of names, and not a table of several columns")
+        return self.session_.forget(list(names if listed else names.ravel()))
+
+    def forgotten(self) -> list[tuple[str, float]]:
+        """Return which units were forgotten and when, only for the owner."""
+        check_is_fitted(self)
+        return self.session_.forgotten()
+
+    def wear(self) -> Wear:
+        """Release a noisy estimate of how many units are worn out. The fit has paid for a few estimates.
+
+        It shows when to add records.
+        """
+        check_is_fitted(self)
+        return self.session_.wear()
+
+    @property
+    def claim_(self) -> str:
+        """The guarantee, in one sentence."""
+        claim = self._claim(self.epsilon_, self.delta_)
+        return str(added_or_removed(claim, replaced_epsilon=self.terms_.replaced_epsilon()))
+
+    def check_settings(self) -> None:
+        """Raise an error for invalid settings."""
+        if check_positive("epsilon", self.epsilon) > largest_whole_epsilon():
+            raise InvalidInput(f"epsilon must be at most {largest_whole_epsilon():g}, not {self.epsilon:g}")
+        check_delta(self.delta, zero=False)
+        check_count("queries", self.queries, most=MOST)
+        check_choice("kernel", self.kernel, ("flat", "linear"))
+        check_choice("metric", self.metric, ("cosine", "euclidean"))
+        choose_backend(self.device)
+        if self.radius is not None:
+            check_positive("radius", self.radius)
+        if self.share != "auto":
+            check_rate("share", self.share)
+        if self.votes != "auto":
+            check_positive("votes", self.votes)
+        if self.records is not None:
+            check_count("records", self.records, most=MOST)
+
+    def checked(self, X: Any) -> Any:
+        """Return queries in the form of the records, or say what is wrong with them. Nothing is asked."""
+        check_is_fitted(self)
+        return check_matrix(self, X, reset=False)
+
+    def _planned(self, public: Any, known: Any, ballot: Ballot) -> tuple[float, float, NeighbourPlan | None]:
+        """Return share, votes and the plan that they follow, if there is one."""
+        share = None if self.share == "auto" else float(self.share)
+        votes = None if self.votes == "auto" else float(self.votes)
+        if votes is not None and (self.radius is not None or (share is not None and public is not None)):
+            return share or 0.0, votes, None
+        if public is None or self.records is None:
+            raise InvalidInput(
+                "share and votes are chosen on public rows for a public number of records: pass public= to fit and set "
+                "records=, about how many there will be (not counted, if their number is secret); or set radius= and "
+                "votes="
+            )
+        planned = plan_for(
+            ballot,
+            public,
+            known,
+            space=self.space_,
+            records=self.records,
+            queries=self.queries,
+            epsilon=float(self.epsilon),
+            delta=float(self.delta),
+            kernel=self.kernel,
+            radius=None if self.radius is None else float(self.radius),
+            share=share,
+            votes=votes,
+        )
+        return planned.share or 0.0, planned.votes, planned

@@ -1,0 +1,169 @@
+"""The session of neighbours: answers queries while the owner inserts, forgets and estimates wear in between."""
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import compress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_consistent_length
+
+from quorate.compute.ensemble import unit_numbers
+from quorate.core.arrays import Integers
+from quorate.core.checks import check_process
+from quorate.core.errors import InvalidInput
+from quorate.core.session import Session
+from quorate.models.knn.answerer import Nearby
+from quorate.models.knn.unit_file import UnitFile
+from quorate.tables.persons import UNKNOWN_PERSON, lasting_person_name
+
+__all__ = ["NeighbourSession", "Wear"]
+
+
+@dataclass(frozen=True)
+class Wear:
+    """A released estimate of how many units can still vote and how many are worn out. It is public.
+
+    `deviation` is the standard deviation of the noise of either number, and `reports_left` the number of further
+    estimates that are paid for.
+
+    >>> str(Wear(voting=1480.0, worn=520.0, deviation=31.0, reports_left=15))
+    'about 26% of 2,000 units are worn out (numbers of units to within 62)'
+    """
+
+    voting: float
+    worn: float
+    deviation: float
+    reports_left: int
+
+    @property
+    def share(self) -> float:
+        """The estimated share of units that are worn out."""
+        return min(1.0, max(0.0, self.worn) / max(1.0, self.voting + self.worn))
+
+    def __str__(self) -> str:
+        units = max(0.0, self.voting + self.worn)
+        within = f"(numbers of units to within {2 * self.deviation:,.0f})"
+        return f"about {self.share:.0%} of {units:,.0f} units are worn out {within}"
+
+
+class NeighbourSession(Session):
+    """A session whose records come and go, in memory until `keep_in` gives it a file, which one process holds."""
+
+    answerer: Nearby
+
+    def insert(self, X: Any, labels: Any, ids: Any = None) -> list[str]:
+        """Add the units of checked rows, with their labels, and return their names, which `ids` gives for each row.
+
+        Without `ids` each row is a unit, named by the next unused number. A name that was forgotten continues with what
+        it had spent. Units that are already there stay as they are: all others are inserted, and then `InvalidInput` is
+        raised.
+        """
+        units, points, codes = self.answerer.units, self.answerer.space.points(X), self.answerer.ballot.codes(labels)
+        check_consistent_length(points, codes)
+        codes[~np.isfinite(X).all(axis=1)] = self.answerer.ballot.no_vote  # no record keeps others out
+        given = None if ids is None else _known(ids, len(codes))
+        numbers, count = unit_numbers(len(codes)) if given is None else _by_name(given)
+        order, sizes = np.argsort(numbers, kind="stable"), np.bincount(numbers, minlength=count).tolist()
+        if units.persons and ids is None:
+            raise InvalidInput("the unit is a person: ids must name the person of each row")
+        if not units.persons and count < len(codes):
+            raise InvalidInput("the unit is a row: each row has a name of its own")
+        points, codes = points[order], codes[order]
+        with self._changing() as file:
+            named = units.new_names(count) if given is None else _firsts(given, order, sizes)
+            new = [name not in units for name in named]  # who is there does not keep others out; proof: step 6
+            rows = np.repeat(new, sizes)
+            names, counts = list(compress(named, new)), list(compress(sizes, new))
+            inserted = units.insert(names, counts, points[rows], codes[rows])
+            if file is not None:
+                file.insert(inserted, names, counts, points[rows], codes[rows])
+        if not all(new):
+            raise InvalidInput(
+                "some of these units are there already, and stay as they are; all others were inserted. Forget those "
+                "first, or give new ones names of their own"
+            )
+        return names
+
+    def forget(self, names: Sequence[Any]) -> int:
+        """Remove the records of these units, also from disk, and return how many. No budget is refunded.
+
+        If some are not there, all others are forgotten, and then `InvalidInput` is raised.
+        """
+        units, at = self.answerer.units, time.time()
+        known = list(dict.fromkeys(_known(names, len(names)))) if len(names) else []
+        with self._changing() as file:
+            there = [name for name in known if name in units]  # proof: step 6
+            numbers = units.forget(there, at=at)
+            if file is not None:
+                file.forget(numbers, at=at)
+        if len(there) < len(known):
+            raise InvalidInput("some of these units are not there; all others were forgotten")
+        return len(there)
+
+    def forgotten(self) -> list[tuple[str, float]]:
+        """Return which units were forgotten and when, oldest first, only for the owner."""
+        with self._changing():
+            return self.answerer.units.forgotten()
+
+    def wear(self) -> Wear:
+        """Release an estimate of wear, which the fit has paid for."""
+        with self._changing():
+            terms = self.answerer.terms
+            voting, worn = (count / terms.reported for count in self.answerer.report())
+            left = terms.reports - self.answerer.reports
+            return Wear(voting, worn, terms.scale / terms.reported, left)
+
+    def keep_in(self, path: Path) -> None:
+        """Write units and what they have spent to a new file, and keep it up to date from now on."""
+        assert self.ledger is not None
+        with self._changing():
+            answerer = self.answerer
+            answerer.file = UnitFile.create(path, self.ledger, answerer.units, reports=answerer.reports)
+
+    def close(self) -> None:
+        """Close the file and the ledger, so that another process may use the model."""
+        with self._lock:
+            if self.answerer.file is not None:
+                self.answerer.file.close()
+        super().close()
+
+    @contextmanager
+    def _changing(self) -> Iterator[UnitFile | None]:
+        """Keep queries out while units change; where the disk may not have what memory has, go on with neither."""
+        check_process("this model", self.process)
+        with self._lock:
+            self._check_not_moved()
+            file = self.answerer.file
+            try:
+                yield file
+            except InvalidInput:  # nothing has changed
+                raise
+            except BaseException:
+                if file is not None:
+                    file.close()
+                raise
+
+
+def _known(ids: Any, rows: int) -> list[str]:
+    """Return the names that units go by, one for each row: 7, "7.0" and " 007 " are one. proof: step 6."""
+    unit_numbers(rows, ids)  # refuses ids of another length
+    given = ids if isinstance(ids, list | tuple) else np.asarray(ids)
+    names = [lasting_person_name(name) for name in given]
+    if UNKNOWN_PERSON in names:
+        raise InvalidInput("ids must name the person of every row, in texts that UTF-8 can write")
+    return names
+
+
+def _by_name(names: Sequence[str]) -> tuple[Integers, int]:
+    """Return the unit of each row by its name, and how many there are."""
+    seen: dict[str, int] = {}
+    return np.array([seen.setdefault(name, len(seen)) for name in names], dtype=np.int64), len(seen)
+
+
+def _firsts(names: Sequence[str], order: Integers, sizes: Sequence[int]) -> list[str]:
+    """Return the name of each unit, which its rows were given."""
+    return [names[place] for place in order[np.cumsum([0, *sizes[:-1]])].tolist()]

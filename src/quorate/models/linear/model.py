@@ -1,0 +1,329 @@
+"""The base of the linear models: columns, units, the budget, the claim, and predictions at no cost."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.base import BaseEstimator, clone
+from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
+
+from quorate.compute.ensemble import unit_numbers
+from quorate.core.arrays import Floats
+from quorate.core.checks import check_positive, warn_of_private
+from quorate.core.errors import InvalidInput
+from quorate.core.mechanisms import NoisyVectors
+from quorate.core.privacy import Budget
+from quorate.core.privacy.claims import Claim, replaced
+from quorate.core.progress import progress
+from quorate.models.linear.curves import curves_of
+from quorate.models.linear.engine import Fitted, Problem, entries_of, fit
+from quorate.models.linear.sums import PrivateSums
+from quorate.models.predictors.base import check_matrix, check_records
+from quorate.models.predictors.manners import CountedCopies, ShowsClaim
+from quorate.tables import Category, ColumnMarginal, LearnedFacts, Number, Schema
+from quorate.tables.containers import OpenTable, column_names, is_frame, open_matrix, open_rows
+from quorate.tables.features import AdditiveColumns, HashedColumns
+from quorate.tables.features.additive import column_of, names_of
+from quorate.tables.features.blocks import Ramps
+from quorate.tables.features.words import as_counts, finite_numbers
+from quorate.tables.frames import ColumnKind, FrameFormat
+from quorate.tables.learned import (
+    LearnedColumns,
+    choose_share,
+    entries_of_schema,
+    first_rows,
+    learn_columns,
+    slack_for_texts,
+)
+from quorate.tables.private_values import private_columns
+
+__all__ = ["LinearModel", "check_columns", "make_private_pipeline", "refuse_weights"]
+
+_NO_WEIGHTS = (
+    "sample_weight is refused: a weight that depends on private records would change how much one of them can move the "
+    "released sums. Where a person has several rows, name the person in groups"
+)
+_NO_COLUMNS = (
+    "columns must be an AdditiveColumns or a HashedColumns, not a {}: what another transformer learns from private "
+    "rows (means, categories, a vocabulary) would leave them without noise"
+)
+LEARNED = "learned"  # columns=: by noisy counts of the private rows, within the model's own budget
+_WITH_MODEL = "together with the model that was fitted with it"
+_WITH_SCHEMA = "its columns were learned from private rows under a claim of their own, which adds to this one"
+_LEARNED_WIDTH = 2000  # entries of a fit for each column and output: more than its cells and categories need
+_FITTED = (
+    "coef_",
+    "intercept_",
+    "coef_deviations_",
+    "shift_",
+    "claim_",
+    "columns_",
+    "curves_",
+    "entries_",
+    "schema_",
+    "schema_share_",
+)
+_WIDE = 300  # columns of a sparse matrix, up to which it is filled
+
+
+def check_columns(columns: Any) -> Any:
+    """Return columns made from public rows or declarations; refuse any that would learn from private rows."""
+    if not isinstance(columns, AdditiveColumns | HashedColumns):
+        raise InvalidInput(_NO_COLUMNS.format(type(columns).__name__))
+    return columns
+
+
+def refuse_weights(sample_weight: Any) -> None:
+    """Refuse sample weights, with the reason."""
+    if sample_weight is not None:
+        raise InvalidInput(_NO_WEIGHTS)
+
+
+def make_private_pipeline(columns: AdditiveColumns | HashedColumns, model: Any) -> Any:
+    """Combine columns and a linear model into one unfitted estimator, with one claim for both.
+
+    `fit(X, y, public=...)` makes the columns from the public rows, or from declarations, and the model from noisy sums
+    of the private rows. A scikit-learn pipeline would fit its first step on the private rows: the means of a
+    `StandardScaler` or the categories of an encoder would be in the model without noise, and no claim would hold. Such
+    a step is refused here.
+
+    >>> from quorate.tables.features import AdditiveColumns
+    >>> from quorate.models.linear import PrivateLogisticRegression
+    >>> lines = make_private_pipeline(AdditiveColumns(cuts=1), PrivateLogisticRegression(classes=[0, 1]))
+    >>> X, public = np.random.default_rng(0).normal(size=(2, 2000, 3))
+    >>> lines.fit(X, (X[:, 0] > 0).astype(int), public=public).coef_.shape
+    (1, 3)
+    """
+    if not isinstance(model, LinearModel):
+        raise InvalidInput(
+            f"the last step must be a linear model of quorate.models.linear, not a {type(model).__name__}"
+        )
+    return clone(model).set_params(columns=clone(check_columns(columns)))
+
+
+def _check_same_columns(X: Any, public: Any) -> None:
+    """Refuse public rows of other columns than the private ones, whose number and names are public."""
+    if isinstance(X, OpenTable) and list(X.columns) != list(public.columns):
+        apart = sorted({str(name) for name in {*X.columns} ^ {*public.columns}})
+        told = f"these are in one alone: {', '.join(map(repr, apart))}" if apart else "they come in another order"
+        raise InvalidInput(f"private and public rows must have the same columns: {told}")
+    if X.shape[1] != public.shape[1]:
+        raise InvalidInput(
+            f"private and public rows must have the same columns, and these have {X.shape[1]} and {public.shape[1]}"
+        )
+
+
+def _named_as(columns: AdditiveColumns, names: list[Any]) -> AdditiveColumns:
+    """Return columns with the names of the table: those of a matrix are numbers."""
+    own = {str(name): name for name in names}
+    declared, shares = (
+        {own[name]: value for name, value in each.items()} for each in (columns.declared, columns.shares)
+    )
+    ordered = {name: declared[name] for name in names}
+    return AdditiveColumns(declared=ordered, shares=shares)
+
+
+def _kind_of_block(block: Any) -> ColumnKind:
+    if not isinstance(block, Ramps):
+        return "text"
+    return "date" if block.date else "number"
+
+
+class LinearModel(CountedCopies, ShowsClaim, BaseEstimator):
+    """A generalised linear model over columns made from public rows. Subclasses set the family."""
+
+    epsilon: float
+    delta: float
+    columns: Any
+
+    def _fit_rows(self, X: Any, targets: Floats, *, groups: Any, public: Any, **problem: Any) -> Fitted:
+        """Fit weights on private rows; `problem` says what is fitted, besides the columns."""
+        warn_of_private(public, X)
+        self._count_fit()
+        check_positive("epsilon", self.epsilon)
+        for name in _FITTED:
+            self.__dict__.pop(name, None)  # of an earlier fit
+        if self._is_learned():
+            return self._fit_learned(X, targets, groups=groups, public=public, **problem)
+        columns = self._columns(X)
+        if public is None and columns.declared is None:
+            raise InvalidInput(
+                "without public rows the columns must be declared: columns=AdditiveColumns(declared=...), with (low, "
+                "high), cuts or categories for each, or fit(X, y, public=...)"
+            )
+        wide = isinstance(columns, HashedColumns)
+        known = None if public is None else self._public_rows(public, wide)
+        frame = X
+        X = self._private_rows(X, known, wide)
+        check_consistent_length(X, targets)
+        units, number = unit_numbers(X.shape[0], groups)
+        self.columns_ = columns.fit(known, units=number, epsilon=self.epsilon, outputs=problem["outputs"])
+        self.form_ = self._form(frame, X)
+        self.unit_ = "row" if groups is None else "person"
+        private = PrivateSums(self._encoder(X), targets, units, number, one_each=groups is None)
+        described = self._described(problem)
+        budget = Budget(epsilon=self.epsilon, delta=self.delta, slack=0.0)
+        self.entries_ = entries_of(described)
+        noisy = NoisyVectors(budget, entries=self.entries_)  # proof: step 3
+        points = None if known is None else self.columns_.encode(known)
+        with progress("fitting a linear model"):
+            fitted = fit(described, private, points, noisy)  # proof: step 4
+        self.shift_ = fitted.shift
+        return fitted
+
+    def _described(self, problem: dict[str, Any]) -> Problem:
+        shares = self.columns_.known_shares() if isinstance(self.columns_, AdditiveColumns) else None
+        return Problem(atoms=self.columns_.atoms(), together=self.columns_.families(), shares=shares, **problem)
+
+    def _learned_schema(self, learned: LearnedColumns, units: int) -> Schema:
+        """Return the learned schema. Columns that the noise hid are numbers from 0 to 1, or texts of one category."""
+        hidden = {
+            name: Category(("",)) if is_text else Number(cuts=(0.0, 1.0), missing="indicator")
+            for name, is_text in learned.hidden.items()
+        }
+        scale = max((one.scale for one in learned.marginals.values()), default=float(units))
+        unseen = {
+            name: ColumnMarginal((0.0, float(units)) if is_text else (0.0, float(units), 0.0), 0.0, scale)
+            for name, is_text in learned.hidden.items()
+        }
+        claim = str(Claim(self.epsilon, self.delta, unit=replaced(self.unit_), conditions=(_WITH_MODEL,)))
+        facts = LearnedFacts(claim, self.epsilon, self.delta, units, learned.marginals | unseen, learned.notes)
+        return Schema(learned.kinds | hidden, learned=facts)
+
+    def _is_learned(self) -> bool:
+        """Return whether the columns are to be learned from the private rows, within the model's own budget."""
+        return isinstance(self.columns, str) and self.columns == LEARNED
+
+    def _fit_learned(self, X: Any, targets: Floats, *, groups: Any, public: Any, **problem: Any) -> Fitted:
+        """Learn the columns for a part of the budget that public numbers choose, then fit with all that is left."""
+        if public is not None:
+            raise InvalidInput(f'columns="{LEARNED}" takes no public rows: they would say what the columns are')
+        frame, X = X, self._private_rows(X, None, False)
+        check_consistent_length(X, targets)
+        units, number = unit_numbers(X.shape[0], groups)
+        names = names_of(X)
+        slack = slack_for_texts(self.delta)
+        budget = Budget(epsilon=self.epsilon, delta=self.delta, slack=slack)
+        width = _LEARNED_WIDTH * len(names) * problem["outputs"]
+        noisy = NoisyVectors(budget, entries=entries_of_schema(len(names)) + width)  # proof: step 6
+        self.schema_share_ = choose_share(noisy, units=number, columns=len(names), slack=slack)
+        one_each = groups is None
+        read = {str(name): column_of(X, name) for name in names}
+        columns = private_columns(read, list(read), None if one_each else first_rows(units))
+        learned = learn_columns(columns, noisy, units=number, slack=slack, share=self.schema_share_)
+        self.unit_ = "row" if one_each else "person"
+        self.schema_ = self._learned_schema(learned, number)
+        self.columns_ = _named_as(AdditiveColumns.from_schema(self.schema_), names).fit(
+            None, units=number, epsilon=self.epsilon, outputs=problem["outputs"]
+        )
+        self.form_ = self._form(frame, X)
+        private = PrivateSums(self._encoder(X), targets, units, number, one_each=one_each)
+        described = self._described(problem)
+        self.entries_ = entries_of(described)
+        with progress("fitting a linear model"):
+            fitted = fit(described, private, None, noisy)  # proof: step 4
+        self.shift_ = None
+        return fitted
+
+    def _draw(self, fitted: Fitted, scale: float = 1.0) -> None:
+        """Keep what each column adds; `scale` is a unit of the target."""
+        self.curves_ = curves_of(self.columns_, fitted.weights[:, 1:], fitted.covariances, fitted.centre, scale)
+
+    def _encoder(self, X: Any) -> Callable[[NDArray[np.int64]], Floats]:
+        """Return what encodes some of the private rows. Texts and words are looked up once for all releases."""
+        columns = self.columns_
+        if isinstance(X, np.ndarray):
+            return lambda rows: columns.encode(X[rows])
+        read = columns.read(X)
+        if isinstance(columns, HashedColumns):
+            return lambda rows: columns.spread(read[rows])
+        return lambda rows: columns.spread([values[rows] for values in read])
+
+    def _public_rows(self, public: Any, wide: bool) -> Any:
+        """Return public rows, opened, and learn their columns. Rows of a `wide` matrix stay sparse."""
+        if wide:
+            return validate_data(self, public, reset=True, accept_sparse="csr", dtype=np.float64)
+        if not is_frame(public):
+            return check_matrix(self, public, missing=True, reset=True, role="public")
+        validate_data(self, public, reset=True, skip_check_array=True)
+        return open_rows(public, whose="the public table")
+
+    def _private_rows(self, X: Any, known: Any, wide: bool) -> Any:
+        """Return private rows, opened. Only their shape and the names of columns can be refused: proof: step 5."""
+        if wide:
+            rows: Any = as_counts(X if sparse.issparse(X) else open_matrix(X))
+        elif known is not None and is_frame(X) != isinstance(known, OpenTable):
+            raise InvalidInput("private and public rows come both as data frames, or both as matrices of numbers")
+        else:
+            rows = open_rows(X, whose="X") if is_frame(X) else open_matrix(X)
+        if len(rows.shape) != 2:
+            raise InvalidInput(f"X must be a table of rows and columns, not an array of shape {rows.shape}")
+        if known is not None:
+            _check_same_columns(rows, known)
+        validate_data(self, X if is_frame(X) else rows, reset=known is None, skip_check_array=True)
+        if rows.shape[0] < 1:
+            raise InvalidInput("X has no rows; at least 1 is needed")
+        return rows
+
+    def _form(self, X: Any, rows: Any) -> FrameFormat | None:
+        """Return how queries come: the kinds are those of the blocks, never of the private rows. Proof: step 4."""
+        if isinstance(self.columns_, HashedColumns):
+            return None
+        names = self.columns_.names_
+        if len(names) != self.n_features_in_:
+            raise InvalidInput(f"{len(names)} columns are declared, and X has {self.n_features_in_}")
+        if not isinstance(rows, OpenTable):
+            if names != list(range(len(names))):
+                raise InvalidInput("the columns are declared by name, and X is a matrix, whose columns have none")
+            return None
+        if set(names) != set(column_names(X)):
+            raise InvalidInput("the columns of X and those declared have different names")
+        return FrameFormat.declared(X, names, [_kind_of_block(block) for block in self.columns_.blocks_])
+
+    def _columns(self, X: Any) -> AdditiveColumns | HashedColumns:
+        """Return unfitted columns: those given, or what a table of this kind and width takes."""
+        if self.columns is None:
+            return HashedColumns() if sparse.issparse(X) and X.shape[1] > _WIDE else AdditiveColumns()
+        columns: AdditiveColumns | HashedColumns = clone(check_columns(self.columns))
+        return columns
+
+    def _claim(self, *conditions: str) -> str:
+        open_ = () if self.shift_ is None else ("the public rows are not protected",)
+        if not self._is_learned() and getattr(self.columns_, "shares", None) is not None:
+            open_ = (*open_, _WITH_SCHEMA)
+        return str(Claim(self.epsilon, self.delta, unit=replaced(self.unit_), conditions=(*open_, *conditions)))
+
+    def checked(self, X: Any) -> Any:
+        """Return queries in the form that the model takes, or raise an error."""
+        check_is_fitted(self, "coef_")
+        if isinstance(self.columns_, HashedColumns):
+            return validate_data(self, X, reset=False, accept_sparse="csr", dtype=np.float64)
+        return check_records(self, X, estimator=self, reset=False, missing=True)
+
+    def private_queries(self, X: Any) -> Any:
+        """Return private rows as queries, each value read as `fit` reads it: none is refused. Proof: step 5."""
+        check_is_fitted(self, "coef_")
+        validate_data(self, X, reset=False, skip_check_array=True)  # of names, and of how many there are
+        if isinstance(self.columns_, HashedColumns):
+            counts = as_counts(finite_numbers(X))
+            counts.data = np.nan_to_num(counts.data)  # what is no number counts as 0 there
+            return counts
+        if self.form_ is None:
+            return finite_numbers(X)
+        if not is_frame(X):
+            raise InvalidInput("the model was fitted on a data frame, and takes private rows as one too")
+        return self.form_.read(X, role="private")
+
+    def _predictor(self, X: Any) -> Floats:
+        """Return the linear predictor of each row and output."""
+        rows = self.checked(X)
+        return np.asarray(self.columns_.encode(rows) @ self.coef_.T + self.intercept_)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.sparse = True  # hashed where it is wide, filled where not
+        tags.non_deterministic = True
+        return tags

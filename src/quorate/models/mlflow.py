@@ -1,0 +1,118 @@
+"""Published models in MLflow: saved and logged as its own flavour, loaded as a `pyfunc` or as the model itself.
+
+    >>> import tempfile, numpy as np, quorate as qr
+    >>> X = np.random.default_rng(0).normal(size=(4000, 2))
+    >>> rule = qr.SemiPrivateClassifier(classes=[0, 1]).fit(X, (X[:, 0] > 0).astype(int), public=X[:100])
+    >>> place = tempfile.mkdtemp() + "/rule"
+    >>> save_model(rule, place)  # doctest: +SKIP
+    >>> mlflow.pyfunc.load_model(place).predict(X[:5])  # doctest: +SKIP
+
+What MLflow keeps is the model's published folder, whose claim is among its metadata. A model that answers from a budget
+is refused: a registry hands out copies, and each would spend the budget again.
+"""
+
+import tempfile
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from quorate.core.errors import InvalidInput
+from quorate.models.conformal.classifier import ConformalModel
+from quorate.models.export import open_published
+from quorate.models.linear.model import LinearModel
+from quorate.models.saving import load, save
+from quorate.models.saving.folder import Trusted
+from quorate.models.selection import PrivateSearchCV
+from quorate.models.students import StudentClassifier
+from quorate.models.students.cover import CoverClassifier
+
+__all__ = ["load_model", "log_model", "save_model"]
+
+_FLAVOUR = "quorate"
+_PUBLISHED = (LinearModel, StudentClassifier, CoverClassifier, ConformalModel)
+
+
+def save_model(model: Any, path: str | Path, *, trusted: Trusted = None, **options: Any) -> None:
+    """Write a published model, or the folder of one, as an MLflow model; `options` are those of `mlflow.pyfunc`.
+
+    >>> save_model(42, "model")  # doctest: +SKIP
+    Traceback (most recent call last):
+    quorate.core.errors.InvalidInput: ...
+    """
+    with tempfile.TemporaryDirectory() as home:
+        _flow().save_model(path=str(path), **_described(model, Path(home), trusted), **options)
+
+
+def log_model(model: Any, name: str, *, trusted: Trusted = None, **options: Any) -> Any:
+    """Log a published model, or the folder of one, in the current run of MLflow, and return what MLflow returns.
+
+    >>> with mlflow.start_run():  # doctest: +SKIP
+    ...     log_model(model, "risk", registered_model_name="risk").registered_model_version
+    1
+    """
+    with tempfile.TemporaryDirectory() as home:
+        return _flow().log_model(name=name, **_described(model, Path(home), trusted), **options)
+
+
+def load_model(uri: str, *, trusted: Trusted = None) -> Any:
+    """Return the model itself, with all its methods and its claim, from where MLflow keeps it.
+
+    >>> load_model("models:/risk/1").claim_  # doctest: +SKIP
+    '(1, 1e-06)-differentially private under replacement of one row'
+    """
+    kept = Path(_imported("mlflow.artifacts").download_artifacts(artifact_uri=uri))
+    flavour = _imported("mlflow.models").Model.load(str(kept)).flavors.get("python_function", {})
+    if flavour.get("loader_module") != __name__:
+        raise InvalidInput(f"{uri} is no model that quorate.models.mlflow has written")
+    return load(open_published(kept / flavour["data"]), trusted=trusted)
+
+
+def _described(model: Any, home: Path, trusted: Trusted) -> dict[str, Any]:
+    """Return how MLflow keeps a model: its published folder, who loads it, and what is claimed of it."""
+    if isinstance(model, PrivateSearchCV):
+        model = model.best_estimator_
+    if not isinstance(model, (str, Path, *_PUBLISHED)):  # before it is saved: a budget would move to the new folder
+        raise InvalidInput(
+            f"a {type(model).__name__} is not kept in a registry: linear models, students, hypotheses and what stands "
+            "on them may be published. A model with a budget is not: each copy that is handed out would spend it again"
+        )
+    folder = Path(model) if isinstance(model, str | Path) else save(model, home / "model", trusted=trusted)
+    claim = open_published(folder).manifest["claim"]
+    return {
+        "loader_module": __name__,
+        "data_path": str(folder),
+        "metadata": {_FLAVOUR: {"claim": claim, "trusted": list(trusted or ())}},
+        "pip_requirements": ["quorate"],
+    }
+
+
+class _Asked:
+    """A model as `pyfunc` asks it: with rows of any container, for labels or values."""
+
+    def __init__(self, model: Any) -> None:
+        self._model = model
+
+    def predict(self, rows, params=None):  # type: ignore[no-untyped-def]  # MLflow would check hints, and warns of Any
+        """Return what the model says of each row."""
+        names = getattr(self._model, "feature_names_in_", None)
+        if names is None and hasattr(rows, "to_numpy"):  # a model of plain numbers
+            rows = rows.to_numpy()
+        return self._model.predict(rows)
+
+
+def _load_pyfunc(path: str) -> _Asked:
+    """Return the model of a folder, as MLflow calls it."""
+    return _Asked(load(open_published(path)))
+
+
+def _flow() -> Any:
+    return _imported("mlflow.pyfunc")
+
+
+def _imported(module: str) -> ModuleType:
+    from importlib import import_module  # noqa: PLC0415
+
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise InvalidInput(f"{module} needs {error.name}; install it: pip install 'quorate[mlflow]'") from None

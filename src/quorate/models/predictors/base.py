@@ -1,0 +1,523 @@
+"""What all classifiers share: how queries are checked and asked, and what comes back.
+
+What a classifier is given is checked before anything is spent. Errors of `fit` are for the owner of the records and
+repeat no value of theirs. Queries belong to the one who asks.
+"""
+
+import os
+from abc import ABCMeta, abstractmethod
+from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
+from importlib import import_module
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.compose import ColumnTransformer
+from sklearn.pipeline import Pipeline
+from sklearn.utils import assert_all_finite, check_array, get_tags
+from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
+
+from quorate.compute.learners import batched_equivalent
+from quorate.compute.learners.teachers import LARGEST
+from quorate.core.checks import check_choice, is_named_id, warn_of_id
+from quorate.core.errors import BudgetSpent, InvalidInput, NoQuorum
+from quorate.core.mechanisms import NO_QUORUM
+from quorate.core.mechanisms.base import ThresholdMechanism
+from quorate.core.notebook import html_card
+from quorate.core.privacy import Cost
+from quorate.core.privacy.claims import COLUMNS_READ, LABELS_READ, Claim, replaced
+from quorate.core.progress import HIDDEN, progress
+from quorate.core.requests import Quote
+from quorate.core.rows import canonical_and_finite
+from quorate.core.session import Replies, Session
+from quorate.models.concepts import Concept
+from quorate.models.predictors.labels import numbers_for, without_values
+from quorate.models.predictors.manners import NO_SCORES, CountedCopies, ShowsClaim, Without
+from quorate.tables.containers import (
+    check_differ,
+    column_names,
+    holds_objects,
+    is_frame,
+    open_matrix,
+    open_table,
+    shown_names,
+)
+from quorate.tables.frames import FrameFormat, read_column
+from quorate.tables.read import Role, subject
+
+__all__ = [
+    "Predictions",
+    "QuorateClassifier",
+    "QuorateModel",
+    "SessionClassifier",
+    "SessionModel",
+    "allows_missing",
+    "check_matrix",
+    "check_records",
+    "fill_missing",
+    "is_auto",
+    "takes_frames",
+]
+
+_SHOWN = 10  # labels in a notebook
+_CHARGED = "Interrupted: what was charged stays charged. Ask again: what was answered before is free."
+
+
+_MOST_BYTES = 2**32  # of a sparse matrix that is filled
+_SPARSE = ("csr", "csc", "coo", "bsr")  # filled as they are: made a csr, one unsorted row changes sums in all others
+_PROJECT = (
+    "Project it to a few hundred columns first, by numbers that do not depend on the records: "
+    "SparseRandomProjection(256, random_state=0, dense_output=True).fit(X[:1]).transform(X), for records and queries "
+    "alike; or encode a column of texts inside the estimator"
+)
+
+
+def is_auto(estimator: Any) -> bool:
+    """Return whether the estimator is to be chosen on public rows."""
+    return isinstance(estimator, str) and estimator == "auto"
+
+
+def allows_missing(estimator: Any) -> bool:
+    """Return whether teachers of this kind take missing values."""
+    batched = batched_equivalent(estimator)
+    if isinstance(estimator, Concept) or batched is not None:
+        return batched is not None and batched.takes_missing
+    if isinstance(estimator, Pipeline):  # its first step is the one that sees them
+        return allows_missing(next(step for _, step in estimator.steps if step not in (None, "passthrough")))
+    if isinstance(estimator, ColumnTransformer):  # each part sees its own columns, and one of them may fill in
+        return any(allows_missing(part) for _, part, _ in estimator.transformers if not isinstance(part, str))
+    tags = get_tags(estimator)
+    parts = _estimators_in(estimator)
+    return bool(tags.input_tags.allow_nan or tags.no_validation or (parts and all(map(allows_missing, parts))))
+
+
+def _estimators_in(estimator: Any) -> list[Any]:
+    """Return the estimators that one hands its rows to: a search, a vote, a union, a calibration."""
+    settings = estimator.get_params(deep=False).values() if hasattr(estimator, "get_params") else ()
+    lists = [value for value in settings if isinstance(value, list)]
+    named = [one[1] for listed in lists for one in listed if isinstance(one, tuple) and len(one) > 1]
+    return [one for one in (*settings, *named) if hasattr(one, "fit") and not isinstance(one, type)]
+
+
+def takes_frames(estimator: Any) -> bool:
+    """Return whether teachers of this kind get a data frame as one: those that are not fitted as one array do."""
+    return not isinstance(estimator, Concept) and batched_equivalent(estimator) is None
+
+
+def check_records(
+    classifier: Any,
+    X: Any,
+    *,
+    estimator: Any,
+    reset: bool,
+    frames: bool | None = None,
+    missing: bool | None = None,
+    role: Role | None = None,
+) -> Any:
+    """Return records or queries in canonical form, and check (or, with `reset`, learn) names and columns.
+
+    The format is fixed by `reset` and kept as `form_`: a data frame stays one for an estimator that is fitted through
+    joblib, which may choose columns by name (or where `frames` says so); anything else becomes a matrix of numbers.
+    `role` says whose rows they are: private ones with `reset` and queries without it, unless it is given. No private
+    value is refused. A query may miss values where the estimator takes gaps, or where `missing` says so.
+    """
+    role = role or ("private" if reset else "query")
+    check_differ(column_names(X) if is_frame(X) else [])
+    if reset:
+        keeps = takes_frames(estimator) if frames is None else frames
+        classifier.form_ = FrameFormat.of(X) if is_frame(X) and keeps else None
+        classifier.columns_read_ = classifier.form_ is not None and role == "private"
+    if classifier.form_ is None:
+        return check_matrix(
+            classifier, X, missing=allows_missing(estimator) if missing is None else missing, reset=reset, role=role
+        )
+    if not is_frame(X):
+        names = ", ".join(repr(name) for name in classifier.form_.columns[:5])
+        raise InvalidInput(
+            f"the model was fitted on a data frame, whose columns have names and types: ask with one too, of {names}"
+            + (", ..." if len(classifier.form_.columns) > 5 else "")
+        )
+    validate_data(classifier, X, reset=reset, skip_check_array=True)
+    if len(X) < 1:
+        raise InvalidInput("X has no rows; at least 1 is needed")
+    return classifier.form_.read(X, role=role)
+
+
+def check_matrix(
+    classifier: Any, X: Any, *, missing: bool = False, reset: bool, role: Role | None = None
+) -> NDArray[np.float64]:
+    """Return records or queries as a canonical matrix, and check (or, with `reset`, learn) names and columns.
+
+    `role` is as for `check_records`. A private value that is no number is NaN; an infinite one stays.
+    """
+    role = role or ("private" if reset else "query")
+    if hasattr(X, "toarray") and 8 * X.shape[0] * X.shape[1] > _MOST_BYTES:
+        raise InvalidInput(
+            f"a sparse matrix is filled, and this one, {X.shape[0]:,} x {X.shape[1]:,}, would not fit. {_PROJECT}"
+        )
+    if is_frame(X):
+        check_differ(column_names(X))
+        validate_data(classifier, X, reset=reset, skip_check_array=True)
+        if reset:
+            for name in filter(is_named_id, column_names(X)):
+                warn_of_id(name)
+        given: Any = _frame_matrix(classifier, X, role)
+        checked = check_array(given, ensure_all_finite="allow-nan" if missing else False)
+    else:
+        try:
+            checked = validate_data(
+                classifier,
+                X if role != "private" or _is_plain(X) else open_matrix(X),
+                reset=reset,
+                accept_sparse=_SPARSE,
+                dtype=np.float64,
+                ensure_all_finite="allow-nan" if missing and role != "private" else False,
+            )
+        except (TypeError, ValueError) as error:
+            if role != "private":
+                raise
+            raise type(error)(without_values(str(error), classifier)) from None  # which repeats rows
+    matrix, finite = canonical_and_finite(checked)
+    if role != "private" and not (finite or missing):
+        try:
+            assert_all_finite(matrix, estimator_name=type(classifier).__name__, input_name="X")
+        except ValueError as error:
+            raise ValueError(without_values(str(error), classifier)) from None
+    return matrix
+
+
+def _is_plain(X: Any) -> bool:
+    """Return whether scikit-learn makes a matrix of floats of this, or refuses it, by its type alone."""
+    kind = getattr(X, "dtype", None)
+    numbers = isinstance(kind, np.dtype) and (kind.kind in "iubc" or (kind.kind == "f" and kind.itemsize <= 8))
+    return numbers or hasattr(X, "toarray")
+
+
+def fill_missing(X: Any) -> Any:
+    """Return private rows of a matrix with 0 for what is missing, and the largest number for what is infinite.
+
+    This is for learners that take every row and no gaps. A frame is returned as it is.
+    """
+    return np.nan_to_num(X, posinf=LARGEST, neginf=-LARGEST) if isinstance(X, np.ndarray) else X
+
+
+def _frame_matrix(classifier: Any, X: Any, role: Role) -> NDArray[np.float64]:
+    """Return a frame of numbers as a matrix. Columns of texts or dates are refused by their types, which are public."""
+    opened = open_table(X, whose=subject(role))
+    no_numbers = [name for name, kind in opened.kinds.items() if kind != "number" and not holds_objects(X, name)]
+    if no_numbers:
+        raise InvalidInput(f"the columns {shown_names(no_numbers)} hold no numbers; {numbers_for(classifier)}")
+    columns = [read_column(name, column, "number", role) for name, column in opened.columns.items()]
+    return np.stack(columns, axis=1) if columns else np.empty((opened.rows, 0))
+
+
+class Predictions(np.ndarray):
+    """An array of labels, one per query, with `None` for queries without an answer.
+
+    `labels` is the same as a plain array; `answered` is the mask of the answers. `no_quorum` marks the queries on which
+    the teachers did not agree; `refused` counts those that could no longer be paid for. `spent` is the cost of the
+    batch, at the order of the budget; None if a server answered, which does not report it. `scores` are the noisy
+    shares of the classes, one row per query, if labels were derived from them. Slicing and comparing give plain arrays.
+
+    >>> made = Predictions.of(np.array([1, -1]), classes=np.array(["no", "yes"]), refused=np.zeros(2, bool))
+    >>> made.labels, made.answered, made.refused
+    (array(['yes', None], dtype=object), array([ True, False]), 0)
+    >>> made == "yes"
+    array([ True, False])
+    """
+
+    answered: NDArray[np.bool_]
+    no_quorum: NDArray[np.bool_]
+    refused: int
+    spent: Cost | None
+    scores: NDArray[np.float64] | None = None
+    classes: NDArray[Any]
+
+    @classmethod
+    def of(
+        cls,
+        codes: NDArray[np.int64],
+        *,
+        classes: NDArray[Any],
+        refused: NDArray[np.bool_],
+        spent: Cost | None = None,
+        filled: NDArray[np.int64] | None = None,
+    ) -> "Predictions":
+        """Return the labels of these class numbers; `filled` may replace no-quorums."""
+        answered = codes != NO_QUORUM
+        shown = codes if filled is None else np.where(answered | refused, codes, filled)
+        known = classes if shown.min(initial=0) >= 0 else np.concatenate([classes.astype(object), [None]])
+        predictions = known[shown].view(cls)  # NO_QUORUM, which is -1, is the last place
+        predictions.answered, predictions.no_quorum = answered, ~answered & ~refused
+        predictions.refused, predictions.spent = int(refused.sum()), Cost(0.0) if spent is None else spent
+        predictions.classes = classes
+        return predictions
+
+    def score(self, y: Any, *, of: Literal["all", "answered"] = "all") -> float:
+        """Return the share of all queries, or of the answered ones, whose label equals `y`.
+
+        Nothing is asked. A query without an answer counts as wrong; with `of="answered"` it does not count.
+
+        >>> told = Predictions.of(np.array([1, -1, 0, 0]), classes=np.array(["no", "yes"]), refused=np.zeros(4, bool))
+        >>> truth = ["yes", "yes", "no", "yes"]
+        >>> told.score(truth), round(told.score(truth, of="answered"), 3)
+        (0.5, 0.667)
+        """
+        if of not in ("all", "answered"):
+            raise InvalidInput(f"of must be one of all, answered, not {of!r}")
+        truth = np.asarray(y)
+        check_consistent_length(self.labels, truth)
+        right = (self.labels == truth) & self.answered
+        counted = self.size if of == "all" else int(self.answered.sum())
+        if not counted:
+            raise InvalidInput("no query was answered, so that no answer can be right or wrong")
+        return float(right.sum() / counted)
+
+    @property
+    def outcomes(self) -> NDArray[np.str_]:
+        """The outcome of each query: "answered", "no_quorum" or "refused"."""
+        return np.where(self.answered, "answered", np.where(self.no_quorum, "no_quorum", "refused"))
+
+    def to_frame(self, library: Literal["pandas", "polars", "arrow"] = "pandas") -> Any:
+        """Return a data frame or an Arrow table with the columns that `quorate predict` writes, one row per query.
+
+        `answer` is missing if there is none; `outcome` says why. If there are scores, each class has a column.
+
+        >>> told = Predictions.of(np.array([1, -1]), classes=np.array(["no", "yes"]), refused=np.array([False, True]))
+        >>> told.to_frame("arrow").to_pylist()
+        [{'answer': 'yes', 'outcome': 'answered'}, {'answer': None, 'outcome': 'refused'}]
+        """
+        check_choice("library", library, ("pandas", "polars", "arrow"))
+        columns: dict[str, Any] = {"answer": self.labels, "outcome": self.outcomes}
+        if self.scores is not None:
+            columns |= {f"score_{label}": self.scores[:, place] for place, label in enumerate(self.classes.tolist())}
+        plain = columns if library == "pandas" else {name: values.tolist() for name, values in columns.items()}
+        if library == "arrow":
+            return import_module("pyarrow").table(plain)
+        try:
+            return import_module(library).DataFrame(plain)
+        except ModuleNotFoundError:
+            raise InvalidInput(f"a data frame of {library} needs {library}: install it, or ask for 'arrow'") from None
+
+    @property
+    def labels(self) -> NDArray[Any]:
+        """The labels as a plain array."""
+        return self.view(np.ndarray)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.labels[key]
+
+    def __array_finalize__(self, source: Any) -> None:
+        """Let copies know what their source knew; whatever else is made of it knows nothing."""
+        if isinstance(source, Predictions) and source.shape == self.shape:
+            for name in ("answered", "no_quorum", "refused", "spent", "scores", "classes"):
+                if hasattr(source, name):
+                    setattr(self, name, getattr(source, name))
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+        plain = [part.view(np.ndarray) if isinstance(part, Predictions) else part for part in inputs]
+        if "out" in options:
+            options["out"] = tuple(
+                part.view(np.ndarray) if isinstance(part, Predictions) else part for part in options["out"]
+            )
+        return getattr(ufunc, method)(*plain, **options)
+
+    def __reduce__(self) -> Any:
+        return self.labels.__reduce__()
+
+    def __repr__(self) -> str:
+        answered = getattr(self, "answered", None)
+        if answered is None:
+            return repr(self.labels)
+        return f"Predictions({int(answered.sum())} of {self.size} answered, {self.refused} refused)"
+
+    def _repr_html_(self) -> str:
+        if getattr(self, "answered", None) is None:
+            return html_card("Labels", {}, lines=[repr(self.labels)])
+        first = ", ".join("no answer" if label is None else str(label) for label in self.labels[:_SHOWN].tolist())
+        facts = {"queries": self.size, "no quorum": int(self.no_quorum.sum()), "refused": self.refused}
+        share = float(self.answered.mean()) if self.size else 0.0
+        more = ", ..." if self.size > _SHOWN else ""
+        return html_card("Predictions", facts | {"labels": f"{first}{more}"}, bar=("answered", share))
+
+
+class QuorateModel(CountedCopies, ShowsClaim, BaseEstimator):
+    """A classifier or a regressor with a claim.
+
+    `unit_` is what it protects; `declared_` tells whether its classes were declared.
+    """
+
+    unit_: str
+    declared_: bool
+
+    def _forget(self, *names: str) -> None:
+        """Forget what an earlier fit has left, since no answer mixes two models, and count this one."""
+        self._count_fit()
+        for name in (*names, "total_"):
+            self.__dict__.pop(name, None)
+
+    def _claim(self, epsilon: float, delta: float, *, what: str = "", unit: str = "", open_: str = "") -> Claim:
+        """Return the claim; `open_` says what it does not protect."""
+        total = str(getattr(self, "total_", ""))  # of an account that several models draw on
+        read = ("" if self.declared_ else LABELS_READ, COLUMNS_READ if getattr(self, "columns_read_", False) else "")
+        conditions = tuple(text for text in (open_, total, *read) if text)
+        return Claim(epsilon, delta, unit=unit or replaced(self.unit_), what=what, conditions=conditions)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True  # filled, as every container becomes a matrix
+        tags.non_deterministic = True
+        return tags
+
+
+class QuorateClassifier(ClassifierMixin, QuorateModel):
+    """A classifier with a claim. It has no scores unless a subclass defines them."""
+
+    classes: Any
+    classes_: NDArray[Any]
+    predict_proba: Any = Without(NO_SCORES)
+    predict_log_proba: Any = Without(NO_SCORES)
+    decision_function: Any = Without(NO_SCORES)
+
+
+class SessionModel(QuorateModel, metaclass=ABCMeta):
+    """A model that answers through `session_`, from a budget or by draws that are stable one by one."""
+
+    session_: Session
+    epsilon_: float
+    delta_: float
+
+    @property
+    def budget_(self) -> Any:
+        """The budget that pays for answers; None if answers are not paid for."""
+        return self.session_.budget
+
+    @property
+    def claim_(self) -> str:
+        """The guarantee, in one sentence."""
+        return str(self._claim(self.epsilon_, self.delta_))
+
+    def _bar(self) -> tuple[str, float] | None:
+        if self.budget_ is None:
+            return None
+        return "budget left", self.budget_.remaining().renyi / self.budget_.capacity().renyi
+
+    def spent_epsilon(self) -> float:
+        """Return the epsilon spent so far, ex post, at this classifier's delta.
+
+        It depends on the answers given (a no-quorum is paid for) and bounds what these answers reveal if querying stops
+        now. The guarantee, for any queries, is `claim_`. See core/privacy/PROOF.md, step 8.
+        """
+        check_is_fitted(self)
+        return float(self.budget_.spent_epsilon())
+
+    @abstractmethod
+    def checked(self, X: Any) -> Any:
+        """Return queries in the form that the session takes, or say what is wrong with them. Nothing is asked."""
+
+    def cost(self, X: Any, caller: str = "") -> Quote:
+        """Return what `predict(X)` would cost now, without asking anything.
+
+        The quote says how many queries are free and how many can be paid for.
+
+        >>> from quorate import PrivateClassifier
+        >>> X, y = [[0.0], [1.0]] * 2000, [0, 1] * 2000
+        >>> classifier = PrivateClassifier(epsilon=2.0, teachers=200, queries=10, aggregator="noisy_max").fit(X, y)
+        >>> quote = classifier.cost([[0.0], [1.0], [1.0]])
+        >>> quote.payable, quote.repeated, quote.refused, quote.takes <= quote.left
+        (2, 1, 0, True)
+        """
+        check_is_fitted(self)
+        self.check_settings()
+        return self.session_.quote(self.checked(X), caller=caller)
+
+    def check_settings(self) -> None:
+        """Raise an error for invalid settings; called before every fit and every batch."""
+
+    def _asked(self, X: Any, caller: str) -> tuple[Any, Replies]:
+        """Check queries and ask them; return them with the replies."""
+        check_is_fitted(self)
+        self.check_settings()
+        queries = self.checked(X)
+        with nullcontext() if HIDDEN.get() else progress("answering", len(queries), left=_CHARGED):
+            return queries, self.session_.ask(queries, caller=caller)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "session_")
+
+    def __getstate__(self) -> Any:
+        if hasattr(self, "session_"):
+            raise TypeError(
+                f"a fitted {type(self).__name__} cannot be copied or pickled: the copy would spend the budget a second "
+                "time. It can be saved with quorate.save, which keeps one budget for all"
+            )
+        return super().__getstate__()
+
+
+class SessionClassifier(SessionModel, QuorateClassifier):
+    """A classifier that answers through `session_`."""
+
+    on_no_quorum: str = "abstain"
+
+    def predict(self, X: Any, caller: str = "") -> Predictions:
+        """Answer a batch of queries in order, each at the cost that its mechanism sets.
+
+        A query that this `caller` asked before gets the same answer again, at no privacy cost. If the budget ends
+        within the batch, the rest is refused; once it is spent, `BudgetSpent` is raised. An invalid query raises an
+        error before anything is spent.
+        """
+        queries, replies = self._asked(X, caller)
+        return self._predictions(queries, replies.labels, refused=replies.refused, spent=replies.spent)
+
+    def _predictions(self, queries: Any, codes: NDArray[np.int64], **known: Any) -> Predictions:
+        """Return the replies as labels, with what is said where there was no quorum."""
+        told = Predictions.of(codes, classes=self.classes_, filled=self._filled(len(codes)), **known)
+        self._check_quorum(told)
+        return told
+
+    def _filled(self, rows: int) -> NDArray[np.int64] | None:
+        """Return the classes to say where there was no quorum, or None to say nothing."""
+        if self.on_no_quorum != "random":
+            return None
+        words = np.frombuffer(os.urandom(8 * rows), dtype=np.uint64)
+        return (words % len(self.classes_)).astype(np.int64)
+
+    def _check_quorum(self, told: Predictions) -> None:
+        if self.on_no_quorum == "raise" and told.no_quorum.any():
+            text = f"{int(told.no_quorum.sum())} of {told.size} queries found no quorum; they were paid for"
+            raise NoQuorum(f"{text}, and the batch is in this error's `predictions`", predictions=told)
+
+    def stream(self, queries: Iterable[Any], caller: str = "") -> Iterator[Any]:
+        """Yield an answer to each query as it arrives: a label, or None for no answer.
+
+        A query is a row of features.
+        """
+        for query in queries:
+            row = query if hasattr(query, "columns") else np.asarray(query)[np.newaxis, :]
+            yield self.predict(row, caller=caller).tolist()[0]
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the share of queries that are answered with `y`. All queries are asked and paid for, or none."""
+        check_consistent_length(X, y, sample_weight)
+        self._check_payable(X)
+        told = self.predict(X)
+        if told.refused:
+            raise BudgetSpent(f"{told.refused} of {told.size} queries could not be paid for, so that there is no score")
+        return float(np.average(told.labels == np.asarray(y), weights=sample_weight))
+
+    def _check_payable(self, X: Any) -> None:
+        """Refuse queries that cannot all be paid for, before one of them is.
+
+        A run that pays for no-quorums alone is trusted with as many queries as were planned.
+        """
+        quote = self.cost(X)
+        new, payable = quote.queries - quote.repeated, quote.payable
+        if isinstance(getattr(self, "mechanism_", None), ThresholdMechanism) and payable:
+            payable = max(payable, getattr(self, "queries", payable))
+        if payable < new:
+            raise BudgetSpent(
+                f"{new:,} new queries must all be paid for to have a score, and the budget is for {payable:,} of them: "
+                "none was asked. Score fewer rows, or fit with queries= as many as you will ask"
+            )

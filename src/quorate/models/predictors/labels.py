@@ -1,0 +1,208 @@
+"""The labels of private records: classes, the number of each label, targets of regressions. No error repeats one."""
+
+import warnings
+from contextlib import nullcontext
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.exceptions import DataConversionWarning
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_consistent_length, column_or_1d
+
+from quorate.core.arrays import Integers
+from quorate.core.errors import InvalidInput
+from quorate.core.isolation import silence
+from quorate.tables.containers import open_column
+from quorate.tables.values import canonical_text, read_codes, read_numbers
+
+__all__ = [
+    "as_vector",
+    "class_codes",
+    "declared_classes",
+    "known_codes",
+    "label_columns",
+    "label_vector",
+    "numbers_for",
+    "target_numbers",
+    "two_classes",
+    "without_values",
+]
+
+_ENCODE_INSIDE = (
+    "encode text inside the estimator, so that each teacher does it for itself: make_pipeline(make_column_transformer(("
+    "OneHotEncoder(handle_unknown='ignore'), [...]), remainder='passthrough'), LogisticRegression())"
+)
+_ENCODE_FIRST = (
+    "encode the table first, by public rows or a schema: quorate.tables.Schema.from_public(public).encode(table)"
+)
+_IMPUTE = (
+    "fill them inside the estimator, so that each teacher does it for itself: "
+    "make_pipeline(SimpleImputer(), LogisticRegression())"
+)
+_MARK_GAPS = (
+    "mark them by further columns: quorate.tables.Schema.from_public(public).with_gaps().encode(table), or fill them "
+    "with values that are public"
+)
+_NO_LABELS = (
+    "y must hold a label for every row, all of one type: leave rows without a label out, or give them a class of "
+    "their own"
+)
+
+
+def declared_classes(classes: Any, y: Any) -> tuple[NDArray[Any], Any]:
+    """Return the classes, sorted, and the labels, one a row.
+
+    Classes that are not declared are the distinct labels of `y`, which are then public: published as they are. With
+    declared classes no label is looked at here.
+    """
+    if y is None:
+        raise InvalidInput(
+            "this classifier requires y to be passed, but the target y is None; give one label for each row of X"
+        )
+    declared = None if classes is None else _listed(classes)
+    labels = label_vector(y) if declared is None else _one_a_row(y)
+    known = np.unique(labels if declared is None else declared)
+    if declared is not None and len(known) != declared.size:
+        raise InvalidInput("classes must be declared once each")
+    if len(known) < 2:
+        source = "y shows one class" if classes is None else f"classes declares {len(known)}"
+        raise InvalidInput(f"a ballot needs at least 2 classes and {source}; declare all with classes=")
+    return known, labels
+
+
+def label_columns(y: Any) -> int:
+    """Return how many labels a row has, by the shape of `y`. A list has 1 unless all its rows are lists."""
+    if isinstance(y, list | tuple):
+        widths = {len(row) if isinstance(row, list | tuple | np.ndarray) else 0 for row in y}
+        return widths.pop() if len(widths) == 1 and 0 not in widths else 1
+    shape = y.shape if hasattr(y, "shape") else np.shape(y)
+    return int(shape[1]) if len(shape) == 2 else 1
+
+
+def _one_a_row(y: Any) -> Any:
+    """Return labels, one a row, as they are given; a single column of them is a vector, with scikit-learn's warning."""
+    nested = isinstance(y, list | tuple) and len(y) > 0 and all(isinstance(row, list | tuple | np.ndarray) for row in y)
+    given = as_vector(np.array(y, dtype=object) if nested else y)
+    shape = getattr(given, "shape", (0,))
+    if len(shape) != 1:
+        raise InvalidInput(f"y should be a 1d array, got an array of shape {shape} instead.")
+    return given
+
+
+def label_vector(y: Any, *, warn: bool = True) -> NDArray[Any]:
+    """Return labels as a vector, or refuse what are none; the text of a refusal does not repeat them.
+
+    scikit-learn warns of few rows that show many classes, unless `warn` says that this is no surprise.
+    """
+    try:
+        labels: NDArray[Any] = column_or_1d(_as_numpy(y), warn=True)
+        with nullcontext() if warn else silence():
+            check_classification_targets(labels)
+        if labels.dtype == object:
+            np.unique(labels)  # which orders them
+    except TypeError as error:
+        raise InvalidInput(str(error) if str(error).startswith("Support for labels") else _NO_LABELS) from None  # bytes
+    except ValueError as error:
+        if "label type: unknown" in str(error):
+            raise InvalidInput(f"Unknown label type: {_NO_LABELS}") from None
+        if "contains NaN" in str(error):
+            raise InvalidInput(_NO_LABELS) from None
+        raise type(error)(without_values(str(error))) from None
+    return np.asarray(labels)
+
+
+def _listed(classes: Any) -> NDArray[Any]:
+    """Return declared classes as an array: of a list, a set, an index, or anything else that names them one by one."""
+    if isinstance(classes, str | bytes) or not hasattr(classes, "__iter__"):
+        raise InvalidInput(f"classes must list every label, as in classes=['no', 'yes'], not {classes!r}")
+    return np.asarray(classes if hasattr(classes, "__array__") else list(classes))
+
+
+def _as_numpy(y: Any) -> Any:
+    """Return a nullable column of pandas as the plain one of its type: scikit-learn would make floats of labels."""
+    if hasattr(y, "iloc") and getattr(y, "shape", ())[1:] == (1,) and hasattr(y.iloc[:, 0].dtype, "numpy_dtype"):
+        return as_vector(_as_numpy(y.iloc[:, 0])[:, np.newaxis])
+    plain = getattr(getattr(y, "dtype", None), "numpy_dtype", None)
+    if plain is None or plain.kind not in "biuf":
+        return y
+    if bool(y.isna().any()):
+        raise InvalidInput(_NO_LABELS)
+    return y.to_numpy(dtype=plain)
+
+
+def as_vector(y: Any) -> Any:
+    """Return labels or targets as they are, and a single column of them as a vector, with scikit-learn's warning."""
+    given = y if y is None or hasattr(y, "__getitem__") else np.asarray(y)
+    if getattr(given, "shape", ())[1:] != (1,):
+        return given
+    told = "A column-vector y was passed when a 1d array was expected: it is read as one"
+    warnings.warn(told, DataConversionWarning, stacklevel=4)
+    return np.asarray(given).ravel()
+
+
+def two_classes(classes: Any, X: Any, y: Any, *, instead: str) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """Return both classes and the number of each label, or refuse more than two; `instead` takes any number.
+
+    A label that is missing or not a class counts as the first class: a hypothesis counts every row.
+    """
+    known, labels = declared_classes(classes, y)
+    if len(known) > 2:
+        raise InvalidInput(
+            "Only binary classification is supported. A hypothesis tells two classes apart, not "
+            f"{len(known)}: {instead} takes any number"
+        )
+    check_consistent_length(X, labels)
+    return known, np.maximum(class_codes(known, labels), 0)
+
+
+def class_codes(classes: NDArray[Any], labels: Any) -> Integers:
+    """Return the place of each private label among the sorted classes; -1 for one that is missing or not a class.
+
+    Each label is compared by itself, as a text: 1, 1.0 and "1" are one class, whatever the type of the others.
+    """
+    if labels is None:
+        raise InvalidInput("this classifier requires y to be passed, but the target y is None")
+    known = [canonical_text(value) for value in classes.tolist()]
+    codes = read_codes(open_column(_one_a_row(labels), name="y"), known, ())
+    return np.where(codes < len(classes), codes, -1)
+
+
+def known_codes(classes: NDArray[Any], labels: Any, *, name: str = "y") -> Integers:
+    """Return the place of each public label among the sorted classes. One that is not a class is refused."""
+    codes = class_codes(classes, labels)
+    if (codes < 0).any():
+        raise InvalidInput(f"{name} must hold labels from classes, got one that was not declared")
+    return codes
+
+
+def target_numbers(y: Any) -> NDArray[np.float64]:
+    """Return the targets of a regression, each read by itself: what is no number is nan, and nothing is said of it.
+
+    A column of texts in a frame is not refused: one private value that is no number makes texts of a file's column.
+    """
+    if y is None:
+        raise InvalidInput("this regression requires y to be passed, but the target y is None")
+    if getattr(getattr(y, "dtype", None), "kind", "O") in "mMSU":
+        raise InvalidInput("y must be numbers")
+    return read_numbers(open_column(_one_a_row(y), name="y"))
+
+
+def without_values(text: str, model: Any = None) -> str:
+    """Return an error of scikit-learn without the values that some of them repeat, and with what this model needs."""
+    if "could not convert" in text:
+        return f"X must be numbers, and some values are text; {numbers_for(model)}"
+    if "contains NaN" in text:
+        told = "Input X contains NaN: values are missing, and this estimator does not take gaps"
+        return f"{told}; {_IMPUTE if _has_teachers(model) else _MARK_GAPS}"
+    return text.partition("\n")[0]  # what follows shows rows
+
+
+def numbers_for(model: Any) -> str:
+    """Return how a table of texts or dates becomes numbers for this model, without learning from private rows."""
+    return _ENCODE_INSIDE if _has_teachers(model) else _ENCODE_FIRST
+
+
+def _has_teachers(model: Any) -> bool:
+    """Return whether an estimator can be given to a model, which fits one on the rows of each teacher."""
+    return hasattr(model, "estimator")

@@ -1,0 +1,164 @@
+"""PureClassifier: a few answers with pure differential privacy, from a class of hypotheses.
+
+Claim: all answers together are (epsilon, 0)-differentially private under replacement of one unit's rows (a row, or a
+person if `groups` are given); each of the `queries` planned for costs the same. The number of units, the columns and
+the classes are public. PROOF_CONCEPTS.md, steps 8 and 10 to 14, has the proof.
+"""
+
+import math
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, Literal
+
+from quorate.compute.ensemble import deal_units
+from quorate.core.answerers import OneByOne, Votes
+from quorate.core.checks import check_choice, check_count, check_positive
+from quorate.core.errors import Infeasible, InvalidInput
+from quorate.core.mechanisms import SoftMajority
+from quorate.core.privacy import Budget, Cost
+from quorate.core.session import Answerer, Session
+from quorate.models.concepts import Concept
+from quorate.models.predictors.concept_classifier import ConceptClassifier
+from quorate.models.predictors.concept_teachers import fit_concept_teachers
+from quorate.models.predictors.pure_relabel import PureRelabelling
+from quorate.models.predictors.pure_stable import PureStable, check_alpha
+from quorate.models.predictors.stable_choice import Calibration, check_calibration
+from quorate.models.predictors.unit_rows import UnitRows
+
+__all__ = ["PureClassifier"]
+
+_METHODS = ("stable", "relabel", "realizable")
+_ALPHA = 0.05  # aimed at by method="realizable" unless given
+_PAPER_ALPHA = 0.1  # of calibration="paper" unless given
+_CLEAR = 4  # ballots, for each unit of log(1/alpha) / epsilon: three in four agree then
+
+
+@dataclass(eq=False, repr=False)
+class PureClassifier(ConceptClassifier):
+    """A classifier of two classes whose answers satisfy pure differential privacy: there is no delta.
+
+    Parameters
+    ----------
+    concept
+        A class of `quorate.models.concepts`; stumps over all features by default.
+    epsilon
+        The total privacy loss allowed.
+    method
+        "stable": choose a hypothesis afresh for every answer by the stable method, and flip its label now and then.
+        "relabel": relabel all records by such a choice and let teachers vote on the answer; asymptotically better, for
+        very many records. "realizable": teachers on disjoint chunks and a soft majority; for labels that some
+        hypothesis fits.
+    queries
+        How many answers share epsilon.
+    classes
+        Both labels. If not declared, the labels of `y` are used and become public.
+    alpha
+        For "stable", the probability that a label is flipped; for "realizable", the target error; or "auto".
+    subset, teachers
+        How many units define the candidates of "stable", and how many teachers vote; or "auto".
+    rows_per_person
+        With `groups`: how many rows of each person are used, the first ones.
+    calibration
+        "tight", or "paper" for the published constants of method "stable"; none are published for the others.
+    n_jobs, backend
+        For joblib, which fits the teachers.
+
+    >>> import numpy as np
+    >>> from quorate.models.concepts import Thresholds
+    >>> X = np.random.default_rng(0).uniform(size=(20_000, 1))
+    >>> classifier = PureClassifier(Thresholds(), epsilon=3.0, method="realizable", queries=2, classes=[0, 1])
+    >>> classifier.fit(X, (X[:, 0] > 0.5).astype(int)).claim_  # there is no delta
+    '(3, 0)-differentially private under replacement of one row'
+    """
+
+    concept: Concept | None = None
+    _: KW_ONLY
+    epsilon: float = 1.0
+    method: Literal["stable", "relabel", "realizable"] = "stable"
+    queries: int = 1
+    classes: Any = None
+    alpha: float | Literal["auto"] = "auto"
+    subset: int | Literal["auto"] = "auto"
+    teachers: int | Literal["auto"] = "auto"
+    rows_per_person: int = 1
+    calibration: Calibration = "tight"
+    n_jobs: int | None = None
+    backend: str | None = None
+
+    def fit(self, X: Any, y: Any, groups: Any = None) -> "PureClassifier":
+        """Calibrate one answer and open the budget. `groups` names the person of each row."""
+        self.check_settings()
+        records = self._records(X, y, groups)
+        self.epsilon_, self.delta_ = float(self.epsilon), 0.0
+        # A whole number of quanta, rounded down: as many answers as were planned fit the budget.
+        each = SoftMajority.calibrate(epsilon=self.epsilon_, teachers=1, queries=self.queries).epsilon_per_query
+        self.epsilon_per_query_ = each
+        if self.method == "realizable":
+            answerer: Answerer = self._realizable(records, each)
+        else:
+            self.scheme_: Any = self._stable(records, each) if self.method == "stable" else self._relabel(records, each)
+            answerer = self.answerer(records)
+        self.session_ = Session(answerer, Budget(epsilon=self.epsilon_, delta=0.0))
+        return self
+
+    def answerer(self, records: UnitRows) -> OneByOne:
+        """Return what draws an answer to each query by the scheme, from these records."""
+        scheme, cost = self.scheme_, Cost(self.epsilon_per_query_)
+        fitting = {} if isinstance(scheme, PureStable) else {"n_jobs": self.n_jobs, "backend": self.backend}
+        return OneByOne(lambda row: scheme.draw(records, row, **fitting), cost, records=records)  # proof: step 8
+
+    def check_settings(self) -> None:
+        """Raise an error for invalid settings."""
+        check_choice("method", self.method, _METHODS)
+        check_positive("epsilon", self.epsilon)
+        check_count("queries", self.queries)
+        check_calibration(self.calibration)
+        if self.calibration == "paper" and self.method != "stable":
+            raise InvalidInput(
+                f"calibration='paper' is for method='stable': no constants of {self.method} are in print"
+            )
+        if self.alpha != "auto":
+            check_alpha(self.alpha)
+            if self.subset != "auto" and self.method == "stable" and self.calibration == "tight":
+                raise InvalidInput("alpha= chooses a subset, and subset= is one: give one of them")
+        for name in ("subset", "teachers"):
+            if getattr(self, name) != "auto":
+                check_count(name, getattr(self, name))
+        if self.n_jobs == 0:
+            raise InvalidInput("n_jobs must be a number of processes, or -1 for all cores, not 0")
+
+    def _stable(self, records: UnitRows, epsilon: float) -> PureStable:
+        if self.calibration == "paper":
+            alpha = _PAPER_ALPHA if self.alpha == "auto" else self.alpha
+            return PureStable.printed(
+                self.concept_, units=records.units, epsilon=epsilon, alpha=alpha, rows=records.most
+            )
+        return PureStable.calibrate(
+            self.concept_,
+            units=records.units,
+            epsilon=epsilon,
+            alpha=None if self.alpha == "auto" else self.alpha,
+            subset=None if self.subset == "auto" else self.subset,
+            rows=records.most,
+        )
+
+    def _relabel(self, records: UnitRows, epsilon: float) -> PureRelabelling:
+        teachers = None if self.teachers == "auto" else self.teachers
+        return PureRelabelling.calibrate(
+            self.concept_, units=records.units, epsilon=epsilon, teachers=teachers, rows=records.most
+        )
+
+    def _realizable(self, records: UnitRows, epsilon: float) -> Votes:
+        """Return teachers on disjoint chunks whose soft majority answers (proof: step 14)."""
+        alpha = _ALPHA if self.alpha == "auto" else self.alpha
+        wanted = math.ceil(_CLEAR * math.log(1 / alpha) / epsilon) if self.teachers == "auto" else self.teachers
+        if wanted > records.units:
+            raise Infeasible(
+                f"{wanted} teachers are needed for epsilon={epsilon:g} a query, and there are {records.units} units; "
+                "raise epsilon, plan for fewer queries, or bring more units"
+            )
+        deal, _ = deal_units(records.owners, records.units, teachers=wanted)
+        ensemble = fit_concept_teachers(
+            self.concept_, records.points, records.labels, deal, n_jobs=self.n_jobs, backend=self.backend
+        )
+        self.scheme_ = SoftMajority(teachers=wanted, epsilon=epsilon)
+        return Votes(ensemble, self.scheme_)

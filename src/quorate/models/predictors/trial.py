@@ -1,0 +1,330 @@
+"""Which learner, and how many teachers: candidates are tried on public rows, and no private record is read.
+
+One half of the public rows is dealt to committees: teachers of as many rows as the real ones will have. They vote on
+the other half. What noise would leave of these votes, had all real teachers cast them, is computed as for a plan. Rows
+that have no labels get simulated ones, by laws of several kinds: the learner that does well on most is taken.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any, Literal
+
+import numpy as np
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import PolynomialFeatures
+from sklearn.tree import DecisionTreeClassifier
+
+from quorate.compute.learners import Deal, batched_equivalent
+from quorate.core.arrays import Floats, Integers
+from quorate.models.predictors.scores import weigh_classes
+from quorate.planner import DEFAULT_DISAGREEMENT, LEAST_ROWS
+from quorate.planner.mechanisms.choose import AGGREGATORS, SLOW, best_draft
+from quorate.planner.mechanisms.distributions import normal_below
+from quorate.planner.mechanisms.forecast import VoteForecast
+from quorate.planner.mechanisms.task import Draft, Task
+from quorate.planner.mechanisms.teachers import Purpose, best_teachers, is_enough
+
+__all__ = ["CANDIDATES", "Goal", "LearnerChoice", "Trial", "candidates", "choose_learner", "coefficients"]
+
+CANDIDATES: dict[str, Callable[[], Any]] = {  # the first is the default
+    "logistic": LogisticRegression,
+    "balanced-logistic": lambda: LogisticRegression(class_weight="balanced"),
+    "tree": lambda: DecisionTreeClassifier(max_depth=4, min_samples_leaf=5),
+    "quadratic": lambda: make_pipeline(PolynomialFeatures(include_bias=False), LogisticRegression()),
+}
+
+_COMMITTEE = 64  # teachers that vote for all
+_LEAST_PUBLIC = 200  # rows
+_MOST_TAUGHT, _MOST_JUDGES = 20_000, 2_000  # public rows that teach, and that judge
+_MOST_COEFFICIENTS = 1000  # of a teacher that is tried
+_SURE = 2.0  # standard errors by which another learner must beat the first
+_FEWEST = 16  # teachers
+_STEPS = (2.0, 1.41)  # between numbers of teachers that are tried
+_STUDENTS, _LEVELS = 4, 8  # how often noise is drawn for one; groups of queries by how clear their pluralities are
+_RATE = 0.5  # of the queries, that a plan must answer
+_LAWS = 6
+_STRENGTH = 2.5  # of a simulated law: about one label in six is against it
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What the answers are for, in public numbers. `balanced` counts every class the same, whatever its share."""
+
+    task: Task
+    aggregator: str
+    records: int
+    teachers: int | None = None
+    teach: bool = False
+    balanced: bool = False
+
+    @property
+    def measure(self) -> str:
+        """What a learner is judged by."""
+        if self.aggregator == "noisy_shares":
+            return "area under the curve"
+        of = "a student's " if self.teach else ""
+        return f"{of}balanced accuracy" if self.balanced else f"{of}accuracy"
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One candidate as it was tried: with the number of teachers that suits it, and what that was worth."""
+
+    learner: str
+    teachers: int
+    worth: float
+
+
+@dataclass(frozen=True)
+class LearnerChoice:
+    """The learner that was chosen, with how many teachers, and what was tried. All of it is public."""
+
+    learner: str
+    teachers: int | None  # None where no number is feasible, or nothing was tried: the plan decides
+    labels: Literal["public", "simulated", "none"]
+    measure: str
+    tried: tuple[Trial, ...]
+
+    @property
+    def why(self) -> str:
+        """The reason, in one sentence."""
+        if not self.tried:
+            return f"{self.learner}: nothing was tried, which takes {_LEAST_PUBLIC} public rows and learners in batches"
+        shown = ", ".join(f"{one.learner} {one.worth:.3f} ({one.teachers:,} teachers)" for one in self.tried)
+        rows = "public rows and their labels" if self.labels == "public" else "public rows with simulated labels"
+        return f"{self.learner}, tried on {rows}; expected {self.measure}: {shown}"
+
+
+def coefficients(estimator: Any, features: int) -> int:
+    """Return about how much a teacher has to learn, in columns of a linear score."""
+    batched = batched_equivalent(estimator)
+    return features if batched is None else batched.coefficients(features)
+
+
+def candidates(weights: Any) -> dict[str, Any]:
+    """Return the estimators to try, by name; where classes are to be weighed, all of them do."""
+    made = {name: make() for name, make in CANDIDATES.items()}
+    if weights is None:
+        return made
+    return {name: weigh_classes(made[name], weights) for name in made if name != "balanced-logistic"}
+
+
+def choose_learner(estimators: Mapping[str, Any], X: Any, labels: Integers | None, goal: Goal) -> LearnerChoice:
+    """Return which of these estimators to take, from public rows. The first is kept unless another is clearly better.
+
+    `labels` are class numbers, or None where the rows have none. Whatever has no batched equivalent, or too many
+    coefficients to learn, is not tried. The same rows give the same choice.
+
+    >>> X = np.random.default_rng(0).normal(size=(2000, 2))
+    >>> goal = Goal(Task(epsilon=1.0, delta=1e-6, queries=100, classes=2), "sharp_majority", records=20_000)
+    >>> choose_learner(candidates(None), X, (np.hypot(X[:, 0], X[:, 1]) > 1).astype(np.int64), goal).learner
+    'quadratic'
+    """
+    first = next(iter(estimators))
+    learners = {name: batched_equivalent(estimator) for name, estimator in estimators.items()}
+    if X is None or len(X) < _LEAST_PUBLIC or learners[first] is None:
+        return LearnerChoice(first, goal.teachers, "none", goal.measure, ())
+    able = {
+        name: learner
+        for name, learner in learners.items()
+        if learner is not None and (name == first or learner.coefficients(X.shape[1]) <= _MOST_COEFFICIENTS)
+    }
+    given = [labels] if labels is not None else _simulated(X, goal.task.classes)
+    parts = [_Public(X, codes, goal) for codes in given]
+    trials = [_tried(name, learner, parts, goal, climb=labels is not None) for name, learner in able.items()]
+    best = max(trials, key=lambda one: one.worth)
+    error = _error(able[first], trials[0], able[best.learner], best, parts) * (math.sqrt(2) if goal.teach else 1.0)
+    if best.worth <= trials[0].worth + _SURE * error:
+        best = trials[0]
+    source: Literal["public", "simulated"] = "simulated" if labels is None else "public"
+    found = goal.teachers or _planned(able[best.learner].coefficients(X.shape[1]), goal)
+    teachers = None if found is None else best.teachers
+    return LearnerChoice(best.learner, teachers, source, goal.measure, tuple(trials))
+
+
+class _Public:
+    """Public rows with labels: some teach committees, the others judge them."""
+
+    def __init__(self, X: Floats, labels: Integers, goal: Goal) -> None:
+        order = np.random.default_rng(0).permutation(len(X))
+        judges, taught = np.split(order, [min(len(order) // 2, _MOST_JUDGES)])
+        self.judges, self.labels, self._goal = X[judges], labels[judges], goal
+        self._X, self._y = X[taught[:_MOST_TAUGHT]], labels[taught[:_MOST_TAUGHT]]
+        self._counted: dict[Any, Integers] = {}
+
+    @cached_property
+    def most_rows(self) -> int:
+        """How many rows a teacher may have, for committees to be of different rows for the most part."""
+        return max(1, len(self._X) // 2)
+
+    def votes(self, learner: Any, teachers: int) -> Integers:
+        """Return the votes of a committee of teachers with as many rows as each of so many has."""
+        rows = min(self.most_rows, self._goal.records // teachers)
+        if (learner, rows) not in self._counted:
+            random = np.random.default_rng(rows)  # the same rows for every learner
+            chunks = np.concatenate([random.permutation(len(self._X))[:rows] for _ in range(_COMMITTEE)])
+            deal = Deal(np.arange(chunks.size), np.full(_COMMITTEE, rows))
+            classes = self._goal.task.classes
+            fitted = learner.fit(self._X[chunks], self._y[chunks], deal, classes=classes)
+            self._counted[learner, rows] = fitted.votes(self.judges)
+        return self._counted[learner, rows]
+
+    def worth(self, learner: Any, teachers: int) -> float:
+        """Return what answers are worth that so many such teachers give through noise."""
+        goal, votes = self._goal, self.votes(learner, teachers)
+        aggregator = "auto" if goal.aggregator in SLOW else goal.aggregator
+        draft = best_draft(aggregator, goal.task, VoteForecast.from_votes(votes), teachers)
+        if draft.aggregator == "noisy_shares":
+            return _area(votes, self.labels, draft.noise["scale"] / teachers)
+        if goal.teach:
+            return self._taught(learner, votes, draft, teachers)
+        parts = _counted_alike(self.labels, goal)
+        shares = [_right(draft, goal.task, votes[part], self.labels[part], teachers) for part in parts]
+        return sum(shares) / len(shares)
+
+    def _taught(self, learner: Any, votes: Integers, draft: Draft, teachers: int) -> float:
+        """Return how often students are right that learn from noisy votes on some judges, by the labels of the others.
+
+        One tree says less than the vote of many, and labels that noise turned mislead a student that weighs a rare
+        class more than one that does not: only trying shows by how much.
+        """
+        classes = self._goal.task.classes
+        asked = min(len(votes) // 2, self._goal.task.queries)
+        answered, right = _chances(draft, self._goal.task, votes[:asked], teachers)
+        parts, shares = _counted_alike(self.labels[asked:], self._goal), []
+        for seed in range(_STUDENTS):
+            random = np.random.default_rng(seed)
+            turned = random.integers(1, classes, size=asked) * (random.random(asked) >= right)
+            rows = np.flatnonzero(random.random(asked) < answered)
+            released = ((votes[:asked].argmax(axis=1) + turned) % classes)[rows]
+            student = learner.fit(self.judges[rows], released, Deal.of([range(rows.size)]), classes=classes)
+            correct = student.ballots(self.judges[asked:])[:, 0] == self.labels[asked:]
+            shares += [float(correct[part].mean()) for part in parts]
+        return sum(shares) / len(shares)
+
+
+def _counted_alike(labels: Integers, goal: Goal) -> list[Any]:
+    """Return the parts of the judges that count the same: each class, where that is the goal, or all of them as one."""
+    return [labels == code for code in np.unique(labels)] if goal.balanced else [labels >= 0]
+
+
+def _chances(draft: Draft, task: Task, votes: Integers, teachers: int) -> tuple[Floats, Floats]:
+    """Return for each query the chance that it is answered, and that its answer is the plurality's label.
+
+    Queries whose pluralities are about as large are taken together.
+    """
+    answered, right = np.ones(len(votes)), np.ones(len(votes))
+    order = np.argsort(votes.max(axis=1), kind="stable")
+    for part in np.array_split(order, min(_LEVELS, len(order))):
+        drafted = AGGREGATORS[draft.aggregator](task, VoteForecast.from_votes(votes[part]), teachers)
+        if drafted is not None:
+            answered[part], right[part] = drafted.expected.answered, drafted.expected.agreement
+    return answered, right
+
+
+def _right(draft: Draft, task: Task, votes: Integers, labels: Integers, teachers: int) -> float:
+    """Return the share of queries that are answered rightly: between two classes, noise that turns an error mends it.
+
+    With more, an error that noise moves to another label counts as an error.
+    """
+    plurality, total = votes.argmax(axis=1) == labels, 0.0
+    for right in (True, False):
+        part = votes[plurality == right]
+        drafted = AGGREGATORS[draft.aggregator](task, VoteForecast.from_votes(part), teachers) if len(part) else None
+        if drafted is not None:
+            expected = drafted.expected
+            mended = expected.answered - expected.right if task.classes == 2 else 0.0
+            total += len(part) * (expected.right if right else mended)
+    return total / len(votes)
+
+
+def _area(votes: Integers, labels: Integers, deviation: float) -> float:
+    """Return the mean area under the curve of shares with normal noise, each class against the others."""
+    areas = []
+    levels = np.arange(_COMMITTEE + 1) / _COMMITTEE
+    above = normal_below((levels[:, np.newaxis] - levels) / (math.sqrt(2) * deviation))
+    for code in np.unique(labels):
+        members, others = (
+            np.bincount(votes[part, code], minlength=_COMMITTEE + 1) for part in (labels == code, labels != code)
+        )
+        areas.append(float(members @ above @ others) / max(1, int(members.sum() * others.sum())))
+    return sum(areas) / len(areas)
+
+
+def _tried(name: str, learner: Any, parts: list[_Public], goal: Goal, *, climb: bool) -> Trial:
+    """Return a candidate with its number of teachers: that of the plan, or, with `climb`, the best one near it.
+
+    A number whose teachers have more rows than the public ones can show is not compared with others, nor is one whose
+    plan would not be feasible.
+    """
+    known: dict[int, float] = {}
+
+    def worth(teachers: int) -> float:
+        if teachers not in known:
+            known[teachers] = sum(part.worth(learner, teachers) for part in parts) / len(parts)
+        return known[teachers]
+
+    planned = goal.teachers or _planned(learner.coefficients(parts[0].judges.shape[1]), goal)
+    best = planned or max(1, goal.records // (5 * LEAST_ROWS))
+    fewest = max(_FEWEST, -(-goal.records // (parts[0].most_rows + 1)))
+    most = max(1, goal.records // LEAST_ROWS)
+    if climb and goal.teachers is None and planned is not None and fewest <= best:
+        for step in _STEPS:
+            for factor in (step, 1 / step):
+                other = round(best * factor)
+                while fewest <= other <= most and _is_feasible(other, goal) and worth(other) > worth(best):
+                    best, other = other, round(other * factor)
+    return Trial(name, best, worth(best))
+
+
+def _forecast(goal: Goal) -> VoteForecast:
+    return VoteForecast.from_disagreement(DEFAULT_DISAGREEMENT, classes=goal.task.classes)
+
+
+@lru_cache(maxsize=64)
+def _planned(columns: int, goal: Goal) -> int | None:
+    """Return the number of teachers that a plan would take for a learner of so many columns; None where none is."""
+    purpose = Purpose(columns=columns, teach=goal.teach, rate=_RATE)
+    return best_teachers(goal.aggregator, goal.task, _forecast(goal), purpose, records=goal.records)
+
+
+@lru_cache(maxsize=256)
+def _is_feasible(teachers: int, goal: Goal) -> bool:
+    return is_enough(best_draft(goal.aggregator, goal.task, _forecast(goal), teachers), goal.task, _RATE)
+
+
+def _error(learner: Any, one: Trial, rival: Any, other: Trial, parts: list[_Public]) -> float:
+    """Return about the standard error of the difference between two candidates, over judges and laws."""
+    differ = 0.0
+    for part in parts:
+        mine, theirs = part.votes(learner, one.teachers), part.votes(rival, other.teachers)
+        differ += float((mine.argmax(axis=1) != theirs.argmax(axis=1)).mean())
+    return math.sqrt(differ / len(parts) / len(parts[0].judges))
+
+
+def _simulated(X: Floats, classes: int) -> list[Integers]:
+    """Return labels by laws of three kinds in turn: linear, steps of single columns, products of two columns."""
+    random = np.random.default_rng(0)
+    spread = X.std(axis=0)
+    scaled = (X - X.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
+    return [_labels(random, scaled, kind % 3, classes) for kind in range(_LAWS)]
+
+
+def _labels(random: np.random.Generator, scaled: Floats, kind: int, classes: int) -> Integers:
+    rows, columns = scaled.shape
+    scores = np.empty((rows, classes))
+    for label in range(classes):
+        if kind == 0:
+            score = scaled @ random.normal(size=columns)
+        else:
+            first, second = random.integers(columns, size=(2, 4))
+            cuts = random.normal(size=(2, 4)) / 2
+            left, right = np.sign(scaled[:, first] - cuts[0]), np.sign(scaled[:, second] - cuts[1])
+            score = (left if kind == 1 else left * right) @ random.normal(size=4)
+        spread = float(score.std())
+        scores[:, label] = _STRENGTH * score / (spread or 1.0)
+    labels: Integers = (scores + random.gumbel(size=scores.shape)).argmax(axis=1)
+    return labels

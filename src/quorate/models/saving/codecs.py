@@ -1,0 +1,369 @@
+"""What the files of a model hold, as bytes or plain JSON values, and back. Nothing here can run code on loading.
+
+arrays         NumPy's npz, without objects
+skops          scikit-learn estimators, of types that are known to be safe and those that the caller names
+teachers       arrays where they were fitted as one, addresses of those on servers or at sites, estimators otherwise
+documents      mechanisms, and what a classifier knows of its rows, as JSON; `hypotheses` has those of concepts
+"""
+
+import io
+import json
+import zipfile
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, fields
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils import get_tags
+
+from quorate.compute.ensemble import Electorate
+from quorate.compute.ensemble.clusters import ClusterTeachers
+from quorate.compute.ensemble.electorate import FunctionTeachers
+from quorate.compute.ensemble.endpoints import EndpointTeachers
+from quorate.compute.ensemble.estimators import EstimatorTeachers
+from quorate.compute.learners import Teachers, teachers_from_arrays
+from quorate.core import mechanisms
+from quorate.core.errors import InvalidInput
+from quorate.core.privacy.claims import Total
+from quorate.tables.frames import FrameFormat
+
+__all__ = [
+    "array_from",
+    "arrays_from",
+    "arrays_of",
+    "check_loads",
+    "check_types",
+    "columns_document",
+    "from_skops",
+    "mechanism_document",
+    "mechanism_of",
+    "reaching_settings",
+    "restore_columns",
+    "restore_rows",
+    "rows_document",
+    "skops_types",
+    "teacher_files",
+    "teachers_from",
+    "to_skops",
+]
+
+_MOST_BYTES = 2**31  # of published arrays, unpacked
+_MECHANISMS = (
+    "BetweenThresholds",
+    "ConfidentMax",
+    "Dissent",
+    "DistributedMax",
+    "NoisyMax",
+    "NoisyShares",
+    "Quorum",
+    "SharpMajority",
+    "SoftMajority",
+    "StabilityTest",
+)
+_IN_OTHER_FILES = ("estimator", "student", "model", "concept", "classes", "columns", "device")  # no values of a model
+# Types beyond those that skops trusts. Each was read: making one, or giving it its state, sets attributes and arrays
+# and does nothing else; a function computes from arrays, and reads and writes no file. So a forged file can make a
+# wrong model of them, or one that crashes, and cannot name code to run. docs/howto/classifier.md, "Models in files",
+# says what is left out, and why.
+_TRUSTED = (
+    "collections.OrderedDict",
+    "numpy.dtype",
+    "sklearn.calibration._CalibratedClassifier",
+    "sklearn.calibration._SigmoidCalibration",
+    "sklearn.compose._column_transformer._RemainderColsList",
+    "sklearn.compose._column_transformer.make_column_selector",
+    *(f"sklearn.feature_selection._univariate_selection.{name}" for name in ("chi2", "f_classif")),
+    "sklearn.feature_selection._mutual_info.mutual_info_classif",
+    "sklearn.gaussian_process._gpc._BinaryGaussianProcessClassifierLaplace",
+    *(
+        f"sklearn.gaussian_process.kernels.{name}"
+        for name in (
+            "ConstantKernel",
+            "DotProduct",
+            "ExpSineSquared",
+            "Exponentiation",
+            "Matern",
+            "Product",
+            "RBF",
+            "RationalQuadratic",
+            "Sum",
+            "WhiteKernel",
+        )
+    ),
+    "sklearn.metrics._classification.balanced_accuracy_score",
+    *(
+        f"sklearn.metrics._dist_metrics.{name}Distance64"
+        for name in ("Chebyshev", "Euclidean", "Hamming", "Manhattan", "Minkowski")
+    ),
+    "sklearn.metrics._scorer._CurveScorer",
+    "sklearn.metrics._scorer._Scorer",
+    "sklearn.multiclass._ConstantPredictor",
+    "sklearn.neighbors._ball_tree.BallTree",
+    "sklearn.neighbors._kd_tree.KDTree",
+    "sklearn.neural_network._stochastic_optimizers.AdamOptimizer",
+    "sklearn.neural_network._stochastic_optimizers.SGDOptimizer",
+    "sklearn.utils._bunch.Bunch",
+    "sklearn.utils._metadata_requests.MetadataRequest",
+    "sklearn.utils._metadata_requests.MethodMetadataRequest",
+)
+# Settings by which known types reach beyond arrays, and the texts that are safe there. `memory` is a folder of pickles,
+# `input` lets a vectorizer open files, and the others name a method of any object in the file, which is then called.
+_METHODS = ("auto", "decision_function", "predict", "predict_log_proba", "predict_proba")
+_REACHING: dict[str, tuple[str, ...]] = {"memory": (), "input": ("content",)} | dict.fromkeys(
+    (
+        "_response_method",
+        "chain_method",
+        "chain_method_",
+        "response_method",
+        "stack_method",
+        "stack_method_",
+    ),
+    _METHODS,
+)
+
+
+def arrays_of(packed: bool = False, /, **arrays: Any) -> bytes:
+    """Return named arrays of numbers as one file."""
+    file = io.BytesIO()
+    (np.savez_compressed if packed else np.savez)(file, allow_pickle=False, **arrays)
+    return file.getvalue()
+
+
+def arrays_from(content: bytes, *, limited: bool = False) -> dict[str, NDArray[Any]]:
+    """Return the arrays of a file that `arrays_of` made. A `limited` one, from strangers, unpacks to 2 GiB at most."""
+    if limited:
+        with zipfile.ZipFile(io.BytesIO(content)) as packed:
+            if sum(entry.file_size for entry in packed.infolist()) > _MOST_BYTES:
+                raise InvalidInput(f"arrays unpack to more than {_MOST_BYTES} bytes; they are not loaded")
+    with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
+        return dict(arrays)
+
+
+def array_from(described: dict[str, Any]) -> NDArray[Any]:
+    """Return an array that a manifest describes."""
+    return np.array(described["values"], dtype=np.dtype(described["type"]))
+
+
+def to_skops(value: Any) -> bytes:
+    """Return estimators as bytes without pickle, or refuse what cannot be written so."""
+    from skops.io import dumps  # noqa: PLC0415  takes a second to load
+    from skops.io.exceptions import UnsupportedTypeException  # noqa: PLC0415
+
+    try:
+        return bytes(dumps(value, compression=zipfile.ZIP_DEFLATED))
+    except UnsupportedTypeException as error:  # names a type, and nothing else
+        raise InvalidInput(f"the estimator cannot be written to a file without pickle: {error}") from None
+
+
+def from_skops(content: bytes, trusted: Sequence[str] | None = None) -> Any:
+    """Return what `to_skops` wrote, where it holds no type but known ones and those of `trusted`.
+
+    So it is with settings that reach files, or methods by name: `trusted` has "sklearn.pipeline.Pipeline.memory", say.
+    """
+    from skops.io import loads  # noqa: PLC0415
+
+    check_types({"this.skops": content}, trusted)
+    loaded = loads(content, trusted=[*_TRUSTED, *(trusted or ())])
+    reaching = sorted(reaching_settings(loaded) - set(trusted or ()))
+    if reaching:
+        raise InvalidInput(
+            f"the model holds settings that would open files, or call methods by name: {', '.join(reaching)}. Fit it "
+            f"without them; or, if you know who wrote it, name them when it is saved and loaded: trusted={reaching!r}"
+        )
+    return loaded
+
+
+def reaching_settings(value: Any) -> set[str]:
+    """Return the settings of estimators, anywhere in a loaded value, by which predicting or fitting reaches files.
+
+    The value is searched, not the file: a file can spell the same attribute in many ways.
+    """
+    found: set[str] = set()
+    seen: dict[int, Any] = {}  # keeps what was seen, so that no other object gets its id
+    waiting = [value]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, type | str | bytes | int | float | None) or id(one) in seen:
+            continue
+        seen[id(one)] = one
+        mappings = [part for part in (one, getattr(one, "__dict__", None)) if isinstance(part, dict)]
+        for name, held in ((name, held) for mapping in mappings for name, held in mapping.items()):
+            setting = name.rpartition("__")[2] if isinstance(name, str) else ""  # a grid of a search names steps first
+            if setting in _REACHING and not _is_harmless(held, _REACHING[setting]):
+                found.add(f"{type(one).__module__}.{type(one).__qualname__}.{setting}")
+            waiting += [name, held]
+        if isinstance(one, list | tuple | set | frozenset) or (isinstance(one, np.ndarray) and one.dtype == object):
+            waiting += np.asarray(one).ravel().tolist() if isinstance(one, np.ndarray) else one  # also what is masked
+    return found
+
+
+def _is_harmless(value: Any, texts: tuple[str, ...]) -> bool:
+    """Return whether a value, or each of several, is one of these texts, a number or nothing."""
+    if isinstance(value, np.ndarray):
+        value = np.asarray(value).ravel().tolist()
+    if isinstance(value, list | tuple):
+        return all(_is_harmless(one, texts) for one in value)
+    return value in texts if isinstance(value, str) else isinstance(value, int | float | np.number | None)
+
+
+def check_types(contents: Mapping[str, bytes], trusted: Sequence[str] | None = None) -> None:
+    """Refuse files of estimators of types that are neither known to be safe nor `trusted`, and name them all."""
+    unknown = _unknown_types(contents, trusted)
+    if unknown:
+        raise InvalidInput(
+            f"the model holds types that are not known to be safe: {', '.join(unknown)}. If you know who wrote it, and "
+            f"would import them, name them: trusted={unknown!r}; for quorate predict and quorate serve, --trusted "
+            f"{','.join(unknown)}"
+        )
+
+
+def check_loads(contents: Mapping[str, bytes], trusted: Sequence[str] | None = None) -> None:
+    """Refuse to write files of estimators that `from_skops` would not read back: before anything is written."""
+    unknown = _unknown_types(contents, trusted)
+    own = [name for name in (*unknown, *(trusted or ())) if name.startswith("__main__.")]
+    if own:
+        raise InvalidInput(
+            f"the model holds {', '.join(own)}, of the running script or notebook: nobody else could load it. Put "
+            "it into a module of its own, import it from there, and fit again"
+        )
+    if unknown:
+        raise InvalidInput(
+            f"the model holds types that are not known to be safe, so that loading it would be refused: "
+            f"{', '.join(unknown)}. If you would import them wherever it is loaded, name them here and there: "
+            f"trusted={unknown!r}"
+        )
+    try:
+        for content in _estimator_files(contents):
+            from_skops(content, trusted)
+    except InvalidInput:
+        raise
+    except Exception as error:  # of the estimator's own code, or of skops, and it may speak of a teacher's rows
+        raise InvalidInput(
+            f"the model was written and could not be read back without pickle ({type(error).__name__}): a lambda, or a "
+            "function or class within a function, is not found again by its name. Put it into a module, and fit again"
+        ) from None
+
+
+def _unknown_types(contents: Mapping[str, bytes], trusted: Sequence[str] | None) -> list[str]:
+    found = {name for content in _estimator_files(contents) for name in skops_types(content)}
+    return sorted(found - {*_TRUSTED, *(trusted or ())})
+
+
+def _estimator_files(contents: Mapping[str, bytes]) -> list[bytes]:
+    return [content for name, content in contents.items() if name.endswith(".skops")]
+
+
+def skops_types(content: bytes) -> list[str]:
+    """Return the types in a file that skops does not know to be safe. Only who wrote the file may trust them all."""
+    from skops.io import get_untrusted_types  # noqa: PLC0415
+
+    return list(get_untrusted_types(data=content))
+
+
+def teacher_files(teachers: Electorate) -> dict[str, bytes]:
+    """Return the file of fitted teachers: plain arrays where they were fitted as one, addresses of those elsewhere.
+
+    Functions are code, which no file keeps, and an electorate that stands elsewhere is not ours to keep. Teachers on a
+    cluster are brought here.
+    """
+    if isinstance(teachers, ClusterTeachers):
+        teachers = teachers.gathered()
+    if isinstance(teachers, EndpointTeachers):
+        names = ("urls", "labels", "features", "call_rows", "seconds")
+        return {"teachers.json": json.dumps({name: getattr(teachers, name) for name in names}, indent=1).encode()}
+    if hasattr(teachers, "document"):  # sites of a federation: where they are, and the keys by which they are asked
+        return {"sites.json": json.dumps(teachers.document(), indent=1).encode()}
+    if isinstance(teachers, FunctionTeachers) or not isinstance(teachers, Teachers | EstimatorTeachers):
+        raise InvalidInput(
+            f"a model of {type(teachers).__name__} cannot be written to a file: its teachers were brought, and live in "
+            "this program. Bring models on servers by their addresses, or open the model anew where it is needed; each "
+            "opening has a budget of its own"
+        )
+    if isinstance(teachers, EstimatorTeachers):
+        models, majorities = zip(*teachers.fitted, strict=True)
+        kept = {"models": list(models), "majorities": list(majorities), "classes": teachers.classes}
+        return {"teachers.skops": to_skops(kept)}
+    return {"teachers.npz": arrays_of(**teachers.arrays())}
+
+
+def teachers_from(contents: dict[str, bytes], trusted: Sequence[str] | None = None) -> Electorate:
+    """Return the teachers of a file that `teacher_files` made."""
+    if "teachers.json" in contents:
+        kept = json.loads(contents["teachers.json"])
+        return EndpointTeachers(kept.pop("urls"), **kept)
+    if "sites.json" in contents:  # found by name: it stands above
+        sites: Electorate = import_module("quorate.service.sites.coordinator").Sites.from_document(
+            json.loads(contents["sites.json"])
+        )
+        return sites
+    if "teachers.npz" in contents:
+        return teachers_from_arrays(arrays_from(contents["teachers.npz"]))
+    kept = from_skops(contents["teachers.skops"], trusted)
+    return EstimatorTeachers(list(zip(kept["models"], kept["majorities"], strict=True)), classes=kept["classes"])
+
+
+def mechanism_document(mechanism: Any) -> dict[str, Any]:
+    """Return a mechanism as plain values."""
+    return {"name": type(mechanism).__name__} | {part.name: getattr(mechanism, part.name) for part in fields(mechanism)}
+
+
+def mechanism_of(document: dict[str, Any]) -> Any:
+    """Return the mechanism that a document describes."""
+    values = dict(document)
+    name = values.pop("name")
+    if name not in _MECHANISMS:
+        raise InvalidInput(f"the model is counted by {name!r}, which this version does not know")
+    kind = getattr(mechanisms, name)
+    if kind is mechanisms.SoftMajority:
+        return kind(teachers=values["teachers"], epsilon=values["epsilon_per_query"])
+    if "table" in values:
+        values["table"] = tuple(values["table"])
+    return kind(**values)
+
+
+def rows_document(classifier: Any) -> dict[str, Any]:
+    """Return the settings of a fitted classifier, and what it knows of its classes and of the columns of its rows."""
+    classes = getattr(classifier, "classes_", None)  # a regression has none
+    return {
+        "classes": None if classes is None else {"values": classes.tolist(), "type": classes.dtype.str},
+        "classes_public": not getattr(classifier, "declared_", getattr(classifier, "classes", None) is not None),
+        **columns_document(classifier),
+    }
+
+
+def columns_document(model: Any) -> dict[str, Any]:
+    """Return the settings of a fitted model, its unit, and what it knows of the columns of its rows."""
+    form = getattr(model, "form_", None)
+    settings = getattr(model, "settings_", None) or model.get_params(deep=False)
+    return {
+        "settings": {name: value for name, value in settings.items() if name not in _IN_OTHER_FILES},
+        "unit": model.unit_,
+        "total": asdict(model.total_) if hasattr(model, "total_") else None,
+        "features": model.n_features_in_,
+        "missing": bool(get_tags(model).input_tags.allow_nan),
+        "form": None if form is None else form.to_document(),
+        "columns_read": bool(getattr(model, "columns_read_", False)),
+        "feature_names": getattr(model, "feature_names_in_", np.array([])).tolist(),
+    }
+
+
+def restore_rows(classifier: Any, manifest: dict[str, Any]) -> None:
+    """Give a classifier back what `rows_document` wrote."""
+    if manifest["classes"] is not None:
+        classifier.classes_, classifier.declared_ = array_from(manifest["classes"]), not manifest["classes_public"]
+        classifier.classes = classifier.classes_ if classifier.declared_ else None
+    restore_columns(classifier, manifest)
+
+
+def restore_columns(model: Any, manifest: dict[str, Any]) -> None:
+    """Give a model back its unit and its columns, as `columns_document` wrote them."""
+    model.unit_, model.n_features_in_ = manifest["unit"], int(manifest["features"])
+    if manifest.get("total") is not None:  # of the account that it was drawn on
+        model.total_ = Total(**manifest["total"])
+    if manifest["feature_names"]:
+        model.feature_names_in_ = np.array(manifest["feature_names"], dtype=object)
+    form = manifest.get("form")
+    model.form_ = None if form is None else FrameFormat.from_document(form)
+    model.columns_read_ = bool(manifest.get("columns_read"))

@@ -1,0 +1,266 @@
+"""Knowledge transfer (Bassily, Thakkar and Thakurta 2018): private teachers label public points for a student.
+
+Claim, mode="transfer": the fitted object, `student_` and `labelled_` included, is (epsilon, delta)-differentially
+private under replacement of one unit's rows (a row, or a person if `groups` are given). The public points are not
+protected. Once fitted, predictions cost nothing more.
+
+Claim, mode="label-private": no public points are needed. The units are split in halves by a secret permutation. The
+first half trains the teachers. The features of the second half serve as public points, and its labels are never read.
+Then
+- the labels of every unit are protected: replacing one unit's labels is (epsilon, delta)-differentially private;
+- the features of a unit in the first half are protected just as its labels are;
+- the features of a unit in the second half are not protected: the student and `labelled_` may show them.
+
+The proof is in PROOF.md.
+"""
+
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.linear_model import LogisticRegression
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
+
+from quorate.compute.learners import DeviceName
+from quorate.core.checks import check_choice, check_count
+from quorate.core.errors import BudgetSpent, InvalidInput, NoQuorum
+from quorate.core.rows import query_digests, take_rows
+from quorate.models.predictors import PrivateClassifier
+from quorate.models.predictors.base import QuorateClassifier, allows_missing, check_records, fill_missing, is_auto
+from quorate.models.predictors.labels import declared_classes
+from quorate.models.students.halves import labels_of, split_units
+from quorate.models.students.labelled import Labelled
+from quorate.models.students.points import k_centre_points, margins, random_points
+from quorate.models.students.training import train, try_student
+from quorate.tables.read import Role
+
+__all__ = ["StudentClassifier"]
+
+_POINTS = ("random", "margin", "k-centre")
+_MODES = ("transfer", "label-private")
+_ROUNDS = 5  # batches of points="margin": one at random, the others where the student so far is least sure
+
+Points = NDArray[np.int64]
+Method = TypeVar("Method")
+
+
+def _student_has(method: str) -> Callable[[Method], Method]:
+    has: Callable[[Method], Method] = available_if(
+        lambda self: hasattr(getattr(self, "student_", None) or self.unfitted_student(), method)
+    )
+    return has
+
+
+@dataclass(eq=False, repr=False)
+class StudentClassifier(QuorateClassifier):
+    """A publishable classifier, trained on public points that private teachers have labelled.
+
+    Parameters
+    ----------
+    estimator
+        The teacher: any scikit-learn classifier; `LogisticRegression()` by default. "auto" tries candidates on the
+        public points, as for `PrivateClassifier`.
+    student
+        The model that is trained on the answered points and published: any scikit-learn classifier; a copy of
+        `estimator` by default.
+    epsilon, delta, teachers, aggregator, classes, no_quorums, disagreement, holdout, n_jobs, backend, device
+        As for `PrivateClassifier`.
+    queries
+        How many points are put to the vote; all of them if there are fewer. Equal points are paid for once.
+    points
+        How points are chosen: "random"; "margin", in five batches, the first at random and the others where the student
+        so far is least sure (often the best); "k-centre", each as far as possible from those before it, for matrices.
+    mode
+        "transfer" needs `public` points; "label-private" makes them from one half of the records. The top of this
+        module states what is then protected.
+
+    `student_` is the fitted student, `labelled_` the points that were asked and their answers, `plan_` the plan,
+    `spent_epsilon_` the cost, ex post, and `claim_` the guarantee. No teacher, ballot or private row is kept. If the
+    answered points have only one label, the student always predicts it. If no point is answered, `NoQuorum` is raised.
+
+    >>> X = np.random.default_rng(0).normal(size=(20_000, 2))
+    >>> y = np.where(X[:, 0] > 0, "yes", "no")
+    >>> public = np.random.default_rng(1).normal(size=(300, 2))
+    >>> made = StudentClassifier(epsilon=2.0, teachers=400, queries=200, aggregator="noisy_max", classes=["no", "yes"])
+    >>> made.fit(X, y, public=public).predict([[3.0, 0.0], [-3.0, 0.0]])
+    array(['yes', 'no'], dtype='<U3')
+    """
+
+    estimator: Any = None
+    student: Any = None
+    _: KW_ONLY
+    epsilon: float = 1.0
+    delta: float = 1e-6
+    teachers: int | Literal["auto"] = "auto"
+    aggregator: str = "auto"
+    queries: int = 1000
+    classes: Any = None
+    points: Literal["random", "margin", "k-centre"] = "random"
+    mode: Literal["transfer", "label-private"] = "transfer"
+    no_quorums: int | Literal["auto"] = "auto"
+    disagreement: float | None = None
+    holdout: float = 0.0
+    n_jobs: int | None = None
+    backend: str | None = None
+    device: DeviceName = "auto"
+
+    def fit(
+        self, X: Any, y: Any, groups: Any = None, public: Any = None, *, public_labels: Any = None
+    ) -> "StudentClassifier":
+        """Fit teachers on the records, let them label points, train the student, and discard the teachers.
+
+        If labels of the public points are given as `public_labels`, learners (unless one is given) and numbers of
+        teachers are tried on them. The categories of a data frame are those of the public points; any other counts as
+        missing.
+        """
+        self._check_settings(public)
+        self._forget("student_", "labelled_", "spent_epsilon_", "plan_", "unit_", "claim_", "estimator_", "chosen_")
+        if self.mode == "transfer":
+            shown = self._rows(public, reset=True, role="public")  # the format is that of public points: proof: step 3
+            return self._transfer(self._rows(X, reset=False, role="private"), y, groups, shown, known=public_labels)
+        X = self._rows(X, reset=True, role="private")
+        X = X if allows_missing(self.unfitted_student()) else fill_missing(X)  # some of them are asked as queries
+        check_consistent_length(X, y)
+        kept, lent = split_units(len(X), groups)
+        people = None if groups is None else labels_of(groups, kept)
+        return self._transfer(take_rows(X, kept), labels_of(y, kept), people, take_rows(X, lent), places=lent)
+
+    def _transfer(
+        self, X: Any, y: Any, groups: Any, public: Any, *, places: Points | None = None, known: Any = None
+    ) -> "StudentClassifier":
+        """Label the public points and train the student; `places` are the row numbers that they are known by."""
+        self.classes_, labels = declared_classes(self.classes, y)
+        queries = check_records(PrivateClassifier(), public, estimator=self._estimator(), reset=True, role="public")
+        tried = try_student(self.unfitted_student(), public, self.classes_, told=places is None)
+        if self.points == "margin":
+            margins(tried, take_rows(public, np.arange(1)))
+        first = self._first_points(public)
+        # A query asked twice is answered twice and paid for once: the plan is for distinct ones.
+        paid = query_digests(queries if self.points == "margin" else take_rows(queries, first))
+        teachers = self._teachers(min(self.queries, len(set(paid)))).fit(
+            X, labels, groups=groups, public=public if places is None else None, public_labels=known, teach=True
+        )
+        self.estimator_, self.chosen_ = teachers.estimator_, teachers.chosen_
+        self.plan_, self.unit_, self.declared_ = teachers.plan_, teachers.unit_, self.classes is not None
+        unit, open_ = "", "the public points are not protected"
+        if self.mode != "transfer":
+            unit = f"the labels of one {self.unit_}"
+            open_ = "the features of the half that served as public points are not protected"
+        self.claim_ = str(self._claim(self.epsilon, self.delta, unit=unit, open_=open_))
+        labelled = self._ask(teachers, public, first)
+        if self.points == "margin":
+            labelled = self._ask_by_margin(teachers, public, labelled)
+        self.spent_epsilon_ = teachers.spent_epsilon()
+        self.labelled_ = labelled if places is None else replace(labelled, asked=places[labelled.asked])
+        del teachers  # before anything can be raised that would carry them in its traceback
+        if labelled.labels.size == 0:
+            raise NoQuorum(
+                f"none of the {labelled.asked.size} points asked found a quorum: nothing is there to learn, and it "
+                "was paid for. Ask for more teachers, a larger epsilon or fewer queries, or for aggregator='noisy_max'"
+            )
+        self.student_ = self._train(public, labelled)
+        return self
+
+    def _train(self, public: Any, labelled: Labelled) -> Any:
+        """Train a student on the answered points, in the order of the rows: the order of asking does not matter."""
+        order = np.argsort(labelled.points, kind="stable")
+        return train(self.unfitted_student(), take_rows(public, labelled.points[order]), labelled.labels[order])
+
+    def _check_settings(self, public: Any) -> None:
+        check_count("queries", self.queries)
+        for name, known in (("points", _POINTS), ("mode", _MODES)):
+            check_choice(name, getattr(self, name), known)
+        if self.mode == "transfer" and public is None:
+            raise InvalidInput("mode='transfer' needs public points: fit(X, y, public=...), or mode='label-private'")
+        if self.mode == "label-private" and public is not None:
+            raise InvalidInput("mode='label-private' makes its own public points; leave public out, or mode='transfer'")
+
+    def _rows(self, X: Any, *, reset: bool, role: Role) -> Any:
+        """Return rows as the student takes them: a data frame stays one, anything else becomes a matrix of numbers."""
+        return check_records(self, X, estimator=self.unfitted_student(), reset=reset, frames=True, role=role)
+
+    def _estimator(self) -> Any:
+        free = self.estimator is None or is_auto(self.estimator)
+        return getattr(self, "estimator_", LogisticRegression()) if free else self.estimator
+
+    def unfitted_student(self) -> Any:
+        """Return the unfitted model that is trained on the answered points."""
+        return self._estimator() if self.student is None else self.student
+
+    def _teachers(self, number: int) -> PrivateClassifier:
+        return PrivateClassifier(
+            self.estimator,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            teachers=self.teachers,
+            aggregator=self.aggregator,
+            queries=number,
+            classes=self.classes_,
+            no_quorums=self.no_quorums,
+            disagreement=self.disagreement,
+            holdout=self.holdout,
+            n_jobs=self.n_jobs,
+            backend=self.backend,
+            device=self.device,
+        )
+
+    def _first_points(self, public: Any) -> Points:
+        """Return the points to be asked first: all of them, unless later ones depend on the answers."""
+        number = min(self.queries, len(public))
+        if self.points == "k-centre":
+            return k_centre_points(public, number)
+        return random_points(np.arange(len(public)), -(-number // _ROUNDS) if self.points == "margin" else number)
+
+    def _ask(self, teachers: PrivateClassifier, public: Any, points: Points) -> Labelled:
+        """Put these points to the vote. What leaves the teachers leaves here."""
+        try:
+            replies = teachers.predict(take_rows(public, points))  # proof: step 1
+        except BudgetSpent:
+            return Labelled(np.empty(0, np.int64), np.empty(0, np.bool_), self.classes_[:0])
+        return Labelled.of(points, replies, kind=self.classes_.dtype)
+
+    def _ask_by_margin(self, teachers: PrivateClassifier, public: Any, labelled: Labelled) -> Labelled:
+        """Ask on in batches, each where a student of all labels released so far is least sure."""
+        number = min(self.queries, len(public))
+        while 0 < labelled.asked.size < number:
+            left = np.setdiff1d(np.arange(len(public)), labelled.asked)
+            batch = min(-(-number // _ROUNDS), number - labelled.asked.size)
+            if np.unique(labelled.labels).size < 2:
+                chosen = random_points(left, batch)
+            else:  # proof: step 2
+                try:
+                    student = self._train(public, labelled)
+                except Exception:  # it fails once more on these labels when they are kept, and says why
+                    break
+                chosen = left[np.argsort(margins(student, take_rows(public, left)), kind="stable")[:batch]]
+            more = self._ask(teachers, public, chosen)
+            if more.asked.size == 0:
+                break
+            labelled = labelled + more
+        return labelled
+
+    def checked(self, X: Any) -> Any:
+        """Return queries in the form that the student takes, or raise an error."""
+        check_is_fitted(self, "student_")
+        return self._rows(X, reset=False, role="query")
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the student's labels. Nothing is spent."""
+        rows = self.checked(X)
+        return np.asarray(self.student_.predict(rows))
+
+    @_student_has("predict_proba")
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Return the student's probabilities, one column for each of `classes_`. Nothing is spent."""
+        rows = self.checked(X)
+        shares = np.zeros((len(rows), len(self.classes_)))
+        shares[:, np.searchsorted(self.classes_, self.student_.classes_)] = self.student_.predict_proba(rows)
+        return shares
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = allows_missing(self.unfitted_student())
+        return tags

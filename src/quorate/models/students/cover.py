@@ -1,0 +1,119 @@
+"""The base of learners over a cover: public points define the candidates, private rows choose among them."""
+
+import warnings
+from abc import abstractmethod
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from quorate.core.checks import check_choice, check_count
+from quorate.core.errors import InvalidInput
+from quorate.core.hypotheses.sealed import opened, sealed_candidates
+from quorate.core.privacy.claims import replaced
+from quorate.models.concepts import Concept, Dichotomies, Hypothesis, Stumps
+from quorate.models.concepts.words import named_condition, rule_text
+from quorate.models.predictors.base import QuorateClassifier, check_matrix, fill_missing
+from quorate.models.predictors.labels import two_classes
+from quorate.models.predictors.unit_rows import UnitRows, fill_unit_rows
+from quorate.models.students.points import random_points
+
+__all__ = ["CoverClassifier"]
+
+_MODES = ("semi-private", "label-private")
+_ONE_LABEL = (  # said of what was chosen, which may be known
+    "the chosen hypothesis gives all public points one label, at the edge of its class: the columns may not tell the "
+    "labels apart, the class may be the wrong one, or epsilon or the records too small to choose"
+)
+
+
+@dataclass(eq=False, repr=False)
+class CoverClassifier(QuorateClassifier):
+    """A classifier of two classes: one hypothesis, chosen among the dichotomies of public points.
+
+    Subclasses take these parameters and define in `_select` how private rows choose, and at what cost.
+    """
+
+    concept: Concept | None = None
+    _: KW_ONLY
+    epsilon: float = 1.0
+    delta: float = 1e-6
+    classes: Any = None
+    points: int | None = None
+    rows_per_person: int = 1
+    mode: Literal["semi-private", "label-private"] = "semi-private"
+
+    def fit(self, X: Any, y: Any, groups: Any = None, public: Any = None) -> Any:
+        """Choose a hypothesis by its mistakes on the records, among those that the public points tell apart."""
+        self._check_settings(groups, public)
+        self._forget("hypothesis_", "candidates_", "spent_epsilon_", "unit_", "claim_")
+        X = fill_missing(check_matrix(self, X, reset=True))
+        self.classes_, codes = two_classes(self.classes, X, y, instead="StudentClassifier")
+        defining = X if self.mode == "label-private" else check_matrix(self, public, reset=False, role="public")
+        if self.points is not None:
+            defining = defining[np.sort(random_points(np.arange(len(defining)), self.points))]
+        self.concept_ = self._concept()
+        candidates = sealed_candidates(self.concept_.dichotomies(defining))  # proof: steps 1 and 2
+        rows = fill_unit_rows(X, codes, groups=groups, most=self.rows_per_person)  # proof: step 2
+        hypothesis, spent = self._select(candidates, rows)
+        self.hypothesis_, self.candidates_, self.spent_epsilon_ = opened(hypothesis), len(candidates), spent
+        ours = self.hypothesis_ is hypothesis  # somebody else's may fail
+        if ours and len(np.unique(hypothesis.predict(defining))) < 2:
+            warnings.warn(_ONE_LABEL, UserWarning, stacklevel=2)
+        self.unit_, self.declared_ = "row" if groups is None else "person", self.classes is not None
+        unit, open_ = "", "the public points are not protected"
+        if self.mode != "semi-private":
+            unit, open_ = f"the labels of {replaced(self.unit_)}", "the features are not protected"
+        self.claim_ = str(self._claim(self.epsilon, self._claimed_delta(), unit=unit, open_=open_))
+        return self
+
+    @abstractmethod
+    def _select(self, candidates: Dichotomies, rows: UnitRows) -> tuple[Hypothesis, float]:
+        """Return a hypothesis, chosen privately, and the epsilon that it has cost at `_claimed_delta`."""
+
+    def _claimed_delta(self) -> float:
+        return float(self.delta)
+
+    def _check_settings(self, groups: Any, public: Any) -> None:
+        """Refuse what cannot be done, from public values alone."""
+        check_choice("mode", self.mode, _MODES)
+        if self.mode == "semi-private" and public is None:
+            raise InvalidInput(
+                "mode='semi-private' needs public points: fit(X, y, public=...), or mode='label-private'"
+            )
+        if self.mode == "label-private" and public is not None:
+            raise InvalidInput("mode='label-private' takes the features of X; leave public out, or mode='semi-private'")
+        if self.points is not None:
+            check_count("points", self.points)
+        if check_count("rows_per_person", self.rows_per_person) != 1 and groups is None:
+            raise InvalidInput("rows_per_person is for groups, which say whose each row is; there are none")
+
+    def _concept(self) -> Concept:
+        concept = Stumps(features=self.n_features_in_) if self.concept is None else self.concept
+        if not isinstance(concept, Concept):
+            raise InvalidInput(f"concept must be a class of quorate.models.concepts, not {type(concept).__name__}")
+        if concept.features != self.n_features_in_:
+            raise InvalidInput(
+                f"X has {self.n_features_in_} features, but {type(concept).__name__} reads {concept.features}"
+            )
+        return concept.for_learning()
+
+    @property
+    def rule_(self) -> str:
+        """The chosen hypothesis in words, with the names of its columns and classes."""
+        check_is_fitted(self, "hypothesis_")
+        named = named_condition(getattr(self, "feature_names_in_", None))
+        return rule_text(self.hypothesis_, self.classes_.tolist(), named)
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the labels of the chosen hypothesis. Nothing is spent."""
+        check_is_fitted(self, "hypothesis_")
+        labels: NDArray[Any] = self.classes_[self.hypothesis_.predict(check_matrix(self, X, reset=False))]
+        return labels
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        return tags

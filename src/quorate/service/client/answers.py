@@ -1,0 +1,118 @@
+"""What a server answered to all rows of a call: as labels, as columns, and as a data frame like that of the queries."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from quorate.models.predictors import Predictions
+
+__all__ = ["Answers"]
+
+_ANSWER = ("label", "value", "labels", "answer")  # the output that is the answer, by the kind of the model
+_LISTED = "set"  # the output that holds a JSON list a row
+_REFUSED = -2
+
+
+class Answers:
+    """Rows of outputs, in the order of the queries. Whole requests may have been refused: their rows are None.
+
+    >>> model = {"parameters": {"classes": ["no", "yes"]}}
+    >>> answers = Answers(3, model)
+    >>> answers.put(0, {"label": ["yes", ""], "index": [1, -1], "outcome": ["answered", "no_quorum"]})
+    >>> answers.columns()
+    {'answer': ['yes', None, None], 'outcome': ['answered', 'no_quorum', 'refused']}
+    """
+
+    def __init__(self, rows: int, model: Mapping[str, Any]) -> None:
+        self._rows, self._classes = rows, list(model.get("parameters", {}).get("classes") or ())
+        self._texts = [str(label) for label in self._classes]
+        self._outputs: dict[str, list[Any]] = {}
+        self._told = np.zeros(rows, dtype=np.bool_)
+
+    def knows(self, outputs: Mapping[str, list[Any]]) -> bool:
+        """Return whether each label is that of the class whose number comes with it: or else the classes are others."""
+        pairs = zip(outputs.get("index", ()), outputs.get("label", ()), strict=False)
+        return all(index < 0 or self._texts[index : index + 1] == [str(label)] for index, label in pairs)
+
+    def put(self, start: int, outputs: Mapping[str, list[Any]]) -> None:
+        """Take the outputs of the rows from `start` on."""
+        for name, values in outputs.items():
+            self._outputs.setdefault(name, [None] * self._rows)[start : start + len(values)] = values
+            self._told[start : start + len(values)] = True
+
+    @property
+    def outcomes(self) -> list[str]:
+        """What became of each query: answered, no_quorum or refused."""
+        given = self._outputs.get("outcome") or [None] * self._rows
+        return [
+            (outcome or "answered") if told else "refused"
+            for outcome, told in zip(given, self._told.tolist(), strict=True)
+        ]
+
+    def columns(self) -> dict[str, list[Any]]:
+        """Return the answer and the outcome of each query, and what else the model said, None where it said nothing."""
+        outcomes = self.outcomes
+        answers = next((self._outputs[name] for name in _ANSWER if name in self._outputs), [None] * self._rows)
+        answered = [outcome == "answered" for outcome in outcomes]
+        columns: dict[str, list[Any]] = {
+            "answer": [one if told else None for one, told in zip(answers, answered, strict=True)],
+            "outcome": outcomes,
+        }
+        for name, values in self._outputs.items():
+            if name in (*_ANSWER, "index", "outcome"):
+                continue
+            kept = [one if told else None for one, told in zip(values, answered, strict=True)]
+            columns |= self._beside(name, kept)
+        return columns
+
+    def _beside(self, name: str, values: list[Any]) -> dict[str, list[Any]]:
+        if name == _LISTED:
+            return {name: [None if one is None else json.loads(one) for one in values]}
+        if name != "scores":
+            return {name: values}
+        width = next((len(row) for row in values if row is not None), 0)
+        classes = self._classes if len(self._classes) == width else range(width)
+        rows = [[None] * width if row is None else row for row in values]
+        return {f"score_{label}": [row[place] for row in rows] for place, label in enumerate(classes)}
+
+    def predictions(self) -> Any:
+        """Return `Predictions` of a classifier; the answers of another model as a plain array, nan where there is none.
+
+        What the queries have cost is the owner's to know: `spent` is None.
+        """
+        if "index" not in self._outputs:
+            columns = self.columns()
+            return np.array([np.nan if one is None else one for one in columns["answer"]])
+        codes = np.array([_REFUSED if one is None else one for one in self._outputs["index"]], dtype=np.int64)
+        refused = codes == _REFUSED
+        labels = Predictions.of(np.maximum(codes, -1), classes=np.array(self._classes), refused=refused)
+        labels.spent = None
+        labels.scores = self._scores()
+        return labels
+
+    def _scores(self) -> NDArray[np.float64] | None:
+        if "scores" not in self._outputs:
+            return None
+        given = self._outputs["scores"]
+        return np.array([[0.0] * len(self._classes) if row is None else row for row in given])
+
+    def frame_like(self, X: Any) -> Any:
+        """Return the columns as a frame of the library that the queries came in, with the index of a pandas frame.
+
+        Queries that were no data frame get an Arrow table.
+        """
+        columns = self.columns()
+        library = type(X).__module__.partition(".")[0]
+        if hasattr(X, "iloc"):
+            import pandas  # noqa: PLC0415
+
+            return pandas.DataFrame(columns, index=X.index)
+        if library == "polars":
+            import polars  # noqa: PLC0415
+
+            return polars.DataFrame(columns)
+        return pa.table(columns)

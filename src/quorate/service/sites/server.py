@@ -1,0 +1,162 @@
+"""A site behind HTTPS: only the coordinator may ask it, and must present the certificate of its card.
+
+    GET  /site      what the site reveals about itself
+    POST /enrol     a declaration: whether the site agrees, and for how many queries it can pay
+    POST /ballots   a batch: charged, then answered
+
+Bodies are MessagePack. A refusal is JSON with a code of `quorate.service.errors`.
+"""
+
+import asyncio
+import contextlib
+import hashlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from quorate.core.errors import InvalidInput, QuorateError
+from quorate.models.saving import load, open_folder
+from quorate.service.errors import Refused, error_body
+from quorate.service.run import AnnouncingServer, listen, signals_end_quietly
+from quorate.service.sites.keys import Card, Keys
+from quorate.service.sites.masks import masks_of
+from quorate.service.sites.messages import Batch, Declaration, Enrolled, Mode
+from quorate.service.sites.site import Site
+from quorate.service.telemetry import Log, log_config
+from quorate.tables import SCHEMA_FILE
+
+__all__ = ["make_site_app", "open_site", "serve_site"]
+
+_BODY_LIMIT = 64 * 2**20
+_STOP_SECONDS = 8
+
+
+def open_site(
+    folder: str | Path,
+    keys: Keys,
+    *,
+    mode: Mode = "counts",
+    peers: Iterable[Card] = (),
+    corrupt: int = 0,
+    trusted: list[str] | None = None,
+) -> Site:
+    """Return the site of a model's folder. `peers` are the cards of the other sites, for "sums" and "noise"."""
+    opened, cards = open_folder(folder), [card for card in peers if card.name != keys.card.name]
+    masks = masks_of(keys, cards) if mode != "counts" else None
+    schema = opened.contents.get(SCHEMA_FILE)
+    digest = "" if schema is None else hashlib.sha256(schema).hexdigest()
+    classifier = load(opened, kind="classifier", trusted=trusted)
+    try:
+        return Site(classifier, name=keys.card.name, mode=mode, masks=masks, corrupt=corrupt, schema=digest)
+    except InvalidInput:
+        classifier.session_.close()
+        raise
+
+
+def make_site_app(site: Site, *, log: Log | None = None) -> Starlette:
+    """Return the application of a site. TLS ensures that only the coordinator reaches it."""
+    log = log or Log()
+
+    async def about(request: Request) -> Any:
+        return site.about()
+
+    async def enrol(request: Request) -> Any:
+        declaration = await _read(request, Declaration)
+        return Enrolled(await asyncio.to_thread(site.payable, declaration), site.start)
+
+    async def ballots(request: Request) -> Any:
+        batch = await _read(request, Batch)
+        counted = await asyncio.to_thread(site.ballots, batch)
+        log.event("answered", batch=batch.id, rows=batch.rows, payable=counted.payable)
+        return counted
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        yield
+        site.close()
+        log.flush()
+
+    endpoints = {"/site": (about, "GET"), "/enrol": (enrol, "POST"), "/ballots": (ballots, "POST")}
+    routes = [Route(path, _told(endpoint, log), methods=[method]) for path, (endpoint, method) in endpoints.items()]
+    return Starlette(routes=routes, lifespan=lifespan)
+
+
+def _told(endpoint: Callable[[Request], Awaitable[Any]], log: Log) -> Callable[[Request], Awaitable[Response]]:
+    """Return the endpoint with its message packed, and with refusals told by their code; what failed is logged."""
+
+    async def respond(request: Request) -> Response:
+        try:
+            message = await endpoint(request)
+        except Exception as error:
+            refusal = error if isinstance(error, Refused) else Refused.by(error)
+            if refusal.code == "internal":
+                log.failure(error, route=request.url.path)
+            log.event("refused", code=refusal.code, route=request.url.path)
+            sentence = str(error) if isinstance(error, QuorateError) else refusal.sentence
+            return Response(
+                error_body(refusal.code, sentence), status_code=refusal.status, media_type="application/json"
+            )
+        return Response(msgspec.msgpack.encode(message), media_type="application/msgpack")
+
+    return respond
+
+
+async def _read(request: Request, kind: type[Any]) -> Any:
+    length = request.headers.get("content-length", "")
+    if not length.isdigit() or int(length) > _BODY_LIMIT:
+        raise Refused("too_large")
+    try:
+        return msgspec.msgpack.decode(await request.body(), type=kind)
+    except (msgspec.MsgspecError, RecursionError):
+        raise Refused("bad_request", "the body is no message of a federation: are both sides of one version?") from None
+
+
+def serve_site(
+    site: Site,
+    keys: Keys,
+    coordinator: Card,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8901,
+    ready: Callable[[str, int], None] | None = None,
+) -> int:
+    """Serve a site, only to the holder of this card, until SIGTERM or SIGINT; return the exit status.
+
+    `ready` is called with the address once the site answers.
+    """
+    listening = listen(host, port)
+    config = uvicorn.Config(
+        make_site_app(site),
+        log_config=log_config(),
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        ws="none",
+        timeout_graceful_shutdown=_STOP_SECONDS,
+        ssl_context_factory=lambda config, default: keys.context(coordinator, server=True),
+    )
+    address = listening.getsockname()[:2]
+
+    def announce() -> None:
+        log = Log()
+        log.event("listening", host=address[0], port=address[1], site=site.name, mode=site.mode)
+        log.flush()
+        if ready is not None:
+            ready(*address)
+
+    server = AnnouncingServer(config, announce=announce)
+    with signals_end_quietly():
+        try:
+            server.run(sockets=[listening])
+        except SystemExit as ended:
+            return int(bool(ended.code))
+        finally:
+            listening.close()
+    return int(not server.started)

@@ -1,0 +1,367 @@
+"""The columns of additive models: a curve for every number, a level for every category."""
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from itertools import groupby
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from quorate.core.arrays import Floats
+from quorate.core.checks import check_count, is_named_id, warn_of_id
+from quorate.core.errors import InvalidInput
+from quorate.tables.containers import OpenTable, is_frame, open_rows
+from quorate.tables.features.blocks import (
+    Block,
+    Column,
+    Ramps,
+    block_from_document,
+    categories_from_public,
+    check_input_names,
+    column_numbers,
+    declared_block,
+    ramps_from_public,
+    spread_ramps,
+)
+from quorate.tables.features.crosses import Cross, crosses_of
+from quorate.tables.features.schemas import block_of_kind, shares_of_blocks
+from quorate.tables.features.waves import Waves, waves_of
+from quorate.tables.features.words import Words, number_for, words_from_public
+from quorate.tables.schema import Schema
+
+__all__ = ["AdditiveColumns", "column_of", "cuts_for", "names_of"]
+
+_CUTS = 8
+_MOST_COLUMNS = 600  # of numbers: what public rows tell of more takes minutes
+_WORK = 5e10  # units times squared columns: about ten seconds on two cores
+
+
+class AdditiveColumns(TransformerMixin, BaseEstimator):
+    """Columns in [0, 1] from *public* rows or declared bounds. Never fit them on private records: nothing is charged.
+
+    Parameters
+    ----------
+    cuts
+        The number of parts into which the values of a numeric column are cut, each with about equally many public rows.
+        The default is 8, or fewer if so many numeric columns and rows would take too long to fit.
+    rare
+        A category with fewer public rows than this is merged into the others.
+    declared
+        What is known without any rows, by column name (or number, for a matrix): `(low, high)`, a longer list of
+        cuts, a list of categories, or "text" for a column of sentences. With all columns declared, `fit(None)` needs
+        no rows.
+
+    crosses
+        Pairs of columns that interact, such as `[("age", "sex")]`: each number of the one times each number of the
+        other, a numeric column in two pieces. Choose them by public knowledge.
+    waves
+        The number of random Fourier features of all numbers together; "auto" takes as many as the noise allows. For
+        tables in which several numbers interact and nobody knows which.
+
+    shares
+        What is known of the mean of each declared column at no further cost, by name: the shares of its cuts or
+        categories (of a missing value last), and their standard deviation. `from_schema` has them from noisy marginals.
+
+    A linear model of these columns adds up one curve or level for each column of the table, as explainable boosting
+    machines do. Unseen texts share one column, and so do numbers beyond the public ones on either side: a group that
+    the public rows miss can still be distinguished.
+
+    >>> import pandas
+    >>> public = pandas.DataFrame({"age": [20, 30, 40, 50], "sex": ["f", "m", "f", "f"]})
+    >>> columns = AdditiveColumns(cuts=2, rare=1).fit(public)
+    >>> columns.get_feature_names_out().tolist()
+    ['age from 20.15', 'age from 35', 'sex=f', 'sex=m', 'sex is another']
+    >>> columns.transform(pandas.DataFrame({"age": [40], "sex": ["x"]})).round(2)
+    array([[1.  , 0.34, 0.  , 0.  , 1.  ]])
+    """
+
+    def __init__(
+        self,
+        *,
+        cuts: int | None = None,
+        rare: int = 20,
+        declared: Any = None,
+        crosses: Any = None,
+        waves: Any = 0,
+        shares: Any = None,
+    ) -> None:
+        self.cuts = cuts
+        self.rare = rare
+        self.declared = declared
+        self.crosses = crosses
+        self.waves = waves
+        self.shares = shares
+
+    @classmethod
+    def from_schema(cls, schema: Schema) -> "AdditiveColumns":
+        """Return unfitted columns of a schema's declarations: cuts or bounds of numbers, and categories of texts.
+
+        A schema that was learned from private rows hands its noisy marginals on: a model then does not measure the
+        means of these columns again. Columns that the schema leaves out are not among them.
+
+        >>> from quorate.tables import Category, Number
+        >>> schema = Schema({"age": Number(cuts=[20, 40, 60]), "sex": Category(["f", "m"])})
+        >>> columns = AdditiveColumns.from_schema(schema)
+        >>> columns.fit(None).get_feature_names_out().tolist()
+        ['age', 'age from 20', 'age from 40', 'sex=f', 'sex=m', 'sex is another']
+        """
+        blocks = {name: block_of_kind(name, kind, schema.learned) for name, kind in schema.columns.items()}
+        known = None if schema.learned is None else schema.learned.marginals
+        shares = None if known is None else shares_of_blocks(blocks, known)
+        return cls(declared=blocks, shares=shares)
+
+    def fit(
+        self, X: Any, y: Any = None, *, units: int = 0, epsilon: float = 1.0, outputs: int = 1
+    ) -> "AdditiveColumns":
+        """Choose cuts and categories from public rows; declared columns are used as declared.
+
+        `units`, a public number, and `epsilon` are those with which a model of these columns will be fitted; `outputs`
+        is its number of classes or labels.
+        """
+        rare, declared = check_count("rare", self.rare), self._declared()
+        X = None if X is None else self._table(X, reset=True)
+        names = list(declared) if X is None else names_of(X)
+        cut = {name: _declared_cut(declared[name]) if name in declared else _is_cut(X, name) for name in names}
+        for name in names:
+            if name not in declared and is_named_id(name) and cut[name]:
+                warn_of_id(name)
+        numbers = sum(cut.values())
+        cuts = check_count("cuts", cuts_for(numbers, units * outputs) if self.cuts is None else self.cuts)
+        number = number_for(units, epsilon, 0 if X is None else len(X))
+
+        def block(name: Any) -> Any:
+            column = None if X is None else column_of(X, name)
+            if isinstance(declared.get(name), str) and declared[name] == "text":
+                return words_from_public(str(name), column, number=number)
+            if name in declared:
+                return declared_block(str(name), declared[name], cuts=cuts)
+            return _from_public(str(name), column, numeric=_is_numeric(X, name), cuts=cuts, rare=rare)
+
+        self.blocks_ = [block(name) for name in names]
+        self.names_ = names
+        waves = number if self.waves == "auto" else check_count("waves", self.waves, least=0)
+        self.together_: list[Cross | Waves] = [
+            *crosses_of(self.blocks_, names, self.crosses),
+            *waves_of(self.blocks_, waves),
+        ]
+        self.joined_ = _joined(self.blocks_, names, X)
+        self._know(names)
+        return self
+
+    def _table(self, X: Any, *, reset: bool) -> OpenTable | Floats:
+        """Return the rows opened, and learn their columns or check them."""
+        if isinstance(X, OpenTable):
+            return X
+        if is_frame(X):
+            validate_data(self, X, reset=reset, skip_check_array=True)
+            return open_rows(X)
+        return open_rows(validate_data(self, X, reset=reset, dtype=None, ensure_all_finite=False))
+
+    def _know(self, names: list[Any]) -> None:
+        """Keep what scikit-learn asks about columns: how many there are, and their names where all are texts."""
+        self.n_features_in_ = len(names)
+        self.__dict__.pop("feature_names_in_", None)
+        if all(isinstance(name, str) for name in names):
+            self.feature_names_in_ = np.array(names, dtype=object)
+
+    def _declared(self) -> dict[Any, Any]:
+        if self.declared is None:
+            return {}
+        return dict(self.declared if isinstance(self.declared, Mapping) else enumerate(self.declared))
+
+    def transform(self, X: Any) -> Floats:
+        """Return one row of numbers in [0, 1] for each row, as an array or in the container of `set_output`."""
+        check_is_fitted(self, "blocks_")
+        return self.encode(self._table(X, reset=False))
+
+    def encode(self, X: Any) -> Floats:
+        """Return the result of `transform`, always as an array, for checked columns. No row is refused."""
+        X = X if isinstance(X, OpenTable) else open_rows(X)
+        ramps = tuple(block for block in self.blocks_ if isinstance(block, Ramps))
+        whole = isinstance(X, np.ndarray) and X.dtype == np.float64 and X.shape[1:] == (len(ramps),)
+        if whole and len(ramps) == len(self.blocks_) and not self.together_:
+            return spread_ramps(ramps, X)  # columns that stand together as they are
+        return self.spread(self.read(X))
+
+    def read(self, X: Any) -> list[NDArray[Any]]:
+        """Return the values of each column as its block reads them: numbers, or places among the categories."""
+        check_is_fitted(self, "blocks_")
+        X = X if isinstance(X, OpenTable) else open_rows(X)
+        if X.shape[1] != len(self.names_):
+            raise InvalidInput(f"rows must have {len(self.names_)} columns, got {X.shape[1]}")
+        pairs = zip(self.blocks_, self.names_, strict=True)
+        return [block.read(column_of(X, name, place)) for place, (block, name) in enumerate(pairs)]
+
+    def spread(self, read: Sequence[NDArray[Any]]) -> Floats:
+        """Return the rows of numbers for values that were read, all of them or some."""
+        parts = []
+        for ramps, run in groupby(zip(self.blocks_, read, strict=True), key=lambda pair: isinstance(pair[0], Ramps)):
+            blocks, columns = zip(*run, strict=True)
+            if ramps:  # neighbours are spread together
+                parts.append(spread_ramps(blocks, np.stack(columns, axis=1)))
+            else:
+                parts += [block.spread(column) for block, column in zip(blocks, columns, strict=True)]
+        parts += [part.spread(read) for part in self.together_]
+        return parts[0] if len(parts) == 1 else np.hstack(parts)
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
+        """Return the names of the columns that `transform` makes."""
+        check_is_fitted(self, "blocks_")
+        check_input_names(self, input_features)
+        names = [name for part in (*self.blocks_, *self.together_) for name in part.names]
+        return np.array(_told_apart(names), dtype=object)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True  # a missing value has a column of its own, or is 0 in all
+        tags.input_tags.string = True
+        return tags
+
+    def atoms(self) -> list[Floats]:
+        """Return rows that each block of columns may become by itself.
+
+        0/1 columns side by side, of which no public row has two, are one block: the categories of one column.
+        """
+        atoms: list[Floats] = []
+        for group in self.joined_:
+            block = self.blocks_[group[0]]
+            if isinstance(block, Words):
+                atoms += block.atoms()
+            else:
+                atoms.append(block.atoms() if len(group) == 1 else np.eye(len(group) + 1)[:, 1:])
+        return atoms + [values for part in self.together_ for values in part.atoms()]
+
+    def known_shares(self) -> tuple[Floats, float] | None:
+        """Return the known mean shares of all blocks side by side and their standard deviation, or None."""
+        if self.shares is None or self.together_ or any(name not in self.shares for name in self.names_):
+            return None
+        parts = [self.shares[name] for name in self.names_]
+        return np.concatenate([part for part, _ in parts]), float(np.sqrt(np.mean([off**2 for _, off in parts])))
+
+    def families(self) -> NDArray[np.int64]:
+        """Return a number for each column, equal for those that are shrunk together; all straight lines have 0."""
+        together: list[int] = []
+        for group in self.joined_:
+            block, number = self.blocks_[group[0]], max(together, default=0) + 1
+            if isinstance(block, Words):
+                together += (number + block.octaves).tolist()
+                continue
+            line = isinstance(block, Ramps) and block.line is not None
+            width = len(block.names) if len(group) == 1 else len(group)
+            together += [0] * line + [number] * (width - line)
+        for part in self.together_:
+            together += [max(together) + 1] * len(part.names)
+        return np.array(together, dtype=np.int64)
+
+    def document(self) -> dict[str, Any]:
+        """Return what `transform` needs as plain values, beside `arrays`."""
+        names = [name if isinstance(name, str) else int(name) for name in self.names_]
+        blocks = [block.document() if isinstance(block, Words) else asdict(block) for block in self.blocks_]
+        return {"names": names, "blocks": blocks, **self._together()}
+
+    def _together(self) -> dict[str, Any]:
+        """Return the pairs of columns that are crossed, and the number of waves."""
+        crosses = [list(part.places) for part in self.together_ if isinstance(part, Cross)]
+        return {"crosses": crosses, "waves": sum(part.number for part in self.together_ if isinstance(part, Waves))}
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return what `transform` needs as arrays: the directions of texts, by the place of their column."""
+        texts = [(place, block) for place, block in enumerate(self.blocks_) if isinstance(block, Words)]
+        return {f"{place}_{part}": values for place, block in texts for part, values in block.arrays().items()}
+
+    @classmethod
+    def from_document(
+        cls, document: dict[str, Any], arrays: Mapping[str, NDArray[Any]] = MappingProxyType({})
+    ) -> "AdditiveColumns":
+        """Return fitted columns from what `document` and `arrays` returned."""
+        columns = cls()
+        columns.names_ = list(document["names"])
+        parts: list[dict[str, NDArray[Any]]] = [{} for _ in document["blocks"]]
+        for key, values in arrays.items():
+            place, _, part = key.partition("_")
+            parts[int(place)][part] = values
+        columns.blocks_ = [
+            Words.from_document(block, kept) if "drawn" in block else block_from_document(block)
+            for block, kept in zip(document["blocks"], parts, strict=True)
+        ]
+        if len(columns.names_) != len(columns.blocks_):
+            raise InvalidInput("the columns of the model are damaged or were changed")
+        pairs = [[columns.names_[place] for place in pair] for pair in document.get("crosses", [])]
+        waves = waves_of(columns.blocks_, int(document.get("waves", 0)))
+        columns.together_ = [*crosses_of(columns.blocks_, columns.names_, pairs), *waves]
+        columns.joined_ = [[place] for place in range(len(columns.blocks_))]
+        columns._know(columns.names_)
+        return columns
+
+
+def names_of(X: OpenTable | Floats) -> list[Any]:
+    """Return the names of the columns of a table, or the numbers of a matrix's."""
+    return list(X.columns) if isinstance(X, OpenTable) else list(range(X.shape[1]))
+
+
+def column_of(X: OpenTable | Floats, name: Any, place: int = 0) -> Column:
+    """Return the values of a column: by its name, or by its place where the rows have no such names."""
+    if isinstance(X, OpenTable):
+        return X.columns[name] if name in X.columns else list(X.columns.values())[place]
+    return X[:, place if isinstance(name, str) else name]
+
+
+def _told_apart(names: list[str]) -> list[str]:
+    """Return names of which no two are alike, as data frames ask for: cuts may be alike to six digits."""
+    seen: Counter[str] = Counter()
+    told = []
+    for name in names:
+        seen[name] += 1
+        told.append(name if seen[name] == 1 else f"{name} ({seen[name]})")
+    return told
+
+
+def cuts_for(numbers: int, units: int) -> int:
+    """Return into how many parts so many columns of numbers are cut: the work on one unit is the square of all."""
+    each = min(_MOST_COLUMNS, math.sqrt(_WORK / max(units, 1))) / max(numbers, 1)
+    return min(_CUTS, int(each) - 3) if each >= 7 else min(3, max(1, int(each)))  # 3 more, from 4 cuts on
+
+
+def _declared_cut(declared: Any) -> bool:
+    """Return whether `cuts` cut a declared column: one with two ends."""
+    return isinstance(declared, Sequence) and len(declared) == 2 and not isinstance(declared[0], str)
+
+
+def _is_numeric(X: OpenTable | Floats, name: Any) -> bool:
+    """Return whether a column of public rows holds numbers, by its type."""
+    return isinstance(X, np.ndarray) or X.kinds[name] == "number"
+
+
+def _is_cut(X: OpenTable | Floats, name: Any) -> bool:
+    """Return whether `cuts` cut a column of public rows: numbers of which more than two differ."""
+    return _is_numeric(X, name) and len(np.unique(column_numbers(column_of(X, name)))) > 2
+
+
+def _from_public(name: str, values: Column, *, numeric: bool, cuts: int, rare: int) -> Block:
+    if numeric:
+        return ramps_from_public(name, column_numbers(values), cuts=cuts, rare=rare)
+    return categories_from_public(name, values, rare=rare)
+
+
+def _joined(blocks: list[Block], names: list[Any], X: Any) -> list[list[int]]:
+    """Return which blocks go together: 0/1 columns side by side of which no public row has two."""
+    groups: list[list[int]] = []
+    filled = np.zeros(0)
+    for place, (block, name) in enumerate(zip(blocks, names, strict=True)):
+        if X is not None and isinstance(block, Ramps) and block.cuts == (0.0, 1.0) and not block.missing:
+            column = column_numbers(column_of(X, name))
+            if filled.size and (filled + column).max() <= 1:
+                groups[-1].append(place)
+                filled = filled + column
+                continue
+            filled = column
+        else:
+            filled = np.zeros(0)
+        groups.append([place])
+    return groups

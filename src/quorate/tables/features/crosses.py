@@ -1,0 +1,68 @@
+"""Two columns that matter together: every number of the one times every number of the other, both coarse.
+
+A product is a function of the row alone, value by value, and it lies in [0, 1] as its factors do.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quorate.core.arrays import Floats
+from quorate.core.errors import InvalidInput
+from quorate.tables.features.blocks import Categories, Ramps
+
+__all__ = ["Cross", "crosses_of"]
+
+
+@dataclass(frozen=True)
+class Cross:
+    """The products of two blocks; `places` says which columns they are."""
+
+    places: tuple[int, int]
+    first: Ramps | Categories
+    second: Ramps | Categories
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the products."""
+        return [f"{one} and {other}" for one in self.first.names for other in self.second.names]
+
+    def spread(self, read: Sequence[NDArray[Any]]) -> Floats:
+        """Return one row of products for each row, of all columns as they were read."""
+        return _products(*(block.spread(read[place]) for block, place in zip(self._blocks, self.places, strict=True)))
+
+    def atoms(self) -> list[Floats]:
+        """Return what every pair of values becomes."""
+        one, other = (block.atoms() for block in self._blocks)
+        return [_products(np.repeat(one, len(other), axis=0), np.tile(other, (len(one), 1)))]
+
+    @property
+    def _blocks(self) -> tuple[Ramps | Categories, Ramps | Categories]:
+        return self.first, self.second
+
+
+def _products(one: Floats, other: Floats) -> Floats:
+    return (one[:, :, None] * other[:, None, :]).reshape(len(one), -1)
+
+
+def crosses_of(blocks: Sequence[Any], names: Sequence[Any], pairs: Any) -> list[Cross]:
+    """Return the crosses of pairs of columns, which are named. A number is crossed in two straight pieces."""
+    crosses = []
+    for pair in pairs or ():
+        if isinstance(pair, str) or len(pair) != 2 or pair[0] == pair[1] or not set(pair) <= set(names):
+            raise InvalidInput(f"a cross is a pair of two columns of the table, not {pair!r}")
+        places = (list(names).index(pair[0]), list(names).index(pair[1]))
+        if not all(isinstance(blocks[place], Ramps | Categories) for place in places):
+            raise InvalidInput("a column of texts cannot be crossed")
+        crosses.append(Cross(places, *(_coarse(blocks[place]) for place in places)))
+    return crosses
+
+
+def _coarse(block: Ramps | Categories) -> Ramps | Categories:
+    if isinstance(block, Categories) or len(block.points) == 2:
+        return block
+    points = block.points
+    return Ramps(block.name, (points[0], points[len(points) // 2], points[-1]))

@@ -1,0 +1,232 @@
+"""The command line, end to end through the installed command."""
+
+import errno
+import inspect
+import json
+import os
+import signal
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+from typing import get_args
+
+import numpy as np
+import pytest
+
+import quorate as qr
+from forked import run_forked
+from quorate import __version__
+from quorate.bench.bars import BARS
+from quorate.bench.run import BENCHES
+from quorate.cli.commands import bench
+
+ROOT = Path(__file__).parents[2]
+
+
+def quorate(*arguments, **environment):
+    command = [str(Path(sys.executable).parent / "quorate"), *arguments]
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=900, env={**os.environ, **environment}, check=False
+    )
+
+
+def forked(*arguments, **environment):
+    """The same in a process that is forked from one which has imported the package: seconds sooner."""
+    code = "import sys; from quorate.cli.app import main; sys.exit(main())"
+    return subprocess.CompletedProcess(arguments, *run_forked(code, *arguments, **environment))
+
+
+def test_version_and_help():
+    assert quorate("--version").stdout.strip() == __version__
+    as_module = [sys.executable, "-m", "quorate", "--version"]
+    assert subprocess.run(as_module, capture_output=True, text=True, check=True).stdout.strip() == __version__
+    for arguments in (["--help"], ["demo", "--help"], ["bench", "--help"]):
+        shown = quorate(*arguments)
+        assert shown.returncode == 0
+        assert "Usage" in shown.stdout
+
+
+SMALL = ("--records", "20000", "--queries", "300", "--epsilon", "2")
+
+
+def test_demo_does_the_whole_job_and_names_its_report(tmp_path):
+    shown = quorate("demo", *SMALL, "--out", str(tmp_path / "page.html"), COLUMNS="200")
+    assert shown.returncode == 0, shown.stderr
+    for text in ("teachers of", "epsilon spent", "no quorum", "non-private model", "student", "nothing was paid"):
+        assert text in shown.stdout, text
+    assert shown.stdout.strip().splitlines()[-1] == f"The report: {tmp_path / 'page.html'}"
+    assert (tmp_path / "page.html").read_text(encoding="utf-8").count("<svg") == 6
+
+
+def test_demo_as_json(tmp_path):
+    """About 290 of 300 queries are answered and 94% of them rightly: both bars are ten standard deviations away."""
+    done = json.loads(forked("demo", *SMALL, "--json", "--out", str(tmp_path / "page.html")).stdout)
+    assert done["report"] == str(tmp_path / "page.html")
+    results = done["results"]
+    assert results["answered"] + results["no quorum"] + results["refused, budget spent"] == 300
+    assert 0 < results["epsilon spent, ex post"] <= results["epsilon allowed"] == 2.0
+    assert [point[1] for point in done["spending"]] == sorted(point[1] for point in done["spending"])
+    assert done["spending"][-1][1] == results["epsilon spent, ex post"]
+    assert sum(done["label_counts"].values()) == results["answered"] > 150
+    assert float(results["answers that are right"].rstrip("%")) > 80
+    assert results["asked again, model loaded from disk"] == "100 of 100 answers the same, nothing was paid"
+    assert done["claim"]["unit"] == "person"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "text"),
+    [
+        (["demo", "--records", "2000"], 1, "It would do to"),
+        (["demo", "--epsilon", "-1"], 1, "epsilon must be a positive finite number"),
+        (["demo", "--queries", "0"], 1, "queries must be a whole number of at least 1"),
+        (["demo", "--out", "no such folder/page.html"], 1, "no such folder"),
+        (["demo", "--records", "many"], 2, "many"),
+        (["bench", "nothing"], 2, "nothing"),
+        (["unknown"], 2, "unknown"),
+        (["predict"], 2, "quorate predict needs FOLDER. See quorate predict --help"),
+        (["fit", "linear", "a.csv"], 2, "quorate fit linear needs --out."),
+        (["fit", "linear", "a.csv", "--uot", "m"], 2, "quorate fit linear needs --out. Did you mean --out instead of"),
+        (["fit", "linear", "a.csv", "--label"], 2, "--label takes a value, and none is given."),
+        (["plan", "--epsilon", "1", "--epsilon", "2"], 2, "quorate plan takes --epsilon once."),
+    ],
+)
+def test_refusals_and_usage(arguments, code, text):
+    shown = forked(*arguments)
+    assert shown.returncode == code
+    assert text in shown.stderr
+    assert "Traceback" not in shown.stderr
+
+
+def test_a_reader_that_closes_its_end_is_no_refusal():
+    """As `head` does: Rich ends the program with exit code 1, which says here that something was refused."""
+    process = subprocess.Popen([sys.executable, "-m", "quorate", "plan", "--records", "9000"], stdout=subprocess.PIPE)
+    process.stdout.close()
+    assert process.wait() == 0
+
+
+def test_the_command_offers_every_bench_that_has_figures_and_bars():
+    offered = get_args(inspect.signature(bench).parameters["name"].annotation)
+    assert set(offered) == set(BENCHES) == set(BARS)
+
+
+@pytest.mark.long
+def test_quick_bench_names_every_bar(tmp_path):
+    """Speeds may miss their bars on a busy machine, so only the figures that do not depend on it must hold."""
+    shown = quorate("bench", "mechanisms", "--quick", "--json", QUORATE_DATA=str(tmp_path))
+    result = json.loads(shown.stdout)
+    assert {figure["name"] for figure in result["figures"]} == set(BARS["mechanisms"])
+    assert {"cores", "python"} <= set(result["machine"])
+    for figure in result["figures"]:
+        assert set(figure) == {"name", "value", "unit", "bar", "holds"}
+        if figure["name"].startswith("confident_max"):
+            assert figure["value"] is None  # no data in this folder: reported as missing, not as held
+            assert figure["holds"] is None
+        elif figure["unit"] in {"ballots", "epsilon"} and figure["bar"]:
+            assert figure["holds"] is True, figure
+
+
+@pytest.mark.long
+def test_quick_bench_of_the_classifier(tmp_path):
+    result = json.loads(quorate("bench", "classifier", "--quick", "--json", QUORATE_DATA=str(tmp_path)).stdout)
+    figures = {figure["name"]: figure for figure in result["figures"]}
+    assert set(figures) == set(BARS["classifier"])
+    assert all(figure["value"] is None for name, figure in figures.items() if name.startswith(("auto.", "student.")))
+    assert np.isfinite(
+        figures["overhead.quorum.microseconds_a_query"]["value"]
+    )  # a difference of two times: its sign is chance
+    assert figures["learners.ballots_equal_to_scikit_learn"]["holds"] is True
+    assert figures["learners.counting_peak_bytes"]["holds"] is True
+
+
+def test_an_interrupt_says_what_it_means(tmp_path):
+    """Found by a newcomer: the command line's own handling swallowed it. The signal is sent once the job has begun."""
+    for _ in range(6):  # Python itself swallows an interrupt that falls into a finaliser
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have let it be ignored
+        process = subprocess.Popen(
+            [sys.executable, "-m", "quorate", "demo", "--out", str(tmp_path / "x.html")],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        signal.signal(signal.SIGINT, before)
+        assert "clinic" in process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=600)
+        if process.returncode == 130:
+            break
+    assert process.returncode == 130, errors
+    assert "nothing private was read" in errors
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (["predict", "model", "new.csv"], "what was charged stays charged"),
+        (["release", "census.csv", "--online"], "what was charged stays charged"),
+        (["release", "census.csv", "--out", "published"], "nothing was written and nothing was answered"),
+        (["fit", "subsample", "visits.csv", "--out=model"], "so nothing is spent"),
+        (["fit", "subsample", "visits.csv", "--out", "begun"], "begun does not hold a model"),
+        (["fit", "subsample", "visits.csv", "--out", "whole"], "the model in whole is whole"),
+        (["check", "rule", "later.csv"], "so nothing is spent"),
+        (["check", "rule", "later.csv", "--account", "census"], "what the account was charged stays charged"),
+        (["release", "census.csv", "--account=census", "--out", "published"], "what the account was charged stays"),
+        (["ledger", "move", "model"], "nothing is half done"),
+    ],
+)
+def test_an_interrupt_says_what_is_true_of_its_command(command, said, monkeypatch, tmp_path, capsys):
+    """`quorate fit` spends nothing, and said that what was charged stays charged."""
+    from quorate.cli import app
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "begun").mkdir()
+    X = [[0.0], [1.0]] * 100
+    qr.save(qr.SemiPrivateClassifier(epsilon=1.0, classes=[0, 1]).fit(X, [0, 1] * 100, public=X), "whole")
+
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(app, "app", interrupted)
+    assert app.main(command) == 130
+    assert said in capsys.readouterr().err
+
+
+def test_a_disk_that_is_full_is_an_exit_code_and_no_traceback(monkeypatch, capsys):
+    from quorate.cli import app
+
+    def fails(*_, **__):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "model.onnx")
+
+    monkeypatch.setattr(app, "app", fails)
+    assert app.main(["export", "rule", "--onnx", "model.onnx"]) == 1
+    assert capsys.readouterr().err == "quorate: model.onnx: No space left on device\n"
+
+
+def test_a_file_that_cannot_be_written_leaves_nothing_behind(monkeypatch, tmp_path):
+    from quorate.cli.output import write_file
+
+    def half(path, content):
+        with path.open("wb") as file:
+            file.write(content[:3])
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    write_file(tmp_path / "answers.csv", "earlier")
+    monkeypatch.setattr(Path, "write_bytes", half)
+    with pytest.raises(qr.InvalidInput, match=r"answers\.csv could not be written: No space left on device; ask again"):
+        write_file(tmp_path / "answers.csv", "row,answer")
+    monkeypatch.undo()
+    assert [path.name for path in tmp_path.iterdir()] == ["answers.csv"]
+    assert (tmp_path / "answers.csv").read_text() == "earlier"
+
+
+def test_a_command_warns_in_its_own_words(monkeypatch, capsys):
+    from quorate.cli import app
+
+    monkeypatch.setattr(app, "app", lambda *_, **__: warnings.warn("mind the gap", UserWarning, stacklevel=1))
+    assert app.main(["release"]) == 0
+    assert capsys.readouterr().err == "quorate: mind the gap\n"
+
+
+def test_a_plan_for_a_billion_queries_comes_back():
+    shown = quorate("plan", "--records", "100000", "--queries", "1000000000", "--json")
+    assert json.loads(shown.stdout)["feasible"] is False

@@ -1,0 +1,253 @@
+"""Ledgers that were edited, swapped or rolled back are refused, while they are in use and when they are opened."""
+
+import json
+import os
+import shutil
+import sqlite3
+from contextlib import closing, suppress
+
+import pytest
+
+from ledger_in_use import SPENT, ask, edit, open_ledger, path, session_of, units_spent, used
+from quorate.core.errors import LedgerRefused
+from quorate.core.ledger import Ledger
+from quorate.core.ledger.chain import link, state_folder
+from quorate.core.ledger.rules import Event
+from quorate.core.mechanisms import Quorum
+from quorate.core.privacy import Budget
+
+__all__ = ["path", "used"]  # fixtures
+
+
+def _refused(place, folder=None):
+    """Return why the ledger does not open. It must say so itself."""
+    with pytest.raises(LedgerRefused) as caught:
+        open_ledger(place, folder)
+    assert not Ledger.unchecked(place, fingerprint="m", folder=folder).verify().sound
+    return str(caught.value)
+
+
+def test_a_mark_outside_that_was_edited_is_refused(path):
+    (mark,) = state_folder().iterdir()
+    mark.write_text("{}")
+    assert "was edited" in _refused(path)
+    mark.unlink()
+    open_ledger(path).close()
+
+
+def _copy_of(folder):
+    copy = folder.with_name(f"{folder.name} copy")
+    shutil.copytree(folder, copy)
+    return copy
+
+
+def _put_back(copy, folder):
+    shutil.rmtree(folder)
+    shutil.copytree(copy, folder)
+
+
+def test_a_ledger_that_nobody_touched_opens(used):
+    assert open_ledger(*used).verify().sound
+    assert units_spent(*used) == SPENT
+
+
+_ENTRY = "UPDATE quorate_entry SET body = replace(body,"
+EDITS = {
+    "amount of a lease": f"{_ENTRY} '\"renyi\":\"', '\"renyi\":\"1') WHERE kind = 'leased'",
+    "amount returned": f"{_ENTRY} '\"renyi\":\"', '\"renyi\":\"1') WHERE kind = 'returned'",
+    "time of an entry": "UPDATE quorate_entry SET at = at - 1000 WHERE seq = 3",
+    "kind of an entry": "UPDATE quorate_entry SET kind = 'wanted', body = '{}' WHERE kind = 'leased'",
+    "spelling of an entry": f"{_ENTRY} ':', ': ') WHERE kind = 'leased'",
+    "owner of an answered request": "UPDATE quorate_request SET owner = 'x' WHERE outcome IS NOT NULL",
+    "time of an answered request": "UPDATE quorate_request SET at = at + 0.000001 WHERE outcome IS NOT NULL",
+    "hash of an entry": "UPDATE quorate_entry SET mac = '00' WHERE seq = 3",
+    "last entry removed": "DELETE FROM quorate_entry WHERE seq = (SELECT max(seq) FROM quorate_entry)",
+    "first entry removed": "DELETE FROM quorate_entry WHERE seq = 1",
+    "middle entry removed": "DELETE FROM quorate_entry WHERE seq = 4",
+    "all entries removed": "DELETE FROM quorate_entry",
+    "entry doubled": "INSERT INTO quorate_entry SELECT ledger, seq + 1000, at, kind, body, mac FROM quorate_entry",
+    "capacity at the opening": f"{_ENTRY} 'capacity\":[\"', 'capacity\":[\"9') WHERE seq = 1",
+    "account": 'UPDATE quorate_snapshot SET state = replace(state, \'"spent":["\', \'"spent":["-\')',
+    "account removed": "DELETE FROM quorate_snapshot",
+    "account at another entry": "UPDATE quorate_snapshot SET seq = seq - 1",
+    "quota of a key": "UPDATE quorate_snapshot SET state = replace(state, '\"quota\":5', '\"quota\":500')",
+    "quota of a key when made": "UPDATE quorate_entry SET body = replace(body, '\"quota\":5', '\"quota\":500')",
+    "an answer": "UPDATE quorate_answer SET label = 1 - label",
+    "caller of an answer": "UPDATE quorate_answer SET caller = 'somebody else'",
+    "an answer removed": "DELETE FROM quorate_answer WHERE query = (SELECT query FROM quorate_answer LIMIT 1)",
+    "an answer added": "INSERT INTO quorate_answer SELECT ledger, 'x', query, label, seq FROM quorate_answer LIMIT 1",
+    "an answer moved": "UPDATE quorate_answer SET seq = seq + 1",
+    "an answer beyond the end": "UPDATE quorate_answer SET seq = seq + 100000",
+    "an answer before the beginning": "UPDATE quorate_answer SET seq = -seq",
+    "outcome of an id": "UPDATE quorate_request SET outcome = ZERO",
+    "outcome of an id removed": "UPDATE quorate_request SET outcome = NULL",
+    "an id forgotten": "DELETE FROM quorate_request WHERE id = 'id3'",
+    "an id set free": "UPDATE quorate_request SET outcome = NULL, seq = NULL WHERE id = 'id3'",
+    "an id renamed": "UPDATE quorate_request SET id = 'another' WHERE id = 'id3'",
+    "body of an id": "UPDATE quorate_request SET body = ZERO",
+    "an outcome without an entry": "UPDATE quorate_request SET seq = NULL WHERE id = 'id3'",
+    "a table removed": "DROP TABLE quorate_answer",
+}
+
+
+_BOTH = ("amount of a lease", "last entry removed", "account", "quota of a key", "an answer", "a table removed")
+
+
+@pytest.mark.parametrize(
+    ("used", "what"),
+    [("sqlite", what) for what in EDITS] + [("postgres", what) for what in _BOTH],  # the rules are the same for both
+    indirect=["used"],
+)
+def test_an_edited_ledger_is_refused(used, what):
+    place, folder = used
+    zero = "zeroblob(8)" if place == folder / "ledger.sqlite" else "'\\x0000000000000000'::bytea"
+    changed = edit(place, EDITS[what].replace("ZERO", zero))
+    assert changed or what == "a table removed"
+    _refused(place, folder)
+
+
+def test_a_database_put_back_to_an_earlier_day_is_refused(used):
+    place, folder = used
+    tables = ("snapshot", "entry", "answer", "request")
+    for table in tables:
+        edit(place, f"CREATE TABLE day_{table} AS SELECT * FROM quorate_{table}")
+    session = session_of(open_ledger(place, folder))
+    ask(session, 100)
+    for table in tables:
+        edit(place, f"DELETE FROM quorate_{table}")
+        edit(place, f"INSERT INTO quorate_{table} SELECT * FROM day_{table}")
+    with pytest.raises(LedgerRefused, match="old copy"):
+        ask(session, 101)
+    assert "rolled back" in _refused(place, folder)
+
+
+def test_an_edited_run_is_refused(tmp_path):
+    path = tmp_path / "ledger.sqlite"
+    quorum = Quorum.calibrate(epsilon=2.0, delta=1e-5, teachers=400, no_quorums=5)
+    ledger = Ledger.create(path, Budget(epsilon=2.0, delta=1e-5, order=quorum.order), fingerprint="m")
+    ledger.keep_run(7)
+    ledger.close()
+    for statement in ("UPDATE quorate_secret SET value = 8", "DELETE FROM quorate_secret"):
+        edit(path, statement)
+        assert "secret noise" in _refused(path)
+
+
+def test_consistent_edits_need_the_key(path):
+    """Even whoever makes all tables agree with each other is found out."""
+    with closing(sqlite3.connect(path)) as connection, connection:
+        rows = connection.execute("SELECT seq, at, kind, body FROM quorate_entry ORDER BY seq").fetchall()
+        before = ""
+        for seq, at, kind, body in rows:
+            entry = link(b"a key of my own", before, seq, Event(kind, at, json.loads(body)))
+            connection.execute("UPDATE quorate_entry SET mac = ? WHERE seq = ?", (entry.mac, seq))
+            before = entry.mac
+        connection.execute("UPDATE quorate_snapshot SET head = ?", (before,))
+    assert "edited" in _refused(path)
+
+
+@pytest.mark.parametrize("name", ["ledger.key", "ledger.mark", "ledger.sqlite"])
+@pytest.mark.parametrize("what", ["removed", "emptied", "replaced"])
+def test_a_file_that_is_gone_or_is_not_what_it_was_is_refused(path, tmp_path, name, what):
+    file = path.with_name(name)
+    if what == "removed":
+        file.unlink()
+    elif what == "emptied":
+        file.write_bytes(b"")
+    else:
+        other = tmp_path / "other" / "ledger.sqlite"
+        other.parent.mkdir()
+        Ledger.create(other, Budget(epsilon=1.0, delta=0.0), fingerprint="m").close()
+        shutil.copyfile(other.with_name(name), file)
+    with pytest.raises(LedgerRefused):
+        open_ledger(path)
+
+
+def test_another_models_ledger_is_refused_also_while_it_is_in_use(path, tmp_path):
+    other = tmp_path / "other" / "ledger.sqlite"
+    other.parent.mkdir()
+    Ledger.create(other, Budget(epsilon=1.0, delta=0.0), fingerprint="another").close()
+    session = session_of(open_ledger(path))
+    ask(session, 100)
+    for name in ("ledger.sqlite", "ledger.key", "ledger.mark"):
+        shutil.copyfile(other.with_name(name), path.with_name(f"new {name}"))
+        os.replace(path.with_name(f"new {name}"), path.with_name(name))
+    for number in range(101, 120):  # what is out on lease would pay for some
+        with pytest.raises(LedgerRefused):
+            ask(session, number)
+    with pytest.raises(LedgerRefused):
+        open_ledger(path)
+
+
+def test_an_old_copy_of_the_file_is_refused(path):
+    copy = path.with_name("copy")
+    shutil.copyfile(path, copy)
+    session = session_of(open_ledger(path))
+    ask(session, 100)
+    session.close()
+    os.replace(copy, path)
+    assert "rolled back" in _refused(path)
+
+
+def test_an_old_copy_of_the_whole_folder_is_refused(path):
+    copy = _copy_of(path.parent)
+    session = session_of(open_ledger(path))
+    ask(session, 100)
+    session.close()
+    _put_back(copy, path.parent)
+    assert "rolled back" in _refused(path)
+
+
+def test_an_old_copy_is_refused_while_it_is_in_use(path):
+    ledger = open_ledger(path)
+    session = session_of(ledger)
+    ask(session, 100)
+    copy = path.with_name("copy")
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    shutil.copyfile(path, copy)
+    ask(session, 101)
+    os.replace(copy, path)
+    for name in ("ledger.sqlite-wal", "ledger.sqlite-shm"):
+        path.with_name(name).unlink(missing_ok=True)
+    with pytest.raises(LedgerRefused, match="old copy"):
+        ask(session, 102)
+
+
+def test_another_history_is_refused_while_it_is_in_use(path):
+    """An old copy is put in place, and somebody who had seen no more goes on from it and overtakes all others."""
+    session, other = session_of(open_ledger(path)), session_of(open_ledger(path))
+    ask(other, 100)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    copy = path.with_name("copy")
+    shutil.copyfile(path, copy)
+    ask(session, 101)  # on a lease that the copy does not know of
+    os.replace(copy, path)
+    for name in ("ledger.sqlite-wal", "ledger.sqlite-shm"):
+        path.with_name(name).unlink(missing_ok=True)
+    with suppress(LedgerRefused):  # or the mark tells
+        ask(other, *range(200, 210))
+    with pytest.raises(LedgerRefused):
+        ask(session, 102)
+
+
+def test_a_copy_that_lives_its_own_life_is_refused_here(path):
+    """A twin that spent from a copy of the folder has gone another way, and cannot come home."""
+    copy = _copy_of(path.parent)
+    for place, number in ((path.parent, 100), (copy, 200)):
+        session = None
+        try:
+            session = session_of(open_ledger(place / "ledger.sqlite"))
+        except LedgerRefused:
+            assert place == copy  # the mark outside both folders says that the budget was spent elsewhere
+            return
+        ask(session, number)
+        session.close()
+    pytest.fail("two copies of one ledger both paid for answers")
+
+
+def test_a_damaged_schema_is_refused_like_any_other_damage(path):
+    content = path.read_bytes()
+    place = content.index(b"quorate_request") + 2
+    path.write_bytes(content[:place] + bytes([content[place] ^ 0xC7]) + content[place + 1 :])  # no letter of any text
+    assert "is not a ledger" in _refused(path)

@@ -1,0 +1,116 @@
+"""A full disk, a ledger that is gone, a database that is stopped or hung: said soon, and over when it is over."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from quorate import Budget, InvalidInput
+from quorate.core.errors import LedgerRefused
+from quorate.core.ledger import Ledger, postgres, store
+
+
+@pytest.fixture
+def on_disk(tmp_path):
+    return Ledger.create(tmp_path / "ledger.sqlite", Budget(epsilon=1.0, delta=0.0), fingerprint="m")
+
+
+def test_a_probe_is_written_and_leaves_no_entry(on_disk):
+    before = on_disk.view()
+    for _ in range(3):
+        on_disk.probe()
+    assert on_disk.view() == before
+    assert on_disk.verify().sound
+
+
+@pytest.mark.parametrize("cause", ["disk_full", "missing"])
+def test_a_probe_says_what_is_wrong_with_a_file(on_disk, tmp_path, monkeypatch, cause):
+    with monkeypatch.context() as patch:
+        if cause == "disk_full":
+            patch.setattr(store, "_ROOM", 2**80)
+        else:
+            (tmp_path / "ledger.sqlite").rename(tmp_path / "elsewhere")
+        with pytest.raises(LedgerRefused) as caught:
+            on_disk.probe()
+        assert caught.value.cause == cause
+    if cause == "missing":
+        (tmp_path / "elsewhere").rename(tmp_path / "ledger.sqlite")
+    on_disk.probe()
+
+
+def test_keys_are_known_while_the_ledger_cannot_be_read(on_disk, tmp_path, monkeypatch):
+    """Nothing is answered then; but who reads metrics is let in."""
+    token = on_disk.add_key("reader", scopes=["budget"])
+    on_disk.read_keys()
+    (tmp_path / "ledger.sqlite").rename(tmp_path / "elsewhere")
+    clock = time.monotonic()
+    for later, known in ((5, True), (601, False)):
+        monkeypatch.setattr(time, "monotonic", lambda later=later: clock + later)
+        if known:
+            assert on_disk.find_key(token).name == "reader"
+        else:
+            with pytest.raises(LedgerRefused):
+                on_disk.find_key(token)
+
+
+def _processes(server):
+    children = Path(f"/proc/{server.process}/task/{server.process}/children").read_text().split()
+    return [server.process, *map(int, children)]
+
+
+def test_a_hung_database_is_not_waited_for(tmp_path, postgres_server, postgres_url, monkeypatch):
+    monkeypatch.setenv("QUORATE_DATABASE_SECONDS", "0.5")
+    ledger = Ledger.create(postgres_url, Budget(epsilon=1.0, delta=0.0), fingerprint="m", folder=tmp_path)
+    ledger.probe()
+    processes = _processes(postgres_server)
+    for process in processes:
+        os.kill(process, signal.SIGSTOP)
+    try:
+        start = time.monotonic()
+        with pytest.raises(LedgerRefused) as first:
+            ledger.probe()
+        assert 0.4 < time.monotonic() - start < 30  # half a second, and room for a busy machine: it hangs for good
+        with pytest.raises(LedgerRefused) as second:  # at once: nobody waits for what has just not answered
+            ledger.state()
+        assert time.monotonic() - start < 30
+        assert first.value.cause == second.value.cause == "database_unanswering"
+        assert 0 < second.value.retry_after <= postgres._PAUSE
+    finally:
+        for process in processes:
+            os.kill(process, signal.SIGCONT)
+    time.sleep(postgres._PAUSE)
+    ledger.probe()
+    assert ledger.verify().sound
+
+
+def test_a_commit_that_hangs_is_over_and_the_ledger_stays_sound(tmp_path, postgres_server, postgres_url, monkeypatch):
+    monkeypatch.setenv("QUORATE_DATABASE_SECONDS", "0.5")
+    ledger = Ledger.create(postgres_url, Budget(epsilon=1.0, delta=0.0), fingerprint="m", folder=tmp_path)
+    ledger.probe()
+    processes = _processes(postgres_server)
+    start = time.monotonic()
+
+    def change_and_hang():
+        with ledger.change() as change:
+            change.append("wanted", {})
+            write = change.write
+            change.write = lambda: (write(), [os.kill(process, signal.SIGSTOP) for process in processes])
+
+    try:
+        with pytest.raises(LedgerRefused):
+            change_and_hang()
+        assert time.monotonic() - start < 30
+    finally:
+        for process in processes:
+            os.kill(process, signal.SIGCONT)
+    time.sleep(postgres._PAUSE)
+    assert ledger.view().entries in (1, 2)  # nobody knows, until the ledger is read again
+    assert ledger.verify().sound
+
+
+def test_the_wait_is_a_setting(monkeypatch):
+    monkeypatch.setenv("QUORATE_DATABASE_SECONDS", "soon")
+    with pytest.raises(InvalidInput, match="QUORATE_DATABASE_SECONDS"):
+        postgres.patience()

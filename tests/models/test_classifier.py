@@ -1,0 +1,670 @@
+"""PrivateClassifier: scikit-learn manners, a budget inside, and answers that are paid for once."""
+
+import copy
+import json
+import pickle
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.compose import make_column_transformer
+from sklearn.exceptions import DataConversionWarning, NotFittedError
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.tree import DecisionTreeClassifier
+
+from quorate import BudgetSpent, Infeasible, InvalidInput, NoQuorum, PrivateLinearRegression, PrivateLogisticRegression
+from quorate.auditing.replay import entropy_tape, fitted_ensemble
+from quorate.compute.ensemble import Ensemble
+from quorate.compute.learners import LinearTeachers
+from quorate.core.errors import LedgerRefused, QuorateError
+from quorate.core.mechanisms import NO_QUORUM, NoisyMax, Quorum
+from quorate.core.requests import OWN_CALLER
+from quorate.core.rows import canonical_matrix, query_digests
+from quorate.models.knn import NeighbourClassifier, NeighbourRegressor
+from quorate.models.predictors import PrivateClassifier
+from quorate.models.predictors.labels import class_codes, declared_classes, target_numbers
+from quorate.models.saving import load, save
+from quorate.tables.frames import FrameFormat
+
+
+@pytest.fixture(scope="module")
+def records():
+    generator = np.random.default_rng(0)
+    X = generator.normal(size=(20_000, 2))
+    return X, np.where(X[:, 0] + 0.2 * X[:, 1] > 0, "yes", "no")
+
+
+EASY, HARD = [[3.0, 0.0], [-3.0, 0.0]], [[0.0, 0.0]]
+
+
+def _quorum(**settings):
+    known = {"epsilon": 2.0, "delta": 1e-8, "teachers": 400, "aggregator": "quorum", "no_quorums": 5, "queries": 100}
+    return PrivateClassifier(**(known | {"classes": ["no", "yes"]} | settings))
+
+
+def _tied(classifier):
+    """Give a fitted classifier teachers that are of one mind on EASY and exactly tied on HARD.
+
+    Fitted ones are tied there on average only: as the rows were dealt, one side led far enough for a quorum once in a
+    thousand fits. With a tie, only threshold noise past the margin is left: below 1e-9 a query.
+    """
+    lean = np.tile([0.5, -0.5], classifier.session_.answerer.ensemble.teachers // 2)
+    scores = np.stack([np.ones_like(lean), np.full_like(lean, 0.2), lean], axis=1)
+    classifier.session_.answerer.ensemble = Ensemble(LinearTeachers(scores[:, None], classes=2))
+    return classifier
+
+
+@pytest.fixture
+def asked(records):
+    return _tied(_quorum().fit(*records))
+
+
+# Answers
+
+
+def test_answers_are_labels_with_a_mask(asked):
+    answers = asked.predict(EASY + HARD)
+    assert answers.labels.tolist() == ["yes", "no", None]
+    assert answers.answered.tolist() == [True, True, False]
+    assert answers.no_quorum.tolist() == [False, False, True]
+    assert answers.refused == 0
+    assert answers.spent == asked.mechanism_.no_quorum_cost(asked.mechanism_.order)
+    assert isinstance(answers, np.ndarray)
+    assert (answers == np.array(["yes", "no", "no"])).tolist() == [True, True, False]
+
+
+def test_only_answers_cost_nothing(asked):
+    before = asked.budget_.spent()
+    asked.predict(np.array(EASY).repeat(50, axis=0) + np.arange(100)[:, None] / 1000)
+    assert asked.budget_.spent() == before
+
+
+def test_no_quorum_may_be_filled_or_raised(records):
+    X = np.array(EASY + HARD)
+    guessing = _tied(_quorum(on_no_quorum="random").fit(*records))
+    seen = {guessing.predict(HARD).tolist()[0] for _ in range(60)}  # remembered as no quorum, drawn anew each time
+    assert seen == {"yes", "no"}
+    assert guessing.predict(X).answered.tolist() == [True, True, False]
+    strict = _tied(_quorum(on_no_quorum="raise").fit(*records))
+    with pytest.raises(NoQuorum, match="1 of 3 queries found no quorum; they were paid for") as caught:
+        strict.predict(X)
+    assert caught.value.predictions.tolist() == ["yes", "no", None]
+
+
+def test_once_spent_it_refuses(asked):
+    hard = np.array(HARD).repeat(8, axis=0) + np.arange(8)[:, None] * 1e-6
+    answers = asked.predict(np.concatenate([hard, EASY]))
+    assert answers.refused == 5  # five no-quorums were met; the other three and both easy ones were not asked
+    assert answers.labels.tolist() == [None] * 10
+    with pytest.raises(BudgetSpent, match="Queries answered before can be asked again"):
+        asked.predict(EASY)
+    again = asked.predict(np.concatenate([hard[:5], EASY]))
+    assert again.refused == 2
+    assert asked.spent_epsilon() <= 2.0
+
+
+def test_a_stream_is_answered_one_by_one(asked):
+    def queries():
+        yield EASY[0]
+        yield np.array(EASY[1])
+        yield from ([0.0, shift * 1e-6] for shift in range(9))
+
+    stream = asked.stream(queries())
+    assert [next(stream) for _ in range(7)] == ["yes", "no", *[None] * 5]
+    with pytest.raises(BudgetSpent):
+        next(stream)
+
+
+def test_a_caller_is_answered_the_same_again_for_nothing(asked):
+    def left():
+        return asked.session_.answerer.run.no_quorums_left
+
+    asked.predict(HARD * 3, caller="a")
+    assert left() == 4
+    asked.predict(np.array(HARD) * -1.0, caller="a")  # -0.0 is 0.0
+    asked.predict(np.array(HARD, dtype=np.float32), caller="a")
+    assert left() == 4
+    asked.predict(HARD, caller="b")
+    assert left() == 3
+
+
+def test_repeats_do_not_recover_the_votes(records):
+    """A noisy maximum asked again and again would give its noise away."""
+    near = [[0.05, 0.0]]
+    classifier = PrivateClassifier(
+        epsilon=1.0, teachers=300, aggregator="noisy_max", queries=2000, classes=["no", "yes"]
+    ).fit(*records)
+    assert len({classifier.predict(near).tolist()[0] for _ in range(200)}) == 1
+
+
+def test_digests_tell_queries_apart():
+    X = np.random.default_rng(0).normal(size=(500, 3))
+    assert len(set(query_digests(X))) == 500
+    frame = pd.DataFrame({"a": [1.0, 2.0, 1.0], "b": ["x", "y", "x"]})
+    first, second, third = query_digests(frame)
+    assert first == third != second
+    assert query_digests(pl.DataFrame({"a": [1.0], "b": ["x"]})) == [first]
+    assert query_digests(pd.DataFrame({"c": [1.0], "b": ["x"]})) != [first]
+    whole = pd.DataFrame({"a": [1], "b": ["x"]})
+    assert query_digests(FrameFormat.of(whole).read(whole)) == [first]
+    with pytest.raises(TypeError, match="canonical form"):
+        query_digests(whole)
+    large = pd.DataFrame({"a": [2**60, 2**60 + 64]}, dtype=object)
+    assert len(set(query_digests(FrameFormat.of(large).read(large)))) == 2
+    alike = canonical_matrix([[np.nan, 0.0], [-np.nan, -0.0]])
+    assert len(set(query_digests(alike))) == 1
+
+
+# Frames
+
+
+def test_pandas_and_polars_are_taken_by_name(records):
+    X, y = records
+    frame = pd.DataFrame(X, columns=["age", "dose"])
+    classifier = _quorum().fit(frame, y)
+    assert classifier.feature_names_in_.tolist() == ["age", "dose"]
+    assert classifier.predict(pd.DataFrame(EASY, columns=["age", "dose"])).tolist() == ["yes", "no"]
+    assert classifier.predict(pl.DataFrame({"age": [3.0], "dose": [0.0]})).tolist() == ["yes"]
+    with pytest.raises(ValueError, match="feature names"):
+        classifier.predict(pd.DataFrame(EASY, columns=["dose", "age"]))
+
+
+def _mixed(rows):
+    generator = np.random.default_rng(1)
+    frame = pd.DataFrame({"ward": generator.choice(["east", "west"], rows), "age": generator.normal(size=rows)})
+    frame.loc[generator.random(rows) < 0.1, "age"] = np.nan
+    return frame, (frame["ward"] == "east").to_numpy()
+
+
+@pytest.mark.parametrize("kind", [lambda frame: frame, pl.from_pandas], ids=["pandas", "polars"])
+def test_each_teacher_may_prepare_its_own_columns(kind):
+    frame, y = _mixed(3000)
+    columns = make_column_transformer(
+        (OneHotEncoder(handle_unknown="ignore", sparse_output=False), ["ward"]),
+        (make_pipeline(SimpleImputer(), StandardScaler()), ["age"]),
+    )
+    columns.set_output(transform="default")
+    estimator = make_pipeline(columns, LogisticRegression())
+    classifier = PrivateClassifier(
+        estimator, epsilon=8.0, teachers=60, aggregator="noisy_max", queries=10, classes=[False, True]
+    )
+    public = kind(frame[:50])
+    assert classifier.fit(kind(frame), y, public=public).predict(kind(frame[:4])).tolist() == y[:4].tolist()
+    assert classifier.predict(kind(frame[:4].astype({"age": str}))).tolist() == y[:4].tolist()  # the same queries
+    with pytest.raises(InvalidInput, match=r"column 'age', row 1 .*a number is expected"):
+        classifier.predict(kind(frame[:2].assign(age="old")))
+    broken = clone(classifier).set_params(estimator=make_pipeline(StandardScaler(), LogisticRegression()))
+    with pytest.raises(InvalidInput, match=r"missing values|tried on rows that are not private"):
+        broken.fit(kind(frame), y, public=public)
+
+
+@pytest.mark.parametrize("kind", [lambda frame: frame, pl.from_pandas], ids=["pandas", "polars"])
+def test_text_columns_are_named_with_a_remedy(kind):
+    frame, y = _mixed(200)
+    for estimator in (None, DecisionTreeClassifier()):
+        classifier = PrivateClassifier(estimator, epsilon=8.0, teachers=20, aggregator="noisy_max", queries=10)
+        text = (
+            r"columns 'ward' hold no numbers; .*OneHotEncoder"
+            if estimator is None
+            else "more than half|missing|numbers"
+        )
+        with pytest.raises(InvalidInput, match=text):
+            classifier.fit(kind(frame), y)
+
+
+def test_a_model_without_teachers_names_another_remedy():
+    frame, y = _mixed(200)
+    model = NeighbourClassifier(queries=10, records=200)
+    with pytest.raises(InvalidInput, match=r"columns 'ward' hold no numbers; .*Schema\.from_public"):
+        model.fit(frame, y, public=frame)
+    with pytest.raises(ValueError, match=r"contains NaN: .*with_gaps"):
+        model.fit(frame[["age"]], y, public=frame[["age"]])
+    for estimator in (None, DecisionTreeClassifier()):
+        with pytest.raises(InvalidInput, match="column names must differ: 'age' appears twice"):
+            PrivateClassifier(estimator, epsilon=2.0, queries=10).fit(frame[["age", "age"]], y)
+    with pytest.raises(InvalidInput, match="column names must differ: 'age' appears twice"):
+        model.fit(frame[["age", "age"]], y)
+
+
+# Labels
+
+
+def test_no_caller_has_the_name_under_which_a_model_keeps_its_own_state():
+    X, y = [[0.0], [1.0]] * 2000, [0, 1] * 2000
+    classifier = PrivateClassifier(epsilon=2.0, teachers=200, queries=10, aggregator="noisy_max").fit(X, y)
+    for ask in (classifier.predict, classifier.cost):
+        with pytest.raises(InvalidInput, match="caller must not be 'online': a model keeps its own state under"):
+            ask([[1.0]], caller=OWN_CALLER)
+    assert classifier.predict([[1.0]], caller="on-line").labels.size == 1
+
+
+@pytest.mark.parametrize("kind", ["Int64", "boolean", "UInt8", "int64[pyarrow]", "bool[pyarrow]", "string", "category"])
+def test_labels_of_a_nullable_column_stay_what_they_are(kind):
+    plain = np.array([1, 0, 0, 1])
+    given = pd.Series(plain.astype(str) if kind == "string" else plain).astype(kind)
+    classes, labels = declared_classes(None, given)
+    assert labels.tolist() == given.tolist()
+    assert classes.tolist() == sorted(set(given.tolist()))
+    assert classes.dtype.kind != "f"
+    with pytest.warns(DataConversionWarning, match="column-vector y was passed"):
+        framed = declared_classes(None, given.to_frame())
+    assert [part.tolist() for part in framed] == [classes.tolist(), labels.tolist()]
+    assert framed[0].dtype.kind != "f"
+
+
+@pytest.mark.parametrize(
+    "y",
+    [
+        pd.Series([1, None, 0], dtype="Int64"),
+        pd.Series(["a", None, "b"]),
+        pd.Series(["a", None, "b"], dtype="category"),
+        pl.Series([None, "a", "b"]),
+        [1.0, 0.0, float("nan")],
+        np.array(["a", 1, "b"], dtype=object),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:invalid value encountered in cast")
+def test_missing_labels_are_refused_where_they_name_the_classes(y):
+    with pytest.raises(InvalidInput, match="y must hold a label for every row, all of one type: leave rows without"):
+        declared_classes(None, y)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    ("y", "codes"),
+    [
+        (pd.Series([1, None, 0], dtype="Int64"), [1, -1, 0]),
+        (pd.Series([1.0, 0.5, None]), [1, -1, -1]),
+        (pd.Series(["1", None, "a diagnosis"]), [1, -1, -1]),
+        (pd.Series([1, None, 0], dtype="category"), [1, -1, 0]),
+        (pl.Series([None, "1.0", "true"]), [-1, 1, 1]),
+        (pa.array([1, None, 7]), [1, -1, -1]),
+        ([1.0, 0.0, float("nan")], [1, 0, -1]),
+        ([1, {}, 1j], [1, -1, -1]),
+        (np.array(["a", 1, b"0"], dtype=object), [-1, 1, 0]),
+        (np.ma.array([1, 0], mask=[False, True]), [1, -1]),
+    ],
+    ids=str,
+)
+def test_a_label_that_is_missing_or_no_class_has_no_code_and_changes_no_other(y, codes):
+    classes, labels = declared_classes([0, 1], y)
+    assert class_codes(classes, labels).tolist() == codes
+    for place, code in enumerate(codes):
+        assert class_codes(classes, declared_classes([0, 1], y[place : place + 1])[1]).tolist() == [code]
+
+
+def test_one_more_type_among_labels_does_not_make_two_long_codes_one():
+    """NumPy makes floats of all where one is: classes of 18 digits would fall together."""
+    long = [10**17 + 1, 10**17 + 2, 10**17 + 3]
+    classes, labels = declared_classes(long, [*long, 2.5, None])
+    assert class_codes(classes, labels).tolist() == [0, 1, 2, -1, -1]
+
+
+@pytest.mark.parametrize("bounds", [None, 5, (0,), (0, 1, 2), (5, 0), (0, float("inf")), ("low", "high")])
+def test_bounds_of_a_regression_are_two_numbers(bounds):
+    for regression in (PrivateLinearRegression(bounds=bounds), NeighbourRegressor(bounds=bounds)):
+        with pytest.raises(InvalidInput, match="bounds must be two finite numbers, the lower one first"):
+            regression.fit([[0.0], [1.0]], [0.0, 1.0], public=[[0.5]] * 100)
+
+
+def test_private_rows_that_are_given_as_public_ones_are_warned_of():
+    X, y = np.random.default_rng(0).normal(size=(4000, 2)), [0, 1] * 2000
+    with pytest.warns(UserWarning, match="the private rows are given as public ones, which are not protected"):
+        PrivateLogisticRegression(classes=[0, 1]).fit(X, y, public=X)
+    with pytest.warns(UserWarning, match="the private rows are given as public ones, which are not protected"):
+        PrivateClassifier(epsilon=4.0, teachers=100, queries=10, classes=[0, 1]).fit(X, y, public=X)
+
+
+@pytest.mark.parametrize(
+    "y",
+    [
+        ["1.5", 2, "none", None],
+        pd.Series(["1.5", 2, "none", None], dtype=object),
+        pd.Series(["1.5", "2", "none", None], dtype="str"),
+        pl.Series(["1.5", "2", "none", None]),
+    ],
+)
+def test_targets_are_read_one_by_one(y):
+    """One private value that is no number makes a column of texts: that it is one decides nothing."""
+    assert np.array_equal(target_numbers(y), [1.5, 2.0, np.nan, np.nan], equal_nan=True)
+
+
+def test_labels_that_are_bytes_are_refused_as_such():
+    with pytest.raises(InvalidInput, match="labels represented as bytes is not supported"):
+        declared_classes(None, np.array([b"a", b"b"]))
+
+
+@pytest.mark.parametrize("classes", [{"a", "b"}, pd.Index(["b", "a"]), {"a": 1, "b": 2}.keys(), ("b", "a")])
+def test_classes_are_named_by_anything_that_lists_them(classes):
+    assert declared_classes(classes, ["a", "b"])[0].tolist() == ["a", "b"]
+
+
+@pytest.mark.parametrize("classes", ["a,b", 2])
+def test_classes_that_are_no_list_are_refused(classes):
+    with pytest.raises(InvalidInput, match=r"classes must list every label, as in classes=\['no', 'yes'\], not"):
+        declared_classes(classes, ["a", "b"])
+
+
+def test_a_score_needs_all_of_its_answers(records):
+    classifier = PrivateClassifier(epsilon=2.0, teachers=200, queries=20, aggregator="noisy_max").fit(*records)
+    with pytest.raises(BudgetSpent, match="50 new queries must all be paid for to have a score"):
+        classifier.score(records[0][:50], records[1][:50])
+
+
+def test_missing_values_where_the_estimator_takes_them():
+    frame, y = _mixed(2000)
+    X = frame[["age"]].to_numpy()
+    settings = {"epsilon": 8.0, "teachers": 40, "aggregator": "noisy_max", "queries": 10}
+    PrivateClassifier(DecisionTreeClassifier(), **settings).fit(X, y).predict([[np.nan]])
+    for estimator in (KNeighborsClassifier(), None):
+        fitted = PrivateClassifier(estimator, **settings).fit(X, y)  # no private gap is a refusal
+        with pytest.raises(ValueError, match="NaN"):
+            fitted.predict([[np.nan]])
+        assert fitted.spent_epsilon() == 0
+
+
+# Bad input, before anything is spent
+
+
+def _bad_queries():
+    return {
+        "a missing value": ([[np.nan, 0.0]], "NaN"),
+        "a column too many": ([[1.0, 2.0, 3.0]], "expecting 2 features"),
+        "one row without brackets": ([1.0, 2.0], "2D array"),
+        "no rows": (np.empty((0, 2)), "0 sample"),
+        "text": ([["a", "b"]], "could not convert|dtype|numeric"),
+    }
+
+
+@pytest.mark.parametrize("kind", _bad_queries())
+def test_bad_queries_are_refused_before_anything_is_spent(asked, kind):
+    queries, text = _bad_queries()[kind]
+    before = asked.budget_.spent()
+    with pytest.raises(ValueError, match=text):
+        asked.predict(queries)
+    assert asked.budget_.spent() == before
+    assert asked.session_.answerer.run.no_quorums_left == 5
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "text"),
+    [
+        ({"epsilon": 0}, InvalidInput, "epsilon must be a positive finite number"),
+        ({"delta": 1.5}, InvalidInput, "delta must be at least 0 and below 1"),
+        ({"teachers": 0}, InvalidInput, "teachers must be a whole number of at least 1"),
+        ({"teachers": 50_000}, InvalidInput, "teachers must be at most records=20000"),
+        ({"aggregator": "loudest"}, InvalidInput, "aggregator"),
+        ({"on_no_quorum": "shrug"}, InvalidInput, "on_no_quorum must be one of abstain, random, raise"),
+        ({"holdout": 0.9}, InvalidInput, "holdout must be a share from 0 to 0.5"),
+        ({"holdout": 0.1, "delta": 0.0}, InvalidInput, "holdout estimates rates with Gaussian noise"),
+        ({"classes": ["yes"]}, InvalidInput, "at least 2 classes"),
+        ({"classes": ["yes", "yes"]}, InvalidInput, "declared once"),
+        ({"queries": 1.5}, InvalidInput, "queries must be a whole number"),
+        ({"n_jobs": 0}, InvalidInput, "n_jobs must be a number of processes"),
+        ({"estimator": LinearRegression()}, InvalidInput, "estimator must be a classifier, .* not LinearRegression"),
+        ({"estimator": "logistic"}, InvalidInput, "estimator must be a classifier, .* not 'logistic'"),
+        (
+            {"estimator": DecisionTreeClassifier(), "backend": "foo"},
+            InvalidInput,
+            "backend must be one that joblib knows",
+        ),
+    ],
+)
+def test_bad_settings(records, settings, error, text):
+    with pytest.raises(error, match=text):
+        _quorum(**settings).fit(*records)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("estimator", [None, DecisionTreeClassifier(max_depth=1)], ids=["batched", "joblib"])
+def test_no_value_of_a_fit_is_refused_or_reaches_another_teacher(records, estimator):
+    X, y = records[0][:400], records[1][:400].astype(object)
+    labels, text = y.copy(), X.astype(object)
+    labels[7], text[7, 0] = "secret diagnosis", "secret name"
+    ballots = []
+    for rows, given in ((X, y), (X, labels), (text, y), (text.tolist(), labels.tolist())):
+        with entropy_tape(5):
+            fitted = _quorum(teachers=40, estimator=estimator, aggregator="noisy_max", queries=5).fit(rows, given)
+        ballots.append(fitted_ensemble(fitted).fitted.votes(X[:50]))
+    for other in ballots[1:]:
+        assert np.abs(ballots[0] - other).sum(axis=1).max() <= 2  # one teacher's vote
+
+
+@pytest.mark.filterwarnings("error")
+def test_errors_of_fit_repeat_no_value(records):
+    X, y = records[0], records[1]
+    for rows in (X + 77j, np.stack([X, X]), X[:, 0], X[:, 0].astype(object), sparse.csr_array(X + 77j)):
+        with pytest.raises(ValueError, match=r"Complex|dim|2D") as caught:
+            _quorum().fit(rows, y)
+        assert not any(word in str(caught.value) for word in ("77", "0.125", "nan"))
+        assert caught.value.__cause__ is None
+        assert caught.value.__suppress_context__ or caught.value.__context__ is None
+    _quorum().fit(X.astype(np.longdouble) * np.longdouble("1e4000"), y)  # beyond all floats: infinite, without a word
+
+
+def test_an_infeasible_request_says_what_would_do(records):
+    with pytest.raises(
+        Infeasible, match=r"not feasible: with 20 teachers .* any one of these would do: collect [\d,]+ records"
+    ):
+        PrivateClassifier(epsilon=0.01, teachers=20, queries=10_000).fit(*records)
+
+
+# The budget is not copied
+
+
+def test_no_copies(asked):
+    for copied in (pickle.dumps, copy.copy, copy.deepcopy):
+        with pytest.raises(TypeError, match="spend the budget a second time"):
+            copied(asked)
+    assert clone(asked).get_params()["teachers"] == 400
+    assert not hasattr(clone(asked), "session_")
+
+
+def test_what_was_fitted_is_what_is_claimed(asked, records):
+    before = asked.claim_
+    asked.set_params(epsilon=0.01, classes=None, estimator=DecisionTreeClassifier())
+    assert asked.claim_ == before
+    assert asked.predict(EASY).tolist() == ["yes", "no"]
+    with pytest.raises(ValueError, match="NaN"):
+        asked.predict([[np.nan, 0.0]])  # the teachers are still the logistic ones
+    with pytest.raises(InvalidInput, match="at least 2 classes"):
+        asked.set_params(epsilon=2.0, classes=["no"]).fit(*records)
+    with pytest.raises(NotFittedError):  # no answer from a mixture of two models
+        asked.predict(EASY)
+
+
+def test_a_copy_of_predictions_knows_what_they_know(asked):
+    answers = asked.predict(EASY + HARD)
+    for made in (answers.copy(), copy.deepcopy(answers)):
+        assert made.refused == 0
+        assert made.answered.tolist() == [True, True, False]
+    numbers = PrivateClassifier(epsilon=20.0, teachers=50, aggregator="noisy_max", queries=5)
+    answers = numbers.fit(np.arange(1000.0)[:, None] % 2, np.arange(1000) % 2).predict([[0.0], [1.0]])
+    answers += 1
+    assert answers.tolist() == [1, 2]
+
+
+def test_what_is_asked_is_checked_first(asked):
+    for caller in (None, 7, ["a"]):
+        with pytest.raises(InvalidInput, match="caller must be a text"):
+            asked.predict(HARD, caller=caller)
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        asked.score(HARD, ["yes", "no"])
+    assert asked.session_.answerer.run.no_quorums_left == 5
+
+
+# Remark 1
+
+
+def test_the_estimate_guides_the_plan(records):
+    X, y = records
+    classifier = _quorum(holdout=0.25, no_quorums="auto", teachers=600, epsilon=4.0).fit(X, y)
+    estimate = classifier.estimate_
+    assert estimate.held_out == 5000
+    assert any("disagreement" in sentence for sentence in classifier.plan_.assumptions)
+    assert estimate.disagreement < estimate.pessimistic <= 0.5
+    assert abs(estimate.error - 0.03) < 6 * estimate.deviation + 0.05
+    assert estimate.epsilon + classifier.budget_.epsilon <= 4.0
+    assert estimate.delta + classifier.budget_.delta <= 1e-8
+    assert classifier.spent_epsilon() > estimate.epsilon
+    assert classifier.predict(EASY).tolist() == ["yes", "no"]
+
+
+def test_an_estimate_that_noise_carries_away_is_still_a_plan():
+    X = np.zeros((300, 1))
+    settings = {"epsilon": 4.0, "teachers": 60, "queries": 5, "aggregator": "noisy_max", "holdout": 0.3}
+    for _ in range(5):
+        classifier = PrivateClassifier(**settings).fit(X, np.arange(300) % 5)
+        assert 0 < classifier.estimate_.pessimistic <= 0.5
+        assert len(classifier.predict([[0.0]])) == 1
+
+
+# Files
+
+
+@pytest.mark.parametrize("estimator", [None, DecisionTreeClassifier(max_depth=2), KNeighborsClassifier(3)], ids=str)
+@pytest.mark.parametrize("aggregator", ["quorum", "noisy_max", "confident_max", "soft_majority"])
+def test_a_saved_classifier_goes_on_with_its_budget(records, tmp_path, estimator, aggregator):
+    if estimator is not None and aggregator != "quorum":
+        pytest.skip("one of each kind is enough")
+    X, y = records[0][:4000], records[1][:4000]
+    settings = {"aggregator": aggregator, "epsilon": 20.0, "teachers": 150, "queries": 20, "no_quorums": 5}
+    if aggregator in ("noisy_max", "confident_max", "soft_majority"):
+        settings["no_quorums"] = "auto"
+    classifier = _quorum(estimator=estimator, **settings).fit(X, y)
+    first = classifier.predict(EASY)
+    folder = save(classifier, tmp_path / "model")
+    loaded = load(folder)
+    assert loaded.mechanism_ == classifier.mechanism_
+    assert loaded.budget_.spent() == classifier.budget_.spent()
+    assert first.tolist() == ["yes", "no"] == loaded.predict(EASY).tolist()
+    loaded.predict(HARD)
+    assert classifier.budget_.spent() == loaded.budget_.spent()  # one budget for both
+    spent = load(folder).budget_.spent()
+    load(folder).predict(HARD)  # remembered
+    assert load(folder).budget_.spent() == spent
+
+
+def test_a_run_that_redraws_its_threshold_is_not_kept(records, tmp_path):
+    classifier = _quorum(aggregator="stability", epsilon=20.0).fit(*records)
+    with pytest.raises(
+        InvalidInput, match="redraws its threshold and cannot be kept in a file; use aggregator='quorum'"
+    ):
+        save(classifier, tmp_path / "model")
+    assert not (tmp_path / "model").exists()
+
+
+def test_a_resumed_run_keeps_its_noise(asked, tmp_path):
+    folder = save(asked, tmp_path / "model")
+    assert load(folder).session_.answerer.run.threshold_noise == asked.session_.answerer.run.threshold_noise
+
+
+def test_saving_moves_the_budget(records, tmp_path):
+    """Whoever kept hold of the old session, or saves a second time, finds nothing left to spend."""
+    for aggregator in ("quorum", "noisy_max"):
+        settings = {"aggregator": aggregator, "no_quorums": 5 if aggregator == "quorum" else "auto"}
+        classifier = _quorum(**settings).fit(*records)
+        before = classifier.predict(HARD).tolist()
+        old = classifier.session_
+        folder = save(classifier, tmp_path / aggregator)
+        with pytest.raises(BudgetSpent):
+            old.ask(np.array([[0.0, 1e-9]]))
+        with pytest.raises(InvalidInput, match="has a folder already"):
+            save(classifier, tmp_path / "again")
+        with pytest.raises(InvalidInput, match="has a folder already"):
+            save(load(folder), tmp_path / "again")
+        assert not (tmp_path / "again").exists()
+        spent = load(folder).budget_.spent()
+        assert load(folder).predict(HARD).tolist() == before  # what was answered before saving is remembered
+        assert load(folder).budget_.spent() == spent
+
+
+def test_extra_files_stay_in_the_folder(asked, tmp_path):
+    for name in ("../x", "manifest.json", "estimator.skops", "a/b"):
+        with pytest.raises(InvalidInput, match="extra must be plain and new file names"):
+            save(asked, tmp_path / "model", extra={name: b""})
+
+
+def test_tampered_models_are_refused(asked, tmp_path):
+    def changed(name, change):
+        folder = save(_copy(), tmp_path / name)
+        change(folder)
+        return folder
+
+    made = iter(range(100))
+
+    def _copy():
+        next(made)
+        X = np.random.default_rng(0).normal(size=(4000, 2))
+        return _quorum(epsilon=20.0, teachers=100).fit(X, np.where(X[:, 0] > 0, "yes", "no"))
+
+    def edit_manifest(folder):
+        text = json.loads((folder / "manifest.json").read_text())
+        text["settings"]["epsilon"] = 99.0
+        (folder / "manifest.json").write_text(json.dumps(text))
+
+    def flip_a_bit(folder):
+        content = bytearray((folder / "teachers.npz").read_bytes())
+        content[len(content) // 2] ^= 1
+        (folder / "teachers.npz").write_bytes(content)
+
+    cases = {
+        "manifest": (edit_manifest, "belongs to another model"),
+        "teachers": (flip_a_bit, "was changed after the model was saved"),
+        "gone": (lambda folder: (folder / "estimator.skops").unlink(), "is missing from the model"),
+        "ledger": (lambda folder: (folder / "ledger.sqlite").unlink(), "without its ledger"),
+        "nothing": (lambda folder: (folder / "manifest.json").unlink(), "is not a model"),
+    }
+    for name, (change, text) in cases.items():
+        with pytest.raises(QuorateError, match=text):
+            load(changed(name, change))
+    with pytest.raises(InvalidInput, match="never overwritten"):
+        save(_copy(), tmp_path / "manifest")
+    folders = []
+    for name in ("first", "second"):
+        classifier = _copy()
+        folders.append(save(classifier, tmp_path / name))
+        classifier.session_.close()  # all of it in the one file
+    first, second = folders
+    (first / "ledger.sqlite").write_bytes((second / "ledger.sqlite").read_bytes())
+    with pytest.raises(LedgerRefused, match="belongs to another model"):
+        load(first)
+
+
+def test_a_model_folder_is_for_its_owner(asked, tmp_path):
+    (tmp_path / "model").mkdir(mode=0o755)
+    folder = save(asked, tmp_path / "model")
+    assert all(path.stat().st_mode & 0o077 == 0 for path in (folder, *folder.iterdir()))
+
+
+# The mechanism is what the plan says
+
+
+def test_the_mechanism_is_calibrated_for_the_budget(asked):
+    assert isinstance(asked.mechanism_, Quorum)
+    assert asked.mechanism_.epsilon(delta=1e-8) <= 2.0
+    assert "(2, 1e-08)-differentially private under replacement of one row" in asked.claim_
+
+
+def test_undeclared_classes_are_said_to_be_public(records):
+    classifier = _quorum(classes=None).fit(*records)
+    assert "the label set was read from y and counts as public" in classifier.claim_
+
+
+def test_answers_have_the_law_of_the_mechanism(records):
+    """A noisy maximum on a split vote: both labels come up. False alarm 2 * 0.75**200 or less."""
+    X = np.zeros((400, 1))
+    y = np.arange(400) % 2
+    classifier = PrivateClassifier(epsilon=1.0, teachers=400, aggregator="noisy_max", queries=300).fit(X, y)
+    assert isinstance(classifier.mechanism_, NoisyMax)
+    answers = classifier.predict(np.arange(200.0)[:, None] * 1e-9)
+    assert set(answers.tolist()) == {0, 1}
+    assert NO_QUORUM not in answers.tolist()

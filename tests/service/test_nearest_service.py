@@ -1,0 +1,237 @@
+"""A model of neighbours behind HTTP: answered like any other, and changed by its owner alone while it is."""
+
+import asyncio
+import json
+
+import msgspec
+import numpy as np
+import pandas
+import pytest
+
+pytest.importorskip("uvicorn", reason="the server's packages are not installed")
+
+from quorate import InvalidInput, NeighbourClassifier, NeighbourRegressor, load, save
+from quorate.models.knn.units import SEALED
+from quorate.service import Settings
+from quorate.service.app import make_app
+from quorate.service.documents import DOCUMENTS
+from quorate.service.worker import open_models
+from quorate.tables import SCHEMA_FILE, Number, Schema
+from service_client import call, features, running
+
+INFER = "/v2/models/m/infer"
+RNG = np.random.default_rng(3)
+Y = RNG.integers(0, 2, size=500)
+X = RNG.normal(size=(500, 2)) * 0.1 + np.where(Y, 3.0, -3.0)[:, np.newaxis]
+
+
+@pytest.fixture(autouse=True)
+def _state(tmp_path, monkeypatch):
+    monkeypatch.setenv("QUORATE_STATE", str(tmp_path / "state"))
+
+
+def saved(folder, *, scores=False, **fit):
+    """Save a model and return keys of one who asks and of the owner."""
+    model = NeighbourClassifier(epsilon=100.0, radius=0.5, votes=9.0, classes=["no", "yes"], scores=scores)
+    return keys_of(model.fit(X, np.where(Y, "yes", "no"), **fit), folder)
+
+
+def keys_of(model, folder, **told):
+    save(model, folder, **told)
+    tokens = {name: model.session_.ledger.add_key(name, scopes=[name]) for name in ("ask", "budget", "admin")}
+    model.session_.close()
+    return {name: {"authorization": f"Bearer {token}"} for name, token in tokens.items()}
+
+
+def body(rows=None, **texts):
+    """Return a request of rows and columns of texts."""
+    inputs = [] if rows is None else json.loads(features(*rows))["inputs"]
+    for name, values in texts.items():
+        inputs.append({"name": name, "shape": [len(values)], "datatype": "BYTES", "data": values})
+    return json.dumps({"inputs": inputs}).encode()
+
+
+def served(folder, work, **told):
+    settings = Settings(models={"m": str(folder)}, **({"pace_ms": 0} | told))
+
+    async def run():
+        app = make_app(open_models(settings), settings)
+        async with running(app):
+            return await work(app)
+
+    return asyncio.run(run())
+
+
+def test_it_is_asked_and_its_owner_changes_it(tmp_path):
+    keys = saved(tmp_path / "model", groups=[f"p{number}" for number in range(500)])
+
+    async def work(app):
+        def post(path, who, *given, **texts):
+            return call(app, "POST", path, body(*given, **texts), keys[who])
+
+        answered = await call(app, "POST", INFER, features([3.0, 3.0], [-3.0, -3.0]), keys["ask"])
+        rows = [[0.0, 1.0], [0.0, 1.0]]
+        inserted = await post("/insert/m", "admin", rows, label=["yes", "yes"], unit=["q", "q"])
+        again = await post("/insert/m", "admin", rows, label=["yes", "yes"], unit=["q", "q"])
+        forgotten = await post("/forget/m", "admin", unit=["q", "p7"])
+        refused = [
+            await post("/insert/m", "ask", rows, label=["yes", "yes"], unit=["r", "r"]),
+            await post("/forget/m", "ask", unit=["p8"]),
+            await post("/forget/m", "admin", unit=["nobody"]),
+            await post("/forget/m", "admin", rows, unit=["p8"]),
+            await post("/insert/m", "admin", rows, unit=["r", "r"]),
+            await post("/insert/m", "admin", rows, label=["yes"], unit=["r", "r"]),
+            await post("/insert/m", "admin", rows, label=["yes", "yes"]),  # sent again, it would be two more units
+        ]
+        return answered, inserted, again, forgotten, refused
+
+    answered, inserted, again, forgotten, refused = served(tmp_path / "model", work)
+    assert json.loads(answered.body)["outputs"][0]["data"] == ["yes", "no"]
+    assert msgspec.json.decode(inserted.body, type=DOCUMENTS["insert"]).inserted == ["q"]
+    assert (again.status, again.code) == (400, "invalid_input")
+    assert msgspec.json.decode(forgotten.body, type=DOCUMENTS["forget"]).forgotten == 2
+    codes = ["forbidden", "forbidden", "invalid_input", "bad_request", "bad_request", "bad_tensor", "bad_request"]
+    assert [one.code for one in refused] == codes
+    model = load(tmp_path / "model")
+    file = model.session_.answerer.file
+    assert [name for name, _ in model.forgotten()] == [file.seal(name).removeprefix(SEALED) for name in ("p7", "q")]
+    assert "p8" in model.session_.answerer.units
+    model.session_.close()
+
+
+def test_only_its_owner_sees_that_records_came_or_went(tmp_path):
+    """A unit that is inserted, or is there already, must not be seen by who may read budgets."""
+    keys, seen = saved(tmp_path / "model"), []
+
+    async def work(app):
+        for number in range(3):
+            for who in ("budget", "admin"):
+                pages = [await call(app, "GET", path, headers=keys[who]) for path in ("/budget/m", "/metrics", "/")]
+                seen.append([who, *(page.body.decode() for page in pages)])
+            rows = body([[0.0, 1.0]], label=["yes"], unit=[["a", "b", "a"][number]])  # the last is there already
+            await call(app, "POST", "/insert/m", rows, keys["admin"])
+            await call(app, "POST", "/insert/m", rows, keys["ask"])  # which is nobody's secret
+
+    served(tmp_path / "model", work)
+    for who, budget, metrics, dashboard in seen[2:]:
+        shown = {
+            line.split('code="')[1].split('"')[0]
+            for line in metrics.splitlines()
+            if "_total" in line and "/insert/" in line
+        }
+        assert ("entries" in budget, "" in shown, ">entries<" in dashboard) == (who == "admin",) * 3
+        assert shown - {"", "invalid_input"} == {"forbidden"}
+        assert ('le="+Inf",model="m",route="/insert/{name}"' in metrics) == (who == "admin")
+    assert len({budget for who, budget, *_ in seen if who == "budget"}) == 1
+
+
+def test_a_record_whose_label_is_no_class_is_inserted_without_a_vote(tmp_path):
+    """Refused, it would keep the other records of its request out."""
+    keys = saved(tmp_path / "model")
+    inputs = json.loads(body([[0.0, 1.0]], unit=["q"]))["inputs"]
+    inputs.append({"name": "label", "shape": [1], "datatype": "FP64", "data": [0.5]})
+
+    async def work(app):
+        return await call(app, "POST", "/insert/m", json.dumps({"inputs": inputs}).encode(), keys["admin"])
+
+    told = served(tmp_path / "model", work)
+    assert (told.status, msgspec.json.decode(told.body, type=DOCUMENTS["insert"]).inserted) == (200, ["q"])
+    model, point = load(tmp_path / "model"), [[0.0, 1.0]]
+    units, counts = model.session_.answerer.units, []
+    for _ in range(2):
+        counts.append(units.count(model.space_.points(point)).put_to(list))
+        model.forget(["q"]) if "q" in units else None
+    model.session_.close()
+    assert counts[0] == counts[1]
+
+
+def test_columns_may_be_named_label_and_unit(tmp_path):
+    """What is said about rows has a list of its own: no name of a column collides with it."""
+    frame = pandas.DataFrame(X, columns=["label", "unit"])
+    model = NeighbourClassifier(epsilon=100.0, radius=0.5, votes=9.0, classes=["no", "yes"])
+    schema = Schema({name: Number(low=-9, high=9) for name in frame})
+    model.fit(schema.encode(frame), np.where(Y, "yes", "no"))
+    keys = keys_of(model, tmp_path / "model", extra={SCHEMA_FILE: schema.to_json().encode()})
+    numbers = [{"name": name, "shape": [2], "datatype": "FP64", "data": [1.0, 2.0]} for name in ("label", "unit")]
+    told = json.loads(body(label=["yes", "no"], unit=["a", "b"]))["inputs"]
+    pair = [told[1] | {"shape": [1, 2]}]
+
+    async def work(app):
+        def post(path, **document):
+            return call(app, "POST", path, json.dumps(document).encode(), keys["admin"])
+
+        return [
+            await post("/insert/m", inputs=numbers, about=told),
+            await post("/forget/m", inputs=[], about=pair),
+            await post("/forget/m", inputs=[], about=told[1:]),
+            await post("/insert/m", inputs=numbers),
+            await post("/insert/m", inputs=[*numbers, *told]),
+            await post("/insert/m", inputs=numbers, about=[*told, *told]),
+            await post("/forget/m", inputs=[], about=told),
+            await post(INFER, inputs=numbers, about=told),
+        ]
+
+    inserted, table, forgotten, *refused = served(tmp_path / "model", work)
+    assert json.loads(inserted.body) == {"inserted": ["a", "b"]}
+    assert table.code == "bad_tensor"
+    assert json.loads(forgotten.body) == {"forgotten": 2}
+    assert [one.code for one in refused] == ["bad_request"] * 5
+
+
+def test_what_is_said_about_rows_stands_once(tmp_path):
+    keys = saved(tmp_path / "model")
+    told = json.loads(body(label=["yes"], unit=["a"]))["inputs"]
+    inputs = json.loads(features([0.0, 1.0]))["inputs"]
+
+    async def work(app):
+        def post(**document):
+            return call(app, "POST", "/insert/m", json.dumps(document).encode(), keys["admin"])
+
+        return [await post(inputs=[*inputs, *told], about=told[:1]), await post(inputs=inputs, about=told)]
+
+    twice, once = served(tmp_path / "model", work)
+    assert (twice.code, once.status) == ("bad_request", 200)
+
+
+def test_without_keys_nobody_changes_it_and_one_worker_has_it(tmp_path):
+    saved(tmp_path / "model")
+
+    async def work(app):
+        return await call(app, "POST", "/forget/m", body(unit=["7"]))
+
+    refused = served(tmp_path / "model", work, keys=False)
+    assert (refused.status, refused.code) == (403, "forbidden")
+    with pytest.raises(InvalidInput, match="one process asks at a time"):
+        open_models(Settings(models={"m": str(tmp_path / "model")}, workers=2))
+
+
+def test_it_gives_scores_where_it_was_fitted_for_them(tmp_path):
+    keys = saved(tmp_path / "model", scores=True)
+
+    async def work(app):
+        return await call(app, "POST", INFER, features([3.0, 3.0], [-3.0, -3.0]), keys["ask"])
+
+    outputs = {one["name"]: one["data"] for one in json.loads(served(tmp_path / "model", work).body)["outputs"]}
+    assert outputs["label"] == ["yes", "no"]
+    first, second = np.reshape(outputs["scores"], (2, 2))
+    assert first[1] > 0.8 > 0.2 > second[1]
+
+
+def test_a_regressor_gives_values_and_takes_targets(tmp_path):
+    model = NeighbourRegressor(epsilon=100.0, radius=0.5, votes=9.0, bounds=(0, 10))
+    keys = keys_of(model.fit(X, np.where(Y, 8.0, 1.0)), tmp_path / "model")
+
+    async def work(app):
+        def insert(data, datatype):
+            inputs = json.loads(body([[0.0, 1.0]], unit=["q"]))["inputs"]
+            inputs.append({"name": "label", "shape": [1], "datatype": datatype, "data": data})
+            return call(app, "POST", "/insert/m", json.dumps({"inputs": inputs}).encode(), keys["admin"])
+
+        told = await call(app, "POST", INFER, features([3.0, 3.0], [-3.0, -3.0]), keys["ask"])
+        return told, await insert(["much"], "BYTES"), await insert([4.5], "FP64")
+
+    told, refused, inserted = served(tmp_path / "model", work)
+    (output,) = json.loads(told.body)["outputs"]
+    assert output["name"] == "value"
+    assert np.abs(np.array(output["data"]) - [8, 1]).max() < 1
+    assert (refused.status, inserted.status) == (400, 200)

@@ -1,0 +1,87 @@
+"""A real model whose ledger cannot be written, or is gone: nothing is answered meanwhile, and nothing is lost after."""
+
+import json
+import os
+import resource
+import time
+
+import numpy as np
+import pytest
+
+from quorate import PrivateClassifier, load, save
+from quorate.core.ledger import find_ledger
+from quorate.core.privacy.budget import to_quanta
+from quorate.models.saving import open_folder
+from quorate.service import Settings
+from service_client import features, serving
+
+QUERIES = 400
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A small model, asked by each test in turn."""
+    generator = np.random.default_rng(0)
+    X = generator.normal(size=(4000, 3))
+    classifier = PrivateClassifier(
+        epsilon=30.0, delta=1e-6, teachers=200, queries=QUERIES, classes=[0, 1], aggregator="noisy_max"
+    )
+    return save(classifier.fit(X, (X[:, 0] > 0).astype(int)), tmp_path_factory.mktemp("faults") / "model")
+
+
+def no_room(process):
+    """Let the process write no file beyond its first bytes, as on a disk without room; return what ends that."""
+    before = resource.prlimit(process, resource.RLIMIT_FSIZE)
+    resource.prlimit(process, resource.RLIMIT_FSIZE, (2**14, before[1]))
+    return lambda: resource.prlimit(process, resource.RLIMIT_FSIZE, before)
+
+
+def gone(folder):
+    """Take the ledger away; return what puts it back."""
+    os.rename(folder / "ledger.sqlite", folder / "elsewhere")
+    return lambda: os.rename(folder / "elsewhere", folder / "ledger.sqlite")
+
+
+def until(server, status):
+    """Wait until readiness has this status, and return how long that took."""
+    began = time.monotonic()
+    while server.request("GET", "/v2/health/ready").status != status:
+        assert time.monotonic() - began < 30
+        time.sleep(0.02)
+    return time.monotonic() - began
+
+
+@pytest.mark.parametrize(("fault", "cause"), [("no_room", "storage"), ("gone", "missing")])
+def test_readiness_is_true_and_nothing_is_answered_unpaid(folder, tmp_path, fault, cause):
+    told = Settings(models={"m": str(folder)}, port=0, keys=False, pace_ms=0, lease=5)
+
+    def ask(number):
+        body = features([8.0, float(number), 0.0], id=f"{fault} {number}".replace(" ", "-"))
+        return server.request("POST", "/v2/models/m/infer", body)
+
+    with serving(told, tmp_path / "log") as server:
+        first = [ask(number) for number in range(12)]  # the log of the ledger grows beyond the limit
+        assert {got.status for got in first} == {200}
+        mend = no_room(server.process.pid) if fault == "no_room" else gone(folder)
+        try:
+            assert until(server, 503) < 20  # on a busy machine; the bench holds it to 2 s
+            again = ask(0)  # what was answered before is answered where it can be read
+            assert again.body == first[0].body if fault == "no_room" else again.status == 503
+            refused = [ask(number) for number in (100, 101, 101)]
+            assert [(got.status, got.code) for got in refused] == [(503, "ledger_refused")] * 3
+            assert all(int(got.headers["retry-after"]) >= 1 for got in refused)
+        finally:
+            mend()
+        until(server, 200)
+        assert ask(0).body == first[0].body
+        assert [ask(number).status for number in (100, 101, 101)] == [200] * 3
+        assert server.stop() == 0
+    lines = [json.loads(line) for line in server.written().splitlines() if line.startswith("{")]
+    assert {line["cause"] for line in lines if line.get("code") == "not_ready"} == {cause}
+    ledger = find_ledger(folder, fingerprint=open_folder(folder).fingerprint)  # reads and checks all of it
+    assert ledger.view().leases == ()
+    session = load(folder).session_
+    spent = ledger.state().spent[0] / to_quanta(session.answerer.row_cost())[0]
+    assert ledger.answers_kept() <= spent <= ledger.answers_kept() + 2 * (5 + 3)  # leases, and what was refused
+    session.close()
+    ledger.close()

@@ -1,0 +1,309 @@
+"""Columns of additive models: from public rows or declared bounds, each row by itself, within [0, 1]."""
+
+import warnings
+
+import numpy as np
+import pandas
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quorate import InvalidInput
+from quorate.compute.ensemble import unit_numbers
+from quorate.models.concepts import Thresholds
+from quorate.release import Columns
+from quorate.release.domain import make_domain
+from quorate.tables import Category
+from quorate.tables.features import AdditiveColumns
+from quorate.tables.features.additive import cuts_for
+from quorate.tables.features.blocks import Categories, Ramps, column_numbers, column_texts
+from quorate.tables.features.waves import _drawn
+
+FRAME = pandas.DataFrame({
+    "age": np.arange(200.0) % 70,
+    "gain": np.where(np.arange(200) % 10, 0.0, np.arange(200.0)),
+    "sex": np.where(np.arange(200) % 3, "f", "m"),
+})  # fmt: skip
+
+
+@given(st.floats(), st.text(max_size=5))
+def test_every_number_is_between_0_and_1_whatever_comes(number, text):
+    columns = AdditiveColumns().fit(FRAME)
+    encoded = columns.transform(pandas.DataFrame({"age": [number], "gain": [-number], "sex": [text]}))
+    assert encoded.min() >= 0
+    assert encoded.max() <= 1
+
+
+def test_a_row_is_encoded_by_itself():
+    columns = AdditiveColumns().fit(FRAME)
+    assert np.array_equal(columns.transform(FRAME)[7], columns.transform(FRAME[7:8])[0])
+
+
+def test_a_value_that_many_share_has_cuts_of_its_own():
+    gain = AdditiveColumns().fit(FRAME).blocks_[1]
+    assert 0.0 in gain.cuts
+    assert sum(cut > 0 for cut in gain.cuts) >= 2
+
+
+def test_rare_and_unknown_texts_share_a_column():
+    columns = AdditiveColumns(rare=100).fit(FRAME[["sex"]])
+    assert columns.get_feature_names_out().tolist() == ["sex=f", "sex is another"]
+    assert columns.transform(pandas.DataFrame({"sex": ["m", "f", " f "]})).tolist() == [[0, 1], [1, 0], [1, 0]]
+
+
+def test_numbers_beyond_the_public_ones_are_told_apart():
+    columns = AdditiveColumns().fit(FRAME[["age"]])
+    below, lowest = columns.transform(pandas.DataFrame({"age": [-20.0, 0.0]}))
+    assert not np.array_equal(below, lowest)
+
+
+def test_missing_numbers_have_a_column_where_public_rows_miss_some():
+    gaps = FRAME.assign(age=np.where(np.arange(200) < 20, np.nan, FRAME["age"]))
+    columns = AdditiveColumns().fit(gaps[["age"]])
+    encoded = columns.transform(gaps[:1][["age"]])[0]
+    assert encoded[-1] == 1
+    assert not encoded[:-1].any()
+
+
+def test_one_straight_line_a_column():
+    X = np.random.default_rng(0).normal(size=(1000, 2))
+    columns = AdditiveColumns(cuts=1).fit(X)
+    assert columns.transform(X).shape == (1000, 2)
+
+
+def test_0_1_columns_that_exclude_each_other_are_one_block():
+    codes = np.arange(300) % 3
+    X = np.hstack([np.eye(3)[codes], np.arange(300.0)[:, None]])
+    columns = AdditiveColumns().fit(X)
+    assert columns.joined_ == [[0, 1, 2], [3]]
+    assert columns.atoms()[0].tolist() == [[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]]
+
+
+def test_declared_columns_need_no_rows():
+    columns = AdditiveColumns(cuts=2, declared={"age": (0, 100), "gain": [0, 1, 5000], "sex": ["f", "m"]}).fit(None)
+    assert columns.transform(FRAME).shape == (200, 1 + 2 + 1 + 2 + 3)
+    with pytest.raises(InvalidInput, match="declare column 'age'"):
+        AdditiveColumns(declared={"age": 5}).fit(None)
+
+
+@pytest.mark.parametrize("ends", [(0, 100_000), (-1, 900), (-10_000, 100_000), (17, 90), (5, 8), (-8, -5), (-3, 3)])
+def test_declared_ends_are_cut_finer_towards_0(ends):
+    [block] = AdditiveColumns(declared=[ends]).fit(None).blocks_
+    assert (block.cuts[0], block.cuts[-1]) == block.line == ends
+    assert 7 <= len(block.cuts) - 1 <= 18
+    near, far = min(map(abs, ends)), max(map(abs, ends))
+    if ends[0] <= 0 <= ends[1]:  # there are cuts at every scale down to 1/256
+        assert 0.0 in block.cuts
+        assert min(abs(cut) for cut in block.cuts if cut) <= far / 256 or near == 1
+    assert max(np.diff(block.cuts)) <= (ends[1] - ends[0]) * 0.27  # and none far from the next
+
+
+def test_a_document_brings_the_columns_back():
+    columns = AdditiveColumns().fit(FRAME)
+    again = AdditiveColumns.from_document(columns.document())
+    assert np.array_equal(again.transform(FRAME), columns.transform(FRAME))
+    with pytest.raises(InvalidInput, match="does not know"):
+        AdditiveColumns.from_document({"names": ["a"], "blocks": [{"poem": 1}]})
+
+
+@pytest.mark.filterwarnings("error")
+def test_values_are_read_one_by_one_and_what_is_no_number_is_missing():
+    values = np.array([1, "2.5", "Smith 1987", None, True, 1j, 10**400], dtype=object)
+    assert np.array_equal(column_numbers(values), [1, 2.5, np.nan, np.nan, 1, np.nan, np.inf], equal_nan=True)
+    assert np.array_equal(column_numbers(pandas.Series([1, None], dtype="Int64")), [1, np.nan], equal_nan=True)
+    assert np.isnan(column_numbers(np.array(["1987-01-02"], dtype="datetime64[ns]"))).all()
+    ramps = Ramps("a", (0.0, 1e-9, 1.0))
+    encoded = ramps.encode([1.7e308, -1.7e308, np.inf, -np.inf, np.nan])
+    assert encoded.tolist() == [[1, 1], [0, 0], [1, 1], [0, 0], [0, 0]]
+    assert np.isfinite(Ramps("a", (-1.7e308, 1.7e308)).encode([np.inf, 0.0, -np.inf])).all()
+
+
+@pytest.mark.parametrize("values", [
+    pandas.Series([1, 2, 1]),
+    pandas.Series([1.0, 2.0, 1.0]),
+    pandas.Series([1, 2, 1], dtype="Int64"),
+    pandas.Series([1.0, 2, "1"], dtype=object),
+    pandas.Series(["1", " 2", "1 "], dtype="category"),
+])  # fmt: skip
+def test_a_missing_value_does_not_change_how_the_others_are_written(values):
+    assert column_texts(values) == ["1", "2", "1"]
+    assert column_texts(values.reindex([0, 1, 2, 3])) == ["1", "2", "1", "nan"]
+    assert Categories("a", ("1", "2")).encode(values.reindex([0, 1, 3])).argmax(axis=1).tolist() == [0, 1, 2]
+
+
+def test_a_missing_value_beside_it_does_not_round_a_large_whole_number():
+    polars = pytest.importorskip("polars")
+    large = 2**53 + 1
+    assert column_texts(polars.Series([large, None])) == [str(large), "nan"]
+    assert column_texts(pandas.Series([large, None], dtype="Int64")) == [str(large), "nan"]
+    day = np.array(["1987-01-02"], dtype="datetime64[ns]")
+    assert column_texts(day) == column_texts(pandas.Series(day)) == column_texts(pandas.Series(day, dtype=object))
+
+
+def test_one_complex_value_does_not_change_how_the_others_are_read():
+    values = pandas.Series([1, 2.5, 1j])
+    assert values.dtype.kind == "c"
+    assert np.array_equal(column_numbers(values), [1, 2.5, np.nan], equal_nan=True)
+    assert column_texts(values) == ["1", "2.5", "nan"]
+
+
+@pytest.mark.parametrize("values", [
+    pandas.Series([True, 1, 1.0, "1", " 1", "True", None, [1], "x"], dtype=object),
+    pandas.Series([True, 1, 1.0, "1", " 1", "True", None, np.nan, "x"] * 2, dtype=object),
+    pandas.Series([1.0, 0.0, -0.0, np.nan, 2.5, np.inf, 1e300]),
+    pandas.Series(["1", "x", None, " x "]),
+    pandas.Series(["1", "x", None], dtype="category"),
+    np.array([True, False]),
+    np.array([0.1, 3], dtype=np.float32),
+])  # fmt: skip
+def test_a_category_is_found_by_its_text_whatever_came_before_it(values):
+    known = ("1", "x", "0", "2.5", "0.1")
+    written = {"true": "1", "True": "1", "false": "0"}  # as other files write them
+    texts = [written.get(text, text) for text in column_texts(values)]
+    assert Categories("a", known).read(values).tolist() == [known.index(t) if t in known else 5 for t in texts]
+    alone = [Categories("a", known).read(values[place : place + 1]).tolist() for place in range(len(values))]
+    assert [code for codes in alone for code in codes] == Categories("a", known).read(values).tolist()
+
+
+def test_a_value_in_another_spelling_is_the_category_in_its_letters_and_else_that_number():
+    values = [True, 1, 1.0, "1", "true", "True", "1.00", 0]
+    assert Categories("a", ("1", "true")).read(values).tolist() == [1, 0, 0, 0, 1, 1, 0, 2]
+
+
+@pytest.mark.parametrize("declared", [["a", " b"], Categories("x", ("a", " b"))])
+def test_a_value_without_a_hash_does_not_change_how_others_are_looked_up(declared):
+    columns = AdditiveColumns(declared={"x": declared}).fit(None)
+    plain, strange = (
+        columns.encode(pandas.DataFrame({"x": pandas.Series([" b", "b", "a", last], dtype=object)}))
+        for last in ("another", [1])
+    )
+    assert np.array_equal(plain, strange)
+    assert plain[0].tolist() == [0, 1, 0]
+
+
+@pytest.mark.parametrize("values", [[np.float32(0.1), 2.5], [np.datetime64("2024-05-31"), np.datetime64("2024-06-01")]])
+def test_a_text_among_values_of_numpy_does_not_change_how_they_are_written(values):
+    """Beside a text pandas leaves them as NumPy's own: str says 0.1 of a float of 32 bits, and no time of a day."""
+    alone, beside = pandas.Series(values), pandas.Series([*values, "x"])
+    assert beside.dtype == object
+    assert column_texts(beside)[:2] == column_texts(alone)
+    np.testing.assert_array_equal(column_numbers(beside)[:2], column_numbers(alone))
+
+
+def test_what_is_masked_is_missing_whatever_stands_there():
+    """NumPy's asarray drops the mask, and its own filling of objects is a question mark, which may be a category."""
+    masked = np.ma.array([1, 99], mask=[False, True])
+    assert column_texts(masked) == ["1", "nan"]
+    np.testing.assert_array_equal(column_numbers(masked), [1.0, np.nan])
+    np.testing.assert_array_equal(Ramps("a", (0.0, 100.0)).encode(masked), [[0.01], [0.0]])
+    assert Categories("a", ("1", "99")).read(masked).tolist() == [0, 2]
+    assert Columns({"a": Category(["1", "99", "?"])}).encode({"a": masked}).codes.ravel().tolist() == [0, 3]
+    counted = make_domain(Thresholds(), [0.0, 50.0]).seal(masked)[0]
+    assert counted.put_to(list) == make_domain(Thresholds(), [0.0, 50.0]).seal([1, None])[0].put_to(list)
+    assert unit_numbers(3, np.ma.array([1, 99, 1], mask=[False, True, True]))[0].tolist() == [0, 1, 1]  # one unknown
+
+
+def test_lists_are_written_value_by_value():
+    assert column_texts([True, 2, 1e20, None]) == ["true", "2", str(10**20), "nan"]
+
+
+def test_a_value_that_cannot_be_written_is_missing():
+    assert column_texts(pandas.Series([1, 10**5000], dtype=object)) == ["1", "nan"]
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_value_of_an_odd_type_is_read_alike_in_every_column_and_without_a_word():
+    odd = np.array([np.complex128(1 + 2j), 2], dtype=object)
+    for values in (odd, odd.astype(complex)):
+        assert np.array_equal(column_numbers(values), [np.nan, 2], equal_nan=True)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        column_numbers(odd)
+    assert said == []
+    long = np.array([np.longdouble("1e4500"), "a"], dtype=object)
+    assert column_texts(long)[1] == "a"
+    assert Categories("c", ("a",)).read(pandas.Series(long)).tolist() == [1, 0]
+
+
+def test_a_long_private_text_takes_no_room_of_others():
+    values = np.array(["f", "x" * 10**6] * 2000, dtype=object)
+    assert Categories("sex", ("f",)).encode(values).sum(axis=0).tolist() == [2000, 2000]
+
+
+def test_a_cross_has_the_products_of_two_columns_and_comes_back_from_a_document():
+    columns = AdditiveColumns(rare=1, crosses=[("age", "sex"), ("age", "gain")]).fit(FRAME)
+    encoded, names = columns.transform(FRAME), columns.get_feature_names_out().tolist()
+    assert encoded.shape == (200, len(names))
+    assert len(columns.families()) == sum(atoms.shape[1] for atoms in columns.atoms()) == len(names)
+    low = next(place for place, name in enumerate(names) if name.endswith("and sex=m"))
+    assert (encoded[FRAME["sex"] == "f", low] == 0).all()
+    assert encoded[FRAME["sex"] == "m", low].max() == 1
+    again = AdditiveColumns.from_document(columns.document())
+    assert np.array_equal(again.transform(FRAME), encoded)
+    assert np.array_equal(columns.transform(FRAME[7:8])[0], encoded[7])
+    assert encoded.min() >= 0
+    assert encoded.max() <= 1
+
+
+@pytest.mark.parametrize("pair", ["age", ("age", "age"), ("age", "height"), ("age", "sex", "gain")])
+def test_a_cross_of_something_else_is_refused(pair):
+    with pytest.raises(InvalidInput, match="pair of two columns"):
+        AdditiveColumns(crosses=[pair]).fit(FRAME)
+
+
+def test_texts_are_not_crossed():
+    notes = FRAME.assign(notes=[f"word{place % 7} and{place % 3} other{place % 11}" for place in range(200)])
+    with pytest.raises(InvalidInput, match="cannot be crossed"):
+        AdditiveColumns(declared={"notes": "text"}, crosses=[("age", "notes")]).fit(notes)
+
+
+def test_waves_are_functions_of_a_row_alone_and_come_back_from_a_document():
+    columns = AdditiveColumns(rare=1, waves=40).fit(FRAME)
+    encoded = columns.transform(FRAME)
+    assert encoded[:, -40:].min() >= 0
+    assert encoded[:, -40:].max() <= 1
+    assert np.median(encoded[:, -40:].std(axis=0)) > 0.1
+    assert columns.get_feature_names_out()[-1] == "wave 39"
+    assert len(columns.families()) == sum(atoms.shape[1] for atoms in columns.atoms()) == encoded.shape[1]
+    for first, size in ((0, 1), (7, 13), (199, 1)):
+        assert np.array_equal(columns.transform(FRAME[first : first + size]), encoded[first : first + size])
+    wild = FRAME.assign(
+        age=np.where(np.arange(200) < 5, [*[np.nan, np.inf, -np.inf, 1e308, -1e308], *[0.0] * 195], 1.0)
+    )
+    assert np.isfinite(columns.transform(wild)).all()
+    again = AdditiveColumns.from_document(columns.document())
+    assert np.array_equal(again.transform(FRAME), encoded)
+
+
+def test_products_with_the_directions_of_waves_are_exact():
+    generator = np.random.default_rng(0)
+    [waves] = AdditiveColumns(waves=6).fit(generator.normal(size=(100, 9))).together_
+    lines = generator.random((5, 9))
+    directions, _ = _drawn(9, 6)
+    whole = np.rint(lines * 2**20)
+    exactly = [
+        [sum(int(v) * int(w) for v, w in zip(row, column, strict=True)) for column in directions.T] for row in whole
+    ]
+    assert (whole @ directions).tolist() == exactly
+    assert waves.number == 6
+
+
+def test_waves_need_numbers_and_are_counted_for_the_noise_at_hand():
+    with pytest.raises(InvalidInput, match="column of numbers"):
+        AdditiveColumns(waves=5).fit(FRAME[["sex"]])
+    with pytest.raises(InvalidInput, match="waves must be"):
+        AdditiveColumns(waves=-1).fit(FRAME)
+    few, many = (AdditiveColumns(waves="auto").fit(FRAME, units=units).together_[0].number for units in (100, 10**6))
+    assert few < many == 25  # an eighth of the public rows
+
+
+def test_many_columns_and_units_get_fewer_cuts_and_few_keep_theirs():
+    assert cuts_for(6, 32_561) == cuts_for(50, 10_000) == 8
+    assert cuts_for(100, 10**6) == 2
+    assert cuts_for(300, 10**6) == 1
+    X = np.random.default_rng(0).normal(size=(300, 100))
+    assert AdditiveColumns().fit(X, units=10**6).transform(X).shape == (300, 200)
+    assert AdditiveColumns(cuts=3).fit(X, units=10**6).transform(X).shape == (300, 300)
+    assert AdditiveColumns().fit(X, units=60_000, outputs=20).transform(X).shape == (300, 200)  # of 20 classes
+    flags = np.hstack([X[:, :5], X[:, 5:] > 0])
+    assert AdditiveColumns().fit(flags, units=10**6).transform(flags).shape[1] > 95 + 5 * 8

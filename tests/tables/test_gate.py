@@ -1,0 +1,192 @@
+"""The law of the gate: what a row becomes depends on public rules and on that row alone, bit for bit."""
+
+import random
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from sklearn.compose import ColumnTransformer, make_column_selector
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+
+import quorate as qr
+from hostile_tables import BASES, ODD, READERS, SOURCES, broken_cells, cells, packed
+from planted_at_the_gate import BUGS, planted
+from quorate.auditing import entropy_tape
+from quorate.tables import Number, Schema
+from quorate.tables.features import AdditiveColumns
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+QUICK, LONG = 3_000, 40_000
+CHOSEN = random.Random(0).sample(cells(), LONG)
+
+
+def test_one_odd_row_moves_no_other():
+    assert len(SOURCES) >= 15
+    assert len(ODD) >= 60
+    assert list(broken_cells(CHOSEN[:QUICK])) == []
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("part", range(8))
+def test_one_odd_row_moves_no_other_in_many_cells(part):
+    assert list(broken_cells(CHOSEN[part::8])) == []
+
+
+@pytest.mark.parametrize("bug", BUGS)
+def test_planted_bugs_are_caught(bug):
+    with planted(BUGS[bug]):
+        assert next(broken_cells(CHOSEN), None) is not None
+    assert list(broken_cells(CHOSEN[:20])) == []
+
+
+@pytest.mark.parametrize("source", ["list", "objects", "pandas objects"])
+@pytest.mark.parametrize("reader", READERS)
+def test_a_row_is_read_in_company_as_it_is_alone(source, reader):
+    whole = READERS[reader](packed(source, ODD))
+    assert whole == [READERS[reader](packed(source, [value]))[0] for value in ODD]
+
+
+@pytest.mark.parametrize("base", BASES)
+@pytest.mark.parametrize("reader", ["number", "category", "person", "label", "ramps", "levels"])
+def test_a_value_is_the_same_in_every_container(base, reader):
+    expected = READERS[reader](packed("list", BASES[base]))
+    for source in SOURCES:
+        table = packed(source, BASES[base])
+        if table is not None:
+            assert READERS[reader](table) == expected, source
+
+
+# --- The breaks that led to the gate, one by one ----------------------------------------------------------------------
+
+
+def _student(private, labels, public):
+    by_type = ColumnTransformer(
+        [("whole", "passthrough", make_column_selector(dtype_include="int64"))], remainder="passthrough"
+    )
+    with entropy_tape(1):
+        made = qr.StudentClassifier(
+            make_pipeline(by_type, LogisticRegression()), epsilon=8.0, teachers=60, queries=40, classes=[0, 1]
+        ).fit(private, labels, public=public)
+    return made.predict(public).tolist(), made.form_
+
+
+def test_a_gap_changes_no_type_that_a_student_shows():
+    draw = np.random.default_rng(0)
+    rows = pd.DataFrame({"a": draw.integers(0, 9, 1200), "b": draw.integers(0, 9, 1200)})
+    labels = (rows["a"] > rows["b"]).astype(int).tolist()
+    public = rows.iloc[:60].reset_index(drop=True)
+    gap = rows.copy()
+    gap["a"] = gap["a"].astype(object)
+    gap.loc[700, "a"] = None
+    gap["a"] = gap["a"].astype(float)  # as pandas reads such a column
+    first, second = _student(rows, labels, public), _student(gap, labels, public)
+    assert first[1] == second[1]
+    assert np.mean(np.array(first[0]) == np.array(second[0])) >= 0.9  # one teacher of sixty has one row less
+
+
+@pytest.mark.parametrize("library", ["arrow", "polars"])
+def test_digits_of_one_decimal_change_no_category(library):
+    from decimal import Decimal
+
+    def encoded(last):
+        column = pa.array([Decimal("0.10"), Decimal("0.20"), Decimal(last)])
+        table = pa.table({"x": column})
+        frame = pl.from_arrow(table) if library == "polars" else table
+        return AdditiveColumns(declared={"x": ["0.1", "0.2"]}).fit(None).transform(frame)[:2].tolist()
+
+    assert encoded("0.10") == encoded("0.100000001") == [[1, 0, 0], [0, 1, 0]]
+
+
+def test_true_and_one_are_read_as_the_model_is_asked():
+    from quorate.core.rows import query_digests
+    from quorate.tables import FrameFormat
+
+    frame = FrameFormat("pandas", ("x",), ("text",)).read(
+        pd.DataFrame({"x": pd.Series([True, 1.0, 1, "1"], dtype=object)})
+    )
+    digests = query_digests(frame)
+    assert frame["x"].tolist() == ["true", "1", "1", "1"]
+    assert digests[0] != digests[1] == digests[2] == digests[3]
+
+
+def test_one_null_of_arrow_changes_no_ballot_and_no_refusal():
+    draw = np.random.default_rng(0)
+    ages, labels = draw.integers(20, 80, 2000), draw.integers(0, 2, 2000)
+    for values in (pa.array(ages), pa.array([None, *ages[1:].tolist()], pa.int64())):
+        made = qr.PrivateClassifier(
+            make_pipeline(LogisticRegression()), epsilon=2.0, teachers=40, queries=10, classes=[0, 1]
+        )
+        made.fit(pa.table({"age": values}), labels)
+        assert made.form_.kinds == ("number",)
+        made.checked(pa.table({"age": [3.5]}))  # is answered in both cases
+
+
+def test_categories_of_a_dictionary_are_no_part_of_a_model():
+    values = ["none"] * 1999 + ["hiv"]
+    for column in (values, ["none"] * 2000):
+        table = pa.table({"x": pa.array(column).dictionary_encode(), "y": np.arange(2000) % 7})
+        made = qr.PrivateClassifier(
+            make_pipeline(ColumnTransformer([("y", "passthrough", ["y"])]), LogisticRegression()),
+            epsilon=2.0, teachers=40, queries=10, classes=[0, 1],
+        ).fit(table, np.arange(2000) % 2)  # fmt: skip
+        assert made.form_.kinds == ("text", "number")
+        assert made.checked(pa.table({"x": ["hiv"], "y": [1]}))["x"].tolist() == ["hiv"]
+
+
+def test_the_scale_of_decimals_changes_no_last_bit():
+    from decimal import Decimal
+
+    schema = Schema({"x": Number(low=0, high=1)})
+    values = [Decimal(n) / 1000 for n in range(1, 200)]
+    first = schema.encode(pa.table({"x": pa.array([*values, Decimal("0.1")])}))
+    second = schema.encode(pa.table({"x": pa.array([*values, Decimal("0.123456789012345678")])}))
+    assert first[:-1].tobytes() == second[:-1].tobytes()
+
+
+def test_no_bytes_and_no_far_date_are_refused():
+    schema = Schema({"x": Number(missing="indicator")})
+    for column in (
+        pa.array([b"\xffSECRET", b"5"]),
+        pa.array([2**31 - 1, 5], pa.date32()),
+        pa.array([2**62, 5], pa.timestamp("s")),
+        pa.array([5, None], pa.time64("ns")),
+    ):
+        assert schema.encode(pa.table({"x": column})).shape == (2, 2)
+
+
+def test_one_float_among_labels_leaves_long_codes_apart():
+    classes = [100000000000000001, 100000000000000003]
+    labels = [classes[place % 2] for place in range(400)]
+    X = np.arange(400.0)[:, None]
+    codes = []
+    for y in (labels, [0.5, *labels[1:]]):
+        made = qr.PrivateClassifier(epsilon=4.0, teachers=20, queries=5, classes=classes)
+        with entropy_tape(2):
+            made.fit(X, y)
+        codes.append(made.session_.answerer.ensemble.teachers)
+        from quorate.models.predictors.labels import class_codes
+
+        codes[-1] = class_codes(made.classes_, y)[1:].tolist()
+    assert codes[0] == codes[1]
+    assert set(codes[0]) == {0, 1}
+
+
+def test_the_commands_that_start_writes_do_not_depend_on_private_values(tmp_path):
+    from quorate.cli.app import main
+
+    base = ["age,job,y"] + [f"{20 + n % 50},{'ab'[n % 2]},{'no' if n % 3 else 'yes'}" for n in range(400)]
+    written = []
+    for number, odd in enumerate(["33,a,no", ",a,no", "12a,a,no", "33,,no", "33,zzz,no"]):
+        table, out = tmp_path / f"t{number}" / "table.csv", tmp_path / f"t{number}" / "out"
+        table.parent.mkdir()
+        table.write_text("\n".join([*base, odd]) + "\n")
+        assert (
+            main(["start", str(table), "--label", "y", "--classes", "no,yes", "--epsilon", "2", "--out", str(out)]) == 0
+        )
+        texts = [(out / name).read_text().replace(f"t{number}", "t") for name in ("script.py", "commands.sh")]
+        written.append([text.replace(str(tmp_path), "") for text in texts])
+    assert all(texts == written[0] for texts in written)
