@@ -3,7 +3,7 @@
 import numpy as np
 
 from draw_paths import excess, law_of
-from quorate.compute.ensemble import Ballots
+from quorate.core.ballots import Ballots
 
 __all__ = ["ONE", "Votes", "excess", "law_of"]
 

@@ -25,9 +25,9 @@ from sklearn.tree import DecisionTreeClassifier
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from quorate import EverlastingClassifier, PrivateClassifier
-from quorate.compute.ensemble import Ballots
 from quorate.compute.ensemble.estimators import EstimatorTeachers, fit_estimators
 from quorate.compute.learners import Deal
+from quorate.core.ballots import Ballots
 from quorate.core.estimator_calls import CALL, call_rows
 from quorate.core.session import Replies, Request
 from quorate.models.concepts.finite import Member

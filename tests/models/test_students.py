@@ -23,9 +23,10 @@ from sklearn.tree import DecisionTreeClassifier
 
 from quorate import Budget, load, save
 from quorate.auditing import entropy_tape
-from quorate.compute.ensemble import Ballots, Ensemble
+from quorate.compute.ensemble import Ensemble
 from quorate.compute.ensemble.estimators import EstimatorTeachers
 from quorate.compute.learners import Deal, Teachers
+from quorate.core.ballots import Ballots
 from quorate.core.errors import InvalidInput, NoQuorum
 from quorate.core.mechanisms.base import Run
 from quorate.core.session import Session

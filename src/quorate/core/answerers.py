@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.compute.ensemble import Ensemble
+from quorate.core.ballots import BallotSource
 from quorate.core.errors import BudgetSpent, InvalidInput, RunEnded
 from quorate.core.ledger import Ledger
 from quorate.core.mechanisms import Answers
@@ -23,7 +23,7 @@ Mechanism = QueryMechanism | ThresholdMechanism
 class Votes:
     """Answers by a secret ballot: an ensemble, and the mechanism that counts for it."""
 
-    def __init__(self, ensemble: Ensemble, mechanism: Mechanism) -> None:
+    def __init__(self, ensemble: BallotSource, mechanism: Mechanism) -> None:
         declared = getattr(ensemble.fitted, "mechanism", None)  # to those who pay for the counts
         if declared is not None and declared != mechanism:  # service/sites/PROOF.md, step 3
             raise InvalidInput(

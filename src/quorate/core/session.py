@@ -18,8 +18,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.compute.ensemble import Ensemble
-from quorate.compute.ensemble.ensemble import Ballots
+from quorate.core.ballots import Ballots, BallotSource
 from quorate.core.checks import check_process, process_identity
 from quorate.core.errors import BudgetSpent, InvalidInput, LedgerRefused, QuorateError, RunEnded
 from quorate.core.ledger import Ledger
@@ -64,13 +63,13 @@ Told = TypeVar("Told")
 _MOST = 2**16  # queries of a block at most: enough for a GPU, and so few that most are answered while it counts others
 
 
-def release_votes(ensemble: Ensemble, X: Any, release: Callable[[NDArray[np.int64]], Released]) -> Released:
+def release_votes(ensemble: BallotSource, X: Any, release: Callable[[NDArray[np.int64]], Released]) -> Released:
     """Count the ballots on these queries, hand them to a mechanism's `release`, and return what it releases."""
     return ensemble.count(X).put_to(release)
 
 
 def release_votes_each(
-    ensemble: Ensemble, batches: Iterable[Any], release: Callable[[NDArray[np.int64]], Answers]
+    ensemble: BallotSource, batches: Iterable[Any], release: Callable[[NDArray[np.int64]], Answers]
 ) -> Iterator[Answers]:
     """Do so with batches of queries, one after the other, up to the first query that has no answer."""
     for ballots in ensemble.count_each(batches):
@@ -133,6 +132,7 @@ class Session:
     >>> from quorate.core.answerers import Votes
     >>> from quorate.compute.ensemble.estimators import EstimatorTeachers
     >>> from quorate.core.mechanisms import NoisyMax
+    >>> from quorate.compute.ensemble import Ensemble
     >>> ensemble = Ensemble(EstimatorTeachers([(None, 1)] * 100, classes=2))
     >>> votes = Votes(ensemble, NoisyMax(teachers=100, classes=2, scale=10.0))
     >>> session = Session(votes, Budget(epsilon=1.0, delta=1e-6))

@@ -13,7 +13,7 @@ from typing import Any
 
 from quorate.core.checks import check_count, check_delta, check_positive, check_rate
 from quorate.core.errors import InvalidInput
-from quorate.models.concepts import Concept
+from quorate.core.hypotheses import Concept
 from quorate.planner.concept_bounds import (
     MethodBound,
     agnostic,

@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from quorate.compute.ensemble.ensemble import Ballots
 from quorate.core.arrays import Floats
+from quorate.core.ballots import Ballots
 from quorate.core.errors import InvalidInput
 from quorate.core.hypotheses.points import Points, check_points
 from quorate.models.concepts import Concept, Finite, Hypothesis

@@ -19,11 +19,11 @@ from quorate.auditing.planted.states import quiet_folder
 from quorate.auditing.planted.thresholds import small_quorum
 from quorate.auditing.replay import entropy_tape
 from quorate.compute.ensemble import Ensemble
-from quorate.compute.ensemble.ensemble import Ballots
 from quorate.compute.ensemble.estimators import EstimatorTeachers
 from quorate.core.answerers import Votes
 from quorate.core.append_log import Journal
 from quorate.core.arrays import Integers
+from quorate.core.ballots import Ballots
 from quorate.core.errors import BudgetSpent
 from quorate.core.ledger import Ledger
 from quorate.core.ledger import Phase as KeptPhase

@@ -5,7 +5,7 @@ gets to see the counts.
 """
 
 from quorate.compute.ensemble.electorate import Electorate
-from quorate.compute.ensemble.ensemble import Ballots, Ensemble
+from quorate.compute.ensemble.ensemble import Ensemble
 from quorate.compute.ensemble.units import deal_units, unit_numbers
 
-__all__ = ["Ballots", "Electorate", "Ensemble", "deal_units", "unit_numbers"]
+__all__ = ["Electorate", "Ensemble", "deal_units", "unit_numbers"]

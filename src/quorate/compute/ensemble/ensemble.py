@@ -1,9 +1,9 @@
-"""The ensemble: what becomes of records before they meet noise, and its ballots, counted and sealed."""
+"""The ensemble: teachers fitted on disjoint chunks of the records, and their sealed ballots."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from itertools import chain
-from typing import Any, NoReturn, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,54 +12,14 @@ from quorate.compute.ensemble.dealing import Dealer
 from quorate.compute.ensemble.electorate import Electorate
 from quorate.compute.ensemble.estimators import Part, check_fitted, fit_parts
 from quorate.compute.learners import Deal, DeviceName, batched_equivalent, joined_teachers
+from quorate.core.ballots import Ballots
 from quorate.core.checks import check_count
 from quorate.core.errors import InvalidInput
 from quorate.core.estimator_calls import one_thread
 from quorate.core.isolation import silence
 from quorate.core.progress import progress
 
-__all__ = ["Ballots", "Ensemble", "probe"]
-
-Released = TypeVar("Released")
-
-
-class Ballots:
-    """Vote counts of a batch of queries, to be put to a mechanism and to nothing else.
-
-    They have a length and no other public property: no value, no text, no JSON, no pickle, no copy, no array.
-    """
-
-    __slots__ = ("_seal",)
-
-    def __init__(self, counts: NDArray[np.int64]) -> None:
-        self._seal: Callable[[], NDArray[np.int64]] = lambda: counts  # not an attribute that a walk would print
-
-    def put_to(self, release: Callable[[NDArray[np.int64]], Released]) -> Released:
-        """Hand the counts to a mechanism's `answers`, and return what it released."""
-        return release(self._seal())
-
-    def __len__(self) -> int:
-        return len(self._seal())
-
-    def __repr__(self) -> str:
-        return "<sealed ballots>"
-
-    def __format__(self, specification: str) -> str:
-        return repr(self)
-
-    def __reduce_ex__(self, protocol: Any) -> NoReturn:
-        raise TypeError("ballots cannot be copied, pickled or stored: put them to a mechanism")
-
-    def __array__(self, *arguments: Any, **options: Any) -> NoReturn:
-        raise TypeError("ballots are sealed and are not an array: put them to a mechanism")
-
-    def __iter__(self) -> NoReturn:
-        raise TypeError("ballots are sealed and cannot be read one by one: put them to a mechanism")
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __eq__(self, other: object) -> NoReturn:
-        raise TypeError("ballots are sealed and cannot be compared: put them to a mechanism")
+__all__ = ["Ensemble", "probe"]
 
 
 class Ensemble:

@@ -1,1 +1,10 @@
-"""Hypotheses, classes of them, and their mistakes on labelled points."""
+"""Hypotheses, classes of them, and their mistakes on labelled points: what mechanisms need to know of a class.
+
+The classes themselves (boxes, halfspaces, thresholds and others) are in `quorate.models.concepts`.
+"""
+
+from quorate.core.hypotheses.concept import Concept, Dichotomies
+from quorate.core.hypotheses.hypothesis import Constant, Hypothesis
+from quorate.core.hypotheses.tally import Tally
+
+__all__ = ["Concept", "Constant", "Dichotomies", "Hypothesis", "Tally"]

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from quorate.compute.ensemble.ensemble import Ballots
 from quorate.core.arrays import Integers
+from quorate.core.ballots import Ballots
 from quorate.core.checks import check_choice, check_count, check_positive, check_rate
 from quorate.core.errors import InvalidInput
 from quorate.core.mechanisms import PrivateQuantile

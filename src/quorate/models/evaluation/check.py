@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_consistent_length
 
-from quorate.compute.ensemble.ensemble import Ballots
 from quorate.core.arrays import Integers
+from quorate.core.ballots import Ballots
 from quorate.core.checks import check_count, check_rate
 from quorate.core.errors import InvalidInput
 from quorate.core.mechanisms import NoisyVector

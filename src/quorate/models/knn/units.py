@@ -12,10 +12,10 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.compute.ensemble.ensemble import Ballots
 from quorate.compute.learners import DeviceName
 from quorate.compute.learners.backends import choose_backend
 from quorate.core.arrays import Floats, Integers
+from quorate.core.ballots import Ballots
 from quorate.core.errors import InvalidInput
 from quorate.core.estimator_calls import one_thread
 from quorate.core.rows import usable_cores

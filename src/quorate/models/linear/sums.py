@@ -11,8 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.compute.ensemble import Ballots
 from quorate.core.arrays import Floats
+from quorate.core.ballots import Ballots
 from quorate.core.errors import InvalidInput
 from quorate.core.estimator_calls import one_thread
 from quorate.core.mechanisms import NoisyVectors

@@ -12,8 +12,8 @@ import numpy as np
 from scipy.special import expit
 from sklearn.base import BaseEstimator, is_regressor
 
-from quorate.compute.ensemble import Ballots
 from quorate.core.arrays import Floats, Integers
+from quorate.core.ballots import Ballots
 from quorate.core.checks import check_choice, check_positive
 from quorate.core.errors import InvalidInput
 from quorate.core.mechanisms import NoisyVector

@@ -12,12 +12,12 @@ from fractions import Fraction
 
 from quorate.core.checks import check_count, check_delta, check_positive
 from quorate.core.errors import Infeasible, InvalidInput
+from quorate.core.hypotheses import Hypothesis, Tally
 from quorate.core.mechanisms.exponential.exact import draw_below, draw_level
 from quorate.core.mechanisms.orders import smallest_epsilon
 from quorate.core.noise import NoiseSource, system_noise
 from quorate.core.privacy import RENYI_QUANTA, Budget, Cost, exponential_renyi
 from quorate.core.privacy.cost import float_down, float_up
-from quorate.models.concepts import Hypothesis, Tally
 
 __all__ = ["ExponentialChoice"]
 
