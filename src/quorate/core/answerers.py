@@ -1,23 +1,56 @@
 """What a session may have in it: a secret ballot, or answers that are drawn from the records one by one."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.core.ballots import BallotSource
+from quorate.core.ballots import BallotSource, release_votes, release_votes_each
 from quorate.core.errors import BudgetSpent, InvalidInput, RunEnded
 from quorate.core.ledger import Ledger
 from quorate.core.mechanisms import Answers
 from quorate.core.mechanisms.base import QueryMechanism, Run, ThresholdMechanism
 from quorate.core.privacy import Budget, Cost
 from quorate.core.privacy.budget import charged_together
-from quorate.core.session import release_votes, release_votes_each
 
-__all__ = ["Mechanism", "OneByOne", "Votes", "open_runs"]
+__all__ = ["Answerer", "Mechanism", "OneByOne", "Votes", "open_runs"]
 
 Mechanism = QueryMechanism | ThresholdMechanism
+
+
+class Answerer(Protocol):
+    """What answers new queries: it knows how many it can pay for, draws them, and can go on after a restart.
+
+    State that an answer depends on, such as the noise of a run or a hypothesis, is in the ledger before `draw` returns.
+    An answerer that can prepare the next queries meanwhile also has `draws`, which takes blocks of rows as they are
+    needed and yields answers, in parts of any size, up to the first row that has none.
+    """
+
+    def open(self, budget: Budget | None, ledger: Ledger | None) -> None:
+        """Begin to answer from this budget: anew, or with the state that the ledger has from an earlier session."""
+
+    def affordable(self, most: int) -> int:
+        """Return how many of so many queries may be drawn, at least 1; raise `BudgetSpent` or `RunEnded` for none."""
+
+    def draw(self, X: Any) -> Answers:
+        """Charge for these queries and answer them; where the budget or the run ends among them, the first of them.
+
+        A query that is refused while others after it are answered has the label `REFUSED`.
+        """
+
+    def row_cost(self) -> Cost:
+        """Return the most that one query may cost now."""
+
+    @property
+    def stops_at_last_no_quorum(self) -> bool:
+        """Whether each no-quorum costs `row_cost` and nothing else does, and `draw` ends where the budget does."""
+
+    def move(self, ledger: Ledger) -> None:
+        """Leave the state in a ledger, with which a copy of this answerer will go on. Draw nothing more here."""
+
+    def close(self) -> None:
+        """Let go of what stands outside this process: an electorate's connections. Draw nothing more."""
 
 
 class Votes:

@@ -1,4 +1,7 @@
-"""Sealed vote counts, and who counts them: private values that only a mechanism can open."""
+"""The trust boundary: sealed counts of private records go into a mechanism, and only its release comes out.
+
+Data cross the boundary in `release_votes`, `release_votes_each` and `release_counts`, and nowhere else.
+"""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NoReturn, Protocol, TypeVar
@@ -6,7 +9,9 @@ from typing import Any, NoReturn, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["BallotSource", "Ballots"]
+from quorate.core.mechanisms import Answers
+
+__all__ = ["BallotSource", "Ballots", "release_counts", "release_votes", "release_votes_each"]
 
 Released = TypeVar("Released")
 
@@ -65,3 +70,24 @@ class BallotSource(Protocol):
 
     def close(self) -> None:
         """Close connections to teachers outside this process."""
+
+
+def release_votes(ensemble: BallotSource, X: Any, release: Callable[[NDArray[np.int64]], Released]) -> Released:
+    """Count the votes on these queries, hand them to a mechanism's `release`, and return what it releases."""
+    return ensemble.count(X).put_to(release)
+
+
+def release_votes_each(
+    ensemble: BallotSource, batches: Iterable[Any], release: Callable[[NDArray[np.int64]], Answers]
+) -> Iterator[Answers]:
+    """Release the votes on each batch in order, up to the first query without an answer."""
+    for ballots in ensemble.count_each(batches):
+        answers = ballots.put_to(release)
+        yield answers
+        if len(answers.labels) < len(ballots):
+            return
+
+
+def release_counts(counts: Ballots, release: Callable[[Any], Released]) -> Released:
+    """Hand sealed counts of private records to a mechanism's `release`, and return what it releases."""
+    return counts.put_to(release)

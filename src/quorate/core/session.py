@@ -1,50 +1,30 @@
-"""The session: ballots go into a mechanism, answers come out, and the budget is charged in between. Read this first.
+"""The session: sealed ballots go into a mechanism, answers come out, and the budget is charged in between.
 
-    requests -> admitted -> new queries -> [ reserved -> drawn -> settled ] by the answerer -> kept -> replies
+    requests -> Batch.admit -> Batch.draw [ charge -> count -> release ] -> Batch.keep -> replies
 
-Data cross the trust boundary, in both directions, in `release_votes`: sealed ballots go into a mechanism, and its
-release comes out. `release_votes_each` does the same with many batches. `answerers.Votes` uses both; answerers with
-counts of private records use `release_counts` instead. An answerer charges before it draws. If the budget is in a
-ledger, the charge is on disk before the draw, and an answer is on disk before it is returned. Queries are checked
-before they come here; they are refused only because of the budget, their id or their caller's limits.
+Read this first, then `batch` (the three steps), `answerers` (who charges and draws) and `ballots` (the trust boundary).
+An answerer charges before it draws. If the budget is in a ledger, the charge is on disk before the draw, and an answer
+is on disk before it is returned. Queries are checked before they come here; they are refused only because of the
+budget, their id or their caller's limits.
 """
 
 import copy
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
-
-from quorate.core.ballots import Ballots, BallotSource
+from quorate.core.answerers import Answerer
+from quorate.core.ballots import release_counts, release_votes, release_votes_each
+from quorate.core.batch import Batch, advance_progress, explain_end, is_about_one
 from quorate.core.checks import check_process, process_identity
-from quorate.core.errors import BudgetSpent, InvalidInput, LedgerRefused, QuorateError, RunEnded
+from quorate.core.errors import BudgetSpent, QuorateError, RunEnded
 from quorate.core.ledger import Ledger
-from quorate.core.ledger.budget import Allowance, LeasedBudget, Tally
+from quorate.core.ledger.budget import LeasedBudget
 from quorate.core.mechanisms import Answers
 from quorate.core.privacy import Budget, Cost
-from quorate.core.progress import LINE
-from quorate.core.requests import (
-    REFUSED,
-    Admitted,
-    Asked,
-    KeptAnswers,
-    Memory,
-    Outcome,
-    Query,
-    Quote,
-    Replies,
-    Request,
-    SetAside,
-    check_caller,
-    firsts_of,
-    replies_of,
-    replies_to,
-    rows_of,
-)
-from quorate.core.rows import query_digests, take_rows
+from quorate.core.requests import Asked, KeptAnswers, Memory, Quote, Replies, Request, check_caller, replies_to
+from quorate.core.rows import query_digests
 
 __all__ = [
     "Answerer",
@@ -57,78 +37,15 @@ __all__ = [
     "release_votes_each",
 ]
 
-Released = TypeVar("Released")
-Told = TypeVar("Told")
+Result = TypeVar("Result")
 
 _MOST = 2**16  # queries of a block at most: enough for a GPU, and so few that most are answered while it counts others
-
-
-def release_votes(ensemble: BallotSource, X: Any, release: Callable[[NDArray[np.int64]], Released]) -> Released:
-    """Count the ballots on these queries, hand them to a mechanism's `release`, and return what it releases."""
-    return ensemble.count(X).put_to(release)
-
-
-def release_votes_each(
-    ensemble: BallotSource, batches: Iterable[Any], release: Callable[[NDArray[np.int64]], Answers]
-) -> Iterator[Answers]:
-    """Do so with batches of queries, one after the other, up to the first query that has no answer."""
-    for ballots in ensemble.count_each(batches):
-        answers = ballots.put_to(release)
-        yield answers
-        if len(answers.labels) < len(ballots):
-            return
-
-
-def release_counts(counts: Ballots, release: Callable[[Any], Released]) -> Released:
-    """Hand sealed counts of private records to a mechanism's `release`, and return what it releases."""
-    return counts.put_to(release)
-
-
-def is_about_one(error: Exception) -> bool:
-    """Return whether an error may be about one request of a group: a query that is none, or somebody's code failed.
-
-    Other errors of ours are about all requests: a ledger, or a site, that cannot be used.
-    """
-    return not isinstance(error, QuorateError) or isinstance(error, InvalidInput)
-
-
-class Answerer(Protocol):
-    """What answers new queries: it knows how many it can pay for, draws them, and can go on after a restart.
-
-    State that an answer depends on, such as the noise of a run or a hypothesis, is in the ledger before `draw` returns.
-    An answerer that can prepare the next queries meanwhile also has `draws`, which takes blocks of rows as they are
-    needed and yields answers, in parts of any size, up to the first row that has none.
-    """
-
-    def open(self, budget: Budget | None, ledger: Ledger | None) -> None:
-        """Begin to answer from this budget: anew, or with the state that the ledger has from an earlier session."""
-
-    def affordable(self, most: int) -> int:
-        """Return how many of so many queries may be drawn, at least 1; raise `BudgetSpent` or `RunEnded` for none."""
-
-    def draw(self, X: Any) -> Answers:
-        """Charge for these queries and answer them; where the budget or the run ends among them, the first of them.
-
-        A query that is refused while others after it are answered has the label `REFUSED`.
-        """
-
-    def row_cost(self) -> Cost:
-        """Return the most that one query may cost now."""
-
-    @property
-    def stops_at_last_no_quorum(self) -> bool:
-        """Whether each no-quorum costs `row_cost` and nothing else does, and `draw` ends where the budget does."""
-
-    def move(self, ledger: Ledger) -> None:
-        """Leave the state in a ledger, with which a copy of this answerer will go on. Draw nothing more here."""
-
-    def close(self) -> None:
-        """Let go of what stands outside this process: an electorate's connections. Draw nothing more."""
 
 
 class Session:
     """An answerer, the budget that pays for it, and the place where both are kept.
 
+    >>> import numpy as np
     >>> from quorate.core.answerers import Votes
     >>> from quorate.compute.ensemble.estimators import EstimatorTeachers
     >>> from quorate.core.mechanisms import NoisyMax
@@ -190,16 +107,27 @@ class Session:
 
     def ask_all(self, requests: Sequence[Request]) -> list[Replies | QuorateError]:
         """Answer requests together: count and keep all at once. An error of one request is returned in its place."""
-        asked = [self._asked(request) for request in requests]
-        firsts = firsts_of(asked)  # a request that came twice is answered once
-        alone = [place for place, first in enumerate(firsts) if place == first]
+        batch = Batch(
+            requests,
+            [self._asked(request) for request in requests],
+            answerer=self.answerer,
+            budget=self.budget,
+            memory=self._memory,
+            ledger=self.ledger,
+            block=self.block,
+        )
+        return self._one_at_a_time(lambda: self._answer(batch))
 
-        def answer() -> list[Replies | QuorateError]:
-            results = dict(zip(alone, self._memory.admit([asked[place] for place in alone]), strict=True))
-            spent, ended = self._answer(requests, asked, results)
-            return [replies_of(results[first], spent, ended.get(first)) for first in firsts]
+    def _answer(self, batch: Batch) -> list[Replies | QuorateError]:
+        batch.admit()
+        with self._guard(batch):
+            batch.draw()
+            batch.keep()
+        return batch.replies()
 
-        return self._one_at_a_time(answer)
+    def _guard(self, batch: Batch) -> AbstractContextManager[None]:
+        """Return a context for what follows admission; sessions with state of their own undo it there on failure."""
+        return nullcontext()
 
     def move(self, make: Callable[[Budget | None], Ledger]) -> "Session":
         """Return a session that continues from the ledger that `make` creates for the budget; this one answers no more.
@@ -234,7 +162,7 @@ class Session:
         if self._moved:
             raise BudgetSpent("this model has moved into a folder, and its budget with it: ask the one that is there")
 
-    def _one_at_a_time(self, answer: Callable[[], Told]) -> Told:
+    def _one_at_a_time(self, answer: Callable[[], Result]) -> Result:
         """Let nobody else be answered meanwhile, and return afterwards what was not used."""
         check_process("this model", self.process)
         with self._lock:
@@ -260,9 +188,9 @@ class Session:
                     for answers in self._draws(self._payable_blocks(new[done:])):
                         rows.answer(answers.labels)
                         spent, done = spent + (answers.spent or Cost(0.0)), done + len(answers.labels)
-                        _advance(answers)
+                        advance_progress(answers)
             except (BudgetSpent, RunEnded) as error:
-                ended = _told(error)
+                ended = explain_end(error)
             labels = rows.labels()
         return replies_to(labels, spent, ended)
 
@@ -292,120 +220,3 @@ class Session:
     def _asked(self, request: Request) -> Asked:
         """Return a request as the memory knows it."""
         return Asked(request.caller, self._names(request.X), request.id, request.body)
-
-    def _answer(
-        self, requests: Sequence[Request], asked: Sequence[Asked], results: dict[int, Admitted | QuorateError]
-    ) -> tuple[Cost, dict[int, BudgetSpent | None]]:
-        """Answer what is new, put the outcomes in place of what was admitted, and return why any was cut short."""
-        waiting = {place: one for place, one in results.items() if isinstance(one, Admitted) and one.outcome is None}
-        if not waiting:
-            return Cost(0.0), {}
-        known = {
-            (asked[place].caller, query): label for place, one in waiting.items() for query, label in one.known.items()
-        }
-        first: dict[Query, tuple[int, int]] = {}  # where each query stands first
-        for place in waiting:
-            for row, query in enumerate(asked[place].queries):
-                first.setdefault((asked[place].caller, query), (place, row))
-        held: dict[int, SetAside] = {}
-        if isinstance(self.budget, LeasedBudget):  # without a budget nothing is paid for, and no share is used up
-            held = {place: one.held for place, one in waiting.items() if one.held is not None}
-        parts: dict[int | None, list[Query]] = {}  # what is drawn together; who has a share is drawn for apart
-        for one, (place, _) in first.items():
-            if one not in known:
-                parts.setdefault(place if place in held else None, []).append(one)
-        recalled = len(known)
-        fresh, spent, ended = dict[Query, int](), Cost(0.0), dict[int | None, BudgetSpent | None]()
-        tally, group = Tally(self.budget), [asked[place] for place in waiting]
-        for part, new in parts.items():
-            payer = tally if part is None else self._allowance(asked[part].caller, held[part])
-            with self._withdrawing(group, fresh, known, tally, payer):
-                X = rows_of(requests, [first[query] for query in new])
-                drawn, cost, ended[part] = self._drawn(X, new, known, payer)
-            fresh, spent = fresh | drawn, spent + cost
-            if isinstance(payer, Allowance):
-                tally.include(payer.caller, payer.used)
-        before = len(known) - recalled  # drawn for these requests, and kept block by block
-        outcomes = self._kept(fresh, known, group, tally, before)
-        for place, outcome in zip(waiting, outcomes, strict=True):
-            results[place] = outcome if isinstance(outcome, QuorateError) else Admitted({}, outcome)
-        return spent, {place: ended.get(place if place in held else None) for place in waiting}
-
-    @contextmanager
-    def _withdrawing(
-        self,
-        group: Sequence[Asked],
-        fresh: Mapping[Query, int],
-        known: dict[Query, int],
-        tally: Tally,
-        payer: Tally | Allowance,
-    ) -> Iterator[None]:
-        """Where a draw fails, let go of the whole group: who else is in it has no part in that, and may be asked again.
-
-        What was drawn for others before is kept, so that it is not paid for twice. Rows that fail alone are counted:
-        else no quota and no rate would limit them.
-        """
-        try:
-            yield
-        except LedgerRefused:
-            raise  # which would not take this either
-        except Exception as error:
-            if isinstance(payer, Allowance):
-                tally.include(payer.caller, payer.at_risk)
-            if fresh:
-                self._memory.keep(fresh, known, [])
-            counted = len(group) == 1 and is_about_one(error)
-            self._memory.withdraw(group, tally.used({one.caller for one in group}), counted=counted)
-            raise
-
-    def _allowance(self, caller: str, held: SetAside) -> Allowance:
-        assert self.ledger is not None
-        return Allowance(self.ledger, self.budget, caller, held)
-
-    def _kept(
-        self, fresh: Mapping[Query, int], known: dict[Query, int], asked: Sequence[Asked], tally: Tally, drawn: int
-    ) -> list[Outcome | QuorateError]:
-        """Keep answers and outcomes, with what each caller has used where somebody counts it."""
-        if self.ledger is None or self._memory is not self.ledger:
-            return self._memory.keep(fresh, known, asked)
-        used = tally.used({one.caller for one in asked})
-        return self.ledger.keep(fresh, known, asked, used=used, drawn=drawn)
-
-    def _drawn(
-        self, X: Any, new: list[Query], known: dict[Query, int], payer: Tally | Allowance
-    ) -> tuple[dict[Query, int], Cost, BudgetSpent | None]:
-        """Draw answers block by block, each kept before the next; return the last block, the cost, and why it ended."""
-        fresh, spent, start = dict[Query, int](), Cost(0.0), 0
-        while start < len(new):
-            if len(fresh) >= self.block or (fresh and isinstance(payer, Tally)):
-                self._memory.keep(fresh, known, [])
-                fresh = {}
-            stop = min(len(new), start + self.block)
-            answers = self._draw(payer, take_rows(X, slice(start, stop)), new[start:stop])
-            if isinstance(answers, BudgetSpent):
-                return fresh, spent, answers
-            drawn = zip(new[start:], answers.labels.tolist(), strict=False)
-            fresh |= {query: label for query, label in drawn if label != REFUSED}
-            spent = spent + (answers.spent or Cost(0.0))
-            start += len(answers.labels)  # the rest is asked again: answers may cost less than was set aside for them
-        return fresh, spent, None
-
-    def _draw(self, payer: Tally | Allowance, X: Any, queries: Sequence[Query]) -> Answers | BudgetSpent:
-        """Draw answers to the first of these rows, or say why there are none."""
-        try:
-            answers: Answers = payer.draw(self.answerer, X, queries)
-        except (BudgetSpent, RunEnded) as error:
-            return _told(error)
-        _advance(answers)
-        return answers
-
-
-def _advance(answers: Answers) -> None:
-    if (line := LINE.get()) is not None:  # somebody watches
-        line.advance(len(answers.labels))
-
-
-def _told(error: QuorateError) -> BudgetSpent:
-    """Return the end of a budget or of a run as callers are told of it."""
-    kind = type(error) if isinstance(error, BudgetSpent) else BudgetSpent
-    return kind(f"{error}. Queries answered before can be asked again")

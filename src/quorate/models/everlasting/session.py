@@ -5,7 +5,7 @@ Its state is an object, in memory or in a folder.
 
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from quorate.core.batch import Batch
 from quorate.core.checks import check_process
-from quorate.core.errors import BudgetSpent, InvalidInput, QuorateError
+from quorate.core.errors import InvalidInput, QuorateError
 from quorate.core.ledger import Ledger
-from quorate.core.privacy import Cost
-from quorate.core.requests import REFUSED, Admitted, Asked, KeptAnswers, Outcome, Query, Replies, Request
+from quorate.core.requests import REFUSED, Asked, KeptAnswers, Outcome, Query, Replies, Request
 from quorate.core.rows import take_rows
 from quorate.core.session import Session
 from quorate.models.everlasting.arrivals import Arrivals
@@ -128,10 +128,7 @@ class EverlastingSession(Session):
         keys = [(first + row).to_bytes(8) for row in range(len(request.X))]
         return Asked(request.caller, keys, request.id, body)
 
-    def _answer(
-        self, requests: Sequence[Request], asked: Sequence[Asked], results: dict[int, Admitted | QuorateError]
-    ) -> tuple[Cost, dict[int, BudgetSpent | None]]:
-        waiting = [place for place, one in results.items() if isinstance(one, Admitted) and one.outcome is None]
-        self.answerer.arriving = [(len(requests[place].X), isinstance(requests[place], Feed)) for place in waiting]
-        with nullcontext() if self.folder is None else self.folder.undone():
-            return super()._answer(requests, asked, results)
+    def _guard(self, batch: Batch) -> AbstractContextManager[None]:
+        requests = [batch.requests[index] for index in batch.waiting]
+        self.answerer.arriving = [(len(request.X), isinstance(request, Feed)) for request in requests]
+        return nullcontext() if self.folder is None else self.folder.undone()

@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from quorate.compute.ensemble import Ensemble
 from quorate.core.answerers import Votes
 from quorate.core.append_log import Journal
+from quorate.core.ballots import BallotSource
 from quorate.core.checks import check_count, check_positive, check_rate
 from quorate.core.errors import BudgetSpent, InvalidInput, RunEnded
 from quorate.core.hypotheses.points import say_by_row
@@ -200,7 +200,7 @@ class BallotsFirst:
         self._ledger: Ledger | None = None
 
     @property
-    def ensemble(self) -> Ensemble:
+    def ensemble(self) -> BallotSource:
         """The teachers of the ballots."""
         return self.votes.ensemble
 
