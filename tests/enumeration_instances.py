@@ -16,7 +16,7 @@ from quorate.core.mechanisms import (
     SoftMajority,
     StabilityTest,
 )
-from quorate.core.mechanisms.quorum.table import build_table
+from quorate.core.mechanisms.quorum import build_table
 
 
 def _weights(power: float, scale: float) -> tuple[np.ndarray, np.ndarray]:

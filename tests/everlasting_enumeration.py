@@ -22,7 +22,7 @@ from quorate.core.errors import InvalidInput
 from quorate.core.mechanisms import NO_QUORUM, Quorum
 from quorate.core.mechanisms.cutoff import NoisyCutoff
 from quorate.core.mechanisms.distributions import gaussian_tail
-from quorate.core.mechanisms.quorum.table import build_table, table_price
+from quorate.core.mechanisms.quorum import build_table, table_price
 from quorate.core.requests import REFUSED
 
 __all__ = ["MISTAKES", "EverlastingGame", "Rules", "majority", "seated", "small_quorum"]

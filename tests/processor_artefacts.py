@@ -44,7 +44,7 @@ from quorate.core.mechanisms import (
     SoftMajority,
     StabilityTest,
 )
-from quorate.core.mechanisms.between_thresholds.cost import band_price
+from quorate.core.mechanisms.between_thresholds import band_price
 from quorate.core.mechanisms.dissent import calibrate_with_quorum
 from quorate.core.mechanisms.distributions import (
     gaussian_pmf,
@@ -52,7 +52,7 @@ from quorate.core.mechanisms.distributions import (
     gaussian_tail_quantile,
     laplace_tail_quantile,
 )
-from quorate.core.mechanisms.noisy_max.winner import binary_winner_renyi, winner_renyi
+from quorate.core.mechanisms.noisy_max import binary_winner_renyi, winner_renyi
 from quorate.core.mechanisms.selection import ApproximateTrial, GaussianTrial
 from quorate.core.privacy.budget import to_quanta
 from quorate.models.concepts import Threshold, Thresholds

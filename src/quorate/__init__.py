@@ -4,12 +4,13 @@
     StudentClassifier           labels public points privately and fits a publishable model on them
     StudentFirstClassifier      a published student answers; the ensemble is asked only whether it clearly disagrees
     AgnosticClassifier, UniversalClassifier, StableClassifier, PureClassifier
-                                answers from a class of hypotheses (`quorate.models.concepts`), even if none fits perfectly
+                                answers from a class of hypotheses (`quorate.models.concepts`), even if none fits
+                                perfectly
     PrivateLogisticRegression, PrivateLinearRegression, PrivatePoissonRegression
                                 publishable linear models with probabilities, fitted from a few noisy sums
-    make_private_pipeline       columns made from public rows (`quorate.tables.features`) and a linear model, as one estimator
-    SemiPrivateClassifier       one publishable hypothesis, chosen privately among those that public points tell apart
-    ConformalClassifier, ConformalRegressor
+    make_private_pipeline       columns made from public rows (`quorate.tables.features`) and a linear model, as one
+    estimator SemiPrivateClassifier       one publishable hypothesis, chosen privately among those that public points
+    tell apart ConformalClassifier, ConformalRegressor
                                 prediction sets and intervals around a published model, with guaranteed coverage
     PrivateSearchCV             the best of several publishable models; all private trials are paid for
     NeighbourClassifier, NeighbourRegressor
@@ -26,8 +27,8 @@
     Budget, Cost                what may be spent, and what a release costs
     set_progress                whether long calls show their progress on a terminal or in a notebook
 
-The source has one folder for each step of the data's path; start reading at `session.py`. `quorate.core.mechanisms` has the
-mechanisms by themselves.
+The source has one folder for each step of the data's path; start reading at `session.py`. `quorate.core.mechanisms` has
+the mechanisms by themselves.
 
 >>> from quorate.core.mechanisms import Quorum
 >>> quorum = Quorum.calibrate(epsilon=2.0, delta=1e-5, teachers=400, no_quorums=5)

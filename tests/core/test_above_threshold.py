@@ -7,8 +7,8 @@ from quorate import Budget, BudgetSpent, Infeasible, InvalidInput
 from quorate.auditing import Query, claims_of, enumerate_outcomes, release_of, worst_cases
 from quorate.core.mechanisms import NO_QUORUM
 from quorate.core.mechanisms.above_threshold import AboveThreshold, distance_ballots
-from quorate.core.mechanisms.dissent.mechanism import half_gaps
-from quorate.core.mechanisms.quorum.table import build_table
+from quorate.core.mechanisms.dissent import half_gaps
+from quorate.core.mechanisms.quorum import build_table
 
 
 def tiny(records=3, crossings=2, *, order=4.0, price=1.5, threshold=2, scale=1.2):

@@ -31,8 +31,7 @@ from quorate.auditing import (
 from quorate.auditing.simulation import SeededNoise
 from quorate.core.mechanisms import NO_QUORUM, Dissent, Quorum
 from quorate.core.mechanisms.base import Run
-from quorate.core.mechanisms.dissent.mechanism import half_gaps
-from quorate.core.mechanisms.dissent.pair import calibrate_with_quorum
+from quorate.core.mechanisms.dissent import calibrate_with_quorum, half_gaps
 from quorate.core.mechanisms.distributions import gaussian_tail_quantile
 
 DISSENTS = [name for name in INSTANCES if name.startswith("dissent")]  # test_enumeration checks their claims

@@ -14,8 +14,14 @@ from quorate import Budget, BudgetSpent, InvalidInput
 from quorate.auditing import choice_law
 from quorate.auditing.simulation import SeededNoise
 from quorate.core.hypotheses.tally import ListedTally
-from quorate.core.mechanisms.exponential import ExponentialChoice
-from quorate.core.mechanisms.exponential.exact import draw_below, draw_level, enclose_exp, happens, proposal_weights
+from quorate.core.mechanisms.exponential import (
+    ExponentialChoice,
+    draw_below,
+    draw_level,
+    enclose_exp,
+    happens,
+    proposal_weights,
+)
 from quorate.core.noise import system_noise
 from quorate.models.concepts import Intervals, Stumps, Thresholds
 

@@ -9,7 +9,7 @@ import pytest
 from quorate import Budget, BudgetSpent, Infeasible, InvalidInput
 from quorate.bench.bars import BARS
 from quorate.core.mechanisms import ConfidentMax, NoisyMax
-from quorate.core.mechanisms.noisy_max.winner import binary_winner_renyi, winner_renyi
+from quorate.core.mechanisms.noisy_max import binary_winner_renyi, winner_renyi
 from quorate.core.mechanisms.orders import smallest_scale
 
 

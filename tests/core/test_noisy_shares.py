@@ -10,7 +10,7 @@ from quorate.auditing import RenyiClaim, all_votes, claims_of, measured, neighbo
 from quorate.auditing.planted.scores import ChargedForOneCount
 from quorate.core.errors import Infeasible, InvalidInput
 from quorate.core.mechanisms import NoisyShares
-from quorate.core.mechanisms.noisy_shares.grid import nearest_points, numbers_of, points_of, steps_for
+from quorate.core.mechanisms.noisy_shares import nearest_points, numbers_of, points_of, steps_for
 from quorate.core.privacy import Budget
 
 ORDERS, DELTAS = [1.5, 2.0, 8.0, 32.0], [1e-6, 1e-3, 0.1]

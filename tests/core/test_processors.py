@@ -17,13 +17,13 @@ from processors import LEVEL, SETTINGS, has_level
 from quorate import InvalidInput
 from quorate.core.mechanisms import BetweenThresholds, NoisyMax, PrivateQuantile, Quorum, RandomStopping, SharpMajority
 from quorate.core.mechanisms.base import Run
-from quorate.core.mechanisms.between_thresholds.cost import band_price
-from quorate.core.mechanisms.confident_max.cost import pass_laws
+from quorate.core.mechanisms.between_thresholds import band_price
+from quorate.core.mechanisms.confident_max import pass_laws
 from quorate.core.mechanisms.distributions import _gaussian_total
-from quorate.core.mechanisms.noisy_max.winner import binary_winner_renyi, winner_renyi
+from quorate.core.mechanisms.noisy_max import binary_winner_renyi, winner_renyi
 from quorate.core.mechanisms.rounding import exceeds, stable_up
 from quorate.core.mechanisms.selection import GaussianTrial
-from quorate.core.mechanisms.sharp_majority.mechanism import _cost
+from quorate.core.mechanisms.sharp_majority import _cost
 from quorate.core.privacy import Budget
 from quorate.models.saving.codecs import _MECHANISMS
 

@@ -16,7 +16,7 @@ from quorate.bench.bars import BARS
 from quorate.core.mechanisms import NO_QUORUM, Quorum
 from quorate.core.mechanisms.base import distances
 from quorate.core.mechanisms.distributions import gaussian_tail
-from quorate.core.mechanisms.quorum.table import FLOOR, ONE, build_table, table_price
+from quorate.core.mechanisms.quorum import FLOOR, ONE, build_table, table_price
 
 
 def decimal_price(table, order):

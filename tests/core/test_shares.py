@@ -438,7 +438,9 @@ def test_shares_move_with_their_ledger(tmp_path, postgres_url):
 
 
 def test_an_everlasting_model_shares_seats_and_never_counts_no_quorums(make):
-    """A limit on no-quorums would tell what other queries of the key were answered (models/everlasting/PROOF.md, step 24)."""
+    """A limit on no-quorums would tell what other queries of the key were answered (models/everlasting/PROOF.md, step
+    24).
+    """
     state = make()[0].state()
     phase = {"number": 1, "seats": 9, "noise": "", "files": {}, "seated": "", "points": ""}
     state = apply(state, Event("phase", 0.0, phase))

@@ -12,7 +12,7 @@ from scipy.stats import binom
 from conftest import FALSE_ALARM
 from quorate import Budget, Infeasible, InvalidInput, PrivateClassifier, load, save
 from quorate.core.mechanisms import NoisyMax, SharpMajority
-from quorate.core.mechanisms.sharp_majority.table import FLOOR, HALF, ONE, build_table, table_cost
+from quorate.core.mechanisms.sharp_majority import FLOOR, HALF, ONE, build_table, table_cost
 
 
 def exact_cost(table, teachers, order):

@@ -1,4 +1,7 @@
-"""What has been spent so far, ex post: core/privacy/PROOF.md, step 8, held against exact laws of adaptive interactions."""
+"""What has been spent so far, ex post:
+
+core/privacy/PROOF.md, step 8, held against exact laws of adaptive interactions.
+"""
 
 import math
 import random

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from quorate import Infeasible, InvalidInput
 from quorate.bench.bars import BARS
 from quorate.core.mechanisms import BetweenThresholds, StabilityTest
-from quorate.core.mechanisms.between_thresholds.cost import LEAST_WIDTH, band_log_ratio, band_price
+from quorate.core.mechanisms.between_thresholds import LEAST_WIDTH, band_log_ratio, band_price
 from quorate.core.mechanisms.distributions import (
     gaussian_pmf,
     gaussian_tail,

@@ -19,7 +19,7 @@ from quorate.core.hypotheses.points import usable_rows
 from quorate.core.mechanisms import NO_QUORUM, Quorum
 from quorate.core.mechanisms.base import Run
 from quorate.core.mechanisms.cutoff import CutoffRun, NoisyCutoff
-from quorate.core.mechanisms.quorum.table import build_table, table_price
+from quorate.core.mechanisms.quorum import build_table, table_price
 from quorate.core.privacy import Cost
 from quorate.core.requests import REFUSED
 from quorate.models.concepts import Intervals, Stumps, Thresholds

@@ -26,7 +26,7 @@ from quorate.auditing.neighbour_games import (
     worst_delta,
 )
 from quorate.core.errors import BudgetSpent
-from quorate.core.mechanisms.noisy_vector.analytic import ROUNDING_VARIANCE, discrete_delta
+from quorate.core.mechanisms.noisy_vector import ROUNDING_VARIANCE, discrete_delta
 from quorate.core.privacy import Cost
 from quorate.models.knn import NeighbourPlan, blocks
 from quorate.models.knn import units as units_module

@@ -34,8 +34,7 @@ from quorate.auditing.selections import best_law, epsilon_trials, released_best,
 from quorate.cli import main
 from quorate.core.mechanisms import EveryCandidate, NoisyVector, RandomStopping
 from quorate.core.mechanisms.distributions import gaussian_pmf
-from quorate.core.mechanisms.selection import ApproximateTrial, GaussianTrial
-from quorate.core.mechanisms.selection.mechanism import negative_binomial
+from quorate.core.mechanisms.selection import ApproximateTrial, GaussianTrial, negative_binomial
 from quorate.core.noise import system_noise
 from quorate.core.privacy import Budget
 from quorate.models.concepts import Thresholds

@@ -16,7 +16,7 @@ from quorate.cli.plan import read_votes, run_plan
 from quorate.core.errors import Infeasible, InvalidInput
 from quorate.core.mechanisms import ConfidentMax, Quorum, StabilityTest
 from quorate.core.mechanisms.base import ThresholdMechanism
-from quorate.core.mechanisms.sharp_majority.table import ONE
+from quorate.core.mechanisms.sharp_majority import ONE
 from quorate.planner import LEAST_ROWS, plan
 from quorate.planner.literature import pate_epsilon, stability_teachers
 from quorate.planner.mechanisms.choose import AGGREGATORS, drafts, exact

@@ -10,8 +10,7 @@ import pytest
 from quorate import Budget, QueryRelease, Workload
 from quorate.auditing.simulation import SeededNoise
 from quorate.core.errors import BudgetSpent, InvalidInput
-from quorate.core.mechanisms.noisy_vector import NoisyVector
-from quorate.core.mechanisms.noisy_vector.analytic import ROUNDING_VARIANCE
+from quorate.core.mechanisms.noisy_vector import ROUNDING_VARIANCE, NoisyVector
 from quorate.core.privacy import Cost
 from quorate.release import Columns
 from quorate.release.engines import ENGINES, AdaptiveEngine, expected_errors

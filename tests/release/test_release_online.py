@@ -282,7 +282,7 @@ def measured_at(scale):
 
 
 def tiny():
-    from quorate.core.mechanisms.quorum.table import build_table
+    from quorate.core.mechanisms.quorum import build_table
 
     return AboveThreshold(
         teachers=6,

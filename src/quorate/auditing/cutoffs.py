@@ -7,8 +7,7 @@ import numpy as np
 from quorate.auditing.games import attempts_at, laws_of, most_telling
 from quorate.auditing.plays import PlayNoise
 from quorate.auditing.verdict import Effort, Verdict, game, settled
-from quorate.core.mechanisms.cutoff import NoisyCutoff
-from quorate.core.mechanisms.cutoff.mechanism import CutoffRun
+from quorate.core.mechanisms.cutoff import CutoffRun, NoisyCutoff
 
 __all__ = ["audit_cutoff", "closing_law"]
 

@@ -42,7 +42,7 @@ _CLASSIFIERS: dict[str, Any] = {
 _PROOFS = {
     "models/students/PROOF_CONCEPTS.md": "a hypothesis is chosen among public candidates, by counts that a unit hardly moves",
     "models/predictors/PROOF_CONCEPTS.md": "what relabelling, sampling, a stable choice and a turned label cost",
-    "core/mechanisms/exponential/PROOF.md": "a choice by mistakes is epsilon-DP, and drawn exactly",
+    "core/mechanisms/PROOF_exponential.md": "a choice by mistakes is epsilon-DP, and drawn exactly",
 }
 
 

@@ -154,7 +154,8 @@ class Infeasible(QuorateError, ValueError):
     >>> Quorum.calibrate(epsilon=2.0, delta=1e-5, teachers=20, no_quorums=5)
     Traceback (most recent call last):
     ...
-    quorate.core.errors.Infeasible: with teachers=20 even a unanimous ballot would mostly find no quorum; it takes at least
+    quorate.core.errors.Infeasible: with teachers=20 even a unanimous ballot would mostly find no quorum; it takes at
+    least
     ... teachers for this target, or a larger epsilon, or fewer no_quorums than 5
     """
 

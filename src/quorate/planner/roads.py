@@ -28,7 +28,7 @@ from functools import cache
 import numpy as np
 from scipy.special import expit, ndtr, ndtri
 
-from quorate.core.mechanisms.noisy_vector.analytic import largest_length
+from quorate.core.mechanisms.noisy_vector import largest_length
 from quorate.planner.concept_bounds import semi_private
 from quorate.planner.learning import sauer_growth
 from quorate.planner.mechanisms.choose import LEAST_ROWS, best_draft

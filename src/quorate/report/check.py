@@ -18,7 +18,7 @@ __all__ = ["CheckReport", "render_check", "write_check_report"]
 _MOST_ROWS = 24  # figures of a plot; the table has all
 _PROOFS = {
     "quorate/models/evaluation/PROOF.md": "one unit moves two counts of each grid by one, and why the intervals cover",
-    "quorate/core/mechanisms/noisy_vector/PROOF.md": "what counts with discrete Gaussian noise cost",
+    "quorate/core/mechanisms/PROOF_noisy_vector.md": "what counts with discrete Gaussian noise cost",
 }
 
 

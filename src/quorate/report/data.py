@@ -23,25 +23,25 @@ _PROOFS = {
         "models/predictors/PROOF.md",
         "one unit is dealt to one teacher, and moves at most one ballot a query",
     ),
-    "quorum": ("core/mechanisms/quorum/PROOF.md", "answers are free; each no-quorum costs a fixed price"),
-    "noisy_max": ("core/mechanisms/noisy_max/PROOF.md", "what the name of the noisy winner costs, and no more"),
+    "quorum": ("core/mechanisms/PROOF_quorum.md", "answers are free; each no-quorum costs a fixed price"),
+    "noisy_max": ("core/mechanisms/PROOF_noisy_max.md", "what the name of the noisy winner costs, and no more"),
     "noisy_shares": (
-        "core/mechanisms/noisy_shares/PROOF.md",
+        "core/mechanisms/PROOF_noisy_shares.md",
         "what noisy shares of the vote cost, and all made of them",
     ),
-    "confident_max": ("core/mechanisms/confident_max/PROOF.md", "each query costs its test, each answer its winner"),
+    "confident_max": ("core/mechanisms/PROOF_confident_max.md", "each query costs its test, each answer its winner"),
     "sharp_majority": (
-        "core/mechanisms/sharp_majority/PROOF.md",
+        "core/mechanisms/PROOF_sharp_majority.md",
         "what an answer costs, and that none is better at it",
     ),
-    "soft_majority": ("core/mechanisms/soft_majority/PROOF.md", "each query is epsilon-DP, with no delta"),
+    "soft_majority": ("core/mechanisms/PROOF_soft_majority.md", "each query is epsilon-DP, with no delta"),
     "stability": (
-        "core/mechanisms/stability/PROOF.md",
+        "core/mechanisms/PROOF_stability.md",
         "an epoch up to a no-quorum has one cost, however many answers",
     ),
     "linear": ("models/linear/PROOF.md", "a unit moves each sum by a bounded length, and all else is made of the sums"),
     "between_thresholds": (
-        "core/mechanisms/between_thresholds/PROOF.md",
+        "core/mechanisms/PROOF_between_thresholds.md",
         "each no-quorum costs a fixed price; two classes",
     ),
 }

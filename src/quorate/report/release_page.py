@@ -31,7 +31,7 @@ _PATIENCE = 5.0  # seconds of a run that is repeated for the plot against epsilo
 _PROOFS = {
     "quorate/release/PROOF.md": "cells are public, counts are taken once, the engine pays, the rest is post-processing",
     "quorate/release/engines/PROOF.md": "what each engine measures, and what that costs",
-    "quorate/core/mechanisms/noisy_vector/PROOF.md": "a vector of counts with discrete Gaussian noise",
+    "quorate/core/mechanisms/PROOF_noisy_vector.md": "a vector of counts with discrete Gaussian noise",
 }
 
 

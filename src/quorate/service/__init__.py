@@ -6,8 +6,8 @@
     Model         a fitted classifier as it is served
 
 The path of a request: `app` (a Starlette route, a key) -> `infer` -> `codec` and `tensors` (checked queries) ->
-`batcher` (many requests, one vote) -> `quorate.core.session` -> `tensors` and `codec` (answers to bytes) -> `http` (when
-they leave).
+`batcher` (many requests, one vote) -> `quorate.core.session` -> `tensors` and `codec` (answers to bytes) -> `http`
+(when they leave).
 """
 
 from quorate.service.app import make_app

@@ -1,7 +1,7 @@
 """Calls to an estimator, each with one mistake: a ballot depends on other queries, other teachers or other threads.
 
-The sound twins are the code that asks real teachers (`quorate/core/estimator_calls.py`, `quorate/core/isolation.py`). Every attack is
-deterministic: where threads must meet, they wait for each other.
+The sound twins are the code that asks real teachers (`quorate/core/estimator_calls.py`, `quorate/core/isolation.py`).
+Every attack is deterministic: where threads must meet, they wait for each other.
 """
 
 import importlib

@@ -17,7 +17,7 @@ from quorate.core.arrays import Integers
 from quorate.core.errors import InvalidInput
 from quorate.core.mechanisms import ExponentialChoice, NoisyMax, SoftMajority
 from quorate.core.mechanisms.base import Counts
-from quorate.core.mechanisms.noisy_max.mechanism import draw_winners
+from quorate.core.mechanisms.noisy_max import draw_winners
 from quorate.release.engines.adaptive import misplaced
 
 __all__ = [

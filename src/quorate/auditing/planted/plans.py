@@ -16,7 +16,7 @@ from quorate.auditing.planted.exact import law_of_code
 from quorate.core.arrays import Floats
 from quorate.core.mechanisms import Quorum, SharpMajority
 from quorate.core.mechanisms.needed import threshold_law
-from quorate.core.mechanisms.sharp_majority.table import build_table
+from quorate.core.mechanisms.sharp_majority import build_table
 from quorate.core.privacy import Budget, Cost
 
 __all__ = ["PLANS", "ForgetsTheOpening", "PriceOfAnotherOrder"]

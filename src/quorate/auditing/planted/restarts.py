@@ -28,8 +28,7 @@ from quorate.core.errors import BudgetSpent
 from quorate.core.ledger import Ledger
 from quorate.core.ledger import Phase as KeptPhase
 from quorate.core.mechanisms import NO_QUORUM, SoftMajority
-from quorate.core.mechanisms.cutoff import NoisyCutoff
-from quorate.core.mechanisms.cutoff.mechanism import CutoffRun
+from quorate.core.mechanisms.cutoff import CutoffRun, NoisyCutoff
 from quorate.core.mechanisms.dissent import calibrate_with_quorum
 from quorate.core.privacy import Budget
 from quorate.core.requests import KeptAnswers

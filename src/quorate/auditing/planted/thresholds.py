@@ -16,7 +16,7 @@ from quorate.auditing.simulation import SeededNoise
 from quorate.core.mechanisms import NO_QUORUM, Quorum, StabilityTest
 from quorate.core.mechanisms.base import Counts, Decide, Labels, distances
 from quorate.core.mechanisms.distributions import gaussian_tail, laplace_difference_tail
-from quorate.core.mechanisms.quorum.table import build_table
+from quorate.core.mechanisms.quorum import build_table
 from quorate.core.privacy import Cost
 
 __all__ = [

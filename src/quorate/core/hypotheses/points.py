@@ -90,7 +90,8 @@ def usable_rows(
 def say_by_row(ask: Callable[[Points], Any], points: Points, *, rows: int | None = CALL) -> Mask:
     """Return of which rows `ask` says 1, each by itself: not of one on which it raises, or says anything but 0 and 1.
 
-    It is asked in calls of a fixed shape, so that no row changes how another is summed (`quorate.core.estimator_calls`).
+    It is asked in calls of a fixed shape, so that no row changes how another is summed
+    (`quorate.core.estimator_calls`).
     """
     with one_thread(), silence():
         said: Mask = Calls(points, rows).ballots(_Asked(ask), majority=0, classes=2) == 1

@@ -1,7 +1,8 @@
 """The rules of a ledger, as pure functions: what it holds, what may happen to it, and what it holds then.
 
 A store only reads and writes what these functions return, so that SQLite and PostgreSQL cannot differ in what they
-allow. Amounts are whole quanta (see `quorate.core.privacy.Budget`); what is leased counts as spent until it is returned.
+allow. Amounts are whole quanta (see `quorate.core.privacy.Budget`); what is leased counts as spent until it is
+returned.
 """
 
 from collections.abc import Callable, Mapping

@@ -1,8 +1,8 @@
 """Held-out private rows: what a published model says of each, and one value for each unit.
 
-What is said of a row is a function of the model and of that row alone (`quorate.core.estimator_calls`), and no error or warning of
-the model leaves: where it fails on a row, it says nothing of that row. So no value of a private row is refused either,
-be it missing, infinite or no number: the model takes it, or fails on that row.
+What is said of a row is a function of the model and of that row alone (`quorate.core.estimator_calls`), and no error or
+warning of the model leaves: where it fails on a row, it says nothing of that row. So no value of a private row is
+refused either, be it missing, infinite or no number: the model takes it, or fails on that row.
 """
 
 import copy

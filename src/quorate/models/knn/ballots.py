@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from quorate.core.arrays import Floats, Integers
 from quorate.core.errors import InvalidInput
-from quorate.core.mechanisms.noisy_shares.grid import nearest_points, numbers_of, points_of, steps_for
+from quorate.core.mechanisms.noisy_shares import nearest_points, numbers_of, points_of, steps_for
 from quorate.models.predictors.labels import class_codes, declared_classes, target_numbers
 
 __all__ = ["Ballot", "Labels", "Levels", "Shares"]

@@ -10,7 +10,7 @@ from quorate.compute.learners import DeviceName
 from quorate.compute.learners.backends import choose_backend
 from quorate.core.checks import check_choice, check_count, check_delta, check_positive, check_rate
 from quorate.core.errors import InvalidInput
-from quorate.core.mechanisms.noisy_vector.mechanism import largest_whole_epsilon
+from quorate.core.mechanisms.noisy_vector import largest_whole_epsilon
 from quorate.core.privacy import Budget
 from quorate.core.privacy.claims import added_or_removed
 from quorate.models.knn.answerer import Nearby

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from quorate.core.checks import check_count, check_delta, check_positive, check_scale, set_validated
 from quorate.core.errors import Infeasible, InvalidInput
 from quorate.core.mechanisms import NoisyVector
-from quorate.core.mechanisms.noisy_vector.analytic import ROUNDING_VARIANCE, largest_length, smallest_excess
+from quorate.core.mechanisms.noisy_vector import ROUNDING_VARIANCE, largest_length, smallest_excess
 from quorate.models.knn.ballots import Ballot
 
 __all__ = ["Terms"]

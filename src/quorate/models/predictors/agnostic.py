@@ -214,8 +214,8 @@ class AgnosticClassifier(ConceptClassifier):
     def spent_epsilon(self) -> float:
         """Return the epsilon spent so far, ex post: 0 while nothing is charged.
 
-        It depends on the answers given, and holds at no more than twice this classifier's delta (core/privacy/PROOF.md, step
-        8). The guarantee, for any queries, is `claim_`.
+        It depends on the answers given, and holds at no more than twice this classifier's delta (core/privacy/PROOF.md,
+        step 8). The guarantee, for any queries, is `claim_`.
         """
         check_is_fitted(self)
         return min(self.epsilon_, self.sample_.spent(float(self.budget_.spent_epsilon())))

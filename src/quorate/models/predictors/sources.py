@@ -167,10 +167,10 @@ class OtherSources(GuidedClassifier, ABC):
         a few rows that are not private: they show which columns queries have, and each teacher is tried on the first.
 
         A function gets `call_rows` queries in each call, a matrix of 64-bit floats or a data frame. With more than one,
-        you promise that it answers row by row and that calls do not change it (`quorate.core.estimator_calls`). A teacher that raises,
-        names no class, or whose server does not answer within `seconds`, votes for a class that depends only on its
-        position among the teachers. `public_votes` guide the plan, as in `fit`; `settings` are those of the
-        constructor.
+        you promise that it answers row by row and that calls do not change it (`quorate.core.estimator_calls`). A
+        teacher that raises, names no class, or whose server does not answer within `seconds`, votes for a class that
+        depends only on its position among the teachers. `public_votes` guide the plan, as in `fit`; `settings` are
+        those of the constructor.
 
         >>> X = np.random.default_rng(0).normal(size=(3, 2))
         >>> rules = [lambda rows, cut=cut: np.where(rows[:, 0] > cut, "ill", "well") for cut in np.linspace(-1, 1, 300)]

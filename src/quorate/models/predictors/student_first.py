@@ -3,7 +3,7 @@
 Claim: as for PrivateClassifier, all outputs of `predict` and `stream` together are (epsilon, delta)-differentially
 private under replacement of one unit's rows. The student is public, and so are its labels. A label that stands costs
 nothing; a dissent is charged, and its query is then put to a Quorum on the same budget. Proof:
-core/mechanisms/dissent/PROOF.md (steps 5 and 7), and PROOF.md here for what comes before the votes.
+core/mechanisms/PROOF_dissent.md (steps 5 and 7), and PROOF.md here for what comes before the votes.
 """
 
 import contextlib

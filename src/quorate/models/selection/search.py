@@ -28,7 +28,7 @@ from quorate.compute.ensemble import deal_units, unit_numbers
 from quorate.core.checks import check_rate
 from quorate.core.errors import Infeasible, InvalidInput, NoQuorum
 from quorate.core.isolation import randomness_kept, silence
-from quorate.core.mechanisms.selection.trials import MOST_ENTRIES
+from quorate.core.mechanisms.selection import MOST_ENTRIES
 from quorate.core.privacy.claims import LABELS_READ, Claim, replaced
 from quorate.core.progress import hidden_progress, progress
 from quorate.core.rows import take_rows

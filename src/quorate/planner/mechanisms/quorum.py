@@ -17,8 +17,7 @@ from quorate.core.arrays import Floats
 from quorate.core.errors import Infeasible
 from quorate.core.mechanisms import Quorum
 from quorate.core.mechanisms.distributions import gaussian_tail, gaussian_tail_quantile
-from quorate.core.mechanisms.quorum.calibrate import Settings
-from quorate.core.mechanisms.quorum.table import ONE, build_table
+from quorate.core.mechanisms.quorum import ONE, Settings, build_table
 from quorate.core.privacy import RENYI_QUANTA, best_order, gaussian_renyi, to_capacity
 from quorate.planner.mechanisms.distributions import binomial_capped_mean, normal_nodes
 from quorate.planner.mechanisms.forecast import VoteForecast

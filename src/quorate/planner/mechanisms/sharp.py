@@ -8,7 +8,7 @@ import numpy as np
 
 from quorate.core.arrays import Floats
 from quorate.core.mechanisms import SharpMajority
-from quorate.core.mechanisms.sharp_majority.table import ONE, build_table
+from quorate.core.mechanisms.sharp_majority import ONE, build_table
 from quorate.core.privacy import RENYI_QUANTA, to_capacity
 from quorate.planner.mechanisms.forecast import VoteForecast
 from quorate.planner.mechanisms.task import Calibrated, Draft, Expected, Task

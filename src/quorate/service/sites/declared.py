@@ -57,8 +57,8 @@ class Connected(Protocol):
 class DeclaredSites:
     """Teachers at sites that were told what one mechanism does with their counts, and charge for that.
 
-    `Sites.declared` makes one. `quorate.core.answerers.Votes` refuses to count for another mechanism. With `owns`, closing
-    it closes the connections; otherwise they are closed with the `Sites`, which other classifiers may use.
+    `Sites.declared` makes one. `quorate.core.answerers.Votes` refuses to count for another mechanism. With `owns`,
+    closing it closes the connections; otherwise they are closed with the `Sites`, which other classifiers may use.
     """
 
     def __init__(self, sites: Connected, mechanism: QueryMechanism, *, owns: bool = False) -> None:

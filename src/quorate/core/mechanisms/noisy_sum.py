@@ -1,0 +1,106 @@
+"""NoisySum releases a whole-number sum with discrete Gaussian noise added to it.
+
+Claim (replace-one units; a unit moves the sum by at most `sensitivity`): one release has Renyi divergence at most
+order * sensitivity**2 / (2 scale**2) at every order, with no tail event left out. Proof: PROOF_noisy_sum.md.
+"""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from numbers import Integral
+
+from quorate.core.checks import check_count, check_delta, check_order, check_positive, validate_fields
+from quorate.core.errors import Infeasible, InvalidInput, QuorateError
+from quorate.core.mechanisms.orders import smallest_epsilon
+from quorate.core.noise import NoiseSource, system_noise
+from quorate.core.privacy import RENYI_QUANTA, Budget, Cost, best_order, gaussian_renyi, to_capacity, to_epsilon
+
+__all__ = ["NoisySum"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoisySum:
+    """A noisy sum: one unit changes it by at most `sensitivity`; `scale` is the noise scale.
+
+    Both are in units of the sum.
+
+    >>> noisy = NoisySum.calibrate(epsilon=1.0, delta=1e-6, sensitivity=100)
+    >>> abs(noisy.release(250_000) - 250_000) < 10 * noisy.scale
+    True
+    """
+
+    sensitivity: int
+    scale: float
+
+    def __post_init__(self) -> None:
+        validate_fields(self)
+
+    @classmethod
+    def calibrate(cls, *, epsilon: float, delta: float, sensitivity: int, releases: int = 1) -> "NoisySum":
+        """Return the NoisySum of the smallest scale that can be released this often within (epsilon, delta).
+
+        A budget opened with the same epsilon and delta and slack=0.0 pays for exactly this many releases.
+        """
+        epsilon, delta = check_positive("epsilon", epsilon), check_delta(delta, zero=False)
+        sensitivity, releases = check_count("sensitivity", sensitivity), check_count("releases", releases)
+        order = best_order(epsilon=epsilon, delta=delta)
+        each = to_capacity(epsilon, delta=delta, order=order) / releases - 2 / RENYI_QUANTA  # charges are rounded up
+        if each <= 0:
+            raise Infeasible(f"{releases} releases leave less than one quantum for each; ask for fewer")
+        scale = sensitivity * math.sqrt(order / (2 * each * (1 - 2.0**-30)))
+        if scale > 2.0**40:
+            raise Infeasible(
+                f"{releases} releases of a sum of sensitivity {sensitivity} take noise of scale {scale:.3g}, above "
+                "2**40; count in larger units, ask for fewer or raise epsilon"
+            )
+        return cls(sensitivity=sensitivity, scale=max(scale, 1e-6))
+
+    def renyi(self, order: float) -> float:
+        """Return an upper bound on the cost of one release at this order."""
+        if check_order(order) == math.inf:
+            raise InvalidInput("a NoisySum is charged at a finite order; open the budget at one, with delta above 0")
+        return gaussian_renyi(scale=self.scale, order=order, sensitivity=self.sensitivity)  # proof: step 1
+
+    def release_cost(self, order: float) -> Cost:
+        """Return the cost of one release."""
+        return Cost(self.renyi(order))
+
+    def epsilon(self, *, delta: float, releases: int = 1) -> float:
+        """Return the epsilon of this many releases at `delta`."""
+        releases, delta = check_count("releases", releases), check_delta(delta, zero=False)
+        least = smallest_epsilon(lambda order: releases * self.renyi(order), delta=delta)[0]
+        for _ in range(3):  # the best order for an epsilon close by gives a closer one
+            try:
+                order = best_order(epsilon=least, delta=delta)
+            except QuorateError:  # too small or too large an epsilon for any order to matter
+                break
+            least = min(least, to_epsilon(releases * self.renyi(order), order=order, delta=delta))
+        return least
+
+    def release(self, total: int, *, budget: Budget | None = None) -> int:
+        """Return the sum with noise, charged to `budget` if there is one."""
+        return self.releases([total], budget=budget)[0]
+
+    def releases(self, totals: Iterable[int], *, budget: Budget | None = None) -> list[int]:
+        """Return several sums with noise, charged to `budget` if there is one: all of them or none.
+
+        One unit may change every one of these sums by `sensitivity`, and each is charged (PROOF_noisy_sum.md, step 2).
+        """
+        return self.draw_releases(totals, budget, system_noise)
+
+    def draw_releases(self, totals: Iterable[int], budget: Budget | None, noise: NoiseSource) -> list[int]:
+        """Charge for these sums, draw their noise from this source, and return the noisy sums."""
+        sums = [_whole(total) for total in totals]
+        if budget is not None:
+            budget.spend(self.release_cost(budget.order), times=len(sums))  # charge, then draw
+        drawn = noise.gaussian(self.scale, len(sums)).tolist()
+        return [total + error for total, error in zip(sums, drawn, strict=True)]  # proof: step 1
+
+
+def _whole(total: object) -> int:
+    """Return the total as an int of any size. The text of the refusal says its type and not what it is."""
+    if type(total) is int:
+        return total
+    if isinstance(total, bool) or not isinstance(total, Integral):
+        raise InvalidInput(f"a total must be a whole number of an integer type, not {type(total).__name__}")
+    return int(total)

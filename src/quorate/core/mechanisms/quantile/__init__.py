@@ -1,5 +1,0 @@
-"""PrivateQuantile: one quantile of private values on a public grid."""
-
-from quorate.core.mechanisms.quantile.mechanism import PrivateQuantile
-
-__all__ = ["PrivateQuantile"]

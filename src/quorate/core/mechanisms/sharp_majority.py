@@ -1,0 +1,307 @@
+"""SharpMajority answers with the leading of two labels, as reliably as its price per query allows.
+
+Claim (replace-one units, one ballot per unit): one query has Renyi divergence at most `renyi(order)`, for all votes.
+Among rules that answer a query from its own votes alone and cost no more at the order of the table, for every query,
+none is right more often at any lead, averaged over which label leads, up to the rounding of the table. This says
+nothing about rules priced at another order, or about those that do not pay for every query, such as Quorum. Proof:
+PROOF_sharp_majority.md.
+"""
+
+import itertools
+import math
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quorate.core.arrays import Floats
+from quorate.core.checks import check_count, check_delta, check_order, check_positive, check_rate, validate_fields
+from quorate.core.errors import Infeasible, InvalidInput
+from quorate.core.mechanisms.base import Counts, QueryMechanism
+from quorate.core.mechanisms.orders import smallest_epsilon
+from quorate.core.mechanisms.rounding import exceeds, stable_up
+from quorate.core.noise import NoiseSource
+from quorate.core.privacy import RENYI_QUANTA, Cost, best_order, to_capacity, to_epsilon
+
+__all__ = ["FLOOR", "HALF", "ONE", "SharpMajority", "build_table", "table_cost"]
+
+
+_FACTORS = (0.8, 1.3, 2.0, 4.0, 16.0)  # of the usual order, tried where tables are short; infinity always is
+_SHORT = 400  # levels
+
+
+@dataclass(frozen=True, kw_only=True)
+class SharpMajority(QueryMechanism):
+    """One table look-up and one random word per query. Use `SharpMajority.calibrate`.
+
+    `table` holds the probabilities of the wrong label in units of 2**-64, by lead. `order` is the Renyi order for which
+    it is best, and `price` the largest cost of a query at it: charge it to a budget of that order.
+
+    >>> sharp = SharpMajority.calibrate(epsilon=1.0, delta=1e-6, teachers=2000, queries=1000)
+    >>> sharp.distance() < 210
+    True
+    >>> sharp.answers([[2000, 0], [100, 1900]]).labels
+    array([0, 1])
+    """
+
+    teachers: int
+    order: float
+    price: float
+    table: tuple[int, ...] = field(repr=False)  # thousands of numbers
+
+    def __post_init__(self) -> None:
+        validate_fields(self)
+        table = self.table
+        whole = isinstance(table, tuple) and len(table) > 0 and all(type(level) is int for level in table)
+        if not whole or max(table) > HALF or min(table) < FLOOR:
+            raise InvalidInput("table must be a tuple of whole numbers from 2**24 to 2**63; build it with build_table")
+        if any(after > before for before, after in itertools.pairwise(table)):
+            raise InvalidInput("table must fall with the lead; build it with build_table")
+        if self.teachers % 2 == 0 and table[0] != HALF:  # proof: step 1
+            raise InvalidInput("table must start at 2**63, a fair coin, where an even number of teachers may tie")
+        if exceeds(_cost(self.table, self.teachers, self.order), self.price):  # proof: step 2
+            raise InvalidInput(f"table costs more than price={self.price!r} at order {self.order!r}")
+
+    @classmethod
+    def calibrate(
+        cls, *, epsilon: float, delta: float, teachers: int, queries: int, order: float | None = None
+    ) -> "SharpMajority":
+        """Return the SharpMajority that can answer this many queries within (epsilon, delta). Delta may be 0.
+
+        The order is the one given, or the one of several with the fewest `expected_errors`; infinity, whose table needs
+        no delta, is always among them.
+        """
+        epsilon, delta = check_positive("epsilon", epsilon), check_delta(delta)
+        teachers, queries = check_count("teachers", teachers), check_count("queries", queries)
+        if order is not None or delta == 0:
+            order = math.inf if order is None else check_order(order)
+            return cls._at(order, epsilon, delta, teachers, queries)
+        usual = best_order(epsilon=epsilon, delta=delta)
+        best = cls._at(usual, epsilon, delta, teachers, queries)
+        others = [1 + (usual - 1) * factor for factor in _FACTORS] if len(best.table) <= _SHORT else []
+        if _pure_errors(epsilon / queries, teachers) < best.expected_errors():  # else its table, a long one, is spared
+            others.append(math.inf)
+        for other in others:
+            if to_capacity(epsilon, delta=delta, order=other) > queries / RENYI_QUANTA:
+                candidate = cls._at(other, epsilon, delta, teachers, queries)
+                best = min(best, candidate, key=cls.expected_errors)
+        return best
+
+    @classmethod
+    def _at(cls, order: float, epsilon: float, delta: float, teachers: int, queries: int) -> "SharpMajority":
+        each = to_capacity(epsilon, delta=delta, order=order) / queries - 1 / RENYI_QUANTA  # each is rounded up
+        if each <= 0:
+            raise Infeasible(f"{queries} queries leave less than one quantum for each; ask fewer")
+        return cls(
+            teachers=teachers, order=order, price=each, table=build_table(teachers=teachers, order=order, price=each)
+        )
+
+    def expected_errors(self) -> float:
+        """Return the sum, over all leads that these teachers can have, of the probability of the wrong label.
+
+        `calibrate` keeps it small. No single lead would do: the tables of two orders may cross.
+        """
+        levels = self.teachers // 2 + 1
+        return (sum(self.table) + (levels - len(self.table)) * self.table[-1]) / ONE
+
+    def query_cost(self, order: float) -> Cost:
+        """Return the cost of one answer."""
+        cost = stable_up(_cost(self.table, self.teachers, check_order(order)))
+        return Cost(min(cost, self.price) if order == self.order else cost)
+
+    def epsilon(self, *, delta: float, queries: int = 1) -> float:
+        """Return the epsilon of this many adaptively chosen queries at `delta`."""
+        queries = check_count("queries", queries)
+        plain = queries * self.renyi(math.inf)
+        if check_delta(delta) == 0:
+            return plain
+        own = plain
+        if self.order < math.inf:
+            own = to_epsilon(queries * self.renyi(self.order), order=self.order, delta=delta)
+        return min(plain, own, smallest_epsilon(lambda order: queries * self.renyi(order), delta=delta)[0])
+
+    def answer_probability(self, lead: int) -> float:
+        """Return the probability that a label with this lead is answered. Depends on nothing private."""
+        lead = check_count("lead", lead, least=0)
+        if lead > self.teachers or lead % 2 != self.teachers % 2:
+            raise InvalidInput(f"with teachers={self.teachers} nobody leads by {lead}")
+        return 1.0 - self.table[min(lead // 2, len(self.table) - 1)] / ONE
+
+    def distance(self, *, answer_rate: float = 0.99) -> int:
+        """Return the smallest distance at which the leading label is answered at this rate."""
+        miss = (1.0 - check_rate("answer_rate", answer_rate)) * ONE
+        level = next((i for i, wrong in enumerate(self.table) if wrong <= miss), None)
+        if level is None:
+            raise Infeasible(f"answer_rate={answer_rate} is out of reach with teachers={self.teachers}")
+        return max(0, math.ceil((2 * level + self.teachers % 2) / 2) - 1)
+
+    def vote_columns(self) -> int:
+        """Return how many classes the votes must have."""
+        return 2
+
+    @cached_property
+    def _levels(self) -> NDArray[np.uint64]:
+        return np.array(self.table, dtype=np.uint64)
+
+    def draw_labels(self, counts: Counts, noise: NoiseSource) -> NDArray[np.int64]:
+        """Draw an answer to each query."""
+        lead = counts[:, 1] - counts[:, 0]
+        wrong = self._levels.take(np.abs(lead) >> 1, mode="clip")
+        errs = noise.words(len(counts)) < wrong  # proof: step 1
+        labels: NDArray[np.int64] = ((lead > 0) ^ errs).astype(np.int64)
+        return labels
+
+
+def _pure_errors(price: float, teachers: int) -> float:
+    """Return a lower bound on the expected errors of the table at order infinity (PROOF_sharp_majority.md, step 6),
+    unbuilt.
+    """
+    price = min(price, 700.0)
+    first = 0.5 if teachers % 2 == 0 else 1 / (1 + math.exp(price))
+    return first * math.expm1(-price * (teachers // 2 + 1)) / math.expm1(-price) * (1 - 2.0**-30)
+
+
+@lru_cache(maxsize=4096)
+def _cost(table: tuple[int, ...], teachers: int, order: float) -> float:
+    return table_cost(table, teachers=teachers, order=order)
+
+
+ONE = 2**64
+HALF = 2**63
+FLOOR = 2**24  # in units of 2**-64: the wrong label still comes up once in 10**12
+_MARGIN, _ROUNDING = 2.0**-30, 2.0**-60  # above the error of a divergence in doubles; tests hold it against decimals
+_BELOW = 1 - 2.0**-44  # A table is built this far below its price, so that another processor accepts it.
+_LEAST_PRICE = 2.0**-44
+_MOST_PRICE = 27.0  # at which a single ballot leads from one end of the table to the other
+
+
+class _Coins:
+    """The probabilities of a wrong and of a right answer, level by level, each from the integers, rounded once."""
+
+    def __init__(self, levels: list[int]) -> None:
+        self.wrong = np.array([level / ONE for level in levels])
+        self.right = np.array([(ONE - level) / ONE for level in levels])
+
+
+def _log_ratio(before: Floats, after: Floats, change: Floats) -> Floats:
+    """Return log(after / before), where `change` is their difference, unrounded: without cancellation either way."""
+    near = np.abs(change) <= before / 2
+    ratio: Floats = np.where(near, np.log1p(np.where(near, change, 0.0) / before), np.log(after) - np.log(before))
+    return ratio
+
+
+def _log_sums(coins: _Coins, changes: Floats, order: float) -> Floats:
+    """Return log sum P**order Q**(1 - order) for each coin P and the next one Q, and with their roles exchanged.
+
+    Where it is small, one is taken out of the sum term by term, so that nothing cancels but their first orders.
+    """
+    first = slice(None, -1), slice(1, None)
+    sums = []
+    for (p, q), change in ((first, changes), (first[::-1], -changes)):
+        wrong, right = coins.wrong[p], coins.right[p]
+        one = (1 - order) * _log_ratio(wrong, coins.wrong[q], change)
+        two = (1 - order) * _log_ratio(right, coins.right[q], -change)
+        with np.errstate(over="ignore", invalid="ignore"):
+            small = np.log1p(np.maximum(wrong * np.expm1(one) + right * np.expm1(two), 0.0))
+        large = np.logaddexp(np.log(wrong) + one, np.log(right) + two)
+        sums.append(np.where(np.maximum(one, two) < 1.0, small, large))
+    worst: Floats = np.maximum(*sums)
+    return worst
+
+
+def table_cost(table: tuple[int, ...], *, teachers: int, order: float) -> float:
+    """Return the divergence of one answer at this order, rounded up: the worst step that a ballot can make."""
+    levels = list(table) if teachers % 2 == 0 else [ONE - table[0], *table]
+    if len(levels) < 2:
+        return 0.0
+    coins = _Coins(levels)
+    changes = np.array([(after - before) / ONE for before, after in itertools.pairwise(levels)])
+    if math.isinf(order):
+        wrong = _log_ratio(coins.wrong[:-1], coins.wrong[1:], changes)
+        right = _log_ratio(coins.right[:-1], coins.right[1:], -changes)
+        worst = float(np.maximum(np.abs(wrong), np.abs(right)).max())
+    else:
+        worst = float(_log_sums(coins, changes, order).max()) / (order - 1)
+    return worst * (1 + _MARGIN) + _ROUNDING
+
+
+def _next(wrong: float, order: float, price: float, step: float) -> float:
+    """Return about the smallest probability that can follow `wrong` at this price, and never a smaller one.
+
+    The cost of a fall of the logarithm grows about with its square, so that each guess at it leads to a better one;
+    `step` is the fall before. Where a guess leaves the bracket, the bracket is halved.
+    """
+    if math.isinf(order):
+        return max(wrong * math.exp(-price), 1 - (1 - wrong) * math.exp(price))
+    low, high, fall = 0.0, math.log(wrong * ONE / FLOOR) + 1.0, step
+    for _ in range(200):
+        if not low < fall < high:
+            fall = (low + high) / 2
+        after = wrong * math.exp(-fall)
+        cost = _cost_of_one((wrong, 1 - wrong), (after, 1 - after), order)
+        if cost <= price:
+            low = fall
+        else:
+            high = fall
+        if high - low <= 2.0**-44 * high or price * (1 - 2.0**-40) <= cost <= price:
+            break
+        fall *= math.sqrt(price / cost) * (1 - 2.0**-46) if 0 < cost < math.inf else 2.0
+    return wrong * math.exp(-low)
+
+
+def _log_quotient(after: float, before: float) -> float:
+    change = after - before
+    return math.log1p(change / before) if abs(change) <= before / 2 else math.log(after) - math.log(before)
+
+
+def _cost_of_one(p: tuple[float, float], q: tuple[float, float], order: float) -> float:
+    """Do about what `table_cost` does for two coins (wrong, right), many times as fast: to build by, not to charge."""
+    largest, power = 0.0, 1 - order
+    for (wrong, right), (wrong_after, right_after) in ((p, q), (q, p)):
+        one, two = power * _log_quotient(wrong_after, wrong), power * _log_quotient(right_after, right)
+        if max(one, two) < 500:
+            log_sum = math.log1p(max(0.0, wrong * math.expm1(one) + right * math.expm1(two)))
+        else:
+            log_sum = math.log(wrong) + one if one > two else math.log(right) + two  # and next to nothing
+        largest = max(largest, log_sum)
+    return largest / (order - 1)
+
+
+def _first(order: float, price: float) -> float:
+    """Return the smallest probability u for which (u, 1 - u) and (1 - u, u) are within this price."""
+    if math.isinf(order):
+        return 1 / (1 + math.exp(price))
+    low, high = 0.0, 0.5
+    for _ in range(200):
+        u = (low + high) / 2
+        if not low < u < high:
+            break
+        low, high = (low, u) if _cost_of_one((u, 1 - u), (1 - u, u), order) <= price else (u, high)
+    return high
+
+
+def _levels(teachers: int, order: float, price: float) -> tuple[int, ...]:
+    levels = [HALF if teachers % 2 == 0 else max(FLOOR, _up(_first(order, price)))]
+    step = 1.0
+    while levels[-1] > FLOOR and len(levels) <= teachers // 2:
+        wrong = levels[-1] / ONE
+        levels.append(min(max(_up(_next(wrong, order, price, step)), FLOOR), levels[-1] - 1))
+        step = math.log(wrong * ONE / levels[-1])
+    return tuple(levels)
+
+
+def build_table(*, teachers: int, order: float, price: float) -> tuple[int, ...]:
+    """Return the levels from a tie, or a lead of one, down to `FLOOR`, each rounded up to a multiple of 2**-64."""
+    if price <= _LEAST_PRICE:
+        raise InvalidInput(f"price={price!r} is too small to tell from rounding")
+    spare = 4 * _MARGIN
+    while True:  # what is built by a quick cost is held against the certified one
+        table = _levels(teachers, order, (min(price, _MOST_PRICE) - _ROUNDING) * (1 - spare))
+        if table_cost(table, teachers=teachers, order=order) <= price * _BELOW:
+            return table
+        spare *= 4
+
+
+def _up(probability: float) -> int:
+    return min(HALF, math.ceil(probability * ONE * (1 + 2.0**-48)))

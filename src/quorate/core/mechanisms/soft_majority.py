@@ -1,0 +1,81 @@
+"""SoftMajority answers label y with probability proportional to exp(epsilon * votes_y / 2).
+
+Claim (replace-one units, one ballot per unit): each query is epsilon-DP, and its Renyi divergence is at most
+order * epsilon**2 / 8. With two classes this is the logistic function of half the lead. Proof: PROOF_soft_majority.md.
+"""
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quorate.core.checks import check_count, check_delta, check_positive, check_rate
+from quorate.core.errors import Infeasible
+from quorate.core.mechanisms.base import Counts, QueryMechanism
+from quorate.core.mechanisms.orders import smallest_epsilon
+from quorate.core.noise import NoiseSource
+from quorate.core.privacy import RENYI_QUANTA, Cost, exponential_renyi
+from quorate.core.privacy.cost import float_up
+
+__all__ = ["SoftMajority"]
+
+
+@dataclass(frozen=True, init=False)
+class SoftMajority(QueryMechanism):
+    """The exponential mechanism on vote counts.
+
+    >>> SoftMajority(teachers=1000, epsilon=0.5).answer([1000, 0])
+    0
+    """
+
+    teachers: int
+    epsilon_per_query: float
+
+    def __init__(self, *, teachers: int, epsilon: float) -> None:
+        object.__setattr__(self, "teachers", check_count("teachers", teachers))
+        object.__setattr__(self, "epsilon_per_query", check_positive("epsilon", epsilon))
+
+    @classmethod
+    def calibrate(cls, *, epsilon: float, delta: float = 0.0, teachers: int, queries: int = 1) -> "SoftMajority":
+        """Return the SoftMajority that can answer this many queries within (epsilon, delta)."""
+        epsilon, delta = check_positive("epsilon", epsilon), check_delta(delta)
+        queries = check_count("queries", queries)
+        each = math.floor(Fraction(epsilon) / queries * RENYI_QUANTA) / RENYI_QUANTA  # a whole number of quanta
+        if each == 0:
+            raise Infeasible(f"{queries} queries leave less than one quantum for each; ask fewer")
+        if delta > 0:
+            low, high = each, epsilon
+            while high - low > 1e-6 * low:
+                middle = (low + high) / 2
+                fits = cls(teachers=teachers, epsilon=middle).epsilon(delta=delta, queries=queries) <= epsilon
+                low, high = (middle, high) if fits else (low, middle)
+            each = low
+        return cls(teachers=teachers, epsilon=each)
+
+    @property
+    def scale(self) -> float:
+        """The number of ballots by which a weight grows e-fold, rounded up so that the claim holds as stated."""
+        return float_up(2 / Fraction(self.epsilon_per_query))
+
+    def query_cost(self, order: float) -> Cost:
+        """Return the cost of one query."""
+        return Cost(exponential_renyi(self.epsilon_per_query, order=order))
+
+    def epsilon(self, *, delta: float = 0.0, queries: int = 1) -> float:
+        """Return the epsilon of this many adaptively chosen queries at `delta`."""
+        plain = self.epsilon_per_query * check_count("queries", queries)
+        if check_delta(delta) == 0:
+            return plain
+        return min(plain, smallest_epsilon(lambda order: queries * self.renyi(order), delta=delta)[0])
+
+    def distance(self, *, answer_rate: float = 0.99) -> int:
+        """Return the smallest distance at which the top label beats one rival at this rate."""
+        rate = check_rate("answer_rate", answer_rate)
+        gap = max(0.0, math.log(rate / (1 - rate))) * self.scale if rate < 1 else math.inf
+        return max(0, math.ceil(math.ceil(gap) / 2) - 1)
+
+    def draw_labels(self, counts: Counts, noise: NoiseSource) -> NDArray[np.int64]:
+        """Draw an answer to each query."""
+        return np.array([noise.choice(row, self.scale) for row in counts.tolist()], dtype=np.int64)
