@@ -120,7 +120,7 @@ def test_words_are_uniform(false_alarm):
 
 def test_every_draw_is_handed_out_once():
     """Small and large requests are served from one buffer, without overlap; the small ones in order."""
-    from quorate.core.noise.source import _Buffer
+    from quorate.core.noise import _Buffer
 
     made = iter(range(10**6))
     buffer = _Buffer(lambda zeros: [next(made) for _ in zeros])

@@ -1,4 +1,9 @@
-"""The one source of noise: block draws from OpenDP, each value handed out once, safe in threads and after fork."""
+"""Exact integer noise in blocks from OpenDP's samplers, whose generator is seeded by the operating system.
+
+Nothing here takes a seed, and nothing returns a float. Each value is handed out once, also among threads. Only
+`quorate.core.mechanisms` may import this module. A forked child never repeats a draw of its parent: buffers are dropped
+at the fork, the generator seeds itself anew where the process number changed, and where it did not, drawing is refused.
+"""
 
 import os
 import threading
@@ -21,6 +26,7 @@ from quorate.core.errors import InvalidInput, WrongProcess
 from quorate.core.rows import usable_cores
 
 __all__ = ["NoiseSource", "SystemNoise", "system_noise"]
+
 
 enable_features("contrib")  # OpenDP's own name for mechanisms whose proofs are published but not yet vetted
 
