@@ -29,7 +29,7 @@ import isolation
 from quorate import Infeasible, InvalidInput
 from quorate.compute.ensemble import Ensemble, deal_units, unit_numbers
 from quorate.compute.ensemble.estimators import EstimatorTeachers, fit_estimators
-from quorate.compute.ensemble.units import _secret_permutation
+from quorate.compute.ensemble.sources import _secret_permutation
 from quorate.compute.learners import Deal
 from quorate.core.ballots import Ballots
 from quorate.core.estimator_calls import CALL, call_rows
@@ -487,5 +487,5 @@ def test_votes_are_the_count_of_ballots(queries, classes):
 def test_equal_random_words_are_drawn_again(monkeypatch):
     """A tie in the secret order would favour one of two orders."""
     draws = iter([bytes(8) * 3, np.array([3, 1, 2], dtype=np.uint64).tobytes()])
-    monkeypatch.setattr("quorate.compute.ensemble.units.os.urandom", lambda size: next(draws))
+    monkeypatch.setattr("quorate.compute.ensemble.sources.os.urandom", lambda size: next(draws))
     assert _secret_permutation(3).tolist() == [1, 2, 0]

@@ -13,7 +13,7 @@ from scipy import stats
 from quorate import Budget, BudgetSpent, InvalidInput
 from quorate.auditing import choice_law
 from quorate.auditing.simulation import SeededNoise
-from quorate.core.hypotheses.tally import ListedTally
+from quorate.core.hypotheses.hypothesis import ListedTally
 from quorate.core.mechanisms.exponential import (
     ExponentialChoice,
     draw_below,

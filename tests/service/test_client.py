@@ -20,7 +20,7 @@ from quorate.service import Model, Settings, make_app
 from quorate.service.client import AsyncClient, Client
 from quorate.service.client import asking as asking_module
 from quorate.service.client.answers import Answers
-from quorate.service.client.queries import Queries
+from quorate.service.client.asking import Queries
 from quorate.service.tensors import MatrixInput, NamedInputs, Outputs, SchemaInputs
 from quorate.tables import Category, Date, Number, Schema
 from service_client import call, running

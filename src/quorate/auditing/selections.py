@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from quorate.core.arrays import Floats
 from quorate.core.errors import InvalidInput
 from quorate.core.mechanisms import RandomStopping
-from quorate.core.mechanisms.moments import excess
+from quorate.core.mechanisms.distributions import excess
 
 __all__ = ["Released", "best_law", "epsilon_trials", "released_best", "worst_log_ratio", "worst_renyi"]
 

@@ -6,6 +6,6 @@ gets to see the counts.
 
 from quorate.compute.ensemble.electorate import Electorate
 from quorate.compute.ensemble.ensemble import Ensemble
-from quorate.compute.ensemble.units import deal_units, unit_numbers
+from quorate.compute.ensemble.sources import deal_units, unit_numbers
 
 __all__ = ["Electorate", "Ensemble", "deal_units", "unit_numbers"]

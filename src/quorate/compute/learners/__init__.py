@@ -17,12 +17,11 @@ from quorate.compute.learners.batched import (
     joined_teachers,
     teachers_from_arrays,
 )
-from quorate.compute.learners.closed_form import BatchedCentroid, BatchedNaiveBayes, BatchedRidge
 from quorate.compute.learners.deal import Deal
 from quorate.compute.learners.linear import LinearTeachers
+from quorate.compute.learners.losses import BatchedCentroid, BatchedNaiveBayes, BatchedRidge
 from quorate.compute.learners.quadratic import QuadraticTeachers
-from quorate.compute.learners.stump import BatchedStump
-from quorate.compute.learners.stump_teachers import StumpTeachers
+from quorate.compute.learners.stump import BatchedStump, StumpTeachers
 from quorate.compute.learners.teachers import MEMORY, DeviceName, Learner, Teachers
 from quorate.compute.learners.tree import BatchedTree
 from quorate.compute.learners.tree_teachers import TreeTeachers

@@ -10,15 +10,19 @@ from numpy.typing import NDArray
 
 from quorate.compute.learners.algebra import centred, row_space
 from quorate.compute.learners.backends import Array, Backend
-from quorate.compute.learners.closed_form import BatchedCentroid, BatchedNaiveBayes, BatchedRidge
 from quorate.compute.learners.gpu import fit_small_chunks
 from quorate.compute.learners.linear import LinearTeachers
 from quorate.compute.learners.linear_learner import LinearLearner
-from quorate.compute.learners.losses import BinaryLoss, MultinomialLoss
+from quorate.compute.learners.losses import (
+    BatchedCentroid,
+    BatchedNaiveBayes,
+    BatchedRidge,
+    BinaryLoss,
+    MultinomialLoss,
+)
 from quorate.compute.learners.newton import Loss, minimise
 from quorate.compute.learners.quadratic import QuadraticTeachers, product_count, with_products
-from quorate.compute.learners.stump import BatchedStump
-from quorate.compute.learners.stump_teachers import StumpTeachers
+from quorate.compute.learners.stump import BatchedStump, StumpTeachers
 from quorate.compute.learners.teachers import Block, Chunks, Learner, Matrix, Teachers
 from quorate.compute.learners.tree import BatchedTree
 from quorate.compute.learners.tree_teachers import DEEPEST, TreeTeachers

@@ -4,7 +4,6 @@ The classes themselves (boxes, halfspaces, thresholds and others) are in `quorat
 """
 
 from quorate.core.hypotheses.concept import Concept, Dichotomies
-from quorate.core.hypotheses.hypothesis import Constant, Hypothesis
-from quorate.core.hypotheses.tally import Tally
+from quorate.core.hypotheses.hypothesis import Constant, Hypothesis, Tally
 
 __all__ = ["Concept", "Constant", "Dichotomies", "Hypothesis", "Tally"]

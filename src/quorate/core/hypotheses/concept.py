@@ -9,9 +9,8 @@ import numpy as np
 
 from quorate.core.checks import check_count
 from quorate.core.errors import Infeasible
-from quorate.core.hypotheses.hypothesis import Hypothesis
+from quorate.core.hypotheses.hypothesis import Hypothesis, ListedTally, Tally
 from quorate.core.hypotheses.points import Labels, Mask, Points, check_points, usable_rows, which_finite
-from quorate.core.hypotheses.tally import ListedTally, Tally
 
 __all__ = ["LISTED", "Concept", "Dichotomies", "sauer"]
 

@@ -17,18 +17,60 @@ from quorate.core.ledger.budget import LeasedBudget, is_gone, owner_name
 from quorate.core.ledger.chain import Change, Entry, Head, Witness, keyed_hash
 from quorate.core.ledger.compaction import Compacting
 from quorate.core.ledger.keys import KeyRing
-from quorate.core.ledger.notes import Notes
 from quorate.core.ledger.phases import Phases, take_over_phase
 from quorate.core.ledger.postgres import PostgresStore, check_driver
 from quorate.core.ledger.requests import admit, forget_requests, keep, recall, set_aside, take_over
 from quorate.core.ledger.rules import FORMAT, State
 from quorate.core.ledger.store import SQLiteStore, Store, folder_of, is_url, make_key, read_key
 from quorate.core.ledger.verify import RUNS, Verification, check_chain, check_marks, read_entries, run_noises
-from quorate.core.ledger.views import LedgerView, view_of
+from quorate.core.ledger.views import Activity, LedgerView, Refusal, view_of
 from quorate.core.privacy import Budget
 from quorate.core.requests import NO_QUORUM, OWN_CALLER, Admitted, Asked, Outcome, Query, SetAside
 
-__all__ = ["Ledger"]
+__all__ = ["Ledger", "Notes"]
+
+
+_REFUSALS = 1000  # kept
+
+
+class Notes:
+    """The part of a `Ledger` that notes what happened."""
+
+    _store: Store
+    _id: str
+
+    def activity(self, since: float = 0.0) -> list[Activity]:
+        """Return what was answered in each minute since a time, oldest first."""
+        with self._store.transaction(self._id) as statements:
+            rows = statements.run(
+                "SELECT minute, answered, no_quorums, repeated, refused FROM quorate_activity "
+                "WHERE ledger = ? AND minute >= ? ORDER BY minute",
+                (self._id, int(since)),
+            )
+        return [Activity(*row) for row in rows]
+
+    def note_refusals(self, refusals: Iterable[Refusal]) -> None:
+        """Note that callers were refused, for the owner to see; the oldest notes are dropped."""
+        with self._store.transaction(self._id) as statements:
+            statements.run_many(
+                "INSERT INTO quorate_refusal VALUES (?, ?, ?, ?)",
+                [(self._id, one.at, one.caller, one.code) for one in refusals],
+            )
+            statements.run(
+                "DELETE FROM quorate_refusal WHERE ledger = ? AND at < (SELECT min(at) FROM (SELECT at FROM "
+                "quorate_refusal WHERE ledger = ? ORDER BY at DESC LIMIT ?) AS latest)",
+                (self._id, self._id, _REFUSALS),
+            )
+
+    def refusals(self, limit: int = 20) -> list[Refusal]:
+        """Return the latest refusals, newest first."""
+        with self._store.transaction(self._id) as statements:
+            rows = statements.run(
+                "SELECT at, caller, code FROM quorate_refusal WHERE ledger = ? ORDER BY at DESC LIMIT ?",
+                (self._id, int(limit)),
+            )
+        return [Refusal(*row) for row in rows]
+
 
 _ID = 16
 _HELD = 30.0  # seconds that an id is left to a process that cannot be looked up

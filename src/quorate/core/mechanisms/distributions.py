@@ -15,6 +15,8 @@ from quorate.core.mechanisms.rounding import TAIL_BITS, exceeds, stable_up
 
 __all__ = [
     "ROUND_UP",
+    "excess",
+    "excess_of_logs",
     "gaussian_pmf",
     "gaussian_tail",
     "gaussian_tail_quantile",
@@ -23,6 +25,7 @@ __all__ = [
     "laplace_tail",
     "laplace_tail_quantile",
 ]
+
 
 ROUND_UP = 1 + 2.0**-26
 _LEAST = 1e-290  # a smaller tail would be lost in what is added to be safe
@@ -141,3 +144,24 @@ def laplace_difference_tail(first: float, second: float, threshold: int) -> floa
     # Y = -(threshold + 1 + j): X must reach -j, where its tail is 1 - f**(j + 1) / (1 + f)
     far = centre * math.exp(-(threshold + 1) / second) * (1 / -math.expm1(-1 / second) - f / (1 + f) / joint)
     return min(1.0, (near + far) * (1 + 2.0**-20) + 1e-300)
+
+
+def excess(p: Floats, q: Floats, order: float) -> Floats:
+    """Return q * phi(p / q) with phi(r) = r**order - 1 - order * (r - 1): what an outcome adds to the moment beyond 1.
+
+    Never negative, and free of the cancellation that the plain sum of p**order * q**(1 - order) suffers.
+    """
+    with np.errstate(divide="ignore"):
+        return excess_of_logs(np.log(p), np.log(q), order)
+
+
+def excess_of_logs(log_p: Floats, log_q: Floats, order: float) -> Floats:
+    """Return the same from logarithms, also where the probabilities themselves would underflow. Infinite, never nan."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        log_ratio = log_p - log_q
+        p, q = np.exp(log_p), np.exp(log_q)
+        near = q * (np.expm1(order * log_ratio) - order * np.expm1(log_ratio))
+        far = np.exp(order * log_ratio + log_q) + (order - 1) * q - order * p
+        value = np.maximum(np.where(np.abs(order * log_ratio) < 1, near, far), 0.0)
+    value = np.where(np.isneginf(log_p), (order - 1) * q, np.where(np.isnan(value), np.inf, value))
+    return np.where(np.isneginf(log_q) & ~np.isneginf(log_p), np.inf, value)

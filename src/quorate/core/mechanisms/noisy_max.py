@@ -22,8 +22,7 @@ from quorate.core.checks import (
 )
 from quorate.core.errors import Infeasible, InvalidInput
 from quorate.core.mechanisms.base import Counts
-from quorate.core.mechanisms.distributions import gaussian_pmf
-from quorate.core.mechanisms.moments import excess
+from quorate.core.mechanisms.distributions import excess, gaussian_pmf
 from quorate.core.mechanisms.noisy_counts import NoisyCounts
 from quorate.core.mechanisms.orders import smallest_epsilon, smallest_scale
 from quorate.core.mechanisms.rounding import stable_up

@@ -1,8 +1,7 @@
 """Classes of hypotheses: the dichotomies of each on a point set, and the mistakes that they make."""
 
 from quorate.core.hypotheses.concept import Concept, Dichotomies
-from quorate.core.hypotheses.hypothesis import Constant, Hypothesis
-from quorate.core.hypotheses.tally import Tally
+from quorate.core.hypotheses.hypothesis import Constant, Hypothesis, Tally
 from quorate.models.concepts.boxes import Box, Boxes
 from quorate.models.concepts.check import check_concept
 from quorate.models.concepts.conjunctions import Conjunction, Conjunctions

@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 
 from quorate.core.hypotheses.concept import Concept, Dichotomies
-from quorate.core.hypotheses.hypothesis import Hypothesis
+from quorate.core.hypotheses.hypothesis import Hypothesis, Tally
 from quorate.core.hypotheses.line import cut_points, lead_below
 from quorate.core.hypotheses.points import Labels, Points
-from quorate.core.hypotheses.tally import Tally
 from quorate.models.concepts.pairs import difference_counts, pair_of_rank
 
 __all__ = ["Interval", "Intervals"]
