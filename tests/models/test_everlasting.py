@@ -680,13 +680,3 @@ def test_what_comes_after_the_close_is_void():
         assert shown.size <= cutoff.most
         assert (shown == np.arange(shown.size)).all()
         assert (phase.ask(np.array([[CLEAR]] * 3)) == REFUSED).all()
-
-
-def test_old_names_of_parameters_work_for_one_release_and_say_so():
-    with pytest.warns(DeprecationWarning, match="seats is called phase_size now"):
-        old = fitted(seats=6000)
-    assert old.progress_["seats"] == old.settings_["phase_size"] == 6000
-    assert "seats" not in old.settings_
-    with pytest.warns(DeprecationWarning, match="most_seats is called max_phase_size now"):
-        assert fitted(growth=1.5, most_seats=50_000).settings_["max_phase_size"] == 50_000
-    assert clone(old).get_params()["seats"] == 6000

@@ -104,7 +104,6 @@ def admit(
     admitted = [_admitted(one, known) if result is None else result for one, result in zip(asked, results, strict=True)]
     if keyed := {caller: count for caller, count in rows.items() if caller in change.state.keys}:
         held = _hold(change, asked, admitted, owner=owner, is_gone=is_gone)
-        # Always with `held`, which an older version did not know: by it the rules tell what such an entry counts.
         change.append("admitted", {"rows": keyed, "held": held} | ({"owner": owner} if held else {}))  # proof: step 12
     return admitted
 
@@ -343,8 +342,7 @@ def forget_requests(change: Change, ids: Sequence[Sequence[str]] | None = None) 
 def forgotten_requests(change: Change) -> list[Any]:
     """Return callers and ids of the requests that were forgotten."""
     return change.statements.run(
-        "SELECT caller, id FROM quorate_request WHERE ledger = ? "
-        "AND (seq <= ? OR (seq IS NULL AND owner = '' AND outcome IS NULL))",  # the latter by an older version
+        "SELECT caller, id FROM quorate_request WHERE ledger = ? AND seq <= ?",
         (change.ledger, change.state.forgotten),
     )
 

@@ -177,8 +177,7 @@ def from_json(kept: Mapping[str, Any]) -> State:
     }
     state: dict[str, Any] = {name: _pair(kept[name]) for name in ("capacity", "spent")}
     state |= {"order": float(kept["order"]), "leases": leases}
-    for name, read in _READ.items():  # an older version had neither projects nor holds
-        state[name] = read(kept[name]) if kept.get(name) else {}
+    state |= {name: read(kept[name]) for name, read in _READ.items()}
     state["phase"] = Phase(**kept["phase"]) if kept.get("phase") else None
     state["compaction"] = Compaction(**kept["compaction"]) if kept.get("compaction") else None
     return State(**{**kept, **state})
@@ -249,8 +248,8 @@ def _run(state: State, body: Mapping[str, Any], at: float) -> State:
 
 def _admitted(state: State, body: Mapping[str, Any], at: float) -> State:
     """Count rows, and set aside what callers with a share may need."""
-    state = count_rows(state, body["rows"], at, totals_only="held" not in body)
-    return add_holds(state, str(body.get("owner", "")), body.get("held", {}), at)
+    state = count_rows(state, body["rows"], at)
+    return add_holds(state, str(body.get("owner", "")), body["held"], at)
 
 
 def _answered(state: State, body: Mapping[str, Any], at: float) -> State:
@@ -274,8 +273,7 @@ def _restored(state: State, body: Mapping[str, Any], at: float) -> State:
     if not (spent[0] <= state.capacity[0] and spent[1] <= state.capacity[1]):
         raise LedgerRefused("a witness says that more was spent than there was")
     phase = None if state.phase is None else replace(state.phase, lost=True)
-    # An older version did not say whether a choice may be among what was lost; it had no model that makes one.
-    choice = LOST if state.choice is None and body.get("choice") == LOST else state.choice
+    choice = LOST if state.choice is None and body["choice"] == LOST else state.choice
     state = drop_holds(state)
     return replace(state, spent=spent, leases={}, phase=phase, choice=choice)
 

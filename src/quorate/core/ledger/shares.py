@@ -186,8 +186,8 @@ def allow(state: "State", caller: str, rows: int, at: float, *, taken: Mapping[s
             )
 
 
-def count_rows(state: "State", rows: Mapping[str, int], at: float, *, totals_only: bool = False) -> "State":
-    """Count rows that were admitted: in all and in the minute alone, where an older version wrote the entry."""
+def count_rows(state: "State", rows: Mapping[str, int], at: float) -> "State":
+    """Count rows that were admitted."""
     for caller, count in rows.items():
         allow(state, caller, count, at)
         for party in _parties(state, caller):
@@ -197,8 +197,8 @@ def count_rows(state: "State", rows: Mapping[str, int], at: float, *, totals_onl
                 used=party.used + count,
                 minute=_minute(at),
                 in_minute=_in_minute(party, at) + count,
-                in_phase=party.in_phase if totals_only else party.in_phase + count,
-                last=party.last if totals_only else at,
+                in_phase=party.in_phase + count,
+                last=at,
             )
     return state
 

@@ -27,7 +27,7 @@ from quorate.models.everlasting.arrivals import Arrivals
 from quorate.models.everlasting.boosting import secret_sample
 from quorate.models.everlasting.public_state import PublicState
 from quorate.models.everlasting.session import EverlastingSession
-from quorate.models.everlasting.settings import DEPRECATED, check_chunks, check_settings, current_settings
+from quorate.models.everlasting.settings import check_chunks, check_settings
 from quorate.models.everlasting.terms import Guarantee, Refresh, Terms, boost_terms, votes_terms
 from quorate.models.predictors.base import Predictions, allows_missing, check_records, fill_missing
 from quorate.models.predictors.labels import class_codes, declared_classes
@@ -74,8 +74,6 @@ class EverlastingClassifier(PublicState, ClassifierMixin, BaseEstimator):
         For joblib, if teachers are not fitted as one array.
     device
         As for `PrivateClassifier`: "auto", "cpu" or "cuda".
-    seats, most_seats
-        The old names of `phase_size` and `max_phase_size`, for one release.
 
     >>> from quorate.models.concepts import Thresholds
     >>> X = np.random.default_rng(0).normal(size=(20_000, 1))
@@ -107,8 +105,6 @@ class EverlastingClassifier(PublicState, ClassifierMixin, BaseEstimator):
         n_jobs: int | None = None,
         backend: str | None = None,
         device: DeviceName = "auto",
-        seats: Any = DEPRECATED,
-        most_seats: Any = DEPRECATED,
     ) -> None:
         self.estimator = estimator
         self.epsilon = epsilon
@@ -129,8 +125,6 @@ class EverlastingClassifier(PublicState, ClassifierMixin, BaseEstimator):
         self.n_jobs = n_jobs
         self.backend = backend
         self.device = device
-        self.seats = seats
-        self.most_seats = most_seats
 
     def fit(self, X: Any, y: Any, groups: Any = None, probe: Any = None) -> "EverlastingClassifier":
         """Calibrate, deal the units and train the first teachers.
@@ -138,7 +132,7 @@ class EverlastingClassifier(PublicState, ClassifierMixin, BaseEstimator):
         Fitting again opens new budgets: both are paid. `probe` holds public points, which are asked when a phase opens:
         their answers are public, and show the drift.
         """
-        settings = current_settings(self.get_params(deep=False))
+        settings = self.get_params(deep=False)
         estimator = LogisticRegression() if self.estimator is None else self.estimator
         check_settings(settings, estimator)
         for name in ("terms_", "session_"):

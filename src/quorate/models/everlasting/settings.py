@@ -1,6 +1,5 @@
 """What an everlasting classifier is told, checked before a record is read."""
 
-import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,22 +10,9 @@ from quorate.core.checks import check_count, check_delta, check_positive, check_
 from quorate.core.errors import Infeasible, InvalidInput
 from quorate.models.concepts import Concept, Stumps, Thresholds
 
-__all__ = ["DEPRECATED", "RENAMED", "check_chunks", "check_settings", "current_settings"]
+__all__ = ["check_chunks", "check_settings"]
 
-DEPRECATED = "deprecated"  # the value of an old name that is not used
-RENAMED = {"seats": "phase_size", "most_seats": "max_phase_size"}  # parameters of the last release, for one release
 _ENDLESS = 2**40  # rows of a chunk that has grown for long
-
-
-def current_settings(given: Mapping[str, Any], *, warn: bool = True) -> dict[str, Any]:
-    """Return settings under the names of this release. A file of the last release may have the old ones."""
-    settings = {name: value for name, value in given.items() if name not in RENAMED}
-    for old, new in RENAMED.items():
-        if given.get(old, DEPRECATED) != DEPRECATED:
-            if warn:
-                warnings.warn(f"{old} is called {new} now; {old} goes with the next release", DeprecationWarning, 3)
-            settings[new] = given[old]
-    return settings
 
 
 def check_settings(settings: Mapping[str, Any], estimator: Any) -> None:

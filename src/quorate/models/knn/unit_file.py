@@ -91,18 +91,14 @@ class UnitFile:
     def _read(self, units: Units, features: int) -> int:
         run = self._connected_file().execute
         rows = run(f"{_LINES} ORDER BY number").fetchall()
-        self._number, stated, self._reports, *whole = run("SELECT * FROM state").fetchone() or (0, -1, 0)
-        (packed,) = whole or run("SELECT amounts FROM spends").fetchone() or (b"",)
+        self._number, stated, self._reports = run("SELECT * FROM state").fetchone() or (0, -1, 0)
+        (packed,) = run("SELECT amounts FROM spends").fetchone() or (b"",)
         self._lines = sum(self._tag(*row) for row in rows) % _SUMS
         self._amounts = self._tag("spends", packed)
-        total = (self._lines + self._tag(self._number, self._reports, packed)) % _SUMS if whole else self._sum()
+        total = self._sum()
         if stated != total or [row[0] for row in rows] != list(range(1, len(rows) + 1)):
             raise LedgerRefused(f"{self._path} was changed by something else; nothing is answered")
         self._check_latest(total)
-        if whole:  # a file of an older version, where amounts are part of the state
-            with self._change() as connection:
-                connection.execute("DROP TABLE state")
-                self._divide(connection, packed)
         spends = np.zeros(len(rows), dtype=np.int64)
         spends[: len(packed) // 8] = np.frombuffer(packed, dtype="<i8")
         units.seal_names(self.seal)

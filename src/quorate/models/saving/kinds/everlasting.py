@@ -30,7 +30,6 @@ from quorate.core.privacy import Budget
 from quorate.models.everlasting import EverlastingClassifier, EverlastingSession, Guarantee, Terms
 from quorate.models.everlasting.arrivals import Arrivals
 from quorate.models.everlasting.phase_folder import PhaseFolder
-from quorate.models.everlasting.settings import current_settings
 from quorate.models.everlasting.teacher_files import TRUSTED, ensemble_files
 from quorate.models.everlasting.terms import Boost
 from quorate.models.saving.codecs import (
@@ -131,7 +130,7 @@ def reopen(folder: str | Path, *, trusted: Trusted = None) -> None:
 def _opened(folder: PrivateFolder, trusted: Trusted) -> tuple[EverlastingClassifier, PhaseFolder]:
     """Return the model in a folder and its phases, before they are read."""
     ledger, manifest, contents = folder.ledger(), folder.manifest, folder.contents
-    settings = current_settings(manifest["settings"], warn=False)
+    settings = dict(manifest["settings"])
     estimator = from_skops(contents["estimator.skops"], [*TRUSTED, *(trusted or ())])
     classifier = EverlastingClassifier(estimator, **settings)
     restore_rows(classifier, manifest)
