@@ -71,7 +71,7 @@ COPIED = {  # pages that readers of the repository find elsewhere
     "project/contributing": ROOT / "CONTRIBUTING.md",
     "project/security": ROOT / "SECURITY.md",
     "project/release-notes": ROOT / "CHANGELOG.md",
-    "reference/hypotheses": PACKAGE / "concepts" / "README.md",
+    "reference/hypotheses": PACKAGE / "models" / "concepts" / "README.md",
 }
 
 
