@@ -41,8 +41,8 @@ linkcheck: $(READY)  ## links to other sites; one that cannot be reached from he
 	$(BIN)/python packaging/links.py build/links/output.json
 
 lint: $(READY)  ## style, types and layers
-	$(BIN)/ruff format --check src tests packaging docs/conf.py
-	$(BIN)/ruff check src tests packaging docs/conf.py
+	$(BIN)/ruff format --check src tests benchmarks packaging docs/conf.py
+	$(BIN)/ruff check src tests benchmarks packaging docs/conf.py
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
@@ -77,16 +77,16 @@ crash: $(READY)  ## servers killed a thousand times, system calls, many clients 
 	$(BIN)/python -m pytest -rP -m crash tests/crash
 
 bench: $(READY)  ## every promised figure against its bar
-	$(BIN)/quorate bench mechanisms
-	$(BIN)/quorate bench classifier
-	$(BIN)/quorate bench models
-	$(BIN)/quorate bench neighbours
-	$(BIN)/quorate bench concepts
-	$(BIN)/quorate bench service
-	$(BIN)/quorate bench everlasting
-	$(BIN)/quorate bench release
-	$(BIN)/quorate bench audit
-	$(BIN)/quorate bench scale
+	$(BIN)/python -m benchmarks mechanisms
+	$(BIN)/python -m benchmarks classifier
+	$(BIN)/python -m benchmarks models
+	$(BIN)/python -m benchmarks neighbours
+	$(BIN)/python -m benchmarks concepts
+	$(BIN)/python -m benchmarks service
+	$(BIN)/python -m benchmarks everlasting
+	$(BIN)/python -m benchmarks release
+	$(BIN)/python -m benchmarks audit
+	$(BIN)/python -m benchmarks scale
 
 # Tools that package have an environment of their own.
 $(TOOLS)/.ready: packaging/requirements.txt

@@ -9,8 +9,8 @@ from importlib.resources import files
 import pytest
 from hypothesis import settings
 
+from benchmarks.figures import data_folder
 from private_postgres import postgres_server, postgres_url
-from quorate.bench.figures import data_folder
 
 __all__ = ["postgres_server", "postgres_url"]  # fixtures of the whole suite
 

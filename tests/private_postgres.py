@@ -2,7 +2,7 @@
 
 import pytest
 
-from quorate.bench.private_postgres import PrivateServer, find_binaries
+from benchmarks.private_postgres import PrivateServer, find_binaries
 
 __all__ = ["PrivateServer", "postgres_server", "postgres_url"]
 

@@ -1,7 +1,6 @@
 """The command line, end to end through the installed command."""
 
 import errno
-import inspect
 import json
 import os
 import signal
@@ -9,17 +8,12 @@ import subprocess
 import sys
 import warnings
 from pathlib import Path
-from typing import get_args
 
-import numpy as np
 import pytest
 
 import quorate as qr
 from forked import run_forked
 from quorate import __version__
-from quorate.bench.bars import BARS
-from quorate.bench.run import BENCHES
-from quorate.cli.commands import bench
 
 ROOT = Path(__file__).parents[2]
 
@@ -41,7 +35,7 @@ def test_version_and_help():
     assert quorate("--version").stdout.strip() == __version__
     as_module = [sys.executable, "-m", "quorate", "--version"]
     assert subprocess.run(as_module, capture_output=True, text=True, check=True).stdout.strip() == __version__
-    for arguments in (["--help"], ["demo", "--help"], ["bench", "--help"]):
+    for arguments in (["--help"], ["demo", "--help"]):
         shown = quorate(*arguments)
         assert shown.returncode == 0
         assert "Usage" in shown.stdout
@@ -82,7 +76,6 @@ def test_demo_as_json(tmp_path):
         (["demo", "--queries", "0"], 1, "queries must be a whole number of at least 1"),
         (["demo", "--out", "no such folder/page.html"], 1, "no such folder"),
         (["demo", "--records", "many"], 2, "many"),
-        (["bench", "nothing"], 2, "nothing"),
         (["unknown"], 2, "unknown"),
         (["predict"], 2, "quorate predict needs FOLDER. See quorate predict --help"),
         (["fit", "linear", "a.csv"], 2, "quorate fit linear needs --out."),
@@ -103,40 +96,6 @@ def test_a_reader_that_closes_its_end_is_no_refusal():
     process = subprocess.Popen([sys.executable, "-m", "quorate", "plan", "--records", "9000"], stdout=subprocess.PIPE)
     process.stdout.close()
     assert process.wait() == 0
-
-
-def test_the_command_offers_every_bench_that_has_figures_and_bars():
-    offered = get_args(inspect.signature(bench).parameters["name"].annotation)
-    assert set(offered) == set(BENCHES) == set(BARS)
-
-
-@pytest.mark.long
-def test_quick_bench_names_every_bar(tmp_path):
-    """Speeds may miss their bars on a busy machine, so only the figures that do not depend on it must hold."""
-    shown = quorate("bench", "mechanisms", "--quick", "--json", QUORATE_DATA=str(tmp_path))
-    result = json.loads(shown.stdout)
-    assert {figure["name"] for figure in result["figures"]} == set(BARS["mechanisms"])
-    assert {"cores", "python"} <= set(result["machine"])
-    for figure in result["figures"]:
-        assert set(figure) == {"name", "value", "unit", "bar", "holds"}
-        if figure["name"].startswith("confident_max"):
-            assert figure["value"] is None  # no data in this folder: reported as missing, not as held
-            assert figure["holds"] is None
-        elif figure["unit"] in {"ballots", "epsilon"} and figure["bar"]:
-            assert figure["holds"] is True, figure
-
-
-@pytest.mark.long
-def test_quick_bench_of_the_classifier(tmp_path):
-    result = json.loads(quorate("bench", "classifier", "--quick", "--json", QUORATE_DATA=str(tmp_path)).stdout)
-    figures = {figure["name"]: figure for figure in result["figures"]}
-    assert set(figures) == set(BARS["classifier"])
-    assert all(figure["value"] is None for name, figure in figures.items() if name.startswith(("auto.", "student.")))
-    assert np.isfinite(
-        figures["overhead.quorum.microseconds_a_query"]["value"]
-    )  # a difference of two times: its sign is chance
-    assert figures["learners.ballots_equal_to_scikit_learn"]["holds"] is True
-    assert figures["learners.counting_peak_bytes"]["holds"] is True
 
 
 def test_an_interrupt_says_what_it_means(tmp_path):

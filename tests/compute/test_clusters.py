@@ -19,10 +19,10 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.tree import DecisionTreeClassifier
 
+from benchmarks.__main__ import main as run_benchmarks
+from benchmarks.figures import BARS, judge
+from benchmarks.scale_distributed import Marked, Mortal, cluster_figures, driven, marks_in
 from quorate import InvalidInput, PrivateClassifier, SemiPrivateClassifier, load, save
-from quorate.bench.bars import BARS
-from quorate.bench.run import judge
-from quorate.bench.scale_clusters import Marked, Mortal, cluster_figures, driven, marks_in
 from quorate.cli import main
 from quorate.compute.ensemble import clusters, engines
 from quorate.compute.ensemble.clusters import ClusterTable, ClusterTeachers
@@ -319,10 +319,10 @@ def test_what_a_cluster_prints_does_not_spoil_the_json_of_a_command(folder, tmp_
 def test_what_a_bench_starts_does_not_spoil_its_json(monkeypatch, capfd):
     def loud(name, *, quick):
         engine = Loud()
-        yield judge(("figure", float(engine.get(engine.call(len, [7]))), "ratio"), None)
+        yield "scale.stream.seconds_over_in_memory", float(engine.get(engine.call(len, [7]))), "ratio"
 
-    monkeypatch.setattr("quorate.bench.run.measure", loud)
-    assert main(["bench", "scale", "--quick", "--json"]) == 0
+    monkeypatch.setattr("benchmarks.__main__.measure", loud)
+    assert run_benchmarks(["scale", "--quick", "--json"]) == 0
     out, errors = capfd.readouterr()
     assert json.loads(out)["figures"][0]["value"] == 1.0
     assert "(raylet) a worker died" in errors

@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks import scale
+from benchmarks.figures import BARS
 from devices import WITH_TORCH, has_gpu, needs_gpu, needs_triton
 from quorate import EverlastingClassifier, PrivateClassifier, load, save
-from quorate.bench import scale_gpu
-from quorate.bench.bars import BARS
 from quorate.cli.commands.ask import predict
 from quorate.cli.options import use_device
 from quorate.compute.learners import (
@@ -253,7 +253,7 @@ def test_a_command_chooses_the_device_of_what_it_starts(monkeypatch):
 
 
 def test_figures_of_a_gpu_are_absent_without_one(monkeypatch):
-    monkeypatch.setattr(scale_gpu, "choose_backend", lambda device: choose_backend("cpu"))
-    figures = list(scale_gpu.gpu_figures(quick=True))
+    monkeypatch.setattr(scale, "choose_backend", lambda device: choose_backend("cpu"))
+    figures = list(scale.gpu_figures(quick=True))
     assert {name for name, _, _ in figures} <= set(BARS["scale"])
     assert all(value is None for _, value, _ in figures)

@@ -22,9 +22,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
+from benchmarks.learners import counting_figures, fitting_figures
 from devices import needs_torch
 from quorate import InvalidInput
-from quorate.bench.learners import counting_figures, fitting_figures
 from quorate.compute.learners import (
     BatchedCentroid,
     BatchedLogistic,

@@ -6,8 +6,8 @@ import math
 import numpy as np
 import pytest
 
+from benchmarks.figures import BARS
 from quorate import Budget, BudgetSpent, Infeasible, InvalidInput
-from quorate.bench.bars import BARS
 from quorate.core.mechanisms import ConfidentMax, NoisyMax
 from quorate.core.mechanisms.noisy_max import binary_winner_renyi, winner_renyi
 from quorate.core.mechanisms.orders import smallest_scale

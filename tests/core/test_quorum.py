@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.figures import BARS
 from quorate import Infeasible, InvalidInput
-from quorate.bench.bars import BARS
 from quorate.core.mechanisms import NO_QUORUM, Quorum
 from quorate.core.mechanisms.base import distances
 from quorate.core.mechanisms.distributions import gaussian_tail

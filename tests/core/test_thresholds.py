@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.figures import BARS
 from quorate import Infeasible, InvalidInput
-from quorate.bench.bars import BARS
 from quorate.core.mechanisms import BetweenThresholds, StabilityTest
 from quorate.core.mechanisms.between_thresholds import LEAST_WIDTH, band_log_ratio, band_price
 from quorate.core.mechanisms.distributions import (

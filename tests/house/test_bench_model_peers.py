@@ -6,11 +6,11 @@ import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.metrics import roc_auc_score
 
-from quorate.bench import linear, model_peers
-from quorate.bench.bars import BARS
-from quorate.bench.model_peers import EPSILONS, model_peer_figures, peer_scores
-from quorate.bench.peer_models import GRIDS, SETTINGS, settings_of
-from quorate.bench.splits import DigitSplit, Split
+from benchmarks import models
+from benchmarks.data import DigitSplit, Split
+from benchmarks.figures import BARS
+from benchmarks.models import EPSILONS, model_peer_figures, peer_scores
+from benchmarks.peer_models import GRIDS, SETTINGS, settings_of
 
 _DIFFPRIVLIB = """
 from sklearn import linear_model
@@ -72,7 +72,7 @@ def test_a_peer_sees_every_column_and_its_scores_are_those_of_the_judges(peer, p
 
 def test_where_peers_are_missing_their_figures_are_there_without_values(monkeypatch):
     monkeypatch.setenv("QUORATE_PEERS", "/no/such/python")
-    monkeypatch.setattr(model_peers, "split_of", lambda table, seed: split()[0])
+    monkeypatch.setattr(models, "split_of", lambda table, seed: split()[0])
     monkeypatch.setattr(Split, "bounds", {"age": (0, 100)})
     figures = list(model_peer_figures({"linear.adult.epsilon1.auc": 0.9}, quick=True))
     named = {name for name in BARS["models"] if name.startswith("models.peer.") or ".auc_over_" in name}
@@ -82,7 +82,7 @@ def test_where_peers_are_missing_their_figures_are_there_without_values(monkeypa
 
 def test_ours_is_compared_with_the_best_of_them(monkeypatch):
     reached = {("diffprivlib", 1.0): (0.8, 80.0), ("dp_ebm", 1.0): (0.85, 81.0), ("dp_sgd_network", 1.0): (0.92, 82.0)}
-    monkeypatch.setattr(model_peers, "_medians", lambda table, public, quick: reached if public else {})
+    monkeypatch.setattr(models, "_peer_medians", lambda table, public, quick: reached if public else {})
     figures = {name: value for name, value, _ in model_peer_figures({"linear.bank.epsilon1.auc": 0.9}, quick=False)}
     assert figures["linear.bank.epsilon1.auc_over_plain_peers"] == pytest.approx(0.05)
     assert figures["linear.bank.epsilon1.auc_over_dp_sgd"] == pytest.approx(-0.02)
@@ -97,12 +97,11 @@ def test_the_settings_that_are_used_are_in_the_grid():
 
 
 def test_every_figure_of_the_tables_has_a_bar_and_no_value_where_there_is_no_data(monkeypatch):
-    for module in (linear, model_peers):
-        monkeypatch.setattr(module, "split_of", lambda table, seed: None)
-    monkeypatch.setattr(linear, "digit_splits", lambda quick: ())
+    monkeypatch.setattr(models, "split_of", lambda table, seed: None)
+    monkeypatch.setattr(models, "digit_splits", lambda quick: ())
     for name in ("_size_figures", "text_figures"):
-        monkeypatch.setattr(linear, name, lambda quick: ())
-    figures = {name: value for name, value, _ in linear.linear_figures(quick=True)}
+        monkeypatch.setattr(models, name, lambda quick: ())
+    figures = {name: value for name, value, _ in models.measure(quick=True)}
     assert set(figures) == {
         name for name in BARS["models"] if any(table in name for table in ("adult", "bank", "mnist"))
     }
@@ -128,22 +127,22 @@ def test_digits_are_told_by_the_model_as_it_comes_and_the_median_is_shown(monkey
     splits = [
         DigitSplit(rows, rows[:, 0], rows[:3], rows, truth) for truth in (rows[:, 0], rows[:, 0] % 9, rows[::-1, 0])
     ]
-    monkeypatch.setattr(linear, "digit_splits", lambda quick: splits)
-    figures = {name: value for name, value, _ in linear._digit_figures(quick=False)}
+    monkeypatch.setattr(models, "digit_splits", lambda quick: splits)
+    figures = {name: value for name, value, _ in models._digit_figures(quick=False)}
     assert figures["linear.mnist.epsilon0.3.accuracy_percent"] == 90.0
     assert figures["linear.mnist.epsilon0.3.taught_percent"] <= 30.0  # it has seen three digits only
     assert asked == [{"epsilon": 0.3, "delta": 1e-5, "classes": list(range(10))}] * 3  # columns are not given
 
 
-@pytest.mark.parametrize("wrong", linear._WRONG)
+@pytest.mark.parametrize("wrong", models._WRONG)
 def test_wrong_public_rows_have_the_columns_of_the_right_ones(wrong, monkeypatch):
     dealt, _ = split()
     other = dealt.public.rename(columns={"job": "work", "age": "day"})
     bank = Split("bank", other, dealt.labels, other, other, dealt.truth)
-    monkeypatch.setattr(linear, "split_of", lambda table, seed: bank)
+    monkeypatch.setattr(models, "split_of", lambda table, seed: bank)
     monkeypatch.setattr(Split, "bounds", {"day": (0, 100)})
     public = dealt.public.assign(town="x", hours=range(len(dealt.public)))
-    changed = linear._WRONG[wrong](public)
+    changed = models._WRONG[wrong](public)
     assert list(changed) == list(public)
     assert changed.dtypes.map(lambda kind: kind.kind in "if").tolist() == [False, True, False, True]
     assert not changed.reset_index(drop=True).equals(public.reset_index(drop=True))

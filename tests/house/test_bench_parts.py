@@ -6,20 +6,25 @@ import json
 import numpy as np
 import pytest
 
-from quorate.bench.adult import read_adult
-from quorate.bench.auto import Comparison, comparisons
-from quorate.bench.concepts import semi_private_figures
-from quorate.bench.cover import exponent_crossing
-from quorate.bench.cover_sweeps import Stage, crossover, line_errors, most_public_points, plane_errors
-from quorate.bench.digit_features import DigitFeatures, upright
-from quorate.bench.everlasting_runs import Course, halfspace_course, line_course, line_truth
-from quorate.bench.learners import CountingFigures, FittingFigures
-from quorate.bench.load import binary_request, json_request, table_request
-from quorate.bench.run import judge
-from quorate.bench.scale_sites import expected_accuracy
-from quorate.bench.scores import score_figures
-from quorate.bench.students import student_figures
-from quorate.bench.sweeps import Sweep, answered_queries, excess_sweep, exponent, plateau_errors, plateau_records
+from benchmarks.choices import Comparison, comparisons
+from benchmarks.classifier import score_figures
+from benchmarks.concepts import (
+    Sweep,
+    answered_queries,
+    excess_sweep,
+    exponent,
+    plateau_errors,
+    plateau_records,
+    semi_private_figures,
+)
+from benchmarks.data import DigitFeatures, read_adult, upright
+from benchmarks.everlasting import Course, halfspace_course, line_course, line_truth
+from benchmarks.figures import judge
+from benchmarks.learners import CountingFigures, FittingFigures
+from benchmarks.release_covers import Stage, crossover, exponent_crossing, line_errors, most_public_points, plane_errors
+from benchmarks.scale_distributed import expected_accuracy
+from benchmarks.serving import binary_request, json_request, table_request
+from benchmarks.students import student_figures
 from quorate.core.mechanisms import NoisyMax
 from quorate.models.concepts import Boxes, Thresholds
 

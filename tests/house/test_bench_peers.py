@@ -9,8 +9,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from quorate.bench.learning_peers import LEARNED_PEERS, cells_of, peer_records
-from quorate.bench.peers import PEERS, run_peer
+from benchmarks.peers import PEERS, run_peer
+from benchmarks.release_learning import LEARNED_PEERS, cells_of, peer_records
 from quorate.release.queries import Marginals, Rows
 
 _MBI = """

@@ -15,6 +15,7 @@ import pandas as pd
 import pytest
 from sklearn.exceptions import NotFittedError
 
+from benchmarks.pictures import accuracy_as_records_wear, plot_nearest
 from devices import DEVICES
 from quorate import InvalidInput, NeighbourClassifier, plan_neighbours
 from quorate.auditing.neighbour_games import (
@@ -36,7 +37,6 @@ from quorate.models.knn.kernel import Kernel
 from quorate.models.knn.points import LONGEST, Space
 from quorate.models.knn.terms import Terms
 from quorate.models.knn.units import Units
-from quorate.report.nearest import accuracy_as_records_wear, plot_nearest
 
 
 def blobs(rows, *, features=6, classes=3, apart=3.0, seed=0):

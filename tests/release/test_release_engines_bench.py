@@ -1,15 +1,14 @@
-"""The figures of `quorate bench release` that belong to engines: names without data, peers that are missing, Adult."""
+"""The figures of `python -m benchmarks release` that belong to engines: names without data, absent peers, Adult."""
 
 import numpy as np
 import pytest
 
+from benchmarks.data import adult_columns, adult_split
+from benchmarks.figures import BARS, data_folder
+from benchmarks.peers import PEERS, peer_figures, run_peer
+from benchmarks.release import adult_figures
+from benchmarks.release_learning import learning_peer_figures
 from quorate import Budget
-from quorate.bench.adult import adult_columns, adult_split
-from quorate.bench.bars import BARS
-from quorate.bench.figures import data_folder
-from quorate.bench.learning_peers import learning_peer_figures
-from quorate.bench.peers import PEERS, peer_figures, run_peer
-from quorate.bench.release import adult_figures
 from quorate.release.engines import ENGINES
 from quorate.release.queries import Marginals, Rows
 

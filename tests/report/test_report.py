@@ -6,10 +6,12 @@ import json
 import re
 import sys
 from html.parser import HTMLParser
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from benchmarks.pictures import PICTURES, draw_pictures, plot_belief, plot_crossover, plot_neighbours
 from quorate import InvalidInput
 from quorate.auditing import Verdict
 from quorate.models.evaluation.intervals import Interval
@@ -19,7 +21,6 @@ from quorate.report import Accuracy, Agreement, Claim, ReportData, proofs_for, s
 from quorate.report.audit import AuditReport, render_audit
 from quorate.report.check import CheckReport, render_check
 from quorate.report.model import render_report
-from quorate.report.plan_page import write_plots
 from quorate.report.release import ReleaseReport, render_release
 from quorate.report.rendering import write_page
 from quorate.report.words import figure
@@ -73,8 +74,7 @@ def full_release(text="clinic", **changed):
     made = {"title": f"Release {text}", "claim": claim, "cards": {text: text}, "bill": {text: text, "epsilon": 1.0}}
     made |= {"engines": [(text, 0.1), ("plain", 0.002)], "engine": text, "sentences": [text], "source": text}
     made |= {"truth": [(0.1, 0.2, 0.1, 0.3), (0.2, 0.2, 0.2, 0.2)], "errors": [(0.9, 0.1, 0.1), (1.0, 0.08, 0.1)]}
-    made |= {"sizes": [(10, 0.1, 0.2), (100, 0.01, 0.2)], "crossover": [(10, 0.1, 0.2, 0.3), (100, 0.1, 0.05, 0.05)]}
-    made |= {"crossover_words": text, "answers": answers, "more": 7, "timing": {text: 0.25}}
+    made |= {"answers": answers, "more": 7, "timing": {text: 0.25}}
     made |= {"shares": [(text, [(text, 0.75), ("home", 0.25)])]}
     made |= {"proofs": {text: text}, "software": {text: text}, "notes": [text]}
     return ReleaseReport(**(made | changed))
@@ -196,7 +196,7 @@ def test_pages_share_one_head_and_one_style():
 def test_every_plot_has_words_and_ids_of_its_own(name):
     text = rendered(name, "clinic")
     drawings = re.findall(r"<svg.*?</svg>", text, flags=re.DOTALL)
-    assert len(drawings) == {"model": 8, "release": 6}[name]
+    assert len(drawings) == {"model": 8, "release": 4}[name]
     for drawing in drawings:
         page = Page(drawing)
         assert ("svg", "role", "img") in page.attributes
@@ -267,7 +267,7 @@ def test_a_release_compares_engines_where_there_are_several():
     ],
 )
 def test_where_public_data_alone_do_better(crossover, words):
-    assert words in render_release(full_release(crossover=crossover))
+    assert words in plot_crossover(crossover, "simulated").description
 
 
 def test_a_claim_of_epsilon_0_that_is_false_is_said():
@@ -376,8 +376,8 @@ def test_a_browser_shows_the_whole_page_and_asks_for_nothing(browser, tmp_path, 
 
 
 @pytest.mark.long
-def test_the_plots_of_the_docs_stand_alone(tmp_path):
-    paths = write_plots(tmp_path)
+def test_the_pictures_of_the_guides_stand_alone(tmp_path):
+    paths = draw_pictures(tmp_path, ["howto/release"])
     assert sorted(path.name for path in paths) == ["public-size.svg", "stumps.svg"]
     for path in paths:
         svg = path.read_text(encoding="utf-8")
@@ -386,19 +386,20 @@ def test_the_plots_of_the_docs_stand_alone(tmp_path):
 
 
 def test_the_pictures_of_the_concepts_say_what_they_show():
-    from quorate.report.pictures import plot_belief, plot_neighbours
-
     assert "at most 1.65 times as high" in plot_neighbours(0.5).description
     assert "epsilon 1 to 0.73" in plot_belief().description
 
 
 @pytest.mark.long
 def test_the_pictures_of_the_concepts_are_all_drawn(tmp_path):
-    from quorate.report.pictures import draw_pictures
-
-    drawn = draw_pictures(tmp_path)
+    drawn = draw_pictures(tmp_path, ["concepts"])
     assert [path.name for path in drawn] == ["neighbours.svg", "belief.svg", "quorum.svg", "wear.svg", "search.svg"]
     for path in drawn:
         text = path.read_text()
         assert text.startswith("<svg role=")
         assert "var(--blue)" in text
+
+
+def test_every_picture_is_in_the_documentation():
+    docs = Path(__file__).parents[2] / "docs"
+    assert all((docs / name).is_file() for name in PICTURES)

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from benchmarks.figures import data_folder
 from quorate.auditing.planted.schemas import exact_delta_of_lists, neighbouring_lists, told_schema
-from quorate.bench.figures import data_folder
 from quorate.core.errors import BudgetSpent, Infeasible, InvalidInput
 from quorate.core.mechanisms import NoisyVectors, SparseHistogram
 from quorate.core.privacy import Budget, Cost

@@ -16,7 +16,6 @@ from quorate import __version__
 from quorate.cli.commands import (
     ask,
     audit,
-    bench,
     datasets,
     demo,
     doctor,
@@ -75,7 +74,6 @@ for command in (
     release,
     export,
     audit,
-    bench,
     ledger,
     keys,
     datasets,
@@ -155,7 +153,7 @@ def _left_by(arguments: Sequence[str]) -> str:
     if command == "check":
         return "nothing was printed, and so nothing is spent"
     if command not in ("fit", "release"):
-        return "nothing private was read" if command in ("audit", "bench", "demo", "plan") else "nothing is half done"
+        return "nothing private was read" if command in ("audit", "demo", "plan") else "nothing is half done"
     out = next((Path(text) for option, text in itertools.pairwise(rest) if option == "--out"), None)
     out = next((Path(text.removeprefix("--out=")) for text in rest if text.startswith("--out=")), out)
     if out is None or not out.exists():

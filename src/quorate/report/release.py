@@ -11,10 +11,8 @@ from quorate.report.drawing import Plot
 from quorate.report.model_plots import plot_shares
 from quorate.report.release_plots import (
     plot_answers,
-    plot_crossover,
     plot_engines,
     plot_epsilon,
-    plot_public_size,
     plot_truth,
 )
 from quorate.report.rendering import check_installed, render, write_page
@@ -31,10 +29,9 @@ class ReleaseReport:
     """What the page of a release may show: public and released values, and figures from simulated data.
 
     `truth` has (true share, answer, low, high) of simulated records, and `errors` (epsilon, largest error measured on
-    simulated records, expected one). `engines` are (name, expected error), `crossover` is (public records, private
-    data alone, both, public data alone), `sizes` (public points, the cover's share, the engine's error). `answers`
-    are rows of the released table, `shares` each column with the released share of each of its values. `source` says
-    what was simulated. `utility` says in sentences what it is worth.
+    simulated records, expected one). `engines` are (name, expected error), `answers` rows of the released table,
+    `shares` each column with the released share of each of its values. `source` says what was simulated, `utility` in
+    sentences what the release is worth.
     """
 
     title: str
@@ -47,9 +44,6 @@ class ReleaseReport:
     sentences: Sequence[str] = ()
     truth: Sequence[tuple[float, float, float, float]] = ()
     errors: Sequence[tuple[float, float, float]] = ()
-    sizes: Sequence[tuple[float, float, float]] = ()
-    crossover: Sequence[tuple[float, float, float, float]] = ()
-    crossover_words: str = ""
     source: str = "simulated records"
     utility: Sequence[str] = ()
     shares: Sequence[tuple[str, Sequence[tuple[str, float]]]] = ()
@@ -87,8 +81,6 @@ def _plots(data: ReleaseReport) -> list[Plot]:
         plot_truth(data.truth, data.source) if data.truth else None,
         plot_epsilon(data.errors, data.source) if data.errors else None,
         plot_engines(data.engines, data.engine) if len(data.engines) > 1 else None,
-        plot_public_size(data.sizes, data.source) if data.sizes else None,
-        plot_crossover(data.crossover, data.crossover_words) if data.crossover else None,
     ]
     return [plot for plot in drawn if plot is not None]
 

@@ -1,14 +1,13 @@
 """The plots of a release's page: its engines before the run, and its errors on simulated records."""
 
 from collections.abc import Callable, Mapping, Sequence
-from itertools import pairwise
 from typing import Any
 
 from quorate.report.axes import logarithmic, logarithmic_at, named_rows, plain
 from quorate.report.drawing import BLUE, GREEN, GREY, LINE, ORANGE, Plot, draw_plot
 from quorate.report.words import words
 
-__all__ = ["plot_answers", "plot_crossover", "plot_engines", "plot_epsilon", "plot_public_size", "plot_truth"]
+__all__ = ["draw_lines", "plot_answers", "plot_engines", "plot_epsilon", "plot_truth"]
 
 _MOST_POINTS = 800  # drawn one by one
 _MOST_ANSWERS = 12  # drawn as bars
@@ -82,51 +81,13 @@ def plot_epsilon(points: Sequence[tuple[float, float, float]], source: str) -> P
     """Return the largest error against epsilon, measured and expected."""
     rows = sorted(points)
     lines = {"expected": (2, {"color": GREEN, "linestyle": "--"}), "measured": (1, {"color": BLUE, "marker": "o"})}
-    draw = _errors_against(rows, lines, xlabel="epsilon", ylabel="largest error, share of records")
+    draw = draw_lines(rows, lines, xlabel="epsilon", ylabel="largest error, share of records")
     first, last = rows[0], rows[-1]
     description = f"Largest error: {first[1]:.3g} at epsilon {first[0]:g}, {last[1]:.3g} at epsilon {last[0]:g}."
     return draw_plot("epsilon", "Largest error against epsilon", description, draw, source=source)
 
 
-def plot_public_size(points: Sequence[tuple[float, float, float]], source: str) -> Plot:
-    """Return the cover's own share and the engine's error against the number of public points."""
-    rows = sorted(points)
-    lines = {
-        "the cover's own": (1, {"color": ORANGE, "marker": "s"}),
-        "the engine's": (2, {"color": BLUE, "marker": "o"}),
-    }
-    draw = _errors_against(rows, lines, xlabel="public points", ylabel="error, share of records")
-    size, cover, engine = rows[-1]
-    description = f"With {size:,.0f} public points the cover itself errs by {cover:.3g} and the engine by {engine:.3g}."
-    return draw_plot("public-size", "Two parts of the error", description, draw, source=source)
-
-
-def plot_crossover(points: Sequence[tuple[float, float, float, float]], source: str) -> Plot:
-    """Return the error of stumps against public records: private data alone, public data alone, and both."""
-    rows = sorted(points)
-    lines = {
-        "private alone": (1, {"color": ORANGE, "linestyle": "--"}),
-        "public alone": (3, {"color": GREEN, "linestyle": ":"}),
-        "both": (2, {"color": BLUE, "marker": "o"}),
-    }
-    draw = _errors_against(rows, lines, xlabel="public records", ylabel="largest error")
-    return draw_plot("crossover", "Stumps: when public data help", _crossing(rows), draw, source=source)
-
-
-def _crossing(rows: Sequence[tuple[float, float, float, float]]) -> str:
-    """Say where public data alone (the last figure of a row) begin to do better than private data alone."""
-    if rows[0][3] < rows[0][1]:
-        return "Public data alone do better than private data alone, however few they are here."
-    for before, after in pairwise(rows):
-        if after[3] < after[1]:
-            return (
-                f"Public data alone overtake private data alone between {before[0]:,.0f} and {after[0]:,.0f} "
-                "public records."
-            )
-    return "Public data alone never do as well as private data alone here."
-
-
-def _errors_against(
+def draw_lines(
     rows: Sequence[tuple[float, ...]], lines: Mapping[str, tuple[int, dict[str, str]]], *, xlabel: str, ylabel: str
 ) -> Callable[[Any], None]:
     """Return what draws lines, each a place in a row and a style, against the first figure of a row; both axes log."""

@@ -2,7 +2,7 @@
 
 from quorate.cli.commands.ask import ask, predict, serve
 from quorate.cli.commands.audit import audit
-from quorate.cli.commands.bench import bench, demo
+from quorate.cli.commands.demo import demo
 from quorate.cli.commands.export import export
 from quorate.cli.commands.first import datasets, doctor, start
 from quorate.cli.commands.look import look
@@ -12,7 +12,6 @@ from quorate.cli.commands.release import release
 __all__ = [
     "ask",
     "audit",
-    "bench",
     "datasets",
     "demo",
     "doctor",
