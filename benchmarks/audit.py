@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.figures import Figure
+from benchmarks.figures import Figure, import_planted
 
 _CLAIM = {"epsilon": 1.0, "delta": 1e-5}
 _FEATURES = 8
@@ -35,30 +35,28 @@ def _tight_figures(quick: bool) -> Iterator[Figure]:
 
 
 def _planted_figures(quick: bool) -> Iterator[Figure]:
-    from quorate.auditing.planted import PLANTED
-
+    planted_bugs = import_planted().PLANTED
     plays, repeats = (1_000_000, 1) if quick else (1_000_000, 20)
     caught, flagged, tried = 0, 0, 0
-    for bug in PLANTED:
+    for bug in planted_bugs:
         for seed in range(repeats if bug.by in {"game", "state"} else 1):  # the others give the same every time
             tried += 1
             caught += bug.catch(plays, seed=seed).found
             flagged += bug.clear(plays, seed=seed).found
-    yield "audit.planted.bugs", float(len(PLANTED)), "bugs"
+    yield "audit.planted.bugs", float(len(planted_bugs)), "bugs"
     yield "audit.planted.caught_share", caught / tried, "share"
     yield "audit.planted.sound_twins_flagged", float(flagged), "twins"
 
 
 def _peer_figures() -> Iterator[Figure]:
-    from quorate.auditing.planted.choices import WeightsOfWholeEpsilon
-    from quorate.auditing.planted.peers import epsilon_of_choice, epsilon_of_distance
-    from quorate.auditing.planted.thresholds import GapForDistance
     from quorate.core.mechanisms import SoftMajority, StabilityTest
 
-    for name, choice in (("soft_majority", SoftMajority), ("weights_of_whole_epsilon", WeightsOfWholeEpsilon)):
-        yield f"audit.exact_over_claimed.{name}", epsilon_of_choice(choice, epsilon=1.0).ratio, "ratio"
-    for name, distance in (("stability", StabilityTest), ("gap_for_distance", GapForDistance)):
-        yield f"audit.exact_over_claimed.{name}", epsilon_of_distance(distance, epsilon=1.0).ratio, "ratio"
+    peers = import_planted("peers")
+    weights, gap = import_planted("choices").WeightsOfWholeEpsilon, import_planted("thresholds").GapForDistance
+    for name, choice in (("soft_majority", SoftMajority), ("weights_of_whole_epsilon", weights)):
+        yield f"audit.exact_over_claimed.{name}", peers.epsilon_of_choice(choice, epsilon=1.0).ratio, "ratio"
+    for name, distance in (("stability", StabilityTest), ("gap_for_distance", gap)):
+        yield f"audit.exact_over_claimed.{name}", peers.epsilon_of_distance(distance, epsilon=1.0).ratio, "ratio"
 
 
 def _tracing_figures(quick: bool) -> Iterator[Figure]:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.figures import Figure
+from benchmarks.figures import Figure, import_planted
 from benchmarks.service_callers import caller_figures
 from benchmarks.service_operation import operation_figures
 from benchmarks.serving import binary_request, json_request, send, serving, table_request
@@ -216,7 +216,6 @@ def main(kind: str, port: str, pace: str, *folders: str) -> None:
 
 
 def _twin(kind: str, folder: Path, *, lease: int) -> Any:
-    from quorate.auditing.planted.lookups import RemembersTexts
     from quorate.models.saving import load, schema_of
     from quorate.service.model import Model
 
@@ -224,7 +223,7 @@ def _twin(kind: str, folder: Path, *, lease: int) -> Any:
     own = Model.of(folder.name, classifier, schema=schema)
     session: Any = classifier.session_
     if kind == "remembering":
-        own.inputs.encoder = RemembersTexts(schema)  # type: ignore[attr-defined, arg-type]
+        own.inputs.encoder = import_planted("lookups").RemembersTexts(schema)  # type: ignore[attr-defined]
     else:
         session = _Plain(session.answerer.ensemble) if kind == "plain" else _Slow(session)
     return Model(folder.name, session=session, inputs=own.inputs, outputs=own.outputs, claim=own.claim)
