@@ -60,7 +60,7 @@ def _peer_figures() -> Iterator[Figure]:
 
 
 def _tracing_figures(quick: bool) -> Iterator[Figure]:
-    from quorate.auditing.tracing import exact_means, noisy_means, released_means, trace
+    from quorate.auditing.membership import exact_means, noisy_means, released_means, trace
 
     repeats = 2 if quick else 20
     yield "audit.tracing.exact.hits_at_1_percent", trace(exact_means, repeats=repeats).hits(false_alarms=0.01), "share"
@@ -116,7 +116,8 @@ def _student(X: Any, y: Any) -> Any:
 
 def _timing_figures(quick: bool) -> Iterator[Figure]:
     """Tell close votes from clear ones by the time of `predict`, without the pace of a server; then with a delay."""
-    from quorate.auditing.timing import Delayed, attack_timing
+    from planted.delays import Delayed  # type: ignore[import-not-found]
+    from quorate.auditing.membership import attack_timing
     from quorate.models.predictors import PrivateClassifier
 
     generator, arm = np.random.default_rng(0), 500 if quick else 3000

@@ -21,9 +21,8 @@ from benchmarks.data import DigitSplit, digit_splits, random_halves, read_adult
 from benchmarks.figures import Figure, data_folder
 from benchmarks.students import adult_student
 from quorate.auditing import audit
-from quorate.auditing.membership import attack_membership, make_targets
-from quorate.auditing.nearest import neighbour_means
-from quorate.auditing.tracing import trace
+from quorate.auditing.membership import attack_membership, make_targets, trace
+from quorate.auditing.models import neighbour_means
 from quorate.compute.learners.backends import choose_backend
 from quorate.core.errors import InvalidInput
 from quorate.core.estimator_calls import one_thread

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from quorate.auditing import Mechanism, Release, claims_of, release_of
+from quorate.auditing import Release, claims_of, release_of
+from quorate.auditing.enumeration import Mechanism
 from quorate.core.mechanisms import (
     BetweenThresholds,
     ConfidentMax,

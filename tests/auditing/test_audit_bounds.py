@@ -5,9 +5,8 @@ import pytest
 from scipy import stats
 
 from quorate.auditing import epsilon_lower_bound, score_lower_bound
-from quorate.auditing.bounds import _cuts, _parts, expected_lower_bound, proportion_at_least, proportion_at_most
-from quorate.auditing.outcomes import encode
-from quorate.auditing.simulation import SeededNoise
+from quorate.auditing.bounds import _cuts, _parts, encode, expected_lower_bound, proportion_at_least, proportion_at_most
+from quorate.auditing.plays import SeededNoise
 from quorate.core.errors import InvalidInput
 
 

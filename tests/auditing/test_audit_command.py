@@ -7,27 +7,26 @@ import pytest
 
 from quorate.auditing import Replay
 from quorate.auditing import verdict as verdicts
-from quorate.auditing.counts import NoisyCount
-from quorate.auditing.planted import Caught, PlantedBug
+from quorate.auditing.sums import NoisyCount
 from quorate.auditing.targets import TARGETS
-from quorate.cli.audit import run_audit
+from quorate.cli.commands.audit import audit
 from quorate.core.errors import InvalidInput
 from quorate.report.audit import AuditReport, render_audit
 
 
 def test_a_target_by_name_as_json(capsys):
-    assert run_audit(["soft_majority"], plays=2000, as_json=True) == 0
+    assert audit("soft_majority", plays=2000, json=True) == 0
     found = json.loads(capsys.readouterr().out)
     (one,) = found["verdicts"]
     assert one["name"] == "soft_majority"
     assert one["claim"] == {"epsilon": 1.0, "delta": 0.0}
     assert 0 < one["ratio"] < 1
     assert not one["violated"]
-    assert found["replays"] == found["planted"] == []
+    assert found["replays"] == []
 
 
 def test_a_table_for_people(capsys):
-    assert run_audit(["noisy_count", "classifier_noisy_max"], plays=2000) == 0
+    assert audit("noisy_count", "classifier_noisy_max", plays=2000) == 0
     shown = capsys.readouterr().out
     assert "noisy_count" in shown
     assert "Replay of classifier noisy max: sound" in shown
@@ -35,55 +34,36 @@ def test_a_table_for_people(capsys):
 
 def test_a_wrong_name_is_said_before_anything_is_played():
     with pytest.raises(InvalidInput, match="no target is called 'everything'"):
-        run_audit(["everything"])
+        audit("everything")
 
 
 def test_a_violated_claim_is_exit_code_1(monkeypatch, capsys):
     class Loud(NoisyCount):
-        def played(self, count, *, plays, noise):
+        def draw_counts(self, count, *, plays, noise):
             return count + noise.laplace(1 / (2 * self.epsilon), plays)
 
     monkeypatch.setitem(TARGETS, "noisy_count", lambda: Loud(epsilon=1.0))
-    assert run_audit(["noisy_count"], plays=20_000, as_json=True) == 1
+    assert audit("noisy_count", plays=20_000, json=True) == 1
     assert json.loads(capsys.readouterr().out)["verdicts"][0]["violated"]
 
 
 @pytest.mark.parametrize(("forbidden", "code"), [((), 0), (("the ballots of 2 teachers differ",), 1)])
 def test_a_replay_that_is_not_sound_is_exit_code_1(forbidden, code, monkeypatch, capsys):
-    monkeypatch.setattr("quorate.auditing.targets.run_replay", lambda name, seed: Replay(1, 1, 0, forbidden))
-    assert run_audit(["classifier_noisy_max"], plays=2000) == code
+    monkeypatch.setattr("quorate.auditing.targets.run_replay", lambda name: Replay(1, 1, 0, forbidden))
+    assert audit("classifier_noisy_max", plays=2000) == code
     shown = capsys.readouterr().out
     assert ("NOT SOUND" in shown) == bool(code)
-
-
-@pytest.mark.parametrize(("caught", "flagged"), [(True, False), (False, False), (True, True)])
-def test_a_missed_bug_and_a_flagged_twin_are_exit_code_1(caught, flagged, monkeypatch, capsys, tmp_path):
-    bug = PlantedBug(
-        "loud",
-        "it says the secret",
-        "replay",
-        lambda: caught,
-        lambda: flagged,
-        lambda target, plays, seed: Caught("listening", "heard", found=target),
-    )
-    monkeypatch.setattr("quorate.auditing.planted.PLANTED", (bug,))
-    page = tmp_path / "audit.html"
-    assert run_audit(["noisy_count"], plays=2000, planted=True, report=page) == int(flagged or not caught)
-    shown, text = capsys.readouterr().out, page.read_text()
-    assert ("flagged" in shown) == flagged
-    assert ("flagged</td>" in text) == flagged
-    assert ("missed</td>" in text) == (not caught)
 
 
 @pytest.mark.parametrize("asked", [{"plays": 9}, {"plays": -3}, {"confidence": 0.0}, {"confidence": 1.0}])
 def test_figures_are_checked_before_anything_is_played(asked):
     with pytest.raises(InvalidInput, match=next(iter(asked))):
-        run_audit(["noisy_max"], **asked)
+        audit("noisy_max", **asked)
 
 
 def test_the_page_stands_alone(tmp_path):
     page = tmp_path / "audit.html"
-    assert run_audit(["noisy_count", "classifier_noisy_max"], plays=2000, report=page, as_json=True) == 0
+    assert audit("noisy_count", "classifier_noisy_max", plays=2000, report=page, json=True) == 0
     text = page.read_text()
     for words in ("NoisyCount", "Not tested", "Replays on neighbours", "No attack came past a claim"):
         assert words in text
@@ -109,13 +89,13 @@ def test_a_false_claim_stands_out_and_texts_are_escaped():
 
 def test_a_report_needs_its_folder(tmp_path):
     with pytest.raises(InvalidInput, match="there is no folder"):
-        run_audit(["noisy_count"], plays=2000, report=tmp_path / "none" / "audit.html")
+        audit("noisy_count", plays=2000, report=tmp_path / "none" / "audit.html")
     with pytest.raises(InvalidInput, match="is a folder"):
-        run_audit(["noisy_count"], plays=2000, report=tmp_path)
+        audit("noisy_count", plays=2000, report=tmp_path)
 
 
 def test_a_report_that_cannot_be_written_is_told_before_anything_is_played(tmp_path, monkeypatch):
     monkeypatch.setattr("quorate.auditing.targets.make_target", lambda name: pytest.fail("played"))
     with pytest.raises(InvalidInput, match="cannot be written: "):
-        run_audit(["noisy_count"], plays=2000, report=tmp_path / ("a" * 300 + ".html"))
+        audit("noisy_count", plays=2000, report=tmp_path / ("a" * 300 + ".html"))
     assert list(tmp_path.iterdir()) == []

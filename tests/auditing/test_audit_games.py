@@ -9,22 +9,14 @@ import pytest
 from scipy import stats
 
 import quorate
-from quorate.auditing import (
-    Attempt,
-    NoisyCount,
-    Query,
-    audit_votes,
-    enumerate_outcomes,
-    epsilon_lower_bound,
-    release_of,
-)
-from quorate.auditing.attacks import attacks_on, best_attack, exact_epsilon, turned
-from quorate.auditing.cutoffs import closing_law
-from quorate.auditing.games import attempts_at
+from quorate.auditing import Attempt, Query, enumerate_outcomes, epsilon_lower_bound, release_of
+from quorate.auditing.everlasting import closing_law
+from quorate.auditing.models import _votes
 from quorate.auditing.plays import STOPPED, PlayNoise, play
-from quorate.auditing.predictors import _votes
+from quorate.auditing.sums import NoisyCount
 from quorate.auditing.targets import TARGETS, make_target
-from quorate.auditing.verdict import settled
+from quorate.auditing.verdict import Effort, bound_claims
+from quorate.auditing.votes import attacks_on, audit_votes, best_attack
 from quorate.core.errors import InvalidInput
 from quorate.core.mechanisms import (
     BetweenThresholds,
@@ -119,7 +111,7 @@ def test_plays_follow_the_enumerated_law(name):
 
 
 def test_a_cutoff_closes_as_enumerated():
-    from quorate.auditing.cutoffs import _closings
+    from quorate.auditing.everlasting import _closings
 
     cutoff, arrivals, plays = NoisyCutoff(epsilon=0.5, allowed=2, spread=4), [True, False, True, True, False], 20_000
     law = closing_law(cutoff, arrivals)
@@ -316,8 +308,8 @@ def test_the_worst_attack_is_no_better_than_the_claim_and_is_found():
 def test_epsilon_of_a_law_is_where_delta_is_met():
     law = enumerate_outcomes(release_of(NoisyMax(teachers=9, classes=2, scale=2.0), classes=2), Query((5, 4), (4, 5)))
     for delta in (0.0, 0.01, 0.1):
-        epsilon = exact_epsilon(law, delta)
-        assert max(law.delta(epsilon), turned(law).delta(epsilon)) == pytest.approx(delta, abs=1e-9)
+        epsilon = law.two_sided_epsilon(delta)
+        assert max(law.delta(epsilon), law.swap().delta(epsilon)) == pytest.approx(delta, abs=1e-9)
 
 
 def test_epsilon_is_infinite_where_the_neighbour_cannot_follow():
@@ -339,7 +331,7 @@ def test_claims_share_the_error(claims, monkeypatch):
     monkeypatch.setattr("quorate.auditing.votes.epsilon_lower_bound", watched)
     audit_votes(make_target("noisy_max"), plays=1000, confidence=0.99, deltas=(0.1, 0.01, 0.001)[:claims])
     assert sum(errors) == pytest.approx(0.01)
-    attempts_at([(1.0, 0.0)] * claims, [0, 1] * 500, [1, 0] * 500, attack="", confidence=0.98, bound=watched)
+    bound_claims([(1.0, 0.0)] * claims, [0, 1] * 500, [1, 0] * 500, attack="", confidence=0.98, bound=watched)
     assert sum(errors) == pytest.approx(0.03)
     assert len(errors) == 2 * claims
 
@@ -347,7 +339,7 @@ def test_claims_share_the_error(claims, monkeypatch):
 def test_a_claim_that_enumeration_breaks_is_told_before_one_that_plays_come_closer_to():
     """The best attempt by plays is not the one whose exact law breaks its claim."""
     near, broken = Attempt("near", 0.9, claim=(1.0, 0.1), exact=1.0), Attempt("far", 0.5, claim=(1.0, 0.01), exact=1.5)
-    verdict = settled("it", [near, broken], plays=10, confidence=0.9, not_tested="the rest")
+    verdict = Effort(plays=10).judge("it", [near, broken], not_tested="the rest")
     assert verdict.violated
     assert verdict.claim == (1.0, 0.01)
 
@@ -364,7 +356,7 @@ def test_attacks_can_be_named():
 
 def test_no_attack_at_all_is_no_verdict():
     with pytest.raises(InvalidInput, match="no attack on it was played"):
-        settled("it", [], plays=10, confidence=0.9, not_tested="all")
+        Effort(plays=10).judge("it", [], not_tested="all")
 
 
 @pytest.mark.parametrize("plays", [-3, 0, 9, 2.5])
@@ -399,7 +391,7 @@ def test_a_game_of_your_own_is_played():
 
     @quorate.audit.register(Mine)
     def _(target, *, plays):  # a game takes the options that it knows
-        return settled("Mine", [Attempt("mine", 0.5, claim=(1.0, 0.0))], plays=plays, confidence=0.9, not_tested="all")
+        return Effort(plays=plays).judge("Mine", [Attempt("mine", 0.5, claim=(1.0, 0.0))], not_tested="all")
 
     assert quorate.audit(Mine(), plays=10).plays == 10
     with pytest.raises(TypeError, match="seed"):

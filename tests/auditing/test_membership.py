@@ -11,8 +11,17 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 
-from quorate.auditing.membership import Roc, attack_membership, confidences, make_targets, scores_of
-from quorate.auditing.timing import Delayed, Timing, area_under_curve, attack_timing
+from planted.delays import Delayed
+from quorate.auditing.membership import (
+    Roc,
+    Timing,
+    area_under_curve,
+    attack_membership,
+    attack_timing,
+    confidences,
+    make_targets,
+    scores_of,
+)
 from quorate.core.errors import InvalidInput
 from quorate.models.predictors import PrivateClassifier
 from quorate.models.students import StudentClassifier

@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 from sklearn.tree import DecisionTreeClassifier
 
+from matrix import Cell, matrix_cells, run_case, run_cell
+from matrix.__main__ import run_neighbours
+from matrix.compare import differences
+from matrix.containers import CONTAINERS, Container
+from matrix.subjects import SUBJECTS, Subject, base_table
+from matrix.trials import Case, run_records
+from matrix.units import replaced_people, replaced_rows
+from matrix.watch import Stage, teachers_of, watched
+from matrix.witness import Call
+from planted.small import SmallClassifier
 from quorate.auditing import entropy_tape
-from quorate.auditing.matrix import Cell, matrix_cells, run_case, run_cell
-from quorate.auditing.matrix.compare import differences
-from quorate.auditing.matrix.containers import CONTAINERS, Container
-from quorate.auditing.matrix.subjects import SUBJECTS, Subject, base_table
-from quorate.auditing.matrix.trials import Case, run_records
-from quorate.auditing.matrix.units import replaced_people, replaced_rows
-from quorate.auditing.matrix.watch import Stage, teachers_of, watched
-from quorate.auditing.matrix.witness import Call
-from quorate.auditing.planted.small import SmallClassifier
-from quorate.cli.neighbours import run_neighbours
 from quorate.core.errors import InvalidInput
 from quorate.models.predictors import PrivateClassifier
 from quorate.models.saving import load, save
@@ -231,7 +231,7 @@ def test_a_run_repeats_itself():
 
 
 def test_what_a_loaded_model_shows_is_compared(monkeypatch):
-    from quorate.auditing.matrix import trials
+    from matrix import trials
 
     def load(folder, **known):
         made = loaded(folder, **known)
@@ -307,13 +307,3 @@ def test_the_command_says_what_is_violated(capsys, monkeypatch):
 def test_a_pattern_that_no_cell_matches_is_refused():
     with pytest.raises(InvalidInput, match="no cell is called like"):
         matrix_cells("nobody/*")
-
-
-def test_the_command_takes_neighbours_alone():
-    from quorate.cli.commands.audit import audit
-
-    with pytest.raises(InvalidInput, match="name it alone"):
-        audit("neighbours", "quorum")
-    with pytest.raises(InvalidInput, match="are for"):
-        audit("noisy_count", quick=True)
-    assert audit("neighbours", cells="stable/float64/*/row", json=True) == 0

@@ -1,13 +1,12 @@
-"""Every planted bug is caught, its sound twin is not, and nothing that serves can reach either.
+"""Every planted bug is caught, and its sound twin is not.
 
 Plays are seeded, and everything else here is exact or a state: nothing in this file fails by chance, but for two forked
 workers that draw the same 32 numbers (below 1e-90), and for eight threads that a machine holds up, ten times in a row,
 for so long that no three of them meet within half a second.
 """
 
+import io
 import re
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -15,19 +14,20 @@ import numpy as np
 import pytest
 
 from enumeration_instances import INSTANCES, quorum
-from quorate.auditing import all_votes
-from quorate.auditing.planted import PLANTED
-from quorate.auditing.planted.attacks import search
-from quorate.auditing.planted.bug import PlantedBug
-from quorate.auditing.planted.choices import WeightsOfWholeEpsilon
-from quorate.auditing.planted.dealing import ChunksOverlap
-from quorate.auditing.planted.exact import law_of_code
-from quorate.auditing.planted.peers import epsilon_of_choice, epsilon_of_distance
-from quorate.auditing.planted.restarts import RESTARTS
-from quorate.auditing.planted.states import SharedAnswers
-from quorate.auditing.planted.sums import ClippedSum, NoiseReused, SumOfAnything
-from quorate.auditing.planted.thresholds import GapForDistance, RawGap, RedrawnEachQuery, small_quorum, small_stability
-from quorate.auditing.simulation import SeededNoise
+from planted import PLANTED
+from planted.__main__ import catch_all
+from planted.attacks import search
+from planted.bug import Caught, PlantedBug
+from planted.choices import WeightsOfWholeEpsilon
+from planted.dealing import ChunksOverlap
+from planted.exact import law_of_code
+from planted.peers import epsilon_of_choice, epsilon_of_distance
+from planted.restarts import RESTARTS
+from planted.states import SharedAnswers
+from planted.sums import ClippedSum, NoiseReused, SumOfAnything
+from planted.thresholds import GapForDistance, RawGap, RedrawnEachQuery, small_quorum, small_stability
+from quorate.auditing.laws import all_votes
+from quorate.auditing.plays import SeededNoise
 from quorate.compute.ensemble import Ensemble
 from quorate.core.errors import IdReused, InvalidInput
 from quorate.core.mechanisms import NoisyMax, NoisySum, SoftMajority, StabilityTest
@@ -79,6 +79,22 @@ def test_every_way_is_planted():
     names = [bug.name for bug in PLANTED]
     assert len(names) == len(set(names))
     assert set(WAYS.values()) <= set(names)
+
+
+@pytest.mark.parametrize(("caught", "flagged"), [(True, False), (False, False), (True, True)])
+def test_a_missed_bug_or_a_flagged_twin_is_exit_code_1(caught, flagged):
+    bug = PlantedBug(
+        "loud",
+        "it says the secret",
+        "replay",
+        lambda: caught,
+        lambda: flagged,
+        lambda target, plays, seed: Caught("listening", "heard", found=target),
+    )
+    out = io.StringIO()
+    assert catch_all([bug], out=out) == int(flagged or not caught)
+    assert f"{int(caught)} of 1 planted bugs caught, {int(not flagged)} of 1 sound twins cleared" in out.getvalue()
+    assert ("FLAGGED" in out.getvalue(), "MISSED" in out.getvalue()) == (flagged, not caught)
 
 
 def test_the_readme_says_how_many_bugs_are_planted():
@@ -163,7 +179,7 @@ def test_every_record_has_two_teachers_where_chunks_overlap(monkeypatch):
         return fit(X, codes, deal, **settings)
 
     fit = Ensemble.fit
-    monkeypatch.setattr("quorate.auditing.planted.dealing.Ensemble.fit", noted)
+    monkeypatch.setattr("planted.dealing.Ensemble.fit", noted)
     X, y = np.arange(100.0)[:, np.newaxis], np.arange(100) % 2
     ChunksOverlap(epsilon=2.0, teachers=20, queries=2, aggregator="noisy_max", classes=[0, 1]).fit(X, y)
     assert np.bincount(deals[-1].rows).tolist() == [2] * 100
@@ -235,11 +251,3 @@ def test_a_wrong_threshold_noise_is_in_its_law():
             return super().draw_threshold_noise(noise) // 4
 
     assert search(small_stability(Halved), classes=2, queries=5, orders=[16.0]).found
-
-
-def test_nothing_that_serves_imports_a_planted_bug():
-    look = (
-        "import sys, quorate, quorate.service, quorate.report, quorate.cli.app\n"
-        "sys.exit(any(name.startswith('quorate.auditing.planted') for name in sys.modules))"
-    )
-    assert subprocess.run([sys.executable, "-c", look], check=False, timeout=300).returncode == 0

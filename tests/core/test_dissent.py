@@ -11,24 +11,15 @@ import pytest
 from test_contract import Tape
 from test_enumeration import chain, fit, histories, is_broken, search
 
-import planted
 from conftest import FALSE_ALARM
 from enumeration_instances import INSTANCES, Instance, dissent, quorum
+from planted import broken_releases
 from quorate import Budget, BudgetSpent, Infeasible, InvalidInput, RunEnded
-from quorate.auditing import (
-    DeltaClaim,
-    Game,
-    Release,
-    RenyiClaim,
-    SlackClaim,
-    all_votes,
-    claims_of,
-    enumerate_outcomes,
-    neighbours,
-    release_of,
-    worst_cases,
-)
-from quorate.auditing.simulation import SeededNoise
+from quorate.auditing import Release, claims_of, enumerate_outcomes, release_of, worst_cases
+from quorate.auditing.enumeration import DeltaClaim, RenyiClaim, SlackClaim
+from quorate.auditing.laws import all_votes, neighbours
+from quorate.auditing.plays import SeededNoise
+from quorate.auditing.worst_case import Game
 from quorate.core.mechanisms import NO_QUORUM, Dissent, Quorum
 from quorate.core.mechanisms.base import Run
 from quorate.core.mechanisms.dissent import calibrate_with_quorum, half_gaps
@@ -151,13 +142,13 @@ BROKEN_RELEASES = [
     ("dissent, three dissents", gap_for_half_gap),
     ("dissent, three classes", gap_for_half_gap),
     ("dissent, four classes", gap_for_half_gap),
-    ("dissent, one dissent", planted.redrawn_each_query),
-    ("dissent, three classes", planted.redrawn_each_query),
-    ("dissent, little noise", planted.redrawn_after_no_quorum),
-    ("dissent, three classes", planted.redrawn_after_no_quorum),
-    ("dissent, three dissents", planted.without_threshold_noise),
-    ("dissent, margin below 0", planted.without_threshold_noise),
-    ("dissent, four classes", planted.without_threshold_noise),
+    ("dissent, one dissent", broken_releases.redrawn_each_query),
+    ("dissent, three classes", broken_releases.redrawn_each_query),
+    ("dissent, little noise", broken_releases.redrawn_after_no_quorum),
+    ("dissent, three classes", broken_releases.redrawn_after_no_quorum),
+    ("dissent, three dissents", broken_releases.without_threshold_noise),
+    ("dissent, margin below 0", broken_releases.without_threshold_noise),
+    ("dissent, four classes", broken_releases.without_threshold_noise),
     ("dissent, little noise", top_label_for_the_students),
     ("dissent, three classes", top_label_for_the_students),
 ]
@@ -179,7 +170,7 @@ def test_broken_release_is_found(name, bug):
 )
 def test_table_of_another_order_is_found(instance):
     """The table is made for order 2, and the claim at order 8 is made with the same price."""
-    claims = claims_of(planted.at_order(instance.mechanism, 8.0), queries=instance.queries, orders=[8.0])
+    claims = claims_of(broken_releases.at_order(instance.mechanism, 8.0), queries=instance.queries, orders=[8.0])
     assert is_broken(instance, claims=claims)
 
 
@@ -226,7 +217,7 @@ def test_real_releases_follow_the_enumerated_law(name):
     seen = histories(made, batch, 12_000)
     release, query = release_of(made, classes=classes), chain(batch, classes)
     assert fit(seen, enumerate_outcomes(release, query)) > FALSE_ALARM
-    imposters = [gap_for_half_gap(release), planted.redrawn_each_query(release)]
+    imposters = [gap_for_half_gap(release), broken_releases.redrawn_each_query(release)]
     imposters.append(replace(release, outcomes=lambda votes: release.outcomes((votes[0] + 2, *votes[1:]))))
     for imposter in imposters:
         assert fit(seen, enumerate_outcomes(imposter, query)) < FALSE_ALARM

@@ -7,25 +7,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-import planted
 from conftest import FALSE_ALARM
 from enumeration_instances import INSTANCES, Instance, between, quorum, stability
-from quorate.auditing import (
-    DeltaClaim,
-    Game,
-    Outcomes,
-    Query,
-    RenyiClaim,
-    SlackClaim,
-    all_votes,
-    ascend,
-    claims_of,
-    enumerate_outcomes,
-    measured,
-    neighbours,
-    release_of,
-    worst_cases,
-)
+from planted import broken_releases
+from quorate.auditing import Outcomes, Query, claims_of, enumerate_outcomes, release_of, worst_cases
+from quorate.auditing.enumeration import DeltaClaim, RenyiClaim, SlackClaim, measure_claim
+from quorate.auditing.laws import all_votes, neighbours
+from quorate.auditing.worst_case import Game, ascend
 from quorate.core.errors import InvalidInput
 from quorate.core.mechanisms import (
     NO_QUORUM,
@@ -67,9 +55,9 @@ def test_no_interaction_breaks_a_claim(name):
     assert findings[0].share >= instance.tightness
     release = instance.release()
     for finding in findings:  # the readable engine agrees with the fast one, and the other direction holds as well
-        again = measured(finding.claim, enumerate_outcomes(release, finding.query))
+        again = measure_claim(finding.claim, enumerate_outcomes(release, finding.query))
         assert again == pytest.approx(finding.measured, rel=1e-9, abs=1e-12)
-        reverse = measured(finding.claim, enumerate_outcomes(release, finding.query.reverse()))
+        reverse = measure_claim(finding.claim, enumerate_outcomes(release, finding.query.reverse()))
         assert reverse <= finding.claim.limit * (1 + 1e-9) + 1e-10
 
 
@@ -203,26 +191,26 @@ def test_many_teachers_against_a_student_leave_no_outcome_impossible():
 # ---------------------------------------------------------------- planted bugs
 
 BROKEN_RELEASES = [
-    ("quorum, three no-quorums", planted.gap_of_sensitivity_one),
-    ("quorum, three no-quorums", planted.raw_gap),
-    ("quorum, three no-quorums", planted.without_threshold_noise),
-    ("quorum, three classes", planted.gap_of_sensitivity_one),
-    ("quorum, three classes", planted.raw_gap),
-    ("quorum, one no-quorum", planted.gap_of_sensitivity_one),
-    ("quorum, one no-quorum", planted.redrawn_each_query),
-    ("quorum, four classes", planted.redrawn_each_query),
-    ("quorum, little noise", planted.redrawn_after_no_quorum),
-    ("stability", planted.gap_of_sensitivity_one),
-    ("stability", planted.raw_gap),
-    ("stability", planted.without_threshold_noise),
-    ("stability", planted.redrawn_each_query),
-    ("stability, two epochs", planted.gap_of_sensitivity_one),
-    ("between, tight", planted.without_threshold_noise),
-    ("between, tight", planted.redrawn_each_query),
-    ("between, tight, two no-quorums", planted.lead_for_votes),
-    ("between, paper", planted.without_threshold_noise),
-    ("between, paper", planted.redrawn_each_query),
-    ("between, paper", planted.lead_for_votes),
+    ("quorum, three no-quorums", broken_releases.gap_of_sensitivity_one),
+    ("quorum, three no-quorums", broken_releases.raw_gap),
+    ("quorum, three no-quorums", broken_releases.without_threshold_noise),
+    ("quorum, three classes", broken_releases.gap_of_sensitivity_one),
+    ("quorum, three classes", broken_releases.raw_gap),
+    ("quorum, one no-quorum", broken_releases.gap_of_sensitivity_one),
+    ("quorum, one no-quorum", broken_releases.redrawn_each_query),
+    ("quorum, four classes", broken_releases.redrawn_each_query),
+    ("quorum, little noise", broken_releases.redrawn_after_no_quorum),
+    ("stability", broken_releases.gap_of_sensitivity_one),
+    ("stability", broken_releases.raw_gap),
+    ("stability", broken_releases.without_threshold_noise),
+    ("stability", broken_releases.redrawn_each_query),
+    ("stability, two epochs", broken_releases.gap_of_sensitivity_one),
+    ("between, tight", broken_releases.without_threshold_noise),
+    ("between, tight", broken_releases.redrawn_each_query),
+    ("between, tight, two no-quorums", broken_releases.lead_for_votes),
+    ("between, paper", broken_releases.without_threshold_noise),
+    ("between, paper", broken_releases.redrawn_each_query),
+    ("between, paper", broken_releases.lead_for_votes),
 ]
 
 
@@ -234,16 +222,16 @@ def test_broken_release_is_found(name, bug):
 
 UNEXCUSED = [
     *BROKEN_RELEASES[:3],
-    ("quorum, one no-quorum", planted.redrawn_each_query),
-    ("quorum, little noise", planted.redrawn_after_no_quorum),
-    ("stability", planted.gap_of_sensitivity_one),
-    ("stability", planted.raw_gap),
-    ("stability", planted.without_threshold_noise),
-    ("stability", planted.redrawn_each_query),
-    ("between, tight", planted.without_threshold_noise),
-    ("between, paper", planted.without_threshold_noise),
-    ("between, paper", planted.redrawn_each_query),
-    ("between, paper", planted.lead_for_votes),
+    ("quorum, one no-quorum", broken_releases.redrawn_each_query),
+    ("quorum, little noise", broken_releases.redrawn_after_no_quorum),
+    ("stability", broken_releases.gap_of_sensitivity_one),
+    ("stability", broken_releases.raw_gap),
+    ("stability", broken_releases.without_threshold_noise),
+    ("stability", broken_releases.redrawn_each_query),
+    ("between, tight", broken_releases.without_threshold_noise),
+    ("between, paper", broken_releases.without_threshold_noise),
+    ("between, paper", broken_releases.redrawn_each_query),
+    ("between, paper", broken_releases.lead_for_votes),
 ]
 
 
@@ -266,7 +254,7 @@ CHEAP = [name for name in INSTANCES if name != "between, tight, two no-quorums"]
 @pytest.mark.parametrize("name", CHEAP)
 def test_half_of_the_cost_is_found_false(name):
     instance = INSTANCES[name]
-    assert is_broken(instance, claims=[planted.half_cost(claim) for claim in instance.claims()])
+    assert is_broken(instance, claims=[broken_releases.half_cost(claim) for claim in instance.claims()])
 
 
 @pytest.mark.parametrize(
@@ -280,7 +268,7 @@ def test_half_of_the_cost_is_found_false(name):
 def test_table_of_another_order_is_found(instance):
     """The table is made for order 2, and the claim at order 8 is made with the same price."""
     assert not is_broken(instance)
-    claims = claims_of(planted.at_order(instance.mechanism, 8.0), queries=instance.queries, orders=[8.0])
+    claims = claims_of(broken_releases.at_order(instance.mechanism, 8.0), queries=instance.queries, orders=[8.0])
     assert is_broken(instance, claims=claims)
 
 
@@ -438,9 +426,9 @@ def assert_follows(name, draws):
 def imposters(name, release):
     """Return laws that the draws must not fit: a power check for the comparison."""
     if name.startswith(("quorum", "stability")):
-        return [planted.gap_of_sensitivity_one(release), planted.redrawn_each_query(release)]
+        return [broken_releases.gap_of_sensitivity_one(release), broken_releases.redrawn_each_query(release)]
     if name.startswith("between"):
-        return [planted.lead_for_votes(release), planted.redrawn_each_query(release)]
+        return [broken_releases.lead_for_votes(release), broken_releases.redrawn_each_query(release)]
     if name == "noisy max, ties":  # the last of those that tie wins
         return [replace(release, outcomes=lambda votes: release.outcomes(votes[::-1])[[2, 1, 0, 3]])]
     return [replace(release, outcomes=lambda votes: release.outcomes((votes[0] + 1, votes[1] - 1, *votes[2:])))]

@@ -13,7 +13,7 @@ from sklearn.naive_bayes import GaussianNB
 from threadpoolctl import threadpool_limits
 
 from devices import needs_torch
-from quorate.auditing.planted.batches import SummedInAnyOrder
+from planted.batches import SummedInAnyOrder
 from quorate.compute.learners import (
     BatchedCentroid,
     BatchedLogistic,

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from quorate import Budget, BudgetSpent, InvalidInput
-from quorate.auditing import choice_law
-from quorate.auditing.simulation import SeededNoise
+from quorate.auditing.choices import choice_law
+from quorate.auditing.plays import SeededNoise
 from quorate.core.hypotheses.hypothesis import ListedTally
 from quorate.core.mechanisms.exponential import (
     ExponentialChoice,

@@ -13,7 +13,7 @@ import pytest
 from scipy import stats
 
 from quorate import InvalidInput, WrongProcess
-from quorate.auditing.simulation import SeededNoise
+from quorate.auditing.plays import SeededNoise
 from quorate.core.noise import SystemNoise, system_noise
 
 DRAWS = {"laplace": 310_000, "gaussian": 155_000}  # a scale two per cent off is missed less than once in a million runs

@@ -6,8 +6,11 @@ import math
 import numpy as np
 import pytest
 
-from quorate.auditing import RenyiClaim, all_votes, claims_of, measured, neighbours, share_outcomes
-from quorate.auditing.planted.scores import ChargedForOneCount
+from planted.scores import ChargedForOneCount
+from quorate.auditing import claims_of
+from quorate.auditing.enumeration import RenyiClaim, measure_claim
+from quorate.auditing.laws import all_votes, neighbours
+from quorate.auditing.sums import share_outcomes
 from quorate.core.errors import Infeasible, InvalidInput
 from quorate.core.mechanisms import NoisyShares
 from quorate.core.mechanisms.noisy_shares import nearest_points, numbers_of, points_of, steps_for
@@ -54,7 +57,7 @@ def test_no_neighbours_break_the_claim(teachers, classes, scale):
         for other in neighbours(votes)[1:]:
             law = share_outcomes(mechanism, votes, other)
             assert law.whole.sum() == pytest.approx(1.0)
-            assert all(measured(claim, law) <= claim.limit * (1 + 1e-9) + 1e-12 for claim in claims)
+            assert all(measure_claim(claim, law) <= claim.limit * (1 + 1e-9) + 1e-12 for claim in claims)
 
 
 @pytest.mark.parametrize(("votes", "other", "share"), [((50, 50), (49, 51), 0.999), ((30, 30, 40), (29, 31, 40), 0.95)])
@@ -62,9 +65,9 @@ def test_the_claim_is_tight_far_from_where_shares_are_cut(votes, other, share):
     mechanism = NoisyShares(teachers=100, classes=len(votes), scale=3.0)
     claim = RenyiClaim(order=2.0, limit=mechanism.query_cost(2.0).renyi)
     law = share_outcomes(mechanism, votes, other)
-    assert share * claim.limit < measured(claim, law) <= claim.limit
+    assert share * claim.limit < measure_claim(claim, law) <= claim.limit
     halved = ChargedForOneCount(teachers=100, classes=3, scale=3.0)
-    assert len(votes) == 2 or measured(claim, law) > halved.query_cost(2.0).renyi
+    assert len(votes) == 2 or measure_claim(claim, law) > halved.query_cost(2.0).renyi
 
 
 @pytest.mark.parametrize("classes", [2, 3, 10])

@@ -12,8 +12,10 @@ from scipy import stats
 
 from conftest import FALSE_ALARM
 from quorate import Budget, BudgetSpent, Infeasible, InvalidInput
-from quorate.auditing import claims_of, measured, sum_outcomes
-from quorate.auditing.simulation import SeededNoise
+from quorate.auditing import claims_of
+from quorate.auditing.enumeration import measure_claim
+from quorate.auditing.plays import SeededNoise
+from quorate.auditing.sums import sum_outcomes
 from quorate.core.mechanisms import NoisySum
 
 # ---------------------------------------------------------------- the claim
@@ -23,7 +25,7 @@ def findings(noisy, *, changes, orders=(1.5, 2.0, 5.0, 16.0), claims=None):
     """What each claim bounds and its limit, on the exact law; sound mechanisms and bugs go through it alike."""
     made = claims_of(noisy, queries=len(changes), orders=orders, deltas=[1e-6, 1e-3, 0.1]) if claims is None else claims
     outcomes = sum_outcomes(noisy, changes=changes)
-    return [(measured(claim, outcomes), claim.limit) for claim in made]
+    return [(measure_claim(claim, outcomes), claim.limit) for claim in made]
 
 
 SMALL = [

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from quorate import Budget, BudgetSpent, InvalidInput
-from quorate.auditing import choice_law
-from quorate.auditing.simulation import SeededNoise
+from quorate.auditing.choices import choice_law
+from quorate.auditing.plays import SeededNoise
 from quorate.core.mechanisms.exponential import ExponentialChoice
 from quorate.core.mechanisms.relabel import Relabel, mechanism
 from quorate.models.concepts import Conjunctions, Finite, Halfspaces, Intervals, Stumps, Thresholds

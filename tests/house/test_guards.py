@@ -15,7 +15,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from quorate.auditing.planted.guards import CountsLater, TakesAnyRefund, admit_at_once, forge_refunds
+from planted.guards import CountsLater, TakesAnyRefund, admit_at_once, forge_refunds
 from quorate.compute.ensemble import Ensemble
 from quorate.compute.ensemble.estimators import EstimatorTeachers
 from quorate.core.errors import BudgetSpent, InvalidInput

@@ -13,7 +13,8 @@ from contextlib import suppress
 import numpy as np
 import pytest
 
-from quorate.auditing import choice_law, entropy_tape
+from quorate.auditing import entropy_tape
+from quorate.auditing.choices import choice_law
 from quorate.core.answerers import OneByOne
 from quorate.core.hypotheses.sealed import opened, sealed, sealed_candidates, works_alone
 from quorate.core.mechanisms.exponential import ExponentialChoice

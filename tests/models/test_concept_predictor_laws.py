@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from quorate import Infeasible, InvalidInput
-from quorate.auditing import choice_law
+from quorate.auditing.choices import choice_law
 from quorate.compute.ensemble import deal_units
 from quorate.core.mechanisms import SoftMajority
 from quorate.core.mechanisms.exponential import ExponentialChoice

@@ -17,6 +17,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
+from planted.quantile_laws import data_sets, least_coverage, worst_quantile_loss
 from quorate import (
     Budget,
     BudgetSpent,
@@ -33,7 +34,7 @@ from quorate import (
     save,
 )
 from quorate.auditing import entropy_tape
-from quorate.auditing.quantiles import data_sets, least_coverage, quantile_law, worst_quantile_loss
+from quorate.auditing.choices import quantile_law
 from quorate.cli import main
 from quorate.core.mechanisms import PrivateQuantile
 from quorate.models.saving import schema_of

@@ -7,8 +7,7 @@ from scipy.stats import binom
 from everlasting_enumeration import MISTAKES, EverlastingGame, Rules, majority, seated, small_quorum
 from quorate import InvalidInput
 from quorate.auditing.bounds import epsilon_lower_bound
-from quorate.auditing.cutoffs import closing_law
-from quorate.auditing.everlasting_plays import audit_terms, closing_plays, label_plays, no_quorum_plays
+from quorate.auditing.everlasting import audit_terms, closing_law, closing_plays, label_plays, no_quorum_plays
 from quorate.auditing.verdict import audit
 from quorate.core.mechanisms import NO_QUORUM, Quorum
 from quorate.core.mechanisms.cutoff import NoisyCutoff

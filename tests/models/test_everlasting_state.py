@@ -17,7 +17,7 @@ from sklearn.neighbors import KNeighborsClassifier
 
 from everlasting_kills import BATCHES, SEATS, ask, batches, killed_at, small, what_is_wrong
 from quorate import InvalidInput, PrivateClassifier, models
-from quorate.auditing.simulation import SeededNoise
+from quorate.auditing.plays import SeededNoise
 from quorate.compute.ensemble import units
 from quorate.core.errors import BudgetSpent, LedgerRefused, WrongProcess
 from quorate.core.ledger import Ledger, find_ledger, move, restore

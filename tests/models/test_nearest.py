@@ -17,8 +17,7 @@ from sklearn.exceptions import NotFittedError
 
 from benchmarks.pictures import accuracy_as_records_wear, plot_nearest
 from devices import DEVICES
-from quorate import InvalidInput, NeighbourClassifier, plan_neighbours
-from quorate.auditing.neighbour_games import (
+from planted.neighbour_games import (
     RECORDS,
     game_terms,
     game_units,
@@ -26,6 +25,7 @@ from quorate.auditing.neighbour_games import (
     widest_change_in_batches,
     worst_delta,
 )
+from quorate import InvalidInput, NeighbourClassifier, plan_neighbours
 from quorate.core.errors import BudgetSpent
 from quorate.core.mechanisms.noisy_vector import ROUNDING_VARIANCE, discrete_delta
 from quorate.core.privacy import Cost

@@ -15,6 +15,8 @@ from sklearn.linear_model import LinearRegression
 from sklearn.metrics import get_scorer
 from sklearn.tree import DecisionTreeClassifier
 
+from planted.selections import NumberTold, small_stopping
+from planted.trial_laws import best_law, epsilon_trials, released_best, worst_log_ratio, worst_renyi
 from quorate import (
     Infeasible,
     InvalidInput,
@@ -29,8 +31,6 @@ from quorate import (
     save,
 )
 from quorate.auditing import entropy_tape
-from quorate.auditing.planted.selections import NumberTold, small_stopping
-from quorate.auditing.selections import best_law, epsilon_trials, released_best, worst_log_ratio, worst_renyi
 from quorate.cli import main
 from quorate.core.mechanisms import EveryCandidate, NoisyVector, RandomStopping
 from quorate.core.mechanisms.distributions import gaussian_pmf

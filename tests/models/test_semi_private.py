@@ -14,7 +14,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from quorate import Infeasible, InvalidInput
-from quorate.auditing import choice_law, entropy_tape
+from quorate.auditing import entropy_tape
+from quorate.auditing.choices import choice_law
 from quorate.core.mechanisms.exponential import ExponentialChoice
 from quorate.models.concepts import Boxes, Conjunctions, Halfspaces, Intervals, Stumps, Thresholds
 from quorate.models.predictors.unit_rows import UnitRows

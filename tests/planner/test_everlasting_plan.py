@@ -10,7 +10,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
 from quorate import Infeasible, InvalidInput
-from quorate.auditing.simulation import SeededNoise
+from quorate.auditing.plays import SeededNoise
 from quorate.cli import main
 from quorate.compute.ensemble import units
 from quorate.compute.learners import Deal

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from benchmarks.choices import compare
 from quorate import PrivateClassifier, StudentClassifier
-from quorate.auditing.simulation import simulate
+from quorate.auditing.plays import simulate
 from quorate.cli.plan import read_votes, run_plan
 from quorate.core.errors import Infeasible, InvalidInput
 from quorate.core.mechanisms import ConfidentMax, Quorum, StabilityTest

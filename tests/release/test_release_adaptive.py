@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from quorate import Budget, QueryRelease, Workload
-from quorate.auditing.simulation import SeededNoise
+from quorate.auditing.plays import SeededNoise
 from quorate.core.errors import BudgetSpent, InvalidInput
 from quorate.core.mechanisms.noisy_vector import ROUNDING_VARIANCE, NoisyVector
 from quorate.core.privacy import Cost

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from quorate import Budget
-from quorate.auditing.simulation import SeededNoise
+from quorate.auditing.plays import SeededNoise
 from quorate.release.engines import ENGINES, fitted
 from quorate.release.queries import Marginals, Rows
 

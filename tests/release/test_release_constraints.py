@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow.csv
 import pytest
 
-from quorate.auditing.simulation import SeededNoise
+from quorate.auditing.plays import SeededNoise
 from quorate.cli import main
 from quorate.core.errors import Infeasible, InvalidInput
 from quorate.core.mechanisms.noisy_vector import NoisyVector

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from planted.releases import RELEASES, replace_where_cuts_are_found
 from quorate import Account, QueryRelease, Workload
-from quorate.auditing.planted.releases import RELEASES, replace_where_cuts_are_found
 from quorate.auditing.replay import entropy_tape
 from quorate.core.errors import InvalidInput
 from quorate.core.mechanisms import NoisyVector, NoisyVectors

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from marginal_runs import measure_marginals
 from quorate import Budget, BudgetSpent, Cost, Infeasible, InvalidInput
-from quorate.auditing.simulation import SeededNoise
+from quorate.auditing.plays import SeededNoise
 from quorate.release.engines import ENGINES, choose_engine, expected_errors
 from quorate.release.engines.components import consistent_marginals, split_components
 from quorate.release.engines.grid import make_grid

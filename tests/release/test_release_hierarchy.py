@@ -9,7 +9,7 @@ import pytest
 
 from exact_losses import exact_delta
 from quorate import InvalidInput, QueryRelease, Workload
-from quorate.auditing.simulation import SeededNoise
+from quorate.auditing.plays import SeededNoise
 from quorate.cli import main
 from quorate.core.mechanisms.noisy_vector import NoisyVector
 from quorate.core.privacy import Budget

@@ -7,7 +7,7 @@ import pytest
 from test_release_bars import GRID, apart, classes, function_of_two, marginals, strong_pair
 
 from quorate import Budget, QueryRelease, Workload
-from quorate.auditing.simulation import SeededNoise
+from quorate.auditing.plays import SeededNoise
 from quorate.core.privacy import Cost
 from quorate.models.concepts import Threshold, Thresholds
 from quorate.release import Columns

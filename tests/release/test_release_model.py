@@ -7,7 +7,7 @@ import pytest
 
 from marginal_runs import measure_marginals
 from quorate import Budget, QueryRelease, Workload
-from quorate.auditing.simulation import SeededNoise
+from quorate.auditing.plays import SeededNoise
 from quorate.release import Columns
 from quorate.release.domain import make_domain
 from quorate.release.engines import ENGINES, fitted

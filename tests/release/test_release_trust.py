@@ -8,7 +8,7 @@ from scipy.stats import ncx2
 
 from marginal_runs import measure_marginals
 from quorate import Budget
-from quorate.auditing.simulation import SeededNoise
+from quorate.auditing.plays import SeededNoise
 from quorate.release import QueryRelease, Workload
 from quorate.release.engines import ENGINES
 from quorate.release.engines.components import least_squares

@@ -93,8 +93,8 @@ def full_audit(text="clinic"):
         exact=0.75,
     )
     verdicts = (sound, dataclasses.replace(sound, claim=(0.0, 0.0), lower_bound=2.0, exact=2.5))
-    rows = {"replays": [(text, text, False)], "planted": [(text, text, text, text, False, False)]}
-    return AuditReport(title=f"Audit {text}", verdicts=verdicts, software={text: text}, **rows)
+    replays = [(text, text, False)]
+    return AuditReport(title=f"Audit {text}", verdicts=verdicts, software={text: text}, replays=replays)
 
 
 def full_check(text="clinic"):

@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fake_session import FakeSession
+from planted.lookups import RemembersTexts, calls_made
 from quorate import Budget
-from quorate.auditing.planted.lookups import RemembersTexts, calls_made
 from quorate.core.ledger import Ledger
 from quorate.service import Model, Settings, make_app
 from quorate.service.codec import read_request

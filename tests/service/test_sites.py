@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from federation import NAMES, QUERIES, TEACHERS, TOTAL, declared, made_folder, masks_for, opened_site
+from planted.sites import SitesHere
 from quorate import BudgetSpent, InvalidInput, PrivateClassifier, plan
-from quorate.auditing.planted.sites import SitesHere
 from quorate.compute.ensemble import Ensemble
 from quorate.compute.ensemble.endpoints import EndpointTeachers
 from quorate.core.answerers import Votes

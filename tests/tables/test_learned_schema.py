@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from benchmarks.figures import data_folder
-from quorate.auditing.planted.schemas import exact_delta_of_lists, neighbouring_lists, told_schema
+from planted.schemas import exact_delta_of_lists, neighbouring_lists, told_schema
 from quorate.core.errors import BudgetSpent, Infeasible, InvalidInput
 from quorate.core.mechanisms import NoisyVectors, SparseHistogram
 from quorate.core.privacy import Budget, Cost

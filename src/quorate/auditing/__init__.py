@@ -17,70 +17,35 @@ claims about it; and `worst_cases` searches for the interaction that comes close
 [False, False]
 """
 
+from quorate.auditing import choices, everlasting, models, sums, votes  # noqa: F401  they register their games
 from quorate.auditing.bounds import Bound, epsilon_lower_bound, score_lower_bound
-from quorate.auditing.choices import audit_choice, audit_relabel, choice_law
-from quorate.auditing.claims import Claim, DeltaClaim, Finding, Mechanism, RenyiClaim, SlackClaim, claims_of, measured
-from quorate.auditing.counts import NoisyCount, audit_count
-from quorate.auditing.cutoffs import audit_cutoff
-from quorate.auditing.enumeration import Outcomes, Query, enumerate_outcomes
-from quorate.auditing.everlasting_plays import audit_terms
-from quorate.auditing.game import Game
-from quorate.auditing.nearest import audit_nearest
-from quorate.auditing.predictors import audit_classifier
-from quorate.auditing.quantiles import audit_quantile
-from quorate.auditing.release import audit_release
-from quorate.auditing.releases import Release, all_votes, neighbours, release_of
+from quorate.auditing.enumeration import Finding, Outcomes, Query, claims_of, enumerate_outcomes
+from quorate.auditing.laws import Release, release_of
+from quorate.auditing.membership import attack_membership, attack_timing, trace
 from quorate.auditing.replay import Replay, entropy_tape, replay
-from quorate.auditing.shares import audit_shares, share_outcomes
-from quorate.auditing.sums import audit_sum, audit_vector, sum_outcomes
 from quorate.auditing.verdict import Attempt, Verdict, audit, verdict_on
-from quorate.auditing.votes import audit_votes
-from quorate.auditing.worst_case import ascend, worst_cases
+from quorate.auditing.worst_case import worst_cases
 
 __all__ = [
     "Attempt",
     "Bound",
-    "Claim",
-    "DeltaClaim",
     "Finding",
-    "Game",
-    "Mechanism",
-    "NoisyCount",
     "Outcomes",
     "Query",
     "Release",
-    "RenyiClaim",
     "Replay",
-    "SlackClaim",
     "Verdict",
-    "all_votes",
-    "ascend",
+    "attack_membership",
+    "attack_timing",
     "audit",
-    "audit_choice",
-    "audit_classifier",
-    "audit_count",
-    "audit_cutoff",
-    "audit_nearest",
-    "audit_quantile",
-    "audit_relabel",
-    "audit_release",
-    "audit_shares",
-    "audit_sum",
-    "audit_terms",
-    "audit_vector",
-    "audit_votes",
-    "choice_law",
     "claims_of",
     "entropy_tape",
     "enumerate_outcomes",
     "epsilon_lower_bound",
-    "measured",
-    "neighbours",
     "release_of",
     "replay",
     "score_lower_bound",
-    "share_outcomes",
-    "sum_outcomes",
+    "trace",
     "verdict_on",
     "worst_cases",
 ]

@@ -1,29 +1,31 @@
-"""The game on a choice among hypotheses: one record's label changed, where it moves two candidates apart."""
+"""Choices among hypotheses and among cells of a quantile: their exact laws, and the games on them."""
 
 import itertools
 import math
+from collections.abc import Sequence
 from fractions import Fraction
 from functools import cache
 from typing import Any
 
 import numpy as np
 
-from quorate.auditing.games import attempts_at, laws_of, most_telling
+from quorate.auditing.enumeration import Outcomes
+from quorate.auditing.laws import release_of
 from quorate.auditing.plays import PlayNoise
-from quorate.auditing.releases import release_of
-from quorate.auditing.verdict import Effort, Verdict, game, settled
-from quorate.core.mechanisms import ExponentialChoice, Relabel, SoftMajority
+from quorate.auditing.verdict import Effort, Verdict, game
+from quorate.core.mechanisms import ExponentialChoice, PrivateQuantile, Relabel, SoftMajority
 from quorate.models.concepts import Hypothesis, Tally, Thresholds
 
-__all__ = ["audit_choice", "audit_relabel", "choice_law"]
-
 _RECORDS = 40
-_MOST_CHOICES, _MOST_RELABELLED = 100_000, 30_000  # plays: each is drawn exactly, one at a time, in 50 to 300 us
+# Plays are drawn exactly, one at a time, in 50 to 300 us.
+_MOST_CHOICES, _MOST_QUANTILES, _MOST_RELABELLED = 100_000, 100_000, 30_000
 _RELABEL_ROWS, _INNER = 80, 0.25
 _PLACES = (0.0, 1.0, 2.0)  # where the changed row may lie, the others being at one of them
 _LEADS = 11  # by which one label of the others may lead: an odd number, as theirs is
+_REACH = 12  # ranks on either side of the quantile at which values lie
 
 Row = tuple[float, int]
+Data = tuple[int, ...]  # how many values lie in each cell
 World = tuple[np.ndarray, np.ndarray]
 
 
@@ -48,19 +50,20 @@ def audit_choice(target: ExponentialChoice, effort: Effort) -> Verdict:
 
     Every choice is drawn by the real code, one at a time, so there are at most a hundred thousand plays.
     """
-    effort, noise = effort.at_most(_MOST_CHOICES), PlayNoise(effort.seed)
+    effort, noise = effort.limit_plays(_MOST_CHOICES), PlayNoise(effort.seed)
     rate, records = float(target.rate), max(_RECORDS, target.sensitivity)
     laws = [_choice_law(rate, zeros, records) for zeros in range(records + 1)]
     pairs = [(zeros, zeros + target.sensitivity) for zeros in range(records + 1 - target.sensitivity)]
-    zeros, more = most_telling(pairs, laws.__getitem__, delta=0.0, effort=effort)
-    law = laws_of(laws[zeros], laws[more])
-    claims = [(target.epsilon(), 0.0)]
-    first, second = (_choices(target, _tally(count, records), effort.plays, noise) for count in (zeros, more))
-    attack = f"{zeros} or {more} of {records} records labelled 0, two candidates"
-    attempts = attempts_at(claims, first, second, attack=attack, confidence=effort.confidence, law=law)
-    not_tested = "more than two candidates, several choices in a row, and candidates that depend on the records"
-    return settled(
-        "ExponentialChoice", attempts, plays=effort.plays, confidence=effort.confidence, not_tested=not_tested
+    zeros, changed = effort.find_best_pair(pairs, laws.__getitem__, delta=0.0)
+    first, second = (_choices(target, _tally(count, records), effort.plays, noise) for count in (zeros, changed))
+    return effort.judge_plays(
+        "ExponentialChoice",
+        [(target.epsilon(), 0.0)],
+        first,
+        second,
+        attack=f"{zeros} or {changed} of {records} records labelled 0, two candidates",
+        not_tested="more than two candidates, several choices in a row, and candidates that depend on the records",
+        exact=Outcomes.from_laws(laws[zeros], laws[changed]),
     )
 
 
@@ -72,7 +75,7 @@ def audit_relabel(target: Relabel, effort: Effort) -> Verdict:
     rows are at one point, so that they get one label; the majority costs little and shows which. The changed row is on
     either side of them: there it decides how many hypotheses give them a label, and their weights.
     """
-    effort, noise = effort.at_most(_MOST_RELABELLED), PlayNoise(effort.seed)
+    effort, noise = effort.limit_plays(_MOST_RELABELLED), PlayNoise(effort.seed)
     inner = SoftMajority(teachers=_RELABEL_ROWS, epsilon=_INNER)
 
     @cache
@@ -84,26 +87,25 @@ def audit_relabel(target: Relabel, effort: Effort) -> Verdict:
         for middle, lead in itertools.product(_PLACES[:2], range(-_LEADS, _LEADS + 1, 2))
         for one, other in itertools.combinations(itertools.product(_PLACES, (0, 1)), 2)
     ]
-    chosen = most_telling(pairs, lambda world: law(*world), delta=0.0, effort=effort)
-    seen = []
-    for world in chosen:
+    worlds = effort.find_best_pair(pairs, lambda world: law(*world), delta=0.0)
+    answers = []
+    for world in worlds:
         X, labels = _relabel_world(target, *world)
         votes = np.array([_relabelled_votes(target, X, labels, noise) for _ in range(effort.plays)])
-        seen.append(inner.draw_answers(votes, None, noise).labels)
-    claims = [(target.epsilon(_INNER), 0.0)]
-    (one, middle, lead), (other, _, _) = chosen
-    attack = (
-        f"a row at {one[0]:g} of label {one[1]} or at {other[0]:g} of label {other[1]}, {_RELABEL_ROWS - 1} others at "
-        f"{middle:g}, of which label {int(lead < 0)} has {abs(lead)} more, then a soft majority of epsilon {_INNER}"
+        answers.append(inner.draw_answers(votes, None, noise).labels)
+    (row, middle, lead), (changed, _, _) = worlds
+    return effort.judge_plays(
+        "Relabel",
+        [(target.epsilon(_INNER), 0.0)],
+        *answers,
+        attack=f"a row at {row[0]:g} of label {row[1]} or at {changed[0]:g} of label {changed[1]}, "
+        f"{_RELABEL_ROWS - 1} others at {middle:g}, of which label {int(lead < 0)} has {abs(lead)} more, then a soft "
+        f"majority of epsilon {_INNER}",
+        not_tested="other classes of hypotheses, rows at many points, other mechanisms on the new labels, unlabelled "
+        "rows; the term of relabelling is a worst case over all of them, and exact enumeration in the tests looks at "
+        "more",
+        exact=Outcomes.from_laws(*(law(*world) for world in worlds)),
     )
-    attempts = attempts_at(
-        claims, *seen, attack=attack, confidence=effort.confidence, law=laws_of(law(*chosen[0]), law(*chosen[1]))
-    )
-    not_tested = (
-        "other classes of hypotheses, rows at many points, other mechanisms on the new labels, unlabelled rows; the "
-        "term of relabelling is a worst case over all of them, and exact enumeration in the tests looks at more"
-    )
-    return settled("Relabel", attempts, plays=effort.plays, confidence=effort.confidence, not_tested=not_tested)
 
 
 def _tally(zeros: int, records: int) -> Tally:
@@ -144,3 +146,47 @@ def _relabelled_votes(target: Relabel, X: np.ndarray, labels: Any, noise: PlayNo
     relabelled = target.draw_relabelled(X, labels, X[:0], budget=None, unit=(1, 0), noise=noise)
     ones = int((relabelled.labels == 1).sum())
     return [len(labels) - ones, ones]
+
+
+def quantile_law(quantile: PrivateQuantile, counts: Sequence[int]) -> np.ndarray:
+    """Return the probability of each cell, by the distances of the mechanism and the rate of its choice."""
+    distances = quantile.distances(np.asarray(counts))
+    weights = np.exp(-float(quantile.choice.rate) * (distances - distances.min()))
+    return np.asarray(weights / weights.sum())
+
+
+@game(PrivateQuantile)
+def audit_quantile(target: PrivateQuantile, effort: Effort) -> Verdict:
+    """Release the quantile of values in three cells, of which one moves from the first to the last; judge the claim.
+
+    The empty cells between them lie below the quantile: together they outweigh it, all of them lose by the move, and
+    the last cell wins. Every release is drawn by the real code, so that plays end at a hundred thousand.
+    """
+    effort, noise = effort.limit_plays(_MOST_QUANTILES), PlayNoise(effort.seed)
+    pairs = [
+        (_spread(target, low, high, 0), _spread(target, low, high, 1))
+        for low in range(max(1, target.rank - _REACH), target.rank + 1)
+        for high in range(target.rank, min(target.rank + _REACH, target.units) + 1)
+    ]
+    worlds = effort.find_best_pair(pairs, lambda counts: quantile_law(target, counts), delta=0.0)
+    first, second = (
+        np.array([target.draw_cell(counts, None, noise) for _ in range(effort.plays)]) for counts in worlds
+    )
+    return effort.judge_plays(
+        "PrivateQuantile",
+        [(target.epsilon, 0.0)],
+        first,
+        second,
+        attack=f"one of {target.units} values moved from the first cell to the last of {target.cells}",
+        not_tested="other places of the values; exact enumeration in the tests tries all small data sets",
+        exact=Outcomes.from_laws(*(quantile_law(target, counts) for counts in worlds)),
+    )
+
+
+def _spread(target: PrivateQuantile, low: int, high: int, moved: int) -> Data:
+    """Return the values: `low` in the first cell, up to `high` before the last, and some moved from first to last."""
+    counts = np.zeros(target.cells, dtype=np.int64)
+    counts[0] += low - moved
+    counts[max(target.cells - 2, 0)] += high - low
+    counts[-1] += target.units - high + moved
+    return tuple(counts.tolist())

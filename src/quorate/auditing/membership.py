@@ -1,39 +1,97 @@
-"""Membership inference: was this record in the training data? Told from what a model answers about it.
+"""Attacks on what is published or answered: membership inference, tracing, timing.
 
-The attack is the likelihood-ratio test with shadow models (Carlini et al. 2022). A coin decides, for each model and
-target, whether the target is in the training data or replaced by another record. The shadows teach how confident models
-are about members and about others; the ratio of the two laws is the score. Each model is a victim once, with the other
-half as its shadows. With poison (Tramer et al. 2022), wrongly labelled copies of each target are in every training set.
+Membership inference is the likelihood-ratio test with shadow models (Carlini et al. 2022). A coin decides, for each
+model and target, whether the target is in the training data or replaced by another record. The shadows teach how
+confident models are about members and about others; the ratio of the two laws is the score. Each model is a victim
+once, with the other half as its shadows. With poison (Tramer et al. 2022), wrongly labelled copies of each target are
+in every training set.
+
+Tracing tells who is in the data from statistics alone (Dwork et al. 2015; Bassily et al. 2020, section 4). Every person
+has p answers of -1 or 1 to public questions, the decision stumps. Each question has its own mean in the population,
+which the attacker knows, and the owner releases the means of n people. A person is scored by how well their row agrees
+with what sets the released means apart from the population's. With exact means and p far above n nearly every member
+scores above nearly every stranger.
 
 Under (epsilon, delta)-DP for one record replaced, no score finds a larger share of members than e^epsilon times the
 share of false alarms, plus delta.
+
+Timing asks two kinds of queries in a random order, so that whatever else the machine does falls on both alike. The area
+under the curve is 0.5 where time tells nothing.
 """
 
 import math
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from quorate.auditing.bounds import proportion_at_least, proportion_at_most
-from quorate.auditing.timing import area_under_curve
 from quorate.core.arrays import Floats, Integers
 from quorate.core.checks import check_count, check_rate
 from quorate.core.errors import InvalidInput
+from quorate.core.mechanisms import NoisySum
+from quorate.release import Columns, QueryRelease, Workload
+from quorate.tables import Number
 
-__all__ = ["Roc", "Targets", "attack_membership", "confidences", "make_targets", "scores_of"]
-
+Ask = Callable[[Any], object]
 Mask = NDArray[np.bool_]
+Rows = NDArray[np.int8]
 Train = Callable[[Floats, Integers], Callable[[Floats], Any]]
+Release = Callable[[Rows], Floats]
 
 _LEAST_SPREAD = 0.05  # of a confidence: shadows that all agree are not evidence without end
+_BLOCK = 256  # strangers scored together
+
+
+def area_under_curve(first: Floats, second: Floats) -> float:
+    """Return the probability that one of the first is below one of the second, ties counted half."""
+    _, inverse, counts = np.unique(np.concatenate([first, second]), return_inverse=True, return_counts=True)
+    ranks = (np.cumsum(counts) - (counts - 1) / 2)[inverse]
+    above = ranks[first.size :].sum() - second.size * (second.size + 1) / 2
+    return float(above / (first.size * second.size))
+
+
+@dataclass(frozen=True, eq=False)
+class Timing:
+    """Seconds that answers to two kinds of queries took."""
+
+    first: Floats
+    second: Floats
+
+    @property
+    def area(self) -> float:
+        """The area under the curve: from 0.5, where the times tell nothing, to 0 or 1, where they tell all."""
+        return area_under_curve(self.first, self.second)
+
+    def tells(self, *, confidence: float) -> bool:
+        """Return whether the area is further from 0.5 than chance explains (Mann and Whitney 1947)."""
+        ones, others = self.first.size, self.second.size
+        deviation = math.sqrt((ones + others + 1) / (12 * ones * others))
+        sides = NormalDist().inv_cdf(1 - (1 - check_rate("confidence", confidence)) / 2)
+        return abs(self.area - 0.5) > sides * deviation
+
+
+def attack_timing(ask: Ask, first: Sequence[Any], second: Sequence[Any], *, warm: int = 20, seed: int = 0) -> Timing:
+    """Ask queries of both kinds one by one, in a random order, and return how long each answer took."""
+    queries = [*first, *second]
+    for query in queries[: check_count("warm", warm, least=0)]:
+        ask(query)
+    seconds = np.empty(len(queries))
+    for place in np.random.default_rng(seed).permutation(len(queries)).tolist():
+        query = queries[place]  # before the clock: a list looks up its first 257 entries at another speed
+        start = time.perf_counter()
+        ask(query)
+        seconds[place] = time.perf_counter() - start
+    return Timing(seconds[: len(first)], seconds[len(first) :])
 
 
 @dataclass(frozen=True, eq=False)
 class Roc:
-    """Scores of trials in which the target was a member and of trials in which it was not."""
+    """Scores of members of the data and of others."""
 
     members: Floats
     others: Floats
@@ -58,12 +116,13 @@ class Roc:
     def excess(self, *, epsilon: float, delta: float, confidence: float) -> float:
         """Return by how much, with this confidence, hits exceed e^epsilon times false alarms plus delta: at most 0.
 
-        The threshold is chosen on one half of the trials and counted on the other. Trials are counted as independent.
-        Where nothing leaks they are, by the coins that were tossed; where something does, those of one model hang
-        together a little.
+        The threshold is chosen on one half of the scores and counted on the other. Scores are counted as independent.
+        Those of membership inference are, by the coins that were tossed, where nothing leaks; where something does,
+        those of one model hang together a little. When tracing, those of strangers are, given what was released, and
+        those of members nearly, the more people there are.
         """
         if min(self.members.size, self.others.size) < 8:
-            raise InvalidInput("at least 8 trials of either kind are needed")
+            raise InvalidInput("at least 8 members and 8 others are needed")
         error = (1 - check_rate("confidence", confidence)) / 2
         alarms, hits = Roc(self.members[::2], self.others[::2]).curve()
         cuts = np.unique(np.concatenate([self.members[::2], self.others[::2]]))[::-1]
@@ -162,3 +221,72 @@ def attack_membership(train: Train, targets: Targets, *, models: int = 32, seed:
     member = generator.random((check_count("models", models, least=4), len(targets.y))) < 0.5
     rows = [confidences(train(*targets.data(one))(targets.X), targets.y) for one in member]
     return scores_of(np.array(rows), member)
+
+
+class Population:
+    """Independent answers of -1 or 1, each with a mean of its own, drawn from `seed`."""
+
+    def __init__(self, *, stumps: int, seed: int = 0) -> None:
+        self._generator = np.random.default_rng(seed)
+        self.means: Floats = self._generator.uniform(-1, 1, size=check_count("stumps", stumps))
+
+    def draw(self, people: int) -> Rows:
+        """Return the rows of this many people."""
+        chance = ((1 + self.means) / 2).astype(np.float32)
+        drawn = self._generator.random(size=(people, chance.size), dtype=np.float32)
+        return np.where(drawn < chance, np.int8(1), np.int8(-1))
+
+
+def exact_means(rows: Rows) -> Floats:
+    """Return the mean answer to each question: no privacy at all."""
+    means: Floats = rows.mean(axis=0, dtype=np.float64)
+    return means
+
+
+def noisy_means(*, epsilon: float, delta: float) -> Release:
+    """Return the release of all means together within (epsilon, delta), with discrete Gaussian noise on the sums."""
+
+    def release(rows: Rows) -> Floats:
+        sums = rows.sum(axis=0, dtype=np.int64)
+        # replacing one person moves every sum by 2 at most
+        noisy = NoisySum.calibrate(epsilon=epsilon, delta=delta, sensitivity=2, releases=rows.shape[1])
+        return np.array(noisy.releases(sums.tolist()), dtype=np.float64) / len(rows)
+
+    return release
+
+
+def released_means(*, epsilon: float, delta: float, engine: str = "plain") -> Release:
+    """Return the release of all means by a `QueryRelease` of this engine."""
+
+    def release(rows: Rows) -> Floats:
+        names = [str(number) for number in range(rows.shape[1])]
+        columns = Columns({name: Number(cuts=[0.0]) for name in names})
+        query_release = QueryRelease(
+            Workload.marginals(1), epsilon=epsilon, delta=delta, engine=engine, columns=columns
+        )
+        query_release.fit({name: rows[:, number].astype(np.float64) for number, name in enumerate(names)})
+        shares = query_release.read(np.arange(3 * len(names)))[0].reshape(len(names), 3)  # below 0, above 0, missing
+        return shares[:, 1] - shares[:, 0]
+
+    return release
+
+
+def trace(
+    release: Release, *, stumps: int = 10_000, people: int = 100, strangers: int = 2000, repeats: int = 1, seed: int = 0
+) -> Roc:
+    """Release the means of this many people, and score them and as many strangers against the release.
+
+    Each repeat draws the population, the people and the strangers anew.
+    """
+    people, strangers = check_count("people", people, least=2), check_count("strangers", strangers, least=2)
+    members, others = [], []
+    for repeat in range(check_count("repeats", repeats)):
+        population = Population(stumps=stumps, seed=int(np.random.SeedSequence([seed, repeat]).generate_state(1)[0]))
+        rows = population.draw(people)
+        means = population.means
+        direction = np.clip(np.asarray(release(rows), dtype=np.float64), -1, 1) - means
+        members.append((rows - means) @ direction)
+        for start in range(0, strangers, _BLOCK):
+            drawn = population.draw(min(_BLOCK, strangers - start))
+            others.append(drawn @ direction - means @ direction)
+    return Roc(np.concatenate(members), np.concatenate(others))

@@ -1,18 +1,29 @@
-"""The verdict of an audit on one claim, and `audit`, which chooses the attacks for a target."""
+"""The verdict of an audit on one claim, how a game judges its plays, and `audit`, which chooses a target's game."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import singledispatch, wraps
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
+import numpy as np
+
+from quorate.auditing.bounds import Bound, epsilon_lower_bound, expected_lower_bound
+from quorate.auditing.enumeration import Outcomes
 from quorate.core.checks import check_count
 from quorate.core.errors import InvalidInput
 from quorate.core.progress import progress
 
-__all__ = ["CONFIDENCE", "Attempt", "Effort", "Verdict", "audit", "game", "settled", "verdict_on"]
-
 CONFIDENCE = 1 - 1e-9
+DELTAS = (1e-1, 1e-2, 1e-3)  # at which claims with a delta are attacked; a million plays see too little below
+_INTERRUPTED = "Interrupted: plays are simulated, and nothing is spent."
+
 Attacks = Sequence[str] | Literal["auto"]
+Pair = TypeVar("Pair", bound=tuple[Any, Any])
+
+
+def _is_violated(claim: tuple[float, float], lower_bound: float, exact: float | None) -> bool:
+    """Return whether plays, or enumeration where it is known, show that the claimed epsilon is too small."""
+    return max(lower_bound, 0.0 if exact is None else exact * (1 - 1e-9)) > claim[0]
 
 
 @dataclass(frozen=True)
@@ -28,8 +39,7 @@ class Attempt:
     @property
     def violated(self) -> bool:
         """Whether the claim is false, by the plays or by enumeration."""
-        worst = self.lower_bound if self.exact is None else max(self.lower_bound, self.exact * (1 - 1e-9))
-        return worst > self.claim[0]
+        return _is_violated(self.claim, self.lower_bound, self.exact)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,26 +76,7 @@ class Verdict:
     @property
     def violated(self) -> bool:
         """Whether the claim is false, with the stated confidence (or with certainty, if enumeration shows it)."""
-        worst = self.lower_bound if self.exact is None else max(self.lower_bound, self.exact * (1 - 1e-9))
-        return worst > self.claim[0]
-
-
-def settled(target: str, attempts: Sequence[Attempt], *, plays: int, confidence: float, not_tested: str) -> Verdict:
-    """Return the verdict of several attempts: about a claim that is false, or else the one that came closest."""
-    if not attempts:
-        raise InvalidInput(f'no attack on {target} was played; name one that is known for it, or take "auto"')
-    closest = max(attempts, key=lambda attempt: (attempt.violated, attempt.lower_bound / attempt.claim[0]))
-    return Verdict(
-        target=target,
-        claim=closest.claim,
-        lower_bound=closest.lower_bound,
-        attack=f"{closest.attack}; {closest.event}" if closest.event else closest.attack,
-        plays=plays,
-        confidence=confidence,
-        not_tested=not_tested,
-        exact=closest.exact,
-        attempts=tuple(attempts),
-    )
+        return _is_violated(self.claim, self.lower_bound, self.exact)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,9 +93,77 @@ class Effort:
         names = [self.attacks] if isinstance(self.attacks, str) else self.attacks  # a text is one name, not its letters
         return self.attacks == "auto" or any(attack.startswith(name) for name in names)
 
-    def at_most(self, plays: int) -> "Effort":
-        """Return the same with no more plays than this, where each is slow."""
+    def limit_plays(self, plays: int) -> "Effort":
+        """Return the same effort with at most this many plays, for games whose plays are slow."""
         return replace(self, plays=min(self.plays, plays))
+
+    def judge(self, target: str, attempts: Sequence[Attempt], *, not_tested: str) -> Verdict:
+        """Return the verdict of several attempts: about a claim that is false, or else the one that came closest."""
+        if not attempts:
+            raise InvalidInput(f'no attack on {target} was played; name one that is known for it, or take "auto"')
+        closest = max(attempts, key=lambda attempt: (attempt.violated, attempt.lower_bound / attempt.claim[0]))
+        return Verdict(
+            target=target,
+            claim=closest.claim,
+            lower_bound=closest.lower_bound,
+            attack=f"{closest.attack}; {closest.event}" if closest.event else closest.attack,
+            plays=self.plays,
+            confidence=self.confidence,
+            not_tested=not_tested,
+            exact=closest.exact,
+            attempts=tuple(attempts),
+        )
+
+    def judge_plays(
+        self,
+        target: str,
+        claims: Sequence[tuple[float, float]],
+        first: Any,
+        second: Any,
+        *,
+        attack: str,
+        not_tested: str,
+        exact: Outcomes | float | None = None,
+        bound: Callable[..., Bound] = epsilon_lower_bound,
+    ) -> Verdict:
+        """Return the verdict on claims that one attack was played against; see `bound_claims`."""
+        attempts = bound_claims(
+            claims, first, second, attack=attack, confidence=self.confidence, exact=exact, bound=bound
+        )
+        return self.judge(target, attempts, not_tested=not_tested)
+
+    def find_best_pair(self, pairs: Iterable[Pair], law: Callable[..., Any], *, delta: float) -> Pair:
+        """Return the pair of worlds that these plays tell apart best, by the `law` of what is seen in a world."""
+
+        def expect_bound(pair: Pair) -> float:
+            first, second = (law(world) for world in pair)
+            return expected_lower_bound(first, second, delta=delta, confidence=self.confidence, plays=self.plays)
+
+        return max(pairs, key=expect_bound)
+
+
+def bound_claims(
+    claims: Sequence[tuple[float, float]],
+    first: Any,
+    second: Any,
+    *,
+    attack: str,
+    confidence: float,
+    exact: Outcomes | float | None = None,
+    bound: Callable[..., Bound] = epsilon_lower_bound,
+) -> list[Attempt]:
+    """Return an attempt at each claim with a finite epsilon above 0, from the same plays; they share the error.
+
+    `exact` is the pair of exact laws of what was seen, or the epsilon that the attack needs, where it is known.
+    """
+    bounded = [(epsilon, delta) for epsilon, delta in claims if 0 < epsilon < np.inf]
+    error = (1 - confidence) / max(1, len(bounded))
+    attempts = []
+    for epsilon, delta in bounded:
+        shown = bound(first, second, delta=delta, confidence=1 - error)
+        needed = exact.two_sided_epsilon(delta) if isinstance(exact, Outcomes) else exact
+        attempts.append(Attempt(attack, shown.epsilon, shown.event, claim=(epsilon, delta), exact=needed))
+    return attempts
 
 
 @singledispatch
@@ -119,21 +178,15 @@ def game(*kinds: type) -> Callable[[Callable[..., Verdict]], Callable[..., Verdi
 
     def register(play: Callable[..., Verdict]) -> Callable[..., Verdict]:
         @wraps(play)
-        def played(target: Any, **options: Any) -> Verdict:
-            effort = {name: options.pop(name) for name in _EFFORT if name in options}
-            return play(target, Effort(**effort), **options)
+        def play_with_effort(target: Any, **options: Any) -> Verdict:
+            names = [setting.name for setting in fields(Effort) if setting.name in options]
+            return play(target, Effort(**{name: options.pop(name) for name in names}), **options)
 
         for kind in kinds:
-            verdict_on.register(kind, played)
-        return played
+            verdict_on.register(kind, play_with_effort)
+        return play_with_effort
 
     return register
-
-
-_EFFORT = tuple(one.name for one in fields(Effort))
-
-
-_NOTHING_READ = "Interrupted: plays are simulated, and nothing is spent."
 
 
 def audit(target: object, *, plays: int = 1_000_000, **options: Any) -> Verdict:
@@ -149,7 +202,7 @@ def audit(target: object, *, plays: int = 1_000_000, **options: Any) -> Verdict:
     (False, True)
     """
     plays = check_count("plays", plays, least=10)
-    with progress(f"attacking {type(target).__name__}, {plays:,} plays", left=_NOTHING_READ):
+    with progress(f"attacking {type(target).__name__}, {plays:,} plays", left=_INTERRUPTED):
         return verdict_on(target, plays=plays, **options)
 
 

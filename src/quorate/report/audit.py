@@ -15,14 +15,10 @@ __all__ = ["AuditReport", "render_audit", "write_audit_report"]
 
 @dataclass(frozen=True, kw_only=True)
 class AuditReport:
-    """What the page shows.
-
-    `planted` has (name, what, attack, evidence, caught, twin cleared), `replays` (name, words, sound).
-    """
+    """The contents of the page; `replays` has (name, words, sound)."""
 
     verdicts: Sequence[Verdict]
     replays: Sequence[tuple[str, str, bool]] = ()
-    planted: Sequence[tuple[str, str, str, str, bool, bool]] = ()
     software: Mapping[str, str] = field(default_factory=dict)
     title: str = "Audit of every claim"
 
@@ -65,8 +61,6 @@ def _cards(data: AuditReport) -> dict[str, str]:
         closest = max(data.verdicts, key=lambda verdict: verdict.ratio)
         cards["closest to its claim"] = _of_claim(closest.ratio)
         cards["plays of each world"] = f"{max(verdict.plays for verdict in data.verdicts):,}"
-    if data.planted:
-        cards["planted bugs caught"] = f"{sum(bug[4] for bug in data.planted)} of {len(data.planted)}"
     if data.replays:
         cards["replays sound"] = f"{sum(one[2] for one in data.replays)} of {len(data.replays)}"
     return cards

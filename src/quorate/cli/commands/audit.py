@@ -1,6 +1,10 @@
-"""`quorate audit`: attacks on every claim."""
+"""`quorate audit`: attack the claims, replay the predictors, and report how close the attacks came."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from quorate.auditing import Replay, Verdict
 
 __all__ = ["audit"]
 
@@ -9,12 +13,8 @@ def audit(
     *names: str,
     plays: int = 1_000_000,
     confidence: float = 1 - 1e-9,
-    planted: bool = False,
     report: Path | None = None,
     json: bool = False,
-    cells: str = "*",
-    quick: bool = False,
-    list: bool = False,
 ) -> int:
     """Attack the privacy claims of this package, and report how close the attacks came. Exit code 1 if one is broken.
 
@@ -23,33 +23,110 @@ def audit(
     Parameters
     ----------
     names
-        What to attack: mechanisms and predictors by name; by default all of them. Or "neighbours" alone: the neighbour
-        matrix, in which one unit is replaced for every predictor, container and learner.
+        The mechanisms and predictors to attack, by name; by default all of them.
     plays
         How often each game is played in each of its two worlds.
     confidence
         The probability, for each target, that a sound claim is not reported as broken.
-    planted
-        Also attack the deliberately broken twins: each must be caught, and its sound twin must not.
     report
         An HTML page to write: claim, lower bound, ratio, the attack that came closest, what was not tested.
     json
         Print one JSON object instead of tables.
-    cells
-        For the neighbour matrix: only the cells that match this pattern, such as "everlasting*/pandas*/*/query".
-    quick
-        For the neighbour matrix: only the cells of the fast test suite.
-    list
-        List the cells of the neighbour matrix without running them.
     """
-    from quorate.cli.audit import run_audit
-    from quorate.cli.neighbours import run_neighbours
+    from quorate.cli.output import check_report
+    from quorate.core.checks import check_count
     from quorate.core.errors import InvalidInput
 
-    if "neighbours" in names:
-        if len(names) > 1 or planted or report is not None:
-            raise InvalidInput("neighbours is an audit of its own: name it alone, without --planted or --report")
-        return run_neighbours(cells, quick=quick, list_cells=list, as_json=json)
-    if quick or list or cells != "*":
-        raise InvalidInput("--cells, --quick and --list are for `quorate audit neighbours`")
-    return run_audit(names, plays=plays, confidence=confidence, planted=planted, report=report, as_json=json)
+    plays = check_count("plays", plays, least=10)
+    if not 0 < confidence < 1:
+        raise InvalidInput(f"confidence must lie between 0 and 1, got {confidence!r}")
+    check_report(report)
+    verdicts, replays = _attack(names, plays=plays, confidence=confidence, quiet=json)
+    if json:
+        _print_json(verdicts, replays)
+    else:
+        _print_tables(verdicts, replays)
+    if report is not None:
+        _write_report(report, verdicts, replays)
+    broken = any(verdict.violated for verdict in verdicts.values())
+    return int(broken or not all(replay.sound for replay in replays.values()))
+
+
+def _attack(
+    names: tuple[str, ...], *, plays: int, confidence: float, quiet: bool
+) -> "tuple[dict[str, Verdict], dict[str, Replay]]":
+    """Play the games and the replays of these names, or all; a wrong name is refused before anything is played."""
+    from quorate.auditing import audit, targets
+    from quorate.cli.output import steps
+
+    games = [name for name in names or targets.TARGETS if name in targets.TARGETS or name not in targets.REPLAYS]
+    attacked = {name: targets.make_target(name) for name in games}
+    replayed = [name for name in targets.REPLAYS if not names or name in names]
+    labels = [*(f"attacking {name}" for name in attacked), *(f"replaying {name}" for name in replayed)]
+    verdicts: dict[str, Verdict] = {}
+    replays: dict[str, Replay] = {}
+    with steps([label.replace("_", " ") for label in labels], quiet=quiet) as step:
+        for name, target in attacked.items():
+            step()
+            verdicts[name] = audit(target, plays=plays, confidence=confidence)
+        for name in replayed:
+            step()
+            replays[name] = targets.run_replay(name)
+    return verdicts, replays
+
+
+def _print_json(verdicts: "dict[str, Verdict]", replays: "dict[str, Replay]") -> None:
+    import json
+
+    fields = ("target", "lower_bound", "ratio", "exact", "attack", "plays", "confidence", "not_tested", "violated")
+    listed: list[dict[str, Any]] = [
+        {"name": name, "claim": {"epsilon": verdict.claim[0], "delta": verdict.claim[1]}}
+        | {field: getattr(verdict, field) for field in fields}
+        for name, verdict in verdicts.items()
+    ]
+    compared = [{"name": name, "sound": replay.sound, **vars(replay)} for name, replay in replays.items()]
+    print(json.dumps({"verdicts": listed, "replays": compared}))
+
+
+def _print_tables(verdicts: "dict[str, Verdict]", replays: "dict[str, Replay]") -> None:
+    from rich.console import Console
+    from rich.table import Column, Table
+
+    console = Console()
+    table = Table(
+        Column("claim of", no_wrap=True),
+        *(Column(head, justify="right", no_wrap=True) for head in ("epsilon", "at delta", "shown", "exact", "ratio")),
+        title="Claims, and what attacks showed",
+    )
+    for name, verdict in verdicts.items():
+        (epsilon, delta), bound = verdict.claim, verdict.lower_bound
+        exact = "-" if verdict.exact is None else f"{verdict.exact:.3f}"
+        ratio = f"[bold red]{verdict.ratio:.3f}[/bold red]" if verdict.violated else f"{verdict.ratio:.3f}"
+        table.add_row(name, f"{epsilon:.3f}", f"{delta:.3g}", f"{bound:.3f}", exact, ratio)
+    if verdicts:
+        console.print(table)
+        console.print("The attacks that came closest (whole in --json and in the report):")
+    for name, verdict in verdicts.items():
+        console.print(f"  {name}: {verdict.attack}", no_wrap=True, overflow="ellipsis", markup=False, highlight=False)
+    for name, replay in replays.items():
+        outcome = "sound" if replay.sound else "NOT SOUND"
+        console.print(f"Replay of {name.replace('_', ' ')}: {outcome}; {_describe_replay(replay)}.")
+
+
+def _describe_replay(replay: "Replay") -> str:
+    if replay.forbidden:
+        return "; ".join(replay.forbidden)
+    teachers = "1 teacher" if replay.teachers_changed == 1 else f"{replay.teachers_changed} teachers"
+    return f"{teachers} changed {replay.ballots_changed} ballots, {replay.answers_changed} answers differ"
+
+
+def _write_report(report: Path, verdicts: "dict[str, Verdict]", replays: "dict[str, Replay]") -> None:
+    from quorate.report import software_versions
+    from quorate.report.audit import AuditReport, write_audit_report
+
+    data = AuditReport(
+        verdicts=tuple(verdicts.values()),
+        replays=[(name, _describe_replay(replay), replay.sound) for name, replay in replays.items()],
+        software=software_versions(),
+    )
+    write_audit_report(data, report)

@@ -1,0 +1,74 @@
+"""A planted bug: one mistake in a sound class, the sound twin, and the attack that tells them apart."""
+
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+By = Literal["game", "enumeration", "replay", "state"]
+Attack = Callable[[Any, int, int], "Caught"]
+
+
+@dataclass(frozen=True)
+class Caught:
+    """The result of an attack: its name, the evidence in words, and whether that breaks the claim."""
+
+    attack: str
+    evidence: str
+    found: bool
+
+
+@dataclass(frozen=True)
+class PlantedBug:
+    """One way in which this field has gone wrong, made on purpose. Nothing here may ever answer for real records.
+
+    `broken` and `sound` make the two twins, which differ in the mistake alone; `attack` takes either, with a number of
+    plays and a seed, and must find the first and clear the second.
+    """
+
+    name: str
+    what: str
+    by: By
+    broken: Callable[[], Any] = field(repr=False)
+    sound: Callable[[], Any] = field(repr=False)
+    attack: Attack = field(repr=False)
+
+    def catch(self, plays: int = 1_000_000, *, seed: int = 0) -> Caught:
+        """Attack the broken twin. Where the attack is no game, `plays` and `seed` do not matter."""
+        return self.attack(self.broken(), plays, seed)
+
+    def clear(self, plays: int = 1_000_000, *, seed: int = 0) -> Caught:
+        """Attack the sound twin in the same way."""
+        return self.attack(self.sound(), plays, seed)
+
+
+def replacement_bug(
+    name: str, what: str, by: By, of: tuple[Any, str], broken: Any, attack: Callable[[Any], Caught]
+) -> PlantedBug:
+    """Return a bug that replaces an attribute of a module or class; both twins are what `replaced` takes.
+
+    A name that its owner no longer has is an error, so that a bug cannot fade away when the code is renamed.
+    """
+    return PlantedBug(
+        name,
+        what,
+        by,
+        lambda: (*of, broken),
+        lambda: (*of, inspect.getattr_static(*of)),
+        lambda twin, plays, seed: attack(twin),
+    )
+
+
+@contextmanager
+def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
+    """Replace an attribute of a module or class inside the block; a name that is not there is an error."""
+    sound, inherited = inspect.getattr_static(owner, name), name not in vars(owner)
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        if inherited:
+            delattr(owner, name)
+        else:
+            setattr(owner, name, sound)

@@ -1,0 +1,292 @@
+"""Readers of tables with one mistake each: what is read of one value depends on others, as in many libraries.
+
+A bug replaces a function of `quorate.tables` wherever that was imported; the hostile tables must catch each of them.
+"""
+
+import contextlib
+import math
+import random
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hostile_tables import broken_cells, cells
+from planted.bug import Caught, PlantedBug, replaced
+from quorate.core import rows
+from quorate.tables import columns, containers, dates, persons, values
+from quorate.tables import frames as frame_module
+from quorate.tables.reading import as_reading
+
+Bug = tuple[Any, str, Callable[[Any], Any]]  # a module, one of its functions, and what makes the broken one of it
+
+CELLS = random.Random(0).sample(cells(), 40_000)
+_CLEARED = 20  # cells of the sound twin: a test of its own looks at thousands of them
+
+
+@contextlib.contextmanager
+def _replaced_everywhere(bug: Bug) -> Iterator[None]:
+    """Replace a function in every module of Quorate that imported it, inside the block."""
+    home, name, make = bug
+    sound = getattr(home, name)
+    owners = [(home, name)] + [
+        (module, known)
+        for key, module in list(sys.modules.items())
+        if key.startswith("quorate") or key == "hostile_tables"
+        for known, value in list(vars(module).items())
+        if value is sound
+    ]
+    with contextlib.ExitStack() as stack:
+        for owner, known in owners:
+            stack.enter_context(replaced(owner, known, make(sound)))
+        yield
+
+
+def _read_hostile_tables(bug: Bug | None) -> Caught:
+    """Read tables in which one row is odd, and look for a second row that moved."""
+    with warnings.catch_warnings(action="ignore"), _replaced_everywhere(bug) if bug else contextlib.nullcontext():
+        moved = next(broken_cells(CELLS if bug else CELLS[:_CLEARED]), "")
+    return Caught("hostile tables", moved or "no row moved but the odd one", found=bool(moved))
+
+
+def _decimals_by_scale(sound: Any) -> Any:
+    return lambda column: column.cast(pa.float64())
+
+
+def _decimals_with_zeros(sound: Any) -> Any:
+    return lambda column: column.cast(pa.string()).cast(pa.large_string())
+
+
+def _all_or_nothing(sound: Any) -> Any:
+    return lambda written, typed, reading: np.full(len(written), np.nan)
+
+
+def _list_by_numpy(sound: Any) -> Any:
+    def read(given: Any) -> Any:
+        try:
+            return np.array(given)
+        except ValueError:  # a list among them
+            return sound(given)
+
+    return read
+
+
+def _objects_as_floats(sound: Any) -> Any:
+    def read(given: Any) -> Any:
+        listed = list(given)
+        try:
+            return pa.array(np.array(listed, dtype=np.float64)).cast(pa.large_string())
+        except (TypeError, ValueError, OverflowError):
+            return sound(listed)
+
+    return read
+
+
+def _decimals_of_all(sound: Any) -> Any:
+    def write(given: Any) -> Any:
+        if (np.floor(given) == given)[~np.isnan(given)].all():
+            return sound(given)
+        return pa.array([None if math.isnan(v) else repr(v) for v in given.tolist()], pa.large_string())
+
+    return write
+
+
+def _codes_by_order(sound: Any) -> Any:
+    def read(column: Any, categories: Any, missing: Any = values.MISSING_TEXTS) -> Any:
+        coded = values.read_texts(column, as_reading(missing).missing_texts).dictionary_encode()
+        codes = pc.fill_null(coded.indices, -1).to_numpy(zero_copy_only=False).astype(np.int64)
+        return np.minimum(codes, len(categories))
+
+    return read
+
+
+def _codes_by_rank(sound: Any) -> Any:
+    def read(column: Any, categories: Any, missing: Any = values.MISSING_TEXTS) -> Any:
+        texts = values.read_texts(column, as_reading(missing).missing_texts)
+        known = sorted(set(texts.drop_null().to_pylist()))
+        codes = [-1 if t is None else min(known.index(t), len(categories)) for t in texts.to_pylist()]
+        return np.array(codes, dtype=np.int64)
+
+    return read
+
+
+def _codes_of_the_exact_alone(sound: Any) -> Any:
+    def read(column: Any, categories: Any, missing: Any = values.MISSING_TEXTS) -> Any:
+        texts = values.read_texts(column, as_reading(missing).missing_texts).to_pylist()
+        strict = any(text in categories for text in texts)
+        places = {t: p for p, t in enumerate(categories)}
+        return (
+            np.array([places.get(t, len(categories)) for t in texts]) if strict else sound(column, categories, missing)
+        )
+
+    return read
+
+
+def _bad_bytes_empty_the_column(sound: Any) -> Any:
+    def read(column: Any) -> Any:
+        try:
+            return column.cast(pa.large_string())
+        except pa.ArrowInvalid:
+            return pa.nulls(len(column), pa.large_string())
+
+    return read
+
+
+def _a_gap_is_the_mean(sound: Any) -> Any:
+    def read(column: Any, missing: Any = values.MISSING_TEXTS) -> Any:
+        numbers = sound(column, missing)
+        finite = numbers[np.isfinite(numbers)]
+        return np.where(np.isnan(numbers) & bool(finite.size), 0.0, numbers) - (finite.mean() if finite.size else 0.0)
+
+    return read
+
+
+def _scaled_by_the_column(sound: Any) -> Any:
+    def scale(kind: Any, given: Any) -> Any:
+        return sound(kind, given) / max(1.0, float(np.nanmax(np.abs(given[np.isfinite(given)]), initial=0.0)))
+
+    return scale
+
+
+def _clipped_by_the_column(sound: Any) -> Any:
+    def read(column: Any, missing: Any = values.MISSING_TEXTS) -> Any:
+        numbers = sound(column, missing)
+        return np.clip(numbers, *np.nanquantile(numbers, (0.1, 0.9))) if np.isfinite(numbers).any() else numbers
+
+    return read
+
+
+def _missing_if_seen(sound: Any) -> Any:
+    def read(column: Any, missing: Any = values.MISSING_TEXTS) -> Any:
+        texts = sound(column, missing)
+        seen = texts.drop_null().to_pylist()
+        return sound(column, (*missing, "a", "1")) if "x" in seen or "12a" in seen else texts
+
+    return read
+
+
+def _longest_decides(sound: Any) -> Any:
+    def read(column: Any, missing: Any = values.MISSING_TEXTS) -> Any:
+        texts = sound(column, missing)
+        longest = max((len(text) for text in texts.drop_null().to_pylist()), default=0)
+        return pc.utf8_rpad(texts, width=min(longest, 50), padding=" ")
+
+    return read
+
+
+def _persons_as_numbers(sound: Any) -> Any:
+    def name(given: Any, missing: Any = ()) -> Any:
+        names = (
+            [sound([value], missing)[0] for value in given.to_pylist()] if isinstance(given, pa.Array) else sound(given)
+        )
+        try:
+            return [repr(float(text)) for text in names]
+        except ValueError:
+            return names
+
+    return name
+
+
+def _persons_padded(sound: Any) -> Any:
+    def name(given: Any, missing: Any = ()) -> Any:
+        names = sound(given, missing)
+        return [text.zfill(min(max(map(len, names)), 30)) for text in names]
+
+    return name
+
+
+def _days_of_all(sound: Any) -> Any:
+    def read(column: Any, unit: Any, missing: Any = values.MISSING_TEXTS) -> Any:
+        moments = sound(column, unit, missing)
+        return moments if (np.floor(moments) == moments)[~np.isnan(moments)].all() else moments + 0.25
+
+    return read
+
+
+def _one_odd_date_makes_texts(sound: Any) -> Any:
+    def read(column: Any, unit: Any, missing: Any = values.MISSING_TEXTS) -> Any:
+        moments = sound(column, unit, missing)
+        given = values.read_texts(column, as_reading(missing).missing_texts)
+        return moments if np.isnan(moments).sum() == given.null_count else np.full(len(moments), np.nan)
+
+    return read
+
+
+def _labels_as_found(sound: Any) -> Any:
+    def codes(self: Any, given: Any, **options: Any) -> Any:
+        texts = values.read_texts(given).to_pylist()
+        found = sorted({text for text in texts if text is not None})
+        return np.array([-1 if text is None else found.index(text) for text in texts])
+
+    return codes
+
+
+def _categories_of_the_frame(sound: Any) -> Any:
+    def read(name: Any, column: Any, kind: Any, role: Any, missing: Any = values.MISSING_TEXTS) -> Any:
+        found = sound(name, column, kind, role, missing)
+        if kind != "text":
+            return found
+        listed = sorted({text for text in found if text is not None})
+        return [None if text is None else str(listed.index(text)) for text in found]
+
+    return read
+
+
+def _whole_frame_as_integers(sound: Any) -> Any:
+    def read(name: Any, column: Any, kind: Any, role: Any, missing: Any = values.MISSING_TEXTS) -> Any:
+        found = sound(name, column, kind, role, missing)
+        if kind != "number" or np.isnan(found).any() or (found != np.floor(found)).any():
+            return found
+        return found + 0.5
+
+    return read
+
+
+def _digests_by_equality(sound: Any) -> Any:
+    def digests(X: Any) -> list[bytes]:
+        listed = X.to_numpy(dtype=object).tolist() if hasattr(X, "to_numpy") else np.asarray(X).tolist()
+        seen: dict[Any, int] = {}
+        return [b"%d" % seen.setdefault(str(row), len(seen)) for row in listed]
+
+    return digests
+
+
+_BUGS: tuple[tuple[str, Any, str, Callable[[Any], Any]], ...] = (
+    ("decimals are cast by the scale of their column", values, "_decimal_texts", _decimals_by_scale),
+    ("decimals keep the zeros of their column", values, "_decimal_texts", _decimals_with_zeros),
+    ("one text makes all numbers missing", values, "_numbers_one_by_one", _all_or_nothing),
+    ("a list has the one type that NumPy finds", containers, "_list_column", _list_by_numpy),
+    ("objects are floats if all can be", values, "object_texts", _objects_as_floats),
+    ("floats are written with decimals if one has some", values, "_float_texts", _decimals_of_all),
+    ("codes are places in a dictionary", values, "read_codes", _codes_by_order),
+    ("codes are ranks among the values", values, "read_codes", _codes_by_rank),
+    ("spellings count unless one value is exact", values, "read_codes", _codes_of_the_exact_alone),
+    ("bytes that are no text empty the column", values, "_raw_texts", _bad_bytes_empty_the_column),
+    ("numbers are centred on their mean", values, "read_numbers", _a_gap_is_the_mean),
+    ("features are scaled by the largest value", columns, "_scaled", _scaled_by_the_column),
+    ("numbers are clipped at quantiles", values, "read_numbers", _clipped_by_the_column),
+    ("a mark means missing if the column has it", values, "read_texts", _missing_if_seen),
+    ("texts are as long as the longest", values, "read_texts", _longest_decides),
+    ("persons are numbers if all can be", persons, "name_persons", _persons_as_numbers),
+    ("persons have the digits of the longest", persons, "name_persons", _persons_padded),
+    ("days become moments if one has a time", dates, "read_moments", _days_of_all),
+    ("one odd date makes texts of all", dates, "read_moments", _one_odd_date_makes_texts),
+    ("labels are numbered as they are found", columns.Label, "codes", _labels_as_found),
+    ("a frame's texts are numbered", frame_module, "read_column", _categories_of_the_frame),
+    ("whole numbers without a gap stay whole", frame_module, "read_column", _whole_frame_as_integers),
+    ("queries are told apart by equality", rows, "query_digests", _digests_by_equality),
+)
+
+
+def _bug(what: str, *bug: Any) -> PlantedBug:
+    name = bug[2].__name__.strip("_")
+    return PlantedBug(
+        name, what, "replay", lambda: bug, lambda: None, lambda twin, plays, seed: _read_hostile_tables(twin)
+    )
+
+
+GATE = tuple(_bug(*row) for row in _BUGS)

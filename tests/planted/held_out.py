@@ -1,0 +1,132 @@
+"""Quantiles of held-out scores, and tests of a model, each with one mistake."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.linear_model import LinearRegression, LogisticRegression
+
+from planted.bug import Caught, PlantedBug
+from planted.quantile_laws import least_coverage, worst_quantile_loss
+from quorate.auditing.replay import entropy_tape
+from quorate.core.mechanisms import PrivateQuantile
+from quorate.models.evaluation import ConformalRegressor, ModelCheck, check_model
+
+
+class TwoSidedDistance(PrivateQuantile):
+    """Adds up how far the ranks at both ends of a cell are from the rank asked for: one unit moves both."""
+
+    def distances(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The mistake: distances that one unit moves by 2, where the choice is made as though by 1."""
+        upto = np.cumsum(counts)
+        return np.asarray(np.abs(upto - self.rank) + np.abs(upto - counts + 1 - self.rank))
+
+
+class RankOfTheShare(PrivateQuantile):
+    """Says that the rank itself is covered, as without noise."""
+
+    def rank_loss(self) -> float:
+        """The mistake: the noise takes nothing."""
+        return 0.0
+
+
+class GridOfErrors(ConformalRegressor):
+    """Takes the largest error of the held-out rows themselves for the end of its grid."""
+
+    def fit(self, X: Any, y: Any, groups: Any = None) -> "GridOfErrors":
+        """The mistake: the grid depends on one row."""
+        self.largest_error = float(np.abs(np.asarray(y) - self.model.predict(X)).max())
+        super().fit(X, y, groups)
+        return self
+
+
+def enumerate_quantile(quantile: PrivateQuantile) -> Caught:
+    """Compare the laws of all neighbouring data sets of a few values, by the mechanism's own distances."""
+    loss = worst_quantile_loss(quantile)
+    return Caught(
+        "exact enumeration",
+        f"two neighbours need epsilon {loss:.3f}, and {quantile.epsilon:g} is claimed",
+        found=loss > quantile.epsilon + 1e-9,
+    )
+
+
+def enumerate_coverage(quantile: PrivateQuantile) -> Caught:
+    """Compare the coverage that is claimed with that of the worst multiset of values."""
+    least = least_coverage(quantile)
+    return Caught(
+        "exact enumeration",
+        f"values exist that are covered with probability {least:.4f}, and {quantile.coverage():.4f} is claimed",
+        found=least < quantile.coverage() - 1e-9,
+    )
+
+
+def replay_grid(kind: type[ConformalRegressor]) -> Caught:
+    """Fit on two neighbours: what is not drawn, the grid among it, may not differ."""
+    X = np.linspace(-1, 1, 400)[:, np.newaxis]
+    y = 2 * X[:, 0] + np.sin(37 * X[:, 0])
+    model = LinearRegression().fit(X, 2 * X[:, 0])
+    moved = y.copy()
+    moved[7] = 50.0
+    first, second = (kind(model, 1.0, 0.2, largest_error=100.0).fit(X, one).grid_ for one in (y, moved))
+    differ = int(np.count_nonzero(first != second))
+    return Caught("replay on neighbours", f"{differ} of {first.size} public widths differ", found=differ > 0)
+
+
+def every_row(model: Any, X: Any, y: Any, groups: Any) -> ModelCheck:
+    """Test a model as though each row were a unit, where a person has many. The mistake: one person moves them all."""
+    return check_model(model, X, y, epsilon=1.0, delta=1e-3)
+
+
+def first_row(model: Any, X: Any, y: Any, groups: Any) -> ModelCheck:
+    """Test a model as it should be: the first row of each person counts."""
+    return check_model(model, X, y, epsilon=1.0, delta=1e-3, groups=groups)
+
+
+def replay_check(test: Callable[..., ModelCheck]) -> Caught:
+    """Replace one person on one tape of noise: what differs between the released tables is what the person moves."""
+    X, people = np.linspace(-3, 3, 60)[:, np.newaxis], np.repeat(np.arange(12), 5)
+    model, released = LogisticRegression().fit([[-1.0], [1.0]], [0, 1]), []
+    for label in (0, 1):
+        y = np.where(people == 3, label, X[:, 0] > 0).astype(np.int64)
+        with entropy_tape(0):
+            released.append(test(model, X, y, people).counts)
+    moved = max(int(np.square(first - second).sum()) for first, second in zip(*released, strict=True))
+    evidence = f"one person moves a table by {moved}, squared, and the noise is for 2"
+    return Caught("replay on neighbours", evidence, found=moved > 2)
+
+
+HELD_OUT = (
+    PlantedBug(
+        "quantile_distance_moves_by_two",
+        "a rank distance of sensitivity 2 in a quantile for sensitivity 1",
+        "enumeration",
+        lambda: TwoSidedDistance(epsilon=1.0, cells=3, units=6, rank=4),
+        lambda: PrivateQuantile(epsilon=1.0, cells=3, units=6, rank=4),
+        lambda target, plays, seed: enumerate_quantile(target),
+    ),
+    PlantedBug(
+        "coverage_without_noise",
+        "a conformal quantile whose coverage does not count the noise",
+        "enumeration",
+        lambda: RankOfTheShare(epsilon=3.0, cells=5, units=12, rank=12),
+        lambda: PrivateQuantile(epsilon=3.0, cells=5, units=12, rank=12),
+        lambda target, plays, seed: enumerate_coverage(target),
+    ),
+    PlantedBug(
+        "grid_of_held_out_errors",
+        "a grid of widths that ends at the largest private error",
+        "replay",
+        lambda: GridOfErrors,
+        lambda: ConformalRegressor,
+        lambda target, plays, seed: replay_grid(target),
+    ),
+    PlantedBug(
+        "check_counts_every_row",
+        "a test of a model that counts all rows of a person",
+        "replay",
+        lambda: every_row,
+        lambda: first_row,
+        lambda target, plays, seed: replay_check(target),
+    ),
+)

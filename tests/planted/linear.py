@@ -1,0 +1,145 @@
+"""Sums of clipped vectors with one mistake each, caught by a replay on neighbours with one tape of noise.
+
+The noise is the same in both runs, so that the released sums differ by what the unit adds. The sound twin of all of
+them is `PrivateSums`. One more forgets to count a release that a fit throws away; its twin is `NoisyVectors`.
+"""
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planted.bug import Caught, PlantedBug
+from quorate.auditing.replay import entropy_tape
+from quorate.core.mechanisms import NoisyVectors
+from quorate.core.privacy import Budget
+from quorate.models.linear.engine import Problem, entries_of, fit
+from quorate.models.linear.families import Bernoulli
+from quorate.models.linear.sums import GRID, SQUARED_SENSITIVITY, PrivateSums, grid_length, on_the_grid
+from quorate.tables.features import AdditiveColumns
+
+_UNITS, _COLUMNS = 60, 3
+
+
+class _EveryRowClipped(PrivateSums):
+    """Clips each row of a person, and not what the person adds."""
+
+    def contributions(self, vectors: Any, firsts: Any, radius: float) -> NDArray[np.int64]:
+        """Put every row on the grid and add up a person's: that is the mistake."""
+        return np.asarray(np.add.reduceat(on_the_grid(vectors, radius), firsts, axis=0))
+
+
+class _ClippedToTheLongest(PrivateSums):
+    """Takes the clipping threshold from the private vectors themselves."""
+
+    def contributions(self, vectors: Any, firsts: Any, radius: float) -> NDArray[np.int64]:
+        """Clip to the longest vector, so that nothing is lost: that is the mistake."""
+        longest = float(np.linalg.norm(vectors, axis=1).max())
+        return super().contributions(vectors, firsts, longest)
+
+
+class _OneColumnAtATime(PrivateSums):
+    """Clips every entry, and not the length of the vector."""
+
+    def contributions(self, vectors: Any, firsts: Any, radius: float) -> NDArray[np.int64]:
+        """Put the entries on the grid one by one: the mistake, for then their squares add up."""
+        columns = [super(_OneColumnAtATime, self).contributions(one, firsts, radius) for one in np.split(vectors, 3, 1)]
+        return np.hstack(columns)
+
+
+class _MeasuredAgainForNothing(NoisyVectors):
+    """Does not count the first release once there is a second: its means are thrown away where public rows are wrong.
+
+    What was released was released, whether the fit goes on with it or not.
+    """
+
+    _first: int | None = None
+
+    def _charged(self, size: int, squared_sensitivity: int, fraction: float) -> float:
+        """Give the first share back before the second is taken: that is the mistake."""
+        if self._first is None:
+            self._first = self._left
+        else:
+            self._left, self._first = max(self._left, self._first), 0
+        return super()._charged(size, squared_sensitivity, fraction)
+
+
+class _Noted:
+    """Releases of a fit, and what each tells: its squared sensitivity over its squared scale."""
+
+    def __init__(self, noisy: NoisyVectors) -> None:
+        self._noisy, self.told, self.scale = noisy, list[float](), noisy.scale
+
+    def release(self, part: Any, *, squared_sensitivity: int, fraction: float) -> tuple[NDArray[np.int64], float]:
+        """Release, and note the scale."""
+        released, scale = self._noisy.release(part, squared_sensitivity=squared_sensitivity, fraction=fraction)
+        self.told.append(squared_sensitivity / scale**2)
+        return released, scale
+
+
+def _measured_again(vectors: type[NoisyVectors], _plays: int, seed: int) -> Caught:
+    """Fit with public rows that are wrong, so that means are measured twice, and add up what all releases tell."""
+    generator = np.random.default_rng(seed)
+    public, table = generator.normal(size=(200, 2)), generator.normal(3.0, 0.1, size=(500, 2))
+    columns = AdditiveColumns(cuts=1).fit(public)
+    family: Any = Bernoulli()
+    problem = Problem(family, 1, columns.atoms(), columns.families(), start=0.5)
+    targets = np.arange(500.0)[:, np.newaxis] % 2
+    private = PrivateSums(lambda rows: columns.encode(table[rows]), targets, np.arange(500), 500, one_each=True)
+
+    def opened() -> NoisyVectors:
+        return vectors(Budget(epsilon=4.0, delta=1e-6, slack=0.0), entries=entries_of(problem))
+
+    with entropy_tape(seed):
+        noted: Any = _Noted(opened())
+        fitted = fit(problem, private, columns.encode(public), noted)
+        allowed = SQUARED_SENSITIVITY / opened().scale(squared_sensitivity=SQUARED_SENSITIVITY, fraction=1.0) ** 2
+    twice = "measured twice" if not fitted.public_used else "measured once"
+    evidence = (
+        f"means {twice}: all releases told {sum(noted.told) / allowed:.4f} times what one of the whole budget may"
+    )
+    return Caught("costs added up", evidence, found=sum(noted.told) > allowed * (1 + 1e-6))
+
+
+def _rows(table: NDArray[np.float64], places: NDArray[np.int64]) -> NDArray[np.float64]:
+    return np.asarray(table[places])
+
+
+def _replayed(sums: type[PrivateSums], _plays: int, seed: int) -> Caught:
+    """Release the sum of two data sets that differ in the rows of one person, with the same noise."""
+    generator = np.random.default_rng(seed)
+    rows = [0.5 + generator.normal(size=(2, _COLUMNS)) / 4 for _ in range(_UNITS)]
+    released = []
+    for other in (np.full((40, _COLUMNS), 9.0), np.full((40, _COLUMNS), -0.5)):
+        table = np.vstack([*rows[:-1], other])
+        units = np.repeat(np.arange(_UNITS), [*[2] * (_UNITS - 1), 40])
+        private = sums(partial(_rows, table), np.zeros((len(table), 1)), units, _UNITS)
+        with entropy_tape(seed):
+            noisy = NoisyVectors(Budget(epsilon=1.0, delta=1e-6, slack=0.0), entries=_COLUMNS)
+            mean, _ = private.release(
+                lambda features, _: features, entries=_COLUMNS, radius=1.0, noisy=noisy, fraction=0.5
+            )
+        released.append(mean * _UNITS * grid_length(_COLUMNS))
+    moved = float(np.linalg.norm(released[0] - released[1]))
+    evidence = f"one person moved the sum by {moved:.1f}, and {2 * GRID} is what the noise is for"
+    return Caught("replay on neighbours", evidence, found=moved > 2 * GRID + 1e-3)
+
+
+def _bug(name: str, what: str, broken: type[PrivateSums]) -> PlantedBug:
+    return PlantedBug(name, what, "replay", lambda: broken, lambda: PrivateSums, _replayed)
+
+
+LINEAR = (
+    _bug("row_clipped_for_person", "gradients clipped by row where a person is the unit", _EveryRowClipped),
+    _bug("private_clipping", "a clipping threshold taken from the private gradients", _ClippedToTheLongest),
+    _bug("entrywise_clipping", "gradients clipped entry by entry for noise in L2", _OneColumnAtATime),
+    PlantedBug(
+        "means_measured_again_for_nothing",
+        "means that are measured again, where public rows are wrong, without paying for the first ones",
+        "enumeration",
+        lambda: _MeasuredAgainForNothing,
+        lambda: NoisyVectors,
+        _measured_again,
+    ),
+)

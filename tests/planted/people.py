@@ -1,0 +1,178 @@
+"""Releases with one mistake each: a person, or a record, moves more than is paid for."""
+
+import importlib
+import math
+from collections.abc import Callable, Sequence
+from datetime import date, datetime
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from scipy.special import log_ndtr
+
+from planted.bug import Caught, replaced, replacement_bug
+from quorate.core.mechanisms.noisy_vector import NoisyVector
+from quorate.release import QueryRelease, Workload
+from quorate.release import people as people_module
+from quorate.release import release as release_module
+from quorate.tables import containers as containers_module
+from quorate.tables import dates as dates_module
+from quorate.tables.dates import read_moment
+from quorate.tables.values import raw_column
+
+_PEOPLE, _RECORDS, _COUNTED = 50, 8, 4
+_EPSILON, _DELTA = 1.0, 1e-6
+
+Twin = tuple[ModuleType, str, Callable[..., Any]]  # a module, one of its functions, and what stands in for it
+
+
+def _for_one_record(epsilon: float, delta: float, most: int) -> tuple[float, float]:
+    """Pay for one record of a person, however many are counted: that is the mistake."""
+    return epsilon, delta
+
+
+def _all_records(private: Any, groups: Any, most: int = 1) -> Any:
+    """Count all records of everybody: that is the mistake."""
+    return private
+
+
+def _by_value(rows: int, groups: Sequence[Any]) -> tuple[Any, int]:
+    """Take a person who is written in two ways for two people: that is the mistake."""
+    seen: dict[Any, int] = {}
+    return np.array([seen.setdefault(name, len(seen)) for name in groups]), len(seen)
+
+
+def _as_floats(values: Any) -> Any:
+    """Make floats of a column of whole numbers in which one is missing: that is the mistake."""
+    if not values.isna().any():
+        return pa.array(values)
+    return pa.array(values.to_numpy(dtype=np.float64, na_value=np.nan), from_pandas=True)
+
+
+def _of_one_type(values: Any) -> pa.Array:
+    """Let Arrow look for one type for all categories: that is the mistake."""
+    categories = pa.array(values.cat.categories, from_pandas=True)
+    return raw_column(categories.take(pa.array(np.asarray(values.cat.codes))).cast(pa.timestamp("us")))
+
+
+def _to_the_microsecond(text: str, unit: Any, *rules: Any) -> float:
+    """Take a moment that is written with nanoseconds for no date: that is the mistake."""
+    return math.nan if len(text.partition(".")[2]) > 6 else read_moment(text, unit, *rules)
+
+
+def _measured(records: Any, columns: Any, groups: Any = None, most: int = 1) -> tuple[NoisyVector, list[np.ndarray]]:
+    """Return what a release puts to its mechanism."""
+    seen: list[tuple[NoisyVector, list[np.ndarray]]] = []
+    original = NoisyVector.draw_release
+
+    def record(self: NoisyVector, parts: Any, budget: Any, noise: Any) -> Any:
+        seen.append((self, [np.asarray(part) for part in parts]))
+        return original(self, parts, budget, noise)
+
+    settings: dict[str, Any] = {"engine": "plain", "epsilon": _EPSILON, "delta": _DELTA, "records_per_person": most}
+    with replaced(NoisyVector, "draw_release", record):
+        QueryRelease(Workload.marginals(1), columns=columns, **settings).fit(records, groups=groups)
+    [found] = seen
+    return found
+
+
+def _told(name: str, one: tuple[NoisyVector, list[np.ndarray]], other: tuple[NoisyVector, list[np.ndarray]]) -> Caught:
+    """Compute the exact delta of what Gaussian noise tells of two neighbours at epsilon."""
+    mechanism, counts = one
+    moved = [float(((first - second) ** 2).sum()) for first, second in zip(counts, other[1], strict=True)]
+    distance = math.sqrt(sum(square / scale**2 for square, scale in zip(moved, mechanism.scales, strict=True)))
+    near, far = (float(log_ndtr(sign * distance / 2 - _EPSILON / distance)) for sign in (1, -1))
+    delta = math.exp(near) - math.exp(_EPSILON + far)  # Balle and Wang 2018, theorem 8
+    evidence = f"a {name} has a delta of {delta:.1e} at epsilon {_EPSILON:g}; claimed: {_DELTA:g}"
+    return Caught(name, evidence, found=delta > _DELTA)
+
+
+def replace_a_person(twin: Twin) -> Caught:
+    """Replace all visits of one person, whose name is a number in one and a text in the next."""
+    names: list[Any] = np.repeat(np.arange(_PEOPLE), _RECORDS).tolist()
+    names[:_RECORDS:2] = ["0"] * (_RECORDS // 2)
+    with replaced(*twin):
+        one, other = (
+            _measured(
+                {"kind": [cell] * _RECORDS + ["b"] * (_PEOPLE - 1) * _RECORDS}, {"kind": ["a", "b"]}, names, _COUNTED
+            )
+            for cell in "ab"
+        )
+    return _told("replaced person", one, other)
+
+
+def lose_a_number(twin: Twin) -> Caught:
+    """Take the number of one record out of a column of long ones, which pandas keeps as whole numbers."""
+    frames, long = importlib.import_module("pandas"), 2**53
+    columns = {"code": [str(long), str(long + 1)]}
+    with replaced(*twin):
+        one, other = (
+            _measured(frames.DataFrame({"code": frames.array([first] + [long + 1] * 99, dtype="Int64")}), columns)
+            for first in (long, None)
+        )
+    return _told("missing number", one, other)
+
+
+def write_a_moment(twin: Twin, kept: str, odd: Any) -> Caught:
+    """Replace the moment of one record by an odd one, in a column that pandas keeps as categories or texts."""
+    frames, noon = importlib.import_module("pandas"), datetime(2024, 5, 31, 12)
+    columns = {"at": {"kind": "date", "cuts": ["2024-05-31T08:30"]}}
+    with replaced(*twin):
+        one, other = (
+            _measured(frames.DataFrame({"at": frames.Series([first] + [noon] * 99).astype(kept)}), columns)
+            for first in (noon, odd)
+        )
+    return _told("replaced moment", one, other)
+
+
+PEOPLE = (
+    replacement_bug(
+        "pays_for_one_record",
+        "several records of a person, paid as one",
+        "enumeration",
+        (release_module, "loss_for_each_record"),
+        _for_one_record,
+        replace_a_person,
+    ),
+    replacement_bug(
+        "all_records_of_a_person",
+        "all records of a person, paid as a few",
+        "enumeration",
+        (release_module, "first_records"),
+        _all_records,
+        replace_a_person,
+    ),
+    replacement_bug(
+        "two_names_of_a_person",
+        "a person who is named 7 and '7' counts as two",
+        "enumeration",
+        (people_module, "unit_numbers"),
+        _by_value,
+        replace_a_person,
+    ),
+    replacement_bug(
+        "numbers_cut_short",
+        "a missing value makes floats of the numbers of all other records",
+        "enumeration",
+        (containers_module, "_arrow_column"),
+        _as_floats,
+        lose_a_number,
+    ),
+    replacement_bug(
+        "categories_of_one_type",
+        "one date among categories takes the time off all moments",
+        "enumeration",
+        (containers_module, "_pandas_categories"),
+        _of_one_type,
+        lambda twin: write_a_moment(twin, "category", date(2024, 5, 31)),
+    ),
+    replacement_bug(
+        "nanoseconds_are_no_date",
+        "one moment with nanoseconds, which pandas then writes of all, makes none of them a date",
+        "enumeration",
+        (dates_module, "read_moment"),
+        _to_the_microsecond,
+        lambda twin: write_a_moment(twin, "string", np.datetime64("2024-05-31T08:00:00.000000001")),
+    ),
+)

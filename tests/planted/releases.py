@@ -1,0 +1,324 @@
+"""Releases with one mistake each: a month, a person, an account or the level of a hierarchy tells too much."""
+
+import hashlib
+import math
+import threading
+from contextlib import nullcontext, suppress
+from typing import Any
+
+import numpy as np
+from scipy.special import log_ndtr
+from sklearn.neighbors import KNeighborsClassifier
+
+from planted.bug import Caught, PlantedBug, replaced, replacement_bug
+from planted.states import quiet_folder
+from quorate.core.errors import BudgetSpent, InvalidInput
+from quorate.core.mechanisms.noisy_vector import NoisyVector
+from quorate.core.privacy import Budget
+from quorate.models.account import Account
+from quorate.models.students import StudentClassifier
+from quorate.release import Columns, GrowingRelease, QueryRelease, Workload
+from quorate.release import people as people_module
+from quorate.release.cuts import NumberTree
+from quorate.release.engines import LevelsEngine
+from quorate.release.engines.released import check_private
+from quorate.release.people import Counted
+from quorate.release.queries import Levels
+from quorate.release.running_sums import RunningSums
+from quorate.tables import Number
+
+_MONTHS, _PEOPLE = 6, 40
+_PATIENCE = 2.0  # seconds that a thread waits for another, which a lock keeps out as long
+_EPSILON, _DELTA = 1.0, 1e-6
+
+Twin = tuple[Any, str, Any]  # a class or a module, one of its members, and what stands in for it
+
+
+def _pays_for_its_own_month(self: RunningSums) -> int:
+    """Pay for what a record adds after its own update, and not for what it adds after those that follow."""
+    return int((np.diag(self.coefficients) ** 2).max())
+
+
+def _forgets(self: Counted, digests: Any) -> None:
+    """Remember nobody, so that a person counts anew in every update: that is the mistake."""
+
+
+def _as_it_is_written(name: Any) -> bytes:
+    """Tell people apart by how their names are written, here in this update: that is the mistake."""
+    return hashlib.sha256(str(name).encode()).digest()[:16]
+
+
+def _draws_again(self: GrowingRelease) -> list[str]:
+    """Know no update by its name, so that one that is asked for again is drawn again: that is the mistake."""
+    return []
+
+
+def _keeps_it_in_memory(self: Account, *, epsilon: float, delta: float, unit: str) -> None:
+    """Add up in this process what is charged, and not in the ledger: that is the mistake."""
+    spent = vars(self).setdefault("spent", [])
+    if sum(spent) + epsilon > self.epsilon:
+        raise BudgetSpent("nothing is left")
+    spent.append(epsilon)
+
+
+class _LetsOthersIn(GrowingRelease):
+    """Draws an update while another thread draws it too: neither finds its name among those that were made."""
+
+    def held(self) -> Any:
+        """Keep nobody out: that is the mistake."""
+        return nullcontext()
+
+
+def _takes_what_it_knows(self: Account, model: Any) -> None:
+    """Take a model by its kind, whatever of a record its settings protect: that is the mistake."""
+
+
+def _growing(kind: type[GrowingRelease] = GrowingRelease, **settings: Any) -> GrowingRelease:
+    columns = {"kind": ["a", "b"]}
+    known: dict[str, Any] = {
+        "engine": "plain",
+        "epsilon": _EPSILON,
+        "delta": _DELTA,
+        "columns": columns,
+        "updates": _MONTHS,
+    }
+    return kind(Workload.marginals(1), **(known | settings))
+
+
+def _measured(cell: str, person: bool) -> tuple[NoisyVector, list[np.ndarray]]:
+    """Return all that is put to the mechanism where the first person's records are all of one kind."""
+    seen: list[tuple[NoisyVector, list[np.ndarray]]] = []
+    original = NoisyVector.draw_release
+
+    def record(self: NoisyVector, parts: Any, budget: Any, noise: Any) -> Any:
+        seen.append((self, [np.asarray(part) for part in parts]))
+        return original(self, parts, budget, noise)
+
+    growing = _growing(records_per_person=1 if person else None)
+    with replaced(NoisyVector, "draw_release", record):
+        for month in range(_MONTHS):
+            first = cell if person or month == 0 else "b"
+            always = "7.0" if month % 2 else "007"  # as one file or another writes the number of a person
+            names = [always, *(f"{month}-{number}" for number in range(_PEOPLE - 1))] if person else None
+            growing.update(str(month), {"kind": [first] + ["b"] * (_PEOPLE - 1)}, groups=names)
+    return seen[0][0], [np.concatenate(parts) for _, parts in seen]
+
+
+def replace_in_a_month(twin: Twin, *, person: bool) -> Caught:
+    """Replace a record of the first month, or a person's of all months; compute the exact delta of Gaussian noise."""
+    with replaced(*twin):
+        (mechanism, one), (_, other) = _measured("a", person), _measured("b", person)
+    moved = sum(float(((first - second) ** 2).sum()) for first, second in zip(one, other, strict=True))
+    distance = math.sqrt(moved) / mechanism.scales[0]
+    return _judged("replaced person" if person else "replaced record", distance, "all updates together")
+
+
+def _judged(attack: str, distance: float, what: str) -> Caught:
+    near, far = (float(log_ndtr(sign * distance / 2 - _EPSILON / distance)) for sign in (1, -1))
+    delta = math.exp(near) - math.exp(_EPSILON + far)  # Balle and Wang 2018, theorem 8
+    evidence = f"{what} have a delta of {delta:.1e} at epsilon {_EPSILON:g}; claimed: {_DELTA:g}"
+    return Caught(attack, evidence, found=delta > _DELTA)
+
+
+def _pays_for_its_leaves(self: Levels) -> tuple[int, ...]:
+    """Pay for the last level of a hierarchy, and for none above it: that is the mistake."""
+    return (*(0 for _ in self.sizes[:-1]), 2)
+
+
+def replace_in_a_hierarchy(twin: Twin) -> Caught:
+    """Replace a record by one of another node on every level; compute the exact delta of Gaussian noise."""
+    tree, moved = Levels([np.arange(8) // 4, np.arange(8) // 2, np.arange(8)]), []
+    budget = Budget(epsilon=_EPSILON, delta=_DELTA, slack=0.0)
+    with replaced(*twin):
+        plan = LevelsEngine().measurement(tree, None, 0.0)
+        mechanism = NoisyVector.for_budget(budget, squared_sensitivities=plan.squares, shares=plan.shares)
+    for cell in (0, 7):
+        counts = np.full(8, 5)
+        counts[cell] += 1
+        moved.append(plan.vectors(check_private(tree, counts)))
+    pairs = zip(*moved, mechanism.scales, strict=True)
+    distance = math.sqrt(sum(float(((one - other) ** 2).sum()) / scale**2 for one, other, scale in pairs))
+    return _judged("replaced record", distance, "the levels")
+
+
+def _pays_for_one_more(self: NumberTree) -> int:
+    """Pay as if a record were added and not replaced, and for one place of the tree: that is the mistake."""
+    return 1
+
+
+def _pays_for_broken_numbers(self: NumberTree) -> int:
+    """Pay for no column of whole numbers after the first level, though they are counted: that is the mistake."""
+    return 3 if self.held is None else 0 if self.whole else 2
+
+
+def replace_where_cuts_are_found(twin: Twin) -> Caught:
+    """Replace a record by one that differs in every column, and tell both data sets what was drawn of the first.
+
+    Cuts are then the same, and the exact delta of Gaussian noise on all that was measured is computed.
+    """
+    told: list[np.ndarray] = []
+    seen: list[list[tuple[np.ndarray, float]]] = []
+
+    def draw(self: NoisyVector, parts: Any, budget: Any, noise: Any) -> Any:
+        part = np.asarray(parts[0], dtype=np.int64)
+        seen[-1].append((part, self.scales[0]))
+        if len(seen) == 1:
+            told.append(part)
+        return [told[len(seen[-1]) - 1]]
+
+    columns = Columns({"broken": Number(), "whole": Number(), "small": Number()})
+    pairs_of_values = {"broken": [3.0, 9.25], "whole": [7688.0, 15024.0], "small": [3.0, 9.0]}
+    for place in (0, 1):
+        seen.append([])
+        table = {name: [both[place]] + both * 5_000 for name, both in pairs_of_values.items()}
+        release = QueryRelease(Workload.marginals(1), columns=columns, epsilon=_EPSILON, delta=_DELTA)
+        with replaced(*twin), replaced(NoisyVector, "draw_release", draw):
+            release.fit(table)
+    pairs = zip(*seen, strict=True)
+    distance = math.sqrt(sum(float(((one - other) ** 2).sum()) / scale**2 for (one, scale), (other, _) in pairs))
+    return _judged("replaced record", distance, "cuts and marginals")
+
+
+def tell_twice(twin: Twin) -> Caught:
+    """Ask for the same update twice: what is told of the same counts must not have fresh noise."""
+    with replaced(*twin):
+        growing, months = _growing(), {"kind": ["a"] * 30 + ["b"] * 10}
+        told = {tuple(growing.update("2024-01", months).answer()["answer"].to_pylist()) for _ in range(_MONTHS)}
+    evidence = f"an update that was asked for {_MONTHS} times had {len(told)} different answers"
+    return Caught("repeated update", evidence, found=len(told) > 1)
+
+
+def draw_at_once(kind: type[GrowingRelease]) -> Caught:
+    """Ask for an update while it is drawn, in another thread, and wait for that one before the noise comes."""
+    growing, month = _growing(kind), {"kind": ["a"] * 30 + ["b"] * 10}
+    growing.update("2024-01", month)
+    original, drawn = NoisyVector.draw_release, list[int]()
+    other = threading.Thread(target=growing.update, args=("2024-02", month))
+
+    def draw(self: NoisyVector, parts: Any, budget: Any, noise: Any) -> Any:
+        drawn.append(1)
+        if len(drawn) == 1:
+            other.start()
+            other.join(_PATIENCE)
+        return original(self, parts, budget, noise)
+
+    with replaced(NoisyVector, "draw_release", draw):
+        growing.update("2024-02", month)
+        other.join()
+    evidence = f"an update that two threads asked for was drawn {len(drawn)} times, and paid for once"
+    return Caught("a second thread", evidence, found=len(drawn) > 1)
+
+
+def publish_features(twin: Twin) -> Caught:
+    """Draw a student on an account of records, and look for private rows in what may be published."""
+    X, shown = np.random.default_rng(0).normal(size=(400, 2)), 0
+    settings: dict[str, Any] = {"teachers": 10, "queries": 50, "aggregator": "noisy_max", "classes": [0, 1]}
+    with replaced(*twin), quiet_folder() as home:
+        account = Account(home / "account", epsilon=50.0, delta=_DELTA)
+        student = StudentClassifier(None, KNeighborsClassifier(1), epsilon=50.0, mode="label-private", **settings)
+        with suppress(InvalidInput):
+            account.fit(student, X, (X[:, 0] > 0).astype(int))
+            shown = int((student.student_.kneighbors(X)[0] == 0.0).sum())
+        account.close()
+    evidence = f"{shown} private rows stand as they are in a model that was drawn on an account of records"
+    return Caught("what is published", evidence, found=shown > 0)
+
+
+def draw_again(twin: Twin) -> Caught:
+    """Let command after command draw on one account, each opening it anew, and add up what they drew."""
+    drawn = 0.0
+    with replaced(*twin), quiet_folder() as home:
+        Account(home / "account", epsilon=_EPSILON, delta=_DELTA).close()
+        for _ in range(3):
+            account = Account(home / "account")
+            release = QueryRelease(Workload.marginals(1), columns={"kind": ["a", "b"]}, engine="plain", account=account)
+            with suppress(BudgetSpent):
+                release.set_params(epsilon=0.6 * _EPSILON, delta=_DELTA / 3).fit({"kind": ["a"] * _PEOPLE})
+                drawn += 0.6 * _EPSILON
+            account.close()
+    evidence = f"releases of epsilon {drawn:g} in all were drawn on an account of {_EPSILON:g}"
+    return Caught("account opened again", evidence, found=drawn > _EPSILON)
+
+
+RELEASES = (
+    replacement_bug(
+        "pays_for_one_month",
+        "running sums paid for by one of them",
+        "enumeration",
+        (RunningSums, "squared_length"),
+        property(_pays_for_its_own_month),
+        lambda twin: replace_in_a_month(twin, person=False),
+    ),
+    replacement_bug(
+        "person_counts_every_month",
+        "a person who counts anew in every update",
+        "enumeration",
+        (Counted, "remember"),
+        _forgets,
+        lambda twin: replace_in_a_month(twin, person=True),
+    ),
+    replacement_bug(
+        "person_of_two_spellings",
+        "a person whose number one file writes as 007 and another as 7.0 counts in both",
+        "enumeration",
+        (people_module, "_digest"),
+        _as_it_is_written,
+        lambda twin: replace_in_a_month(twin, person=True),
+    ),
+    replacement_bug(
+        "month_drawn_again",
+        "an update that is drawn again when it is asked for again",
+        "replay",
+        (GrowingRelease, "updates_"),
+        property(_draws_again),
+        tell_twice,
+    ),
+    replacement_bug(
+        "one_level_paid",
+        "a hierarchy paid for by its last level",
+        "enumeration",
+        (Levels, "squares"),
+        property(_pays_for_its_leaves),
+        replace_in_a_hierarchy,
+    ),
+    replacement_bug(
+        "cuts_paid_by_half",
+        "cuts of numbers paid for as if a record were added, not replaced",
+        "enumeration",
+        (NumberTree, "square"),
+        property(_pays_for_one_more),
+        replace_where_cuts_are_found,
+    ),
+    replacement_bug(
+        "whole_numbers_not_paid",
+        "cuts of whole numbers paid for on the first level alone",
+        "enumeration",
+        (NumberTree, "square"),
+        property(_pays_for_broken_numbers),
+        replace_where_cuts_are_found,
+    ),
+    replacement_bug(
+        "account_kept_in_memory",
+        "an account that forgets what was drawn on it when it is opened again",
+        "state",
+        (Account, "charge"),
+        _keeps_it_in_memory,
+        draw_again,
+    ),
+    replacement_bug(
+        "account_takes_labels_alone",
+        "a student that protects labels, drawn on an account that protects records",
+        "state",
+        (Account, "check_claim"),
+        _takes_what_it_knows,
+        publish_features,
+    ),
+    PlantedBug(
+        "month_drawn_by_two_threads",
+        "an update that two threads ask for is drawn twice",
+        "state",
+        lambda: _LetsOthersIn,
+        lambda: GrowingRelease,
+        lambda kind, plays, seed: draw_at_once(kind),
+    ),
+)

@@ -1,0 +1,236 @@
+"""Learned schemas with one mistake each: of the lists of texts by their exact law, of the rest by neighbours."""
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from planted.bug import Caught, PlantedBug, replaced, replacement_bug
+from quorate.core.mechanisms import SparseHistogram
+from quorate.core.mechanisms.distributions import gaussian_pmf
+from quorate.tables import learned
+from quorate.tables.cut_tree import CutTree
+from quorate.tables.private_values import kinds_of_values
+
+Lists = Sequence[Mapping[str, int]]
+Laws = list[dict[Any, float]]
+
+_EPSILON, _SCALE, _SLACK, _COLUMNS = 0.5, 3.0, 0.02, 2
+_MANY = 40  # units: their key passes always
+_RADIUS = 6  # deviations of the noise that are listed
+
+
+class _Constant:
+    """A source of noise that says the same number always, so that outcomes of single keys can be listed."""
+
+    def __init__(self, value: int) -> None:
+        self._value = value
+
+    def gaussian(self, scale: float, size: int) -> NDArray[np.int64]:
+        """Return the number for every entry."""
+        return np.full(size, self._value, dtype=np.int64)
+
+
+def _laws(histogram: SparseHistogram, lists: Lists, keys: Sequence[tuple[int, str]]) -> Laws:
+    """Return the law of what is published of each key: None where it is dropped."""
+    radius = math.ceil(_RADIUS * histogram.scale)
+    chances = gaussian_pmf(histogram.scale, radius)
+    laws: Laws = [{} for _ in keys]
+    for value, chance in zip(range(-radius, radius + 1), chances.tolist(), strict=True):
+        source: Any = _Constant(value)
+        passed = histogram.draw_release(lists, (), None, source)
+        for law, (place, key) in zip(laws, keys, strict=True):
+            outcome = passed[place].get(key)
+            law[outcome] = law.get(outcome, 0.0) + chance
+    return laws
+
+
+def exact_delta_of_lists(histogram: SparseHistogram, before: Lists, after: Lists, epsilon: float) -> float:
+    """Return the delta between two neighbours, by the whole law of the keys that change."""
+    keys = sorted(
+        {
+            (place, key)
+            for place, (one, other) in enumerate(zip(before, after, strict=True))
+            for key in {*one, *other}
+            if one.get(key, 0) != other.get(key, 0)
+        }
+    )
+    first, second = np.ones(1), np.ones(1)
+    for one, other in zip(_laws(histogram, before, keys), _laws(histogram, after, keys), strict=True):
+        outcomes = sorted({*one, *other}, key=lambda outcome: (outcome is not None, outcome))
+        first = np.outer(first, [one.get(outcome, 0.0) for outcome in outcomes]).ravel()
+        second = np.outer(second, [other.get(outcome, 0.0) for outcome in outcomes]).ravel()
+    return float(np.maximum(first - math.exp(epsilon) * second, 0.0).sum())
+
+
+def neighbouring_lists(columns: int) -> list[tuple[Lists, Lists]]:
+    """Return neighbours: every pattern of counts that change among three units, and where many others hold a key."""
+    patterns = [
+        ({"a": old, "b": new}, {"a": old - 1, "b": new + 1}) for old in (1, 2, 3) for new in (0, 1, 2) if old + new <= 3
+    ]
+    patterns.append(({"a": 1}, {"a": 1}))
+    patterns.append(({"a": _MANY + 1, "b": _MANY}, {"a": _MANY, "b": _MANY + 1}))
+    patterns.append(({"a": 1, "b": _MANY}, {"b": _MANY + 1}))
+    patterns.append(({"b": _MANY + 1}, {"a": 1, "b": _MANY}))
+    chosen = itertools.combinations_with_replacement(patterns, columns)
+    return [([one for one, _ in pairs], [other for _, other in pairs]) for pairs in chosen]
+
+
+class _ThresholdOfOneColumn(SparseHistogram):
+    """Gives every column the whole slack."""
+
+    @classmethod
+    def for_slack(cls, *, columns: int, scale: float, slack: float) -> "SparseHistogram":
+        """Take the threshold of one column: that is the mistake."""
+        one = SparseHistogram.for_slack(columns=1, scale=scale, slack=slack)
+        return cls(columns=columns, scale=scale, threshold=one.threshold)
+
+
+class _SingleTextsKept(SparseHistogram):
+    """Publishes every text that occurs."""
+
+    def _passed(self, counts: Mapping[str, int], always: Any, source: Any) -> dict[str, int]:
+        """Add noise and let all texts pass: that is the mistake."""
+        keys = sorted(key for key, count in counts.items() if count > 0)
+        noisy = source.gaussian(self.scale, len(keys)).tolist()
+        return {key: max(counts[key] + more, 0) for key, more in zip(keys, noisy, strict=True)}
+
+
+class _PaidAsAdded(SparseHistogram):
+    """Has the noise of one text in each column."""
+
+    @classmethod
+    def for_slack(cls, *, columns: int, scale: float, slack: float) -> "SparseHistogram":
+        """Take noise for a unit that is added, which moves one count: that is the mistake."""
+        sound = SparseHistogram.for_slack(columns=columns, scale=scale / math.sqrt(2), slack=slack)
+        return cls(columns=columns, scale=sound.scale, threshold=sound.threshold)
+
+
+class _RowOrder(SparseHistogram):
+    """Publishes texts in the order in which rows have them."""
+
+    def _passed(self, counts: Mapping[str, int], always: Any, source: Any) -> dict[str, int]:
+        """Keep the order of the rows: that is the mistake."""
+        passed = super()._passed(counts, always, source)
+        return {key: passed[key] for key in counts if key in passed}
+
+
+def _enumerate_lists(kind: type[SparseHistogram], _plays: int, _seed: int) -> Caught:
+    """Compare the exact delta of all small neighbours, and the chance of single texts, with what is claimed."""
+    claimed = SparseHistogram.for_slack(columns=_COLUMNS, scale=_SCALE, slack=_SLACK).delta(epsilon=_EPSILON)
+    histogram = kind.for_slack(columns=_COLUMNS, scale=_SCALE, slack=_SLACK)
+    worst = max(exact_delta_of_lists(histogram, *pair, _EPSILON) for pair in neighbouring_lists(_COLUMNS))
+    single = 1.0 - (1.0 - _single_chance(histogram)) ** _COLUMNS
+    evidence = f"delta is {worst:.4f} of {claimed:.4f}; a single text passes with {single:.4f} of {_SLACK}"
+    return Caught("enumeration of small tables", evidence, found=worst > claimed or single > _SLACK)
+
+
+def _single_chance(histogram: SparseHistogram) -> float:
+    [law] = _laws(histogram, [{"a": 1}, {}], [(0, "a")])
+    return 1.0 - law.get(None, 0.0)
+
+
+def _compare_orders(kind: type[SparseHistogram], _plays: int, _seed: int) -> Caught:
+    """Publish the same counts of rows in two orders."""
+    histogram = kind(columns=1, scale=1.0, threshold=5)
+    source: Any = _Constant(0)
+    orders = {tuple(histogram.draw_release([dict(counts)], (), None, source)[0]) for counts in _TWO_ORDERS}
+    evidence = f"texts were published in {len(orders)} orders"
+    return Caught("rows in two orders", evidence, found=len(orders) > 1)
+
+
+_TWO_ORDERS = ((("a", 50), ("b", 50)), (("b", 50), ("a", 50)))
+
+
+class _Told:
+    """Stands for `NoisyVectors`: it says what it was told, or the counts themselves, and keeps what it was asked."""
+
+    def __init__(self, told: list[NDArray[np.int64]] | None) -> None:
+        self._told, self.asked = told, list[tuple[NDArray[np.int64], int]]()
+
+    def scale(self, *, squared_sensitivity: int, fraction: float) -> float:
+        """Return a scale at which a schema of a few rows can be planned."""
+        return math.sqrt(squared_sensitivity / fraction) * 1e-3
+
+    def release(self, part: Any, *, squared_sensitivity: int, fraction: float) -> tuple[NDArray[np.int64], float]:
+        """Return the counts without noise, or what was told."""
+        part = np.asarray(part, dtype=np.int64)
+        self.asked.append((part, squared_sensitivity))
+        told = part if self._told is None else self._told[len(self.asked) - 1]
+        return told, self.scale(squared_sensitivity=squared_sensitivity, fraction=fraction)
+
+
+def told_schema(rows: Mapping[str, Sequence[Any]], told: list[NDArray[np.int64]] | None) -> tuple[Any, _Told]:
+    """Learn columns from rows, where all releases say what was told; return the kinds and what was asked."""
+    vectors = _Told(told)
+    columns = {name: pa.array(values, type=pa.large_string()) for name, values in rows.items()}
+    units = len(next(iter(columns.values())))
+    stand_in: Any = vectors
+    found = learned.learn_columns(columns, stand_in, units=units, slack=1e-7)
+    return found, vectors
+
+
+def _replace_rows(twin: tuple[Any, str, Any]) -> Caught:
+    """Replace a row, tell both tables the draws of the first, and compare what moves with what is paid."""
+    tables = ({"x": ["1", "2", "300"], "y": ["7", "7", "7"]}, {"x": ["oak", "2", "300"], "y": ["8", "7", "7"]})
+    over, differ = 0.0, False
+    with replaced(*twin):
+        for one, other in itertools.permutations(tables):
+            first, asked = told_schema(one, None)
+            try:
+                second, again = told_schema(other, [part for part, _ in asked.asked])
+            except (IndexError, ValueError):  # it asks for other counts than those it was told
+                differ = True
+                continue
+            differ |= first != second or len(asked.asked) != len(again.asked)
+            for (part, square), (moved, _) in zip(asked.asked, again.asked, strict=False):
+                if len(part) == len(moved):
+                    over = max(over, float(((part - moved) ** 2).sum()) / max(square, 1))
+    evidence = f"a replaced row moved a release by {over:.2f} times what was paid; other output: {differ}"
+    return Caught("replaced row", evidence, found=differ or over > 1)
+
+
+def _unpaid_kinds(columns: Sequence[pa.Array], purse: Any, part: float) -> list[str]:
+    """Take the kind of a column from its first row: that is the mistake."""
+    purse.fraction(part)
+    return ["whole" if kinds_of_values(column)[0] == 1 else "hidden" for column in columns]
+
+
+_CELLS_PAID_ONCE = property(lambda self: 1 if self.is_open else 0)
+
+
+def _bug(name: str, what: str, kind: type[SparseHistogram], attack: Any, by: Any = "enumeration") -> PlantedBug:
+    return PlantedBug(name, what, by, lambda: kind, lambda: SparseHistogram, attack)
+
+
+SCHEMAS = (
+    _bug(
+        "threshold_not_divided",
+        "a threshold for texts of single units that gives every column the whole slack",
+        _ThresholdOfOneColumn,
+        _enumerate_lists,
+    ),
+    _bug("single_texts_kept", "texts of single units published, with noise", _SingleTextsKept, _enumerate_lists),
+    _bug("texts_paid_as_added", "lists of texts paid for as if a unit were added", _PaidAsAdded, _enumerate_lists),
+    _bug("texts_in_row_order", "categories in the order of the rows", _RowOrder, _compare_orders, "replay"),
+    replacement_bug(
+        "kinds_unpaid",
+        "kinds of columns read off private rows",
+        "replay",
+        (learned, "_learn_kinds"),
+        _unpaid_kinds,
+        _replace_rows,
+    ),
+    replacement_bug(
+        "cells_paid_as_added",
+        "cells of numbers paid for as if a unit were added",
+        "replay",
+        (CutTree, "squared_sensitivity"),
+        _CELLS_PAID_ONCE,
+        _replace_rows,
+    ),
+)
