@@ -7,89 +7,94 @@ import inspect
 import pathlib
 import pkgutil
 import re
-import subprocess
-import sys
 import types
 
 import pytest
 
 import quorate
 
-DEPRECATED = {"quorate.audit"}  # importing it warns
-FOUND = {info.name for info in pkgutil.walk_packages(quorate.__path__, "quorate.")}
 PAGE = (pathlib.Path(__file__).parents[2] / "docs" / "reference" / "api.md").read_text()
 API = re.findall(r"^- `(quorate[\w.]*)\.(\w+)`: \S", PAGE, re.MULTILINE)
-MODULES = ["quorate", *sorted(FOUND - DEPRECATED)]
+SEEDS = {"seed", "random_state", "rng", "generator"}
 
 
-@pytest.mark.parametrize("name", MODULES)
-def test_all_is_what_is_public(name):
-    module = importlib.import_module(name)
-    assert hasattr(module, "__all__"), "every module says what is public"
-    assert list(module.__all__) == sorted(module.__all__, key=lambda n: (not n.isupper(), not n[0].isupper(), n))
-    for public in module.__all__:
-        assert hasattr(module, public)
-    defined = {
-        name
-        for name, value in vars(module).items()
-        if not name.startswith("_")
-        and getattr(value, "__module__", None) == module.__name__
-        and isinstance(value, type | types.FunctionType)
-    }
-    assert defined <= set(module.__all__)
+@pytest.fixture(scope="module")
+def modules():
+    """Every module of the package, by its dotted name."""
+    names = ["quorate", *(info.name for info in pkgutil.walk_packages(quorate.__path__, "quorate."))]
+    return {name: importlib.import_module(name) for name in sorted(names)}
 
 
-@pytest.mark.parametrize("name", MODULES)
-def test_public_names_have_a_docstring(name):
-    module = importlib.import_module(name)
-    assert module.__doc__
-    for public in module.__all__:
-        value = getattr(module, public)
-        if getattr(value, "__module__", None) != module.__name__ or not isinstance(value, type | types.FunctionType):
+def is_own(module, value):
+    """Return whether a class or function is defined in this module."""
+    return isinstance(value, type | types.FunctionType) and value.__module__ == module.__name__
+
+
+def plain_functions(value):
+    """Return the functions of a class by name, without their decorators; of a function, itself."""
+    members = vars(value).items() if isinstance(value, type) else [(value.__name__, value)]
+    plain = {name: getattr(member, "fget", None) or getattr(member, "__func__", member) for name, member in members}
+    return {name: function for name, function in plain.items() if inspect.isfunction(function)}
+
+
+def test_all_is_what_is_public(modules):
+    for name, module in modules.items():
+        listed = getattr(module, "__all__", None)
+        if listed is None:
+            assert not hasattr(module, "__path__"), f"the package {name} must have __all__"
             continue
-        assert value.__doc__, f"{name}.{public}"
-        for member, function in vars(value).items() if isinstance(value, type) else ():
-            plain = getattr(function, "fget", None) or getattr(function, "__func__", function)
-            if inspect.isfunction(plain) and not member.startswith("_"):
-                assert plain.__doc__, f"{name}.{public}.{member}"
+        assert list(listed) == sorted(listed, key=lambda n: (not n.isupper(), not n[0].isupper(), n)), name
+        assert all(hasattr(module, public) for public in listed), name
+        own = {public for public, value in vars(module).items() if not public.startswith("_") and is_own(module, value)}
+        assert own <= set(listed), name
 
 
-@pytest.mark.parametrize(("module", "name"), API)
-def test_the_api_page_is_true(module, name):
-    exported = importlib.import_module(module)
-    value = getattr(exported, name)
-    assert name in exported.__all__
-    examples = doctest.DocTestParser().get_examples(value.__doc__)
-    assert examples or value is quorate.WrongProcess, f"{module}.{name} has no example"  # that one takes a fork
-    silent = value is quorate.WrongProcess or value is quorate.set_progress  # which returns nothing
-    assert silent or any(example.want for example in examples), f"the example of {module}.{name} shows nothing"
+def test_public_names_have_a_docstring(modules):
+    missing = [name for name, module in modules.items() if not module.__doc__]
+    for name, module in modules.items():
+        for public, value in vars(module).items():
+            if public.startswith("_") or not is_own(module, value):
+                continue
+            missing += [] if value.__doc__ else [f"{name}.{public}"]
+            members = plain_functions(value) if isinstance(value, type) else {}
+            missing += [
+                f"{name}.{public}.{member}"
+                for member, function in members.items()
+                if not member.startswith("_") and not function.__doc__
+            ]
+    assert missing == []
 
 
-def test_the_api_page_lists_what_the_package_exports():
+def test_the_api_page_is_true():
     assert len(API) == len(set(API))
     assert {name for module, name in API if module == "quorate"} == set(quorate.__all__)
+    for module, name in API:
+        exported = importlib.import_module(module)
+        assert name in exported.__all__, f"{module}.{name}"
+        value = getattr(exported, name)
+        if value is quorate.WrongProcess:  # an example would take a fork
+            continue
+        examples = doctest.DocTestParser().get_examples(value.__doc__)
+        assert examples, f"{module}.{name} has no example"
+        silent = value is quorate.set_progress  # which returns nothing
+        assert silent or any(example.want for example in examples), f"the example of {module}.{name} shows nothing"
 
 
-@pytest.mark.parametrize("name", MODULES)
-def test_examples_show_something(name):
+def test_examples_show_something(modules):
     """A name that is its own name, or that something is there, teaches nobody anything."""
-    source = inspect.getsource(importlib.import_module(name))
-    examples = [line.strip() for line in source.splitlines() if line.strip().startswith(">>> ")]
-    assert not [line for line in examples if line.endswith("__name__")]
+    sources = {name: pathlib.Path(module.__file__).read_text() for name, module in modules.items()}
+    assert [name for name, source in sources.items() if re.search(r"^ *>>> .*__name__$", source, re.MULTILINE)] == []
 
 
-def test_no_public_signature_takes_a_seed():
-    serving = [m for m in MODULES if not m.startswith(("quorate.auditing.simulation", "quorate.auditing"))]
-    for name in serving:
-        module = importlib.import_module(name)
-        for public in module.__all__:
-            value = getattr(module, public)
-            functions = [value, *vars(value).values()] if isinstance(value, type) else [value]
-            for function in functions:
-                plain = getattr(function, "__func__", function)
-                if inspect.isfunction(plain):
-                    named = set(inspect.signature(plain).parameters)
-                    assert not named & {"seed", "random_state", "rng", "generator"}, f"{name}.{public}"
+def test_no_public_signature_takes_a_seed(modules):
+    for name, module in modules.items():
+        if name.startswith("quorate.auditing"):
+            continue
+        for public, value in vars(module).items():
+            if public.startswith("_") or not is_own(module, value):
+                continue
+            for member, function in plain_functions(value).items():
+                assert not set(inspect.signature(function).parameters) & SEEDS, f"{name}.{public}.{member}"
 
 
 def test_the_wheel_carries_proofs_and_types():
@@ -103,16 +108,5 @@ def test_the_wheel_carries_proofs_and_types():
     assert (folder / "privacy" / "PROOF.md").is_file()
 
 
-def test_audit_is_a_function_and_its_old_package_still_imports():
+def test_audit_is_a_function():
     assert isinstance(quorate.audit, types.FunctionType)
-    code = (
-        "import warnings; warnings.simplefilter('ignore'); import quorate\n"
-        "from quorate.audit import epsilon_lower_bound; import quorate.audit\n"
-        "from quorate.auditing import audit, epsilon_lower_bound as same\n"
-        "assert quorate.audit is audit and same is epsilon_lower_bound"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
-    warned = subprocess.run(
-        [sys.executable, "-W", "error", "-c", "import quorate.audit"], check=False, capture_output=True, text=True
-    )
-    assert "DeprecationWarning: quorate.audit is a function; import from quorate.auditing" in warned.stderr
