@@ -199,13 +199,10 @@ def crossover(*, features: int, records: int, points: tuple[int, ...], seeds: in
         for size in points:
             public = (generator.uniform(size=(size, features)) < means).astype(np.float64)
             rows = cover.count(public)
-            both = min(_stump_error(name, cover, counts, rows, means) for name in _BOTH)
+            both = _stump_error("reweighting", cover, counts, rows, means)
             errors[size].append((float(np.abs(public.mean(axis=0) - means).max()), alone, both))
     medians = {size: np.median(np.array(runs), axis=0).tolist() for size, runs in errors.items()}
     return [Stage(size, *medians[size]) for size in points]
-
-
-_BOTH = ("reweighting", "public_weights")
 
 
 def _stump_error(engine: str, cover: Cover, counts: Any, public: Any, means: Floats) -> float:

@@ -610,9 +610,7 @@ def test_domains_answer_for_what_they_are():
     bound = Workload.marginals(1).bind(columns=Columns.from_dict({"sex": ["f", "m"]}))
     assert isinstance(make_domain(bound, None), TableDomain)
     assert make_domain(bound, None).public() is None
-    assert sorted(ENGINES) == [
-        "adaptive", "levels", "plain", "prefix", "public_weights", "residual", "reweighting", "weights",
-    ]  # fmt: skip
+    assert sorted(ENGINES) == ["adaptive", "levels", "plain", "prefix", "residual", "reweighting", "weights"]
 
 
 def test_weights_fitted_to_thresholds_never_fall_and_end_at_all():

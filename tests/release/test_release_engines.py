@@ -13,7 +13,7 @@ from quorate.auditing.plays import SeededNoise
 from quorate.release.engines import ENGINES, choose_engine, expected_errors
 from quorate.release.engines.components import consistent_marginals, split_components
 from quorate.release.engines.grid import make_grid
-from quorate.release.engines.learning import LearningTable, start_weights
+from quorate.release.engines.learning import LearnedWeights, start_weights
 from quorate.release.engines.released import check_private, expected_largest, project_simplex
 from quorate.release.engines.series import best_factor, make_factor
 from quorate.release.engines.strategy import plan_marginals, subsets
@@ -41,7 +41,6 @@ CASES = [
     ("adaptive", Marginals.of_order(SIZES, 2), population(1, 20_000), None),
     ("levels", Levels([np.arange(30) // 5, np.arange(30)]), np.bincount(np.arange(20_000) % 30, minlength=30), None),
     ("reweighting", Marginals.of_order(SIZES, 2), population(1, 20_000), population(2, 2000)),
-    ("public_weights", Marginals.of_order(SIZES, 2), population(1, 20_000), population(2, 2000)),
     ("weights", Marginals.of_order(SIZES, 2), population(1, 20_000), None),
     ("weights", Prefixes(30), np.bincount(np.arange(20_000) % 30, minlength=30), None),
     ("plain", Prefixes(30), np.bincount(np.arange(20_000) % 30, minlength=30), None),
@@ -359,7 +358,7 @@ def test_public_data_help_where_they_are_good():
 def test_the_lazy_correction_equals_the_dense_one(queries):
     generator = np.random.default_rng(2)
     weights = generator.uniform(0.1, 1.0, queries.cells)
-    table, dense = LearningTable(queries, weights, None), weights / weights.sum()
+    table, dense = LearnedWeights(queries, weights), weights / weights.sum()
     for _ in range(40):
         query, share = int(generator.integers(queries.count)), float(generator.uniform(0.05, 0.95))
         members = np.zeros(queries.cells, dtype=bool)
@@ -376,7 +375,7 @@ def test_the_lazy_correction_equals_the_dense_one(queries):
 def test_answers_that_contradict_each_other_never_wear_the_weights_out(shares):
     """Each pass multiplies the total by a factor: it came to nothing, or to infinity, and the answers with it."""
     queries = Matrix([[True, False, False], [True, True, False], [False, True, True]])
-    table = LearningTable(queries, np.ones(3), None)
+    table = LearnedWeights(queries, np.ones(3))
     for _ in range(3000):
         for query, share in enumerate(shares):
             table.correct(query, share)
@@ -386,9 +385,9 @@ def test_answers_that_contradict_each_other_never_wear_the_weights_out(shares):
 
 def test_a_support_is_corrected_like_its_cells():
     queries, rows = Marginals.of_order((3, 4), 2), population(1, 200, (3, 4)).merged()
-    on_rows = LearningTable(queries, rows.weights, rows)
+    on_rows = LearnedWeights(queries, rows.weights, rows)
     whole = np.bincount(rows.cell((0, 1)), rows.weights, minlength=12)
-    on_cells = LearningTable(queries, whole, None)
+    on_cells = LearnedWeights(queries, whole)
     for query in range(queries.count):
         on_rows.correct(query, 0.1)
         on_cells.correct(query, 0.1)
@@ -435,7 +434,7 @@ def test_auto_looks_at_public_numbers_alone():
     assert choose_engine(queries, engine="weights", **target).name == "weights"
     errors = expected_errors(queries, public=population(2, 1000), **target)
     assert list(errors.values()) == sorted(errors.values())
-    assert set(errors) == {"adaptive", "plain", "residual", "reweighting", "weights", "public_weights"}
+    assert set(errors) == {"adaptive", "plain", "residual", "reweighting", "weights"}
     with pytest.raises(InvalidInput, match="engine must be 'auto' or one of"):
         choose_engine(queries, engine="best", **target)
     with pytest.raises(Infeasible, match="no engine can answer"):
@@ -454,7 +453,6 @@ ROWS = population(1, 100)
         ("plain", Ranges(20_000), np.ones(20_000, dtype=int), None),
         ("reweighting", Marginals.of_order(SIZES, 2), ROWS, None),
         ("reweighting", Marginals.of_order(SIZES, 2), ROWS, Rows([[0]], (2,))),
-        ("public_weights", Marginals.of_order(SIZES, 2), ROWS, None),
         ("plain", Prefixes(3), [1, 2], None),
         ("plain", Prefixes(3), [1.0, 2.0, 3.0], None),
         ("plain", Prefixes(3), [1, -2, 3], None),
@@ -490,7 +488,7 @@ def test_the_expected_largest_of_many_errors():
     assert expected_largest(2.0, 1) == pytest.approx(2 * math.sqrt(2 / math.pi), rel=0.01)
 
 
-@pytest.mark.parametrize("name", ["plain", "residual", "reweighting", "weights", "public_weights"])
+@pytest.mark.parametrize("name", ["plain", "residual", "reweighting", "weights"])
 def test_a_marginal_of_one_cell_is_no_trouble(name):
     queries = Marginals((3, 4, 1), [(), (0,), (0, 1), (2,), (1, 2)])
     rows, public = population(1, 20_000, (3, 4, 1)), population(2, 2000, (3, 4, 1))
@@ -541,7 +539,7 @@ def test_auto_takes_no_engine_that_far_public_rows_would_lead_astray():
     )
     queries = Marginals.of_order((2,) * 5, 2)
     expected = expected_errors(queries, records=3000, epsilon=0.3, delta=1e-6, public=far)
-    assert list(expected)[-2:] == ["weights", "public_weights"]
+    assert list(expected)[-1] == "weights"
     assert expected["weights"] < min(expected[name] for name in ("plain", "residual"))  # and yet it is not taken
     engine = choose_engine(queries, records=3000, epsilon=0.3, delta=1e-6, public=far)
     released = engine.run(queries, data, public=far, budget=fresh(0.3))

@@ -13,7 +13,7 @@ from quorate.core.mechanisms.above_threshold import AboveThreshold, distance_bal
 from quorate.core.noise import SystemNoise
 from quorate.models.concepts import Interval, Intervals, Threshold, Thresholds
 from quorate.release import OnlineRelease, Workload
-from quorate.release.learned import LearnedWeights
+from quorate.release.engines.learning import LearnedWeights
 from quorate.release.queries import Marginals, Prefixes, Rows
 
 
@@ -201,16 +201,16 @@ def test_it_cannot_be_copied_into_a_file():
 
 def test_learned_weights_agree_with_what_was_released():
     rows = Rows([[0, 0], [0, 1], [1, 0], [1, 1]], sizes=(2, 2))
-    learned = LearnedWeights(Marginals((2, 2), [(0,), (1,)]), rows, blend=0.1)
-    learned.correct(0, 0.7)
-    learned.correct(2, 0.4)
+    learned = LearnedWeights.from_public(Marginals((2, 2), [(0,), (1,)]), rows, blend=0.1)
+    learned.learn(0, 0.7)
+    learned.learn(2, 0.4)
     assert math.isclose(learned.answer(0), 0.7, abs_tol=1e-6)
     assert math.isclose(learned.answer(2), 0.4, abs_tol=1e-6)
     assert math.isclose(learned.weights.sum(), 1.0)
-    line = LearnedWeights(Prefixes(3), np.array([1.0, 0.0, 0.0]), blend=0.0)
-    line.correct(0, 0.5)  # all of the weight is there: nothing can be done
+    line = LearnedWeights.from_public(Prefixes(3), np.array([1.0, 0.0, 0.0]), blend=0.0)
+    line.learn(0, 0.5)  # all of the weight is there: nothing can be done
     assert line.answer(0) == 1.0
-    line = LearnedWeights(Prefixes(3), np.zeros(3), blend=0.1)
+    line = LearnedWeights.from_public(Prefixes(3), np.zeros(3), blend=0.1)
     assert math.isclose(line.answer(0), 1 / 3)
 
 

@@ -31,7 +31,7 @@ from quorate.core.privacy.claims import Claim
 from quorate.core.session import Session
 from quorate.models.predictors.manners import ShowsClaim
 from quorate.release.domain import Domain, SealedCounts, make_domain
-from quorate.release.learned import LearnedWeights
+from quorate.release.engines.learning import LearnedWeights
 from quorate.release.people import PERSON, RECORD, first_records
 from quorate.release.proposals import EXACT, MEASURED, Proposals, read_labels, rows_of_numbers
 
@@ -142,7 +142,7 @@ class OnlineRelease(ShowsClaim, BaseEstimator):
         self._lock = threading.Lock()
         start = domain.public()
         assert start is not None
-        model = LearnedWeights(domain.queries, start, blend=_BLEND * self.alpha_)
+        model = LearnedWeights.from_public(domain.queries, start, blend=_BLEND * self.alpha_)
         measurement = _measurement(math.floor(self.alpha_ * records))
         return Proposals(domain, counts, records, model=model, mechanism=mechanism, measurement=measurement)
 

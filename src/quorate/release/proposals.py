@@ -19,7 +19,7 @@ from quorate.core.privacy.budget import charged_together
 from quorate.core.requests import OWN_CALLER, REFUSED
 from quorate.core.session import release_counts
 from quorate.release.domain import NOTHING, Domain, SealedCounts
-from quorate.release.learned import LearnedWeights
+from quorate.release.engines.learning import LearnedWeights, mask_query
 from quorate.release.queries import Rows
 
 __all__ = ["EXACT", "MEASURED", "PROPOSED", "Proposals", "read_labels", "rows_of_numbers"]
@@ -113,15 +113,15 @@ class Proposals:
     def count(self, counts: Any, query: Query) -> int:
         """Return how many private records a query holds: a whole number, which one record moves by at most 1."""
         if isinstance(counts, Rows):
-            return int(LearnedWeights.mask(self.domain.queries, *query, counts).sum())
-        return int(counts[LearnedWeights.mask(self.domain.queries, *query, None)].sum())
+            return int(mask_query(self.domain.queries, *query, counts).sum())
+        return int(counts[mask_query(self.domain.queries, *query, None)].sum())
 
     def learn(self, query: Query, noisy: int) -> float:
         """Take in a released count, and return the share that it says."""
         share = min(max(noisy / self.records, 0.0), 1.0)
         self.known[query] = share
         self.measured.append((*query, noisy))
-        self.model.correct(query[0], share, query[1])
+        self.model.learn(query[0], share, query[1])
         return share
 
     def row_cost(self) -> Cost:

@@ -22,9 +22,7 @@ __all__ = [
 ]
 
 RECORDS = Group("Records", sort_key=1)
-EngineName = Literal[
-    "adaptive", "auto", "levels", "plain", "prefix", "public_weights", "residual", "reweighting", "weights"
-]
+EngineName = Literal["adaptive", "auto", "levels", "plain", "prefix", "residual", "reweighting", "weights"]
 
 
 @Parameter(name="*", group=RECORDS)

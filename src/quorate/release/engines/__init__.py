@@ -9,7 +9,7 @@ from quorate.release.engines.prefix import PrefixEngine
 from quorate.release.engines.released import Engine, Released, around, half_interval
 from quorate.release.engines.residual import ResidualEngine
 from quorate.release.engines.reweighting import ReweightingEngine
-from quorate.release.engines.weights import PublicWeightsEngine, WeightsEngine
+from quorate.release.engines.weights import WeightsEngine
 
 __all__ = [
     "ENGINES",
@@ -19,7 +19,6 @@ __all__ = [
     "Mixture",
     "PlainEngine",
     "PrefixEngine",
-    "PublicWeightsEngine",
     "Released",
     "ResidualEngine",
     "ReweightingEngine",

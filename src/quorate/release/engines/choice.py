@@ -10,7 +10,7 @@ from quorate.release.engines.prefix import PrefixEngine
 from quorate.release.engines.released import Engine, Public
 from quorate.release.engines.residual import ResidualEngine
 from quorate.release.engines.reweighting import ReweightingEngine
-from quorate.release.engines.weights import PublicWeightsEngine, WeightsEngine
+from quorate.release.engines.weights import WeightsEngine
 from quorate.release.queries import Marginals, Queries
 
 __all__ = ["ENGINES", "choose_engine", "expected_errors"]
@@ -22,7 +22,6 @@ ENGINES: dict[str, Engine] = {
         LevelsEngine(),
         PlainEngine(),
         PrefixEngine(),
-        PublicWeightsEngine(),
         ResidualEngine(),
         ReweightingEngine(),
         WeightsEngine(),
@@ -34,7 +33,7 @@ ENGINES: dict[str, Engine] = {
 # is to be small, also what fits no table: the largest error of unbiased answers, by which engines are compared, says
 # little of the mean error of a fit. Where there is anything to choose, choices make that one smaller, and come first.
 _DIGITS = 5  # of an expected error: engines that agree in them are equally good, and the first listed is taken
-_LATER = {"public_weights": 2, "weights": 2}
+_LATER = {"weights": 2}
 _LATER_FOR_MEAN = {"plain": 1}
 _FIRST_FOR_MEAN = {"adaptive": -1}
 

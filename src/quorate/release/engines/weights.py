@@ -17,12 +17,12 @@ from quorate.core.hypotheses.hypothesis import ListedTally
 from quorate.core.mechanisms import ExponentialChoice
 from quorate.core.mechanisms.noisy_vector import NoisyVector
 from quorate.core.privacy import RENYI_QUANTA, Budget, best_order, to_capacity
-from quorate.release.engines.learning import LearningTable, start_weights, unseen_share
+from quorate.release.engines.learning import LearnedWeights, start_weights, unseen_share
 from quorate.release.engines.released import Engine, Public, Released, check_private, spent_since
 from quorate.release.queries import MOST_LISTED, Marginals, Queries, Rows
 from quorate.release.queries.possible import clear_weights
 
-__all__ = ["PublicWeightsEngine", "Rounds", "WeightsEngine", "plan_rounds"]
+__all__ = ["Rounds", "WeightsEngine", "plan_rounds"]
 
 _MOST_ROUNDS = 512
 _REPLAYED = 400  # corrections gone through again after each measurement, the whole list as often as that allows
@@ -78,20 +78,17 @@ class WeightsEngine(Engine):
     name = "weights"
 
     def _expected(self, queries: Queries, records: int, epsilon: float, delta: float, public: Public) -> float:
-        if not self._applies(queries, public):
+        if not _applies(queries):
             return math.inf
         order = best_order(epsilon=epsilon, delta=delta * 0.9)
         capacity = to_capacity(epsilon, delta=delta * 0.9, order=order)
         plan = plan_rounds(capacity, order=order, records=records, **self._difficulty(queries, public))
-        return plan.error + self._unreachable(public)
+        return plan.error
 
     def _difficulty(self, queries: Queries, public: Public) -> dict[str, Any]:
         """Return what the number of rounds depends on, beside sizes and budget: public values alone."""
         progress = _MARGINAL_PROGRESS if isinstance(queries, Marginals) else _PROGRESS
         return {"entropy": self._entropy(queries, public), "count": queries.count, "progress": progress}
-
-    def _applies(self, queries: Queries, public: Public) -> bool:
-        return queries.cells is not None and queries.count <= MOST_LISTED
 
     def _entropy(self, queries: Queries, public: Public) -> float:
         """Return how far, by relative entropy, the truth may be from the start."""
@@ -102,20 +99,13 @@ class WeightsEngine(Engine):
         seen = (np.count_nonzero(weights) + 1) / max(float(weights.sum()), 1.0)
         return min(whole, seen + unseen_share(weights) * whole)
 
-    def _unreachable(self, public: Public) -> float:
-        """Return the error that no weights can undo."""
-        return 0.0
-
-    def _start(self, queries: Queries, public: Public) -> LearningTable:
-        return LearningTable(queries, start_weights(queries, public), None)
-
     def _run(self, queries: Queries, data: Any, public: Public, budget: Budget, noise: Any) -> Released:
-        if not self._applies(queries, public):
-            raise InvalidInput(f"the engine {self.name!r} cannot list these cells or has no public rows")
+        if not _applies(queries):
+            raise InvalidInput("engine 'weights' must list all cells: take fewer, or leave engine='auto'")
         if budget.order == math.inf:
             raise InvalidInput("multiplicative weights are charged at a finite order; allow a delta above 0")
         private = check_private(queries, data)
-        table = self._start(queries, public)
+        table = LearnedWeights(queries, start_weights(queries, public))
         plan = plan_rounds(
             budget.remaining().renyi,
             order=budget.order,
@@ -137,15 +127,13 @@ class WeightsEngine(Engine):
         _settle(table, measured, private.records)
         weights, answers = table.weights, table.answers()
         if isinstance(queries, Marginals) and (possible := queries.possible) is not None:
-            support, whole = table.support, range(len(queries.sizes))
-            held = possible.table(whole, queries.sizes) if support is None else possible.records(support.codes)
-            weights = clear_weights(weights, held)
-            answers = queries.answers(weights if support is None else support.weighted(weights))
+            weights = clear_weights(weights, possible.table(range(len(queries.sizes)), queries.sizes))
+            answers = queries.answers(weights)
         return Released(
             np.clip(answers, 0.0, 1.0),
             None,
             weights,
-            table.support,
+            None,
             spent_since(before, budget),
             self.name,
             (f"{plan.rounds} rounds, {len(measured)} different queries measured",),
@@ -180,26 +168,8 @@ class _Steps:
         return float(noisy[0]) / self.records
 
 
-class PublicWeightsEngine(WeightsEngine):
-    """Multiplicative weights over the public records alone (Liu, Vietri, Steinke, Ullman, Wu 2021)."""
-
-    name = "public_weights"
-
-    def _applies(self, queries: Queries, public: Public) -> bool:
-        if isinstance(public, Rows):
-            return isinstance(queries, Marginals) and queries.count <= MOST_LISTED and bool(public.weights.sum() > 0)
-        return public is not None and queries.cells is not None and queries.count <= MOST_LISTED
-
-    def _unreachable(self, public: Public) -> float:
-        """Records of kinds that no public record has are answered wrongly: about half of them by the worst query."""
-        weights = public.merged().weights if isinstance(public, Rows) else np.asarray(public, dtype=np.float64)
-        return unseen_share(weights) / 2
-
-    def _start(self, queries: Queries, public: Public) -> LearningTable:
-        if isinstance(public, Rows):
-            support = public.merged()
-            return LearningTable(queries, support.weights, support)
-        return LearningTable(queries, np.asarray(public, dtype=np.float64), None)
+def _applies(queries: Queries) -> bool:
+    return queries.cells is not None and queries.count <= MOST_LISTED
 
 
 def _number(query: int) -> Any:
@@ -207,7 +177,7 @@ def _number(query: int) -> Any:
     return query
 
 
-def _replay(table: LearningTable, query: int, measured: dict[int, list[float]], records: int) -> None:
+def _replay(table: LearnedWeights, query: int, measured: dict[int, list[float]], records: int) -> None:
     """Correct the weights by the newest measurement, and by the others as often as the time of a round allows."""
     for _ in range(max(1, min(10, _REPLAYED // len(measured)))):
         for earlier in list(measured)[-_REPLAYED:]:
@@ -215,7 +185,7 @@ def _replay(table: LearningTable, query: int, measured: dict[int, list[float]], 
     table.correct(query, _target(measured[query], records))
 
 
-def _settle(table: LearningTable, measured: dict[int, list[float]], records: int) -> None:
+def _settle(table: LearnedWeights, measured: dict[int, list[float]], records: int) -> None:
     """Go through all measurements until the weights agree with them, or as often as is worth it."""
     for _ in range(_FINAL_PASSES):
         moved = [abs(table.correct(query, _target(shares, records))) for query, shares in measured.items()]
