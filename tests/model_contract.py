@@ -11,7 +11,7 @@ from quorate import InvalidInput, load, save
 from quorate.core.ledger.place import LEDGER_FILES
 from quorate.models.saving import PrivateFolder, PublishedFolder, open_folder
 from quorate.models.saving.kinds import _BY_KIND
-from quorate.release.query_texts import parse_queries
+from quorate.release.answers import parse_queries
 
 # Loads a model where nothing can be unpickled, and says what it says; then asks it by the command line.
 ELSEWHERE = """

@@ -18,7 +18,7 @@ from quorate.core.errors import InvalidInput
 from quorate.core.mechanisms import ExponentialChoice, NoisyMax, SoftMajority
 from quorate.core.mechanisms.base import Counts
 from quorate.core.mechanisms.noisy_max import draw_winners
-from quorate.release.engines.adaptive import misplaced
+from quorate.release.engines.marginals import misplaced
 
 _CHOICES = 10_000  # plays: each is drawn exactly, one at a time, and these are enough
 

@@ -21,10 +21,10 @@ from quorate.release import Columns, GrowingRelease, QueryRelease, Workload
 from quorate.release import people as people_module
 from quorate.release.cuts import NumberTree
 from quorate.release.engines import LevelsEngine
-from quorate.release.engines.released import check_private
+from quorate.release.engines.base import check_private
+from quorate.release.growing import RunningSums
 from quorate.release.people import Counted
 from quorate.release.queries import Levels
-from quorate.release.running_sums import RunningSums
 from quorate.tables import Number
 
 _MONTHS, _PEOPLE = 6, 40

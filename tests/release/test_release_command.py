@@ -17,8 +17,8 @@ from quorate.cli.release_tables import Subject
 from quorate.core.errors import InvalidInput
 from quorate.models.concepts import Boxes, Halfspaces
 from quorate.release import QueryRelease, Workload
+from quorate.release.answers import parse_queries
 from quorate.release.domain import make_domain
-from quorate.release.query_texts import parse_queries
 
 
 def people(rows, seed):

@@ -15,7 +15,7 @@ from quorate.core.mechanisms.noisy_vector import NoisyVector
 from quorate.core.privacy import Budget
 from quorate.release import ENGINES, Columns, GrowingRelease, QueryRelease, Workload
 from quorate.release.domain import TableDomain, make_domain
-from quorate.release.engines.residual import ResidualEngine
+from quorate.release.engines.marginals import ResidualEngine
 from quorate.release.queries import Marginals, Rows
 from quorate.tables import Category, Date, Number
 

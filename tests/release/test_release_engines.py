@@ -11,13 +11,10 @@ from marginal_runs import measure_marginals
 from quorate import Budget, BudgetSpent, Cost, Infeasible, InvalidInput
 from quorate.auditing.plays import SeededNoise
 from quorate.release.engines import ENGINES, choose_engine, expected_errors
-from quorate.release.engines.components import consistent_marginals, split_components
-from quorate.release.engines.grid import make_grid
-from quorate.release.engines.learning import LearnedWeights, start_weights
-from quorate.release.engines.released import check_private, expected_largest, project_simplex
-from quorate.release.engines.series import best_factor, make_factor
-from quorate.release.engines.strategy import plan_marginals, subsets
-from quorate.release.engines.weights import plan_rounds
+from quorate.release.engines.base import check_private, expected_largest, project_simplex
+from quorate.release.engines.components import consistent_marginals, plan_marginals, split_components, subsets
+from quorate.release.engines.prefix import best_factor, make_factor, make_grid
+from quorate.release.engines.weights import LearnedWeights, plan_rounds, start_weights
 from quorate.release.queries import BoxRanges, Levels, Marginals, Matrix, Prefixes, Ranges, Rows
 
 SIZES = (3, 4, 2)
@@ -233,7 +230,7 @@ def test_measuring_by_transforms_is_exact_at_the_largest_counts():
 
 def test_a_bounded_sensitivity_lies_above_the_exact_one(monkeypatch):
     exact = make_factor(300, 0.5).squared_sensitivity
-    monkeypatch.setattr("quorate.release.engines.series._EXACT_SEARCH", 10)
+    monkeypatch.setattr("quorate.release.engines.prefix._EXACT_SEARCH", 10)
     assert exact <= make_factor(300, 0.5).squared_sensitivity < 1.3 * exact
 
 

@@ -11,9 +11,9 @@ from quorate import Budget
 from quorate.core.mechanisms import ExponentialChoice
 from quorate.core.mechanisms.noisy_vector import NoisyVector
 from quorate.release.engines import weights as weights_module
+from quorate.release.engines.marginals import ResidualEngine
 from quorate.release.engines.plain import PlainEngine
 from quorate.release.engines.prefix import PrefixEngine
-from quorate.release.engines.residual import ResidualEngine
 from quorate.release.engines.reweighting import ReweightingEngine
 from quorate.release.engines.weights import Rounds, WeightsEngine, _Steps
 from quorate.release.queries import BoxRanges, Marginals, Matrix, Prefixes, Ranges, Rows

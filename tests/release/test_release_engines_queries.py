@@ -93,7 +93,7 @@ def test_the_sensitivity_is_the_largest_distance_of_two_columns(queries):
 
 
 def test_a_sensitivity_that_is_bounded_lies_above_the_exact_one(monkeypatch):
-    for module, made in (("boxes", lambda: BoxRanges((4, 3))), ("matrix", lambda: Matrix(by_hand(BoxRanges((4, 3)))))):
+    for module, made in (("lines", lambda: BoxRanges((4, 3))), ("lists", lambda: Matrix(by_hand(BoxRanges((4, 3)))))):
         exact = made().sensitivity
         monkeypatch.setattr(f"quorate.release.queries.{module}._PAIRS", 1)
         assert made().sensitivity >= exact

@@ -25,8 +25,8 @@ from quorate.models.concepts import Threshold, Thresholds
 from quorate.release import GrowingRelease, QueryRelease, Workload
 from quorate.release import growing as growing_release
 from quorate.release.engines.plain import PlainEngine
+from quorate.release.growing import MOST_UPDATES, RunningSums, best_running_sums
 from quorate.release.people import Counted
-from quorate.release.running_sums import MOST_UPDATES, RunningSums, best_running_sums
 
 COLUMNS = {"sex": ["f", "m"], "town": ["n", "s", "w"]}
 

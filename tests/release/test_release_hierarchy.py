@@ -15,8 +15,8 @@ from quorate.core.mechanisms.noisy_vector import NoisyVector
 from quorate.core.privacy import Budget
 from quorate.release import Columns, GrowingRelease
 from quorate.release.engines import ENGINES
-from quorate.release.engines.levels import add_up
-from quorate.release.engines.released import check_private
+from quorate.release.engines.base import check_private
+from quorate.release.engines.plain import add_up
 from quorate.release.queries import Levels
 from quorate.tables import Category
 from quorate.tables.document import kind_from_document, kind_to_document

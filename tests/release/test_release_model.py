@@ -9,14 +9,12 @@ from marginal_runs import measure_marginals
 from quorate import Budget, QueryRelease, Workload
 from quorate.auditing.plays import SeededNoise
 from quorate.release import Columns
-from quorate.release.domain import make_domain
+from quorate.release.domain import make_domain, weighed
 from quorate.release.engines import ENGINES, fitted
-from quorate.release.engines.components import least_squares
-from quorate.release.engines.misfit import Misfit
-from quorate.release.engines.mixture import Mixture, split_noise
-from quorate.release.engines.released import check_private, simplex_marginals
-from quorate.release.engines.strategy import plan_marginals
-from quorate.release.objective import weighed
+from quorate.release.engines.base import check_private, simplex_marginals
+from quorate.release.engines.components import least_squares, plan_marginals
+from quorate.release.engines.mixture import Mixture
+from quorate.release.engines.mixture_fit import Misfit, split_noise
 from quorate.release.queries import Marginals, Rows
 from quorate.release.synthetic import draw_target
 

@@ -11,9 +11,15 @@ from quorate import Budget
 from quorate.auditing.plays import SeededNoise
 from quorate.release import QueryRelease, Workload
 from quorate.release.engines import ENGINES
+from quorate.release.engines.base import check_private
 from quorate.release.engines.components import least_squares
-from quorate.release.engines.released import check_private
-from quorate.release.engines.trust import _critical, _distance_found, _law_of_squares, _sampling_square, weigh_evidence
+from quorate.release.engines.reweighting import (
+    _critical,
+    _distance_found,
+    _law_of_squares,
+    _sampling_square,
+    weigh_evidence,
+)
 from quorate.release.queries import Marginals, Rows
 
 SIZES = (3, 2, 5, 4, 2, 3)

@@ -36,9 +36,8 @@ from quorate.core.checks import check_count
 from quorate.core.errors import InvalidInput
 from quorate.models.saving import Folder, load, open_folder
 from quorate.release import Columns, QueryRelease
+from quorate.release.answers import parse_queries, shown_answers
 from quorate.release.domain import make_domain
-from quorate.release.query_texts import parse_queries
-from quorate.release.tidy import shown_answers
 from quorate.release.uncut import Uncut
 from quorate.release.utility import simulate_utility
 from quorate.report.release_page import write_report_of

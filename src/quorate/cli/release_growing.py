@@ -20,7 +20,7 @@ from quorate.cli.release_tables import (
 from quorate.core.errors import InvalidInput
 from quorate.models.saving import load, open_folder, save
 from quorate.release import GrowingRelease
-from quorate.release.query_texts import parse_queries
+from quorate.release.answers import parse_queries
 
 __all__ = ["begin_growing", "run_growing"]
 

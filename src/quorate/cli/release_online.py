@@ -17,8 +17,8 @@ from quorate.cli.release_tables import (
 from quorate.core.errors import BudgetSpent, InvalidInput
 from quorate.models.saving import Folder, load, save
 from quorate.release import Columns, OnlineRelease
+from quorate.release.answers import parse_queries
 from quorate.release.domain import make_domain
-from quorate.release.query_texts import parse_queries
 
 __all__ = ["ask_online", "run_online"]
 

@@ -1,8 +1,9 @@
-"""As many records for each person, so that replacing a person replaces that many records."""
+"""What a release protects: a record, or a person with as many records for each, and the claim in words."""
 
 import hashlib
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,12 +15,24 @@ from sklearn.utils.validation import _num_samples
 from quorate.compute.ensemble import unit_numbers
 from quorate.core.checks import check_count
 from quorate.core.errors import Infeasible, InvalidInput
+from quorate.core.privacy.claims import Claim, Total
 from quorate.tables.persons import lasting_person_name
 
-__all__ = ["PERSON", "RECORD", "Counted", "check_records_per_person", "first_records", "loss_for_each_record"]
+__all__ = [
+    "PERSON",
+    "RECORD",
+    "Counted",
+    "Update",
+    "check_records_per_person",
+    "first_records",
+    "growing_claim",
+    "loss_for_each_record",
+    "release_claim",
+]
 
 RECORD, PERSON = "record", "person"  # the unit of privacy
 _DIGEST = 16  # bytes
+_OPEN = "public records are not protected"
 
 
 def check_records_per_person(most: Any, groups: Any) -> int:
@@ -115,3 +128,41 @@ def loss_for_each_record(epsilon: float, delta: float, most: int) -> tuple[float
     if epsilon > 700:  # the sum below is no float, and the delta of a record none
         raise Infeasible("epsilon is too large for several records of a person; lower it, or let one of each count")
     return each, delta / math.fsum(math.exp(turn * each) for turn in range(most)) * (1 - 1e-9)
+
+
+@dataclass(frozen=True)
+class Update:
+    """Which update of a growing release this is: its name, its number from 1 on, and how many were declared."""
+
+    name: str
+    number: int
+    updates: int
+
+
+def release_claim(
+    epsilon: float, delta: float, *, records: int, unit: str, records_per_person: int, total: Total | None = None
+) -> str:
+    """Return the claim of a release that is made once."""
+    replaced = f"one of {records} private records" if unit == RECORD else f"all records of one of {records} people"
+    conditions = (*_counted(records_per_person, "each person count"), *_together(total), _OPEN)
+    return str(Claim(epsilon, delta, unit=replaced, what="the whole release is", conditions=conditions))
+
+
+def growing_claim(
+    epsilon: float, delta: float, *, updates: int, unit: str, records_per_person: int, total: Total | None = None
+) -> str:
+    """Return the claim of all updates of a release that grows."""
+    replaced = "one record of one update" if unit == RECORD else "all records of one person, in the same updates"
+    public = "how many records each update counts is public"
+    counted = _counted(records_per_person, "each person count over all updates")
+    conditions = (public, *counted, *_together(total), _OPEN)
+    what = f"all {updates} updates together are"
+    return str(Claim(epsilon, delta, unit=replaced, what=what, conditions=conditions))
+
+
+def _counted(most: int, who: str) -> tuple[str, ...]:
+    return (f"up to {most} records of {who}",) if most > 1 else ()
+
+
+def _together(total: Total | None) -> tuple[str, ...]:
+    return () if total is None else (str(total),)

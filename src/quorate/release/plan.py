@@ -18,7 +18,7 @@ from quorate.core.errors import Infeasible
 from quorate.core.hypotheses.points import Points
 from quorate.models.concepts import Concept, Conjunctions, Stumps
 from quorate.planner.result import Change, plan_card
-from quorate.release.cover.shares import cover_share
+from quorate.release.cover.base import cover_share
 from quorate.release.domain import Domain, make_domain
 from quorate.release.engines import expected_errors
 from quorate.release.queries import Rows

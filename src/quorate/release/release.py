@@ -27,15 +27,22 @@ from quorate.core.progress import progress
 from quorate.core.session import release_counts
 from quorate.models.account import Account
 from quorate.models.predictors.manners import ShowsClaim
-from quorate.release.claims import Update, growing_claim, release_claim
-from quorate.release.domain import NOTHING, Domain, make_domain
+from quorate.release.answers import added, as_counts, keys_of, name_between, take_between, taken
+from quorate.release.domain import NOTHING, Domain, Errors, make_domain, target_column, weighed
 from quorate.release.engines import Released, around, choose_engine, half_interval
-from quorate.release.objective import Errors, target_column, weighed
-from quorate.release.people import PERSON, RECORD, check_records_per_person, first_records, loss_for_each_record
+from quorate.release.people import (
+    PERSON,
+    RECORD,
+    Update,
+    check_records_per_person,
+    first_records,
+    growing_claim,
+    loss_for_each_record,
+    release_claim,
+)
 from quorate.release.queries import BoxRanges, Marginals, Prefixes, Queries, Ranges, Rows
-from quorate.release.queries.possible import clear_weights
+from quorate.release.queries.marginals import clear_weights
 from quorate.release.synthetic import MOST_ROWS, draw_records, fit_weights, product_support, round_weights
-from quorate.release.tidy import added, as_counts, keys_of, name_between, take_between, taken
 from quorate.release.uncut import Uncut
 from quorate.release.workloads import Columns
 from quorate.release.workloads.lines import LineWorkload

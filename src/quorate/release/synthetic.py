@@ -11,8 +11,8 @@ from scipy import optimize, sparse, special
 
 from quorate.core.arrays import Floats
 from quorate.core.errors import Infeasible
+from quorate.release.engines.base import Released
 from quorate.release.engines.entropy import descend, fit_entropy
-from quorate.release.engines.released import Released
 from quorate.release.queries import BoxRanges, Marginals, Prefixes, Queries, Ranges, Rows
 
 __all__ = ["MOST_ROWS", "draw_records", "draw_target", "fit_weights", "product_support", "round_weights"]

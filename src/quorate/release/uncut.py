@@ -16,12 +16,11 @@ from quorate.core.session import release_counts
 from quorate.release.cuts import LEVELS, entries_of_level, find_cuts
 from quorate.release.domain import Domain, SealedCounts, make_domain
 from quorate.release.engines import Released
-from quorate.release.engines.measuring import MeasuringEngine
-from quorate.release.engines.released import Engine
+from quorate.release.engines.base import Engine, MeasuringEngine
 from quorate.release.queries import Queries
 from quorate.release.workloads import Columns, Workload
+from quorate.release.workloads.bound import cells_of_orders
 from quorate.release.workloads.constraints import names_in
-from quorate.release.workloads.marginals import cells_of_orders
 from quorate.tables import Number
 from quorate.tables.cells import OTHER
 from quorate.tables.containers import open_columns, shown_names

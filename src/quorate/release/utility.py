@@ -18,13 +18,12 @@ from quorate.core.checks import check_count, check_positive
 from quorate.core.errors import InvalidInput
 from quorate.core.privacy import Budget
 from quorate.core.session import release_counts
-from quorate.release.domain import Domain
+from quorate.release.domain import Domain, weighed
 from quorate.release.engines import ENGINES
-from quorate.release.objective import weighed
 from quorate.release.people import RECORD
 from quorate.release.queries import MOST_LISTED, Marginals
 from quorate.release.release import QueryRelease
-from quorate.release.workloads.marginals import MarginalWorkload
+from quorate.release.workloads.bound import MarginalWorkload
 
 __all__ = ["SyntheticClassifier", "Utility", "learn_from", "release_again", "simulate_utility"]
 

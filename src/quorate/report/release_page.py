@@ -16,7 +16,7 @@ from quorate.release import QueryRelease
 from quorate.release.engines import ENGINES, expected_errors
 from quorate.release.people import RECORD
 from quorate.release.utility import Utility, release_again
-from quorate.release.workloads.marginals import MarginalWorkload
+from quorate.release.workloads.bound import MarginalWorkload
 from quorate.report import Claim, software_versions
 from quorate.report.release import ReleaseReport, write_release_report
 from quorate.report.words import percent

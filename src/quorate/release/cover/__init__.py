@@ -12,13 +12,10 @@ from typing import Any
 
 from quorate.core.errors import InvalidInput
 from quorate.models.concepts import Boxes, Concept, Conjunctions, Finite, Halfspaces, Intervals, Stumps, Thresholds
+from quorate.release.cover.axes import BoxCover, IntervalCover, ThresholdCover
 from quorate.release.cover.base import Cover
-from quorate.release.cover.boxes import BoxCover
-from quorate.release.cover.conjunctions import ConjunctionCover
-from quorate.release.cover.finite import FiniteCover
+from quorate.release.cover.codes import ConjunctionCover, FiniteCover, StumpCover
 from quorate.release.cover.halfspaces import HalfspaceCover
-from quorate.release.cover.lines import IntervalCover, ThresholdCover
-from quorate.release.cover.stumps import StumpCover
 from quorate.release.queries import NOTHING
 
 __all__ = ["NOTHING", "Cover", "make_cover"]

@@ -21,7 +21,7 @@ from quorate.models.concepts.partitions import first_rows
 from quorate.release.cover.arrangement import Faces, Lines, find_exact_points, find_points, nearest
 from quorate.release.cover.base import Cover, check_cells, check_public
 from quorate.release.queries import NOTHING, Queries, Rows, Whole, check_weights
-from quorate.release.queries.protocol import check_numbers
+from quorate.release.queries.base import check_numbers
 
 __all__ = ["HalfspaceCover", "Sides", "check_points"]
 

@@ -1,29 +1,98 @@
-"""Answers that agree where one model does not say it all: each component believed as far as the noise bears it out.
+"""Answers between a fitted model and noisy tables: each is believed as far as the noise bears it out.
 
-A mixture of so many products knows the tables that people have up to some distance. Where the noise is smaller than
-that, in a table of a million records, the model is what errs. So each component of the answers lies between the
-model's and the noisy one: at the model's where it is within the noise, at the noisy one where it is far outside (block
-shrinkage: Cai 1999). Then all marginals together are brought to the nearest that agree and are nowhere negative.
-All of it is post-processing.
+A mixture of products knows the tables that people have up to some distance. So each component of the answers lies
+between the model's and the noisy one: at the model's where it is within the noise, at the noisy one where it is far
+outside (block shrinkage: Cai 1999). Then all marginals together are brought to the nearest that agree and are nowhere
+negative. Before that, pairs of columns of the model are taken back towards independence as far as they may be noise,
+since one penalty for all pairs lets noise into those that are not tied (James and Stein 1961). All of it is
+post-processing.
 """
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from scipy import stats
 
 from quorate.core.arrays import Floats
-from quorate.release.engines.components import centred, consistent_marginals, precisions_told, split_components
-from quorate.release.engines.misfit import NoisyTables
+from quorate.release.engines.components import (
+    Clique,
+    NoisyTables,
+    centred,
+    consistent_marginals,
+    precisions_told,
+    split_components,
+)
 from quorate.release.engines.mixture import Mixture
-from quorate.release.engines.strategy import Clique
+from quorate.release.engines.mixture_fit import MixtureFit, fit_other_half
 from quorate.release.queries import Marginals
 
-__all__ = ["Agreement", "agreeing_marginals", "weigh_components"]
+__all__ = ["Agreement", "PairNoise", "Shrunk", "agreeing_marginals", "weigh_components"]
 
+_MOST_MOVED = 1.0 / 3.0  # of the furthest that noise moves a cell of the pair: no cell is moved more
 _LEVEL = 1e-3  # of the tests whether a component, or a cell of one, is further off than noise explains
 _ROUNDS, _CLOSE = 60, 0.02  # of the search for answers that agree; deviations below 0 at which it ends
+
+
+@dataclass(frozen=True, repr=False)
+class Shrunk(Mixture):
+    """A mixture of which each pair of columns is kept in part: the rest is what independent columns have."""
+
+    kept: Floats  # columns by columns, from 0 to 1
+
+    @property
+    def mean_kept(self) -> float:
+        """How much of a pair is kept, in the mean over all pairs."""
+        return float(np.mean(self.kept[np.triu_indices(len(self.sizes), 1)]))
+
+    def table(self, columns: Sequence[int]) -> Floats:
+        """Return the marginal of some columns, the last running fastest."""
+        table = super().table(columns)
+        if len(columns) != 2:
+            return table
+        first, second = (super(Shrunk, self).table((column,)) for column in columns)
+        apart = np.outer(first, second).ravel()
+        return np.asarray(apart + self.kept[tuple(columns)] * (table - apart))
+
+
+@dataclass(frozen=True, repr=False)
+class PairNoise:
+    """How noise moves what a fit says of each pair of columns: its squares added up, and its largest cell."""
+
+    squares: Floats
+    largest: Floats
+
+    @classmethod
+    def of_fit(cls, fit: MixtureFit, noisy: NoisyTables, estimate: Callable[[NoisyTables], NoisyTables]) -> "PairNoise":
+        """Return the noise of a fit to noisy tables; `estimate` is what it was fitted with."""
+        assert fit.half is not None
+        other = fit_other_half(fit.half, noisy, estimate)
+        return cls(*_sizes(_beyond_columns(fit.half.mixture) - _beyond_columns(other), other.sizes))
+
+    def shrink(self, mixture: Mixture) -> Shrunk:
+        """Return the mixture with as much of each pair as stands out from this noise: PROOF.md, step 7."""
+        squares, largest = _sizes(_beyond_columns(mixture), mixture.sizes)
+        noise = np.minimum(self.squares / np.maximum(squares, 1e-300), 1.0)
+        least = 1.0 - _MOST_MOVED * self.largest / np.maximum(largest, 1e-300)
+        kept = np.maximum(np.maximum(1.0 - noise**2, least), 0.0)
+        return Shrunk(mixture.sizes, mixture.weights, mixture.shares, kept)
+
+
+def _beyond_columns(mixture: Mixture) -> Floats:
+    """Return the shares of all codes by all codes, less what they are in independent columns."""
+    owned = mixture.weights[:, None] * mixture.shares
+    columns = owned.sum(axis=0)
+    return np.asarray(owned.T @ mixture.shares - np.outer(columns, columns))
+
+
+def _sizes(cells: Floats, sizes: Sequence[int]) -> tuple[Floats, Floats]:
+    """Return the sum of the squares of each pair of columns, and its largest cell."""
+    starts = np.cumsum([0, *sizes[:-1]])
+    squares, largest = cells**2, np.abs(cells)
+    for axis in (0, 1):
+        squares, largest = np.add.reduceat(squares, starts, axis), np.maximum.reduceat(largest, starts, axis)
+    return squares, largest
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,9 @@
-"""Plain noisy answers: everything is measured once, with equal noise."""
+"""The engines `plain` and `levels`, which measure once, with equal noise: queries, cells, or levels of a hierarchy.
+
+Noisy levels are combined from below and from above (Hay, Rastogi, Miklau and Suciu 2010), which is least squares on a
+tree. Then, from the top down, siblings are drawn towards each other as far as their differences are noise (James and
+Stein 1961), and brought to the nearest that are not negative and add up to their parent.
+"""
 
 import math
 from functools import partial
@@ -7,22 +12,26 @@ from typing import Any
 import numpy as np
 
 from quorate.core.arrays import Floats
-from quorate.core.errors import Infeasible
+from quorate.core.errors import Infeasible, InvalidInput
 from quorate.core.privacy import Cost
-from quorate.release.engines.measuring import Measurement, MeasuringEngine, Planned
-from quorate.release.engines.released import (
+from quorate.release.engines.base import (
+    Measurement,
+    MeasuringEngine,
+    Planned,
     Public,
     Released,
     expected_largest,
+    expected_largest_of,
     histogram_scale,
     project_simplex,
     simplex_marginals,
 )
-from quorate.release.queries import MOST_LISTED, Marginals, Queries
+from quorate.release.queries import MOST_LISTED, Levels, Marginals, Queries
 
-__all__ = ["PlainEngine"]
+__all__ = ["LevelsEngine", "PlainEngine", "add_up"]
 
 _MOST_DRAWS = 5_000_000  # about a minute of exact draws
+_FEWEST = 4  # siblings that are drawn together: with fewer nothing is gained for certain
 
 
 class PlainEngine(MeasuringEngine):
@@ -96,3 +105,112 @@ def _factors(queries: Queries) -> dict[str, float]:
         "queries": math.sqrt(max(queries.sensitivity, 1) / 2) if drawn else math.inf,
         "cells": math.sqrt(cells or 1) / 2 if held else math.inf,
     }
+
+
+class LevelsEngine(MeasuringEngine):
+    """Every level of a hierarchy once, with equal shares, and answers that add up."""
+
+    name = "levels"
+
+    def _expected(self, queries: Queries, records: int, epsilon: float, delta: float, public: Public) -> float:
+        if not isinstance(queries, Levels):
+            return math.inf
+        measured = sum(size > 1 for size in queries.sizes)
+        scale = histogram_scale(epsilon, delta) * math.sqrt(max(measured, 1)) / records
+        noise = [np.full(size, scale**2 if size > 1 else 0.0) for size in queries.sizes]
+        deviations = np.sqrt(add_up(queries, [np.zeros(size) for size in queries.sizes], noise, 0.0)[1])
+        return expected_largest(float(deviations.max()), queries.count)
+
+    def measurement(
+        self, queries: Queries, public: Public, noise: float, planned: Planned = None
+    ) -> Measurement[Released]:
+        """Return the counts of each level."""
+        if not isinstance(queries, Levels):
+            raise InvalidInput(f"the levels engine answers the nodes of a hierarchy, not {type(queries).__name__}")
+
+        def finish(noisy: Any, scales: Any, records: int, spent: Cost) -> Released:
+            return self._released(queries, [part / records for part in noisy], np.array(scales) / records, spent)
+
+        return Measurement(
+            queries.squares, lambda private: np.split(private.counts(queries), queries.offsets[1:-1]), finish
+        )
+
+    def _released(self, queries: Levels, noisy: list[Floats], scales: Floats, spent: Cost) -> Released:
+        known = [
+            np.full(size, scale**2 if size > 1 else 0.0) for size, scale in zip(queries.sizes, scales, strict=True)
+        ]
+        tables = [np.ones(1) if size == 1 else part for size, part in zip(queries.sizes, noisy, strict=True)]
+        unbiased, variances = add_up(queries, tables, known, 1.0)
+        answers, errors, merged = _from_above(queries, unbiased, variances)
+        deviations = np.sqrt(variances)
+        note = f"{merged} sets of siblings that noise cannot tell apart have equal shares of their parents"
+        details = {
+            "deviation": float(deviations.max()),
+            "moved": float(np.abs(answers - unbiased).max()),
+            "expected_error": min(1.0, expected_largest_of(errors)),
+            "merged": float(merged),
+        }
+        weights = answers[queries.offsets[-2] :]
+        notes = (note,) if merged else ()
+        return Released(answers, errors, weights, None, spent, self.name, notes, details, None, unbiased, deviations)
+
+
+def add_up(queries: Levels, noisy: list[Floats], noise: list[Floats], total: float) -> tuple[Floats, Floats]:
+    """Return the best linear estimates of all nodes, which add up to `total`, and their variances.
+
+    `noise` has the variance of each noisy value; that of a level with one node is 0, since the total is known.
+    """
+    last = len(queries.sizes) - 1
+    below: list[tuple[Floats, Floats]] = [(noisy[last], noise[last])]
+    for level in range(last, 0, -1):  # what the levels from here on say of each node
+        up, (values, variances) = queries.parents(level), below[0]
+        sums, spreads = (np.bincount(up, part, minlength=queries.sizes[level - 1]) for part in (values, variances))
+        own = noise[level - 1]
+        trust = np.divide(spreads, spreads + own, out=np.zeros_like(own), where=spreads + own > 0)
+        below.insert(0, (sums + trust * (noisy[level - 1] - sums), trust * own))
+    top, spread = below[0]
+    whole = spread.sum()
+    share = np.divide(spread, whole, out=np.zeros_like(spread), where=whole > 0)
+    found, sure = [top + share * (total - top.sum())], [spread - spread * share]
+    for level in range(1, last + 1):
+        up, (values, variances) = queries.parents(level), below[level]
+        sums, spreads = (np.bincount(up, part, minlength=queries.sizes[level - 1]) for part in (values, variances))
+        share = np.divide(variances, spreads[up], out=np.zeros_like(variances), where=spreads[up] > 0)
+        found.append(values + share * (found[-1] - sums)[up])
+        sure.append(variances - variances * share + share**2 * sure[-1][up])
+    return np.concatenate(found), np.maximum(np.concatenate(sure), 0.0)
+
+
+def _from_above(queries: Levels, unbiased: Floats, variances: Floats) -> tuple[Floats, Floats, int]:
+    """Return answers that are not negative and add up, their errors, and how many sets of siblings became one."""
+    start = queries.offsets
+    answers, errors, merged = [project_simplex(unbiased[: start[1]])], [np.sqrt(variances[: start[1]])], 0
+    for level in range(1, len(queries.sizes)):
+        up = queries.parents(level)
+        values, noise = unbiased[start[level] : start[level + 1]], variances[start[level] : start[level + 1]]
+        made, risk = np.empty_like(values), np.empty_like(values)
+        for parent, siblings in enumerate(np.split(np.argsort(up, kind="stable"), _ends(up, queries.sizes[level - 1]))):
+            belief, squares = _belief(values[siblings], float(noise[siblings].mean()))
+            merged += belief == 0.0 and len(siblings) > 1
+            middle = values[siblings].mean()
+            drawn = middle + belief * (values[siblings] - middle)
+            amount = answers[-1][parent]
+            made[siblings] = amount * project_simplex(drawn / amount) if amount > 0 else 0.0
+            alone = belief**2 + (1.0 - belief) / len(siblings)  # what is left of the noise of each
+            risk[siblings] = alone * noise[siblings] + (1.0 - belief) ** 2 * squares
+        answers.append(made)
+        errors.append(np.sqrt(risk))
+    return np.concatenate(answers), np.concatenate(errors), merged
+
+
+def _belief(values: Floats, noise: float) -> tuple[float, float]:
+    """Return how far the differences of siblings are believed, and how large they are, squared, without noise."""
+    count, spread = len(values), float(((values - values.mean()) ** 2).sum())
+    if count < _FEWEST or noise == 0.0 or spread == 0.0:
+        return 1.0, 0.0
+    seen = max(0.0, spread / (count - 1) - noise) + noise * math.sqrt(2.0 / (count - 1))  # what noise may hide, too
+    return max(0.0, 1.0 - (count - 3) * noise / spread), seen
+
+
+def _ends(up: Any, parents: int) -> Any:
+    return np.cumsum(np.bincount(up, minlength=parents))[:-1]

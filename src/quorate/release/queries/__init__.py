@@ -1,13 +1,9 @@
 """Lists of 0/1 queries about cells, held by their structure: a list of a million queries is never a matrix."""
 
-from quorate.release.queries.boxes import BoxRanges
-from quorate.release.queries.levels import Levels
-from quorate.release.queries.line import Prefixes, Ranges
-from quorate.release.queries.marginals import Marginals
-from quorate.release.queries.matrix import Matrix
-from quorate.release.queries.possible import Possible
-from quorate.release.queries.protocol import MOST_LISTED, NOTHING, Numbered, Queries, Whole, check_weights
-from quorate.release.queries.rows import Rows
+from quorate.release.queries.base import MOST_LISTED, NOTHING, Numbered, Queries, Rows, Whole, check_weights
+from quorate.release.queries.lines import BoxRanges, Prefixes, Ranges
+from quorate.release.queries.lists import Levels, Matrix
+from quorate.release.queries.marginals import Marginals, Possible
 
 __all__ = [
     "MOST_LISTED",

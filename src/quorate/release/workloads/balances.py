@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from quorate.core.arrays import Floats, Integers
 from quorate.core.errors import Infeasible, InvalidInput
-from quorate.release.queries.possible import Truths
+from quorate.release.queries.marginals import Truths
 from quorate.release.workloads.expressions import Balance
 from quorate.tables.cells import DateCells, NumberCells
 

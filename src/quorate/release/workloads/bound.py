@@ -1,18 +1,30 @@
-"""A workload on known columns: queries, their names, and where a record belongs."""
+"""Workloads on known columns: marginals, and the nodes of a hierarchy."""
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from quorate.core.errors import InvalidInput
-from quorate.release.queries import Numbered, Queries, Rows, Whole
-from quorate.release.workloads.columns import Columns
+from quorate.core.checks import check_count
+from quorate.core.errors import Infeasible, InvalidInput
+from quorate.release.cover.base import check_cells
+from quorate.release.queries import MOST_LISTED, Levels, Marginals, Numbered, Queries, Rows, Whole
+from quorate.release.workloads.columns import Columns, names_of
+from quorate.tables.cells import CategoryCells
 
-__all__ = ["Between", "BoundWorkload", "check_asked", "tidy_name"]
+__all__ = [
+    "Between",
+    "BoundWorkload",
+    "HierarchyWorkload",
+    "MarginalWorkload",
+    "cells_of_orders",
+    "check_asked",
+    "tidy_name",
+]
 
 _OURS = {"query", "asked", "answer", "error", "low", "high", "gap"}  # columns of a tidy table that are not the user's
 
@@ -129,3 +141,173 @@ def check_asked(asked: Any, names: Iterable[str]) -> Mapping[str, Any]:
         given = ", ".join(map(str, asked)) if isinstance(asked, Mapping) else repr(asked)
         raise InvalidInput(f"a query of this workload says {', '.join(expected)}, not {given}")
     return asked
+
+
+class MarginalWorkload(BoundWorkload):
+    """Every cell of the table of each `order` columns, the cells of what is not declared among them."""
+
+    queries: Marginals
+
+    def __init__(self, columns: Columns, order: int) -> None:
+        self.order = check_count("order", order)
+        if self.order > len(columns.names):
+            raise InvalidInput(f"marginals of {order} columns need as many columns, not {len(columns.names)}")
+        _check_size(columns.sizes, self.order)
+        queries = Marginals.of_order(columns.sizes, self.order, columns.possible)
+        super().__init__(columns, queries, queries.count)
+
+    def unread(self, table: Any) -> tuple[str, ...]:
+        """Return the columns of a table that are not declared: marginals are of all columns."""
+        return tuple(name for name in names_of(table) if name not in self.columns.names)
+
+    def count(self, table: Any) -> Rows:
+        """Return the rows by their codes."""
+        return self.encode(table)
+
+    def find(self, asked: Any) -> int:
+        """Return the number of the query for a value of each of its columns."""
+        if not isinstance(asked, Mapping) or len(asked) != self.order:
+            raise InvalidInput(
+                "a query of this workload is a mapping such as {'column': value}, with values of at most "
+                f"{self.order} columns"
+            )
+        codes = self._codes(asked)
+        clique = tuple(sorted(codes))
+        return self.queries.number(self.queries.cliques.index(clique), [codes[column] for column in clique])
+
+    def summed(self, asked: Any) -> Whole | None:
+        """Return the cells of a table that add up to what is asked of fewer columns: those of the smallest table."""
+        if not isinstance(asked, Mapping) or not 0 < len(asked) < self.order:
+            return None
+        codes = self._codes(asked)
+        tables = [place for place, clique in enumerate(self.queries.cliques) if set(codes) <= set(clique)]
+        place = min(tables, key=lambda table: math.prod(self.queries.shapes[table]))
+        index = tuple(codes.get(column, slice(None)) for column in self.queries.cliques[place])
+        cells = np.arange(math.prod(self.queries.shapes[place])).reshape(self.queries.shapes[place])
+        return np.asarray(cells[index].ravel() + self.queries.offsets[place])
+
+    def describe_sum(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the name of what is asked of fewer columns than a table has."""
+        return self._named(self._codes(asked))
+
+    def _codes(self, asked: Mapping[str, Any]) -> dict[int, int]:
+        chosen = self.columns.select(list(asked))
+        return {self.columns.names.index(name): chosen.code(name, value) for name, value in asked.items()}
+
+    def _name(self, number: int) -> dict[str, Any]:
+        clique, codes = self.queries.find(number)
+        return self._named(dict(zip(self.queries.cliques[clique], codes, strict=True)))
+
+    def _named(self, codes: Mapping[int, int]) -> dict[str, Any]:
+        names = self.columns.names
+        said = {names[column]: self.columns.cells[names[column]].name(codes[column]) for column in sorted(codes)}
+        text = " and ".join(f"{name} = {value}" for name, value in said.items())  # a category may be a blank
+        return tidy_name(text, dict.fromkeys(names, "") | said)
+
+    def _settings(self) -> dict[str, Any]:
+        return {"kind": "marginals", "order": self.order}
+
+
+def cells_of_orders(sizes: Sequence[int], order: int) -> list[int]:
+    """Return how many cells all marginals of no column, of one, and so on up to `order` have.
+
+    They are symmetric polynomials of the sizes: no marginal is listed.
+    """
+    sums = [1] + [0] * order
+    for size in sizes:
+        for degree in range(order, 0, -1):
+            sums[degree] += size * sums[degree - 1]
+    return sums
+
+
+def _check_size(sizes: tuple[int, ...], order: int) -> None:
+    """Refuse more queries than can be listed, before any is."""
+    queries = cells_of_orders(sizes, order)[order]
+    if queries > MOST_LISTED:
+        raise Infeasible(
+            f"all marginals of {order} of these {len(sizes)} columns are {queries} queries, above {MOST_LISTED}; "
+            "take a lower order, fewer columns or fewer cells of each"
+        )
+
+
+class HierarchyWorkload(BoundWorkload):
+    """Every node of a hierarchy in each group; the answers of a level add up to those of the level above.
+
+    A query says the group and a node, of any level: `{"county": "north", "sex": "f"}`. Without the group it is the sum
+    over all groups, and without the node the group itself.
+    """
+
+    queries: Levels
+
+    def __init__(self, columns: Columns, column: str, by: Sequence[str]) -> None:
+        chosen = columns.select([*by, column])
+        cells = chosen.cells[column]
+        if not isinstance(cells, CategoryCells) or not cells.parents or column in by:
+            raise InvalidInput(f"a hierarchy is of a category with parents, which {column!r} is not")
+        self.column, self.by = column, tuple(by)
+        self._groups = math.prod(chosen.sizes[:-1])
+        check_cells(cells.size * self._groups, f"the hierarchy of {column!r} by {len(by)} columns")
+        levels = cells.levels()
+        named = [tuple(cells.rest if name is None else name for name in names) for names, _ in levels]
+        self._names = [("",), *named]  # of the group itself, and of each level
+        group = np.repeat(np.arange(self._groups), cells.size)
+        maps = [group]
+        for names, where in levels:
+            maps.append(group * len(names) + np.tile(where, self._groups))
+        queries = Levels(maps)
+        super().__init__(chosen, queries, queries.count)
+        self._places = {"": (0, 0)} | ({} if cells.closed else {cells.rest: (len(levels), cells.size - 1)})
+        for level, (names, _) in enumerate(levels, start=1):
+            self._places |= {name: (level, place) for place, name in enumerate(names) if name is not None}
+
+    def count(self, table: Any) -> Whole:
+        """Return how many rows each cell has."""
+        rows = self.encode(table)
+        return np.bincount(rows.cell(range(len(rows.sizes))), minlength=self.queries.cells)
+
+    def find(self, asked: Any) -> int:
+        """Return the node that is asked for in a group."""
+        numbers = self._numbers(asked)
+        if len(numbers) != 1:
+            raise InvalidInput(f"a query of this workload says {', '.join(self.columns.names)}")
+        return int(numbers[0])
+
+    def summed(self, asked: Any) -> Whole | None:
+        """Return the nodes of all groups that add up to what is asked of some of the columns alone."""
+        if not isinstance(asked, Mapping) or set(self.by) <= set(asked):
+            return None
+        return self._numbers(asked)
+
+    def _numbers(self, asked: Any) -> Whole:
+        if not isinstance(asked, Mapping) or not asked or not set(asked) <= set(self.columns.names):
+            raise InvalidInput(f"a query of this workload says {' or '.join(self.columns.names)}, not {asked!r}")
+        name = str(asked.get(self.column, ""))
+        if name not in self._places:
+            raise InvalidInput(f"column {self.column!r}: {name!r} is no node of its hierarchy")
+        level, place = self._places[name]
+        groups = np.zeros(1, dtype=np.int64)
+        for other in self.by:
+            size = self.columns.cells[other].size
+            codes = [self.columns.code(other, asked[other])] if other in asked else list(range(size))
+            groups = (groups[:, None] * size + np.array(codes)).ravel()
+        return np.asarray(self.queries.offsets[level] + groups * len(self._names[level]) + place)
+
+    def describe_sum(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the name of a sum over groups."""
+        return self._named(str(asked.get(self.column, "")), {name: str(asked.get(name, "")) for name in self.by})
+
+    def _name(self, number: int) -> dict[str, Any]:
+        level = int(np.searchsorted(self.queries.offsets, number, side="right")) - 1
+        group, place = divmod(number - int(self.queries.offsets[level]), len(self._names[level]))
+        sizes = self.columns.sizes[:-1]
+        codes = np.unravel_index(group, sizes) if sizes else ()
+        groups = {name: self.columns.cells[name].name(int(code)) for name, code in zip(self.by, codes, strict=True)}
+        return self._named(self._names[level][place], groups)
+
+    def _named(self, node: str, groups: Mapping[str, str]) -> dict[str, Any]:
+        said = [f"{name} = {value}" for name, value in groups.items() if value]
+        said = [*([f"{self.column} = {node}"] if node else []), *said]
+        return tidy_name(" and ".join(said) or "all", {**groups, self.column: node})
+
+    def _settings(self) -> dict[str, Any]:
+        return {"kind": "hierarchy", "column": self.column, "by": list(self.by)}

@@ -44,6 +44,14 @@ _DEEPEST = 50
 _MOST_COMPARISONS = 1_000
 
 Constant = float | str
+_TOKEN = re.compile(
+    r"""(?P<space>\s+)|(?P<number>[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?(?![\w.]))|(?P<text>'(?:[^']|'')*')
+    |(?P<quoted>"[^"]+"|`[^`]+`)|(?P<word>[^\W\d]\w*)|(?P<sign><=|>=|==|!=|<>|[<>=(),+-])""",
+    re.VERBOSE,
+)
+_TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}
+_SAME = {"==": "=", "<>": "!="}
+_WORDS = frozenset({"and", "or", "not", "in", "between", "true", "false"})
 
 
 @dataclass(frozen=True)
@@ -83,16 +91,6 @@ class Balance:
     factors: tuple[tuple[str, int], ...]
     sign: str
     limit: float
-
-
-_TOKEN = re.compile(
-    r"""(?P<space>\s+)|(?P<number>[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?(?![\w.]))|(?P<text>'(?:[^']|'')*')
-    |(?P<quoted>"[^"]+"|`[^`]+`)|(?P<word>[^\W\d]\w*)|(?P<sign><=|>=|==|!=|<>|[<>=(),+-])""",
-    re.VERBOSE,
-)
-_TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}
-_SAME = {"==": "=", "<>": "!="}
-_WORDS = frozenset({"and", "or", "not", "in", "between", "true", "false"})
 
 
 @dataclass(frozen=True)

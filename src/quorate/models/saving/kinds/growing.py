@@ -28,8 +28,7 @@ from quorate.models.saving.codecs import arrays_from, arrays_of
 from quorate.models.saving.folder import Extra, PrivateFolder, Trusted, check_folder, sync_names, write_new
 from quorate.models.saving.kinds.release import domain_files, domain_from
 from quorate.release.domain import SealedCounts
-from quorate.release.growing import GrowingRelease, KeptUpdate, Plan
-from quorate.release.running_sums import RunningSums
+from quorate.release.growing import GrowingRelease, KeptUpdate, Plan, RunningSums
 
 __all__ = ["FOLDER", "KIND", "restore", "save"]
 

@@ -26,13 +26,12 @@ from quorate.models.saving.codecs import arrays_from, arrays_of
 from quorate.models.saving.folder import Extra, PublishedFolder, Trusted
 from quorate.models.saving.hypotheses import concept_document, concept_of
 from quorate.models.saving.kinds.page import publish_folder
-from quorate.release.claims import Update
+from quorate.release.answers import shown_answers
 from quorate.release.domain import CoverDomain, Domain, TableDomain
 from quorate.release.engines import Mixture, Released
-from quorate.release.people import PERSON, RECORD
+from quorate.release.people import PERSON, RECORD, Update
 from quorate.release.queries import Marginals, Rows
 from quorate.release.release import QueryRelease
-from quorate.release.tidy import shown_answers
 from quorate.release.workloads import BoundWorkload
 
 __all__ = ["FOLDER", "KIND", "domain_files", "domain_from", "restore", "save"]

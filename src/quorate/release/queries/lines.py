@@ -1,4 +1,7 @@
-"""Queries about cells on one line, or on several: all that lies up to a cell of a line, and all between two of one."""
+"""Queries about cells on lines, all up to a cell or between two of them, and about boxes of a grid."""
+
+import math
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -6,10 +9,12 @@ from numpy.typing import ArrayLike, NDArray
 from quorate.core.arrays import Floats
 from quorate.core.checks import check_count
 from quorate.core.errors import InvalidInput
-from quorate.release.queries.protocol import Queries, check_listed, check_numbers, check_weights
-from quorate.release.queries.rows import Rows
+from quorate.release.queries.base import Queries, Rows, check_listed, check_numbers, check_weights
 
-__all__ = ["Prefixes", "Ranges"]
+__all__ = ["BoxRanges", "Prefixes", "Ranges"]
+
+_MOST_DIMENSIONS = 3
+_PAIRS = 4_000_000  # pairs of cells up to which the sensitivity is searched, not bounded
 
 
 class _Line(Queries):
@@ -137,3 +142,112 @@ class Ranges(_Line):
         rise = float((sums - np.minimum.accumulate(before, axis=1)).max())
         fall = float((np.maximum.accumulate(before, axis=1) - sums).max())
         return max(rise, fall)
+
+
+class BoxRanges(Queries):
+    """Boxes on a grid of up to three dimensions: one range an axis. Cells and boxes are numbered with the last axis
+    running fastest.
+    """
+
+    def __init__(self, shape: Sequence[int]) -> None:
+        self.shape = tuple(check_count("shape", size) for size in shape)
+        if not 1 <= len(self.shape) <= _MOST_DIMENSIONS:
+            raise InvalidInput(f"a grid has 1 to {_MOST_DIMENSIONS} dimensions, not {len(self.shape)}")
+        self._axes = tuple(Ranges(size) for size in self.shape)
+
+    @property
+    def count(self) -> int:
+        """How many boxes there are."""
+        return math.prod(axis.count for axis in self._axes)
+
+    @property
+    def cells(self) -> int:
+        """How many cells there are."""
+        return math.prod(self.shape)
+
+    @property
+    def sensitivity(self) -> int:
+        """How many boxes hold one of two cells and not the other, at most; a bound where the grid is large."""
+        if self.cells == 1:
+            return 0
+        around = [np.arange(1, size + 1) * np.arange(size, 0, -1) for size in self.shape]
+        if self.cells**2 > _PAIRS:
+            return 2 * math.prod(int(axis.max()) for axis in around)
+        both = np.ones((1, 1), dtype=np.int64)
+        for size in self.shape:
+            place = np.arange(size)
+            low, high = np.minimum.outer(place, place), np.maximum.outer(place, place)
+            both = np.kron(both, (low + 1) * (size - high))
+        alone = np.diag(both)
+        return int((alone[:, None] + alone[None, :] - 2 * both).max())
+
+    def number(self, first: Sequence[ArrayLike], last: Sequence[ArrayLike]) -> NDArray[np.int64]:
+        """Return the numbers of the boxes from the cells `first` to the cells `last`, one array an axis each."""
+        parts = [axis.number(low, high) for axis, low, high in zip(self._axes, first, last, strict=True)]
+        return np.asarray(np.ravel_multi_index(tuple(parts), tuple(axis.count for axis in self._axes)))
+
+    def bounds(self, which: ArrayLike) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+        """Return the first and last cells of these boxes, one pair of arrays an axis."""
+        parts = np.unravel_index(check_numbers(which, self.count), tuple(axis.count for axis in self._axes))
+        return [axis.pair(part) for axis, part in zip(self._axes, parts, strict=True)]
+
+    def _sums(self, weights: ArrayLike | Rows) -> Floats:
+        """Return the sums over all boxes that begin at the origin, with a leading zero on each axis."""
+        grid = check_weights(weights, self.cells).reshape(self.shape)
+        for axis in range(grid.ndim):
+            grid = np.cumsum(grid, axis=axis)
+        return np.pad(grid, [(1, 0)] * grid.ndim)
+
+    def answers(self, weights: ArrayLike | Rows) -> Floats:
+        """Return the sums over all boxes: refused where there are more of them than can be written out."""
+        check_listed(self.count, "boxes")
+        sums = self._sums(weights)
+        for axis, size in enumerate(self.shape):
+            first, last = np.triu_indices(size)
+            sums = np.take(sums, last + 1, axis=axis) - np.take(sums, first, axis=axis)
+        return sums.ravel()
+
+    def some(self, which: ArrayLike, weights: ArrayLike | Rows) -> Floats:
+        """Return the sums over the boxes of these numbers."""
+        sums, bounds = self._sums(weights), self.bounds(which)
+        total = np.zeros(np.shape(bounds[0][0]))
+        for corner in range(2 ** len(self.shape)):
+            low = [corner >> axis & 1 for axis in range(len(self.shape))]
+            place = tuple(first if side else last + 1 for side, (first, last) in zip(low, bounds, strict=True))
+            total = total + (-1) ** sum(low) * sums[place]
+        return np.asarray(total)
+
+    def members(self, query: int) -> NDArray[np.int64]:
+        """Return the cells of one box."""
+        axes = [np.arange(int(first), int(last) + 1) for first, last in self.bounds(query)]
+        return np.asarray(np.ravel_multi_index(np.meshgrid(*axes, indexing="ij"), self.shape)).ravel()
+
+    def spread(self, values: ArrayLike, support: Rows | None = None) -> Floats:
+        """Return for each cell the sum of the values of the boxes that contain it."""
+        check_listed(self.count, "boxes")
+        grid = check_weights(values, self.count).reshape([axis.count for axis in self._axes])
+        for axis, size in enumerate(self.shape):
+            first, last = np.triu_indices(size)
+            moved = np.moveaxis(grid, axis, 0)
+            steps = np.zeros((size + 1, *moved.shape[1:]))
+            np.add.at(steps, first, moved)
+            np.subtract.at(steps, last + 1, moved)
+            grid = np.moveaxis(np.cumsum(steps, axis=0)[:size], 0, axis)
+        return grid.ravel()
+
+    def largest(self, weights: ArrayLike | Rows) -> float:
+        """Return the largest absolute sum over a box."""
+        grid = check_weights(weights, self.cells).reshape(self.shape)
+        lines = np.moveaxis(grid, int(np.argmax(self.shape)), -1)  # the longest axis is run along, the others listed
+        for axis in range(lines.ndim - 1):
+            sums = np.concatenate([np.zeros_like(lines.take([0], axis)), np.cumsum(lines, axis=axis)], axis=axis)
+            first, last = np.triu_indices(lines.shape[axis])
+            check_listed(len(first) * sums.size // sums.shape[axis], "sums")
+            lines = np.take(sums, last + 1, axis=axis) - np.take(sums, first, axis=axis)
+        sums = np.cumsum(lines, axis=-1)
+        before = np.concatenate([np.zeros_like(sums[..., :1]), sums[..., :-1]], axis=-1)
+        rise = (sums - np.minimum.accumulate(before, axis=-1)).max()
+        return float(max(rise, (np.maximum.accumulate(before, axis=-1) - sums).max()))
+
+    def __repr__(self) -> str:
+        return f"BoxRanges({self.shape})"

@@ -1,25 +1,33 @@
-"""What an engine is given, what it gives, and what all of them share."""
+"""What an engine is given and gives, and engines that measure fixed vectors once.
+
+What such an engine measures and what it makes of that are apart, so that the same vectors may also be measured update
+by update (`quorate.release.growing`).
+"""
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any
+from functools import cached_property, partial
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from quorate.core.arrays import Floats, Integers
 from quorate.core.errors import Infeasible, InvalidInput, QuorateError
-from quorate.core.mechanisms.noisy_vector import NoisyVector
+from quorate.core.mechanisms.noisy_vector import NoisyVector, NoisyVectors
 from quorate.core.privacy import Budget, Cost
+from quorate.release.engines.components import Clique
 from quorate.release.engines.mixture import Mixture
 from quorate.release.queries import Marginals, Queries, Rows
 
 __all__ = [
     "Engine",
     "ErrorBars",
+    "Measurement",
+    "MeasuringEngine",
+    "Planned",
     "Private",
     "Public",
     "Released",
@@ -29,6 +37,8 @@ __all__ = [
     "expected_largest_of",
     "half_interval",
     "histogram_scale",
+    "measure_once",
+    "measure_rest",
     "project_simplex",
     "simplex_marginals",
     "spent_since",
@@ -37,6 +47,8 @@ __all__ = [
 Public = Rows | NDArray[np.float64] | None
 
 _TWO_SIDED = 1.959963984540054  # standard deviations that hold 95% of a Gaussian
+Made = TypeVar("Made")
+Planned = tuple[tuple[Clique, ...], tuple[float, ...]] | None  # marginals to measure, and the share of each
 
 
 class ErrorBars:
@@ -264,3 +276,68 @@ def spent_since(before: Cost, budget: Budget) -> Cost:
     """Return what was charged to a budget since its account read `before`."""
     after = budget.spent()
     return Cost(max(0.0, after.renyi - before.renyi), max(0.0, after.slack - before.slack))
+
+
+@dataclass(frozen=True)
+class Measurement(Generic[Made]):
+    """What is measured: vectors of whole numbers, linear in the records, and what is made of them with noise.
+
+    A replaced record changes vector k by at most `squares[k]`, squared and summed up; no record adds more than
+    `largest` to an entry. `finish` takes the vectors with noise, the deviation of each, the number of records and what
+    was spent. `cliques` are the columns of each vector that is a marginal chosen for the workload.
+    """
+
+    squares: tuple[int, ...]
+    vectors: Callable[[Private], list[Integers]]
+    finish: Callable[[Sequence[Integers | Floats], Sequence[float], int, Cost], Made]
+    shares: tuple[float, ...] | None = None
+    largest: int = 1
+    cliques: tuple[Clique, ...] = ()
+
+    @property
+    def planned(self) -> "Planned":
+        """What must be known to measure the same again."""
+        return (self.cliques, self.shares) if self.cliques and self.shares else None
+
+
+def measure_once(
+    plan: Callable[[float], Measurement[Made]], private: Private, budget: Budget, noise: Any = None
+) -> Made:
+    """Measure what is planned for this deviation of a share in a lone histogram, and return what is made of it."""
+    alone = NoisyVector.for_budget(budget, squared_sensitivities=(2,)).scales[0]
+    planned = plan(alone / private.records)
+    mechanism = NoisyVector.for_budget(budget, squared_sensitivities=planned.squares, shares=planned.shares)
+    before = budget.spent()
+    noisy = mechanism.draw_release(planned.vectors(private), budget, noise)
+    return planned.finish(noisy, mechanism.scales, private.records, spent_since(before, budget))
+
+
+def measure_rest(plan: Callable[[float], Measurement[Made]], private: Private, vectors: NoisyVectors) -> Made:
+    """Measure what is planned with all that is left after releases before it: ../PROOF.md, step 9."""
+    planned = plan(vectors.scale(squared_sensitivity=2, fraction=1.0) / private.records)
+    noisy, scales = vectors.release_rest(
+        planned.vectors(private),
+        squared_sensitivities=planned.squares,
+        shares=planned.shares or (1.0,) * len(planned.squares),
+    )
+    return planned.finish(noisy, scales, private.records, vectors.spent)
+
+
+class MeasuringEngine(Engine):
+    """An engine that measures fixed vectors of counts once: all else is made of what was measured."""
+
+    @abstractmethod
+    def measurement(
+        self, queries: Queries, public: Public, noise: float, planned: Planned = None
+    ) -> Measurement[Released]:
+        """Return what to measure, by public numbers: `noise` is the deviation of a share in a lone histogram.
+
+        What was `planned` before is measured again, where several plans were possible.
+        """
+
+    def run_rest(self, queries: Queries, data: Any, vectors: NoisyVectors) -> Released:
+        """Return the released answers, paid with all that is left after other releases."""
+        return measure_rest(partial(self.measurement, queries, None), check_private(queries, data), vectors)
+
+    def _run(self, queries: Queries, data: Any, public: Public, budget: Budget, noise: Any) -> Released:
+        return measure_once(partial(self.measurement, queries, public), check_private(queries, data), budget, noise)
