@@ -19,13 +19,13 @@ from quorate.models.account import Account
 from quorate.models.students import StudentClassifier
 from quorate.release import Columns, GrowingRelease, QueryRelease, Workload
 from quorate.release import people as people_module
-from quorate.release.cuts import NumberTree
 from quorate.release.engines import LevelsEngine
 from quorate.release.engines.base import check_private
 from quorate.release.growing import RunningSums
 from quorate.release.people import Counted
 from quorate.release.queries import Levels
 from quorate.tables import Number
+from quorate.tables.cut_tree import CutTree
 
 _MONTHS, _PEOPLE = 6, 40
 _PATIENCE = 2.0  # seconds that a thread waits for another, which a lock keeps out as long
@@ -141,14 +141,14 @@ def replace_in_a_hierarchy(twin: Twin) -> Caught:
     return _judged("replaced record", distance, "the levels")
 
 
-def _pays_for_one_more(self: NumberTree) -> int:
-    """Pay as if a record were added and not replaced, and for one place of the tree: that is the mistake."""
+def _pays_for_one_more(self: CutTree) -> int:
+    """Pay as if a record were added and not replaced, and for one cell of a column: that is the mistake."""
     return 1
 
 
-def _pays_for_broken_numbers(self: NumberTree) -> int:
-    """Pay for no column of whole numbers after the first level, though they are counted: that is the mistake."""
-    return 3 if self.held is None else 0 if self.whole else 2
+def _pays_for_fractions(self: CutTree) -> int:
+    """Pay for no column of whole numbers, though its cells are counted: that is the mistake."""
+    return 0 if self._is_whole else 2
 
 
 def replace_where_cuts_are_found(twin: Twin) -> Caught:
@@ -285,16 +285,16 @@ RELEASES = (
         "cuts_paid_by_half",
         "cuts of numbers paid for as if a record were added, not replaced",
         "enumeration",
-        (NumberTree, "square"),
+        (CutTree, "squared_sensitivity"),
         property(_pays_for_one_more),
         replace_where_cuts_are_found,
     ),
     replacement_bug(
         "whole_numbers_not_paid",
-        "cuts of whole numbers paid for on the first level alone",
+        "cuts of whole numbers that are counted and not paid for",
         "enumeration",
-        (NumberTree, "square"),
-        property(_pays_for_broken_numbers),
+        (CutTree, "squared_sensitivity"),
+        property(_pays_for_fractions),
         replace_where_cuts_are_found,
     ),
     replacement_bug(

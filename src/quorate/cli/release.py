@@ -37,8 +37,8 @@ from quorate.core.errors import InvalidInput
 from quorate.models.saving import Folder, load, open_folder
 from quorate.release import Columns, QueryRelease
 from quorate.release.answers import parse_queries, shown_answers
+from quorate.release.auto_cuts import AutoCuts
 from quorate.release.domain import make_domain
-from quorate.release.uncut import Uncut
 from quorate.release.utility import simulate_utility
 from quorate.report.release_page import write_report_of
 
@@ -89,13 +89,13 @@ def _release(
         private, people = private_records(subject, table, records.groups)
         subject.check_left_out(records.groups)
         warn_of_delta(release.delta, private, people)
-        uncut = Uncut.of(subject.about, release.columns, known)
-        domain = make_domain(subject.about, known, release.columns if uncut is None else uncut.widest)
+        auto_cuts = AutoCuts.of(subject.about, release.columns, known)
+        domain = make_domain(subject.about, known, release.columns if auto_cuts is None else auto_cuts.widest)
         check_declared(domain, private)
         if queries:  # what cannot be asked is refused before anything is paid
             domain.find_sums(queries)
-            if uncut is not None:
-                uncut.check_asked(domain, queries)
+            if auto_cuts is not None:
+                auto_cuts.check_asked(domain, queries)
         step()
         release.fit(private, known, groups=people)
         del private, people

@@ -18,11 +18,11 @@ from quorate.core.errors import Infeasible
 from quorate.core.hypotheses.points import Points
 from quorate.models.concepts import Concept, Conjunctions, Stumps
 from quorate.planner.result import Change, plan_card
+from quorate.release.auto_cuts import AutoCuts
 from quorate.release.cover.base import cover_share
 from quorate.release.domain import Domain, make_domain
 from quorate.release.engines import expected_errors
 from quorate.release.queries import Rows
-from quorate.release.uncut import Uncut
 from quorate.release.workloads import Workload
 
 __all__ = ["EngineForecast", "ReleasePlan", "plan_release", "stand_in_points"]
@@ -137,11 +137,11 @@ def plan_release(
     epsilon, delta = check_positive("epsilon", epsilon), check_delta(delta, zero=False)
     alpha, beta = check_rate("alpha", alpha), check_rate("beta", beta)
     counted = public is None or (isinstance(public, int | np.integer) and not isinstance(public, bool))
-    uncut = Uncut.of(subject, columns, None if counted else public)
-    domain, size = _domain(subject, public, columns if uncut is None else uncut.widest)
+    auto_cuts = AutoCuts.of(subject, columns, None if counted else public)
+    domain, size = _domain(subject, public, columns if auto_cuts is None else auto_cuts.widest)
     known = domain.public() if size else None
     known = known.merged() if isinstance(known, Rows) else known
-    forecast = partial(_forecasts, domain, known, uncut, epsilon=epsilon, delta=delta)
+    forecast = partial(_forecasts, domain, known, auto_cuts, epsilon=epsilon, delta=delta)
     forecasts = forecast(records=records)
     if not forecasts:
         raise Infeasible(
@@ -169,16 +169,18 @@ def plan_release(
         published=_published(subject, epsilon=epsilon, delta=delta, alpha=alpha, beta=beta),
         sentences=(),
     )
-    found = () if uncut is None else ("A tenth of the budget finds cuts: this is for as many cells as there may be.",)
+    found = (
+        () if auto_cuts is None else ("A tenth of the budget finds cuts: this is for as many cells as there may be.",)
+    )
     return replace(plan, sentences=(*_sentences(subject, plan), *found))
 
 
 def _forecasts(
-    domain: Domain, known: Any, uncut: Uncut | None, *, records: int, epsilon: float, delta: float
+    domain: Domain, known: Any, auto_cuts: AutoCuts | None, *, records: int, epsilon: float, delta: float
 ) -> list[EngineForecast]:
     """Return each engine that can answer these queries with its expected largest error, best first."""
     errors = expected_errors(domain.queries, records=records, epsilon=epsilon, delta=delta, public=known)
-    errors = errors if uncut is None else uncut.expected_errors(errors)
+    errors = errors if auto_cuts is None else auto_cuts.expected_errors(errors)
     return [EngineForecast(name, float(error)) for name, error in errors.items()]
 
 

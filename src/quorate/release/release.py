@@ -28,6 +28,7 @@ from quorate.core.session import release_counts
 from quorate.models.account import Account
 from quorate.models.predictors.manners import ShowsClaim
 from quorate.release.answers import added, as_counts, keys_of, name_between, take_between, taken
+from quorate.release.auto_cuts import AutoCuts
 from quorate.release.domain import NOTHING, Domain, Errors, make_domain, target_column, weighed
 from quorate.release.engines import Released, around, choose_engine, half_interval
 from quorate.release.people import (
@@ -43,7 +44,6 @@ from quorate.release.people import (
 from quorate.release.queries import BoxRanges, Marginals, Prefixes, Queries, Ranges, Rows
 from quorate.release.queries.marginals import clear_weights
 from quorate.release.synthetic import MOST_ROWS, draw_records, fit_weights, product_support, round_weights
-from quorate.release.uncut import Uncut
 from quorate.release.workloads import Columns
 from quorate.release.workloads.lines import LineWorkload
 from quorate.tables.containers import shown_names
@@ -133,17 +133,21 @@ class QueryRelease(ShowsClaim, BaseEstimator):
         account = None if self.account is None else Account.of(self.account)
         if account is not None:
             epsilon, delta = account.whole(epsilon, delta)
-        uncut = Uncut.of(self.subject, self.columns, public)
-        domain = make_domain(self.subject, public, self.columns if uncut is None else uncut.widest)  # proof: step 1
+        auto_cuts = AutoCuts.of(self.subject, self.columns, public)
+        domain = make_domain(
+            self.subject, public, self.columns if auto_cuts is None else auto_cuts.widest
+        )  # proof: step 1
         queries = self._weigh(domain)
         most = check_records_per_person(self.records_per_person, groups)
         private = private if groups is None else first_records(private, groups, most)
         known, unread = domain.public(), domain.unread(private)
-        private = private if uncut is None else uncut.read(private)
+        private = private if auto_cuts is None else auto_cuts.read(private)
         sealed, records = domain.seal(private)  # proof: step 2
         each = loss_for_each_record(epsilon, delta, most)
         settings: dict[str, Any] = {"records": records, "epsilon": each[0], "delta": each[1], "public": known}
-        engine = choose_engine(queries, engine=self.engine if uncut is None else uncut.engine(self.engine), **settings)
+        engine = choose_engine(
+            queries, engine=self.engine if auto_cuts is None else auto_cuts.engine(self.engine), **settings
+        )
         expected = engine.expected_error(queries, **settings)
         if not math.isfinite(expected):
             raise Infeasible(
@@ -153,12 +157,12 @@ class QueryRelease(ShowsClaim, BaseEstimator):
                 + (", or leave engine='auto'" if self.engine != "auto" else "")
             )
         budget, unit = Budget(epsilon=each[0], delta=each[1], slack=0.0), RECORD if groups is None else PERSON
-        vectors = None if uncut is None else uncut.open(budget)
+        vectors = None if auto_cuts is None else auto_cuts.open(budget)
         charge = None if account is None else account.charged(epsilon=epsilon, delta=delta, unit=unit)  # proof: step 8
         what = f"releasing {domain.queries.count:,} queries by the engine {engine.name}"
         with charge or nullcontext(), progress(what):
-            if uncut is not None and vectors is not None:
-                domain, released = uncut.release(private, engine, vectors, self._weigh)  # proof: step 9
+            if auto_cuts is not None and vectors is not None:
+                domain, released = auto_cuts.release(private, engine, vectors, self._weigh)  # proof: step 9
             else:
                 released = release_counts(  # proof: step 3
                     sealed, lambda counted: engine.run(queries, counted, public=known, budget=budget)

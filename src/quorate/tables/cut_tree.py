@@ -35,6 +35,7 @@ _CLEAR_END = 2.5  # deviations of the noise, by which the numbers beyond an end 
 _OWN_CELL_SHARE = 0.08  # of the numbers: a cell with more keeps both of its ends as cuts
 _NARROW = 1 / 32  # of its numbers, the width of a cell whose units seem to share one of them
 _QUANTILES = (0.02, *(place / 10 for place in range(1, 10)), 0.98)  # at which numbers are cut
+_BELOW = 1 / 4  # of the width of a narrow cell, by which its lower end is moved to a number of fewer decimals
 _TOLERANCE = 0.01  # of rank, by which a cut is moved to a number of fewer decimals
 _MOST_WHOLE = 64  # whole numbers of a cell up to which each of them is taken for as frequent as the others
 
@@ -78,6 +79,8 @@ def most_cells() -> int:
 class CutTree:
     """The cells of one column: public and noisy values alone.
 
+    With `most_cells`, cuts leave at most so many cells between both ends of the numbers, for a release of marginals.
+
     >>> values = np.random.default_rng(0).normal(size=20_000)
     >>> tree = CutTree(units=20_000)
     >>> while tree.is_open:
@@ -86,8 +89,10 @@ class CutTree:
     [-3.0, -1.3, -0.87, -0.5, -0.27, 0.0, 0.24, 0.52, 0.82, 1.3, 2.0]
     """
 
-    def __init__(self, units: int, *, is_whole: bool = False, is_date: bool = False) -> None:
-        self._units, self._is_whole, self._is_date = units, is_whole, is_date
+    def __init__(
+        self, units: int, *, is_whole: bool = False, is_date: bool = False, most_cells: int | None = None
+    ) -> None:
+        self._units, self._is_whole, self._is_date, self._most_cells = units, is_whole, is_date, most_cells
         ends = [-math.inf, *_first_ends(is_whole=is_whole, is_date=is_date), math.inf]
         self._numbers = [_Cell(low, high) for low, high in pairwise(ends)]
         self._missing = _Cell(math.nan, math.nan)
@@ -161,14 +166,26 @@ class CutTree:
         return NumberMarginal(tuple(cuts), tuple(counts.tolist()), means, self._missing.units, scale)
 
     def _cuts(self, line: "_Line") -> list[float]:
-        cuts = {line.cut_near(share) for share in _QUANTILES}
+        cuts = self._even_cuts(line)
         for cell in line.cells:
             if cell.units >= _OWN_CELL_SHARE * line.total:
-                cuts |= {line.frequent_value(cell), cell.high}
+                cuts |= {line.cut_before(cell), cell.high}
         if self._is_whole:
             cuts = {float(np.ceil(cut)) for cut in cuts if math.isfinite(cut)}
-        kept = sorted({cut + 0.0 for cut in cuts if math.isfinite(cut)})
-        return kept if len(kept) != 1 else [kept[0], kept[0] + max(1.0, abs(kept[0]) * 2.0**-20)]
+        chosen = sorted({cut + 0.0 for cut in cuts if math.isfinite(cut)})
+        while self._most_cells is not None and len(chosen) > self._most_cells + 1:
+            below = [line.units_below(cut) for cut in chosen]
+            pairs = [after - before for before, after in zip(below, below[2:], strict=False)]
+            del chosen[int(np.argmin(pairs)) + 1]  # The two cells around it hold fewest units together.
+        return chosen if len(chosen) != 1 else [chosen[0], chosen[0] + max(1.0, abs(chosen[0]) * 2.0**-20)]
+
+    def _even_cuts(self, line: "_Line") -> set[float]:
+        """Return cuts near the deciles; with `most_cells`, near so many shares, and the end of the last cell."""
+        if self._most_cells is None:
+            return {line.cut_near(share) for share in _QUANTILES}
+        inner = {line.cut_near(place / self._most_cells) for place in range(1, self._most_cells)}
+        first, last = _QUANTILES[0], _QUANTILES[-1]
+        return inner | {line.cut_near(first), line.cut_near(last), line.cell_at(last).high}
 
 
 class _Line:
@@ -188,11 +205,23 @@ class _Line:
             return self._quantile(share)
         return shortest_decimal(low, high - low)
 
-    def _quantile(self, share: float) -> float:
+    def cell_at(self, share: float) -> _Cell:
+        """Return the cell in which this share of the numbers is reached."""
         place = int(np.searchsorted(self._below, share * self.total, side="left")) - 1
-        cell = self.cells[min(max(place, 0), len(self.cells) - 1)]
+        return self.cells[min(max(place, 0), len(self.cells) - 1)]
+
+    def _quantile(self, share: float) -> float:
+        cell = self.cell_at(share)
         before = float(self._below[self.cells.index(cell)])
         return self._inside(cell, (share * self.total - before) / max(cell.units, 1e-300))
+
+    def cut_before(self, cell: _Cell) -> float:
+        """Return a number of few decimals at the lower end of a cell of many units, or a little below it."""
+        width = cell.high - cell.low
+        if not math.isfinite(width) or width > abs(cell.low) * _NARROW or _whole_ends(cell) is not None:
+            return cell.low
+        short = shortest_decimal(cell.low - width * _BELOW, width * _BELOW)
+        return short if short <= cell.low else cell.low
 
     def frequent_value(self, cell: _Cell) -> float:
         """Return the number that many units of a narrow cell seem to share: that of fewest decimals."""

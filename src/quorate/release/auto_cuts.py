@@ -1,19 +1,22 @@
-"""Marginals of a table whose numbers have no cuts yet: these are found first, for a tenth of the same budget."""
+"""Marginals of a table whose numbers have no cuts yet: these are found first, for a tenth of the same budget.
 
-import itertools
+Each column has a `quorate.tables.cut_tree.CutTree`, whose cells are refined stage by stage by noisy counts. PROOF.md,
+step 9.
+"""
+
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
+import numpy as np
 import pyarrow as pa
 
-from quorate.core.arrays import Integers
+from quorate.core.arrays import Floats, Integers
 from quorate.core.errors import InvalidInput
 from quorate.core.mechanisms import NoisyVectors
 from quorate.core.privacy import Budget
 from quorate.core.session import release_counts
-from quorate.release.cuts import LEVELS, entries_of_level, find_cuts
 from quorate.release.domain import Domain, SealedCounts, make_domain
 from quorate.release.engines import Released
 from quorate.release.engines.base import Engine, MeasuringEngine
@@ -24,31 +27,68 @@ from quorate.release.workloads.constraints import names_in
 from quorate.tables import Number
 from quorate.tables.cells import OTHER
 from quorate.tables.containers import open_columns, shown_names
+from quorate.tables.cut_tree import STAGES, CutTree, most_cells
 from quorate.tables.values import read_numbers
 
-__all__ = ["Uncut"]
+__all__ = ["AutoCuts", "Draw", "find_cuts"]
 
-_FOR_CUTS = 0.1  # of the budget, the same for each level: it widens the noise of the marginals by a twentieth
+_FRACTIONS_SHARE = 0.005  # of the budget: tells columns of whole numbers from others
+_STAGE_SHARE = 0.095 / STAGES  # of the budget: all cuts together widen the noise of the marginals by a twentieth
+_CUTS_SHARE = _FRACTIONS_SHARE + STAGES * _STAGE_SHARE
 _CELLS = 16  # between the ends of a number, unless the workload says how many
+_CLEAR = 3.0  # deviations of the noise, by which fractions among the numbers of a column stand out
+
+
+class Draw(Protocol):
+    """A paid release: it adds noise to a vector of this squared sensitivity, and returns the scale of the noise too."""
+
+    def __call__(self, counts: Integers, *, squared_sensitivity: int) -> tuple[Integers, float]:
+        """Return the counts with noise, and its scale."""
+
+
+def find_cuts(values: Sequence[Floats], draw: Draw, *, cells: int) -> list[tuple[float, ...]]:
+    """Return at most `cells` + 1 cuts of each column of private numbers.
+
+    All that depends on the numbers comes from `draw`: first how many numbers of each column are not whole, then the
+    counts of each stage of the trees that are still open. Values that are no number are counted as missing.
+    """
+    fractions = np.array([int((line != np.floor(line)).sum()) for line in map(_finite, values)], dtype=np.int64)
+    noisy, scale = draw(fractions, squared_sensitivity=len(values))  # proof: step 9
+    trees = [
+        CutTree(len(line), is_whole=bool(count <= _CLEAR * scale), most_cells=cells)
+        for line, count in zip(values, noisy.tolist(), strict=True)
+    ]
+    while unfinished := [(tree, line) for tree, line in zip(trees, values, strict=True) if tree.is_open]:
+        counts = [tree.count(line) for tree, line in unfinished]
+        square = sum(tree.squared_sensitivity for tree, _ in unfinished)  # proof: step 9
+        noisy, scale = draw(np.concatenate(counts), squared_sensitivity=square)
+        ends = np.cumsum([len(part) for part in counts])[:-1]
+        for (tree, _), part in zip(unfinished, np.split(noisy.astype(np.float64), ends), strict=True):
+            tree.update(part, scale)
+    return [tree.marginal().cuts for tree in trees]
+
+
+def _finite(values: Floats) -> Floats:
+    return values[np.isfinite(values)]
 
 
 @dataclass(frozen=True)
-class Uncut:
+class AutoCuts:
     """A workload of marginals and its columns, some of them numbers without cuts."""
 
     workload: Workload
     columns: Columns
 
     @classmethod
-    def of(cls, subject: Any, columns: Any, public: Any) -> "Uncut | None":
+    def of(cls, subject: Any, columns: Any, public: Any) -> "AutoCuts | None":
         """Return what is to be cut; None where nothing is, or where private records do not say how."""
         if not isinstance(subject, Workload) or subject.kind != "marginals" or public is not None or columns is None:
             return None
         declared = columns if isinstance(columns, Columns) else Columns.from_dict(columns)
         if not declared.uncut:
             return None
-        for one in declared.constraints:
-            if tied := names_in(one) & set(declared.uncut):
+        for constraint in declared.constraints:
+            if tied := names_in(constraint) & set(declared.uncut):
                 raise InvalidInput(f"a constraint is about {min(tied)!r}, which has no cuts: declare them")
         return cls(subject, declared)
 
@@ -65,7 +105,7 @@ class Uncut:
 
     def expected_errors(self, errors: Mapping[str, float]) -> dict[str, float]:
         """Return the error of the engine that measures with what is left, by those that engines make with all of it."""
-        return {name: errors[name] / math.sqrt(1.0 - _FOR_CUTS) for name in [self.engine("auto")] if name in errors}
+        return {name: errors[name] / math.sqrt(1.0 - _CUTS_SHARE) for name in [self.engine("auto")] if name in errors}
 
     @property
     def widest(self) -> Columns:
@@ -74,10 +114,10 @@ class Uncut:
 
     def check_asked(self, domain: Domain, queries: Sequence[Any]) -> None:
         """Refuse a query of the widest domain that names a cell of a number without cuts: it may not be found."""
-        for one in queries:
-            said = one if isinstance(one, Mapping) else domain.describe(domain.find([one]), [one])[0]
+        for query in queries:
+            cells = query if isinstance(query, Mapping) else domain.describe(domain.find([query]), [query])[0]
             for name in self.columns.uncut:
-                if isinstance(said.get(name), str) and said[name] not in ("", OTHER):
+                if isinstance(cells.get(name), str) and cells[name] not in ("", OTHER):
                     raise InvalidInput(
                         f'column {name!r} has no cuts, and its cells no names yet: ask for a value, as {{"{name}": 0}}'
                     )
@@ -86,7 +126,7 @@ class Uncut:
         """Take all of a budget, for cuts and marginals together, before anything is drawn: proof: step 9."""
         assert self.workload.order is not None
         marginals = sum(cells_of_orders(self.widest.sizes, self.workload.order)[1:])
-        return NoisyVectors(budget, entries=marginals + LEVELS * entries_of_level() * len(self.columns.uncut))
+        return NoisyVectors(budget, entries=marginals + (1 + STAGES * most_cells()) * len(self.columns.uncut))
 
     def read(self, private: Any) -> dict[str, pa.Array]:
         """Return the declared columns of private records, to be counted twice: a stream of them is read once."""
@@ -97,14 +137,16 @@ class Uncut:
     ) -> tuple[Domain, Released]:
         """Find the cuts, count the records by them, and release the marginals with the rest of the budget."""
         assert isinstance(engine, MeasuringEngine)
-        names, level = self.columns.uncut, itertools.count()
+        names, spent = self.columns.uncut, 0.0
         numbers = SealedCounts([read_numbers(private[name]) for name in names])
 
         def draw(counts: Integers, *, squared_sensitivity: int) -> tuple[Integers, float]:
-            fraction = 1.0 / (LEVELS / _FOR_CUTS - next(level))  # of what is left: the same for each level
+            nonlocal spent
+            share = _STAGE_SHARE if spent else _FRACTIONS_SHARE
+            fraction, spent = share / (1.0 - spent), spent + share
             return vectors.release(counts, squared_sensitivity=squared_sensitivity, fraction=fraction)
 
-        cuts = release_counts(numbers, lambda held: find_cuts(held, draw, cells=self.cells))
+        cuts = release_counts(numbers, lambda lines: find_cuts(lines, draw, cells=self.cells))
         domain = make_domain(self.workload, None, self._cut(dict(zip(names, cuts, strict=True))))
         queries, (sealed, _) = weigh(domain), domain.seal(private)
         released = release_counts(sealed, lambda counted: engine.run_rest(queries, counted, vectors))
