@@ -40,7 +40,7 @@ from quorate.core.arrays import Integers
 from quorate.core.errors import InvalidInput
 from quorate.models.predictors import PrivateClassifier
 from quorate.tables import Label, Number, Schema, read_table
-from quorate.tables.stream import TableStream
+from quorate.tables.files import TableStream
 
 _COLUMNS = 20
 _ROWS = 2**18  # of a row group

@@ -47,7 +47,7 @@ from quorate.core.mechanisms.distributions import gaussian_pmf
 from quorate.models.predictors import PrivateClassifier
 from quorate.models.predictors.sources import Encoding, spilled
 from quorate.tables import Label, Number, Schema
-from quorate.tables.stream import TableStream
+from quorate.tables.files import TableStream
 
 EngineName = Literal["dask", "ray"]
 _PACKAGES: dict[EngineName, str] = {"dask": "distributed", "ray": "ray"}

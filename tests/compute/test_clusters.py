@@ -33,7 +33,7 @@ from quorate.compute.ensemble.sources import SpilledRows
 from quorate.core.errors import ClusterLost
 from quorate.models.predictors.sources import Encoding, spilled
 from quorate.tables import Label, Number, Schema
-from quorate.tables.stream import TableStream, table_files, table_parts
+from quorate.tables.files import TableStream, table_files, table_parts
 
 MARK = 1.0 + 2.0**-50 * 77777  # a column that all private rows have, and nothing else
 SCHEMA = Schema({"a": Number(), "b": Number(), "mark": Number()}, label=Label("y", ["ill", "well"]))

@@ -25,9 +25,8 @@ from quorate.models.saving.folder import digest_of, open_private
 from quorate.models.saving.kinds.spending import view_in_all
 from quorate.models.students import StudentClassifier
 from quorate.tables import SCHEMA_FILE, Category, QueryEncoder, Schema
-from quorate.tables.containers import open_table
+from quorate.tables.containers import Role, open_table
 from quorate.tables.frames import ColumnKind, FrameFormat
-from quorate.tables.read import Role
 from quorate.tables.values import read_numbers
 
 Loader = Callable[[Path], Schema | None]

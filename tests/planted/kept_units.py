@@ -24,8 +24,8 @@ from quorate.models.knn.kernel import Kernel
 from quorate.models.knn.unit_file import UnitFile, change_key
 from quorate.models.knn.units import Units
 from quorate.models.predictors.base import check_matrix
-from quorate.tables.persons import person_name
-from quorate.tables.read import Role
+from quorate.tables.containers import Role
+from quorate.tables.persons import name_persons
 from quorate.tables.values import canonical_text
 
 Twin = tuple[ModuleType, str, Callable[..., Any]]  # a module, one of its functions, and what stands in for it
@@ -164,11 +164,20 @@ def _second_budget(twin: Twin, first: Any, again: Any) -> Caught:
             seen = [units.count(model.space_.points(here)).put_to(np.ravel) for _ in range(3)]
             if there:
                 model.forget([first])
-                model.insert(here, [1], ids=[again])
+                model.insert(here, [1], ids=np.array([again]))
             counts.append([*seen, *(units.count(model.space_.points(here)).put_to(np.ravel) for _ in range(3))])
     moved, paid = int(((np.array(counts[0]) - np.array(counts[1])) ** 2).sum()), model.terms_.capacity
     evidence = f"one person moves the counts by {moved} squares in all, and pays for {paid}"
     return Caught("a name that is written in two ways", evidence, found=moved > paid)
+
+
+def _name_as_written(names: Any) -> list[str]:
+    """Take the text of each name: that is the mistake."""
+    return [canonical_text(name) for name in names]
+
+
+def _named_by_a_long_number(twin: Twin) -> Caught:
+    return _second_budget(twin, 2**53 + 1, 2.0**53)
 
 
 def _named_in_two_ways(twin: Twin) -> Caught:
@@ -248,16 +257,24 @@ KEPT_UNITS = (
         "second_name_of_a_unit",
         "a person who is forgotten as 7 and comes back as 7.0 has a whole budget again",
         "state",
-        (session_module, "lasting_person_name"),
-        canonical_text,
+        (session_module, "lasting_names"),
+        _name_as_written,
         _named_in_two_ways,
+    ),
+    replacement_bug(
+        "name_of_all_digits",
+        "a person whose number a 64-bit float cuts short has a second name, and a second budget",
+        "state",
+        (session_module, "lasting_names"),
+        _name_as_written,
+        _named_by_a_long_number,
     ),
     replacement_bug(
         "name_cut_short",
         "a person whose number a 32-bit float cuts short has a second name, and a second budget",
         "state",
-        (session_module, "lasting_person_name"),
-        person_name,
+        (session_module, "lasting_names"),
+        name_persons,
         _named_by_a_short_float,
     ),
     replacement_bug(

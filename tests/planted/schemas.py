@@ -14,7 +14,7 @@ from quorate.core.mechanisms import SparseHistogram
 from quorate.core.mechanisms.distributions import gaussian_pmf
 from quorate.tables import learned
 from quorate.tables.cut_tree import CutTree
-from quorate.tables.private_values import kinds_of_values
+from quorate.tables.learned import kinds_of_values
 
 Lists = Sequence[Mapping[str, int]]
 Laws = list[dict[Any, float]]

@@ -287,15 +287,15 @@ def test_a_copy_does_not_draw_an_update_a_second_time(tmp_path):
 
 @pytest.mark.parametrize(
     "again",
-    [[7.0], [" 7 "], ["7.0"], ["007"], pa.array([7.0]), pa.chunked_array([["7"]]), np.array([7.0], np.float32)],
+    [[7.0], [" 7 "], ["7.0"], ["007"], pa.array([7.0]), pa.chunked_array([["7"]]), np.array([7.0], np.longdouble)],
 )
 def test_a_person_has_one_name_in_every_update_however_it_is_written(again):
     release = growing(Workload.marginals(1), columns={"sex": ["f", "m"]}, records_per_person=1)
     release.update("1", {"sex": ["f"]}, groups=[7])
     assert release.update("2", {"sex": ["f"]}, groups=again).records_ == 1
     short = np.array([2**24 + 1], np.float32)
-    for cut in ([2.0**53], short, pandas.Series(short), pa.array(short)):
-        with pytest.raises(InvalidInput, match="may have lost digits"):
+    for cut in (short, pandas.Series(short), pa.array(short)):
+        with pytest.raises(InvalidInput, match="must not be 16- or 32-bit floats"):
             release.update("3", {"sex": ["f"]}, groups=cut)
 
 

@@ -29,7 +29,7 @@ from quorate.compute.learners import Deal
 from quorate.core.checks import check_bytes
 from quorate.models.predictors.sources import Encoding
 from quorate.tables import Label, Number, Schema
-from quorate.tables.stream import TableStream, table_files
+from quorate.tables.files import TableStream, table_files
 
 SCHEMA = Schema({"a": Number(), "b": Number()}, label=Label("y", ["ill", "well"]))
 SETTINGS = {"epsilon": 4.0, "teachers": 60, "queries": 10, "aggregator": "noisy_max"}

@@ -19,8 +19,7 @@ from quorate.tables import learned as learning
 from quorate.tables.containers import open_column
 from quorate.tables.cut_tree import CutTree, most_cells
 from quorate.tables.features import AdditiveColumns
-from quorate.tables.learned import choose_share, slack_for_texts
-from quorate.tables.private_values import ValueKind, count_texts, kinds_of_values
+from quorate.tables.learned import ValueKind, choose_share, count_texts, kinds_of_values, slack_for_texts
 
 ODD = ["", "NA", "nan", "0", "-0", "7", "7.5", "1e300", "inf", "-inf", "2024-01-31", "2024-02-31", "true", "False", "x"]
 ODD += ["a b", "it has been a long time since", "-2.5e-12", "é", " 3 ", "0x10", "1,5"]

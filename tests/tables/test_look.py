@@ -16,9 +16,9 @@ from quorate.core.errors import InvalidInput
 from quorate.release import Columns
 from quorate.tables import Category, Date, Number, Schema, Text, read_table
 from quorate.tables.csv_records import Irregularities
+from quorate.tables.files import TableStream, table_parts
 from quorate.tables.look import look_at
 from quorate.tables.problems import find_problems
-from quorate.tables.stream import TableStream, table_parts
 
 NAMES = "Größe;Pay;Weight;Smokes;Born;Visit;Ward;Note;patient;outcome"
 

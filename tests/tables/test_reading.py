@@ -16,7 +16,7 @@ from quorate.core.errors import InvalidInput
 from quorate.tables import Category, Date, Label, Number, Reading, Schema, read_table
 from quorate.tables.csv_records import Irregularities, RecordBlocks
 from quorate.tables.dates import read_moments
-from quorate.tables.stream import TableStream
+from quorate.tables.files import TableStream
 from quorate.tables.values import object_texts, read_codes, read_number, read_numbers
 
 NAN = math.nan

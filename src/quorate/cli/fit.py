@@ -21,8 +21,8 @@ from quorate.core.errors import InvalidInput
 from quorate.tables import MISSING_TEXTS, SCHEMA_FILE, Label, Schema, read_table
 from quorate.tables.containers import open_columns
 from quorate.tables.csv_records import Irregularities
+from quorate.tables.files import TableStream, is_folder_or_pattern
 from quorate.tables.problems import OWNER_ALONE, Problem, find_problems
-from quorate.tables.stream import TableStream, is_folder_or_pattern
 from quorate.tables.values import raw_column, read_numbers, read_texts
 
 if TYPE_CHECKING:

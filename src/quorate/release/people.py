@@ -16,7 +16,7 @@ from quorate.compute.ensemble import unit_numbers
 from quorate.core.checks import check_count
 from quorate.core.errors import Infeasible, InvalidInput
 from quorate.core.privacy.claims import Claim, Total
-from quorate.tables.persons import lasting_person_name
+from quorate.tables.persons import lasting_names
 
 __all__ = [
     "PERSON",
@@ -68,8 +68,8 @@ class Counted:
         """Return the records that are counted, and for each the digest of its person's name."""
         units, people = unit_numbers(_rows_of(private), groups)  # by their texts, as digests are
         first = np.unique(units, return_index=True)[1]
-        names = _names(groups)
-        digests = [_digest(names[place]) for place in first.tolist()]
+        names = lasting_names(groups)  # 7, 7.0 and " 007 " are one in every update, as everywhere
+        digests = [hashlib.sha256(names[place].encode()).digest()[:_DIGEST] for place in first.tolist()]
         before = np.array([self._times.get(digest, 0) for digest in digests])
         order = np.argsort(units, kind="stable")
         counts = np.bincount(units, minlength=people)
@@ -83,18 +83,6 @@ class Counted:
         """Count the people of these digests once for each time they stand here."""
         for row in () if digests is None else digests:
             self._times[row.tobytes()] = self._times.get(row.tobytes(), 0) + 1
-
-
-def _names(groups: Any) -> list[Any]:
-    """Return names one by one, floats in the type of their column: it says how many digits they may have lost."""
-    if not isinstance(groups, list | tuple) and (plain := np.asarray(groups)).dtype.kind == "f":
-        return list(plain)
-    return groups.to_pylist() if hasattr(groups, "to_pylist") else list(groups)  # Arrow's values are no numbers
-
-
-def _digest(name: Any) -> bytes:
-    """Return what tells a person from others in every update: 7, 7.0 and " 007 " are one, as everywhere."""
-    return hashlib.sha256(lasting_person_name(name).encode()).digest()[:_DIGEST]
 
 
 def _rows_of(private: Any) -> int:

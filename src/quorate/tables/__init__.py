@@ -20,10 +20,10 @@ name a column, never a row, a value or a count. Nothing is learned from private 
 
 from quorate.tables.columns import Category, Date, Label, Number, Text
 from quorate.tables.containers import as_table
+from quorate.tables.files import SUFFIXES, read_table
 from quorate.tables.frames import FrameFormat, query_matrix
-from quorate.tables.learned_facts import ColumnMarginal, LearnedFacts
+from quorate.tables.learned import ColumnMarginal, LearnedFacts
 from quorate.tables.lookup import QueryEncoder
-from quorate.tables.read import SUFFIXES, read_table
 from quorate.tables.reading import MISSING_TEXTS, Reading
 from quorate.tables.schema import SCHEMA_FILE, Schema
 

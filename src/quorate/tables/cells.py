@@ -18,9 +18,8 @@ from quorate.core.errors import InvalidInput
 from quorate.tables.columns import Category, Date, Kind, Number
 from quorate.tables.containers import shown_names
 from quorate.tables.dates import DateUnit, date_of, declared_moment, read_moments
-from quorate.tables.values import MISSING_TEXTS, canonical_text, read_codes, read_numbers
-
-__all__ = ["OTHER", "CategoryCells", "Cells", "DateCells", "NumberCells", "cells_of"]
+from quorate.tables.reading import MISSING_TEXTS
+from quorate.tables.values import canonical_text, read_codes, read_numbers
 
 _EXACT = 2.0**53  # whole numbers below it are told apart by a 64-bit float
 _DECIMALS = 3  # of a synthetic number, within the width of its cell

@@ -21,28 +21,10 @@ from numpy.typing import NDArray
 from quorate.core.arrays import Floats, Integers
 from quorate.core.checks import check_count, check_positive, set_validated
 from quorate.core.errors import InvalidInput
+from quorate.tables.containers import Role, refusal
 from quorate.tables.dates import DateUnit, check_unit, declared_moment, read_moments
-from quorate.tables.read import Role, refusal
 from quorate.tables.reading import MISSING_TEXTS, Rules, as_reading
 from quorate.tables.values import canonical_text, read_codes, read_numbers, read_texts
-
-__all__ = [
-    "CLIP",
-    "LARGEST",
-    "Category",
-    "Date",
-    "Kind",
-    "Label",
-    "Missing",
-    "Number",
-    "Text",
-    "encode_features",
-    "feature_names",
-    "read_values",
-    "unknown_values",
-    "unreadable_values",
-    "unscaled",
-]
 
 Missing = Literal["refuse", "indicator"]
 Unknown = Literal["other", "refuse"]

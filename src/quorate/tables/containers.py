@@ -6,42 +6,47 @@
     data frames of pandas and polars                column by column: their streams look for one type for all objects
                                                     of a column, and refuse some columns by one value
 
-Names, types down to `values.kind_of_type`, and the number of rows are public. Nothing else of a private table decides
-how it is opened, and no value is a reason to refuse it.
+Whose rows they are (`Role`) decides what is refused and what an error may name. Names, types down to
+`values.kind_of_type`, and the number of rows are public. Nothing else of a private table decides how it is opened, and
+no value is a reason to refuse it.
 """
 
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from quorate.core.arrays import Floats, without_mask
+from quorate.core.arrays import Floats
 from quorate.core.errors import InvalidInput
 from quorate.tables.values import kind_of_type, object_texts, raw_column, read_numbers
 
-__all__ = [
-    "OpenTable",
-    "as_table",
-    "check_differ",
-    "check_names",
-    "column_names",
-    "holds_objects",
-    "is_frame",
-    "open_column",
-    "open_columns",
-    "open_matrix",
-    "open_rows",
-    "open_table",
-    "shown_names",
-]
-
 _PLAIN = "fiub"  # kinds of NumPy types whose values are numbers
 _NUMBERS = (int, float, np.integer, np.floating, np.bool_)
+
+Role = Literal["private", "public", "query"]
+
+_SUBJECTS = {"private": "the private records", "public": "the public table", "query": "the queries"}
+
+
+def subject(role: Role) -> str:
+    """Return the name of these rows in an error."""
+    return _SUBJECTS[role]
+
+
+def refusal(role: Role, column: str, problem: str, *, row: int) -> InvalidInput:
+    """Return the error for a value of a column. A private row is never named: neither its number nor its value."""
+    place = "" if role == "private" else f", row {row + 1} (the first such row, counted from 1)"
+    return InvalidInput(f"{subject(role)}, column {column!r}{place}: {problem}")
+
+
+def type_problem(whose: str, column: Any, kind: object) -> str:
+    """Return what is wrong with a column of a type that cannot be read."""
+    return f"{whose}, column {column!r}: values must be numbers, texts, dates or truth values, got {kind}"
 
 
 @dataclass(frozen=True)
@@ -113,9 +118,7 @@ def open_rows(X: Any, *, whose: str = "the table") -> OpenTable | Floats:
     """
     if is_frame(X):
         return open_table(X, whose=whose)
-    if hasattr(X, "toarray"):
-        return open_matrix(X)
-    given = _list_matrix(X) if isinstance(X, list | tuple) else np.asarray(without_mask(X))
+    given = _as_array(X)
     if given.ndim != 2:
         raise InvalidInput(f"{whose} must be rows and columns, got an array of shape {given.shape}")
     if given.dtype.kind in _PLAIN:
@@ -150,12 +153,26 @@ def open_matrix(X: Any, *, whose: str = "the table") -> Floats:
         opened = open_table(X, whose=whose)
         parts = [read_numbers(column) for column in opened.columns.values()]
         return np.stack(parts, axis=1) if parts else np.empty((0, 0))
-    if hasattr(X, "toarray"):
-        return _canonical(np.asarray(X.toarray(order="C")))
-    given = _list_matrix(X) if isinstance(X, list | tuple) else np.asarray(without_mask(X))
+    given = _as_array(X)
     if given.dtype.kind in _PLAIN:
         return _canonical(given)
     return read_numbers(_array_column(given.reshape(-1), None, whose)).reshape(given.shape)
+
+
+def _as_array(X: Any) -> NDArray[Any]:
+    """Return an array, a filled sparse matrix or a list of rows as an array, of objects where values are none."""
+    if hasattr(X, "toarray"):
+        return np.asarray(X.toarray(order="C"))
+    return _list_matrix(X) if isinstance(X, list | tuple) else np.asarray(_without_mask(X))
+
+
+def _without_mask(values: Any) -> Any:
+    """Return a masked array of NumPy as objects, None where it is masked, whatever stands there; all else as it is."""
+    if not isinstance(values, np.ma.MaskedArray):
+        return values
+    plain = np.array(values, dtype=object)
+    plain[np.ma.getmaskarray(values)] = None
+    return plain
 
 
 def _canonical(given: NDArray[Any]) -> Floats:
@@ -167,7 +184,7 @@ def _canonical(given: NDArray[Any]) -> Floats:
 
 def _opened(name: Any, values: Any, whose: str) -> tuple[pa.Array, str]:
     """Return a raw column, and its kind by the type that it came in."""
-    values = without_mask(values)
+    values = _without_mask(values)
     kind = getattr(values, "dtype", None)
     if hasattr(kind, "categories") and hasattr(kind, "ordered"):  # of pandas
         return _pandas_categories(values), "text"
@@ -181,9 +198,7 @@ def _opened(name: Any, values: Any, whose: str) -> tuple[pa.Array, str]:
         return object_texts(_listed_objects(values, name, whose)), _series_kind(kind)
     found = kind_of_type(arrow.type)
     if found is None:
-        raise InvalidInput(
-            f"{whose}, column {name!r}: values must be numbers, texts, dates or truth values, got {arrow.type}"
-        )
+        raise InvalidInput(type_problem(whose, name, arrow.type))
     return raw_column(arrow), found
 
 
@@ -234,9 +249,7 @@ def _array_column(array: NDArray[Any], name: Any, whose: str) -> pa.Array:
         return raw_column(pa.array(array.astype("timedelta64[us]")))
     if kind in "OUSTc":
         return object_texts(array.astype(object).tolist() if kind != "S" else array.tolist())
-    raise InvalidInput(
-        f"{whose}, column {name!r}: values must be numbers, texts, dates or truth values, got {array.dtype}"
-    )
+    raise InvalidInput(type_problem(whose, name, array.dtype))
 
 
 def _numpy_kind(kind: np.dtype[Any]) -> str:
@@ -310,7 +323,8 @@ def as_table(frame: Any) -> pa.Table:
     if isinstance(frame, pa.RecordBatch):
         return check_names(pa.Table.from_batches([frame]))
     if hasattr(frame, "iloc") or hasattr(frame, "get_column"):
-        return _table_of_columns(frame)
+        check_names(pa.schema([(str(name), pa.null()) for name in frame.columns]).empty_table())
+        return pa.table({str(name): column for name, column in open_table(frame).columns.items()})
     if not hasattr(frame, "__arrow_c_stream__"):
         raise InvalidInput(
             f"a table must be a data frame or an Arrow table, with __arrow_c_stream__, got {type(frame).__name__}"
@@ -325,28 +339,18 @@ def as_table(frame: Any) -> pa.Table:
         ) from None
 
 
-def _table_of_columns(frame: Any) -> pa.Table:
-    """Return a frame of pandas or polars as a table of raw columns."""
-    _check_names([str(name) for name in frame.columns])
-    opened = open_table(frame)
-    return pa.table({str(name): column for name, column in opened.columns.items()})
-
-
 def check_names(table: pa.Table) -> pa.Table:
-    """Return the table if its columns have names and no name appears twice."""
-    _check_names(table.column_names)
-    return table
-
-
-def _check_names(names: list[str]) -> None:
+    """Return the table if it has columns, all have names and no name appears twice."""
+    names = table.column_names
     if not names:
         raise InvalidInput("a table must have at least 1 column")
     for place, name in enumerate(names):
-        if not str(name).strip():
+        if not name.strip():
             raise InvalidInput(
                 f"column {place + 1} has no name; if it is the index of a pandas frame, write it with index=False"
             )
     check_differ(names)
+    return table
 
 
 def check_differ(names: Sequence[Any]) -> None:

@@ -14,7 +14,7 @@ import codecs
 import contextlib
 import csv
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,8 +29,6 @@ from quorate.core.errors import InvalidInput
 from quorate.tables.containers import check_names
 from quorate.tables.csv_records import Irregularities, RecordBlocks
 from quorate.tables.values import raw_column
-
-__all__ = ["FOUND", "CsvFormat", "CsvHeader", "csv_header", "read_csv", "stream_csv", "without_last"]
 
 _HEADER_PART = 2**12  # bytes that are read together to find the first line
 _LONGEST_HEADER = 2**24
@@ -82,13 +80,9 @@ class CsvHeader:
         return [name.strip() for name in self.fields]
 
 
-def read_csv(
-    path: Path, *, private: bool, declared: CsvFormat = FOUND, found: Irregularities | None = None
-) -> pa.Table:
-    """Read a CSV file as texts. `found` counts irregular records, for the owner."""
-    parts = list(stream_csv(path, private=private, declared=declared, found=found))
-    names = csv_header(path, private=private, declared=declared).names
-    return pa.concat_tables([pa.schema([(name, pa.large_string()) for name in names]).empty_table(), *parts])
+def empty_texts(names: Sequence[str]) -> pa.Table:
+    """Return a table of columns of texts without rows."""
+    return pa.schema([(name, pa.large_string()) for name in names]).empty_table()
 
 
 def stream_csv(
@@ -96,14 +90,16 @@ def stream_csv(
 ) -> Iterator[pa.Table]:
     """Yield a CSV file as texts, some megabytes of it at a time.
 
-    A record of a public table or of queries that has too few or too many values is refused, and its line named.
+    `found` counts irregular records, for the owner. A record of a public table or of queries that has too few or too
+    many values is refused, and its line named.
     """
     found = Irregularities() if found is None else found
     with _opened(path, declared) as source:
         header = source.header(private=private)
         width = len(header.fields)
         blocks = RecordBlocks(source.read, header.separator, width, found)
-        for table in without_last((_parsed(block, header, blocks, found) for block in blocks), declared.skip_last):
+        for block in blocks:
+            table = _parsed(block, header, blocks, found)
             if not private and found.first_line is not None:
                 raise InvalidInput(
                     f"{path}: each line must have {width} values, as many as the first line has names, but line "
@@ -191,19 +187,6 @@ def _unambiguous(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.replace_substring_regex(column, _TWO_READINGS, r"\1" + "0" + r"\2")
 
 
-def without_last(tables: Iterator[pa.Table], count: int) -> Iterator[pa.Table]:
-    """Yield tables without the last records of them all."""
-    if count == 0:
-        yield from tables
-        return
-    held: pa.Table | None = None
-    for table in tables:
-        held = table if held is None else pa.concat_tables([held, table])
-        if held.num_rows > count:
-            yield held.slice(0, held.num_rows - count)
-            held = held.slice(held.num_rows - count).combine_chunks()
-
-
 class _Source:
     """The bytes of a file as UTF-8, after its first line."""
 
@@ -239,7 +222,7 @@ class _Source:
         separator = self._declared.separator or (hint[1] if hint is not None and hint[1] in _SEPARATORS else None)
         fields, separator = self._fields(line, separator)
         try:
-            check_names(pa.schema([(field.strip(), pa.large_string()) for field in fields]).empty_table())
+            check_names(empty_texts([field.strip() for field in fields]))
         except InvalidInput as error:
             raise InvalidInput(f"{self._path}: {error}") from None
         if private and any(_is_number(field) for field in fields):

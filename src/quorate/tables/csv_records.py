@@ -19,8 +19,6 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-__all__ = ["Irregularities", "RecordBlocks"]
-
 _BLOCK = 2**22  # bytes that are read together
 _LONGEST_QUOTE = 2**16  # bytes of a quoted value
 _QUOTE, _NEWLINE, _RETURN = b'"\n\r'

@@ -29,17 +29,6 @@ from quorate.core.errors import InvalidInput
 from quorate.tables.reading import DEFAULT_READING, MISSING_TEXTS, Reading, Rules, as_reading
 from quorate.tables.values import canonical_text, read_texts
 
-__all__ = [
-    "DateUnit",
-    "canonical_moment",
-    "check_unit",
-    "date_of",
-    "declared_moment",
-    "moment_of",
-    "read_moment",
-    "read_moments",
-]
-
 DateUnit = Literal["seconds", "minutes", "hours", "days", "weeks"]
 
 _SECONDS = {"seconds": 1.0, "minutes": 60.0, "hours": 3600.0, "days": 86400.0, "weeks": 604800.0}

@@ -9,18 +9,6 @@ from quorate.core.errors import InvalidInput
 from quorate.tables.columns import Category, Date, Kind, Label, Number, Text
 from quorate.tables.dates import date_of
 
-__all__ = [
-    "EXAMPLE",
-    "UNCHECKED",
-    "check_is_checked",
-    "check_keys",
-    "kind_from_document",
-    "kind_to_document",
-    "label_from_document",
-    "parse_document",
-    "read_document",
-]
-
 EXAMPLE = """{"columns": {"age": {"kind": "number", "centre": 40, "spread": 15},
              "hours": {"kind": "number", "low": 0, "high": 100},
              "sex": {"kind": "category", "categories": ["female", "male"], "missing": "indicator"},
@@ -30,6 +18,7 @@ EXAMPLE = """{"columns": {"age": {"kind": "number", "centre": 40, "spread": 15},
  "leave_out": ["name"]}"""
 
 UNCHECKED = "read_from_private_records"  # a key of schemas that `quorate look` writes
+SCHEMA_KEYS = ("columns", "label", "groups", "leave_out", "missing_texts", "reading", "learned", UNCHECKED)
 
 _TYPES: dict[str, type[Any]] = {"number": Number, "date": Date, "category": Category, "text": Text}
 _KEYS = {

@@ -19,12 +19,10 @@ from numpy.typing import NDArray
 
 from quorate.core.arrays import Floats
 from quorate.core.errors import InvalidInput
-from quorate.tables.containers import column_names, open_table, shown_names
+from quorate.tables.containers import Role, column_names, open_table, refusal, shown_names, subject
 from quorate.tables.dates import DateUnit, read_moments
-from quorate.tables.read import Role, refusal, subject
-from quorate.tables.values import MISSING_TEXTS, read_numbers, read_texts
-
-__all__ = ["ColumnKind", "FrameFormat", "query_matrix", "read_column"]
+from quorate.tables.reading import MISSING_TEXTS
+from quorate.tables.values import read_numbers, read_texts
 
 ColumnKind = Literal["number", "date", "text"]
 _LIBRARIES = ("pandas", "polars")

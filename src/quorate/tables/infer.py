@@ -19,15 +19,6 @@ from quorate.tables.dates import DateUnit, read_moments
 from quorate.tables.reading import MISSING_TEXTS, Reading
 from quorate.tables.values import is_readable, raw_column, read_numbers, read_texts
 
-__all__ = [
-    "TooManyTexts",
-    "check_spelled",
-    "classes_from_public",
-    "cuts_from_public",
-    "kinds_from_names",
-    "kinds_from_public",
-]
-
 MOST_CATEGORIES = 256  # a column with more different texts is a name or a number of a person, more often than not
 _MOST_CELLS = 20_000  # categories of a release, where public rows have each of them more than once
 _MOSTLY = 0.9  # of the values that are given: so many numbers make a column of numbers

@@ -8,33 +8,29 @@ kinds of values -> lists of texts that pass a threshold -> cells of numbers and 
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from enum import IntEnum
 from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from quorate.core.arrays import Floats, Integers
-from quorate.core.errors import Infeasible
+from quorate.core.checks import set_validated
+from quorate.core.errors import Infeasible, InvalidInput
 from quorate.core.mechanisms import NoisyVectors, SparseHistogram
 from quorate.core.privacy import Budget
+from quorate.core.privacy.claims import Claim, replaced
 from quorate.tables.columns import Category, Date, Kind, Number, Text
-from quorate.tables.containers import shown_names
+from quorate.tables.containers import open_columns, shown_names
 from quorate.tables.cut_tree import STAGES, CutTree, NumberMarginal, most_cells
-from quorate.tables.learned_facts import ColumnMarginal
-from quorate.tables.private_values import DATE_UNIT, ValueKind, count_texts, kinds_of_values, read_line
-
-__all__ = [
-    "LearnedColumns",
-    "check_learnable",
-    "choose_share",
-    "entries_of_schema",
-    "first_rows",
-    "learn_columns",
-    "slack_for_texts",
-]
+from quorate.tables.dates import DateUnit, read_moments
+from quorate.tables.persons import person_names
+from quorate.tables.reading import DEFAULT_READING
+from quorate.tables.values import read_numbers, read_texts
 
 _KINDS_NOISE = 1 / 25  # of the units: the scale of the noise that is enough to tell kinds apart
 _KINDS_SHARES = (0.02, 0.2)  # the least and the largest share of the schema's budget for kinds
@@ -47,6 +43,68 @@ _LARGEST_THRESHOLD = 0.3  # of the units: above it nearly all categories would b
 _BLURRED = 0.2  # of the units in other texts than those found: the owner is told
 _MODEL_SHARES = (0.02, 0.03, 0.05, 0.08, 0.12, 0.18, 0.25, 0.4)  # of a model's budget, tried in this order
 _NUMBER_NOISE = 0.01  # of the units: the scale at which deciles are off by one or two points
+_PUBLIC_FACTS = "the names and container types of the columns and the number of units are public"
+_DATE_UNIT: DateUnit = "days"
+_SENTENCE_BLANKS = 5  # a text with as many gaps between words is a sentence
+
+
+@dataclass(frozen=True)
+class ColumnMarginal:
+    """The noisy number of units in each cell of a column.
+
+    counts
+        Of a number or date: below the first cut, between cuts, and from the last cut on. Of a category: of each
+        category in its order, then of all other texts.
+    missing
+        The noisy number of units without a value.
+    scale
+        The scale of the noise of one count.
+    means
+        Of a number or date: the mean value between each cut and the next, as far as the noisy counts tell.
+    """
+
+    counts: tuple[float, ...]
+    missing: float
+    scale: float
+    means: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        set_validated(self, counts=tuple(float(count) for count in self.counts))
+        set_validated(self, means=tuple(float(mean) for mean in self.means))
+        set_validated(self, missing=float(self.missing), scale=float(self.scale))
+
+
+@dataclass(frozen=True)
+class LearnedFacts:
+    """The guarantee of a learned schema and its noisy marginals, by column."""
+
+    claim: str
+    epsilon: float
+    delta: float
+    units: int
+    marginals: Mapping[str, ColumnMarginal]
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    def from_document(cls, document: Any) -> "LearnedFacts":
+        """Return the facts that a JSON object describes."""
+        try:
+            marginals = {str(name): ColumnMarginal(**described) for name, described in document["marginals"].items()}
+            claim, notes = str(document["claim"]), tuple(str(note) for note in document.get("notes", ()))
+            numbers = float(document["epsilon"]), float(document["delta"]), int(document["units"])
+        except (AttributeError, KeyError, TypeError, ValueError):
+            raise InvalidInput(
+                '"learned" must have claim, epsilon, delta, units and marginals, as Schema.from_private writes them'
+            ) from None
+        return cls(claim, *numbers, marginals, notes)
+
+    def to_document(self) -> dict[str, Any]:
+        """Return the JSON object that describes these facts."""
+        marginals = {
+            name: asdict(marginal) | {"counts": list(marginal.counts), "means": list(marginal.means)}
+            for name, marginal in self.marginals.items()
+        }
+        return vars(self) | {"marginals": marginals, "notes": list(self.notes)}
 
 
 @dataclass(frozen=True)
@@ -188,6 +246,26 @@ class _Purse:
         )
 
 
+def learn_private_table(
+    table: Any, names: Sequence[str], *, epsilon: float, delta: float, groups: str | None, sentences: Sequence[str]
+) -> tuple[LearnedColumns, LearnedFacts]:
+    """Learn these columns of private records with a budget of their own. With `groups` people count by first rows."""
+    rows = None
+    if groups is not None:
+        rows = first_rows(person_names(private_columns(table, [groups])[groups], DEFAULT_READING.missing_texts)[0])
+    columns = private_columns(table, names, rows)
+    units = len(rows) if rows is not None else len(next(iter(columns.values()), ()))
+    if not names or units < 1:
+        raise InvalidInput("from_private needs at least 1 row and 1 column that is not declared")
+    slack = slack_for_texts(delta)
+    budget = Budget(epsilon=epsilon, delta=delta, slack=slack)
+    vectors = NoisyVectors(budget, entries=entries_of_schema(len(names)))  # proof: step 4
+    learned = learn_columns(columns, vectors, units=units, slack=slack, sentences=sentences)
+    unit = replaced("row" if groups is None else "person")
+    claim = Claim(epsilon, delta, unit=unit, conditions=(_PUBLIC_FACTS,))
+    return learned, LearnedFacts(str(claim), epsilon, delta, units, learned.marginals, learned.notes)
+
+
 def learn_columns(
     columns: Mapping[str, pa.Array],
     vectors: NoisyVectors,
@@ -207,26 +285,23 @@ def learn_columns(
         return LearnedColumns(kinds, {}, {}, units)
     plan, purse = _Plan(vectors, share, units=units, slack=slack), _Purse(vectors, share)
     plan.check(len(names))
-    for_kinds = plan.kinds_share(len(names))
-    told = _learn_kinds([columns[name] for name in names], purse, for_kinds)
-    groups = {kind: [name for name, one in zip(names, told, strict=True) if one == kind] for kind in set(told)}
-    kinds |= {name: Text() for name in groups.get("sentence", [])}
-    texts = groups.get("text", [])
-    lines = [name for name, one in zip(names, told, strict=True) if one in ("whole", "fraction", "date")]
-    for_texts = (1 - for_kinds) * plan.texts_share(len(texts), len(lines), 1 - for_kinds)
-    learned = _learn_texts({name: columns[name] for name in texts}, purse, for_texts, plan)
-    seen = dict(zip(names, told, strict=True))
-    learned |= _learn_numbers({name: columns[name] for name in lines}, seen, purse, 1 - for_kinds - for_texts, units)
+    kinds_part = plan.kinds_share(len(names))
+    winners = dict(zip(names, _learn_kinds([columns[name] for name in names], purse, kinds_part), strict=True))
+    kinds |= {name: Text() for name, winner in winners.items() if winner == "sentence"}
+    texts = {name: columns[name] for name in names if winners[name] == "text"}
+    numbers = {name: columns[name] for name in names if winners[name] in ("whole", "fraction", "date")}
+    texts_part = (1 - kinds_part) * plan.texts_share(len(texts), len(numbers), 1 - kinds_part)
+    learned = _learn_texts(texts, purse, texts_part, plan)
+    learned |= _learn_numbers(numbers, winners, purse, 1 - kinds_part - texts_part, units)
     kinds |= {name: kind for name, (kind, _) in learned.items()}
-    ordered = {name: kinds[name] for name in columns if name in kinds}
     marginals = {name: marginal for name, (_, marginal) in learned.items()}
-    hidden = {name: _holds_texts(seen[name], columns[name]) for name in columns if name not in ordered}
-    return LearnedColumns(ordered, marginals, hidden, units)
+    hidden = {name: _holds_texts(winners[name], columns[name]) for name in columns if name not in kinds}
+    return LearnedColumns({name: kinds[name] for name in columns if name in kinds}, marginals, hidden, units)
 
 
-def _holds_texts(told: str, column: pa.Array) -> bool:
+def _holds_texts(winner: str, column: pa.Array) -> bool:
     """Return whether a column that the noise hid is one of texts: by its noisy kind, or else by its public type."""
-    return told == "text" or (told == "hidden" and pa.types.is_large_string(column.type))
+    return winner == "text" or (winner == "hidden" and pa.types.is_large_string(column.type))
 
 
 def _learn_kinds(columns: Sequence[pa.Array], purse: _Purse, part: float) -> list[str]:
@@ -235,7 +310,7 @@ def _learn_kinds(columns: Sequence[pa.Array], purse: _Purse, part: float) -> lis
     noisy, scale = purse.release(  # proof: step 1
         np.concatenate(counts).astype(np.int64), squared_sensitivity=2 * len(columns), part=part
     )
-    return [_plurality(one, scale) for one in noisy.reshape(len(columns), len(ValueKind))]
+    return [_plurality(votes, scale) for votes in noisy.reshape(len(columns), len(ValueKind))]
 
 
 def _plurality(noisy: Floats, scale: float) -> str:
@@ -265,23 +340,26 @@ def _learn_texts(
         [count_texts(column) for column in columns.values()], slack=plan.slack, part=part
     )
     learned: dict[str, tuple[Kind, ColumnMarginal]] = {}
-    for name, found in zip(columns, passed, strict=True):
-        missing = max(float(found.pop("")), 0.0)
-        if found:
-            counts = [float(count) for count in found.values()]
+    for name, categories in zip(columns, passed, strict=True):
+        missing = max(float(categories.pop("")), 0.0)
+        if categories:
+            counts = [float(count) for count in categories.values()]
             counts.append(max(plan.units - missing - sum(counts), 0.0))
             marginal = ColumnMarginal(tuple(counts), missing, histogram.scale)
-            learned[name] = Category(tuple(found), missing="indicator"), marginal
+            learned[name] = Category(tuple(categories), missing="indicator"), marginal
     return learned
 
 
 def _learn_numbers(
-    columns: Mapping[str, pa.Array], told: Mapping[str, str], purse: _Purse, part: float, units: int
+    columns: Mapping[str, pa.Array], winners: Mapping[str, str], purse: _Purse, part: float, units: int
 ) -> dict[str, tuple[Kind, ColumnMarginal]]:
     """Return ranges and cuts of columns of numbers and dates; a column that the noise hides is left out."""
-    dates = {name: told[name] == "date" for name in columns}
-    trees = {name: CutTree(units, is_whole=told[name] == "whole", is_date=dates[name]) for name in columns}
-    values = {name: read_line(column, is_date=dates[name]) for name, column in columns.items()}
+    dates = {name: winners[name] == "date" for name in columns}
+    trees = {name: CutTree(units, is_whole=winners[name] == "whole", is_date=dates[name]) for name in columns}
+    values = {
+        name: read_moments(column, _DATE_UNIT) if dates[name] else read_numbers(column)
+        for name, column in columns.items()
+    }
     for stage in range(STAGES):
         open_ = [name for name, tree in trees.items() if tree.is_open]
         square = sum(trees[name].squared_sensitivity for name in open_)
@@ -291,28 +369,84 @@ def _learn_numbers(
         each = part / (STAGES - stage)  # of the stages that are not needed, the others have nothing
         part -= each
         noisy, scale = purse.release(np.concatenate(counts), squared_sensitivity=square, part=each)  # proof: step 3
-        parts = np.split(noisy, np.cumsum([len(one) for one in counts])[:-1])
-        for name, one in zip(open_, parts, strict=True):
-            trees[name].update(one, scale)
+        parts = np.split(noisy, np.cumsum([len(cells) for cells in counts])[:-1])
+        for name, cells in zip(open_, parts, strict=True):
+            trees[name].update(cells, scale)
     learned: dict[str, tuple[Kind, ColumnMarginal]] = {}
     for name, tree in trees.items():
-        found = tree.marginal()
-        if len(found.cuts) > 1:
-            learned[name] = _number_kind(found, is_date=dates[name]), _marginal(found)
+        cells = tree.marginal()
+        if len(cells.cuts) > 1:
+            marginal = ColumnMarginal(cells.counts, max(cells.missing, 0.0), cells.scale, cells.means)
+            learned[name] = _number_kind(cells, is_date=dates[name]), marginal
     return learned
 
 
-def _number_kind(found: NumberMarginal, *, is_date: bool) -> Kind:
-    low, high = found.cuts[0], found.cuts[-1]
-    if is_date:
-        return Date(low=low, high=high, cuts=found.cuts, missing="indicator", unit=DATE_UNIT)
-    return Number(low=low, high=high, cuts=found.cuts, missing="indicator")
-
-
-def _marginal(found: NumberMarginal) -> ColumnMarginal:
-    return ColumnMarginal(found.counts, max(found.missing, 0.0), found.scale, found.means)
+def _number_kind(cells: NumberMarginal, *, is_date: bool) -> Kind:
+    declared: dict[str, Any] = {
+        "low": cells.cuts[0],
+        "high": cells.cuts[-1],
+        "cuts": cells.cuts,
+        "missing": "indicator",
+    }
+    return Date(**declared, unit=_DATE_UNIT) if is_date else Number(**declared)
 
 
 def first_rows(units: NDArray[np.int64] | None) -> NDArray[np.int64] | None:
     """Return the first row of each unit: the row that stands for a person, by a rule about its own rows alone."""
     return None if units is None else np.unique(units, return_index=True)[1].astype(np.int64)
+
+
+class ValueKind(IntEnum):
+    """What a value is, read by itself."""
+
+    MISSING = 0
+    WHOLE = 1
+    FRACTION = 2
+    DATE = 3
+    TRUTH = 4
+    TEXT = 5
+    SENTENCE = 6
+
+
+def private_columns(table: Any, names: Sequence[str], rows: NDArray[np.int64] | None = None) -> dict[str, pa.Array]:
+    """Return raw columns of private records, or some of their rows. No value is refused."""
+    columns = open_columns(table, names, whose="the private records")
+    return columns if rows is None else {name: column.take(pa.array(rows)) for name, column in columns.items()}
+
+
+def kinds_of_values(column: pa.Array) -> Integers:
+    """Return the `ValueKind` of each value of a raw column."""
+    if pa.types.is_large_string(column.type):
+        coded = read_texts(column).dictionary_encode()
+        distinct = np.append(_kinds_of_texts(coded.dictionary), ValueKind.MISSING)
+        places = pc.fill_null(coded.indices, len(distinct) - 1).to_numpy(zero_copy_only=False)
+        return np.asarray(distinct[places], dtype=np.int64)
+    if pa.types.is_timestamp(column.type):
+        return np.where(np.isnan(read_moments(column, _DATE_UNIT)), ValueKind.MISSING, ValueKind.DATE).astype(np.int64)
+    numbers = read_numbers(column)
+    kinds = _kinds_of_numbers(numbers)
+    if pa.types.is_boolean(column.type):
+        kinds[~np.isnan(numbers)] = ValueKind.TRUTH
+    return kinds
+
+
+def _kinds_of_numbers(numbers: Floats) -> Integers:
+    kinds = np.where(numbers == np.floor(numbers), ValueKind.WHOLE, ValueKind.FRACTION)
+    return np.where(np.isnan(numbers), ValueKind.MISSING, kinds).astype(np.int64)
+
+
+def _kinds_of_texts(written: pa.Array) -> Integers:
+    blanks = pc.count_substring_regex(written, r"\s+").to_numpy(zero_copy_only=False)
+    kinds = np.where(blanks >= _SENTENCE_BLANKS, ValueKind.SENTENCE, ValueKind.TEXT).astype(np.int64)
+    numbers, moments = read_numbers(written), read_moments(written, _DATE_UNIT)
+    kinds = np.where(np.isnan(moments), kinds, ValueKind.DATE)
+    kinds = np.where(np.isnan(numbers), kinds, _kinds_of_numbers(numbers))
+    truth = np.array([DEFAULT_READING.truth(text) is not None for text in written.to_pylist()], dtype=np.bool_)
+    return np.where(truth, ValueKind.TRUTH, kinds).astype(np.int64)
+
+
+def count_texts(column: pa.Array) -> dict[str, int]:
+    """Return how often each text occurs in a private column, and under "" how many values are missing."""
+    counted = read_texts(column).value_counts()
+    pairs = zip(counted.field("values").to_pylist(), counted.field("counts").to_pylist(), strict=True)
+    return {"" if text is None else text: int(count) for text, count in pairs}

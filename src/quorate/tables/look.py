@@ -25,8 +25,6 @@ from quorate.tables.problems import Problem, file_problems
 from quorate.tables.reading import Reading
 from quorate.tables.values import raw_column, read_numbers, read_texts
 
-__all__ = ["ColumnLook", "TableLook", "look_at"]
-
 _MOSTLY = 0.9  # of the values that are given: so many make a column of numbers or dates
 _MOST_CATEGORIES = 256
 _MOST_CLASSES = 100

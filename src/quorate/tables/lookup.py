@@ -16,8 +16,6 @@ from quorate.tables.columns import Category, Date, encode_features
 from quorate.tables.containers import open_column
 from quorate.tables.schema import Schema
 
-__all__ = ["QueryEncoder"]
-
 
 class QueryEncoder:
     """Encodes columns of queries as `Schema.encode` does, but looks up declared texts."""

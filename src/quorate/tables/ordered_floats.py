@@ -8,8 +8,6 @@ from numpy.typing import NDArray
 
 from quorate.core.arrays import Floats
 
-__all__ = ["NEXT_TO_0", "Keys", "divide_range", "keys_of_numbers", "number_of_key", "shortest_decimal"]
-
 NEXT_TO_0 = 5e-324
 _DIGITS = 17  # of a decimal: as many tell any two floats apart
 _TOP = np.uint64(2**63)

@@ -13,8 +13,6 @@ from quorate.tables.csv_records import Irregularities
 from quorate.tables.schema import Schema
 from quorate.tables.values import raw_column, read_texts
 
-__all__ = ["OWNER_ALONE", "Problem", "file_problems", "find_problems"]
-
 OWNER_ALONE = "For the owner alone: these counts come from private records without noise. Do not share them."
 
 

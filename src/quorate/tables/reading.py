@@ -21,8 +21,6 @@ from typing import Any, Literal
 from quorate.core.checks import check_choice, set_validated
 from quorate.core.errors import InvalidInput
 
-__all__ = ["DEFAULT_READING", "MISSING_TEXTS", "PLAIN_NUMBER", "Reading", "Rules", "as_reading"]
-
 MISSING_TEXTS = ("", "NA", "N/A", "NaN", "nan", "null", "NULL")  # "?" is a category like any other unless declared
 
 _THOUSANDS = (",", ".", " ", "'", "’", "\u00a0", "\u2009", "\u202f")  # the last three are spaces that break no line
@@ -89,7 +87,7 @@ class Reading:
 
     def __post_init__(self) -> None:
         for name in ("missing_texts", "thousands", "signs", "units", "true_texts", "false_texts"):
-            set_validated(self, **{name: _texts(name, getattr(self, name))})
+            set_validated(self, **{name: check_texts(name, getattr(self, name))})
         check_choice("decimal", self.decimal, (".", ","))
         check_choice("date_order", self.date_order, ("dmy", "mdy"))
         if not isinstance(self.compact_dates, bool):
@@ -219,7 +217,8 @@ def _any_of(texts: Iterable[str]) -> str:
     return "|".join(sorted(map(re.escape, texts), key=len, reverse=True)) or r"(?!)"
 
 
-def _texts(name: str, values: object) -> tuple[str, ...]:
+def check_texts(name: str, values: object) -> tuple[str, ...]:
+    """Return a list of texts, such as names of columns, as a tuple."""
     if isinstance(values, str) or not isinstance(values, Sequence) or not all(isinstance(v, str) for v in values):
         raise InvalidInput(f"{name} must be a list of texts, not {values!r}")
     return tuple(values)

@@ -5,17 +5,14 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from quorate.core.checks import set_validated
+from quorate.core.checks import check_choice, set_validated
 from quorate.core.errors import InvalidInput
-from quorate.core.mechanisms import NoisyVectors
-from quorate.core.privacy import Budget
-from quorate.core.privacy.claims import Claim, replaced
 from quorate.core.rows import in_blocks
 from quorate.tables.columns import (
     Category,
@@ -30,10 +27,10 @@ from quorate.tables.columns import (
     unreadable_values,
     unscaled,
 )
-from quorate.tables.containers import as_table, column_names, shown_names
+from quorate.tables.containers import Role, as_table, column_names, shown_names, subject, type_problem
 from quorate.tables.dates import date_of
 from quorate.tables.document import (
-    UNCHECKED,
+    SCHEMA_KEYS,
     check_is_checked,
     check_keys,
     kind_from_document,
@@ -43,22 +40,15 @@ from quorate.tables.document import (
     read_document,
 )
 from quorate.tables.infer import check_spelled, classes_from_public, kinds_from_names, kinds_from_public
-from quorate.tables.learned import entries_of_schema, first_rows, learn_columns, slack_for_texts
-from quorate.tables.learned_facts import LearnedFacts
-from quorate.tables.persons import check_lasting_names, name_persons, person_names
-from quorate.tables.private_values import private_columns
-from quorate.tables.read import Role, check_role, check_type, subject, type_problem
-from quorate.tables.reading import DEFAULT_READING, Reading
+from quorate.tables.learned import LearnedFacts, learn_private_table
+from quorate.tables.persons import check_lasting_type, name_persons, person_names
+from quorate.tables.reading import DEFAULT_READING, Reading, check_texts
 from quorate.tables.values import is_readable, raw_column, read_texts
-
-__all__ = ["SCHEMA_FILE", "Schema"]
 
 SCHEMA_FILE = "schema.json"  # in the folder of a model: how its queries are encoded
 
 _THOSE_OF_READING: Any = None
 _BLOCK = 2**16  # rows encoded together: beyond the table and the matrix, memory is bounded
-_KEYS = ("columns", "label", "groups", "leave_out", "missing_texts", "reading", "learned", UNCHECKED)
-_PUBLIC_FACTS = "the names and container types of the columns and the number of units are public"
 
 
 @dataclass(frozen=True)
@@ -98,7 +88,7 @@ class Schema:
     learned: LearnedFacts | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        set_validated(self, columns=dict(self.columns), leave_out=_names("leave_out", self.leave_out))
+        set_validated(self, columns=dict(self.columns), leave_out=check_texts("leave_out", self.leave_out))
         if not isinstance(self.reading, Reading):
             raise InvalidInput(f"reading must be a Reading, got {self.reading!r}")
         if self.missing_texts is not _THOSE_OF_READING:
@@ -151,9 +141,8 @@ class Schema:
         if label is not None and classes is None:
             classes = classes_from_public(table, label, missing=reading.missing_texts)
         without = _unused(table.column_names, label=label, groups=groups, leave_out=leave_out)
-        kinds = kinds_from_public(table, without=without, reading=reading, sentences=_names("texts", texts))
-        named = None if label is None else Label(label, classes or ())
-        return cls(kinds, label=named, groups=groups, leave_out=leave_out, reading=reading)
+        kinds = kinds_from_public(table, without=without, reading=reading, sentences=check_texts("texts", texts))
+        return cls(kinds, _label(label, classes), groups, leave_out, reading=reading)
 
     @classmethod
     def from_private(
@@ -204,35 +193,24 @@ class Schema:
         '(1, 1e-06)-differentially private under replacement of one row; the names and container types of the columns
         and the number of units are public'
         """
-        if label is not None and classes is None:
-            raise InvalidInput(f"classes must list the classes of the label {label!r}: they are declared, not learned")
-        known = dict(declared or {})
+        named = _label(label, classes)
         names = [str(name) for name in column_names(table)]
-        check_spelled(names, label=label, groups=groups)
-        without = {*_names("leave_out", leave_out), *(name for name in (label, groups) if name)}
-        named = None if label is None else Label(label, classes or ())
-        kept = [name for name in names if name not in without]
-        wanted = [name for name in kept if name not in known]
-        rows = None
-        if groups is not None:
-            rows = first_rows(person_names(private_columns(table, [groups])[groups], DEFAULT_READING.missing_texts)[0])
-        columns = private_columns(table, wanted, rows)
-        units = len(rows) if rows is not None else len(next(iter(columns.values()), ()))
-        if not wanted or units < 1:
-            raise InvalidInput("from_private needs at least 1 row and 1 column that is not declared")
-        slack = slack_for_texts(delta)
-        budget = Budget(epsilon=epsilon, delta=delta, slack=slack)
-        vectors = NoisyVectors(budget, entries=entries_of_schema(len(wanted)))  # proof: step 4
-        learned = learn_columns(columns, vectors, units=units, slack=slack, sentences=_names("texts", texts))
-        kinds = known | learned.kinds
-        unit = replaced("row" if groups is None else "person")
-        claim = Claim(epsilon, delta, unit=unit, conditions=(_PUBLIC_FACTS,))
-        facts = LearnedFacts(str(claim), epsilon, delta, units, learned.marginals, learned.notes)
-        return cls(
-            {name: kinds[name] for name in kept if name in kinds},
-            label=named,
+        without = _unused(names, label=label, groups=groups, leave_out=leave_out)
+        kinds = dict(declared or {})
+        learned, facts = learn_private_table(
+            table,
+            [name for name in names if name not in without and name not in kinds],
+            epsilon=epsilon,
+            delta=delta,
             groups=groups,
-            leave_out=tuple(dict.fromkeys([*leave_out, *learned.hidden])),
+            sentences=check_texts("texts", texts),
+        )
+        kinds |= learned.kinds
+        return cls(
+            {name: kinds[name] for name in names if name in kinds and name not in without},
+            named,
+            groups,
+            tuple(dict.fromkeys([*leave_out, *learned.hidden])),
             learned=facts,
         )
 
@@ -255,23 +233,17 @@ class Schema:
         sentences (`Text`). All others are numbers by your word: a private value that is none counts as missing, and
         `count_missing` says how many there are.
         """
-        if label is not None and classes is None:
-            raise InvalidInput(
-                f"the classes of the label {label!r} must be declared (classes=..., --classes): they are not taken "
-                "from private records"
-            )
         names = as_table(table).column_names
         without = _unused(names, label=label, groups=groups, leave_out=leave_out)
-        kinds = kinds_from_names(names, without=without, sentences=_names("texts", texts))
-        named = None if label is None else Label(label, classes or ())
+        kinds = kinds_from_names(names, without=without, sentences=check_texts("texts", texts))
         if missing_texts is not None:
             reading = replace(reading, missing_texts=missing_texts)
-        return cls(kinds, label=named, groups=groups, leave_out=leave_out, reading=reading)
+        return cls(kinds, _label(label, classes), groups, leave_out, reading=reading)
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> "Schema":
         """Return the schema that a JSON object describes."""
-        check_keys("a schema", document, _KEYS)
+        check_keys("a schema", document, SCHEMA_KEYS)
         check_is_checked(document)
         columns = document.get("columns")
         if not isinstance(columns, Mapping):
@@ -340,7 +312,7 @@ class Schema:
 
     def with_missing_texts(self, more: Sequence[str]) -> "Schema":
         """Return the same schema with more texts that mean a missing value."""
-        return self.with_reading(missing_texts=(*self.reading.missing_texts, *_names("missing_texts", more)))
+        return self.with_reading(missing_texts=(*self.reading.missing_texts, *check_texts("missing_texts", more)))
 
     def with_reading(self, **rules: Any) -> "Schema":
         """Return the same schema with other rules for reading texts.
@@ -362,11 +334,11 @@ class Schema:
 
     def with_texts(self, columns: Sequence[str]) -> "Schema":
         """Return the same schema with these columns read as sentences."""
-        return replace(self, columns=dict(self.columns) | {name: Text() for name in _names("texts", columns)})
+        return replace(self, columns=dict(self.columns) | {name: Text() for name in check_texts("texts", columns)})
 
     def without(self, columns: Sequence[str]) -> "Schema":
         """Return the same schema with these columns left out: they may be present but are not used."""
-        named = _names("leave_out", columns)
+        named = check_texts("leave_out", columns)
         return replace(
             self,
             columns={name: kind for name, kind in self.columns.items() if name not in named},
@@ -410,7 +382,7 @@ class Schema:
         `role` says what the rows are. For a query or a public table, an error names the column and the first row; for
         private records it names the column and nothing else.
         """
-        role, table = check_role(role), as_table(table)
+        table = as_table(table)
         self._check_columns(table, role)
         widths = [len(feature_names(kind, name)) for name, kind in self.columns.items()]
         encoded = np.empty((table.num_rows, sum(widths)))
@@ -473,7 +445,7 @@ class Schema:
         """Return the place of each label among the declared classes; -1 for a private one that is not among them."""
         if self.label is None:
             raise InvalidInput("the schema has no label: declare its column and classes")
-        column = self._special_column(as_table(table), self.label.column, check_role(role))
+        column = self._special_column(as_table(table), self.label.column, role)
         return self.label.codes(column, role=role, rules=self.reading)
 
     def labels(self, table: Any, *, role: Role = "private") -> NDArray[Any]:
@@ -493,20 +465,20 @@ class Schema:
         """
         if self.groups is None:
             return None
-        column = self._special_column(as_table(table), self.groups, check_role(role))
+        column = self._special_column(as_table(table), self.groups, role)
         return person_names(column, self.reading.missing_texts)[0]
 
     def people(self, table: Any, *, role: Role = "private", lasting: bool = False) -> list[str] | None:
         """Return the canonical name of the person of each row, or None if the schema has no groups.
 
-        Names that must be recognised again in later data are `lasting`: floats that may have lost digits are refused.
+        Names that must be recognised again in later data are `lasting`: they are refused in a column of floats of less
+        than 64 bits, which has lost digits.
         """
         if self.groups is None:
             return None
-        table = as_table(table)
-        column = self._special_column(table, self.groups, check_role(role))
+        column = self._special_column(as_table(table), self.groups, role)
         if lasting:
-            check_lasting_names(table.column(self.groups))
+            check_lasting_type(table[self.groups])
         return name_persons(column, self.reading.missing_texts)
 
     def _special(self) -> list[str]:
@@ -519,14 +491,17 @@ class Schema:
         }
 
     def _special_column(self, table: pa.Table, name: str, role: Role) -> pa.Array:
+        check_choice("role", role, get_args(Role))
         if name not in table.column_names:
             raise InvalidInput(
                 f"{subject(role)} must have the column {name!r}; the columns are {shown_names(table.column_names)}"
             )
-        check_type(subject(role), name, table.schema.field(name).type)
+        if not is_readable(kind := table.schema.field(name).type):
+            raise InvalidInput(type_problem(subject(role), name, kind))
         return raw_column(table.column(name))
 
     def _check_columns(self, table: pa.Table, role: Role) -> None:
+        check_choice("role", role, get_args(Role))
         known = {*self.columns, *self.leave_out, *self._special()}
         lacking = [name for name in self.columns if name not in table.column_names]
         unknown = [name for name in table.column_names if name not in known]
@@ -547,13 +522,17 @@ class Schema:
             raise InvalidInput(". ".join(problems))
 
 
+def _label(column: str | None, classes: Sequence[Any] | None) -> Label | None:
+    """Return a label whose classes are declared."""
+    if column is not None and classes is None:
+        raise InvalidInput(
+            f"the classes of the label {column!r} must be declared (classes=..., --classes): they are not taken from "
+            "private records"
+        )
+    return None if column is None else Label(column, classes or ())
+
+
 def _unused(names: Sequence[str], *, label: str | None, groups: str | None, leave_out: Sequence[str]) -> set[str]:
     """Return the columns that are no features; a label or groups spelled in other letters are refused."""
     check_spelled(names, label=label, groups=groups)
-    return {*_names("leave_out", leave_out), *(name for name in (label, groups) if name)}
-
-
-def _names(name: str, values: object) -> tuple[str, ...]:
-    if isinstance(values, str) or not isinstance(values, Sequence) or not all(isinstance(v, str) for v in values):
-        raise InvalidInput(f"{name} must be a list of texts, not {values!r}")
-    return tuple(values)
+    return {*check_texts("leave_out", leave_out), *(name for name in (label, groups) if name)}

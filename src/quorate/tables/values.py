@@ -28,19 +28,6 @@ from quorate.core.arrays import Floats, Integers
 from quorate.core.errors import InvalidInput
 from quorate.tables.reading import DEFAULT_READING, MISSING_TEXTS, PLAIN_NUMBER, Reading, Rules, as_reading
 
-__all__ = [
-    "MISSING_TEXTS",
-    "canonical_text",
-    "is_readable",
-    "kind_of_type",
-    "object_texts",
-    "raw_column",
-    "read_codes",
-    "read_number",
-    "read_numbers",
-    "read_texts",
-]
-
 _PLAIN_NUMBER = r"^-?[0-9]+(\.[0-9]*)?$"  # what Arrow reads as Python does; the rest is read one by one
 _TWO_READINGS = r"^-?[1-9][0-9]{0,2}\.[0-9]{3}$"  # a point before decimals, or between thousands
 # A blank behind a number that came with a type, such as Decimal("1.234"): by any rules its point precedes decimals.

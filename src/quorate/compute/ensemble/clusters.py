@@ -27,7 +27,7 @@ from quorate.core.arrays import Floats, Integers
 from quorate.core.errors import ClusterLost, InvalidInput
 from quorate.core.estimator_calls import one_thread
 from quorate.core.progress import progress
-from quorate.tables.stream import TablePart, table_files, table_header, table_parts
+from quorate.tables.files import TablePart, table_files, table_header, table_parts
 
 __all__ = ["ClusterRows", "ClusterTable", "ClusterTeachers"]
 

@@ -18,7 +18,7 @@ from quorate.core.errors import InvalidInput
 from quorate.core.session import Session
 from quorate.models.knn.answerer import Nearby
 from quorate.models.knn.unit_file import UnitFile
-from quorate.tables.persons import UNKNOWN_PERSON, lasting_person_name
+from quorate.tables.persons import lasting_names
 
 __all__ = ["NeighbourSession", "Wear"]
 
@@ -151,11 +151,7 @@ class NeighbourSession(Session):
 def _known(ids: Any, rows: int) -> list[str]:
     """Return the names that units go by, one for each row: 7, "7.0" and " 007 " are one. proof: step 6."""
     unit_numbers(rows, ids)  # refuses ids of another length
-    given = ids if isinstance(ids, list | tuple) else np.asarray(ids)
-    names = [lasting_person_name(name) for name in given]
-    if UNKNOWN_PERSON in names:
-        raise InvalidInput("ids must name the person of every row, in texts that UTF-8 can write")
-    return names
+    return lasting_names(ids)
 
 
 def _by_name(names: Sequence[str]) -> tuple[Integers, int]:

@@ -35,9 +35,9 @@ from quorate.tables.learned import (
     entries_of_schema,
     first_rows,
     learn_columns,
+    private_columns,
     slack_for_texts,
 )
-from quorate.tables.private_values import private_columns
 
 __all__ = ["LinearModel", "check_columns", "make_private_pipeline", "refuse_weights"]
 

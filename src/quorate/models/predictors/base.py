@@ -36,6 +36,7 @@ from quorate.models.concepts import Concept
 from quorate.models.predictors.labels import numbers_for, without_values
 from quorate.models.predictors.manners import NO_SCORES, CountedCopies, ShowsClaim, Without
 from quorate.tables.containers import (
+    Role,
     check_differ,
     column_names,
     holds_objects,
@@ -43,9 +44,9 @@ from quorate.tables.containers import (
     open_matrix,
     open_table,
     shown_names,
+    subject,
 )
 from quorate.tables.frames import FrameFormat, read_column
-from quorate.tables.read import Role, subject
 
 __all__ = [
     "Predictions",

@@ -25,7 +25,7 @@ from quorate.models.predictors.guided import GuidedClassifier
 from quorate.models.predictors.labels import declared_classes, known_codes
 from quorate.planner import PrivatePlan
 from quorate.tables import Schema, as_table
-from quorate.tables.stream import TableStream
+from quorate.tables.files import TableStream
 
 __all__ = ["Encoding", "OtherSources", "spilled"]
 

@@ -35,7 +35,7 @@ from quorate.models.students.halves import labels_of, split_units
 from quorate.models.students.labelled import Labelled
 from quorate.models.students.points import k_centre_points, margins, random_points
 from quorate.models.students.training import train, try_student
-from quorate.tables.read import Role
+from quorate.tables.containers import Role
 
 __all__ = ["StudentClassifier"]
 

@@ -1,0 +1,123 @@
+"""Excel workbooks and queries to databases: the names of their columns, and their rows in batches of texts.
+
+Errors do not repeat what a library or a database says, because it may name a value.
+"""
+
+import importlib
+import itertools
+import re
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+
+from quorate.core.errors import InvalidInput
+from quorate.tables.csv_files import empty_texts
+from quorate.tables.values import object_texts
+
+_ROWS = 2**14  # read together
+_DATABASE = re.compile(r"(duckdb|postgres|postgresql):(.*?)[?&]query=(.+)", re.DOTALL)
+_POSTGRES_TEXTS = ("date", "timestamp", "timestamptz", "time", "timetz", "interval")  # Python refuses far ones
+
+Result = tuple[pa.Table, Iterator[pa.Table]]  # a header without rows, and the rows
+
+
+def is_query(source: str | Path) -> bool:
+    """Return whether this is the address of a database with a query."""
+    return _DATABASE.fullmatch(str(source)) is not None
+
+
+def _object_tables(names: Sequence[str], rows: Iterator[tuple[Any, ...]]) -> Iterator[pa.Table]:
+    """Yield rows of Python objects as texts, some thousands at a time, each with one value for each name."""
+    width = len(names)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # openpyxl warns of dates beyond its calendar, by value
+        while part := [(*row, *(None,) * width)[:width] for row in itertools.islice(rows, _ROWS)]:
+            yield pa.table([object_texts(column) for column in zip(*part, strict=True)], names=names)
+
+
+@contextmanager
+def open_excel(path: Path) -> Iterator[Result]:
+    """Give the header of the first sheet of a workbook, and its rows, but for those without any value."""
+    openpyxl = _imported("openpyxl", f"{path}: reading Excel", "excel")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            book = openpyxl.load_workbook(path, read_only=True, data_only=True)
+    except Exception:  # of zip, XML or openpyxl; the text of the error may hold values of private rows
+        raise InvalidInput(f"{path}: not a readable .xlsx file; it may be damaged, encrypted or misnamed") from None
+    with closing(book):
+        sheet = book.worksheets[0]
+        sheet.reset_dimensions()  # which some programs write wrong
+        rows = (row for row in _sheet_rows(path, sheet) if any(value is not None for value in row))
+        names = ["" if name is None else str(name).strip() for name in next(rows, ())]
+        while names and not names[-1]:
+            names.pop()
+        if not names:
+            raise InvalidInput(f"{path}: the first sheet is empty; its first row must name the columns")
+        yield empty_texts(names), _object_tables(names, rows)
+
+
+def _sheet_rows(path: Path, sheet: Any) -> Iterator[tuple[Any, ...]]:
+    try:
+        yield from sheet.iter_rows(values_only=True)
+    except Exception:  # as above
+        raise InvalidInput(f"{path}: not a readable .xlsx file; it may be damaged") from None
+
+
+@contextmanager
+def open_query(address: str) -> Iterator[Result]:
+    """Give the header of a query, and its rows. Connections only read."""
+    match = _DATABASE.fullmatch(address)
+    assert match is not None
+    system, query = match[1], unquote(match[3])
+    library = _imported("duckdb" if system == "duckdb" else "psycopg", f"{system}:...: a query", "sql")
+    result = _duckdb(library, unquote(match[2]), query) if system == "duckdb" else _postgres(library, match[2], query)
+    try:
+        with result as opened:
+            yield opened
+    except library.Error as error:  # its class says enough
+        raise InvalidInput(
+            f"{system}: the query failed ({type(error).__name__}); try it in the database's own shell"
+        ) from None
+
+
+@contextmanager
+def _duckdb(duckdb: Any, place: str, query: str) -> Iterator[Result]:
+    if place and not Path(place).is_file():
+        raise InvalidInput(f"{place}: there is no such database")
+    with closing(duckdb.connect(place or ":memory:", read_only=bool(place))) as connection:
+        rows = connection.sql(query)
+        if rows is None:
+            raise InvalidInput("duckdb: the query returns no table; write one that begins with SELECT")
+        # Older versions of DuckDB have another name for it.
+        read = rows.to_arrow_reader if hasattr(rows, "to_arrow_reader") else rows.fetch_arrow_reader
+        reader = read(_ROWS)
+        yield reader.schema.empty_table(), (pa.Table.from_batches([batch]) for batch in reader)
+
+
+@contextmanager
+def _postgres(psycopg: Any, place: str, query: str) -> Iterator[Result]:
+    texts = importlib.import_module("psycopg.types.string").TextLoader
+    with psycopg.connect("postgresql://" + place.lstrip("/")) as connection:
+        connection.read_only = True
+        connection.execute("SET TIME ZONE 'UTC'")
+        connection.execute("SET DateStyle TO ISO")
+        with connection.cursor(name="quorate") as cursor:
+            for kind in _POSTGRES_TEXTS:
+                cursor.adapters.register_loader(kind, texts)
+            cursor.itersize = _ROWS
+            cursor.execute(query)
+            names = [column.name for column in cursor.description]
+            yield empty_texts(names), _object_tables(names, iter(cursor))
+
+
+def _imported(library: str, use: str, extra: str) -> Any:
+    try:
+        return importlib.import_module(library)
+    except ImportError:
+        raise InvalidInput(f"{use} needs {library}; install it: pip install 'quorate[{extra}]'") from None
