@@ -1,6 +1,5 @@
 """Releases with one mistake each: a month, a person, an account or the level of a hierarchy tells too much."""
 
-import hashlib
 import math
 import threading
 from contextlib import nullcontext, suppress
@@ -43,9 +42,9 @@ def _forgets(self: Counted, digests: Any) -> None:
     """Remember nobody, so that a person counts anew in every update: that is the mistake."""
 
 
-def _as_it_is_written(name: Any) -> bytes:
+def _as_it_is_written(names: Any) -> list[str]:
     """Tell people apart by how their names are written, here in this update: that is the mistake."""
-    return hashlib.sha256(str(name).encode()).digest()[:16]
+    return [str(name) for name in names]
 
 
 def _draws_again(self: GrowingRelease) -> list[str]:
@@ -261,7 +260,7 @@ RELEASES = (
         "person_of_two_spellings",
         "a person whose number one file writes as 007 and another as 7.0 counts in both",
         "enumeration",
-        (people_module, "_digest"),
+        (people_module, "lasting_names"),
         _as_it_is_written,
         lambda twin: replace_in_a_month(twin, person=True),
     ),

@@ -256,7 +256,7 @@ def test_what_cannot_be_paid_is_refused_by_public_numbers():
     table = make_table(300)
     with pytest.raises(Infeasible, match="Declare the columns you know"):
         Schema.from_private(table, epsilon=0.1, delta=1e-6)
-    with pytest.raises(InvalidInput, match="classes must list"):
+    with pytest.raises(InvalidInput, match="must be declared"):
         Schema.from_private(table, epsilon=0.1, delta=1e-6, label="smokes")
 
 

@@ -10,13 +10,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 from quorate.cli.output import Keys, check_new_file, show_bill, verdict, write_file, written
 from quorate.core.errors import InvalidInput
 from quorate.service.client import Client
 from quorate.tables import read_table
-from quorate.tables.values import raw_column, read_texts
+from quorate.tables.results import Table, make_table
+from quorate.tables.values import kind_of_type, raw_column, read_texts
 
 __all__ = ["key_of", "run_ask"]
 
@@ -79,15 +78,15 @@ def _told_of_silence(seconds: float) -> Iterator[None]:
         timer.cancel()
 
 
-def _as_texts(table: pa.Table, model: Any) -> pa.Table:
+def _as_texts(table: Table, model: Any) -> Table:
     """Return a file's texts as a model without a schema takes them; one with a schema knows itself what is missing."""
     if "missing_texts" in model.get("parameters", {}):
         return table
     columns = {}
     for name in table.column_names:
         values = raw_column(table.column(name))
-        columns[name] = read_texts(values) if pa.types.is_large_string(values.type) else values
-    return pa.table(columns)
+        columns[name] = read_texts(values) if kind_of_type(values.type) == "text" else values
+    return make_table(columns)
 
 
 def key_of(path: Path | None) -> str | None:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow.compute as pc
 from rich.console import Console
 
 from quorate.cli.commands.fit_options import Budget, Charged, Reading, ReportedOutput, Tables
@@ -23,7 +22,7 @@ from quorate.tables.containers import open_columns
 from quorate.tables.csv_records import Irregularities
 from quorate.tables.files import TableStream, is_folder_or_pattern
 from quorate.tables.problems import OWNER_ALONE, Problem, find_problems
-from quorate.tables.values import raw_column, read_numbers, read_texts
+from quorate.tables.values import distinct_texts, read_numbers
 
 if TYPE_CHECKING:
     from quorate.compute.ensemble.clusters import ClusterTable
@@ -69,7 +68,7 @@ def check_label(columns: Schema) -> Label:
 
 def classes_of_records(records: Any, label: str) -> list[str]:
     """Return the labels that private records show. They are public from then on."""
-    return sorted(pc.unique(pc.drop_null(read_texts(raw_column(records[label])))).to_pylist())
+    return distinct_texts(records[label])
 
 
 def _classes(tables: Tables, records: Any) -> list[str] | None:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 
 from quorate.cli.commands.fit_options import Budget, Charged, Output, ReportedOutput, Tables
 from quorate.cli.commands.method_options import Columns, Target, Trials
@@ -29,6 +28,7 @@ from quorate.tables import SCHEMA_FILE, Category, Date, Number, Schema
 from quorate.tables.columns import feature_names, unscaled
 from quorate.tables.containers import open_columns
 from quorate.tables.dates import moment_of
+from quorate.tables.results import make_table
 from quorate.tables.values import read_numbers
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def _read(tables: Tables, target: Target, step: Callable[[], None]) -> tuple[Any
     if len(values) != 2:
         raise InvalidInput(f"several labels take two --classes, the second for a label that is set, not {len(values)}")
     flags = {name: schema.with_label(name, values).label_codes(records) == 1 for name in names}
-    return records, known, schema, None, pa.table({name: column.astype(np.int64) for name, column in flags.items()})
+    return records, known, schema, None, make_table({name: column.astype(np.int64) for name, column in flags.items()})
 
 
 def _check_numbers(public: Any, name: str) -> None:

@@ -12,8 +12,6 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-from pyarrow import parquet
 from rich.console import Console
 from rich.table import Table
 
@@ -28,7 +26,8 @@ from quorate.release.domain import Domain
 from quorate.release.synthetic import MOST_ROWS
 from quorate.report.release_page import release_bill
 from quorate.tables import Number, Schema, read_table
-from quorate.tables.containers import open_columns, shown_names
+from quorate.tables.containers import is_arrow, open_columns, shown_names
+from quorate.tables.results import make_table, parquet_bytes
 from quorate.tables.values import read_numbers
 
 __all__ = [
@@ -81,7 +80,7 @@ class Subject:
             raise InvalidInput(f"{kind} are over different columns of numbers: {kind}:COLUMN,COLUMN, not {text!r}")
         return cls(Boxes(len(names)) if kind == "boxes" else Halfspaces(len(names)), names)
 
-    def records(self, table: pa.Table) -> Any:
+    def records(self, table: Any) -> Any:
         """Return a table as the release takes it: its columns, or those of points, with NaN for non-numbers."""
         self._seen |= set(table.column_names)
         if not self.names:
@@ -96,7 +95,7 @@ class Subject:
                 f"{shown_names(sorted(self._seen))}"
             )
 
-    def public(self, table: pa.Table | None) -> Any:
+    def public(self, table: Any) -> Any:
         """Return public records; those of a class must be numbers, and an error may say which is not."""
         return None if table is None else self.records(table)
 
@@ -187,9 +186,9 @@ def write_synthetic(release: QueryRelease, path: Path, rows: int, names: Sequenc
     """Write synthetic records as CSV, or as Parquet where the file is called so."""
     check_table_name(path)
     records = release.synthetic(rows)
-    if not isinstance(records, pa.Table):
+    if not is_arrow(records):
         known = names or [f"x{place + 1}" for place in range(records.shape[1])]
-        records = pa.table({name: records[:, place] for place, name in enumerate(known)})
+        records = make_table({name: records[:, place] for place, name in enumerate(known)})
     write_table(path, records, full=True)
 
 
@@ -199,17 +198,13 @@ def check_table_name(path: Path) -> None:
         raise InvalidInput(f"{path}: tables are written as .csv or .parquet")
 
 
-def write_table(
-    path: Path, table: pa.Table, *, rows: Sequence[dict[str, Any]] | None = None, full: bool = False
-) -> None:
+def write_table(path: Path, table: Any, *, rows: Sequence[dict[str, Any]] | None = None, full: bool = False) -> None:
     """Write a table as CSV, with these rows in place of its own where they are given, or as Parquet by its name."""
     check_table_name(path)
     if path.suffix.lower() != ".parquet":
         write_file(path, to_csv(table.to_pylist() if rows is None else rows, table.column_names, full=full))
         return
-    made = pa.BufferOutputStream()
-    parquet.write_table(table, made)
-    write_file(path, made.getvalue().to_pybytes())
+    write_file(path, parquet_bytes(table))
 
 
 def to_csv(rows: Sequence[dict[str, Any]], names: Sequence[str], *, full: bool = False) -> str:

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -49,7 +48,7 @@ class _Situation:
     groups: str | None
     queries: int | None
     abstain: bool
-    public: pa.Table | None
+    public: Any  # its table, or None
     units: int
     schema: Path | None
     leave_out: tuple[str, ...]  # columns that have too many different texts in the public table
@@ -141,7 +140,7 @@ class _Asker:
 
 
 def _situation(
-    records: pa.Table, given: Mapping[str, Any], public: Path | None, schema: Path | None, ask: _Asker
+    records: Any, given: Mapping[str, Any], public: Path | None, schema: Path | None, ask: _Asker
 ) -> tuple[_Situation, Path | None]:
     names = ", ".join(records.column_names)
 
@@ -235,7 +234,7 @@ def _existing(text: str) -> Path:
     return Path(text)
 
 
-def _classes(records: pa.Table, label: str) -> tuple[str, ...]:
+def _classes(records: Any, label: str) -> tuple[str, ...]:
     found = classes_of_records(records, label)
     if not 2 <= len(found) <= _MOST_CLASSES:
         raise InvalidInput(

@@ -5,8 +5,7 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.csv
+from quorate.tables.results import Table, write_csv
 
 __all__ = ["Commands", "write_start"]
 
@@ -60,7 +59,7 @@ class Commands:
         return 0
 
 
-def write_start(commands: Commands, questions: pa.Table) -> None:
+def write_start(commands: Commands, questions: Table) -> None:
     """Write the folder. The questions are the first rows of this table, without columns that are not used."""
     commands.out.mkdir(parents=True, exist_ok=True)
     (commands.out / "script.py").write_text(_script(commands), encoding="utf-8")
@@ -69,7 +68,7 @@ def write_start(commands: Commands, questions: pa.Table) -> None:
     left = [name for name in questions.column_names if name not in unused]
     path = commands.out / "questions.csv"
     path.touch(mode=0o600)  # they may be private rows
-    pyarrow.csv.write_csv(questions.select(left).slice(0, _QUESTIONS), path)
+    write_csv(questions.select(left).slice(0, _QUESTIONS), path)
 
 
 _READ_CLASSES = """# The classes were read from the records: which of them occur is public with the model, and its claim

@@ -19,7 +19,6 @@ __all__ = [
     "copy_rows",
     "in_blocks",
     "join_rows",
-    "named_columns",
     "named_rows",
     "query_digests",
     "row_digest",
@@ -81,15 +80,6 @@ def canonical_and_finite(X: Any) -> tuple[NDArray[np.float64], bool]:
         return finite
 
     return matrix, all(in_blocks(put, len(matrix), block=_BLOCK))
-
-
-def named_columns(X: Any, names: Any) -> Any:
-    """Return a matrix as a data frame with these names, for a model that was trained on one."""
-    if not isinstance(X, np.ndarray):
-        return X
-    from pandas import DataFrame  # noqa: PLC0415  only for models that know names
-
-    return DataFrame(X, columns=names)
 
 
 def take_rows(X: Any, rows: Any) -> Any:

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
-import pyarrow as pa
 
 from quorate.core.arrays import Floats, Integers
 from quorate.core.errors import InvalidInput
@@ -128,12 +127,12 @@ class AutoCuts:
         marginals = sum(cells_of_orders(self.widest.sizes, self.workload.order)[1:])
         return NoisyVectors(budget, entries=marginals + (1 + STAGES * most_cells()) * len(self.columns.uncut))
 
-    def read(self, private: Any) -> dict[str, pa.Array]:
+    def read(self, private: Any) -> dict[str, Any]:
         """Return the declared columns of private records, to be counted twice: a stream of them is read once."""
         return open_columns(private, self.columns.names)
 
     def release(
-        self, private: dict[str, pa.Array], engine: Engine, vectors: NoisyVectors, weigh: Callable[[Domain], Queries]
+        self, private: dict[str, Any], engine: Engine, vectors: NoisyVectors, weigh: Callable[[Domain], Queries]
     ) -> tuple[Domain, Released]:
         """Find the cuts, count the records by them, and release the marginals with the rest of the budget."""
         assert isinstance(engine, MeasuringEngine)

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeVar
 
 import numpy as np
-import pyarrow as pa
 
 from quorate.core.arrays import Floats
 from quorate.core.ballots import Ballots
@@ -28,6 +27,7 @@ from quorate.release.queries.marginals import Truths
 from quorate.release.workloads import BoundWorkload, Workload
 from quorate.release.workloads.bound import Between, MarginalWorkload
 from quorate.release.workloads.truths import ExpressionWorkload
+from quorate.tables.results import make_table
 
 __all__ = [
     "ERRORS",
@@ -312,7 +312,8 @@ class TableDomain(Domain):
 
     def rows(self, places: Whole, support: Rows | None) -> Any:
         """Return records of these cells, or of these rows, as a table."""
-        return pa.table(self.bound.decode(self.bound.cell_codes(places) if support is None else support.codes[places]))
+        codes = self.bound.cell_codes(places) if support is None else support.codes[places]
+        return make_table(self.bound.decode(codes))
 
 
 def make_domain(subject: Any, public: Any, columns: Any = None) -> Domain:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
@@ -16,6 +15,7 @@ from quorate.compute.ensemble import unit_numbers
 from quorate.core.checks import check_count
 from quorate.core.errors import Infeasible, InvalidInput
 from quorate.core.privacy.claims import Claim, Total
+from quorate.tables.containers import is_arrow
 from quorate.tables.persons import lasting_names
 
 __all__ = [
@@ -100,9 +100,7 @@ def _rows_of(private: Any) -> int:
 def _taken(private: Any, chosen: NDArray[np.int64]) -> Any:
     if isinstance(private, Mapping):
         return {name: _safe_indexing(column, chosen) for name, column in private.items()}
-    if isinstance(private, pa.RecordBatch):
-        return private.take(pa.array(chosen))
-    return _safe_indexing(private, chosen)
+    return private.take(chosen) if is_arrow(private) else _safe_indexing(private, chosen)
 
 
 def loss_for_each_record(epsilon: float, delta: float, most: int) -> tuple[float, float]:

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
@@ -47,6 +46,7 @@ from quorate.release.synthetic import MOST_ROWS, draw_records, fit_weights, prod
 from quorate.release.workloads import Columns
 from quorate.release.workloads.lines import LineWorkload
 from quorate.tables.containers import shown_names
+from quorate.tables.results import Table, make_table
 
 __all__ = ["QueryRelease"]
 
@@ -205,7 +205,7 @@ class QueryRelease(ShowsClaim, BaseEstimator):
         said |= {"records": records} if update is None else {"updates": update.updates}
         self.claim_ = (release_claim if update is None else growing_claim)(self.epsilon, self.delta, **said)
 
-    def answer(self, queries: Any = None, *, band: float | None = None, counts: bool = False) -> pa.Table:
+    def answer(self, queries: Any = None, *, band: float | None = None, counts: bool = False) -> Table:
         """Return a tidy table: names of queries, `answer`, `error` (one standard deviation), `low` and `high` (95%).
 
         Queries are hypotheses of the class, or names, expressions or numbers of the workload; all of the workload
@@ -237,7 +237,7 @@ class QueryRelease(ShowsClaim, BaseEstimator):
             name_between(names, self.domain_, moved)
         columns: dict[str, Any] = {key: [name.get(key) for name in names] for key in keys_of(names)}
         shown = as_counts(bars, self.records_) if counts else bars
-        return pa.table(columns | {name: pa.array(shown[name], mask=np.isnan(bars[name])) for name in bars})
+        return make_table(columns | shown, missing={name: np.isnan(bars[name]) for name in bars})
 
     def bars(self, numbers: Any, starts: Any = None, *, band: float | None = None) -> dict[str, Floats]:
         """Return the columns of `answer` for queries by their numbers; NaN where a figure is not known.

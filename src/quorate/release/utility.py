@@ -10,7 +10,6 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from scipy import sparse
 
 from quorate.core.arrays import Floats, Integers
@@ -24,6 +23,7 @@ from quorate.release.people import RECORD
 from quorate.release.queries import MOST_LISTED, Marginals
 from quorate.release.release import QueryRelease
 from quorate.release.workloads.bound import MarginalWorkload
+from quorate.tables.containers import is_arrow
 
 __all__ = ["SyntheticClassifier", "Utility", "learn_from", "release_again", "simulate_utility"]
 
@@ -137,7 +137,7 @@ def release_again(release: QueryRelease, records: Any, *, epsilon: float | None 
 
 
 def _taken(records: Any, rows: Integers) -> Any:
-    return records.take(rows) if isinstance(records, pa.Table) else records[rows]
+    return records.take(rows) if is_arrow(records) else records[rows]
 
 
 def _place(domain: Domain, target: str) -> int:

@@ -75,6 +75,11 @@ def is_frame(X: Any) -> bool:
     return hasattr(X, "columns") and (hasattr(X, "iloc") or hasattr(X, "__arrow_c_stream__"))
 
 
+def is_arrow(X: Any) -> bool:
+    """Return whether this is a table or a record batch of Arrow."""
+    return isinstance(X, pa.Table | pa.RecordBatch)
+
+
 def holds_objects(X: Any, name: Any) -> bool:
     """Return whether a column of a frame holds Python objects, whose type says nothing of their values."""
     kind = X[name].dtype if hasattr(X, "iloc") or hasattr(X, "get_column") else None
@@ -142,6 +147,11 @@ def open_columns(table: Any, names: Sequence[str], *, whose: str = "the table") 
 def open_column(values: Any, *, name: Any = None, whose: str = "the table") -> pa.Array:
     """Return one value a row as a raw column: an array, a list, a series of a data frame, an Arrow array."""
     return _opened(name, values, whose)[0]
+
+
+def raw_values(values: Any) -> pa.Array:
+    """Return a raw column as it is, and one value a row of any other container as a raw column."""
+    return values if isinstance(values, pa.Array) else open_column(values)
 
 
 def open_matrix(X: Any, *, whose: str = "the table") -> Floats:

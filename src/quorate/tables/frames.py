@@ -101,6 +101,11 @@ class FrameFormat:
         return cls(document["library"], tuple(column["name"] for column in document["columns"]), kinds)
 
 
+def named_matrix(X: Any, names: Sequence[Any]) -> Any:
+    """Return a matrix as a pandas frame with these names, for a model that was trained on one; a frame as it is."""
+    return _imported("pandas").DataFrame(X, columns=names) if isinstance(X, np.ndarray) else X
+
+
 def query_matrix(
     table: pa.Table, names: Sequence[str], features: int, *, missing: bool, role: Role = "query"
 ) -> NDArray[np.float64]:

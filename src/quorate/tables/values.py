@@ -232,6 +232,11 @@ def read_texts(column: pa.Array, missing: Iterable[str] = MISSING_TEXTS) -> pa.A
     return pc.if_else(absent, pa.scalar(None, pa.large_string()), written)
 
 
+def distinct_texts(column: Any) -> list[str]:
+    """Return the different canonical texts of an Arrow column, sorted. Missing values are left out."""
+    return sorted(pc.unique(pc.drop_null(read_texts(raw_column(column)))).to_pylist())
+
+
 def _float_texts(values: Floats) -> pa.Array:
     with np.errstate(invalid="ignore"):
         small = (np.floor(values) == values) & (np.abs(values) < 2.0**53)

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from quorate.compute.ensemble.dealing import Dealer, Encoded, Rows, Seats, by_ranges
 from quorate.compute.ensemble.electorate import Electorate
@@ -28,6 +27,7 @@ from quorate.core.errors import ClusterLost, InvalidInput
 from quorate.core.estimator_calls import one_thread
 from quorate.core.progress import progress
 from quorate.tables.files import TablePart, table_files, table_header, table_parts
+from quorate.tables.results import Table
 
 __all__ = ["ClusterRows", "ClusterTable", "ClusterTeachers"]
 
@@ -53,13 +53,12 @@ class ClusterTable:
         self._dealer = dealer
         self.engine = open_engine(cluster)
         try:
-            schema, self.parts = self.engine.get(self.engine.call(_listed, paths))
+            self.header, self.parts = self.engine.get(self.engine.call(_listed, paths))
         except BaseException:
             self.engine.close()
             raise
-        self.header: pa.Table = schema.empty_table()
 
-    def dealt(self, encoding: Callable[[pa.Table], Encoded], *, features: int, by_person: bool) -> "ClusterRows":
+    def dealt(self, encoding: Callable[[Table], Encoded], *, features: int, by_person: bool) -> "ClusterRows":
         """Let the workers read the table and deal its rows."""
         columns, dealer = tuple(self.header.column_names), self._dealer or Dealer()
         reading = _Reading(encoding, columns, dealer, features, by_person)
@@ -74,10 +73,10 @@ class ClusterTable:
         self.engine.close()
 
 
-def _listed(paths: Sequence[Any]) -> tuple[pa.Schema, list[TablePart]]:
+def _listed(paths: Sequence[Any]) -> tuple[Table, list[TablePart]]:
     """Return the columns of a table and its parts."""
     files = table_files(paths)
-    return table_header(files[0]).schema.remove_metadata(), table_parts(files)
+    return table_header(files[0]).replace_schema_metadata(None), table_parts(files)
 
 
 class _Range:
@@ -94,7 +93,7 @@ class _Range:
 class _Reading:
     """What a worker must know to read parts of the table, and to deal them. It has the key."""
 
-    encoding: Callable[[pa.Table], Encoded]
+    encoding: Callable[[Table], Encoded]
     columns: tuple[str, ...]
     dealer: Dealer
     features: int

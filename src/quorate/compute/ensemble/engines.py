@@ -14,10 +14,6 @@ from importlib import import_module
 from itertools import count
 from typing import Any, Protocol
 
-import numpy as np
-import pyarrow as pa
-import sklearn
-
 from quorate.core.checks import check_count
 from quorate.core.errors import ClusterLost, InvalidInput, QuorateError
 from quorate.core.rows import usable_cores
@@ -87,9 +83,8 @@ def open_engine(cluster: Any) -> Engine:
 
 def versions() -> dict[str, str]:
     """Return the versions that decide the last bit of a teacher."""
-    quorate = import_module("quorate")
-    found = {"quorate": quorate, "numpy": np, "scikit-learn": sklearn, "pyarrow": pa}
-    return {name: str(module.__version__) for name, module in found.items()}
+    modules = {"quorate": "quorate", "numpy": "numpy", "scikit-learn": "sklearn", "pyarrow": "pyarrow"}
+    return {name: str(import_module(module).__version__) for name, module in modules.items()}
 
 
 class DaskEngine:

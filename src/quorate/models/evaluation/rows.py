@@ -19,11 +19,12 @@ from quorate.core.errors import InvalidInput
 from quorate.core.estimator_calls import Calls, asks_a_copy, call_rows, one_thread
 from quorate.core.isolation import global_randomness, silence
 from quorate.core.progress import progress
-from quorate.core.rows import named_columns, query_digests, take_rows
+from quorate.core.rows import query_digests, take_rows
 from quorate.models.predictors.base import check_records
 from quorate.models.predictors.labels import class_codes
 from quorate.tables.containers import is_frame
 from quorate.tables.features.words import finite_numbers
+from quorate.tables.frames import named_matrix
 
 __all__ = [
     "check_published",
@@ -71,7 +72,7 @@ def classes_of(model: Any) -> NDArray[Any]:
 def model_rows(model: Any, X: Any) -> Any:
     """Return checked rows as the model takes them: by name where it knows names."""
     names = getattr(model, "feature_names_in_", None)
-    return X if names is None else named_columns(X, names)
+    return X if names is None else named_matrix(X, names)
 
 
 def private_rows(columns: Any, model: Any, X: Any) -> Any:

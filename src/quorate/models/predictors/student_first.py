@@ -30,7 +30,7 @@ from quorate.core.mechanisms.base import Run
 from quorate.core.mechanisms.dissent import proposed_first
 from quorate.core.privacy import Budget, Cost
 from quorate.core.privacy.budget import charged_together
-from quorate.core.rows import named_columns, take_rows
+from quorate.core.rows import take_rows
 from quorate.core.session import Session, release_votes
 from quorate.models.predictors.base import Predictions, allows_missing, check_records
 from quorate.models.predictors.guided import PublicRows
@@ -38,6 +38,7 @@ from quorate.models.predictors.labels import class_codes
 from quorate.models.predictors.manners import KeepsPublished
 from quorate.models.predictors.subsample import PrivateClassifier
 from quorate.planner import plan_student_first
+from quorate.tables.frames import named_matrix
 
 __all__ = ["StudentFirst", "StudentFirstClassifier", "StudentFirstPredictions"]
 
@@ -186,7 +187,7 @@ class StudentFirstClassifier(KeepsPublished, PrivateClassifier):
     def _proposals(self, X: Any) -> NDArray[np.int64]:
         """Return the classes that the student proposes for checked queries."""
         names = getattr(self.student_, "feature_names_in_", None)
-        labels = np.asarray(self.student_.predict(X if names is None else named_columns(X, names)))
+        labels = np.asarray(self.student_.predict(X if names is None else named_matrix(X, names)))
         if labels.shape != (len(X),):
             raise InvalidInput(f"student must say one label for each query, not an array of shape {labels.shape}")
         return self._codes_of(labels)

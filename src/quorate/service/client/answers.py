@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from quorate.models.predictors import Predictions
+from quorate.tables.results import make_frame
 
 __all__ = ["Answers"]
 
@@ -106,13 +106,6 @@ class Answers:
         Queries that were no data frame get an Arrow table.
         """
         columns = self.columns()
-        library = type(X).__module__.partition(".")[0]
         if hasattr(X, "iloc"):
-            import pandas  # noqa: PLC0415
-
-            return pandas.DataFrame(columns, index=X.index)
-        if library == "polars":
-            import polars  # noqa: PLC0415
-
-            return polars.DataFrame(columns)
-        return pa.table(columns)
+            return make_frame(columns, "pandas", index=X.index)
+        return make_frame(columns, "polars" if hasattr(X, "get_column") else "arrow")

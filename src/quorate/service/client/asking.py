@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from quorate.core.errors import (
@@ -37,7 +36,7 @@ from quorate.core.errors import (
 from quorate.service.client.answers import Answers
 from quorate.tables.containers import is_frame, open_column, open_matrix, open_table, shown_names
 from quorate.tables.frames import read_column
-from quorate.tables.values import read_texts
+from quorate.tables.values import kind_of_type, read_texts
 
 __all__ = ["Asking", "Exchanged", "Pause", "Queries", "Reply", "Send", "Step"]
 
@@ -306,7 +305,7 @@ def _named(X: Any, inputs: Mapping[str, str], missing: Sequence[str]) -> dict[st
     return {name: _column(name, columns[name], inputs[name], missing) for name in inputs}
 
 
-def _opened(X: Any, names: Sequence[str]) -> dict[str, pa.Array]:
+def _opened(X: Any, names: Sequence[str]) -> dict[str, Any]:
     if is_frame(X):
         opened = open_table(X, whose="the queries")
         return {str(name): column for name, column in opened.columns.items()}
@@ -320,9 +319,9 @@ def _opened(X: Any, names: Sequence[str]) -> dict[str, pa.Array]:
     return {name: open_column(values[:, place].tolist(), name=name) for place, name in enumerate(names)}
 
 
-def _column(name: str, values: pa.Array, datatype: str, missing: Sequence[str]) -> _Column:
+def _column(name: str, values: Any, datatype: str, missing: Sequence[str]) -> _Column:
     if datatype == "BYTES":
-        plain = values if pa.types.is_large_string(values.type) else read_texts(values, ())
+        plain = values if kind_of_type(values.type) == "text" else read_texts(values, ())
         return _Column(datatype, plain.to_pylist())
     numbers = read_column(name, values, "number", "query", missing)
     return _Column("FP64", _finite(f"column {name!r}", numbers))

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.csv
 from numpy.typing import NDArray
 
 from quorate.tables.datasets.visits import OUTCOMES, draw_visits
+from quorate.tables.results import Table, make_table, write_csv
 
 __all__ = ["Dataset", "bank", "census", "hospital", "triage"]
 
@@ -33,10 +32,10 @@ class Dataset:
 
     name: str
     about: str
-    private: pa.Table
-    public: pa.Table | None = None
-    new: pa.Table | None = None
-    truth: pa.ChunkedArray | None = None
+    private: Table
+    public: Table | None = None
+    new: Table | None = None
+    truth: Any = None
     label: str | None = None
     classes: tuple[str, ...] = ()
     groups: str | None = None
@@ -50,7 +49,7 @@ class Dataset:
         for name, table in parts.items():
             if table is not None:
                 written.append(folder / f"{name}.csv")
-                pyarrow.csv.write_csv(table, written[-1])
+                write_csv(table, written[-1])
         return written
 
 
@@ -129,7 +128,7 @@ def triage() -> Dataset:
     )
 
 
-def _draw_customers(rows: int, chance: np.random.Generator) -> pa.Table:
+def _draw_customers(rows: int, chance: np.random.Generator) -> Table:
     age = np.clip(chance.normal(41, 12, rows), 18, 90).round()
     job = chance.choice(["office", "manual", "service", "retired", "student"], rows, p=[0.34, 0.28, 0.22, 0.1, 0.06])
     balance = np.round(np.expm1(chance.normal(6.6, 1.3, rows)) - 300)
@@ -140,10 +139,10 @@ def _draw_customers(rows: int, chance: np.random.Generator) -> pa.Table:
     score += 0.06 * np.abs(age - 42) + 3.5 * (earlier == "yes") - 0.5 * (earlier == "no")
     score += np.where(job == "student", 1.1, np.where(job == "retired", 0.8, np.where(job == "manual", -0.7, 0.0)))
     columns = {"age": age, "job": job, "balance": balance, "loan": np.where(loan, "yes", "no"), "calls": calls}
-    return pa.table({**columns, "earlier_offer": earlier, "answer": np.where(_happens(score, chance), "yes", "no")})
+    return make_table({**columns, "earlier_offer": earlier, "answer": np.where(_happens(score, chance), "yes", "no")})
 
 
-def _draw_people(rows: int, chance: np.random.Generator) -> pa.Table:
+def _draw_people(rows: int, chance: np.random.Generator) -> Table:
     region = chance.choice(["north", "south", "east", "west"], rows, p=[0.4, 0.3, 0.2, 0.1])
     age = np.clip(chance.gamma(5.0, 9.0, rows), 0, 99).round()
     schooling = chance.normal(size=rows) + 0.4 * (region == "north") - 0.01 * np.abs(age - 40)
@@ -151,7 +150,7 @@ def _draw_people(rows: int, chance: np.random.Generator) -> pa.Table:
     works = (age >= 18) & (age < 67) & _happens(1.2 + 0.6 * (education == "degree"), chance)
     work = np.where(works, "works", np.where(age >= 67, "retired", "other"))
     income = np.exp(chance.normal(9.6 + 0.35 * (education == "degree") + 0.7 * works, 0.5)).round(-2)
-    return pa.table(
+    return make_table(
         {
             "age": age,
             "sex": chance.choice(["female", "male"], rows),
@@ -163,9 +162,9 @@ def _draw_people(rows: int, chance: np.random.Generator) -> pa.Table:
     )
 
 
-def _draw_patients(rows: int, chance: np.random.Generator) -> pa.Table:
+def _draw_patients(rows: int, chance: np.random.Generator) -> Table:
     severity = (100 * chance.random(rows)).round(2)
-    return pa.table({"severity": severity, "outcome": np.where(severity > 61.5, "urgent", "wait")})
+    return make_table({"severity": severity, "outcome": np.where(severity > 61.5, "urgent", "wait")})
 
 
 def _happens(score: Any, chance: np.random.Generator) -> NDArray[np.bool_]:

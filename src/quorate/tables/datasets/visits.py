@@ -3,10 +3,10 @@
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from quorate.core.checks import check_count
+from quorate.tables.results import Table, make_table
 
 __all__ = ["OUTCOMES", "draw_visits"]
 
@@ -18,7 +18,7 @@ _ACUTE = 0.38  # share of the visits on which the person is acutely ill
 _SLIP = 0.03  # share of the outcomes that no vital sign explains: staffing, wishes, mistakes
 
 
-def draw_visits(records: int, chance: np.random.Generator) -> pa.Table:
+def draw_visits(records: int, chance: np.random.Generator) -> Table:
     """Return this many generated visits, about five for every three people. None of them is real.
 
     The outcome follows from an acute illness that shows in the vital signs and the laboratory, from age and from
@@ -35,7 +35,7 @@ def draw_visits(records: int, chance: np.random.Generator) -> pa.Table:
     score += 0.3 * (columns["arrival"] == "ambulance") + chance.normal(-0.35, 0.2, records)
     admitted = (score > 0) ^ (chance.random(records) < _SLIP)
     table = {"person": person, **columns, "outcome": np.where(admitted, *OUTCOMES)}
-    return pa.table(table).take(chance.permutation(records))
+    return make_table(table).take(chance.permutation(records))
 
 
 def _people(chance: np.random.Generator, people: int) -> dict[str, NDArray[Any]]:

@@ -10,13 +10,12 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from quorate.core.arrays import Floats
 from quorate.core.checks import set_validated
 from quorate.core.errors import InvalidInput
-from quorate.tables.containers import open_column
+from quorate.tables.containers import raw_values
 from quorate.tables.dates import read_moments
 from quorate.tables.values import canonical_text, read_codes, read_numbers, read_texts
 
@@ -36,7 +35,7 @@ __all__ = [
     "spread_ramps",
 ]
 
-Column = Any  # a raw column (`quorate.tables.values`), or what `open_column` takes: a column of a matrix, a list
+Column = Any  # a raw column (`quorate.tables.values`), or what `raw_values` takes: a column of a matrix, a list
 
 MISSING = "nan"  # how a missing value is written as a category
 _OTHER = "another"
@@ -78,7 +77,7 @@ class Ramps:
         numbers = column_numbers(values)
         if not self.date:
             return numbers
-        days = read_moments(_raw(values), "days")
+        days = read_moments(raw_values(values), "days")
         return np.where(np.isnan(days), numbers, days)
 
     def encode(self, values: Column) -> Floats:
@@ -148,7 +147,7 @@ class Categories:
 
     def read(self, values: Column) -> NDArray[Any]:
         """Return the place of each value among the categories; every other text has the last one."""
-        codes = read_codes(_raw(values), self.values, ()).astype(np.int32)
+        codes = read_codes(raw_values(values), self.values, ()).astype(np.int32)
         missing = self.values.index(MISSING) if MISSING in self.values else len(self.values)
         codes[codes < 0] = missing
         return codes
@@ -174,16 +173,12 @@ Block = Ramps | Categories
 def column_numbers(values: Column) -> Floats:
     """Return the values of a column as floats; NaN for what is no number."""
     plain = isinstance(values, np.ndarray) and values.dtype.kind == "f"
-    return values.astype(np.float64, copy=False) if plain else read_numbers(_raw(values))
+    return values.astype(np.float64, copy=False) if plain else read_numbers(raw_values(values))
 
 
 def column_texts(values: Column) -> list[str]:
     """Return the values of a column as texts; a missing one is "nan"."""
-    return [MISSING if text is None else text for text in read_texts(_raw(values), ()).to_pylist()]
-
-
-def _raw(values: Column) -> pa.Array:
-    return values if isinstance(values, pa.Array) else open_column(values)
+    return [MISSING if text is None else text for text in read_texts(raw_values(values), ()).to_pylist()]
 
 
 def ramps_from_public(name: str, values: Floats, *, cuts: int, rare: int) -> Ramps:

@@ -11,7 +11,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import log1p
@@ -20,7 +19,7 @@ from sklearn.utils.extmath import randomized_svd
 
 from quorate.core.arrays import Floats
 from quorate.core.errors import InvalidInput
-from quorate.tables.containers import open_column, open_matrix
+from quorate.tables.containers import open_matrix, raw_values
 from quorate.tables.values import read_texts
 
 __all__ = ["BUCKETS", "Words", "as_counts", "finite_numbers", "number_for", "words_from_public"]
@@ -174,8 +173,7 @@ def as_counts(values: Any) -> sparse.csr_array:
             raise InvalidInput("rows of counts are numbers")
         return _added_up(values)
     hashed = HashingVectorizer(n_features=BUCKETS, alternate_sign=False, norm=None, dtype=np.float64)
-    column = values if isinstance(values, pa.Array) else open_column(values)
-    return sparse.csr_array(hashed.transform([text or "" for text in read_texts(column, ()).to_pylist()]))
+    return sparse.csr_array(hashed.transform([text or "" for text in read_texts(raw_values(values), ()).to_pylist()]))
 
 
 def finite_numbers(values: Any) -> Any:
