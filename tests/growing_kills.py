@@ -29,25 +29,25 @@ def answers(release):
 def _ledger_first():
     """Plant a bug: the ledger speaks of an update before its file is there; and die between the two."""
     from quorate.core.ledger import Ledger
-    from quorate.models.saving.kinds import growing
+    from quorate.release import update_files
 
-    write, keep = growing.write_new, Ledger.keep_own
+    write, keep = update_files.write_new, Ledger.keep_own
 
     def keep_and_die(self, values):
         keep(self, values)
         if b"update 2" in values:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    growing.write_new = lambda path, *given, **named: "0002" in path.name[:11] or write(path, *given, **named)
+    update_files.write_new = lambda path, *given, **named: "0002" in path.name[:11] or write(path, *given, **named)
     Ledger.keep_own = keep_and_die
 
 
 def _told_first():
     """Plant a bug: an update is told, and not kept."""
-    from quorate.models.saving.kinds.growing import _UpdateFiles
+    from quorate.release.update_files import UpdateFiles
 
-    right = _UpdateFiles.keep
-    _UpdateFiles.keep = lambda self, number, update: right(self, number, update) if number == 1 else None
+    right = UpdateFiles.keep
+    UpdateFiles.keep = lambda self, number, update: right(self, number, update) if number == 1 else None
 
 
 def releasing(folder, say, plant):

@@ -1,7 +1,16 @@
-"""What every saved model keeps to, whatever its kind: `check_model`."""
+"""The specification of a saved model: `check_model` takes a fitted model of any class through all of it.
+
+the class      is in the registry by its kind and name, and says what it takes, gives and how it spends
+the folder     lists every file; who may read it is as the spending says; a page states a published claim
+loading        gives the same class, claim, classes and answers, bit for bit, in another process without pickle
+the budget     goes on: what was spent stays spent, what was answered is free, and the ledger is never left behind
+serving        takes and gives the same tensors before and after, and a published model says the same
+tampering      with any file, the access or the manifest is refused
+"""
 
 import json
 import pickle
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -9,8 +18,9 @@ import pytest
 from forked import run_forked
 from quorate import InvalidInput, load, save
 from quorate.core.ledger.place import LEDGER_FILES
-from quorate.models.saving import PrivateFolder, PublishedFolder, open_folder
-from quorate.models.saving.kinds import _BY_KIND
+from quorate.core.requests import Request
+from quorate.models.saving import PrivateFolder, PublishedFolder, SavedModel, class_of, open_folder, whole_spending
+from quorate.models.saving.contract import Inputs, Outputs, find_class
 from quorate.release.answers import parse_queries
 
 # Loads a model where nothing can be unpickled, and says what it says; then asks it by the command line.
@@ -35,25 +45,34 @@ sys.exit(main(["predict", sys.argv[1], sys.argv[3], "--json"]))
 
 def told(model, queries):
     """Return all that a model says of itself and to these queries, as plain values."""
-    if hasattr(model, "ask"):  # an online release
-        asked = model.ask(parse_queries(queries, model.subject))
-        model.session_.close()
-        return {
-            "claim": model.claim_,
-            "classes": None,
-            "answers": [[one.query, one.answer, one.error] for one in asked],
-        }
-    if hasattr(model, "answer"):
-        return {"claim": model.claim_, "classes": None, "answers": model.answer().to_pylist()}
-    answers = model.predict(np.array(queries))
-    if hasattr(model, "session_"):
-        model.session_.close()
     classes = getattr(model, "classes_", None)
+    answers = answers_of(model, queries)
+    closed(model)
     return {
+        "type": type(model).__name__,
         "claim": model.claim_,
         "classes": None if classes is None else classes.tolist(),
-        "answers": answers.tolist(),
+        "tensors": tensors_of(model),
+        "answers": answers,
     }
+
+
+def answers_of(model, queries):
+    if model.outputs == "online shares":
+        return [[one.query, one.answer, one.error] for one in model.ask(parse_queries(queries, model.subject))]
+    if model.outputs == "released shares":
+        return model.answer().to_pylist()
+    return model.predict(np.array(queries)).tolist()
+
+
+def tensors_of(model):
+    """Return what a server would take and give, by the protocol's description of tensors."""
+    pytest.importorskip("starlette", reason="the server's packages are not installed")
+    from quorate.service.model import Model
+
+    served = (Model.of_published if model.spending.published else Model.of)("m", model)
+    described = served.metadata()
+    return [described["inputs"], described["outputs"]]
 
 
 def check_model(model, folder, *, kind, access, queries, table):
@@ -62,12 +81,17 @@ def check_model(model, folder, *, kind, access, queries, table):
     The model is loaded in another process, without pickle, and asked there and by the command line, whose answers are
     returned.
     """
+    check_class(model, kind, access)
     claim, classes = model.claim_, getattr(model, "classes_", None)
     assert save(model, folder, extra={"note.txt": b"mine"}) == folder
+    if access is PrivateFolder:
+        with pytest.raises(InvalidInput, match="has a folder already"):
+            save(model, folder.with_name("another"))
     expected = told(model, queries)
     assert (expected["claim"], expected["classes"]) == (claim, None if classes is None else classes.tolist())
     opened = open_folder(folder)
     assert (opened.kind, type(opened), opened.manifest["access"]) == (kind, access, access.access)
+    assert class_of(opened) is type(model)
     check_files(folder, opened, claim)
     status, output, errors = run_forked(ELSEWHERE, str(folder), json.dumps(queries), str(table))
     assert status == 0, errors
@@ -75,8 +99,62 @@ def check_model(model, folder, *, kind, access, queries, table):
     assert loaded == expected
     if access is PublishedFolder and "epsilon_spent" in asked:
         assert asked["epsilon_spent"] == 0
+    check_spending(folder, opened, queries)
     check_tampering(folder, opened)
     return asked["answers"]
+
+
+def check_class(model, kind, access):
+    """The class stands in the registry, and says what the contract asks for."""
+    found = type(model)
+    assert issubclass(found, SavedModel)
+    assert find_class(kind, found.__name__) is found is found.saved_as
+    assert found.spending.published == (access is PublishedFolder)
+    assert model.inputs in get_args(Inputs)
+    assert model.outputs in get_args(Outputs)
+    assert bool(found.summary) == found.spending.published
+    with pytest.raises(InvalidInput, match="does not know"):
+        find_class(kind, "object")
+
+    class Mine(found):
+        """A subclass of somebody else's: it would come back as another class."""
+
+    assert Mine.saved_as is None
+
+
+def check_spending(folder, opened, queries):
+    """What was answered before is answered alike, at no cost; a published model says the same to a server."""
+    model = load(folder)
+    if isinstance(opened, PublishedFolder):
+        check_served(model, queries)
+        return
+    ledger, remembers = model.session_.ledger, not model.spending.one_process or model.spending.hides_entries
+    before = ledger.view()
+    assert (before.spent.renyi, before.spent.slack) <= (before.capacity.renyi, before.capacity.slack)
+    if remembers:
+        answers = answers_of(model, queries)
+        assert answers_of(model, queries) == answers
+        assert ledger.view().spent == before.spent
+    whole = whole_spending(opened, ledger.view())
+    assert 0 <= whole.spent_epsilon <= max(whole.epsilon, 0.0)
+    if hasattr(model, "spent_epsilon") and before.capacity.renyi:
+        assert model.spent_epsilon() == pytest.approx(whole.spent_epsilon)
+    closed(model)
+
+
+def check_served(model, queries):
+    """A published model is served by `outputs`: the labels, values or shares are its own."""
+    from quorate.service.model import Model
+
+    if model.inputs == "queries":
+        return  # test_models.py asks a release over HTTP
+    served, rows = Model.of_published("m", model), np.array(queries)
+    [reply] = served.session.ask_all([Request(rows)])
+    names = [(name, False) for name in served.outputs.names]
+    tensors = served.outputs.written(reply.labels, reply.refused, names, reply.told)
+    given = {tensor.name: tensor.values for tensor in tensors}
+    first = given["label"] if "label" in given else given.get("value", given.get("labels"))
+    assert np.asarray(first).tolist() == model.predict(rows).tolist()
 
 
 def check_files(folder, opened, claim):
@@ -87,18 +165,14 @@ def check_files(folder, opened, claim):
     assert "note.txt" in listed
     if isinstance(opened, PrivateFolder):
         assert all(path.stat().st_mode & 0o077 == 0 for path in (folder, *folder.iterdir()))
-        # of a running ledger, phase or journal
-        own = {
-            name
-            for name in names
-            if name.startswith(("phase", "units.sqlite", "ledger.sqlite-")) or name.endswith(".jsonl")
-        }
+        own = {name for name in names if name.startswith((*class_of(opened).own_files, "ledger.sqlite-"))}
         assert names - listed - own - {"manifest.json"} <= set(LEDGER_FILES)
         assert "identity" in opened.manifest
     else:
         assert names == listed | {"manifest.json"}
         assert not {name for name in names if name.startswith(("teachers", "ledger", "phase"))}
         page = (folder / "GUARANTEE.md").read_text()
+        assert page.splitlines()[2] == class_of(opened).summary
         assert claim[1:] in page
         assert "Anybody." in page
 
@@ -134,7 +208,6 @@ def check_tampering(folder, opened):
         with pytest.raises(InvalidInput, match="damaged"):
             load(folder)
     (folder / "manifest.json").write_text(text)
-    assert opened.kind in _BY_KIND
 
 
 def closed(model):

@@ -25,7 +25,7 @@ from quorate.core.mechanisms.rounding import exceeds, stable_up
 from quorate.core.mechanisms.selection import GaussianTrial
 from quorate.core.mechanisms.sharp_majority import _cost
 from quorate.core.privacy import Budget
-from quorate.models.saving.codecs import _MECHANISMS
+from quorate.models.saving.codecs import MECHANISMS as _MECHANISMS
 
 SCRIPT = Path(artefacts.__file__)
 

@@ -32,7 +32,6 @@ from quorate.models.predictors.relabelled_sample import RelabelledSample, paper_
 from quorate.models.predictors.stable import stable_subset
 from quorate.models.predictors.stable_choice import StableChoice, check_calibration, check_gamma
 from quorate.models.saving.codecs import array_from, mechanism_of
-from quorate.models.saving.kinds.page import publish_folder
 from quorate.models.students.tabulated import boosting_runs, published_queries, vote_table
 from quorate.models.students.training import try_student
 
@@ -116,10 +115,3 @@ def test_documents():
     assert array_from({"values": [1, 2], "type": "<i8"}).tolist() == [1, 2]
     with pytest.raises(InvalidInput, match="is counted by 'Guess', which this version does not know"):
         mechanism_of({"name": "Guess"})
-
-
-def test_a_page_says_what_is_published(tmp_path):
-    folder = publish_folder(tmp_path / "model", "student", {"claim": "nothing is claimed"}, {}, extra=None)
-    page = (folder / "GUARANTEE.md").read_text().splitlines()
-    assert page[2] == "A classifier trained on public points that private teachers have labelled."
-    assert "Nothing is claimed." in page

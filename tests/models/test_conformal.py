@@ -468,14 +468,14 @@ def test_sets_come_back_with_their_model(tmp_path):
         assert getattr(loaded, name) == getattr(made, name)
 
 
-def test_sets_over_a_published_kind_hold_its_whole_folder(tmp_path):
+def test_sets_over_a_published_model_keep_all_of_it(tmp_path):
     X = np.random.default_rng(10).normal(size=(3000, 1))
     y = np.where(X[:, 0] > 0, "yes", "no")
     rule = SemiPrivateClassifier(epsilon=8.0, classes=["no", "yes"]).fit(X[:1000], y[:1000], public=X[:50])
     loaded = load(save(ConformalClassifier(rule, 1.0).fit(X[1000:], y[1000:]), tmp_path / "sets"))
     assert loaded.model.hypothesis_ == rule.hypothesis_
     assert loaded.model.claim_ == rule.claim_
-    assert "model-GUARANTEE.md" in {path.name for path in (tmp_path / "sets").iterdir()}
+    assert f"Its own claim: {rule.claim_}." in (tmp_path / "sets" / "GUARANTEE.md").read_text()
 
 
 def test_a_cell_that_is_none_of_the_grid_is_refused(tmp_path):

@@ -18,7 +18,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from everlasting_kills import BATCHES, SEATS, ask, batches, killed_at, small, what_is_wrong
 from quorate import InvalidInput, PrivateClassifier, models
 from quorate.auditing.plays import SeededNoise
-from quorate.compute.ensemble import units
+from quorate.compute.ensemble import sources
 from quorate.core.errors import BudgetSpent, LedgerRefused, WrongProcess
 from quorate.core.ledger import Ledger, find_ledger, move, restore
 from quorate.core.ledger.place import _copy
@@ -68,7 +68,7 @@ def _tape(monkeypatch):
     for name, module in list(sys.modules.items()):
         if name.startswith("quorate.core.mechanisms") and hasattr(module, "system_noise"):
             monkeypatch.setattr(module, "system_noise", noise)
-    monkeypatch.setattr(units, "_secret_permutation", dealt.permutation)
+    monkeypatch.setattr(sources, "_secret_permutation", dealt.permutation)
 
 
 @pytest.mark.parametrize("settings", [{}, {"growth": 1.3, "max_phase_size": 80}, {"refresh": "pool"}])

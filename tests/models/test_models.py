@@ -1,18 +1,16 @@
-"""Models of every kind in folders: what they keep to, folders of the last release, and published models behind HTTP."""
+"""Models of every kind in folders: the contract that they keep to, and published models behind HTTP."""
 
 import asyncio
 import errno
 import json
 import os
-import tarfile
-from pathlib import Path
 
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
-from model_contract import check_model, closed, told
+from model_contract import check_model, closed
 from quorate import (
     AgnosticClassifier,
     ConformalClassifier,
@@ -28,12 +26,11 @@ from quorate import (
     StudentFirstClassifier,
     UniversalClassifier,
     load,
-    models,
     save,
 )
 from quorate.cli import main
 from quorate.models.concepts import Box, Boxes, Finite, Thresholds
-from quorate.models.saving import PrivateFolder, PublishedFolder, folder, open_folder
+from quorate.models.saving import PrivateFolder, PublishedFolder, folder
 from quorate.models.saving.folder import open_private
 from quorate.models.students import QueryReleaseClassifier
 from quorate.tables import Number, Schema
@@ -204,7 +201,7 @@ def test_models_that_cannot_be_kept_say_so(tmp_path):
     class Mine(PrivateClassifier):
         """It would come back as another class."""
 
-    with pytest.raises(InvalidInput, match="a Mine cannot be saved; PrivateClassifier, Federated"):
+    with pytest.raises(InvalidInput, match="a Mine cannot be saved"):
         save(Mine(aggregator="noisy_max", **SETTINGS).fit(X, Y), tmp_path / "model")
     own = Finite([lambda X: X[:, 0] > 0, lambda X: X[:, 0] > 1], features=1)
     for made in (
@@ -259,7 +256,7 @@ def test_a_kind_that_is_not_known_is_refused(tmp_path):
     folder = save(hypothesis(), tmp_path / "model")
     text = (folder / "manifest.json").read_text()
     (folder / "manifest.json").write_text(text.replace('"published hypothesis"', '"poem"'))
-    with pytest.raises(InvalidInput, match="holds a 'poem', which this version does not know"):
+    with pytest.raises(InvalidInput, match="names the kind 'poem', which this version does not know"):
         load(folder)
     for broken, message in (
         (text.replace("SemiPrivateClassifier", "PrivateClassifier"), "does not know"),
@@ -271,6 +268,13 @@ def test_a_kind_that_is_not_known_is_refused(tmp_path):
             load(folder)
 
 
+def test_extra_files_are_no_part_of_a_model(tmp_path):
+    """A file that travels with a model is never read as a part of it, whatever its name is."""
+    folder = save(hypothesis(), tmp_path / "model", extra={"student.skops": b"mine", "teachers.json": b"{"})
+    assert load(folder).predict(QUERIES).tolist() == ["yes", "no"]
+    assert (folder / "student.skops").read_bytes() == b"mine"
+
+
 def test_a_published_model_has_no_ledger(tmp_path, capsys):
     folder = save(hypothesis(), tmp_path / "model")
     with pytest.raises(InvalidInput, match="it has no ledger, and anybody may ask it"):
@@ -278,56 +282,6 @@ def test_a_published_model_has_no_ledger(tmp_path, capsys):
     assert main(["keys", "add", str(folder), "alice"]) == 1
     assert main(["ledger", "show", str(folder)]) == 1
     assert capsys.readouterr().err.count("it has no ledger, and anybody may ask it") == 2
-
-
-# Folders of the last release.
-
-
-@pytest.fixture(scope="module")
-def old(tmp_path_factory):
-    home = tmp_path_factory.mktemp("old")
-    with tarfile.open(Path(__file__).parents[1] / "saved_folders.tar.gz") as packed:
-        packed.extractall(home, filter="fully_trusted")  # modes and all: it is ours
-    return home, json.loads((home / "expected.json").read_text())
-
-
-def test_private_folders_of_the_last_release_go_on(old):
-    home, expected = old
-    for name in ("classifier", "quorum"):
-        opened = open_folder(home / name)
-        assert (opened.kind, type(opened)) == ("classifier", PrivateFolder)
-        made = load(opened)
-        before = made.budget_.spent()
-        assert made.predict([[3.0, 0.0], [-3.0, 0.0]]).tolist() == expected[name]  # remembered
-        assert made.budget_.spent() == before
-        assert made.predict([[2.5, 0.0]]).tolist() == ["yes"]
-        closed(made)
-    assert list(models.schema_of(home / "quorum").columns) == ["a", "b"]
-    opened = open_folder(home / "everlasting")
-    assert (opened.kind, type(opened)) == ("everlasting", PrivateFolder)
-    made = load(opened)
-    assert made.seats_taken_ == 2
-    assert made.predict([[2.5], [-2.5]]).tolist() == expected["everlasting"]
-    closed(made)
-
-
-def test_published_folders_of_the_last_release_answer(old, tmp_path, capsys):
-    home, expected = old
-    for name in ("line", "counts"):
-        assert (models.kind_of(home / name), type(open_folder(home / name))) == ("query release", PublishedFolder)
-        made = QueryRelease.load(home / name)
-        assert made.answer().to_pylist() == expected[name]
-        assert made.claim_ == expected["claims"][name]
-        again = load(made.save(tmp_path / name))
-        assert again.answer() == made.answer()
-    made = load(home / "hypothesis")
-    assert made.claim_ == expected["claims"]["hypothesis"]
-    assert type(open_folder(home / "hypothesis")) is PublishedFolder
-    (tmp_path / "queries.csv").write_text("age\n20\n89\n")
-    assert main(["predict", str(home / "hypothesis"), str(tmp_path / "queries.csv"), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["answers"] == expected["hypothesis"]
-    again = load(save(made, tmp_path / "again"))
-    assert told(again, [[-2.0], [2.0]]) == told(made, [[-2.0], [2.0]])
 
 
 # Behind HTTP.

@@ -12,15 +12,15 @@ from sklearn.tree import DecisionTreeClassifier
 from quorate import Infeasible, InvalidInput
 from quorate.auditing.plays import SeededNoise
 from quorate.cli import main
-from quorate.compute.ensemble import units
+from quorate.compute.ensemble import sources
 from quorate.compute.learners import Deal
 from quorate.models.concepts import Boxes, Halfspaces, Intervals, Stumps, Thresholds
 from quorate.models.everlasting import EverlastingClassifier
+from quorate.models.everlasting import plan as planning
 from quorate.models.everlasting.directions import DirectionTeachers, MeanDirection, fit_directions
 from quorate.models.everlasting.plan import plan_everlasting, simulated_points
 from quorate.models.everlasting.teaching import teach
 from quorate.models.saving import load
-from quorate.planner import everlasting as planning
 
 
 @pytest.fixture(autouse=True)
@@ -30,7 +30,7 @@ def _tape(monkeypatch):
     for name, module in list(sys.modules.items()):
         if name.startswith("quorate.core.mechanisms") and hasattr(module, "system_noise"):
             monkeypatch.setattr(module, "system_noise", noise)
-    monkeypatch.setattr(units, "_secret_permutation", dealt.permutation)
+    monkeypatch.setattr(sources, "_secret_permutation", dealt.permutation)
     monkeypatch.setattr(np.random, "default_rng", lambda seed=3: made(seed))
 
 

@@ -10,8 +10,7 @@ import pytest
 
 import quorate as qr
 from quorate.core.errors import InvalidInput
-from quorate.models.saving.kinds.private import plan_from
-from quorate.planner import Road
+from quorate.planner import PrivatePlan, Road
 from quorate.planner.mechanisms.task import Task
 from quorate.planner.roads import weigh_roads
 
@@ -89,9 +88,7 @@ def test_three_classes_lose_about_what_is_foreseen() -> None:
 
 def test_roads_survive_json() -> None:
     told = json.loads(json.dumps(_PLAN.as_dict()))
-    assert plan_from(told, _PLAN.mechanism).roads == _PLAN.roads
-    del told["roads"]  # as saved before there were roads
-    assert plan_from(told, _PLAN.mechanism).roads == ()
+    assert PrivatePlan.from_dict(told, _PLAN.mechanism).roads == _PLAN.roads
 
 
 @pytest.mark.parametrize("wrong", [{"features": 0}, {"features": 2, "public": -1}])

@@ -20,9 +20,8 @@ from quorate.core.errors import InvalidInput
 from quorate.core.ledger import LedgerView
 from quorate.models.concepts import Thresholds
 from quorate.models.predictors import AgnosticClassifier
-from quorate.models.saving import PrivateFolder, save, schema_of
+from quorate.models.saving import PrivateFolder, save, schema_of, whole_spending
 from quorate.models.saving.folder import digest_of, open_private
-from quorate.models.saving.kinds.spending import view_in_all
 from quorate.models.students import StudentClassifier
 from quorate.tables import SCHEMA_FILE, Category, QueryEncoder, Schema
 from quorate.tables.containers import Role, open_table
@@ -50,7 +49,7 @@ def swap_categories(load: Loader) -> Caught:
             folder = Path(name)
             before = original.to_json().encode()
             files = {SCHEMA_FILE: digest_of(before)} if listed else {}
-            (folder / "manifest.json").write_text(json.dumps({"files": files}))
+            (folder / "manifest.json").write_text(json.dumps({"access": "private", "files": files}))
             if listed and _encoded(load, folder, before) != [[0.0, 1.0]]:
                 raise RuntimeError("a schema that the manifest lists must be read")
             if _encoded(load, folder, swapped.to_json().encode()) == [[1.0, 0.0]]:
@@ -160,7 +159,7 @@ FOLDERS = (
         "a server tells what the account of a model was opened with as the guarantee of all answers",
         "state",
         lambda: view_of_account,
-        lambda: view_in_all,
+        lambda: whole_spending,
         lambda target, plays, seed: compare_with_claim(target),
     ),
     PlantedBug(

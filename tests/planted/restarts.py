@@ -34,13 +34,13 @@ from quorate.core.requests import KeptAnswers
 from quorate.core.session import Answerer, Session
 from quorate.models.concepts import Threshold, Thresholds
 from quorate.models.everlasting import EverlastingClassifier
+from quorate.models.everlasting import classifier as everlasting
 from quorate.models.everlasting.phase import Phase
 from quorate.models.everlasting.phase_folder import PhaseFolder
 from quorate.models.predictors.student_first import StudentFirst
 from quorate.models.predictors.unit_rows import UnitRows
 from quorate.models.predictors.universal import BallotsFirst
 from quorate.models.saving import load, save
-from quorate.models.saving.kinds import everlasting
 from quorate.release import OnlineRelease
 from quorate.release.online import Proposals, read_labels, rows_of_numbers
 

@@ -27,10 +27,10 @@ def opened_ledger(model: Path) -> "Iterator[Ledger]":
 def ledger_figures(model: Path, view: "LedgerView") -> dict[str, Any]:
     """Return what the ledger of a model says, as JSON takes it: epsilon and delta are those of the model's claim."""
     from quorate.core.ledger import share_figures
+    from quorate.models.saving import whole_spending
     from quorate.models.saving.folder import open_private
-    from quorate.models.saving.kinds.spending import view_in_all
 
-    view = view_in_all(open_private(model), view)
+    view = whole_spending(open_private(model), view)
     return {
         "place": view.place,
         "entries": view.entries,

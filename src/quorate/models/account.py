@@ -18,6 +18,7 @@ from quorate.core.ledger import Ledger
 from quorate.core.privacy import RENYI_QUANTA, Budget, Cost
 from quorate.core.privacy.claims import Total
 from quorate.core.privacy.cost import float_down
+from quorate.models.saving.contract import SavedModel
 from quorate.models.saving.folder import PrivateFolder, open_folder
 
 __all__ = ["Account"]
@@ -26,17 +27,6 @@ KIND = "account"
 _STAYS = "Interrupted: the account was charged before anything was drawn, and what was charged stays charged."
 Unit = Literal["record", "person"]
 Model = TypeVar("Model")
-_SAME_CLAIM = (  # models whose whole claim is (epsilon, delta) of their settings, under replacement of one unit
-    "ConformalClassifier",
-    "ConformalRegressor",
-    "PrivateClassifier",
-    "PrivateLinearRegression",
-    "PrivateLogisticRegression",
-    "PrivatePoissonRegression",
-    "QueryRelease",
-    "StudentClassifier",
-    "StudentFirstClassifier",
-)
 
 
 class Account:
@@ -167,13 +157,9 @@ class Account:
 
     def check_claim(self, model: Any) -> None:
         """Refuse a model whose epsilon and delta do not cover all of a unit: `fit` charges exactly those."""
-        if type(model).__name__ not in _SAME_CLAIM:
-            raise InvalidInput(f"a {type(model).__name__} is not charged to an account; {', '.join(_SAME_CLAIM)} are")
-        if getattr(model, "mode", None) == "label-private":  # proof: step 8
-            raise InvalidInput(
-                "a student in mode='label-private' shows the features of half of the records, which an account "
-                "protects: use mode='transfer', with public points"
-            )
+        if not isinstance(model, SavedModel):
+            raise InvalidInput(f"a {type(model).__name__} is not charged to an account, which takes models of Quorate")
+        model.check_chargeable()  # proof: step 8
 
     def __deepcopy__(self, memo: Any) -> "Account":
         return self  # scikit-learn copies what is set of an estimator, and an account has no copies

@@ -17,19 +17,13 @@ from types import ModuleType
 from typing import Any
 
 from quorate.core.errors import InvalidInput
-from quorate.models.conformal.classifier import ConformalModel
 from quorate.models.export import open_published
-from quorate.models.linear.model import LinearModel
-from quorate.models.saving import load, save
+from quorate.models.saving import SavedModel, load, save
 from quorate.models.saving.folder import Trusted
-from quorate.models.selection import PrivateSearchCV
-from quorate.models.students import StudentClassifier
-from quorate.models.students.cover import CoverClassifier
 
 __all__ = ["load_model", "log_model", "save_model"]
 
 _FLAVOUR = "quorate"
-_PUBLISHED = (LinearModel, StudentClassifier, CoverClassifier, ConformalModel)
 
 
 def save_model(model: Any, path: str | Path, *, trusted: Trusted = None, **options: Any) -> None:
@@ -67,11 +61,15 @@ def load_model(uri: str, *, trusted: Trusted = None) -> Any:
     return load(open_published(kept / flavour["data"]), trusted=trusted)
 
 
+def _is_published(model: Any) -> bool:
+    """Return whether a model, and not a release, may be handed out."""
+    return isinstance(model, SavedModel) and model.spending.published and model.inputs == "rows"
+
+
 def _described(model: Any, home: Path, trusted: Trusted) -> dict[str, Any]:
     """Return how MLflow keeps a model: its published folder, who loads it, and what is claimed of it."""
-    if isinstance(model, PrivateSearchCV):
-        model = model.best_estimator_
-    if not isinstance(model, (str, Path, *_PUBLISHED)):  # before it is saved: a budget would move to the new folder
+    model = model.saved_model() if isinstance(model, SavedModel) else model
+    if not (isinstance(model, str | Path) or _is_published(model)):  # a budget would move to the new folder
         raise InvalidInput(
             f"a {type(model).__name__} is not kept in a registry: linear models, students, hypotheses and what stands "
             "on them may be published. A model with a budget is not: each copy that is handed out would spend it again"

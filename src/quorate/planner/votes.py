@@ -103,6 +103,18 @@ class PrivatePlan:
             plain[name] = list(plain[name])
         return plain
 
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any], mechanism: QueryMechanism | ThresholdMechanism) -> "PrivatePlan":
+        """Return the plan that `as_dict` described, with its mechanism."""
+        known = dict(plain)
+        known["order"] = math.inf if known["order"] is None else known["order"]
+        parts = (("candidates", Candidate), ("published", PublishedBound), ("nearest", Change), ("roads", Road))
+        for name, part in parts:
+            known[name] = tuple(part(**entry) for entry in known[name])
+        for name in ("assumptions", "warnings"):
+            known[name] = tuple(known[name])
+        return cls(mechanism=mechanism, **known)
+
     def lacking(self) -> str:
         """Return which of the two conditions of a feasible plan fails, with its figures."""
         parts, least = [], least_agreement(self.classes)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from quorate.core.arrays import Floats
 from quorate.core.ballots import Ballots
@@ -20,6 +21,7 @@ from quorate.core.checks import check_positive
 from quorate.core.errors import InvalidInput
 from quorate.core.hypotheses.points import Points, check_points
 from quorate.models.concepts import Concept, Finite, Hypothesis
+from quorate.models.saving.hypotheses import concept_document, concept_of
 from quorate.release.cover import Cover, make_cover
 from quorate.release.cover.base import read_points
 from quorate.release.queries import NOTHING, Marginals, Queries, Rows, Whole
@@ -87,6 +89,10 @@ class Domain(ABC):
     @abstractmethod
     def identity(self) -> bytes:
         """Return what tells this domain from any other: public things alone."""
+
+    @abstractmethod
+    def to_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return plain values and arrays of which `read_domain` makes the same domain, all of them public."""
 
     def seal(self, private: Any) -> tuple[SealedCounts, int]:
         """Return the private records by their cells, sealed, and how many there are, which is public."""
@@ -167,6 +173,10 @@ class CoverDomain(Domain):
         name = f"Finite of {len(concept.members)}" if isinstance(concept, Finite) else repr(concept)
         return name.encode() + self.public_points.tobytes()
 
+    def to_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return the class and the public points."""
+        return {"concept": concept_document(self.concept)}, {"public": self.public_points}
+
     def _count(self, private: Any) -> Whole | Rows:
         return self.cover.count(read_points(private, features=self.concept.features, name="private"))
 
@@ -221,9 +231,21 @@ class TableDomain(Domain):
         public = b"" if known is None else known.codes.tobytes() if isinstance(known, Rows) else known.tobytes()
         return json.dumps(self.bound.to_dict(), sort_keys=True).encode() + public
 
-    def remember(self, public: Floats | Rows) -> None:
-        """Take public records that were counted before: for a release that is read from a file."""
-        self._public = public
+    def to_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return the workload with its columns, and the public records as they were counted."""
+        known, workload = self._public, {"workload": self.bound.to_dict()}
+        if isinstance(known, Rows):
+            return workload, {"public": known.codes, "public_weights": known.weights}
+        return workload, {} if known is None else {"public_weights": known}
+
+    @classmethod
+    def from_state(cls, workload: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> "TableDomain":
+        """Return the domain of `to_state`."""
+        made = cls(BoundWorkload.from_dict(workload))
+        made._public = arrays.get("public_weights")
+        if "public" in arrays:
+            made._public = Rows(arrays["public"], made.bound.sizes, arrays["public_weights"])
+        return made
 
     def unread(self, private: Any) -> tuple[str, ...]:
         """Return the columns of the private table that are neither declared nor in the public one."""
@@ -328,6 +350,15 @@ def make_domain(subject: Any, public: Any, columns: Any = None) -> Domain:
         f"a release is about a class of hypotheses (quorate.models.concepts) or a workload (quorate.release.Workload), not "
         f"{type(subject).__name__}"
     )
+
+
+def read_domain(values: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> tuple[Any, Domain]:
+    """Return the subject and the domain of `Domain.to_state`."""
+    if "concept" in values:
+        concept = concept_of(values["concept"])
+        return concept, CoverDomain(concept, arrays["public"])
+    domain = TableDomain.from_state(values["workload"], arrays)
+    return domain.bound, domain
 
 
 def _listed(asked: Any) -> list[Any]:

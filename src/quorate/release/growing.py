@@ -14,11 +14,10 @@ and a binary tree more.
 
 import math
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from functools import lru_cache
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,15 +28,21 @@ from quorate.core.errors import BudgetSpent, Infeasible, InvalidInput
 from quorate.core.mechanisms.noisy_vector import NoisyVector
 from quorate.core.notebook import html_card
 from quorate.core.privacy import Budget
+from quorate.core.privacy.claims import Total
 from quorate.core.session import release_counts
 from quorate.models.account import Account
-from quorate.release.domain import Domain, Errors, SealedCounts, make_domain, weighed
+from quorate.models.saving.contract import SavedModel, State
+from quorate.models.saving.folder import PrivateFolder
+from quorate.release.domain import Domain, Errors, SealedCounts, make_domain, read_domain, weighed
 from quorate.release.engines import ENGINES, expected_errors
 from quorate.release.engines.base import Measurement, MeasuringEngine, Planned, Released, check_private, histogram_scale
 from quorate.release.people import PERSON, RECORD, Counted, Update, growing_claim
 from quorate.release.release import QueryRelease
+from quorate.release.update_files import KeptUpdate, UpdateFiles
 
-__all__ = ["MOST_UPDATES", "GrowingRelease", "KeptUpdate", "Plan", "RunningSums", "UpdateStore", "best_running_sums"]
+__all__ = ["MOST_UPDATES", "GrowingRelease", "Plan", "RunningSums", "best_running_sums"]
+
+_SETTINGS = ("epsilon", "delta", "updates", "engine", "records_per_person", "error", "target")
 
 MOST_UPDATES = 240
 _ROUNDS = 100  # of the search: within a thousandth of the best after 50
@@ -129,31 +134,7 @@ class Plan:
     mechanism: NoisyVector
 
 
-@dataclass(frozen=True)
-class KeptUpdate:
-    """One update: its name, how many records it counts, what was measured with noise; and the secrets of its owner.
-
-    The secrets are the exact vectors, and who was counted: they are sealed, and go to the owner's own file alone.
-    """
-
-    name: str
-    records: int
-    noisy: list[NDArray[np.int64]]
-    vectors: SealedCounts
-    people: SealedCounts
-
-
-class UpdateStore(Protocol):
-    """Where updates are kept, so that none is drawn twice: `quorate.models.saving.kinds.growing` has one in a folder."""
-
-    def keep(self, number: int, update: KeptUpdate) -> None:
-        """Keep an update before its answers leave, once and for all; refuse where another has its number."""
-
-    def close(self) -> None:
-        """Let go of the place."""
-
-
-class GrowingRelease:
+class GrowingRelease(SavedModel):
     """Releases of a table that grows by updates, such as months, with one budget for all of them.
 
     Each update adds new records and returns a `QueryRelease` about all records so far, which may be published. Its
@@ -196,6 +177,11 @@ class GrowingRelease:
     True
     """
 
+    kind = "growing release"
+    inputs = "queries"
+    outputs = "none"
+    own_files = ("update-",)
+
     def __init__(
         self,
         subject: Any,
@@ -230,7 +216,7 @@ class GrowingRelease:
         self.budget_ = Budget(epsilon=self.epsilon, delta=self.delta, slack=0.0)
         self.unit_ = RECORD if records_per_person is None else PERSON
         self._counted = Counted(most)
-        self._store: UpdateStore | None = None
+        self._store: UpdateFiles | None = None
         self._kept: list[KeptUpdate] = []
         self._process, self._lock = process_identity(), threading.Lock()
         self.plan_: Plan | None = None
@@ -248,7 +234,7 @@ class GrowingRelease:
 
     @property
     def kept(self) -> tuple[KeptUpdate, ...]:
-        """The updates so far, for code that keeps them in a folder."""
+        """The updates so far."""
         return tuple(self._kept)
 
     @property
@@ -263,14 +249,65 @@ class GrowingRelease:
         that are passed with it are not read. More updates than declared are refused.
         """
         check_process("this release", self._process)
-        with self.held():  # another thread would draw the same number again: proof: step 7
+        with self._lock:  # another thread would draw the same number again: proof: step 7
             return self._update(name, private, groups)
 
-    @contextmanager
-    def held(self) -> Iterator[None]:
-        """Prevent other updates meanwhile: for an update, and for code that writes the release into a folder."""
-        with self._lock:
-            yield
+    def check_movable(self) -> None:
+        """Refuse a release without an update, and one that has a folder."""
+        if self.plan_ is None:
+            raise InvalidInput("a growing release is saved after its first update, which says what is measured")
+        if self._store is not None:
+            raise InvalidInput("this release has a folder already, and goes on there; load it from there")
+
+    def to_state(self) -> State:
+        """Return what the release is about, its guarantee, and what is measured; each update has a file of its own."""
+        plan, weights = self.plan_, self.error_weights
+        assert plan is not None
+        about, arrays = self.domain_.to_state()
+        values = {
+            "claim": self.claim_,
+            "settings": {name: getattr(self, name) for name in _SETTINGS},
+            "error_weights": None if weights is None else list(weights.items()),
+            "unit": self.unit_,
+            "total": self.total_ and asdict(self.total_),
+            "plan": {"engine": plan.engine, "planned": plan.planned, "noise": plan.noise},
+            "mechanism": asdict(plan.mechanism),
+            "about": about,
+        }
+        state = State(values)
+        state.put_arrays("public", **arrays, running_sums=plan.sums.coefficients)
+        return state
+
+    def move_to(self, folder: PrivateFolder) -> None:
+        """Continue from a new folder, which has a file of each update. The whole account is charged."""
+        with self._lock:  # an update that is made meanwhile would not be in the folder, and be drawn again from there
+            self.check_movable()
+            ledger = folder.create_ledger(self.budget_)
+            store = UpdateFiles(folder.path, ledger)
+            for number, update in enumerate(self._kept, start=1):
+                store.keep(number, update)
+            self.budget_, self._store = ledger.budget(), store
+
+    @classmethod
+    def from_state(cls, state: State) -> Self:
+        """Return the release of a state, with all updates that were made."""
+        assert state.home is not None
+        values, arrays = state.values, state.arrays("public")
+        sums = RunningSums(arrays.pop("running_sums"))
+        subject, domain = read_domain(values["about"], arrays)
+        weights = values["error_weights"]
+        weights = weights and {tuple(key) if isinstance(key, list) else key: weight for key, weight in weights}
+        made = cls(subject, **values["settings"], error_weights=weights, domain=domain)
+        made.total_ = values["total"] and Total(**values["total"])
+        plan = values["plan"]
+        planned = plan["planned"] and (tuple(map(tuple, plan["planned"][0])), tuple(plan["planned"][1]))
+        mechanism = NoisyVector(**{name: tuple(numbers) for name, numbers in values["mechanism"].items()})
+        made.plan_ = Plan(plan["engine"], planned, plan["noise"], sums, mechanism)
+        made.budget_, made._store = state.home.ledger.budget(), UpdateFiles(state.home.path, state.home.ledger)
+        made._kept = made._store.read()
+        for update in made._kept:
+            update.people.put_to(made._counted.remember)
+        return made
 
     def _update(self, name: str, private: Any, groups: Any) -> QueryRelease:
         if not isinstance(name, str) or not name.strip():
@@ -306,13 +343,6 @@ class GrowingRelease:
         self._counted.remember(people)  # first: who is interrupted here must not leave people that count anew
         self._kept.append(update)
         return self._released(len(self._kept))
-
-    def go_on(self, plan: Plan, kept: Sequence[KeptUpdate], store: UpdateStore) -> None:
-        """Continue from earlier updates, and keep those that follow: for a release in a folder."""
-        self.plan_, self._kept, self._store = plan, list(kept), store
-        self._counted = Counted(self._counted.most)
-        for update in kept:
-            update.people.put_to(self._counted.remember)
 
     def close(self) -> None:
         """Close the folder, if there is one."""

@@ -11,9 +11,9 @@ proof.
 import hashlib
 import math
 import threading
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +34,8 @@ from quorate.core.privacy.claims import Claim
 from quorate.core.requests import OWN_CALLER, REFUSED
 from quorate.core.session import Session, release_counts
 from quorate.models.predictors.manners import ShowsClaim
-from quorate.release.domain import NOTHING, Domain, SealedCounts, make_domain
+from quorate.models.saving.contract import SavedModel, State
+from quorate.release.domain import NOTHING, Domain, SealedCounts, make_domain, read_domain
 from quorate.release.engines.weights import LearnedWeights, mask_query
 from quorate.release.people import PERSON, RECORD, first_records
 from quorate.release.queries import Rows
@@ -242,7 +243,7 @@ class OnlineAnswer:
     refused: bool = False
 
 
-class OnlineRelease(ShowsClaim, BaseEstimator):
+class OnlineRelease(SavedModel, ShowsClaim, BaseEstimator):
     """Answer queries one at a time; pay only if public data and earlier answers are clearly wrong.
 
     Parameters
@@ -273,6 +274,10 @@ class OnlineRelease(ShowsClaim, BaseEstimator):
     >>> 0.4 < answer.answer < 0.6
     True
     """
+
+    kind = "online release"
+    inputs = "queries"
+    outputs = "online shares"
 
     def __init__(
         self,
@@ -329,6 +334,42 @@ class OnlineRelease(ShowsClaim, BaseEstimator):
         model = LearnedWeights.from_public(domain.queries, start, blend=_BLEND * self.alpha_)
         measurement = _measurement(math.floor(self.alpha_ * records))
         return Proposals(domain, counts, records, model=model, mechanism=mechanism, measurement=measurement)
+
+    def to_state(self) -> State:
+        """Return what the release is about and its mechanism, and the exact counts, which are the owner's alone."""
+        answers, budget = self.session_.answerer, self.budget_
+        about, arrays = self.domain_.to_state()
+        values = {
+            "claim": self.claim_,
+            "epsilon": budget.epsilon,  # of the fit: parameters may have been changed since
+            "delta": budget.delta,
+            "alpha": self.alpha_,
+            "unit": self.unit_,
+            "records": self.records_,
+            "mechanism": asdict(answers.mechanism),
+            "about": about,
+        }
+        state = State(values)
+        state.put_arrays("public", **arrays)
+        state.put_arrays("counts", **answers.counts.put_to(_count_arrays))  # nothing is released here
+        return state
+
+    @classmethod
+    def from_state(cls, state: State) -> Self:
+        """Return the release of a state; it spends from the ledger of its folder, and learns again what that kept."""
+        assert state.home is not None
+        values, counts = state.values, state.arrays("counts")
+        subject, domain = read_domain(values["about"], state.arrays("public"))
+        made = cls(subject, **{name: values[name] for name in ("epsilon", "delta", "alpha")})
+        mechanism = AboveThreshold(**(values["mechanism"] | {"table": tuple(values["mechanism"]["table"])}))
+        sealed = SealedCounts(
+            Rows(counts["codes"], counts["sizes"].tolist(), counts["weights"])
+            if "codes" in counts
+            else counts["counts"]
+        )
+        answers = made.prepare(domain, sealed, int(values["records"]), mechanism, unit=values["unit"])
+        made.session_ = state.home.open_session(answers)
+        return made
 
     def _session(self, answers: Proposals, budget: Budget) -> Session:
         """Return a session in memory, or one that goes on from the folder of a ledger."""
@@ -412,6 +453,13 @@ class OnlineRelease(ShowsClaim, BaseEstimator):
         with self._lock:
             self.session_.answerer.run.end()
             self.session_.close()
+
+
+def _count_arrays(counts: Any) -> dict[str, NDArray[Any]]:
+    """Return sealed counts as arrays, for the owner's file and for nothing else."""
+    if isinstance(counts, Rows):
+        return {"codes": counts.codes, "sizes": np.array(counts.sizes, dtype=np.int64), "weights": counts.weights}
+    return {"counts": counts}
 
 
 def _measurement(far: int) -> NoisySum:

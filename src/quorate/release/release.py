@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -26,6 +26,8 @@ from quorate.core.progress import progress
 from quorate.core.session import release_counts
 from quorate.models.account import Account
 from quorate.models.predictors.manners import ShowsClaim
+from quorate.models.saving import saving
+from quorate.models.saving.contract import SavedModel, Spending, State
 from quorate.release.answers import added, as_counts, keys_of, name_between, take_between, taken
 from quorate.release.auto_cuts import AutoCuts
 from quorate.release.domain import NOTHING, Domain, Errors, make_domain, target_column, weighed
@@ -42,6 +44,7 @@ from quorate.release.people import (
 )
 from quorate.release.queries import BoxRanges, Marginals, Prefixes, Queries, Ranges, Rows
 from quorate.release.queries.marginals import clear_weights
+from quorate.release.saved import read_release, release_facts, write_release
 from quorate.release.synthetic import MOST_ROWS, draw_records, fit_weights, product_support, round_weights
 from quorate.release.workloads import Columns
 from quorate.release.workloads.lines import LineWorkload
@@ -54,7 +57,7 @@ _LISTED = 200_000  # cells of a table that are weighted one by one
 _PRODUCT_ROWS = 50_000  # made up where no public rows can be weighted
 
 
-class QueryRelease(ShowsClaim, BaseEstimator):
+class QueryRelease(SavedModel, ShowsClaim, BaseEstimator):
     """Answers to all thresholds, ranges, boxes, halfspaces, marginals or expressions, published once.
 
     Public data define the cells, the private records are counted in them, and an engine releases the counts with noise.
@@ -99,6 +102,12 @@ class QueryRelease(ShowsClaim, BaseEstimator):
     >>> release.synthetic(1000).shape
     (1000, 1)
     """
+
+    kind = "query release"
+    spending = Spending(published=True, chargeable=True)
+    inputs = "queries"
+    outputs = "released shares"
+    summary = "Answers to counting queries, released privately."
 
     def __init__(
         self,
@@ -415,20 +424,27 @@ class QueryRelease(ShowsClaim, BaseEstimator):
 
     def save(self, folder: str | Path) -> Path:
         """Write the release to a new folder, for `load`. The folder contains nothing private."""
-        from quorate.models.saving import save  # noqa: PLC0415  which stands above, and knows all kinds
-
-        return save(self, folder)
+        return saving.save(self, folder)
 
     @classmethod
     def load(cls, folder: str | Path) -> "QueryRelease":
         """Return the release from a folder, as it was after `fit`."""
-        from quorate.models.saving import load  # noqa: PLC0415
-
-        release: QueryRelease = load(folder, kind="query release")
+        release: QueryRelease = saving.load(folder, kind=cls.kind)
         return release
 
     def publish(self, folder: str | Path, *, extra: dict[str, bytes] | None = None) -> Path:
         """Write what `save` writes, and the answers as a table for readers without this package."""
-        from quorate.models.saving import save  # noqa: PLC0415
+        return saving.save(self, folder, extra=extra, answers=True)
 
-        return save(self, folder, extra=extra, answers=True)
+    def to_state(self, *, answers: bool = False) -> State:
+        """Return what was released; with `answers` also as a table."""
+        return write_release(self, answers=answers)
+
+    @classmethod
+    def from_state(cls, state: State) -> Self:
+        """Return the release of a state, as it was after `fit`."""
+        return read_release(cls, state)
+
+    def page_facts(self, schema: Any = None) -> list[str]:
+        """Return the engine, how much was counted, and the errors to be expected."""
+        return release_facts(self)

@@ -5,21 +5,16 @@ import contextlib
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from quorate.core.errors import LedgerRefused
-from quorate.core.mechanisms import NoisyShares
 from quorate.core.privacy import Cost
 from quorate.core.requests import Replies, Request
-from quorate.models.evaluation import ConformalClassifier, ConformalRegressor
-from quorate.models.knn import NeighbourRegressor, NeighbourSession
 from quorate.models.predictors.labels import class_codes
-from quorate.models.saving import PrivateFolder
-from quorate.models.saving.kinds.spending import view_in_all
-from quorate.release import OnlineRelease, QueryRelease
+from quorate.models.saving import PrivateFolder, whole_spending
 from quorate.service.batcher import RequestBatcher
 from quorate.service.readiness import Readiness
 from quorate.service.releases import OnlineOutputs, QueryInput, ShareOutputs
@@ -49,7 +44,7 @@ class PublishedAnswers:
     what the model says beyond them.
     """
 
-    def __init__(self, answer: Callable[[Any], NDArray[np.int64]], told: Callable[[Any], Any] | None = None) -> None:
+    def __init__(self, answer: Callable[[Any], NDArray[np.int64]], told: Callable[[Any], Any]) -> None:
         self._answer, self._told = answer, told
 
     def ask_all(self, requests: Sequence[Request]) -> list[Replies]:
@@ -57,8 +52,8 @@ class PublishedAnswers:
         return [self._asked(request.X) for request in requests]
 
     def _asked(self, X: Any) -> Replies:
-        told = None if self._told is None else self._told(X)
-        return Replies(labels=self._answer(X), refused=np.zeros(len(X), dtype=np.bool_), spent=Cost(0.0), told=told)
+        refused = np.zeros(len(X), dtype=np.bool_)
+        return Replies(labels=self._answer(X), refused=refused, spent=Cost(0.0), told=self._told(X))
 
 
 class Model:
@@ -79,6 +74,7 @@ class Model:
         ledger: Any = None,
         queue_limit: int = 1024,
         told: Callable[[Any], Any] = lambda view: view,
+        hides_entries: bool = False,
     ) -> None:
         self.name, self.session, self.ledger, self.claim = name, session, ledger, claim
         self.told = told
@@ -91,52 +87,38 @@ class Model:
         self._keys = ledger  # the ledger that has its keys, also where nothing else of it is used
         self.hides_outcomes = self.progress is not None  # only the owner of an everlasting model may count them
         # nor may others see that records came or went, which are entries of the ledger (models/knn/PROOF.md, step 9)
-        self.hides_entries = self.hides_outcomes or isinstance(session, NeighbourSession)
+        self.hides_entries = self.hides_outcomes or hides_entries
         self._notes: list[tuple[float, str, str]] = []
 
     @classmethod
     def of(
         cls,
         name: str,
-        classifier: Any,
+        model: Any,
         *,
         schema: Schema | None = None,
         queue_limit: int = 1024,
         folder: PrivateFolder | None = None,
     ) -> "Model":
-        """Return a fitted classifier under a name; `schema` is that of its folder."""
-        session = classifier.session_
-        online = isinstance(classifier, OnlineRelease)
+        """Return a fitted model that answers through a session under a name; `schema` is that of its folder."""
         return cls(
             name,
-            session=session,
-            inputs=QueryInput(classifier) if online else inputs_of(classifier, schema),
-            outputs=_outputs_of(classifier),
-            claim=classifier.claim_,
-            ledger=getattr(session, "ledger", None),
+            session=model.session_,
+            inputs=_INPUTS[model.inputs](model, schema),
+            outputs=_SERVED[model.outputs].tensors(model),
+            claim=model.claim_,
+            ledger=getattr(model.session_, "ledger", None),
             queue_limit=queue_limit,
-            **({} if folder is None else {"told": partial(view_in_all, folder)}),
+            hides_entries=model.spending.hides_entries,
+            **({} if folder is None else {"told": partial(whole_spending, folder)}),
         )
 
     @classmethod
     def of_published(cls, name: str, model: Any, *, schema: Schema | None = None, queue_limit: int = 1024) -> "Model":
-        """Return a classifier or a query release of a published folder under a name: its answers are free."""
-        if isinstance(model, QueryRelease):
-            inputs: Inputs = QueryInput(model)
-            outputs: Outputs = ShareOutputs(model)
-            session = PublishedAnswers(lambda X: X[:, 0])
-        elif isinstance(model, ConformalRegressor):
-            inputs, outputs = inputs_of(model, schema), IntervalOutputs()
-            session = PublishedAnswers(lambda X: np.zeros(len(X), dtype=np.int64), partial(told_intervals, model))
-        elif not hasattr(model, "classes_"):
-            inputs, outputs = inputs_of(model, schema), ValueOutputs()
-            session = PublishedAnswers(lambda X: np.zeros(len(X), dtype=np.int64), model.predict)
-        elif getattr(model, "multilabel_", False):
-            inputs, outputs = inputs_of(model, schema), LabelsOutputs(model.labels_)
-            session = PublishedAnswers(lambda X: np.zeros(len(X), dtype=np.int64), model.predict_proba)
-        else:
-            inputs, (outputs, told) = inputs_of(model, schema), _published_outputs(model)
-            session = PublishedAnswers(lambda X: class_codes(model.classes_, model.predict(X)), told)
+        """Return a model of a published folder under a name: its answers are free."""
+        served, inputs = _SERVED[model.outputs], _INPUTS[model.inputs](model, schema)
+        session = PublishedAnswers(partial(served.codes, model), partial(served.more, model))
+        outputs = served.tensors(model)
         return cls(name, session=session, inputs=inputs, outputs=outputs, claim=model.claim_, queue_limit=queue_limit)
 
     @classmethod
@@ -217,24 +199,41 @@ class Model:
                 await asyncio.to_thread(self.session.close)
 
 
-def _outputs_of(classifier: Any) -> Outputs:
-    """Return what a model that answers through a session gives: by its type and its mechanism, which are public."""
-    if isinstance(classifier, OnlineRelease):
-        return OnlineOutputs(classifier)
-    if isinstance(classifier, NeighbourRegressor):
-        return ValueOutputs(classifier.read)
-    if isinstance(getattr(classifier, "mechanism_", None), NoisyShares) or getattr(classifier, "scores_", False):
-        return NoisyScoreOutputs(classifier.classes_, classifier.scoring())
-    return Outputs(classifier.classes_)
+class _Served(NamedTuple):
+    """How one kind of answer is served: its tensors, and what a published model says of checked queries.
+
+    A published model gives class numbers, or numbers of queries, and whatever else its answers say.
+    """
+
+    tensors: Callable[[Any], Outputs]
+    codes: Callable[[Any, Any], NDArray[np.int64]] = lambda model, X: np.zeros(len(X), dtype=np.int64)
+    more: Callable[[Any, Any], Any] = lambda model, X: None
 
 
-def _published_outputs(model: Any) -> tuple[Outputs, Callable[[Any], Any] | None]:
-    """Return what a published classifier gives, and what it says of queries beyond labels: sets or probabilities."""
-    if isinstance(model, ConformalClassifier):
-        return SetOutputs(model.classes_), model.predict_set
-    if hasattr(model, "predict_proba"):
-        return ScoreOutputs(model.classes_), model.predict_proba
-    return Outputs(model.classes_), None
+def _label_codes(model: Any, X: Any) -> NDArray[np.int64]:
+    return class_codes(model.classes_, model.predict(X))
+
+
+_INPUTS: dict[str, Callable[[Any, Schema | None], Inputs]] = {
+    "rows": inputs_of,
+    "queries": lambda model, schema: QueryInput(model),
+}
+_SERVED = {
+    "labels": _Served(lambda model: Outputs(model.classes_), _label_codes),
+    "probabilities": _Served(
+        lambda model: ScoreOutputs(model.classes_), _label_codes, lambda model, X: model.predict_proba(X)
+    ),
+    "vote shares": _Served(lambda model: NoisyScoreOutputs(model.classes_, model.scoring())),
+    "label sets": _Served(
+        lambda model: SetOutputs(model.classes_), _label_codes, lambda model, X: model.predict_set(X)
+    ),
+    "several labels": _Served(lambda model: LabelsOutputs(model.labels_), more=lambda model, X: model.predict_proba(X)),
+    "values": _Served(lambda model: ValueOutputs(), more=lambda model, X: model.predict(X)),
+    "noisy values": _Served(lambda model: ValueOutputs(model.read)),
+    "intervals": _Served(lambda model: IntervalOutputs(), more=told_intervals),
+    "released shares": _Served(ShareOutputs, lambda model, X: X[:, 0]),
+    "online shares": _Served(OnlineOutputs),
+}
 
 
 def _nobody(requests: list[Any]) -> list[Any]:

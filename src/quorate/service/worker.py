@@ -14,7 +14,7 @@ from starlette.applications import Starlette
 from quorate.core.errors import InvalidInput, LedgerRefused, QuorateError
 from quorate.core.ledger import Ledger
 from quorate.core.ledger.place import place_of
-from quorate.models.saving import PrivateFolder, PublishedFolder, load, open_folder
+from quorate.models.saving import PrivateFolder, PublishedFolder, class_of, load, open_folder
 from quorate.service.app import make_app
 from quorate.service.model import Model
 from quorate.service.repository import UNLOADED, is_unloaded
@@ -98,13 +98,14 @@ class Folders:
         """Load a model, with a lease of its own. `LedgerRefused` where its ledger is not sound."""
         folder, settings = Path(self._settings.models[name]), self._settings
         opened = open_folder(folder)
-        if settings.workers > 1 and opened.kind in ("everlasting", "neighbours"):
+        model_class = class_of(opened)
+        if settings.workers > 1 and model_class.spending.one_process:
             raise InvalidInput(
                 f"{folder} is a model of kind {opened.kind}, which one process asks at a time; serve it with 1 worker, "
                 "and others from a server of their own"
             )
-        if opened.kind == "growing release":
-            raise InvalidInput(f"{folder} is a growing release, which is the owner's: serve what its updates published")
+        if model_class.outputs == "none":
+            raise InvalidInput(f"{folder} is a {opened.kind}, which is the owner's: serve what its updates published")
         if isinstance(opened, PrivateFolder):
             _check_mode(folder)
         schema, classifier = opened.schema(), load(opened, trusted=list(settings.trusted), lease=settings.lease)

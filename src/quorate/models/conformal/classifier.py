@@ -11,7 +11,8 @@ held-out units, the new unit and the noise, if the new unit is exchangeable with
 seen none of them. Nothing is assumed about the model or the distribution of the data. The proof is in PROOF.md.
 """
 
-from typing import Any, Literal
+from dataclasses import asdict
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +28,7 @@ from quorate.core.session import release_counts
 from quorate.models.evaluation.rows import check_published
 from quorate.models.predictors.base import check_records
 from quorate.models.predictors.manners import KeepsPublished
+from quorate.models.saving.contract import SavedModel, Spending, State
 
 __all__ = ["ROUNDING", "ConformalModel"]
 
@@ -34,8 +36,12 @@ ROUNDING = 1e-9  # by which sets are widened, so that the last bits of a sum of 
 _FEWEST, _MOST = 100, 10_000  # cells of a grid whose size is chosen
 
 
-class ConformalModel(KeepsPublished):
+class ConformalModel(SavedModel, KeepsPublished):
     """A published model and a public grid of scores, of which one cell is released."""
+
+    spending = Spending(published=True, chargeable=True)
+    summary = "Sets or intervals around the answers of a published model, as wide as private records ask for."
+    saved_attributes = ("claim_", "covers_", "spent_epsilon_", "cell_")
 
     _published = "model"
     model: Any
@@ -45,6 +51,7 @@ class ConformalModel(KeepsPublished):
     per_person: Literal["all", "first"]
     unit_: str
     covers_: str
+    cell_: int
 
     def _check_settings(self, groups: Any) -> None:
         check_published(self.model)
@@ -61,6 +68,31 @@ class ConformalModel(KeepsPublished):
         """Forget what an earlier fit has left."""
         for name in ("quantile_", "grid_", "cell_", "unit_", "claim_", "covers_", "coverage_", "spent_epsilon_"):
             self.__dict__.pop(name, None)
+
+    def to_state(self) -> State:
+        """Return settings, the grid and its released cell, and the model that the sets or intervals are about."""
+        check_is_fitted(self, "cell_")
+        state = State({**self.fitted_values(), "quantile": asdict(self.quantile_)})
+        state.put_arrays("grid", grid=self.grid_)
+        state.put_model("model", self.model)
+        return state
+
+    @classmethod
+    def from_state(cls, state: State) -> Self:
+        """Return the sets or intervals of a state, as they were after `fit`."""
+        made = cls.from_fitted_values(state.values, model=state.model("model"))
+        made.quantile_, made.grid_ = PrivateQuantile(**state.values["quantile"]), state.arrays("grid")["grid"]
+        if not (made.grid_.shape == (made.quantile_.cells,) and 0 <= made.cell_ < made.quantile_.cells):
+            raise InvalidInput("the released cell is none of the grid; the model is not loaded")
+        made.coverage_ = made.quantile_.coverage()
+        return made
+
+    def page_facts(self, schema: Any = None) -> list[str]:
+        """Return the coverage, and what is claimed of the model that the sets or intervals are about."""
+        claim = getattr(self.model, "claim_", None)
+        own = f"Its own claim: {claim}. For people whose rows served for both, the epsilons add up."
+        own = "What it claims is said by who published it." if claim is None else own
+        return [f"Coverage: {self.covers_}.", f"Model: {type(self.model).__name__}. {own}"]
 
     def checked(self, X: Any) -> Any:
         """Return queries in the form that the model takes, or raise an error."""

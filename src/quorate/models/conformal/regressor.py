@@ -65,6 +65,13 @@ class ConformalRegressor(ConformalModel, RegressorMixin, BaseEstimator):
     cells: int | Literal["auto"] = "auto"
     per_person: Literal["all", "first"] = "all"
 
+    kind = "conformal"
+    outputs = "intervals"
+
+    def page_facts(self, schema: Any = None) -> list[str]:
+        """Return coverage and model, and the released width."""
+        return [*super().page_facts(schema), f"Half width: {self.width_:.6g}."]
+
     def fit(self, X: Any, y: Any, groups: Any = None) -> "ConformalRegressor":
         """Release the width from held-out private rows, none of which the model has seen."""
         self._check_settings(groups)

@@ -61,6 +61,13 @@ class ConformalClassifier(ConformalModel, ClassifierMixin, BaseEstimator):
     cells: int | Literal["auto"] = "auto"
     per_person: Literal["all", "first"] = "all"
 
+    kind = "conformal"
+    outputs = "label sets"
+
+    def page_facts(self, schema: Any = None) -> list[str]:
+        """Return coverage and model, and the released threshold."""
+        return [*super().page_facts(schema), f"Threshold: {self.threshold_:.6g}."]
+
     def fit(self, X: Any, y: Any, groups: Any = None) -> "ConformalClassifier":
         """Release the threshold from held-out private rows, none of which the model has seen."""
         self._check_settings(groups)

@@ -8,7 +8,7 @@ PROOF.md. Naor, Nissim, Stemmer and Yan (2023) showed that this is possible.
 
 import math
 from collections.abc import Iterable, Iterator
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
@@ -25,19 +25,23 @@ from quorate.core.requests import REFUSED
 from quorate.models.concepts import Concept
 from quorate.models.everlasting.arrivals import Arrivals
 from quorate.models.everlasting.boosting import secret_sample
+from quorate.models.everlasting.phase_folder import PhaseFolder
 from quorate.models.everlasting.public_state import PublicState
 from quorate.models.everlasting.session import EverlastingSession
 from quorate.models.everlasting.settings import check_chunks, check_settings
+from quorate.models.everlasting.teacher_files import TRUSTED, ensemble_files
 from quorate.models.everlasting.terms import Guarantee, Refresh, Terms, boost_terms, votes_terms
 from quorate.models.predictors.base import Predictions, allows_missing, check_records, fill_missing
 from quorate.models.predictors.labels import class_codes, declared_classes
+from quorate.models.saving.contract import SavedModel, Spending, State
+from quorate.models.saving.folder import PrivateFolder
 
 __all__ = ["EverlastingClassifier"]
 
 _RATE = 0.02  # the share of a phase's arrivals that may find no quorum, unless given
 
 
-class EverlastingClassifier(PublicState, ClassifierMixin, BaseEstimator):
+class EverlastingClassifier(SavedModel, PublicState, ClassifierMixin, BaseEstimator):
     """A classifier that answers without end: protected queries train the teachers of later queries.
 
     Parameters
@@ -82,6 +86,12 @@ class EverlastingClassifier(PublicState, ClassifierMixin, BaseEstimator):
     >>> answers.labels, classifier.phase_, classifier.seats_taken_
     (array([1, 0]), 1, 2)
     """
+
+    kind = "everlasting"
+    spending = Spending(one_process=True)
+    own_files = ("phase", "probe.npz")
+    safe_types = TRUSTED
+    saved_attributes = ("teachers_",)
 
     def __init__(
         self,
@@ -158,6 +168,85 @@ class EverlastingClassifier(PublicState, ClassifierMixin, BaseEstimator):
         self.session_ = EverlastingSession(arrivals)
         return self
 
+    def check_movable(self) -> None:
+        """Refuse a model that cannot continue from a folder: not fitted, saved before, or fitted on a data frame."""
+        check_is_fitted(self, "terms_")
+        self.session_.check_unkept()
+        if self.form_ is not None:
+            raise InvalidInput("an everlasting model keeps points as numbers: encode the data frame before fitting")
+
+    def to_state(self, account: Guarantee | None = None) -> State:
+        """Return settings and terms, the estimator and the probe; the session's own files have the phase.
+
+        With an `account` larger than the cost of phase 1, that phase can be opened again, and paid for again, if its
+        state is ever lost: the claim is then the account's.
+
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> from quorate import load, save
+        >>> from quorate.models.concepts import Thresholds
+        >>> X = np.random.default_rng(0).normal(size=(20_000, 1))
+        >>> made = EverlastingClassifier(Thresholds(), epsilon=8.0, delta=1e-5, chunk=5, no_quorums=60)
+        >>> home = tempfile.TemporaryDirectory()
+        >>> folder = save(made.fit(X, (X[:, 0] > 0).astype(int)), Path(home.name) / "model")
+        >>> made.predict([[2.0]]).tolist()
+        [1]
+        >>> made.session_.close()
+        >>> again = load(folder)
+        >>> again.predict([[-2.0]]).tolist(), again.seats_taken_
+        ([0], 2)
+        >>> again.session_.close()
+        >>> home.cleanup()
+        """
+        self.terms_.account_budget(account)  # which refuses an account that cannot pay
+        state = State({**self.fitted_values(), "terms": self.terms_.to_document(), "account": account})
+        state.put_estimator("estimator", self.estimator_)
+        if (probe := self.session_.answerer.probe) is not None:
+            state.put_arrays("probe", points=np.asarray(probe, dtype=np.float64))
+        state.later_files = ensemble_files(self.session_.answerer.phase.ensemble)
+        return state
+
+    def move_to(self, folder: PrivateFolder) -> None:
+        """Continue from a new folder: same phase, same seats, same noise. All of phase 1 is charged at once."""
+        account = folder.manifest["account"]
+        ledger = folder.create_ledger(self.terms_.account_budget(account))
+        self.session_.keep_in(folder.path, ledger, features=self.n_features_in_)
+        self.account_ = account
+
+    @classmethod
+    def from_state(cls, state: State) -> Self:
+        """Return the classifier of a state, in its phase. Only one process at a time may use it."""
+        made, phases = cls._open_phases(state)
+        try:
+            phases.restore()
+        except BaseException:
+            phases.close()
+            raise
+        return made
+
+    @classmethod
+    def reopen_phase(cls, state: State) -> None:
+        """Open phase 1 again after its state was lost, and pay for all of it again."""
+        _, phases = cls._open_phases(state)
+        try:
+            phases.reopen()
+        finally:
+            phases.close()
+
+    @classmethod
+    def _open_phases(cls, state: State) -> tuple[Self, PhaseFolder]:
+        """Return the model of a state and its phases, before they are read."""
+        assert state.home is not None
+        values, home, estimator = state.values, state.home, state.estimator("estimator")
+        made = cls.from_fitted_values(values, estimator=estimator)
+        made.settings_ = values["settings"] | {"estimator": estimator, "classes": made.classes}
+        made.estimator_, made.terms_ = clone(estimator, safe=False), Terms.from_document(values["terms"])
+        made.account_ = None if values["account"] is None else Guarantee(*values["account"])
+        arrivals = made.open_arrivals(made.terms_, state.arrays("probe")["points"] if "probe.npz" in state else None)
+        phases = PhaseFolder(arrivals, home.path, home.ledger, features=made.n_features_in_, trusted=home.trusted)
+        made.session_ = EverlastingSession(arrivals, phases)
+        return made, phases
+
     def _voting(self, X: Any, codes: Integers, units: Integers, count: int, probe: Any) -> Arrivals:
         settings = self.settings_
         teachers = count // check_count("chunk", settings["chunk"])
@@ -171,7 +260,7 @@ class EverlastingClassifier(PublicState, ClassifierMixin, BaseEstimator):
         no_quorums = math.ceil(_RATE * size) if settings["no_quorums"] == "auto" else settings["no_quorums"]
         terms = votes_terms(teachers=teachers, arrivals=size, no_quorums=no_quorums, **self._promised())
         deal, _ = deal_units(units, count, teachers=teachers)  # proof: step 2
-        arrivals = self._arrivals(terms, probe)
+        arrivals = self.open_arrivals(terms, probe)
         arrivals.teach(1, X, codes, deal, units=count, size=size)
         return arrivals
 
@@ -196,11 +285,12 @@ class EverlastingClassifier(PublicState, ClassifierMixin, BaseEstimator):
         sample = max(1, round(terms.boost.labelled * teachers * chunk))
         concept.check_size(teachers * chunk + sample)  # at the end of a phase it would be too late
         rows = secret_sample(count, teachers * chunk)  # proof: step 9
-        arrivals = self._arrivals(terms, probe)
+        arrivals = self.open_arrivals(terms, probe)
         arrivals.boost(1, X[rows], codes[rows], size=size)
         return arrivals
 
-    def _arrivals(self, terms: Terms, probe: Any) -> Arrivals:
+    def open_arrivals(self, terms: Terms, probe: Any) -> Arrivals:
+        """Return the state of a stream that begins, by the settings of the fit."""
         classes = len(self.classes_)
         return Arrivals(terms, self.estimator_, classes=classes, settings=self.settings_, probe=probe)
 

@@ -24,8 +24,8 @@ from quorate.models.everlasting.arrivals import Arrivals
 from quorate.models.everlasting.phase import Phase
 from quorate.models.everlasting.seats import Seats
 from quorate.models.everlasting.seats_file import SeatsFile
-from quorate.models.everlasting.teacher_files import arrays_from, arrays_of, ensemble_files, ensemble_from
-from quorate.models.saving.codecs import reaching_settings, skops_types
+from quorate.models.everlasting.teacher_files import ensemble_files, ensemble_from
+from quorate.models.saving.codecs import arrays_from, arrays_of, reaching_settings, skops_types
 from quorate.models.saving.folder import checked_file, digest_of, sync_names, write_new
 
 __all__ = ["PhaseFolder"]

@@ -9,9 +9,10 @@ from quorate.models.everlasting.cuts import CutTeachers
 from quorate.models.everlasting.directions import DirectionTeachers, MeanDirection
 from quorate.models.everlasting.teaching import SteadyClassifier
 from quorate.models.predictors.concept_teachers import ErmClassifier
-from quorate.models.saving.codecs import arrays_from, arrays_of, teacher_files, teachers_from
+from quorate.models.saving.contract import State
+from quorate.models.saving.teachers import put_teachers, read_teachers
 
-__all__ = ["TRUSTED", "arrays_from", "arrays_of", "ensemble_files", "ensemble_from"]
+__all__ = ["TRUSTED", "ensemble_files", "ensemble_from"]
 
 _KINDS: dict[str, Any] = {
     "cut": CutTeachers,
@@ -29,13 +30,14 @@ TRUSTED = (
 
 def ensemble_files(ensemble: Ensemble) -> dict[str, bytes]:
     """Return the files of an ensemble."""
-    return teacher_files(ensemble.fitted)
+    state = State({})
+    put_teachers(state, ensemble.fitted)
+    return state.files
 
 
 def ensemble_from(contents: dict[str, bytes], trusted: Sequence[str] | None = None) -> Ensemble:
     """Return the ensemble of these files."""
-    arrays = arrays_from(contents["teachers.npz"]) if "teachers.npz" in contents else {}
+    state = State({}, contents, trusted=[*TRUSTED, *(trusted or ())])
+    arrays = state.arrays("teachers") if "teachers.npz" in state else {}
     kind = _KINDS.get(str(arrays.get("kind")))
-    if kind is not None:
-        return Ensemble(kind.from_arrays(arrays))
-    return Ensemble(teachers_from(contents, [*TRUSTED, *(trusted or ())]))
+    return Ensemble(read_teachers(state) if kind is None else kind.from_arrays(arrays))

@@ -15,13 +15,14 @@ relabelling, and pre = epsilon_v + log(1 + q_s ((1 + e^(kappa/2))^2 - 1)):
 """
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
 from fractions import Fraction
 from functools import lru_cache
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from quorate.core.checks import check_delta, check_positive, check_rate
-from quorate.core.errors import Infeasible
+from quorate.core.errors import Infeasible, InvalidInput
 from quorate.core.mechanisms import Quorum
 from quorate.core.mechanisms.cutoff import NoisyCutoff
 from quorate.core.privacy import Budget, Cost, amplify, amplify_inverse, relabelling_epsilon
@@ -82,6 +83,39 @@ class Terms:
         budget = Budget(epsilon=teaches.epsilon, delta=teaches.delta, order=quorum.order, slack=slack)
         budget.spend(paid)
         return budget
+
+    def account_budget(self, account: Guarantee | None) -> Budget:
+        """Return the account of a training unit, charged for all of phase 1, however many no-quorums it meets.
+
+        It is the budget of phase 1, or a larger `account` that can pay for that phase again.
+        """
+        budget, quorum = self.budget(1), self.quorum(1)
+        if account is not None:
+            if self.boost is not None:
+                raise InvalidInput("with relabel='labelboost' no phase can be opened again: leave account out")
+            runs = max(1, int(account.delta / (2 * quorum.slack)))  # as many as half of delta pays for
+            slack = quorum.slack * runs
+            budget = Budget(epsilon=account.epsilon, delta=account.delta, order=quorum.order, slack=slack)
+        budget.spend(quorum.opening_cost(budget.order))
+        budget.spend(quorum.no_quorum_cost(budget.order), times=quorum.no_quorums)  # proof: step 18
+        return budget
+
+    def to_document(self) -> dict[str, Any]:
+        """Return the terms as plain values that JSON can hold."""
+        parts = {part.name: getattr(self, part.name) for part in fields(self)}
+        mechanisms = {name: asdict(parts[name]) for name in ("cutoff", "first", "later")}
+        return parts | mechanisms | {"boost": None if self.boost is None else self.boost._asdict()}
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> "Terms":
+        """Return the terms of `to_document`."""
+        parts = dict(document) | {"cutoff": NoisyCutoff(**document["cutoff"])}
+        for name in ("first", "later"):
+            parts[name] = Quorum(**(document[name] | {"table": tuple(document[name]["table"])}))
+        for name in ("voting", "training", "queries", "pool"):
+            parts[name] = None if document[name] is None else Guarantee(*document[name])
+        parts["boost"] = None if document["boost"] is None else Boost(**document["boost"])
+        return cls(**parts)
 
     def quorum(self, phase: int) -> Quorum:
         """Return the mechanism of this phase, counted from 1."""

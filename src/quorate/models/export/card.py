@@ -14,15 +14,13 @@ from sklearn.base import is_regressor
 
 import quorate
 from quorate.core.errors import InvalidInput
-from quorate.models.saving import PublishedFolder, load, open_folder
+from quorate.models.saving import PublishedFolder, class_of, load, open_folder
 from quorate.models.saving.codecs import skops_types, to_skops
 from quorate.models.saving.folder import GUARANTEE_FILE, Trusted, check_folder
-from quorate.models.students import StudentClassifier
 
 __all__ = ["open_published", "write_card"]
 
 _CARD, _MODEL = "README.md", "published.skops"
-_MODELS = ("student", "published hypothesis", "linear model", "conformal")
 
 
 def open_published(folder: str | Path) -> PublishedFolder:
@@ -33,7 +31,7 @@ def open_published(folder: str | Path) -> PublishedFolder:
             f"{folder} is private: it holds teachers or records, and a budget. It is not exported; what may be "
             "published is a linear model, a student or a hypothesis (quorate fit linear, student, semi-private)"
         )
-    if opened.kind not in _MODELS:
+    if class_of(opened).inputs != "rows":
         raise InvalidInput(
             f"{folder} holds a {opened.kind}, which is a table of answers and no model: publish its folder"
         )
@@ -63,8 +61,7 @@ def write_card(folder: str | Path, out: str | Path, *, license: str = "other", t
     opened, target = open_published(folder), Path(out)
     model = load(opened, trusted=trusted)  # a changed file is refused here
     check_folder(target)
-    held = model.student_ if isinstance(model, StudentClassifier) else model
-    content = to_skops(held)
+    content = to_skops(model.published_estimator())
     card = _head(model, license) + _body(opened, model, skops_types(content))
     try:
         target.mkdir(parents=True, exist_ok=True)
@@ -95,7 +92,7 @@ def _body(folder: PublishedFolder, model: Any, types: list[str]) -> str:
     page = folder.contents.get(GUARANTEE_FILE, b"").decode()
     told = page.partition("\n\n")[2] or f"{model.claim_[0].upper()}{model.claim_[1:]}.\n"
     trusted = f", trusted={types!r}" if types else ""
-    what = "the student, an estimator of scikit-learn" if isinstance(model, StudentClassifier) else "the model"
+    what = "the model" if model.published_estimator() is model else "the student, an estimator of scikit-learn"
     return f"""# {type(model).__name__}, differentially private
 
 {told.rstrip()}

@@ -20,6 +20,7 @@ from quorate.models.predictors.base import Predictions, SessionClassifier
 from quorate.models.predictors.labels import declared_classes
 from quorate.models.predictors.manners import only_with
 from quorate.models.predictors.scores import Scoring
+from quorate.models.saving.contract import Outputs
 
 __all__ = ["NeighbourClassifier"]
 
@@ -53,6 +54,9 @@ class NeighbourClassifier(NeighbourModel, SessionClassifier):
     >>> model.claim_
     '(1, 1e-06)-differentially private under addition or removal of one row; (2.123, 1e-06) if it is replaced'
     """
+
+    kind = "neighbours"
+    saved_attributes = ("scores_",)
 
     def __init__(
         self,
@@ -103,6 +107,11 @@ class NeighbourClassifier(NeighbourModel, SessionClassifier):
             return self._fit(X, y, declared, groups=groups, public=public, public_labels=public_labels)
         self.insert(X, y, ids=groups)
         return self
+
+    @property
+    def outputs(self) -> Outputs:
+        """What an answer is: a label, with noisy shares of the vote if the model was fitted for them."""
+        return "vote shares" if self.scores_ else "labels"
 
     def ballot(self) -> Labels:
         """Return the kind of vote: for a class, perhaps with shares."""

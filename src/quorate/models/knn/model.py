@@ -1,6 +1,8 @@
 """The base of models of neighbours: settings, the fit, insertions and deletions, the claim."""
 
 from abc import ABC, abstractmethod
+from dataclasses import asdict
+from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -23,6 +25,7 @@ from quorate.models.knn.terms import Terms
 from quorate.models.knn.unit_file import UnitFile
 from quorate.models.knn.units import Units
 from quorate.models.predictors.base import SessionModel, check_matrix
+from quorate.models.saving.contract import Spending, State
 
 __all__ = ["NeighbourModel"]
 
@@ -32,6 +35,9 @@ class NeighbourModel(SessionModel, ABC):
 
     Each subclass repeats these parameters in its own `__init__`: scikit-learn reads them only from there.
     """
+
+    spending = Spending(one_process=True, hides_entries=True)
+    own_files = ("units.sqlite",)
 
     epsilon: float
     delta: float
@@ -74,6 +80,40 @@ class NeighbourModel(SessionModel, ABC):
             del self.session_  # a model without records would answer, with noise alone
             raise
         return self
+
+    def to_state(self) -> State:
+        """Return settings, terms and kernel, and the public points; the session's own file has the units."""
+        kernel, space = self.kernel_, self.space_
+        values = {
+            "metric": space.metric,
+            "reach": space.reach,
+            "kernel": {name: getattr(kernel, name) for name in ("shape", "top", "squared_radius", "rank")},
+            "terms": asdict(self.terms_),
+            "plan": None if self.plan_ is None else self.plan_.as_dict(),
+        }
+        anchors = np.empty((0, 0)) if kernel.anchors is None else kernel.anchors
+        state = State({**self.fitted_values(), **values})
+        state.put_arrays("space", centre=space.centre, anchors=anchors.astype(np.int16))
+        return state
+
+    @classmethod
+    def from_state(cls, state: State) -> Self:
+        """Return the model of a state, with its units as they were. One process at a time may have it."""
+        assert state.home is not None
+        values, arrays = state.values, state.arrays("space")
+        made = cls.from_fitted_values(values)
+        made.space_ = Space(values["metric"], arrays["centre"], reach=values["reach"])
+        anchors = arrays["anchors"].astype(np.float32) if len(arrays["anchors"]) else None
+        made.kernel_, made.terms_ = Kernel(**values["kernel"], anchors=anchors), Terms(**values["terms"])
+        made.plan_ = None if values["plan"] is None else NeighbourPlan.from_dict(values["plan"])
+        made.epsilon_, made.delta_ = made.terms_.epsilon, made.terms_.delta
+        ledger = state.home.ledger
+        made.open(ledger.budget(lease=state.home.lease), ledger=ledger, path=state.home.path / cls.own_files[0])
+        return made
+
+    def keep_files(self, session: Any, path: Path) -> None:
+        """Write the units and what each has spent, in a file that the session keeps up to date."""
+        session.keep_in(path / self.own_files[0])
 
     @abstractmethod
     def ballot(self) -> Ballot:

@@ -33,6 +33,10 @@ class NeighbourRegressor(RegressorMixin, NeighbourModel):
     True
     """
 
+    kind = "neighbours"
+    outputs = "noisy values"
+    saved_attributes = ("bounds_", "centre_", "declared_")
+
     def __init__(
         self,
         *,

@@ -4,7 +4,7 @@ Claim: the fitted object is (epsilon, delta)-differentially private under replac
 person if `groups` are given). Public rows are not protected. Once fitted, nothing more is spent. See PROOF.md.
 """
 
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from quorate.core.privacy.claims import LABELS_READ
 from quorate.models.linear.families import Bernoulli
 from quorate.models.linear.model import LinearModel, refuse_weights
 from quorate.models.predictors.labels import class_codes, declared_classes, label_columns
+from quorate.models.saving.contract import Outputs, State
 from quorate.tables.containers import column_names, is_frame, open_matrix
 from quorate.tables.features import AdditiveColumns, HashedColumns
 
@@ -53,6 +54,8 @@ class PrivateLogisticRegression(ClassifierMixin, LinearModel):
     >>> model.predict([[2.0, 2.0], [-2.0, 0.0]]).tolist(), model.score(X, y) > 0.9
     (['yes', 'no'], True)
     """
+
+    kind = "linear model"
 
     labels_: NDArray[Any] | None
 
@@ -101,6 +104,32 @@ class PrivateLogisticRegression(ClassifierMixin, LinearModel):
             return np.where(codes < 0, np.nan, codes)[:, None], conditions
         rows = np.vstack([np.eye(len(self.classes_)), np.full(len(self.classes_), np.nan)])
         return rows[codes], conditions  # sums leave out what is no number: models/linear/PROOF.md, step 1
+
+    @property
+    def outputs(self) -> Outputs:
+        """What an answer is: a class, or several labels at once."""
+        return "several labels" if self.multilabel_ else "probabilities"
+
+    def to_state(self) -> State:
+        """Return the state of a linear model, and the names of several labels."""
+        state = super().to_state()
+        labels = None if self.labels_ is None else self.labels_.tolist()
+        state.values = {**state.values, "labels": labels}
+        return state
+
+    @classmethod
+    def from_state(cls, state: State) -> Self:
+        """Return the model of a state, as it was after `fit`."""
+        made, labels = super().from_state(state), state.values["labels"]
+        made.multilabel_, made.labels_ = labels is not None, None if labels is None else np.array(labels)
+        return made
+
+    def page_facts(self, schema: Any = None) -> list[str]:
+        """Return how large the model is, and its classes or labels."""
+        size, classes = super().page_facts(schema)
+        if self.labels_ is not None:
+            classes = f"Labels, each 0 or 1: {', '.join(map(str, self.labels_.tolist()))}."
+        return [size, classes]
 
     def decision_function(self, X: Any) -> Floats:
         """Return log odds: a vector for two classes, else a column for each class or label. Nothing is spent."""

@@ -1,7 +1,8 @@
 """The base of the linear models: columns, units, the budget, the claim, and predictions at no cost."""
 
 from collections.abc import Callable
-from typing import Any
+from dataclasses import asdict
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,11 +18,12 @@ from quorate.core.mechanisms import NoisyVectors
 from quorate.core.privacy import Budget
 from quorate.core.privacy.claims import Claim, replaced
 from quorate.core.progress import progress
-from quorate.models.linear.curves import curves_of
+from quorate.models.linear.curves import curves_from, curves_of
 from quorate.models.linear.engine import Fitted, Problem, entries_of, fit
 from quorate.models.linear.sums import PrivateSums
 from quorate.models.predictors.base import check_matrix, check_records
 from quorate.models.predictors.manners import CountedCopies, ShowsClaim
+from quorate.models.saving.contract import SavedModel, Spending, State
 from quorate.tables import Category, ColumnMarginal, LearnedFacts, Number, Schema
 from quorate.tables.containers import OpenTable, column_names, is_frame, open_matrix, open_rows
 from quorate.tables.features import AdditiveColumns, HashedColumns
@@ -131,8 +133,13 @@ def _kind_of_block(block: Any) -> ColumnKind:
     return "date" if block.date else "number"
 
 
-class LinearModel(CountedCopies, ShowsClaim, BaseEstimator):
+class LinearModel(SavedModel, CountedCopies, ShowsClaim, BaseEstimator):
     """A generalised linear model over columns made from public rows. Subclasses set the family."""
+
+    spending = Spending(published=True, chargeable=True)
+    outputs: Any = "values"
+    summary = "A linear model, fitted by noisy sums of private records."
+    saved_attributes = ("claim_", "shift_")
 
     epsilon: float
     delta: float
@@ -172,6 +179,38 @@ class LinearModel(CountedCopies, ShowsClaim, BaseEstimator):
             fitted = fit(described, private, points, noisy)  # proof: step 4
         self.shift_ = fitted.shift
         return fitted
+
+    def to_state(self) -> State:
+        """Return settings and columns, the coefficients, and how much of each may be noise."""
+        check_is_fitted(self, "coef_")
+        document = {"columns": self.columns_.document(), "curves": [asdict(curve) for curve in self.curves_]}
+        state = State({**self.fitted_values(), **document})
+        columns = {f"columns_{part}": values for part, values in self.columns_.arrays().items()}
+        weights = {"coef": self.coef_, "intercept": self.intercept_, "deviations": self.coef_deviations_}
+        state.put_arrays("weights", **weights, **columns)
+        return state
+
+    @classmethod
+    def from_state(cls, state: State) -> Self:
+        """Return the model of a state, as it was after `fit`."""
+        arrays, document = state.arrays("weights"), state.values["columns"]
+        made = cls.from_fitted_values(state.values)
+        parts = {part.removeprefix("columns_"): array for part, array in arrays.items() if part.startswith("columns_")}
+        columns = HashedColumns if "words" in document else AdditiveColumns
+        made.columns_ = columns.from_document(document, parts)
+        made.coef_, made.coef_deviations_ = arrays["coef"], arrays["deviations"]
+        made.intercept_ = arrays["intercept"] if arrays["intercept"].ndim else float(arrays["intercept"])
+        made.curves_ = curves_from(state.values["curves"])
+        if made.coef_.shape[-1] != len(made.columns_.get_feature_names_out()) or not np.isfinite(made.coef_).all():
+            raise InvalidInput("the weights of the model do not fit its columns; it is not loaded")
+        return made
+
+    def page_facts(self, schema: Any = None) -> list[str]:
+        """Return how large the model is, and its classes."""
+        facts = [f"{type(self).__name__}: {self.coef_.size} coefficients of {self.n_features_in_} columns."]
+        if hasattr(self, "classes_"):
+            facts.append(f"Classes: {', '.join(map(str, self.classes_.tolist()))}.")
+        return facts
 
     def _described(self, problem: dict[str, Any]) -> Problem:
         shares = self.columns_.known_shares() if isinstance(self.columns_, AdditiveColumns) else None

@@ -38,6 +38,8 @@ class PrivateLinearRegression(_Regressor):
     True
     """
 
+    kind = "linear model"
+
     def __init__(
         self,
         *,
@@ -85,6 +87,8 @@ class PrivatePoissonRegression(_Regressor):
     >>> print(5 < busy < 7, 0.8 < quiet < 1.8)
     True True
     """
+
+    kind = "linear model"
 
     def __init__(
         self,

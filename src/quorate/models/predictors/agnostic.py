@@ -9,8 +9,9 @@ with units dealt without replacement. PROOF_CONCEPTS.md, steps 1 to 4, proves th
 """
 
 import math
-from dataclasses import KW_ONLY, dataclass
-from typing import Any, Literal
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, asdict, dataclass, replace
+from typing import Any, Literal, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -19,16 +20,23 @@ from quorate.compute.ensemble import Ensemble, deal_units
 from quorate.core.answerers import Votes
 from quorate.core.checks import check_count, check_delta, check_positive, check_rate
 from quorate.core.errors import Infeasible, InvalidInput
+from quorate.core.ledger import LedgerView
 from quorate.core.mechanisms import StabilityTest
 from quorate.core.mechanisms.relabel import Relabel
 from quorate.core.privacy import Budget
 from quorate.core.session import Session
 from quorate.models.concepts import Concept
 from quorate.models.predictors.concept_classifier import ConceptClassifier
-from quorate.models.predictors.concept_teachers import fit_concept_teachers
+from quorate.models.predictors.concept_teachers import (
+    fit_concept_teachers,
+    read_concept_teachers,
+    write_concept_teachers,
+)
 from quorate.models.predictors.relabelled_sample import RelabelledSample, paper_inner, paper_no_quorums, plan_sample
 from quorate.models.predictors.stable_choice import Calibration, check_calibration
 from quorate.models.predictors.unit_rows import UnitRows
+from quorate.models.saving.codecs import mechanism_document, mechanism_of
+from quorate.models.saving.contract import State
 from quorate.planner import plan
 
 __all__ = ["AgnosticClassifier"]
@@ -93,6 +101,9 @@ class AgnosticClassifier(ConceptClassifier):
     n_jobs: int | None = None
     backend: str | None = None
 
+    kind = "agnostic"
+    saved_attributes = ("epsilon_", "delta_")
+
     def fit(self, X: Any, y: Any, groups: Any = None) -> "AgnosticClassifier":
         """Sample and relabel the units, fit the teachers and open the budget.
 
@@ -111,6 +122,34 @@ class AgnosticClassifier(ConceptClassifier):
         self.epsilon_, self.delta_, self.sample_ = float(self.epsilon), float(self.delta), sample
         self.mechanism_, self.teachers_ = mechanism, ensemble.teachers
         return Votes(ensemble, mechanism), budget
+
+    def to_state(self) -> State:
+        """Return what was calibrated, and a hypothesis for each teacher."""
+        state = self.concept_state(sample=asdict(self.sample_), mechanism=mechanism_document(self.mechanism_))
+        state.put_document("teachers", write_concept_teachers(self.session_.answerer.ensemble))
+        return state
+
+    @classmethod
+    def from_state(cls, state: State) -> Self:
+        """Return the classifier of a state; it spends from the ledger of its folder."""
+        assert state.home is not None
+        made = cls.from_concept_state(state)
+        made.session_ = state.home.open_session(made.restore_votes(state, made.concept_))
+        return made
+
+    def restore_votes(self, state: State, concept: Concept) -> Votes:
+        """Restore sample, mechanism and teachers from a state, and return what answers by ballots."""
+        calibrated, ensemble = state.values["calibrated"], read_concept_teachers(concept, state.document("teachers"))
+        self.concept_, self.sample_ = concept, RelabelledSample(**calibrated["sample"])
+        self.mechanism_, self.teachers_ = mechanism_of(calibrated["mechanism"]), ensemble.teachers
+        return Votes(ensemble, self.mechanism_)
+
+    @classmethod
+    def whole_spending(cls, values: Mapping[str, Any], view: LedgerView) -> LedgerView:
+        """Return the view with the epsilon of the claim: the ledger counts what runs on the secret sample."""
+        sample, epsilon = RelabelledSample(**values["calibrated"]["sample"]), float(values["epsilon"])
+        spent = min(epsilon, sample.spent(view.spent_epsilon))  # proof: step 3
+        return replace(view, epsilon=epsilon, delta=float(values["delta"]), spent_epsilon=spent)
 
     def check_settings(self) -> None:
         """Raise an error for invalid settings."""

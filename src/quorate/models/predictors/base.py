@@ -35,6 +35,7 @@ from quorate.core.session import Replies, Session
 from quorate.models.concepts import Concept
 from quorate.models.predictors.labels import numbers_for, without_values
 from quorate.models.predictors.manners import NO_SCORES, CountedCopies, ShowsClaim, Without
+from quorate.models.saving.contract import SavedModel
 from quorate.tables.containers import (
     Role,
     check_differ,
@@ -344,7 +345,7 @@ class Predictions(np.ndarray):
         return html_card("Predictions", facts | {"labels": f"{first}{more}"}, bar=("answered", share))
 
 
-class QuorateModel(CountedCopies, ShowsClaim, BaseEstimator):
+class QuorateModel(SavedModel, CountedCopies, ShowsClaim, BaseEstimator):
     """A classifier or a regressor with a claim.
 
     `unit_` is what it protects; `declared_` tells whether its classes were declared.

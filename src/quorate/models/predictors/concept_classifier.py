@@ -1,6 +1,6 @@
 """What classifiers that are built on a class of hypotheses share: records, queries and claims."""
 
-from typing import Any
+from typing import Any, Self
 
 from sklearn.utils.validation import check_is_fitted
 
@@ -12,6 +12,8 @@ from quorate.models.concepts import Concept, Stumps
 from quorate.models.predictors.base import SessionClassifier, check_matrix, fill_missing
 from quorate.models.predictors.labels import two_classes
 from quorate.models.predictors.unit_rows import UnitRows, fill_unit_rows
+from quorate.models.saving.contract import State
+from quorate.models.saving.hypotheses import concept_document, concept_of
 
 __all__ = ["ConceptClassifier"]
 
@@ -38,6 +40,19 @@ class ConceptClassifier(SessionClassifier):
         self.concept_, self.unit_, self.rows_ = concept, "row" if groups is None else "person", records.most
         self.declared_ = self.classes is not None
         return records
+
+    def concept_state(self, **calibrated: Any) -> State:
+        """Return what all of these classifiers keep, and what was calibrated for this one."""
+        values = self.fitted_values() | {"concept": concept_document(self.concept_), "rows_per_unit": self.rows_}
+        return State(values | {"calibrated": calibrated})
+
+    @classmethod
+    def from_concept_state(cls, state: State) -> Self:
+        """Return a classifier with what all of these keep, and no session yet."""
+        concept = concept_of(state.values["concept"])
+        made = cls.from_fitted_values(state.values, concept=concept)
+        made.concept_, made.rows_ = concept, int(state.values["rows_per_unit"])
+        return made
 
     def checked(self, X: Any) -> Any:
         """Return queries as a matrix of finite numbers, or raise an error. Nothing is asked."""

@@ -7,7 +7,7 @@ the classes are public. PROOF_CONCEPTS.md, steps 8 and 10 to 14, has the proof.
 
 import math
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from quorate.compute.ensemble import deal_units
 from quorate.core.answerers import OneByOne, Votes
@@ -18,11 +18,17 @@ from quorate.core.privacy import Budget, Cost
 from quorate.core.session import Answerer, Session
 from quorate.models.concepts import Concept
 from quorate.models.predictors.concept_classifier import ConceptClassifier
-from quorate.models.predictors.concept_teachers import fit_concept_teachers
+from quorate.models.predictors.concept_teachers import (
+    fit_concept_teachers,
+    read_concept_teachers,
+    write_concept_teachers,
+)
 from quorate.models.predictors.pure_relabel import PureRelabelling
 from quorate.models.predictors.pure_stable import PureStable, check_alpha
 from quorate.models.predictors.stable_choice import Calibration, check_calibration
 from quorate.models.predictors.unit_rows import UnitRows
+from quorate.models.saving.codecs import mechanism_document, mechanism_of
+from quorate.models.saving.contract import State
 
 __all__ = ["PureClassifier"]
 
@@ -84,6 +90,9 @@ class PureClassifier(ConceptClassifier):
     n_jobs: int | None = None
     backend: str | None = None
 
+    kind = "pure"
+    saved_attributes = ("epsilon_", "delta_", "epsilon_per_query_", "method_")
+
     def fit(self, X: Any, y: Any, groups: Any = None) -> "PureClassifier":
         """Calibrate one answer and open the budget. `groups` names the person of each row."""
         self.check_settings()
@@ -91,7 +100,7 @@ class PureClassifier(ConceptClassifier):
         self.epsilon_, self.delta_ = float(self.epsilon), 0.0
         # A whole number of quanta, rounded down: as many answers as were planned fit the budget.
         each = SoftMajority.calibrate(epsilon=self.epsilon_, teachers=1, queries=self.queries).epsilon_per_query
-        self.epsilon_per_query_ = each
+        self.epsilon_per_query_, self.method_ = each, self.method
         if self.method == "realizable":
             answerer: Answerer = self._realizable(records, each)
         else:
@@ -99,6 +108,33 @@ class PureClassifier(ConceptClassifier):
             answerer = self.answerer(records)
         self.session_ = Session(answerer, Budget(epsilon=self.epsilon_, delta=0.0))
         return self
+
+    def to_state(self) -> State:
+        """Return the scheme of an answer, with the records, or with a hypothesis for each teacher."""
+        scheme, answerer = self.scheme_, self.session_.answerer
+        if self.method_ == "realizable":
+            state = self.concept_state(majority=mechanism_document(scheme))
+            state.put_document("teachers", write_concept_teachers(answerer.ensemble))
+            return state
+        state = self.concept_state(scheme=scheme.to_document())
+        state.put_arrays("records", **answerer.records.to_arrays())
+        return state
+
+    @classmethod
+    def from_state(cls, state: State) -> Self:
+        """Return the classifier of a state; it spends from the ledger of its folder."""
+        assert state.home is not None
+        made, calibrated = cls.from_concept_state(state), state.values["calibrated"]
+        if made.method_ == "realizable":
+            made.scheme_ = mechanism_of(calibrated["majority"])
+            ensemble = read_concept_teachers(made.concept_, state.document("teachers"))
+            answerer: Answerer = Votes(ensemble, made.scheme_)
+        else:
+            scheme = PureStable if made.method_ == "stable" else PureRelabelling
+            made.scheme_ = scheme.from_document(made.concept_, calibrated["scheme"])
+            answerer = made.answerer(UnitRows.from_arrays(state.arrays("records")))
+        made.session_ = state.home.open_session(answerer)
+        return made
 
     def answerer(self, records: UnitRows) -> OneByOne:
         """Return what draws an answer to each query by the scheme, from these records."""

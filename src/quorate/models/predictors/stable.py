@@ -6,14 +6,15 @@ privacy of one prediction; m predictions together change by at most m * gamma. I
 not a budget: nothing is ever refused. PROOF_CONCEPTS.md, steps 6 to 8, has the proof.
 """
 
-from dataclasses import KW_ONLY, dataclass
-from typing import Any, Literal
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Any, Literal, Self
 
 from sklearn.utils.validation import check_is_fitted
 
 from quorate.core.answerers import OneByOne
 from quorate.core.checks import check_count
-from quorate.core.ledger import LOST
+from quorate.core.ledger import LOST, LedgerView
 from quorate.core.privacy import Cost
 from quorate.core.privacy.cost import text_up
 from quorate.core.session import Session
@@ -21,6 +22,7 @@ from quorate.models.concepts import Concept
 from quorate.models.predictors.concept_classifier import ConceptClassifier
 from quorate.models.predictors.stable_choice import Calibration, StableChoice, check_gamma
 from quorate.models.predictors.unit_rows import UnitRows
+from quorate.models.saving.contract import State
 
 __all__ = ["StableClassifier", "stable_subset"]
 
@@ -64,6 +66,8 @@ class StableClassifier(ConceptClassifier):
     rows_per_person: int = 1
     calibration: Calibration = "tight"
 
+    kind = "stable"
+
     def fit(self, X: Any, y: Any, groups: Any = None) -> "StableClassifier":
         """Keep the records and calibrate the predictions. `groups` names the person of each row."""
         self.check_settings()
@@ -78,6 +82,27 @@ class StableClassifier(ConceptClassifier):
         )
         self.session_ = Session(self.answerer(records), None)
         return self
+
+    def to_state(self) -> State:
+        """Return what was calibrated, and the records."""
+        state = self.concept_state(**self.choice_.to_document())
+        state.put_arrays("records", **self.session_.answerer.records.to_arrays())
+        return state
+
+    @classmethod
+    def from_state(cls, state: State) -> Self:
+        """Return the classifier of a state; its answers are kept in the ledger, whose account is not charged."""
+        assert state.home is not None
+        made = cls.from_concept_state(state)
+        made.choice_ = StableChoice(concept=made.concept_, **state.values["calibrated"])
+        answerer = made.answerer(UnitRows.from_arrays(state.arrays("records")))
+        made.session_ = state.home.open_session(answerer, charged=False)
+        return made
+
+    @classmethod
+    def whole_spending(cls, values: Mapping[str, Any], view: LedgerView) -> LedgerView:
+        """Return the view without a guarantee for all predictions: each has a delta, and their number is open."""
+        return replace(view, epsilon=0.0, delta=1.0, spent_epsilon=0.0)
 
     def answerer(self, records: UnitRows) -> OneByOne:
         """Return what draws a hypothesis for each query, from these records."""

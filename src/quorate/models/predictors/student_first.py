@@ -8,7 +8,8 @@ core/mechanisms/PROOF_dissent.md (steps 5 and 7), and PROOF.md here for what com
 
 import contextlib
 from collections.abc import Callable
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +38,9 @@ from quorate.models.predictors.guided import PublicRows
 from quorate.models.predictors.labels import class_codes
 from quorate.models.predictors.manners import KeepsPublished
 from quorate.models.predictors.subsample import PrivateClassifier
+from quorate.models.saving.codecs import mechanism_document, mechanism_of
+from quorate.models.saving.contract import State
+from quorate.models.saving.teachers import put_teachers, read_teachers
 from quorate.planner import plan_student_first
 from quorate.tables.frames import named_matrix
 
@@ -84,6 +88,10 @@ class StudentFirstClassifier(KeepsPublished, PrivateClassifier):
     >>> answers.tolist(), answers.corrected
     ([0, 1, 1], array([False,  True, False]))
     """
+
+    kind = "student first"
+    outputs = "labels"
+    own_files = ("corrections.jsonl",)
 
     _published = "student"
     aggregator, disagreement, holdout = "quorum", None, 0.0  # what PrivateClassifier would be asked
@@ -163,6 +171,34 @@ class StudentFirstClassifier(KeepsPublished, PrivateClassifier):
         self.dissent_, self.mechanism_, self.teachers_ = planned.dissent, planned.quorum, planned.teachers
         budget = Budget(epsilon=self.epsilon, delta=self.delta, order=planned.quorum.order, slack=planned.quorum.slack)
         self.session_ = Session(self.answerer(ensemble), budget)
+
+    def to_state(self) -> State:
+        """Return settings and mechanisms, the teachers, the estimator, and the student that answers first."""
+        documents = {"dissent": mechanism_document(self.dissent_), "quorum": mechanism_document(self.mechanism_)}
+        state = State({**self.fitted_values(), **documents})
+        put_teachers(state, self.session_.answerer.ensemble.fitted)
+        state.put_estimator("estimator", self.estimator_)
+        state.put_model("student", self.student_)
+        return state
+
+    @classmethod
+    def from_state(cls, state: State) -> Self:
+        """Return the classifier of a state, with the student that it was saved with."""
+        assert state.home is not None
+        student, estimator = state.model("student"), state.estimator("estimator")
+        made = cls.from_fitted_values(state.values, student=student, estimator=estimator)
+        made.estimator_, made.student_, made.estimate_ = clone(estimator), student, None
+        made.dissent_ = mechanism_of(state.values["dissent"])
+        made.mechanism_ = mechanism_of(state.values["quorum"])
+        ensemble = Ensemble(read_teachers(state))
+        made.teachers_ = ensemble.teachers
+        journal = Journal(state.home.path / cls.own_files[0])
+        made.session_ = state.home.open_session(made.answerer(ensemble, journal))
+        return made
+
+    def keep_files(self, session: Any, path: Path) -> None:
+        """Write the corrections so far, to which the session adds others."""
+        session.answerer.journal = session.answerer.journal.copied(path / self.own_files[0])
 
     def answerer(self, ensemble: Ensemble, journal: Journal | None = None) -> "StudentFirst":
         """Return what asks the student, and these teachers about it."""

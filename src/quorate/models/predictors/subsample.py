@@ -6,7 +6,8 @@ number of units, the columns (names, types and, in a data frame, categories) and
 in PROOF.md.
 """
 
-from dataclasses import KW_ONLY, dataclass
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, asdict, dataclass, replace
 from fractions import Fraction
 from typing import Any, Literal, Self
 
@@ -23,6 +24,7 @@ from quorate.compute.learners.backends import choose_backend
 from quorate.core.answerers import Votes
 from quorate.core.checks import check_choice, check_count, check_delta, check_positive, warn_of_private
 from quorate.core.errors import Infeasible, InvalidInput
+from quorate.core.ledger import LedgerView
 from quorate.core.mechanisms import NoisyShares
 from quorate.core.privacy.cost import float_down
 from quorate.core.session import Session
@@ -32,7 +34,10 @@ from quorate.models.predictors.labels import class_codes, declared_classes
 from quorate.models.predictors.manners import only_with
 from quorate.models.predictors.scores import Scoring, Threshold, check_threshold, takes_class_weight, weigh_classes
 from quorate.models.predictors.sources import OtherSources
-from quorate.models.predictors.trial import coefficients
+from quorate.models.predictors.trial import LearnerChoice, Trial, coefficients
+from quorate.models.saving.codecs import mechanism_document, mechanism_of
+from quorate.models.saving.contract import Outputs, Spending, State
+from quorate.models.saving.teachers import put_teachers, read_teachers
 from quorate.planner import ON_NO_QUORUM, PrivatePlan, plan
 from quorate.planner.classes import by_class, check_prior
 
@@ -124,6 +129,10 @@ class PrivateClassifier(OtherSources):
     n_jobs: int | None = None
     backend: str | None = None
     device: DeviceName = "auto"
+
+    kind = "classifier"
+    spending = Spending(chargeable=True)
+    saved_attributes = ("epsilon_", "delta_")
 
     def fit(
         self,
@@ -252,14 +261,62 @@ class PrivateClassifier(OtherSources):
         named = weight == "balanced" or (_gives_scores(self) and takes_class_weight(self._estimator()))
         return "balanced" if named else None
 
-    def plain_settings(self) -> dict[str, Any]:
-        """Return what was declared about the classes as plain values, in the order of the classes, for a file."""
+    @property
+    def outputs(self) -> Outputs:
+        """What an answer is: a label, or noisy shares of the vote."""
+        return "vote shares" if isinstance(self.mechanism_, NoisyShares) else "labels"
+
+    def to_state(self) -> State:
+        """Return settings, plan and mechanism, the teachers, and the estimator, unless the teachers were brought."""
+        state = State(
+            {
+                **self.fitted_values(),
+                "mechanism": mechanism_document(self.mechanism_),
+                "plan": self.plan_.as_dict(),
+                "estimate": None if self.estimate_ is None else asdict(self.estimate_),
+                "chosen": None if self.chosen_ is None else asdict(self.chosen_),
+            }
+        )
+        put_teachers(state, self.session_.answerer.ensemble.fitted)
+        if self.estimator_ is not None:
+            state.put_estimator("estimator", self.estimator_)
+        return state
+
+    @classmethod
+    def from_state(cls, state: State) -> Self:
+        """Return the classifier of a state; it spends from the ledger of its folder."""
+        assert state.home is not None
+        values = state.values
+        estimator = state.estimator("estimator") if "estimator.skops" in state else None
+        made = cls.from_fitted_values(values, estimator=estimator)
+        made.estimator_ = None if estimator is None else clone(estimator)  # what is set later reaches the other
+        if (estimate := values["estimate"]) is not None:
+            estimate = Estimate(**estimate | {"shares": tuple(estimate["shares"])})
+        if (chosen := values["chosen"]) is not None:
+            chosen = LearnerChoice(**chosen | {"tried": tuple(Trial(**trial) for trial in chosen["tried"])})
+        made.estimate_, made.chosen_ = estimate, chosen
+        ensemble, mechanism = Ensemble(read_teachers(state)), mechanism_of(values["mechanism"])
+        made.plan_ = PrivatePlan.from_dict(values["plan"], mechanism)
+        made.mechanism_, made.teachers_ = mechanism, ensemble.teachers
+        made.session_ = state.home.open_session(Votes(ensemble, mechanism))
+        return made
+
+    @classmethod
+    def whole_spending(cls, values: Mapping[str, Any], view: LedgerView) -> LedgerView:
+        """Return the view with the epsilon of the claim; the estimate on units held out is spent of it too."""
+        estimate, epsilon = values.get("estimate"), float(values["epsilon"])
+        spent = view.spent_epsilon + (0.0 if estimate is None else estimate["epsilon"])  # proof: step 7
+        return replace(view, epsilon=epsilon, delta=float(values["delta"]), spent_epsilon=min(epsilon, spent))
+
+    def saved_settings(self) -> dict[str, Any]:
+        """Return the plain settings; what was declared about the classes is in their order."""
         prior, weight = self.prior, self.class_weight
         if prior is not None and not self._prior_is("holdout"):
             prior = list(check_prior(prior, self.classes_.tolist()))
         if weight is not None and not isinstance(weight, str):
             weight = list(by_class("class_weight", weight, self.classes_.tolist()))
-        return {"prior": prior, "class_weight": weight}
+        declared = {"prior": prior, "class_weight": weight}
+        return {name: declared.get(name, value) for name, value in super().saved_settings().items()}
 
     def _shares(self) -> tuple[tuple[float, float], tuple[float, float]]:
         """Return (epsilon, delta) of the estimate and of the answers; together they are at most what was allowed."""

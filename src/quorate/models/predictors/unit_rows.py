@@ -5,6 +5,7 @@ ones first, and places that are not needed hold a row that no class of hypothese
 replaces at most `most` rows, in places that belong to it, and changes nothing else, not even a shape.
 """
 
+from collections.abc import Mapping
 from typing import Any, NoReturn
 
 import numpy as np
@@ -35,6 +36,15 @@ class UnitRows:
     def places(self, units: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the places of these units."""
         return (units[:, np.newaxis] * self.most + np.arange(self.most)).ravel()
+
+    def to_arrays(self) -> dict[str, Any]:
+        """Return the rows as arrays, for the owner's own file and for nothing else."""
+        return {"points": self.points, "labels": self.labels, "most": self.most}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> "UnitRows":
+        """Return the rows of `to_arrays`."""
+        return cls(arrays["points"], arrays["labels"], most=int(arrays["most"]))
 
     def __repr__(self) -> str:
         return "<sealed records>"

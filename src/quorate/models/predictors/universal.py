@@ -10,9 +10,11 @@ between them, and the two shares add up to the claim. PROOF_CONCEPTS.md, steps 4
 
 import copy
 import json
-from dataclasses import KW_ONLY, dataclass
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, asdict, dataclass, replace
 from fractions import Fraction
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +27,7 @@ from quorate.core.checks import check_count, check_positive, check_rate
 from quorate.core.errors import BudgetSpent, InvalidInput, RunEnded
 from quorate.core.hypotheses.points import say_by_row
 from quorate.core.hypotheses.sealed import sealed, works_alone
-from quorate.core.ledger import LOST, Ledger
+from quorate.core.ledger import LOST, Ledger, LedgerView
 from quorate.core.mechanisms import NO_QUORUM, Answers
 from quorate.core.mechanisms.exponential import ExponentialChoice
 from quorate.core.privacy import Budget, Cost
@@ -36,9 +38,13 @@ from quorate.models.concepts import Concept, Hypothesis
 from quorate.models.predictors.agnostic import AgnosticClassifier
 from quorate.models.predictors.base import Predictions
 from quorate.models.predictors.concept_classifier import ConceptClassifier
+from quorate.models.predictors.concept_teachers import write_concept_teachers
+from quorate.models.predictors.relabelled_sample import RelabelledSample
 from quorate.models.predictors.semi_private import choose_from_cover, cover_points
 from quorate.models.predictors.stable_choice import Calibration
 from quorate.models.predictors.unit_rows import UnitRows
+from quorate.models.saving.codecs import mechanism_document
+from quorate.models.saving.contract import State
 from quorate.models.saving.hypotheses import document_of, hypothesis_of
 
 __all__ = ["BallotsFirst", "UniversalClassifier"]
@@ -95,6 +101,10 @@ class UniversalClassifier(ConceptClassifier):
     n_jobs: int | None = None
     backend: str | None = None
 
+    kind = "universal"
+    own_files = ("asked.jsonl",)
+    saved_attributes = ("epsilon_", "delta_")
+
     def fit(self, X: Any, y: Any, groups: Any = None) -> "UniversalClassifier":
         """Split the budget and fit the teachers for one part; keep the rest and the records for the hypothesis."""
         self.check_settings()
@@ -108,6 +118,52 @@ class UniversalClassifier(ConceptClassifier):
         answerer = BallotsFirst(votes, self.concept_, records, ballots=self.ballots_, epsilon=rest)
         self.session_ = Session(answerer, budget)
         return self
+
+    def to_state(self) -> State:
+        """Return what was calibrated for both parts, a hypothesis for each teacher, and the records."""
+        first = self.first_
+        state = self.concept_state(
+            sample=asdict(first.sample_),
+            mechanism=mechanism_document(first.mechanism_),
+            ballots=self.ballots_,
+            ballots_epsilon=first.epsilon_,
+            hypothesis_epsilon=self.session_.answerer.epsilon,
+        )
+        state.put_document("teachers", write_concept_teachers(self.session_.answerer.ensemble))
+        state.put_arrays("records", **self.session_.answerer.records.to_arrays())
+        return state
+
+    @classmethod
+    def from_state(cls, state: State) -> Self:
+        """Return the classifier of a state; the ledger has the hypothesis, once it was chosen."""
+        assert state.home is not None
+        made, calibrated = cls.from_concept_state(state), state.values["calibrated"]
+        made.ballots_, made.first_ = calibrated["ballots"], made.first_phase()
+        made.first_.epsilon_, made.first_.delta_ = calibrated["ballots_epsilon"], made.delta_
+        made.first_.queries = made.ballots_
+        answerer = BallotsFirst(
+            made.first_.restore_votes(state, made.concept_),
+            made.concept_,
+            UnitRows.from_arrays(state.arrays("records")),
+            ballots=made.ballots_,
+            epsilon=calibrated["hypothesis_epsilon"],
+            journal=Journal(state.home.path / cls.own_files[0]),
+        )
+        made.session_ = state.home.open_session(answerer)
+        return made
+
+    def keep_files(self, session: Any, path: Path) -> None:
+        """Write the queries put to the vote so far, from which the hypothesis is chosen."""
+        session.answerer.journal = session.answerer.journal.copied(path / self.own_files[0])
+
+    @classmethod
+    def whole_spending(cls, values: Mapping[str, Any], view: LedgerView) -> LedgerView:
+        """Return the view with the epsilon of the claim: of ballots on the sample, and of the hypothesis if chosen."""
+        calibrated, epsilon = values["calibrated"], float(values["epsilon"])
+        ballots = RelabelledSample(**calibrated["sample"]).spent(view.spent_epsilon)  # proof: step 3
+        chosen = calibrated["hypothesis_epsilon"] if view.chosen else 0.0  # proof: step 9
+        spent = min(epsilon, min(ballots, calibrated["ballots_epsilon"]) + chosen)
+        return replace(view, epsilon=epsilon, delta=float(values["delta"]), spent_epsilon=spent)
 
     def check_settings(self) -> None:
         """Raise an error for invalid settings."""

@@ -4,35 +4,29 @@
     kind_of, schema_of      the kind and the schema that a folder declares
     reopen                  an everlasting model whose first phase was lost
     open_folder             the manifest: a PrivateFolder or a PublishedFolder
+    SavedModel, State       the contract that every model keeps to, and what it says of itself
 
-`folder` has the rules of files, `codecs` their contents, and `kinds` a module for each kind.
+`contract` is what a class says once, `saving` what is written against it, `folder` the rules of files, and `codecs`
+their contents.
 """
 
-from typing import TYPE_CHECKING, Any
-
+from quorate.models.saving.contract import SavedModel, Spending, State
 from quorate.models.saving.folder import Folder, PrivateFolder, PublishedFolder, open_folder
-
-if TYPE_CHECKING:
-    from quorate.models.saving.kinds import kind_of, load, save, schema_of
-    from quorate.models.saving.kinds.everlasting import reopen
+from quorate.models.saving.saving import class_of, kind_of, load, reopen, save, schema_of, whole_spending
 
 __all__ = [
     "Folder",
     "PrivateFolder",
     "PublishedFolder",
+    "SavedModel",
+    "Spending",
+    "State",
+    "class_of",
     "kind_of",
     "load",
     "open_folder",
     "reopen",
     "save",
     "schema_of",
+    "whole_spending",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    """Find what knows the kinds when it is first asked for: predictors, which stand below, need only the folder."""
-    from importlib import import_module  # noqa: PLC0415
-
-    if name not in __all__:
-        raise AttributeError(f"module 'quorate.models.saving' has no attribute {name!r}")
-    return getattr(import_module("quorate.models.saving.kinds" + (".everlasting" if name == "reopen" else "")), name)

@@ -2,67 +2,61 @@
 
 arrays         NumPy's npz, without objects
 skops          scikit-learn estimators, of types that are known to be safe and those that the caller names
-teachers       arrays where they were fitted as one, addresses of those on servers or at sites, estimators otherwise
-documents      mechanisms, and what a classifier knows of its rows, as JSON; `hypotheses` has those of concepts
+mechanisms     as JSON; `hypotheses` has classes of hypotheses, and `teachers` electorates
 """
 
 import io
-import json
 import zipfile
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields
-from importlib import import_module
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils import get_tags
 
-from quorate.compute.ensemble import Electorate
-from quorate.compute.ensemble.clusters import ClusterTeachers
-from quorate.compute.ensemble.electorate import FunctionTeachers
-from quorate.compute.ensemble.endpoints import EndpointTeachers
-from quorate.compute.ensemble.estimators import EstimatorTeachers
-from quorate.compute.learners import Teachers, teachers_from_arrays
-from quorate.core import mechanisms
 from quorate.core.errors import InvalidInput
-from quorate.core.privacy.claims import Total
-from quorate.tables.frames import FrameFormat
+from quorate.core.mechanisms import (
+    BetweenThresholds,
+    ConfidentMax,
+    Dissent,
+    DistributedMax,
+    NoisyMax,
+    NoisyShares,
+    Quorum,
+    SharpMajority,
+    SoftMajority,
+    StabilityTest,
+)
 
 __all__ = [
+    "MECHANISMS",
     "array_from",
     "arrays_from",
     "arrays_of",
     "check_loads",
     "check_types",
-    "columns_document",
     "from_skops",
     "mechanism_document",
     "mechanism_of",
     "reaching_settings",
-    "restore_columns",
-    "restore_rows",
-    "rows_document",
     "skops_types",
-    "teacher_files",
-    "teachers_from",
     "to_skops",
 ]
 
 _MOST_BYTES = 2**31  # of published arrays, unpacked
-_MECHANISMS = (
-    "BetweenThresholds",
-    "ConfidentMax",
-    "Dissent",
-    "DistributedMax",
-    "NoisyMax",
-    "NoisyShares",
-    "Quorum",
-    "SharpMajority",
-    "SoftMajority",
-    "StabilityTest",
+_COUNTING = (
+    BetweenThresholds,
+    ConfidentMax,
+    Dissent,
+    DistributedMax,
+    NoisyMax,
+    NoisyShares,
+    Quorum,
+    SharpMajority,
+    SoftMajority,
+    StabilityTest,
 )
-_IN_OTHER_FILES = ("estimator", "student", "model", "concept", "classes", "columns", "device")  # no values of a model
+MECHANISMS: dict[str, Any] = {mechanism.__name__: mechanism for mechanism in _COUNTING}  # that count ballots
 # Types beyond those that skops trusts. Each was read: making one, or giving it its state, sets attributes and arrays
 # and does nothing else; a function computes from arrays, and reads and writes no file. So a forged file can make a
 # wrong model of them, or one that crashes, and cannot name code to run. docs/howto/classifier.md, "Models in files",
@@ -180,23 +174,23 @@ def reaching_settings(value: Any) -> set[str]:
 
     The value is searched, not the file: a file can spell the same attribute in many ways.
     """
-    found: set[str] = set()
-    seen: dict[int, Any] = {}  # keeps what was seen, so that no other object gets its id
+    reaching: set[str] = set()
+    seen: dict[int, Any] = {}  # keeps each object, so that no other one gets its id
     waiting = [value]
     while waiting:
-        one = waiting.pop()
-        if isinstance(one, type | str | bytes | int | float | None) or id(one) in seen:
+        part = waiting.pop()
+        if isinstance(part, type | str | bytes | int | float | None) or id(part) in seen:
             continue
-        seen[id(one)] = one
-        mappings = [part for part in (one, getattr(one, "__dict__", None)) if isinstance(part, dict)]
-        for name, held in ((name, held) for mapping in mappings for name, held in mapping.items()):
+        seen[id(part)] = part
+        mappings = [mapping for mapping in (part, getattr(part, "__dict__", None)) if isinstance(mapping, dict)]
+        for name, entry in ((name, entry) for mapping in mappings for name, entry in mapping.items()):
             setting = name.rpartition("__")[2] if isinstance(name, str) else ""  # a grid of a search names steps first
-            if setting in _REACHING and not _is_harmless(held, _REACHING[setting]):
-                found.add(f"{type(one).__module__}.{type(one).__qualname__}.{setting}")
-            waiting += [name, held]
-        if isinstance(one, list | tuple | set | frozenset) or (isinstance(one, np.ndarray) and one.dtype == object):
-            waiting += np.asarray(one).ravel().tolist() if isinstance(one, np.ndarray) else one  # also what is masked
-    return found
+            if setting in _REACHING and not _is_harmless(entry, _REACHING[setting]):
+                reaching.add(f"{type(part).__module__}.{type(part).__qualname__}.{setting}")
+            waiting += [name, entry]
+        if isinstance(part, list | tuple | set | frozenset) or (isinstance(part, np.ndarray) and part.dtype == object):
+            waiting += np.asarray(part).ravel().tolist() if isinstance(part, np.ndarray) else part  # masked ones too
+    return reaching
 
 
 def _is_harmless(value: Any, texts: tuple[str, ...]) -> bool:
@@ -204,7 +198,7 @@ def _is_harmless(value: Any, texts: tuple[str, ...]) -> bool:
     if isinstance(value, np.ndarray):
         value = np.asarray(value).ravel().tolist()
     if isinstance(value, list | tuple):
-        return all(_is_harmless(one, texts) for one in value)
+        return all(_is_harmless(entry, texts) for entry in value)
     return value in texts if isinstance(value, str) else isinstance(value, int | float | np.number | None)
 
 
@@ -247,8 +241,8 @@ def check_loads(contents: Mapping[str, bytes], trusted: Sequence[str] | None = N
 
 
 def _unknown_types(contents: Mapping[str, bytes], trusted: Sequence[str] | None) -> list[str]:
-    found = {name for content in _estimator_files(contents) for name in skops_types(content)}
-    return sorted(found - {*_TRUSTED, *(trusted or ())})
+    types = {name for content in _estimator_files(contents) for name in skops_types(content)}
+    return sorted(types - {*_TRUSTED, *(trusted or ())})
 
 
 def _estimator_files(contents: Mapping[str, bytes]) -> list[bytes]:
@@ -262,108 +256,19 @@ def skops_types(content: bytes) -> list[str]:
     return list(get_untrusted_types(data=content))
 
 
-def teacher_files(teachers: Electorate) -> dict[str, bytes]:
-    """Return the file of fitted teachers: plain arrays where they were fitted as one, addresses of those elsewhere.
-
-    Functions are code, which no file keeps, and an electorate that stands elsewhere is not ours to keep. Teachers on a
-    cluster are brought here.
-    """
-    if isinstance(teachers, ClusterTeachers):
-        teachers = teachers.gathered()
-    if isinstance(teachers, EndpointTeachers):
-        names = ("urls", "labels", "features", "call_rows", "seconds")
-        return {"teachers.json": json.dumps({name: getattr(teachers, name) for name in names}, indent=1).encode()}
-    if hasattr(teachers, "document"):  # sites of a federation: where they are, and the keys by which they are asked
-        return {"sites.json": json.dumps(teachers.document(), indent=1).encode()}
-    if isinstance(teachers, FunctionTeachers) or not isinstance(teachers, Teachers | EstimatorTeachers):
-        raise InvalidInput(
-            f"a model of {type(teachers).__name__} cannot be written to a file: its teachers were brought, and live in "
-            "this program. Bring models on servers by their addresses, or open the model anew where it is needed; each "
-            "opening has a budget of its own"
-        )
-    if isinstance(teachers, EstimatorTeachers):
-        models, majorities = zip(*teachers.fitted, strict=True)
-        kept = {"models": list(models), "majorities": list(majorities), "classes": teachers.classes}
-        return {"teachers.skops": to_skops(kept)}
-    return {"teachers.npz": arrays_of(**teachers.arrays())}
-
-
-def teachers_from(contents: dict[str, bytes], trusted: Sequence[str] | None = None) -> Electorate:
-    """Return the teachers of a file that `teacher_files` made."""
-    if "teachers.json" in contents:
-        kept = json.loads(contents["teachers.json"])
-        return EndpointTeachers(kept.pop("urls"), **kept)
-    if "sites.json" in contents:  # found by name: it stands above
-        sites: Electorate = import_module("quorate.service.sites.coordinator").Sites.from_document(
-            json.loads(contents["sites.json"])
-        )
-        return sites
-    if "teachers.npz" in contents:
-        return teachers_from_arrays(arrays_from(contents["teachers.npz"]))
-    kept = from_skops(contents["teachers.skops"], trusted)
-    return EstimatorTeachers(list(zip(kept["models"], kept["majorities"], strict=True)), classes=kept["classes"])
-
-
 def mechanism_document(mechanism: Any) -> dict[str, Any]:
     """Return a mechanism as plain values."""
     return {"name": type(mechanism).__name__} | {part.name: getattr(mechanism, part.name) for part in fields(mechanism)}
 
 
-def mechanism_of(document: dict[str, Any]) -> Any:
+def mechanism_of(document: Mapping[str, Any]) -> Any:
     """Return the mechanism that a document describes."""
     values = dict(document)
     name = values.pop("name")
-    if name not in _MECHANISMS:
+    if name not in MECHANISMS:
         raise InvalidInput(f"the model is counted by {name!r}, which this version does not know")
-    kind = getattr(mechanisms, name)
-    if kind is mechanisms.SoftMajority:
-        return kind(teachers=values["teachers"], epsilon=values["epsilon_per_query"])
+    if name == SoftMajority.__name__:
+        return SoftMajority(teachers=values["teachers"], epsilon=values["epsilon_per_query"])
     if "table" in values:
         values["table"] = tuple(values["table"])
-    return kind(**values)
-
-
-def rows_document(classifier: Any) -> dict[str, Any]:
-    """Return the settings of a fitted classifier, and what it knows of its classes and of the columns of its rows."""
-    classes = getattr(classifier, "classes_", None)  # a regression has none
-    return {
-        "classes": None if classes is None else {"values": classes.tolist(), "type": classes.dtype.str},
-        "classes_public": not getattr(classifier, "declared_", getattr(classifier, "classes", None) is not None),
-        **columns_document(classifier),
-    }
-
-
-def columns_document(model: Any) -> dict[str, Any]:
-    """Return the settings of a fitted model, its unit, and what it knows of the columns of its rows."""
-    form = getattr(model, "form_", None)
-    settings = getattr(model, "settings_", None) or model.get_params(deep=False)
-    return {
-        "settings": {name: value for name, value in settings.items() if name not in _IN_OTHER_FILES},
-        "unit": model.unit_,
-        "total": asdict(model.total_) if hasattr(model, "total_") else None,
-        "features": model.n_features_in_,
-        "missing": bool(get_tags(model).input_tags.allow_nan),
-        "form": None if form is None else form.to_document(),
-        "columns_read": bool(getattr(model, "columns_read_", False)),
-        "feature_names": getattr(model, "feature_names_in_", np.array([])).tolist(),
-    }
-
-
-def restore_rows(classifier: Any, manifest: dict[str, Any]) -> None:
-    """Give a classifier back what `rows_document` wrote."""
-    if manifest["classes"] is not None:
-        classifier.classes_, classifier.declared_ = array_from(manifest["classes"]), not manifest["classes_public"]
-        classifier.classes = classifier.classes_ if classifier.declared_ else None
-    restore_columns(classifier, manifest)
-
-
-def restore_columns(model: Any, manifest: dict[str, Any]) -> None:
-    """Give a model back its unit and its columns, as `columns_document` wrote them."""
-    model.unit_, model.n_features_in_ = manifest["unit"], int(manifest["features"])
-    if manifest.get("total") is not None:  # of the account that it was drawn on
-        model.total_ = Total(**manifest["total"])
-    if manifest["feature_names"]:
-        model.feature_names_in_ = np.array(manifest["feature_names"], dtype=object)
-    form = manifest.get("form")
-    model.form_ = None if form is None else FrameFormat.from_document(form)
-    model.columns_read_ = bool(manifest.get("columns_read"))
+    return MECHANISMS[name](**values)

@@ -14,7 +14,7 @@ import hashlib
 import json
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -24,6 +24,7 @@ import numpy as np
 from quorate.core.errors import InvalidInput
 from quorate.core.ledger import Ledger, find_ledger
 from quorate.core.ledger.place import LEDGER_FILES
+from quorate.core.privacy import Budget
 from quorate.tables import SCHEMA_FILE, Schema
 
 __all__ = [
@@ -47,7 +48,7 @@ Extra = dict[str, bytes] | None  # files that travel with a model, and that its 
 Trusted = list[str] | None  # types that load takes although they are not known to be safe
 _FORMAT = 1
 _MANIFEST = "manifest.json"
-_PUBLISHED_BEFORE = ("query release", "published hypothesis")  # kinds whose first manifests did not say "access"
+_UNCHARGED_EPSILON = 2.0**-20  # of the account of a model whose answers are not charged: a ledger has an account
 
 
 class Folder(ABC):
@@ -61,7 +62,7 @@ class Folder(ABC):
     @property
     def kind(self) -> str:
         """The kind of model that the manifest declares."""
-        return str(self.manifest.get("kind", "classifier"))
+        return str(self.manifest.get("kind"))
 
     @property
     def fingerprint(self) -> str:
@@ -101,7 +102,7 @@ class Folder(ABC):
         cls,
         path: str | Path,
         kind: str,
-        manifest: dict[str, Any],
+        manifest: Mapping[str, Any],
         contents: dict[str, bytes],
         *,
         extra: Extra = None,
@@ -112,8 +113,9 @@ class Folder(ABC):
                 raise InvalidInput(f"extra must be plain and new file names, not {name!r}")
         check_folder(Path(path))
         contents = contents | (extra or {})
-        described = {"format": _FORMAT, "kind": kind, "access": cls.access} | cls._identity() | manifest
+        described = {"format": _FORMAT, "kind": kind, "access": cls.access} | cls._identity() | dict(manifest)
         described["files"] = {name: digest_of(content) for name, content in contents.items()}
+        described["extra"] = sorted(extra or {})  # listed and checked, and no part of the model
         created = cls(Path(path), described, json.dumps(described, indent=1, default=_number).encode())
         created._write(contents)
         return created
@@ -144,6 +146,11 @@ class PrivateFolder(Folder):
     def ledger(self) -> Ledger:
         """Open the model's ledger. It verifies the manifest, whose hash it knows."""
         return find_ledger(self.path, fingerprint=self.fingerprint)
+
+    def create_ledger(self, budget: Budget | None) -> Ledger:
+        """Create the ledger of a new model, bound to its manifest; without a budget its account is never charged."""
+        account = Budget(epsilon=_UNCHARGED_EPSILON, delta=0.0) if budget is None else budget
+        return Ledger.create(self.path / "ledger.sqlite", account, fingerprint=self.fingerprint)
 
     def _write(self, contents: dict[str, bytes]) -> None:
         sealed, begun = _MANIFEST in contents, list[str]()
@@ -198,12 +205,15 @@ def open_folder(path: str | Path) -> PrivateFolder | PublishedFolder:
         manifest = json.loads(text)
     except ValueError:
         manifest = None
-    if not isinstance(manifest, dict) or not _are_names(manifest.get("files", {})):
+    if (
+        not isinstance(manifest, dict)
+        or not _are_names(manifest.get("files", {}))
+        or not isinstance(manifest.get("extra", []), list)
+    ):
         raise InvalidInput(f"{path / _MANIFEST} is damaged or was changed; the model is not loaded")
-    before = PublishedFolder.access if manifest.get("kind") in _PUBLISHED_BEFORE else PrivateFolder.access
-    for kind in (PrivateFolder, PublishedFolder):
-        if manifest.get("access", before) == kind.access:
-            return kind(path, manifest, text)
+    for folder_class in (PrivateFolder, PublishedFolder):
+        if manifest.get("access") == folder_class.access:
+            return folder_class(path, manifest, text)
     raise InvalidInput(f"{path / _MANIFEST} does not say whether the model is private or published")
 
 

@@ -35,6 +35,7 @@ from quorate.core.rows import take_rows
 from quorate.models.linear.model import LinearModel
 from quorate.models.predictors.base import check_matrix
 from quorate.models.predictors.labels import as_vector, declared_classes
+from quorate.models.saving.contract import SavedModel
 from quorate.models.selection.plan import Method, choose_selection, plan_of
 from quorate.models.selection.scores import Scoring, scoring_of
 from quorate.models.students import StudentClassifier
@@ -67,7 +68,7 @@ class _Found(NamedTuple):
 
 
 @dataclass(eq=False, repr=False)
-class PrivateSearchCV(BaseEstimator):
+class PrivateSearchCV(SavedModel, BaseEstimator):
     """Choose the best of several publishable models by private scores on held-out rows.
 
     (epsilon, delta) covers all trials and the choice. If public rows have labels, choose on those first: that costs
@@ -219,6 +220,11 @@ class PrivateSearchCV(BaseEstimator):
         self.best_estimator_, self.best_score_ = model, found.score
         self.best_index_, self.best_params_ = found.candidate, settings[found.candidate]
         self.method_ = self.plan_.method
+
+    def saved_model(self) -> SavedModel:
+        """Return the chosen model, which is saved in place of the search."""
+        chosen: SavedModel = getattr(self, "best_estimator_", self)
+        return chosen
 
     @property
     def naive_epsilon_(self) -> float:

@@ -16,10 +16,11 @@ The proof is in PROOF.md.
 
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
@@ -30,11 +31,14 @@ from quorate.core.errors import BudgetSpent, InvalidInput, NoQuorum
 from quorate.core.rows import query_digests, take_rows
 from quorate.models.predictors import PrivateClassifier
 from quorate.models.predictors.base import QuorateClassifier, allows_missing, check_records, fill_missing, is_auto
-from quorate.models.predictors.labels import declared_classes
+from quorate.models.predictors.labels import class_codes, declared_classes
+from quorate.models.saving.codecs import mechanism_document, mechanism_of
+from quorate.models.saving.contract import Outputs, Spending, State
 from quorate.models.students.halves import labels_of, split_units
 from quorate.models.students.labelled import Labelled
 from quorate.models.students.points import k_centre_points, margins, random_points
 from quorate.models.students.training import train, try_student
+from quorate.planner import PrivatePlan
 from quorate.tables.containers import Role
 
 __all__ = ["StudentClassifier"]
@@ -107,6 +111,11 @@ class StudentClassifier(QuorateClassifier):
     backend: str | None = None
     device: DeviceName = "auto"
 
+    kind = "student"
+    spending = Spending(published=True, chargeable=True)
+    summary = "A classifier trained on public points that private teachers have labelled."
+    saved_attributes = ("claim_", "spent_epsilon_")
+
     def fit(
         self, X: Any, y: Any, groups: Any = None, public: Any = None, *, public_labels: Any = None
     ) -> "StudentClassifier":
@@ -163,6 +172,52 @@ class StudentClassifier(QuorateClassifier):
             )
         self.student_ = self._train(public, labelled)
         return self
+
+    @property
+    def outputs(self) -> Outputs:
+        """What an answer is: a label, with probabilities if the student has them."""
+        return "probabilities" if hasattr(self, "predict_proba") else "labels"
+
+    def to_state(self) -> State:
+        """Return settings, plan, the fitted student, and the points that were asked; the teachers are gone."""
+        check_is_fitted(self, "student_")
+        plan = {"mechanism": mechanism_document(self.plan_.mechanism), "plan": self.plan_.as_dict()}
+        state, labelled = State({**self.fitted_values(), **plan}), self.labelled_
+        state.put_estimator("student", {"student": clone(self.unfitted_student()), "fitted": self.student_})
+        codes = class_codes(self.classes_, labelled.labels)
+        state.put_arrays("labelled", asked=labelled.asked, answered=labelled.answered, codes=codes)
+        return state
+
+    @classmethod
+    def from_state(cls, state: State) -> Self:
+        """Return the classifier of a state, as it was after `fit`; what the teachers were is not kept."""
+        student, arrays = state.estimator("student"), state.arrays("labelled")
+        made = cls.from_fitted_values(state.values, student=student["student"])
+        labels = made.classes_[arrays["codes"].astype(np.int64)]
+        made.labelled_ = Labelled(arrays["asked"], arrays["answered"], labels)
+        made.plan_ = PrivatePlan.from_dict(state.values["plan"], mechanism_of(state.values["mechanism"]))
+        made.student_ = student["fitted"]
+        return made
+
+    def page_facts(self, schema: Any = None) -> list[str]:
+        """Return what the student is, how many labels it was trained on, and its classes."""
+        return [
+            f"Student: {type(self.student_).__name__}, trained on {self.labelled_.labels.size} released labels.",
+            f"Classes: {', '.join(map(str, self.classes_.tolist()))}.",
+        ]
+
+    def check_chargeable(self) -> None:
+        """Refuse a mode that shows features of the records, which an account protects."""
+        super().check_chargeable()
+        if self.mode == "label-private":  # release/PROOF.md, step 8
+            raise InvalidInput(
+                "a student in mode='label-private' shows the features of half of the records, which an account "
+                "protects: use mode='transfer', with public points"
+            )
+
+    def published_estimator(self) -> Any:
+        """Return what a model card carries: the student, an estimator of scikit-learn."""
+        return self.student_
 
     def _train(self, public: Any, labelled: Labelled) -> Any:
         """Train a student on the answered points, in the order of the rows: the order of asking does not matter."""

@@ -3,7 +3,7 @@
 import warnings
 from abc import abstractmethod
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,8 @@ from quorate.models.concepts.words import named_condition, rule_text
 from quorate.models.predictors.base import QuorateClassifier, check_matrix, fill_missing
 from quorate.models.predictors.labels import two_classes
 from quorate.models.predictors.unit_rows import UnitRows, fill_unit_rows
+from quorate.models.saving.contract import Spending, State
+from quorate.models.saving.hypotheses import concept_document, concept_of, document_of, hypothesis_of
 from quorate.models.students.points import random_points
 
 __all__ = ["CoverClassifier"]
@@ -35,6 +37,10 @@ class CoverClassifier(QuorateClassifier):
 
     Subclasses take these parameters and define in `_select` how private rows choose, and at what cost.
     """
+
+    spending = Spending(published=True)
+    summary = "A hypothesis that was chosen privately."
+    saved_attributes = ("claim_", "candidates_", "spent_epsilon_")
 
     concept: Concept | None = None
     _: KW_ONLY
@@ -68,6 +74,30 @@ class CoverClassifier(QuorateClassifier):
             unit, open_ = f"the labels of {replaced(self.unit_)}", "the features are not protected"
         self.claim_ = str(self._claim(self.epsilon, self._claimed_delta(), unit=unit, open_=open_))
         return self
+
+    def to_state(self) -> State:
+        """Return the class of hypotheses and the hypothesis, all of it plain values."""
+        check_is_fitted(self, "hypothesis_")
+        hypothesis = document_of(self.hypothesis_)
+        return State({**self.fitted_values(), "concept": concept_document(self.concept_), "hypothesis": hypothesis})
+
+    @classmethod
+    def from_state(cls, state: State) -> Self:
+        """Return the classifier of a state, as it was after `fit`."""
+        concept = concept_of(state.values["concept"])
+        made = cls.from_fitted_values(state.values, concept=concept)
+        made.concept_, made.hypothesis_ = concept, hypothesis_of(state.values["hypothesis"])
+        return made
+
+    def page_facts(self, schema: Any = None) -> list[str]:
+        """Return the rule in words, by the columns of the schema if there is one."""
+        classes = self.classes_.tolist()
+        rule = self.rule_ if schema is None else rule_text(self.hypothesis_, classes, schema.condition)
+        return [
+            f"Rule: {rule}.",
+            f"It is {self.hypothesis_}, one of {self.candidates_} candidates.",
+            f"Classes: {', '.join(map(str, classes))}.",
+        ]
 
     @abstractmethod
     def _select(self, candidates: Dichotomies, rows: UnitRows) -> tuple[Hypothesis, float]:

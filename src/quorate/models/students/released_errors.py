@@ -9,7 +9,7 @@ unit's rows, or of one unit's labels with mode="label-private". PROOF_CONCEPTS.m
 """
 
 import math
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -18,6 +18,7 @@ from quorate.core.checks import check_rate
 from quorate.core.mechanisms import NoisySum
 from quorate.models.concepts import Dichotomies, Hypothesis
 from quorate.models.predictors.unit_rows import UnitRows
+from quorate.models.saving.contract import State
 from quorate.models.students.cover import CoverClassifier
 
 __all__ = ["QueryReleaseClassifier"]
@@ -39,6 +40,21 @@ class QueryReleaseClassifier(CoverClassifier):
     >>> made.mistakes_.shape  # eleven public points tell 22 thresholds apart, in both directions
     (22,)
     """
+
+    kind = "published hypothesis"
+
+    def to_state(self) -> State:
+        """Return the state of the hypothesis, and the released mistakes."""
+        state = super().to_state()
+        state.values = {**state.values, "mistakes": self.mistakes_.tolist()}
+        return state
+
+    @classmethod
+    def from_state(cls, state: State) -> Self:
+        """Return the classifier of a state, as it was after `fit`."""
+        made = super().from_state(state)
+        made.mistakes_ = np.array(state.values["mistakes"], dtype=np.int64)
+        return made
 
     def _noisy(self, candidates: int) -> NoisySum:
         return NoisySum.calibrate(

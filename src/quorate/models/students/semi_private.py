@@ -61,6 +61,8 @@ class SemiPrivateClassifier(CoverClassifier):
     array(['no', 'yes'], dtype='<U3')
     """
 
+    kind = "published hypothesis"
+
     delta: float = 0.0
 
     def _choice(self) -> ExponentialChoice:

@@ -199,7 +199,7 @@ def _close(pool: ThreadPoolExecutor, remotes: list[_Remote]) -> None:
         remote.close()
 
 
-class FederatedClassifier(PrivateClassifier):
+class FederatedClassifier(PrivateClassifier, saved_as=PrivateClassifier):
     """A private classifier whose teachers are at sites.
 
     `from_sites` opens one; `predict` works as for any other.

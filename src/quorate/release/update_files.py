@@ -1,0 +1,118 @@
+"""The updates of a growing release in files of its folder, each known to the ledger by its hash.
+
+A file is on the disk before the ledger speaks of it, and the ledger before answers leave. So an update is drawn once,
+whatever crashes, and an old copy of the folder is refused. The files hold exact counts: they are the owner's alone.
+"""
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quorate.core.errors import LedgerRefused
+from quorate.core.ledger import LOST, Ledger
+from quorate.core.requests import OWN_CALLER
+from quorate.models.saving.codecs import arrays_from, arrays_of
+from quorate.models.saving.folder import sync_names, write_new
+from quorate.release.domain import SealedCounts
+
+__all__ = ["KeptUpdate", "UpdateFiles"]
+
+_HASHES = 2**63  # a ledger keeps numbers below this
+
+
+@dataclass(frozen=True)
+class KeptUpdate:
+    """One update: its name, how many records it counts, what was measured with noise; and the secrets of its owner.
+
+    The secrets are the exact vectors, and who was counted: they are sealed, and go to the owner's own file alone.
+    """
+
+    name: str
+    records: int
+    noisy: list[NDArray[np.int64]]
+    vectors: SealedCounts
+    people: SealedCounts
+
+
+class UpdateFiles:
+    """The files of the updates, each known to the ledger by its hash."""
+
+    def __init__(self, path: Path, ledger: Ledger) -> None:
+        self._path, self._ledger = path, ledger
+
+    def keep(self, number: int, update: KeptUpdate) -> None:
+        """Write an update, then tell the ledger, which refuses where another update has this number."""
+        self._check_current()
+        content = _content(update)
+        path = self._file(number, _hash(content))
+        write_new(path, content, synced=True)
+        sync_names(self._path)
+        self._ledger.keep_own({_key(number): _hash(content)})
+        for other in self._path.glob(f"update-{number:04}-*"):
+            if other != path:  # of a run that ended before the ledger knew of it: from here on none can tell it
+                other.unlink(missing_ok=True)
+
+    def read(self) -> list[KeptUpdate]:
+        """Return the updates that the ledger knows; a file that it does not know was never answered from."""
+        self._check_current()
+        updates: list[KeptUpdate] = []
+        while (known := self._known(len(updates) + 1)) is not None:
+            path = self._file(len(updates) + 1, known)
+            try:
+                content = path.read_bytes()
+            except OSError:
+                raise LedgerRefused(f"{path} is missing: without its updates a release does not go on") from None
+            if _hash(content) != known:
+                raise LedgerRefused(f"{path} was changed by something else; the release does not go on")
+            updates.append(_update(arrays_from(content)))
+        return updates
+
+    def close(self) -> None:
+        """Let go of the ledger."""
+        self._ledger.close()
+
+    def _file(self, number: int, known: int) -> Path:
+        return self._path / f"update-{number:04}-{known:016x}.npz"
+
+    def _known(self, number: int) -> int | None:
+        return self._ledger.recall(OWN_CALLER, [_key(number)]).get((OWN_CALLER, _key(number)))
+
+    def _check_current(self) -> None:
+        if self._ledger.choice() == LOST:
+            raise LedgerRefused(
+                "this ledger was restored from an old copy and does not know which updates were made since: none "
+                "is made from it. Begin another release: its epsilon and the old one's add up"
+            )
+
+
+def _key(number: int) -> bytes:
+    return b"update %d" % number
+
+
+def _hash(content: bytes) -> int:
+    return int.from_bytes(hashlib.sha256(content).digest()[:8]) % _HASHES
+
+
+def _content(update: KeptUpdate) -> bytes:
+    """Return the file of an update: the owner's own. Nothing is released here."""
+    vectors: list[NDArray[Any]] = update.vectors.put_to(list)
+    people: NDArray[Any] | None = update.people.put_to(lambda digests: digests)
+    arrays: dict[str, Any] = {f"noisy{place}": part for place, part in enumerate(update.noisy)}
+    arrays |= {f"exact{place}": part for place, part in enumerate(vectors)}
+    arrays |= {"name": np.frombuffer(update.name.encode(), dtype=np.uint8), "records": np.array([update.records])}
+    return arrays_of(True, **arrays, **({} if people is None else {"people": people}))
+
+
+def _update(arrays: dict[str, NDArray[Any]]) -> KeptUpdate:
+    parts = range(sum(name.startswith("noisy") for name in arrays))
+    return KeptUpdate(
+        arrays["name"].tobytes().decode(),
+        int(arrays["records"][0]),
+        [arrays[f"noisy{place}"] for place in parts],
+        SealedCounts([arrays[f"exact{place}"] for place in parts]),
+        SealedCounts(arrays.get("people")),
+    )
