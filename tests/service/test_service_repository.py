@@ -91,6 +91,7 @@ def test_everybody_lists_what_was_published(tmp_path):
         classes_ = np.array([0, 1])
         n_features_in_ = 3
         claim_ = "dp"
+        inputs, outputs = "rows", "labels"
 
         def predict(self, X):
             return np.zeros(len(X), dtype=int)

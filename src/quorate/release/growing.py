@@ -179,7 +179,8 @@ class GrowingRelease(SavedModel):
 
     kind = "growing release"
     inputs = "queries"
-    outputs = "none"
+    outputs = "released shares"
+    served = False
     own_files = ("update-",)
 
     def __init__(

@@ -275,6 +275,8 @@ class OnlineRelease(SavedModel, ShowsClaim, BaseEstimator):
     True
     """
 
+    session_: Session
+
     kind = "online release"
     inputs = "queries"
     outputs = "online shares"

@@ -62,7 +62,7 @@ def write_release(release: "QueryRelease", *, answers: bool) -> State:
         "about": about,
     }
     state = State(values)
-    state.put_arrays("arrays", packed=True, **arrays)
+    state.put_arrays("arrays", True, **arrays)
     if answers and (table := _write_answers(release)) is not None:
         state.files["answers.csv"] = table
     return state

@@ -104,7 +104,7 @@ class Folders:
                 f"{folder} is a model of kind {opened.kind}, which one process asks at a time; serve it with 1 worker, "
                 "and others from a server of their own"
             )
-        if model_class.outputs == "none":
+        if not model_class.served:
             raise InvalidInput(f"{folder} is a {opened.kind}, which is the owner's: serve what its updates published")
         if isinstance(opened, PrivateFolder):
             _check_mode(folder)

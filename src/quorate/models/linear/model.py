@@ -23,7 +23,7 @@ from quorate.models.linear.engine import Fitted, Problem, entries_of, fit
 from quorate.models.linear.sums import PrivateSums
 from quorate.models.predictors.base import check_matrix, check_records
 from quorate.models.predictors.manners import CountedCopies, ShowsClaim
-from quorate.models.saving.contract import SavedModel, Spending, State
+from quorate.models.saving.contract import Outputs, SavedModel, Spending, State
 from quorate.tables import Category, ColumnMarginal, LearnedFacts, Number, Schema
 from quorate.tables.containers import OpenTable, column_names, is_frame, open_matrix, open_rows
 from quorate.tables.features import AdditiveColumns, HashedColumns
@@ -137,7 +137,6 @@ class LinearModel(SavedModel, CountedCopies, ShowsClaim, BaseEstimator):
     """A generalised linear model over columns made from public rows. Subclasses set the family."""
 
     spending = Spending(published=True, chargeable=True)
-    outputs: Any = "values"
     summary = "A linear model, fitted by noisy sums of private records."
     saved_attributes = ("claim_", "shift_")
 
@@ -204,6 +203,11 @@ class LinearModel(SavedModel, CountedCopies, ShowsClaim, BaseEstimator):
         if made.coef_.shape[-1] != len(made.columns_.get_feature_names_out()) or not np.isfinite(made.coef_).all():
             raise InvalidInput("the weights of the model do not fit its columns; it is not loaded")
         return made
+
+    @property
+    def outputs(self) -> Outputs:
+        """What an answer is: a number."""
+        return "values"
 
     def page_facts(self, schema: Any = None) -> list[str]:
         """Return how large the model is, and its classes."""

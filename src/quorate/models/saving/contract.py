@@ -49,7 +49,6 @@ Outputs = Literal[
     "intervals",  # a number, and an interval around it
     "released shares",  # shares of the records, released once
     "online shares",  # shares of the records, answered one by one
-    "none",  # only its owner asks the model
 ]
 _CLASSES: dict[str, "type[SavedModel]"] = {}
 _PACKAGES = {  # that define the classes of each kind
@@ -127,7 +126,7 @@ class State:
     def __contains__(self, file: str) -> bool:
         return file in self.files
 
-    def put_arrays(self, name: str, *, packed: bool = False, **arrays: Any) -> None:
+    def put_arrays(self, name: str, packed: bool = False, /, **arrays: Any) -> None:
         """Keep named arrays in one file."""
         self.files[f"{name}.npz"] = arrays_of(packed, **arrays)
 
@@ -199,11 +198,12 @@ class SavedModel:
     spending: ClassVar[Spending] = Spending()
     saved_as: "ClassVar[type[SavedModel] | None]" = None
     inputs: ClassVar[Inputs] = "rows"
-    outputs: "Outputs | Any" = "labels"
+    served: ClassVar[bool] = True  # False where only the owner asks
     summary: ClassVar[str] = ""  # of a published model, for the page of its folder
     saved_attributes: ClassVar[tuple[str, ...]] = ()  # fitted attributes whose values are plain
     own_files: ClassVar[tuple[str, ...]] = ()  # beginnings of the names of files that the model itself writes later
     safe_types: ClassVar[tuple[str, ...]] = ()  # of this package, that its estimators may hold
+    session_: Any
 
     def __init_subclass__(cls, *, saved_as: "type[SavedModel] | None" = None, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -212,6 +212,11 @@ class SavedModel:
             cls.saved_as = _CLASSES[cls.__name__] = cls
 
     # --- What a subclass defines -------------------------------------------------------------------------------------
+
+    @property
+    def outputs(self) -> Outputs:
+        """What an answer is."""
+        return "labels"
 
     def to_state(self) -> State:
         """Return what the fitted model is, for a folder, or refuse a model that cannot be kept in one."""
@@ -258,7 +263,7 @@ class SavedModel:
     def check_movable(self) -> None:
         """Refuse a model that cannot continue from a folder: not fitted, saved before, or with a run that redraws."""
         check_is_fitted(self)
-        mechanism, session = getattr(self, "mechanism_", None), self.session_  # type: ignore[attr-defined]
+        mechanism, session = getattr(self, "mechanism_", None), self.session_
         if getattr(mechanism, "redraws", False):
             raise InvalidInput(
                 f"a run of {type(mechanism).__name__} redraws its threshold and cannot be kept in a file; "
@@ -270,7 +275,7 @@ class SavedModel:
 
     def move_to(self, folder: "PrivateFolder") -> None:
         """Continue from a new folder: its ledger has the budget and the run's secret noise from now on."""
-        session = self.session_.move(folder.create_ledger)  # type: ignore[attr-defined]  the old one answers no more
+        session = self.session_.move(folder.create_ledger)  # the old one answers no more
         self.keep_files(session, folder.path)
         self.session_ = session
 

@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -223,8 +223,8 @@ class PrivateSearchCV(SavedModel, BaseEstimator):
 
     def saved_model(self) -> SavedModel:
         """Return the chosen model, which is saved in place of the search."""
-        chosen: SavedModel = getattr(self, "best_estimator_", self)
-        return chosen
+        chosen: Any = getattr(self, "best_estimator_", self)
+        return cast("SavedModel", chosen)
 
     @property
     def naive_epsilon_(self) -> float:
