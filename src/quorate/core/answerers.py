@@ -182,9 +182,10 @@ class OneByOne:
 def open_runs(mechanisms: Sequence[ThresholdMechanism], budget: Budget, ledger: Ledger | None) -> list[Run]:
     """Return the runs of these mechanisms: those whose secret noises the ledger has, or new ones that are paid for."""
     noises = () if ledger is None else ledger.runs()
-    if len(noises) != len(mechanisms) or any(one.redraws for one in mechanisms):
-        return [one.open(budget) for one in mechanisms]
-    return [one.resume(budget, threshold_noise=noise) for one, noise in zip(mechanisms, noises, strict=True)]
+    if len(noises) != len(mechanisms) or any(mechanism.redraws for mechanism in mechanisms):
+        return [mechanism.open(budget) for mechanism in mechanisms]
+    runs = zip(mechanisms, noises, strict=True)
+    return [mechanism.resume(budget, threshold_noise=noise) for mechanism, noise in runs]
 
 
 def _payable(budget: Budget, cost: Cost, most: int) -> int:

@@ -75,13 +75,13 @@ class Account:
             if epsilon is None:
                 raise InvalidInput(f"{path} holds no account yet: epsilon= and delta= say the total of a new one")
             self._folder, self.ledger = _created(path, epsilon, 1e-6 if delta is None else delta, unit or "record")
-        known = self._folder.manifest
-        self.epsilon, self.delta, self.unit = float(known["epsilon"]), float(known["delta"]), str(known["unit"])
-        opened = zip((epsilon, delta, unit), (self.epsilon, self.delta, self.unit), strict=True)
-        if any(said not in (None, kept) for said, kept in opened):
+        manifest = self._folder.manifest
+        self.epsilon, self.delta = float(manifest["epsilon"]), float(manifest["delta"])
+        self.unit = str(manifest["unit"])
+        if epsilon not in (None, self.epsilon) or delta not in (None, self.delta) or unit not in (None, self.unit):
             self.close()
-            held = f"of ({self.epsilon:g}, {self.delta:g}) for each {self.unit}"
-            raise InvalidInput(f"{path} holds an account {held}, which stays as it is")
+            total = f"({self.epsilon:g}, {self.delta:g}) for each {self.unit}"
+            raise InvalidInput(f"{path} holds an account of {total}, which stays as it is")
 
     @classmethod
     def of(cls, account: "Account | str | Path") -> "Account":
@@ -95,8 +95,8 @@ class Account:
 
     def left(self) -> tuple[float, float]:
         """Return the epsilon and the delta that are left."""
-        left = self.ledger.budget().remaining()
-        return left.renyi, left.slack
+        remaining = self.ledger.budget().remaining()
+        return remaining.renyi, remaining.slack
 
     @staticmethod
     def whole(epsilon: float, delta: float) -> tuple[float, float]:
@@ -116,10 +116,9 @@ class Account:
         try:
             self.ledger.budget().spend(Cost(epsilon, delta))
         except BudgetSpent:
-            left = self.left()
+            rest = "({:g}, {:g})".format(*self.left())
             raise BudgetSpent(
-                f"the account has ({left[0]:g}, {left[1]:g}) left, and this asks for ({epsilon:g}, {delta:g}): nothing "
-                "was drawn"
+                f"the account has {rest} left, and this asks for ({epsilon:g}, {delta:g}): nothing was drawn"
             ) from None
 
     @contextmanager

@@ -241,11 +241,11 @@ class TableDomain(Domain):
     @classmethod
     def from_state(cls, workload: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> "TableDomain":
         """Return the domain of `to_state`."""
-        made = cls(BoundWorkload.from_dict(workload))
-        made._public = arrays.get("public_weights")
+        domain = cls(BoundWorkload.from_dict(workload))
+        domain._public = arrays.get("public_weights")
         if "public" in arrays:
-            made._public = Rows(arrays["public"], made.bound.sizes, arrays["public_weights"])
-        return made
+            domain._public = Rows(arrays["public"], domain.bound.sizes, arrays["public_weights"])
+        return domain
 
     def unread(self, private: Any) -> tuple[str, ...]:
         """Return the columns of the private table that are neither declared nor in the public one."""

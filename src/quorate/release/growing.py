@@ -291,24 +291,24 @@ class GrowingRelease(SavedModel):
 
     @classmethod
     def from_state(cls, state: State) -> Self:
-        """Return the release of a state, with all updates that were made."""
+        """Return the release of a state, with all updates that were release."""
         assert state.home is not None
         values, arrays = state.values, state.arrays("public")
         sums = RunningSums(arrays.pop("running_sums"))
         subject, domain = read_domain(values["about"], arrays)
         weights = values["error_weights"]
         weights = weights and {tuple(key) if isinstance(key, list) else key: weight for key, weight in weights}
-        made = cls(subject, **values["settings"], error_weights=weights, domain=domain)
-        made.total_ = values["total"] and Total(**values["total"])
+        release = cls(subject, **values["settings"], error_weights=weights, domain=domain)
+        release.total_ = values["total"] and Total(**values["total"])
         plan = values["plan"]
         planned = plan["planned"] and (tuple(map(tuple, plan["planned"][0])), tuple(plan["planned"][1]))
         mechanism = NoisyVector(**{name: tuple(numbers) for name, numbers in values["mechanism"].items()})
-        made.plan_ = Plan(plan["engine"], planned, plan["noise"], sums, mechanism)
-        made.budget_, made._store = state.home.ledger.budget(), UpdateFiles(state.home.path, state.home.ledger)
-        made._kept = made._store.read()
-        for update in made._kept:
-            update.people.put_to(made._counted.remember)
-        return made
+        release.plan_ = Plan(plan["engine"], planned, plan["noise"], sums, mechanism)
+        release.budget_, release._store = state.home.ledger.budget(), UpdateFiles(state.home.path, state.home.ledger)
+        release._kept = release._store.read()
+        for update in release._kept:
+            update.people.put_to(release._counted.remember)
+        return release
 
     def _update(self, name: str, private: Any, groups: Any) -> QueryRelease:
         if not isinstance(name, str) or not name.strip():

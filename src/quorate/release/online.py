@@ -362,16 +362,16 @@ class OnlineRelease(SavedModel, ShowsClaim, BaseEstimator):
         assert state.home is not None
         values, counts = state.values, state.arrays("counts")
         subject, domain = read_domain(values["about"], state.arrays("public"))
-        made = cls(subject, **{name: values[name] for name in ("epsilon", "delta", "alpha")})
+        release = cls(subject, **{name: values[name] for name in ("epsilon", "delta", "alpha")})
         mechanism = AboveThreshold(**(values["mechanism"] | {"table": tuple(values["mechanism"]["table"])}))
         sealed = SealedCounts(
             Rows(counts["codes"], counts["sizes"].tolist(), counts["weights"])
             if "codes" in counts
             else counts["counts"]
         )
-        answers = made.prepare(domain, sealed, int(values["records"]), mechanism, unit=values["unit"])
-        made.session_ = state.home.open_session(answers)
-        return made
+        answers = release.prepare(domain, sealed, int(values["records"]), mechanism, unit=values["unit"])
+        release.session_ = state.home.open_session(answers)
+        return release
 
     def _session(self, answers: Proposals, budget: Budget) -> Session:
         """Return a session in memory, or one that goes on from the folder of a ledger."""

@@ -101,8 +101,8 @@ def _content(update: KeptUpdate) -> bytes:
     """Return the file of an update: the owner's own. Nothing is released here."""
     vectors: list[NDArray[Any]] = update.vectors.put_to(list)
     people: NDArray[Any] | None = update.people.put_to(lambda digests: digests)
-    arrays: dict[str, Any] = {f"noisy{place}": part for place, part in enumerate(update.noisy)}
-    arrays |= {f"exact{place}": part for place, part in enumerate(vectors)}
+    arrays: dict[str, Any] = {f"noisy{number}": part for number, part in enumerate(update.noisy)}
+    arrays |= {f"exact{number}": part for number, part in enumerate(vectors)}
     arrays |= {"name": np.frombuffer(update.name.encode(), dtype=np.uint8), "records": np.array([update.records])}
     return arrays_of(True, **arrays, **({} if people is None else {"people": people}))
 
@@ -112,7 +112,7 @@ def _update(arrays: dict[str, NDArray[Any]]) -> KeptUpdate:
     return KeptUpdate(
         arrays["name"].tobytes().decode(),
         int(arrays["records"][0]),
-        [arrays[f"noisy{place}"] for place in parts],
-        SealedCounts([arrays[f"exact{place}"] for place in parts]),
+        [arrays[f"noisy{number}"] for number in parts],
+        SealedCounts([arrays[f"exact{number}"] for number in parts]),
         SealedCounts(arrays.get("people")),
     )

@@ -117,7 +117,7 @@ class Model:
     def of_published(cls, name: str, model: Any, *, schema: Schema | None = None, queue_limit: int = 1024) -> "Model":
         """Return a model of a published folder under a name: its answers are free."""
         served, inputs = _SERVED[model.outputs], _INPUTS[model.inputs](model, schema)
-        session = PublishedAnswers(partial(served.codes, model), partial(served.more, model))
+        session = PublishedAnswers(partial(served.codes, model), partial(served.details, model))
         outputs = served.tensors(model)
         return cls(name, session=session, inputs=inputs, outputs=outputs, claim=model.claim_, queue_limit=queue_limit)
 
@@ -207,7 +207,7 @@ class _Served(NamedTuple):
 
     tensors: Callable[[Any], Outputs]
     codes: Callable[[Any, Any], NDArray[np.int64]] = lambda model, X: np.zeros(len(X), dtype=np.int64)
-    more: Callable[[Any, Any], Any] = lambda model, X: None
+    details: Callable[[Any, Any], Any] = lambda model, X: None
 
 
 def _label_codes(model: Any, X: Any) -> NDArray[np.int64]:
@@ -227,10 +227,12 @@ _SERVED = {
     "label sets": _Served(
         lambda model: SetOutputs(model.classes_), _label_codes, lambda model, X: model.predict_set(X)
     ),
-    "several labels": _Served(lambda model: LabelsOutputs(model.labels_), more=lambda model, X: model.predict_proba(X)),
-    "values": _Served(lambda model: ValueOutputs(), more=lambda model, X: model.predict(X)),
+    "several labels": _Served(
+        lambda model: LabelsOutputs(model.labels_), details=lambda model, X: model.predict_proba(X)
+    ),
+    "values": _Served(lambda model: ValueOutputs(), details=lambda model, X: model.predict(X)),
     "noisy values": _Served(lambda model: ValueOutputs(model.read)),
-    "intervals": _Served(lambda model: IntervalOutputs(), more=told_intervals),
+    "intervals": _Served(lambda model: IntervalOutputs(), details=told_intervals),
     "released shares": _Served(ShareOutputs, lambda model, X: X[:, 0]),
     "online shares": _Served(OnlineOutputs),
 }

@@ -80,12 +80,12 @@ class ConformalModel(SavedModel, KeepsPublished):
     @classmethod
     def from_state(cls, state: State) -> Self:
         """Return the sets or intervals of a state, as they were after `fit`."""
-        made = cls.from_fitted_values(state.values, model=state.model("model"))
-        made.quantile_, made.grid_ = PrivateQuantile(**state.values["quantile"]), state.arrays("grid")["grid"]
-        if not (made.grid_.shape == (made.quantile_.cells,) and 0 <= made.cell_ < made.quantile_.cells):
+        sets = cls.from_fitted_values(state.values, model=state.model("model"))
+        sets.quantile_, sets.grid_ = PrivateQuantile(**state.values["quantile"]), state.arrays("grid")["grid"]
+        if not (sets.grid_.shape == (sets.quantile_.cells,) and 0 <= sets.cell_ < sets.quantile_.cells):
             raise InvalidInput("the released cell is none of the grid; the model is not loaded")
-        made.coverage_ = made.quantile_.coverage()
-        return made
+        sets.coverage_ = sets.quantile_.coverage()
+        return sets
 
     def page_facts(self, schema: Any = None) -> list[str]:
         """Return the coverage, and what is claimed of the model that the sets or intervals are about."""

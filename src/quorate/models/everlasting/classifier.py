@@ -216,13 +216,13 @@ class EverlastingClassifier(SavedModel, PublicState, ClassifierMixin, BaseEstima
     @classmethod
     def from_state(cls, state: State) -> Self:
         """Return the classifier of a state, in its phase. Only one process at a time may use it."""
-        made, phases = cls._open_phases(state)
+        model, phases = cls._open_phases(state)
         try:
             phases.restore()
         except BaseException:
             phases.close()
             raise
-        return made
+        return model
 
     @classmethod
     def reopen_phase(cls, state: State) -> None:
@@ -238,14 +238,14 @@ class EverlastingClassifier(SavedModel, PublicState, ClassifierMixin, BaseEstima
         """Return the model of a state and its phases, before they are read."""
         assert state.home is not None
         values, home, estimator = state.values, state.home, state.estimator("estimator")
-        made = cls.from_fitted_values(values, estimator=estimator)
-        made.settings_ = values["settings"] | {"estimator": estimator, "classes": made.classes}
-        made.estimator_, made.terms_ = clone(estimator, safe=False), Terms.from_document(values["terms"])
-        made.account_ = None if values["account"] is None else Guarantee(*values["account"])
-        arrivals = made.open_arrivals(made.terms_, state.arrays("probe")["points"] if "probe.npz" in state else None)
-        phases = PhaseFolder(arrivals, home.path, home.ledger, features=made.n_features_in_, trusted=home.trusted)
-        made.session_ = EverlastingSession(arrivals, phases)
-        return made, phases
+        model = cls.from_fitted_values(values, estimator=estimator)
+        model.settings_ = values["settings"] | {"estimator": estimator, "classes": model.classes}
+        model.estimator_, model.terms_ = clone(estimator, safe=False), Terms.from_document(values["terms"])
+        model.account_ = None if values["account"] is None else Guarantee(*values["account"])
+        arrivals = model.open_arrivals(model.terms_, state.arrays("probe")["points"] if "probe.npz" in state else None)
+        phases = PhaseFolder(arrivals, home.path, home.ledger, features=model.n_features_in_, trusted=home.trusted)
+        model.session_ = EverlastingSession(arrivals, phases)
+        return model, phases
 
     def _voting(self, X: Any, codes: Integers, units: Integers, count: int, probe: Any) -> Arrivals:
         settings = self.settings_

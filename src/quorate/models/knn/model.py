@@ -101,15 +101,15 @@ class NeighbourModel(SessionModel, ABC):
         """Return the model of a state, with its units as they were. One process at a time may have it."""
         assert state.home is not None
         values, arrays = state.values, state.arrays("space")
-        made = cls.from_fitted_values(values)
-        made.space_ = Space(values["metric"], arrays["centre"], reach=values["reach"])
+        model = cls.from_fitted_values(values)
+        model.space_ = Space(values["metric"], arrays["centre"], reach=values["reach"])
         anchors = arrays["anchors"].astype(np.float32) if len(arrays["anchors"]) else None
-        made.kernel_, made.terms_ = Kernel(**values["kernel"], anchors=anchors), Terms(**values["terms"])
-        made.plan_ = None if values["plan"] is None else NeighbourPlan.from_dict(values["plan"])
-        made.epsilon_, made.delta_ = made.terms_.epsilon, made.terms_.delta
+        model.kernel_, model.terms_ = Kernel(**values["kernel"], anchors=anchors), Terms(**values["terms"])
+        model.plan_ = None if values["plan"] is None else NeighbourPlan.from_dict(values["plan"])
+        model.epsilon_, model.delta_ = model.terms_.epsilon, model.terms_.delta
         ledger = state.home.ledger
-        made.open(ledger.budget(lease=state.home.lease), ledger=ledger, path=state.home.path / cls.own_files[0])
-        return made
+        model.open(ledger.budget(lease=state.home.lease), ledger=ledger, path=state.home.path / cls.own_files[0])
+        return model
 
     def keep_files(self, session: Any, path: Path) -> None:
         """Write the units and what each has spent, in a file that the session keeps up to date."""

@@ -120,9 +120,9 @@ class PrivateLogisticRegression(ClassifierMixin, LinearModel):
     @classmethod
     def from_state(cls, state: State) -> Self:
         """Return the model of a state, as it was after `fit`."""
-        made, labels = super().from_state(state), state.values["labels"]
-        made.multilabel_, made.labels_ = labels is not None, None if labels is None else np.array(labels)
-        return made
+        model, labels = super().from_state(state), state.values["labels"]
+        model.multilabel_, model.labels_ = labels is not None, None if labels is None else np.array(labels)
+        return model
 
     def page_facts(self, schema: Any = None) -> list[str]:
         """Return how large the model is, and its classes or labels."""

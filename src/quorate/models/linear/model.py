@@ -193,16 +193,16 @@ class LinearModel(SavedModel, CountedCopies, ShowsClaim, BaseEstimator):
     def from_state(cls, state: State) -> Self:
         """Return the model of a state, as it was after `fit`."""
         arrays, document = state.arrays("weights"), state.values["columns"]
-        made = cls.from_fitted_values(state.values)
+        model = cls.from_fitted_values(state.values)
         parts = {part.removeprefix("columns_"): array for part, array in arrays.items() if part.startswith("columns_")}
         columns = HashedColumns if "words" in document else AdditiveColumns
-        made.columns_ = columns.from_document(document, parts)
-        made.coef_, made.coef_deviations_ = arrays["coef"], arrays["deviations"]
-        made.intercept_ = arrays["intercept"] if arrays["intercept"].ndim else float(arrays["intercept"])
-        made.curves_ = curves_from(state.values["curves"])
-        if made.coef_.shape[-1] != len(made.columns_.get_feature_names_out()) or not np.isfinite(made.coef_).all():
+        model.columns_ = columns.from_document(document, parts)
+        model.coef_, model.coef_deviations_ = arrays["coef"], arrays["deviations"]
+        model.intercept_ = arrays["intercept"] if arrays["intercept"].ndim else float(arrays["intercept"])
+        model.curves_ = curves_from(state.values["curves"])
+        if model.coef_.shape[-1] != len(model.columns_.get_feature_names_out()) or not np.isfinite(model.coef_).all():
             raise InvalidInput("the weights of the model do not fit its columns; it is not loaded")
-        return made
+        return model
 
     @property
     def outputs(self) -> Outputs:

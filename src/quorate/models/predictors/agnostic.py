@@ -133,9 +133,9 @@ class AgnosticClassifier(ConceptClassifier):
     def from_state(cls, state: State) -> Self:
         """Return the classifier of a state; it spends from the ledger of its folder."""
         assert state.home is not None
-        made = cls.from_concept_state(state)
-        made.session_ = state.home.open_session(made.restore_votes(state, made.concept_))
-        return made
+        model = cls.from_concept_state(state)
+        model.session_ = state.home.open_session(model.restore_votes(state, model.concept_))
+        return model
 
     def restore_votes(self, state: State, concept: Concept) -> Votes:
         """Restore sample, mechanism and teachers from a state, and return what answers by ballots."""

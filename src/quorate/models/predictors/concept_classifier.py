@@ -50,9 +50,9 @@ class ConceptClassifier(SessionClassifier):
     def from_concept_state(cls, state: State) -> Self:
         """Return a classifier with what all of these keep, and no session yet."""
         concept = concept_of(state.values["concept"])
-        made = cls.from_fitted_values(state.values, concept=concept)
-        made.concept_, made.rows_ = concept, int(state.values["rows_per_unit"])
-        return made
+        model = cls.from_fitted_values(state.values, concept=concept)
+        model.concept_, model.rows_ = concept, int(state.values["rows_per_unit"])
+        return model
 
     def checked(self, X: Any) -> Any:
         """Return queries as a matrix of finite numbers, or raise an error. Nothing is asked."""

@@ -52,9 +52,9 @@ class ErmClassifier(ClassifierMixin, BaseEstimator):
     @classmethod
     def from_document(cls, concept: Concept, document: Mapping[str, Any]) -> "ErmClassifier":
         """Return the classifier of a hypothesis that `to_document` wrote."""
-        made = cls(concept)
-        made.classes_, made.hypothesis_ = np.array([0, 1]), hypothesis_of(document)
-        return made
+        classifier = cls(concept)
+        classifier.classes_, classifier.hypothesis_ = np.array([0, 1]), hypothesis_of(document)
+        return classifier
 
     def call_rows(self) -> int | None:
         """Return how many rows are asked together: any number, since hypotheses of ours look at each row by itself."""

@@ -124,17 +124,17 @@ class PureClassifier(ConceptClassifier):
     def from_state(cls, state: State) -> Self:
         """Return the classifier of a state; it spends from the ledger of its folder."""
         assert state.home is not None
-        made, calibrated = cls.from_concept_state(state), state.values["calibrated"]
-        if made.method_ == "realizable":
-            made.scheme_ = mechanism_of(calibrated["majority"])
-            ensemble = read_concept_teachers(made.concept_, state.document("teachers"))
-            answerer: Answerer = Votes(ensemble, made.scheme_)
+        model, calibrated = cls.from_concept_state(state), state.values["calibrated"]
+        if model.method_ == "realizable":
+            model.scheme_ = mechanism_of(calibrated["majority"])
+            ensemble = read_concept_teachers(model.concept_, state.document("teachers"))
+            answerer: Answerer = Votes(ensemble, model.scheme_)
         else:
-            scheme = PureStable if made.method_ == "stable" else PureRelabelling
-            made.scheme_ = scheme.from_document(made.concept_, calibrated["scheme"])
-            answerer = made.answerer(UnitRows.from_arrays(state.arrays("records")))
-        made.session_ = state.home.open_session(answerer)
-        return made
+            scheme = PureStable if model.method_ == "stable" else PureRelabelling
+            model.scheme_ = scheme.from_document(model.concept_, calibrated["scheme"])
+            answerer = model.answerer(UnitRows.from_arrays(state.arrays("records")))
+        model.session_ = state.home.open_session(answerer)
+        return model
 
     def answerer(self, records: UnitRows) -> OneByOne:
         """Return what draws an answer to each query by the scheme, from these records."""

@@ -93,11 +93,11 @@ class StableClassifier(ConceptClassifier):
     def from_state(cls, state: State) -> Self:
         """Return the classifier of a state; its answers are kept in the ledger, whose account is not charged."""
         assert state.home is not None
-        made = cls.from_concept_state(state)
-        made.choice_ = StableChoice(concept=made.concept_, **state.values["calibrated"])
-        answerer = made.answerer(UnitRows.from_arrays(state.arrays("records")))
-        made.session_ = state.home.open_session(answerer, charged=False)
-        return made
+        model = cls.from_concept_state(state)
+        model.choice_ = StableChoice(concept=model.concept_, **state.values["calibrated"])
+        answerer = model.answerer(UnitRows.from_arrays(state.arrays("records")))
+        model.session_ = state.home.open_session(answerer, charged=False)
+        return model
 
     @classmethod
     def whole_spending(cls, values: Mapping[str, Any], view: LedgerView) -> LedgerView:

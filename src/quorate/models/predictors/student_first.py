@@ -186,15 +186,15 @@ class StudentFirstClassifier(KeepsPublished, PrivateClassifier):
         """Return the classifier of a state, with the student that it was saved with."""
         assert state.home is not None
         student, estimator = state.model("student"), state.estimator("estimator")
-        made = cls.from_fitted_values(state.values, student=student, estimator=estimator)
-        made.estimator_, made.student_, made.estimate_ = clone(estimator), student, None
-        made.dissent_ = mechanism_of(state.values["dissent"])
-        made.mechanism_ = mechanism_of(state.values["quorum"])
+        model = cls.from_fitted_values(state.values, student=student, estimator=estimator)
+        model.estimator_, model.student_, model.estimate_ = clone(estimator), student, None
+        model.dissent_ = mechanism_of(state.values["dissent"])
+        model.mechanism_ = mechanism_of(state.values["quorum"])
         ensemble = Ensemble(read_teachers(state))
-        made.teachers_ = ensemble.teachers
+        model.teachers_ = ensemble.teachers
         journal = Journal(state.home.path / cls.own_files[0])
-        made.session_ = state.home.open_session(made.answerer(ensemble, journal))
-        return made
+        model.session_ = state.home.open_session(model.answerer(ensemble, journal))
+        return model
 
     def keep_files(self, session: Any, path: Path) -> None:
         """Write the corrections so far, to which the session adds others."""

@@ -288,18 +288,18 @@ class PrivateClassifier(OtherSources):
         assert state.home is not None
         values = state.values
         estimator = state.estimator("estimator") if "estimator.skops" in state else None
-        made = cls.from_fitted_values(values, estimator=estimator)
-        made.estimator_ = None if estimator is None else clone(estimator)  # what is set later reaches the other
+        model = cls.from_fitted_values(values, estimator=estimator)
+        model.estimator_ = None if estimator is None else clone(estimator)  # what is set later reaches the other
         if (estimate := values["estimate"]) is not None:
             estimate = Estimate(**estimate | {"shares": tuple(estimate["shares"])})
         if (chosen := values["chosen"]) is not None:
             chosen = LearnerChoice(**chosen | {"tried": tuple(Trial(**trial) for trial in chosen["tried"])})
-        made.estimate_, made.chosen_ = estimate, chosen
+        model.estimate_, model.chosen_ = estimate, chosen
         ensemble, mechanism = Ensemble(read_teachers(state)), mechanism_of(values["mechanism"])
-        made.plan_ = PrivatePlan.from_dict(values["plan"], mechanism)
-        made.mechanism_, made.teachers_ = mechanism, ensemble.teachers
-        made.session_ = state.home.open_session(Votes(ensemble, mechanism))
-        return made
+        model.plan_ = PrivatePlan.from_dict(values["plan"], mechanism)
+        model.mechanism_, model.teachers_ = mechanism, ensemble.teachers
+        model.session_ = state.home.open_session(Votes(ensemble, mechanism))
+        return model
 
     @classmethod
     def whole_spending(cls, values: Mapping[str, Any], view: LedgerView) -> LedgerView:

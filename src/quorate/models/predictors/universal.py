@@ -137,20 +137,20 @@ class UniversalClassifier(ConceptClassifier):
     def from_state(cls, state: State) -> Self:
         """Return the classifier of a state; the ledger has the hypothesis, once it was chosen."""
         assert state.home is not None
-        made, calibrated = cls.from_concept_state(state), state.values["calibrated"]
-        made.ballots_, made.first_ = calibrated["ballots"], made.first_phase()
-        made.first_.epsilon_, made.first_.delta_ = calibrated["ballots_epsilon"], made.delta_
-        made.first_.queries = made.ballots_
+        model, calibrated = cls.from_concept_state(state), state.values["calibrated"]
+        model.ballots_, model.first_ = calibrated["ballots"], model.first_phase()
+        model.first_.epsilon_, model.first_.delta_ = calibrated["ballots_epsilon"], model.delta_
+        model.first_.queries = model.ballots_
         answerer = BallotsFirst(
-            made.first_.restore_votes(state, made.concept_),
-            made.concept_,
+            model.first_.restore_votes(state, model.concept_),
+            model.concept_,
             UnitRows.from_arrays(state.arrays("records")),
-            ballots=made.ballots_,
+            ballots=model.ballots_,
             epsilon=calibrated["hypothesis_epsilon"],
             journal=Journal(state.home.path / cls.own_files[0]),
         )
-        made.session_ = state.home.open_session(answerer)
-        return made
+        model.session_ = state.home.open_session(answerer)
+        return model
 
     def keep_files(self, session: Any, path: Path) -> None:
         """Write the queries put to the vote so far, from which the hypothesis is chosen."""

@@ -216,10 +216,10 @@ def check_types(contents: Mapping[str, bytes], trusted: Sequence[str] | None = N
 def check_loads(contents: Mapping[str, bytes], trusted: Sequence[str] | None = None) -> None:
     """Refuse to write files of estimators that `from_skops` would not read back: before anything is written."""
     unknown = _unknown_types(contents, trusted)
-    own = [name for name in (*unknown, *(trusted or ())) if name.startswith("__main__.")]
-    if own:
+    local = [name for name in (*unknown, *(trusted or ())) if name.startswith("__main__.")]
+    if local:
         raise InvalidInput(
-            f"the model holds {', '.join(own)}, of the running script or notebook: nobody else could load it. Put "
+            f"the model holds {', '.join(local)}, of the running script or notebook: nobody else could load it. Put "
             "it into a module of its own, import it from there, and fit again"
         )
     if unknown:

@@ -160,8 +160,8 @@ class State:
         if not saved.spending.published:
             raise InvalidInput(f"a {type(saved).__name__} is private, and is not kept inside another model")
         state = saved.to_state()
-        named = {"kind": saved_class.kind, "type": saved_class.__name__}
-        self.values = {**self.values, name: {**named, **state.values}}
+        inside = {"kind": saved_class.kind, "type": saved_class.__name__, **state.values}
+        self.values = {**self.values, name: inside}
         self.files |= {f"{name}-{file}": content for file, content in state.files.items()}
 
     def model(self, name: str) -> Any:
@@ -169,11 +169,11 @@ class State:
         if f"{name}.skops" in self.files:
             return self.estimator(name)
         values, prefix = self.values[name], f"{name}-"
-        found = find_class(str(values["kind"]), str(values["type"]))
-        if not found.spending.published:
-            raise InvalidInput(f"the model inside is a {found.kind}, which is not published; it is not loaded")
+        model_class = find_class(str(values["kind"]), str(values["type"]))
+        if not model_class.spending.published:
+            raise InvalidInput(f"the model inside is a {model_class.kind}, which is not published; it is not loaded")
         files = {file.removeprefix(prefix): text for file, text in self.files.items() if file.startswith(prefix)}
-        return found.from_state(State(values, files, trusted=self.trusted, limited=self.limited))
+        return model_class.from_state(State(values, files, trusted=self.trusted, limited=self.limited))
 
 
 def find_class(kind: str, name: str) -> "type[SavedModel]":
@@ -181,10 +181,10 @@ def find_class(kind: str, name: str) -> "type[SavedModel]":
     if kind not in _PACKAGES:
         raise InvalidInput(f"the manifest names the kind {kind!r}, which this version does not know")
     import_module(_PACKAGES[kind])
-    found = _CLASSES.get(name)
-    if found is None or found.kind != kind:
+    model_class = _CLASSES.get(name)
+    if model_class is None or model_class.kind != kind:
         raise InvalidInput(f"the manifest names a {kind} of type {name!r}, which this version does not know")
-    return found
+    return model_class
 
 
 class SavedModel:
@@ -232,7 +232,7 @@ class SavedModel:
         return []
 
     def published_estimator(self) -> Any:
-        """Return what a model card carries beside the folder: the model, or the estimator that it is made of."""
+        """Return what a model card carries beside the folder: the model, or the estimator that it wraps."""
         return self
 
     @classmethod
@@ -252,13 +252,13 @@ class SavedModel:
 
     def check_savable(self) -> "type[SavedModel]":
         """Return the class that a folder of this model names, or refuse a class that would come back as another."""
-        found = type(self).saved_as
-        if found is None:
+        model_class = type(self).saved_as
+        if model_class is None:
             raise InvalidInput(
                 f"a {type(self).__name__} cannot be saved; save a model of one of Quorate's own classes that have a "
                 "folder format"
             )
-        return found
+        return model_class
 
     def check_movable(self) -> None:
         """Refuse a model that cannot continue from a folder: not fitted, saved before, or with a run that redraws."""
@@ -319,19 +319,19 @@ class SavedModel:
     @classmethod
     def from_fitted_values(cls, values: Mapping[str, Any], **parts: Any) -> Self:
         """Return a model with what `fitted_values` wrote; `parts` are the settings that other files keep."""
-        made: Any = cls(**parts, **values["settings"])
+        model: Any = cls(**parts, **values["settings"])
         for name in cls.saved_attributes:
-            setattr(made, name, values[name.rstrip("_")])
+            setattr(model, name, values[name.rstrip("_")])
         if values["classes"] is not None:
-            made.classes_, made.declared_ = array_from(values["classes"]), not values["classes_public"]
-            if hasattr(made, "classes"):
-                made.classes = made.classes_ if made.declared_ else None
-        made.unit_, made.n_features_in_ = values["unit"], int(values["features"])
+            model.classes_, model.declared_ = array_from(values["classes"]), not values["classes_public"]
+            if hasattr(model, "classes"):
+                model.classes = model.classes_ if model.declared_ else None
+        model.unit_, model.n_features_in_ = values["unit"], int(values["features"])
         if values["total"] is not None:  # of the account that the model was drawn on
-            made.total_ = Total(**values["total"])
+            model.total_ = Total(**values["total"])
         if values["feature_names"]:
-            made.feature_names_in_ = np.array(values["feature_names"], dtype=object)
-        made.form_ = None if values["form"] is None else FrameFormat.from_document(values["form"])
-        made.columns_read_ = bool(values["columns_read"])
-        model: Self = made
-        return model
+            model.feature_names_in_ = np.array(values["feature_names"], dtype=object)
+        model.form_ = None if values["form"] is None else FrameFormat.from_document(values["form"])
+        model.columns_read_ = bool(values["columns_read"])
+        restored: Self = model
+        return restored

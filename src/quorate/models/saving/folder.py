@@ -162,11 +162,11 @@ class PrivateFolder(Folder):
                 write_new(self.path / name, content, synced=True)
             sync_names(self.path)
         except OSError as error:
-            told = "it is no model, and none can load it"
+            outcome = "it is no model, and none can load it"
             if not sealed:  # no ledger stands there yet: the folder can be used again
                 _unlink(self.path, begun[:-1] if isinstance(error, FileExistsError) else begun)  # not somebody else's
-                told = "nothing of it is there, and a classifier in memory goes on"
-            raise InvalidInput(f"{self.path} cannot be written: {error.strerror}; {told}") from None
+                outcome = "nothing of it is there, and a classifier in memory goes on"
+            raise InvalidInput(f"{self.path} cannot be written: {error.strerror}; {outcome}") from None
 
 
 class PublishedFolder(Folder):

@@ -42,12 +42,12 @@ def schema_of(folder: str | Path) -> Schema | None:
 def class_of(folder: Folder) -> type[SavedModel]:
     """Return the class of the model that a folder declares; refuse one whose access is not that of the class."""
     try:
-        found = find_class(folder.kind, str(folder.manifest.get("type")))
+        model_class = find_class(folder.kind, str(folder.manifest.get("type")))
     except InvalidInput as error:
         raise InvalidInput(f"{folder.path} cannot be loaded: {error}") from None
-    if found.spending.published != isinstance(folder, PublishedFolder):
+    if model_class.spending.published != isinstance(folder, PublishedFolder):
         raise InvalidInput(f"{folder.path} holds a {folder.kind} and says that it is {folder.access}; it is not loaded")
-    return found
+    return model_class
 
 
 def whole_spending(folder: PrivateFolder, view: LedgerView) -> LedgerView:

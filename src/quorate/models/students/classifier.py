@@ -192,12 +192,12 @@ class StudentClassifier(QuorateClassifier):
     def from_state(cls, state: State) -> Self:
         """Return the classifier of a state, as it was after `fit`; what the teachers were is not kept."""
         student, arrays = state.estimator("student"), state.arrays("labelled")
-        made = cls.from_fitted_values(state.values, student=student["student"])
-        labels = made.classes_[arrays["codes"].astype(np.int64)]
-        made.labelled_ = Labelled(arrays["asked"], arrays["answered"], labels)
-        made.plan_ = PrivatePlan.from_dict(state.values["plan"], mechanism_of(state.values["mechanism"]))
-        made.student_ = student["fitted"]
-        return made
+        model = cls.from_fitted_values(state.values, student=student["student"])
+        labels = model.classes_[arrays["codes"].astype(np.int64)]
+        model.labelled_ = Labelled(arrays["asked"], arrays["answered"], labels)
+        model.plan_ = PrivatePlan.from_dict(state.values["plan"], mechanism_of(state.values["mechanism"]))
+        model.student_ = student["fitted"]
+        return model
 
     def page_facts(self, schema: Any = None) -> list[str]:
         """Return what the student is, how many labels it was trained on, and its classes."""

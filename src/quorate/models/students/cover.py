@@ -85,9 +85,9 @@ class CoverClassifier(QuorateClassifier):
     def from_state(cls, state: State) -> Self:
         """Return the classifier of a state, as it was after `fit`."""
         concept = concept_of(state.values["concept"])
-        made = cls.from_fitted_values(state.values, concept=concept)
-        made.concept_, made.hypothesis_ = concept, hypothesis_of(state.values["hypothesis"])
-        return made
+        model = cls.from_fitted_values(state.values, concept=concept)
+        model.concept_, model.hypothesis_ = concept, hypothesis_of(state.values["hypothesis"])
+        return model
 
     def page_facts(self, schema: Any = None) -> list[str]:
         """Return the rule in words, by the columns of the schema if there is one."""

@@ -52,9 +52,9 @@ class QueryReleaseClassifier(CoverClassifier):
     @classmethod
     def from_state(cls, state: State) -> Self:
         """Return the classifier of a state, as it was after `fit`."""
-        made = super().from_state(state)
-        made.mistakes_ = np.array(state.values["mistakes"], dtype=np.int64)
-        return made
+        model = super().from_state(state)
+        model.mistakes_ = np.array(state.values["mistakes"], dtype=np.int64)
+        return model
 
     def _noisy(self, candidates: int) -> NoisySum:
         return NoisySum.calibrate(
