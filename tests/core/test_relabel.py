@@ -11,7 +11,7 @@ import pytest
 from quorate import Budget, BudgetSpent, InvalidInput
 from quorate.auditing.choices import choice_law
 from quorate.auditing.plays import SeededNoise
-from quorate.core.mechanisms import relabel
+from quorate.core.mechanisms import relabel as relabel_module
 from quorate.core.mechanisms.exponential import ExponentialChoice
 from quorate.core.mechanisms.relabel import Relabel
 from quorate.models.concepts import Conjunctions, Finite, Halfspaces, Intervals, Stumps, Thresholds
@@ -148,7 +148,7 @@ class Fixed:
 def released_law(relabel, labelled, unlabelled, monkeypatch):
     """The exact law of all that relabelling puts out, -1 included, by putting out each candidate in turn."""
     fixed = Fixed()
-    monkeypatch.setattr(relabel, "ExponentialChoice", fixed)
+    monkeypatch.setattr(relabel_module, "ExponentialChoice", fixed)
     X, y = np.array([x for x, _ in labelled]), np.array([label for _, label in labelled])
     T, weights = np.array(unlabelled).reshape(len(unlabelled), X.shape[1]), {}
     relabel.relabel(X, y, unlabelled=T)
