@@ -172,6 +172,7 @@ HALF = 2**63
 FLOOR = 2**24  # in units of 2**-64: the wrong label still comes up once in 10**12
 _MARGIN, _ROUNDING = 2.0**-30, 2.0**-60  # above the error of a divergence in doubles; tests hold it against decimals
 _BELOW = 1 - 2.0**-44  # A table is built this far below its price, so that another processor accepts it.
+_ENOUGH = 2.0**-18  # A Newton step of this relative size leaves an error of its square.
 _LEAST_PRICE = 2.0**-44
 _MOST_PRICE = 27.0  # at which a single ballot leads from one end of the table to the other
 
@@ -226,28 +227,42 @@ def table_cost(table: tuple[int, ...], *, teachers: int, order: float) -> float:
     return worst * (1 + _MARGIN) + _ROUNDING
 
 
-def _next(wrong: float, order: float, price: float, step: float) -> float:
-    """Return about the smallest probability that can follow `wrong` at this price, and never a smaller one.
+def _next_fall(wrong: float, order: float, price: float, guess: float) -> float:
+    """Return about the largest fall of log(wrong) that this price allows, at a finite order.
 
-    The cost of a fall of the logarithm grows about with its square, so that each guess at it leads to a better one;
-    `step` is the fall before. Where a guess leaves the bracket, the bracket is halved.
+    The logarithm of the cost is nearly linear in the logarithm of the fall, where Newton's method is exact: from a
+    guess by the two falls before, one step is enough. Where a step leaves the bracket, the bracket is halved.
     """
-    if math.isinf(order):
-        return max(wrong * math.exp(-price), 1 - (1 - wrong) * math.exp(price))
-    low, high, fall = 0.0, math.log(wrong * ONE / FLOOR) + 1.0, step
+    low, high, fall = 0.0, math.log(wrong * ONE / FLOOR) + 1.0, guess
     for _ in range(200):
         if not low < fall < high:
             fall = (low + high) / 2
-        after = wrong * math.exp(-fall)
-        cost = _cost_of_one((wrong, 1 - wrong), (after, 1 - after), order)
-        if cost <= price:
-            low = fall
-        else:
-            high = fall
-        if high - low <= 2.0**-44 * high or price * (1 - 2.0**-40) <= cost <= price:
-            break
-        fall *= math.sqrt(price / cost) * (1 - 2.0**-46) if 0 < cost < math.inf else 2.0
-    return wrong * math.exp(-low)
+        cost, slope = _cost_of_fall(wrong, fall, order)
+        low, high = (fall, high) if cost <= price else (low, fall)
+        if cost <= 0 or slope <= 0:
+            fall *= 2.0
+            continue
+        step = math.log(price / cost) * cost / (slope * fall)
+        if abs(step) <= _ENOUGH:
+            return min(fall * math.exp(step), high * (1 + _ENOUGH))
+        fall *= math.exp(min(step, 1.0))
+    return low
+
+
+def _cost_of_fall(wrong: float, fall: float, order: float) -> tuple[float, float]:
+    """Return the divergence of (wrong, 1 - wrong) from the next coin, and its derivative by the fall, to build by.
+
+    It is the larger of both directions, since the next coin is the less even one; `table_cost` charges for either.
+    """
+    after, right = wrong * math.exp(-fall), 1 - wrong
+    one = (order - 1) * fall
+    if one > 500:
+        return (math.log(wrong) + one) / (order - 1), 1.0
+    grown = math.expm1(one)
+    shrunk = math.expm1((1 - order) * math.log1p(-wrong * math.expm1(-fall) / right))
+    excess = wrong * grown + right * shrunk
+    slope = (wrong * (1 + grown) - right * (1 + shrunk) * after / (1 - after)) / (1 + excess)
+    return math.log1p(max(excess, 0.0)) / (order - 1), slope
 
 
 def _log_quotient(after: float, before: float) -> float:
@@ -283,14 +298,20 @@ def _first(order: float, price: float) -> float:
 
 def _levels(teachers: int, order: float, price: float) -> tuple[int, ...]:
     levels = [HALF if teachers % 2 == 0 else max(FLOOR, _up(_first(order, price)))]
-    step = 1.0
+    fall = before = 0.0
     while levels[-1] > FLOOR and len(levels) <= teachers // 2:
         wrong = levels[-1] / ONE
-        levels.append(min(max(_up(_next(wrong, order, price, step)), FLOOR), levels[-1] - 1))
-        step = math.log(wrong * ONE / levels[-1])
+        if math.isinf(order):
+            following = max(wrong * math.exp(-price), 1 - (1 - wrong) * math.exp(price))
+        else:
+            guess = fall * fall / before if before else math.sqrt(2 * price / order * (1 - wrong) / wrong)
+            following = wrong * math.exp(-_next_fall(wrong, order, price, guess))
+        levels.append(min(max(_up(following), FLOOR), levels[-1] - 1))
+        before, fall = fall, math.log(wrong * ONE / levels[-1])
     return tuple(levels)
 
 
+@lru_cache(maxsize=64)
 def build_table(*, teachers: int, order: float, price: float) -> tuple[int, ...]:
     """Return the levels from a tie, or a lead of one, down to `FLOOR`, each rounded up to a multiple of 2**-64."""
     if price <= _LEAST_PRICE:
