@@ -24,9 +24,9 @@ from quorate.auditing.plays import simulate
 from quorate.compute.learners import Deal, batched_equivalent
 from quorate.core.arrays import Integers
 from quorate.core.mechanisms import NO_QUORUM, ConfidentMax
-from quorate.models.predictors.trial import Goal, candidates, choose_learner
-from quorate.planner import PrivatePlan, plan
-from quorate.planner.mechanisms.task import Task
+from quorate.planner import Plan, plan
+from quorate.planner.task import Task
+from quorate.planner.trial import Goal, candidates, choose_learner
 
 _PUBLIC = 500  # rows that are given away to plan by
 _SEED = 20260  # of the rows and of the simulated noise: the comparison can be repeated
@@ -51,7 +51,7 @@ class Comparison:
         return max(self.right.values()) - self.right[self.chosen]
 
 
-def _payable(planned: PrivatePlan, labels: Integers) -> int:
+def _payable(planned: Plan, labels: Integers) -> int:
     """Return how many of these queries the budget of the plan pays for, asked one after the other."""
     mechanism = planned.mechanism
     if not isinstance(mechanism, ConfidentMax):
@@ -61,7 +61,7 @@ def _payable(planned: PrivatePlan, labels: Integers) -> int:
     return int((before + query + answer <= planned.open_budget().capacity().renyi).sum())
 
 
-def _right(planned: PrivatePlan, rows: Integers, seed: int) -> float:
+def _right(planned: Plan, rows: Integers, seed: int) -> float:
     labels = simulate(planned.mechanism, rows, seed=seed).labels
     labels = labels[: _payable(planned, labels)]
     right = float((labels == rows[: len(labels)].argmax(axis=1)).sum())

@@ -15,9 +15,9 @@ from quorate.auditing.plays import simulate
 from quorate.cli import main
 from quorate.compute.ensemble import Ensemble
 from quorate.compute.learners import Deal
-from quorate.models.predictors.trial import CANDIDATES, Goal, _area, candidates, choose_learner, coefficients
 from quorate.planner import plan
-from quorate.planner.mechanisms.task import Task
+from quorate.planner.task import Task
+from quorate.planner.trial import CANDIDATES, Goal, _area, candidates, choose_learner, coefficients
 
 pytestmark = pytest.mark.filterwarnings("ignore:public rows alone would do better")  # and so they would, here
 

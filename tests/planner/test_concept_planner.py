@@ -16,23 +16,20 @@ from quorate.planner import concept_bounds
 from quorate.planner.concept_bounds import (
     agnostic,
     ballot_error,
-    pure_realizable,
+    choice_excess,
+    consistent_error,
+    cover_deviation,
+    deviation,
+    net_error,
     pure_relabel,
     pure_stable,
+    sauer_growth,
     semi_private,
     stable,
     subsample,
     universal,
 )
 from quorate.planner.concepts import plan_concept
-from quorate.planner.learning import (
-    choice_excess,
-    consistent_error,
-    cover_deviation,
-    deviation,
-    net_error,
-    sauer_growth,
-)
 
 GROWTH = sauer_growth(1)
 
@@ -111,7 +108,7 @@ BOUNDS = {
     "semi-private": lambda n, epsilon=1.0: semi_private(n, log_growth=GROWTH, epsilon=epsilon, public=1000),
     "pure-stable": lambda n, epsilon=1.0: pure_stable(n, log_growth=GROWTH, epsilon=epsilon, queries=1),
     "pure-relabel": lambda n, epsilon=1.0: pure_relabel(n, log_growth=GROWTH, epsilon=epsilon, queries=1),
-    "pure-realizable": lambda n, epsilon=1.0: pure_realizable(n, log_growth=GROWTH, epsilon=epsilon, queries=1),
+    "pure-realizable": lambda n, epsilon=1.0: subsample(n, log_growth=GROWTH, epsilon=epsilon, queries=1),
     "stable": lambda n, epsilon=1.0: stable(n, log_growth=GROWTH, gamma=0.1 * epsilon),
 }
 
@@ -178,7 +175,7 @@ def test_what_is_needed_is_enough_and_not_much_more():
     bounds = dict(BOUNDS)
     bounds["pure-stable"] = lambda n: pure_stable(n, log_growth=GROWTH, epsilon=1.0, queries=10)
     bounds["pure-relabel"] = lambda n: pure_relabel(n, log_growth=GROWTH, epsilon=1.0, queries=10)
-    bounds["pure-realizable"] = lambda n: pure_realizable(n, log_growth=GROWTH, epsilon=1.0, queries=10)
+    bounds["pure-realizable"] = lambda n: subsample(n, log_growth=GROWTH, epsilon=1.0, queries=10)
     for method in made.methods:
         assert method.needed is not None
         assert bounds[method.name](method.needed).error <= 0.1

@@ -18,15 +18,164 @@ from quorate.core.mechanisms import ConfidentMax, Quorum, StabilityTest
 from quorate.core.mechanisms.base import ThresholdMechanism
 from quorate.core.mechanisms.sharp_majority import ONE
 from quorate.planner import LEAST_ROWS, plan
+from quorate.planner.forecast import VoteForecast, binomial_capped_mean
 from quorate.planner.literature import pate_epsilon, stability_teachers
-from quorate.planner.mechanisms.choose import AGGREGATORS, drafts, exact
-from quorate.planner.mechanisms.distributions import beta_quantiles, binomial_capped_mean, normal_below
-from quorate.planner.mechanisms.forecast import VoteForecast
-from quorate.planner.mechanisms.quorum import certified_settings, expect_quorum, likely_settings
-from quorate.planner.mechanisms.task import Task, answered_before_stop
-from quorate.planner.mechanisms.thresholds import shares_with_redraws
+from quorate.planner.task import Task, answered_before_stop
+from quorate.planner.teachers import AGGREGATORS, best_draft, certify, drafts
+from quorate.planner.thresholds import certified_settings, expect_quorum, likely_settings, shares_with_redraws
 
 NAMES = tuple(AGGREGATORS)
+CHOICES = [
+    (
+        {"records": 20000, "epsilon": 1.0, "queries": 1000, "features": 10, "classes": 2},
+        "sharp_majority",
+        844,
+        None,
+        0.9738,
+    ),
+    (
+        {
+            "teachers": 400,
+            "epsilon": 2.0,
+            "queries": 3000,
+            "disagreement": 0.005,
+            "classes": 2,
+            "on_no_quorum": "abstain",
+        },
+        "quorum",
+        400,
+        18,
+        0.9981,
+    ),
+    (
+        {
+            "teachers": 400,
+            "epsilon": 2.0,
+            "queries": 3000,
+            "disagreement": 0.005,
+            "classes": 2,
+            "on_no_quorum": "random",
+        },
+        "quorum",
+        400,
+        22,
+        0.9989,
+    ),
+    (
+        {
+            "teachers": 400,
+            "epsilon": 2.0,
+            "queries": 3000,
+            "disagreement": 0.005,
+            "classes": 5,
+            "on_no_quorum": "abstain",
+        },
+        "quorum",
+        400,
+        18,
+        0.9981,
+    ),
+    (
+        {
+            "teachers": 400,
+            "epsilon": 2.0,
+            "queries": 3000,
+            "disagreement": 0.005,
+            "classes": 5,
+            "on_no_quorum": "random",
+        },
+        "quorum",
+        400,
+        20,
+        0.9984,
+    ),
+    ({"records": 2000, "epsilon": 1.0, "queries": 100, "classes": 2}, "sharp_majority", 98, None, 0.8554),
+    (
+        {"records": 20000, "epsilon": 0.3, "queries": 100, "features": 10, "classes": 2},
+        "sharp_majority",
+        840,
+        None,
+        0.9731,
+    ),
+    (
+        {"records": 20000, "epsilon": 1.0, "queries": 20000, "features": 10, "classes": 2},
+        "sharp_majority",
+        1000,
+        None,
+        0.788,
+    ),
+    (
+        {"records": 20000, "epsilon": 4.0, "queries": 20000, "features": 60, "classes": 2},
+        "sharp_majority",
+        662,
+        None,
+        0.9568,
+    ),
+    (
+        {"records": 300000, "epsilon": 4.0, "queries": 1000, "features": 10, "classes": 2},
+        "sharp_majority",
+        662,
+        None,
+        0.9848,
+    ),
+    (
+        {"teachers": 50, "epsilon": 2.0, "queries": 50, "disagreement": 0.3, "classes": 2, "on_no_quorum": "abstain"},
+        "sharp_majority",
+        50,
+        None,
+        0.7627,
+    ),
+    (
+        {
+            "teachers": 400,
+            "epsilon": 2.0,
+            "queries": 50,
+            "disagreement": 0.005,
+            "classes": 2,
+            "on_no_quorum": "abstain",
+        },
+        "sharp_majority",
+        400,
+        None,
+        0.9996,
+    ),
+    (
+        {
+            "teachers": 400,
+            "epsilon": 2.0,
+            "queries": 3000,
+            "disagreement": 0.3,
+            "classes": 2,
+            "on_no_quorum": "abstain",
+        },
+        "sharp_majority",
+        400,
+        None,
+        0.7772,
+    ),
+    (
+        {
+            "teachers": 2500,
+            "epsilon": 0.5,
+            "queries": 3000,
+            "disagreement": 0.005,
+            "classes": 2,
+            "on_no_quorum": "abstain",
+        },
+        "sharp_majority",
+        2500,
+        None,
+        0.9991,
+    ),
+    (
+        {"teachers": 2500, "epsilon": 2.0, "queries": 50, "disagreement": 0.1, "classes": 5, "on_no_quorum": "random"},
+        "noisy_max",
+        2500,
+        None,
+        0.9883,
+    ),
+    ({"records": 20000, "delta": 0.0, "queries": 20, "features": 5}, "sharp_majority", 430, None, 0.9828),
+]
 
 
 def made_up_votes(teachers, rows, classes=2, *, spread=3.0, seed=5):
@@ -286,7 +435,7 @@ def test_stand_ins_agree_with_what_is_certified():
     for teachers, queries in ((300, 100), (1000, 1000), (4000, 2000)):
         task = Task(epsilon=2.0, delta=1e-6, queries=queries, classes=2)
         for draft in drafts("auto", task, forecast, teachers):
-            assert exact(draft.make(), task, forecast).right == pytest.approx(draft.expected.right, abs=0.01)
+            assert certify(draft, task, forecast)[1].right == pytest.approx(draft.expected.right, abs=0.01)
 
 
 def test_published_bounds_are_the_formulas():
@@ -302,11 +451,11 @@ def test_published_bounds_are_the_formulas():
 
 def test_laws_against_scipy():
     stats = pytest.importorskip("scipy.stats")
-    at = (np.arange(400) + 0.5) / 400
     for mean in (0.01, 0.1, 0.4):
-        ours = beta_quantiles(at, mean=mean, concentration=4.0)
-        np.testing.assert_allclose(ours, stats.beta.ppf(at, 4 * mean, 4 * (1 - mean)), atol=1e-4)
-    np.testing.assert_allclose(normal_below(np.linspace(-4, 4, 99)), stats.norm.cdf(np.linspace(-4, 4, 99)), atol=1e-6)
+        forecast = VoteForecast.from_disagreement(mean, classes=2)
+        levels = np.cumsum(forecast.weights) - forecast.weights / 2
+        quantiles = np.minimum(stats.beta.ppf(levels, 4 * mean, 4 * (1 - mean)), 0.5)
+        np.testing.assert_allclose(1 - forecast.top, quantiles, atol=1e-9)
     for trials, cap, rate in ((100, 5, 0.03), (1000, 20, 0.02), (5000, 700, 0.15), (50, 50, 0.999)):
         counts = np.arange(trials + 1)
         mean = (np.minimum(counts, cap) * stats.binom.pmf(counts, trials, rate)).sum()
@@ -468,3 +617,28 @@ def test_a_classifier_and_a_student_are_planned_by_their_columns():
     student = StudentClassifier(**settings).fit(X, y, public=random.normal(size=(200, 12)))
     assert classifier.teachers_ == plan(**asked).teachers
     assert student.plan_.teachers == plan(**asked, teach=True).teachers != classifier.teachers_
+
+
+@pytest.mark.parametrize("guess", [False, True])
+@pytest.mark.parametrize("classes", [2, 4])
+def test_the_best_draft_is_the_best_of_all_drafts(classes, guess):
+    """Drafts that a bound rules out are not made: none of them would have been the best."""
+    generator = np.random.default_rng(3)
+    forecasts = [VoteForecast.from_disagreement(share, classes=classes) for share in (0.001, 0.05, 0.2, 0.45)]
+    for sharpness in (0.3, 2.0):
+        shares = generator.dirichlet([8 * sharpness, *[sharpness] * (classes - 1)], size=60)
+        forecasts.append(VoteForecast.from_votes(np.rint(1000 * shares).astype(np.int64) + 1))
+    for queries, epsilon in ((30, 0.5), (3000, 4.0)):
+        task = Task(epsilon, 1e-6, queries, classes, guess=guess)
+        for forecast in forecasts:
+            for teachers in (20, 300, 4000):
+                best = drafts("auto", task, forecast, teachers)[0].expected.worth
+                assert best_draft("auto", task, forecast, teachers).expected.worth >= best - 2e-6
+
+
+@pytest.mark.parametrize(("target", "aggregator", "teachers", "no_quorums", "right"), CHOICES)
+def test_choices_are_those_of_a_search_of_everything(target, aggregator, teachers, no_quorums, right):
+    """Stored from a search that drafts every aggregator for every number of teachers."""
+    planned = plan(**target)
+    assert (planned.aggregator, planned.teachers, planned.no_quorums) == (aggregator, teachers, no_quorums)
+    assert planned.right == pytest.approx(right, abs=1e-3)

@@ -8,7 +8,7 @@ import quorate as qr
 from quorate.cli import main
 from quorate.cli.named import make_concept
 from quorate.models.concepts import Thresholds
-from quorate.planner import Change, PrivatePlan, plan, plan_concept, plan_student_first
+from quorate.planner import Change, Plan, plan, plan_concept, plan_student_first
 from quorate.release import Workload
 from quorate.release.plan import plan_release
 
@@ -72,11 +72,11 @@ def test_a_concept_plan_names_the_settings_of_its_best_method():
 
 def test_a_private_plan_survives_its_dictionary_and_says_what_is_wrong():
     made = SHORT["private"]()
-    assert PrivatePlan.from_dict(json.loads(json.dumps(made.as_dict())), made.mechanism) == made
+    assert Plan.from_dict(json.loads(json.dumps(made.as_dict())), made.mechanism) == made
     assert made.shortfall().startswith("not feasible: with 100 teachers only 51")
     assert "any one of these would do: use " in made.shortfall()
     pure = plan(delta=0.0, queries=10, teachers=500)
-    assert PrivatePlan.from_dict(pure.as_dict(), pure.mechanism) == pure
+    assert Plan.from_dict(pure.as_dict(), pure.mechanism) == pure
     assert pure.epsilon == 1.0, "as the command line has it"
 
 

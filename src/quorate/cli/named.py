@@ -43,7 +43,7 @@ def make_learner(name: LearnerName | Literal["auto"] | None) -> Any:
     from sklearn.neighbors import NearestCentroid
     from sklearn.tree import DecisionTreeClassifier
 
-    from quorate.models.predictors.trial import CANDIDATES
+    from quorate.planner.trial import CANDIDATES
 
     makers: dict[str, Callable[[], Any]] = {
         **CANDIDATES,

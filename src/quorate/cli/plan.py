@@ -12,7 +12,7 @@ from rich.table import Column, Table
 from quorate.cli.named import make_concept
 from quorate.cli.options import ConceptName
 from quorate.core.errors import InvalidInput
-from quorate.planner import Candidate, ConceptPlan, PrivatePlan, plan, plan_concept
+from quorate.planner import Plan, plan, plan_concept
 
 __all__ = ["read_votes", "run_plan", "run_plan_concept"]
 
@@ -49,13 +49,13 @@ def run_plan(
     return 0 if planned.feasible else 1
 
 
-def _show(console: Console, planned: PrivatePlan) -> None:
+def _show(console: Console, planned: Plan) -> None:
     console.print(planned.summary().split(" This falls short")[0] + "\n")
     console.print(_comparison(planned))
-    if planned.roads:
-        console.print(_compared_roads(planned))
-        for road in planned.roads:
-            console.print(f"{road.name}: {road.why}.")
+    if planned.methods:
+        console.print(_compare_methods(planned))
+        for method in planned.methods:
+            console.print(f"{method.name}: {method.reason}.")
     for sentence in planned.assumptions:
         console.print(f"Assumed: {sentence}.")
     if planned.published:
@@ -64,7 +64,7 @@ def _show(console: Console, planned: PrivatePlan) -> None:
             console.print(f"{bound.citation}: {bound.sentence}.")
     if planned.feasible:
         return
-    console.print(f"\n[bold]Not feasible[/bold]: {planned.lacking()}.")
+    console.print(f"\n[bold]Not feasible[/bold]: {planned.shortage}.")
     if not planned.nearest:
         console.print("No change of one number alone would do.")
         return
@@ -74,7 +74,7 @@ def _show(console: Console, planned: PrivatePlan) -> None:
     console.print(table)
 
 
-def _comparison(planned: PrivatePlan) -> Table:
+def _comparison(planned: Plan) -> Table:
     """Return what each aggregator would give. Only the noise of the chosen one is shown: 80 columns hold no more."""
     columns = [
         Column(title, justify="right") for title in ("answered", "of those, plurality", "of all queries", "no-quorums")
@@ -82,27 +82,26 @@ def _comparison(planned: PrivatePlan) -> Table:
     noise = ", ".join(f"{key.replace('_', ' ')} {value:.4g}" for key, value in planned.noise.items())
     caption = f"* chosen, with {noise}"
     table = Table(Column("aggregator", no_wrap=True), *columns, title="Expected: plurality labels", caption=caption)
-    compared: list[PrivatePlan | Candidate] = [planned, *planned.candidates]
-    for place, one in enumerate(compared):
+    for place, candidate in enumerate([planned, *planned.candidates]):
         table.add_row(
-            f"[bold]{one.aggregator}[/bold] *" if place == 0 else one.aggregator,
-            f"{one.answered:.1%}",
-            f"{one.agreement:.1%}",
-            f"{one.right:.1%}",
-            "-" if one.no_quorums is None else f"{one.no_quorums:,}",
+            f"[bold]{candidate.aggregator}[/bold] *" if place == 0 else candidate.aggregator,
+            f"{candidate.answered:.1%}",
+            f"{candidate.agreement:.1%}",
+            f"{candidate.right:.1%}",
+            "-" if candidate.no_quorums is None else f"{candidate.no_quorums:,}",
         )
     return table
 
 
-def _compared_roads(planned: PrivatePlan) -> Table:
+def _compare_methods(planned: Plan) -> Table:
     caption = (
         "on a reference table: normal columns, a linear truth. Where the truth is not linear, votes of trees can win"
     )
-    columns = (Column("road", no_wrap=True), Column("with", no_wrap=True), Column("expected loss", justify="right"))
-    table = Table(*columns, title="Roads", caption=caption)
-    for road in planned.roads:
-        loss = f"at most {road.loss:.1%}" if road.bound else f"{road.loss:.1%}"
-        table.add_row(road.name, road.estimator, loss)
+    columns = (Column("method", no_wrap=True), Column("with", no_wrap=True), Column("expected error", justify="right"))
+    table = Table(*columns, title="Methods", caption=caption)
+    for method in planned.methods:
+        error = f"at most {method.error:.1%}" if method.is_bound else f"{method.error:.1%}"
+        table.add_row(method.name, method.estimator, error)
     return table
 
 
@@ -127,7 +126,7 @@ def run_plan_concept(
     return 0 if planned.feasible else 1
 
 
-def _show_methods(console: Console, planned: ConceptPlan) -> None:
+def _show_methods(console: Console, planned: Plan) -> None:
     table = Table(
         Column("method", no_wrap=True),
         "excess error at most",
@@ -141,7 +140,7 @@ def _show_methods(console: Console, planned: ConceptPlan) -> None:
             f"[bold]{method.name}[/bold] *" if place == 0 else method.name,
             f"{method.error:.3g}",
             "no number" if method.needed is None else f"{method.needed:,}",
-            method.guarantee,
+            method.reason,
         )
     console.print(table)
     for sentence in planned.assumptions:

@@ -22,8 +22,7 @@ from quorate.cli.output import check_apart, check_new_folder
 from quorate.cli.start_files import Commands, write_start
 from quorate.core.checks import check_count, check_delta, check_positive, is_named_id
 from quorate.core.errors import InvalidInput
-from quorate.planner import PrivatePlan, plan
-from quorate.planner.roads import Road
+from quorate.planner import Method, Plan, plan
 from quorate.tables import Schema, read_table
 from quorate.tables.infer import TooManyTexts
 from quorate.tables.learned import check_learnable
@@ -243,7 +242,7 @@ def _classes(records: Any, label: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _plan(situation: _Situation, epsilon: float, delta: float) -> PrivatePlan:
+def _plan(situation: _Situation, epsilon: float, delta: float) -> Plan:
     whole = "sharp_majority" if len(situation.classes) == 2 else "noisy_max"
     return plan(
         records=situation.units,
@@ -257,23 +256,23 @@ def _plan(situation: _Situation, epsilon: float, delta: float) -> PrivatePlan:
     )
 
 
-def _chosen(planned: PrivatePlan, situation: _Situation) -> Road:
+def _chosen(planned: Plan, situation: _Situation) -> Method:
     """Return the better of votes and a linear model; a linear model where nothing public says what the columns hold."""
-    open_roads = {road.name: road for road in planned.roads if road.name in ("votes", "linear")}
+    open_roads = {road.name: road for road in planned.methods if road.name in ("votes", "linear")}
     if situation.is_learned and "linear" in open_roads:
         return open_roads["linear"]
     if situation.queries is None:
         if "linear" not in open_roads:
             raise InvalidInput("any number of queries needs a linear model, which needs a delta above 0: --delta")
         return open_roads["linear"]
-    return min(open_roads.values(), key=lambda road: road.loss)
+    return min(open_roads.values(), key=lambda road: road.error)
 
 
-def _show(console: Console, planned: PrivatePlan, road: Road, situation: _Situation, *, feasible: bool) -> None:
+def _show(console: Console, planned: Plan, road: Method, situation: _Situation, *, feasible: bool) -> None:
     console.print("\n[bold]The plan[/bold]" + (", made from public numbers alone" if situation.declared else ""))
     if road.name == "linear":
         console.print("One linear model that may be published. It answers every query, as often as anyone likes.\n")
-        losses = {one.name: one.loss for one in planned.roads if not one.bound}
+        losses = {one.name: one.error for one in planned.methods if not one.is_bound}
         most = max(losses.values())
         bars = {name: (loss / most, f"{loss:.1%}") for name, loss in losses.items()}
         _show_bars(console, "Rows that each way is expected to miss, beyond the best linear rule:", bars)
@@ -333,7 +332,7 @@ def _show_written(console: Console, commands: Commands, *, private_questions: bo
 
 
 def _as_dict(
-    planned: PrivatePlan, road: Road, situation: _Situation, commands: Commands, *, feasible: bool
+    planned: Plan, road: Method, situation: _Situation, commands: Commands, *, feasible: bool
 ) -> dict[str, Any]:
     return {
         "road": road.name,

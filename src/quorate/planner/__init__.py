@@ -5,7 +5,7 @@
     plan_student_first   a published student before the ensemble: how many teachers a dissent needs
     plan_everlasting     an endless stream: the chunk size, and the number of no-quorums
     plan_release         query release: which engine, and how many private and public records
-    Plan                 the interface of every plan: feasible, nearest, settings(), summary(), as_dict()
+    Plan                 what they return: feasible, nearest, methods, figures, settings(), summary(), as_dict()
 
 The predictors use the first three; the last two use what they plan.
 """
@@ -13,15 +13,12 @@ The predictors use the first three; the last two use what they plan.
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from quorate.planner.concepts import ConceptMethod, ConceptPlan, plan_concept
-from quorate.planner.literature import PublishedBound
-from quorate.planner.mechanisms.choose import LEAST_ROWS
-from quorate.planner.mechanisms.forecast import CONCENTRATION, DEFAULT_DISAGREEMENT
-from quorate.planner.private import ON_NO_QUORUM, plan
-from quorate.planner.result import Change, Plan
-from quorate.planner.roads import Road
-from quorate.planner.students import StudentFirstPlan, plan_student_first
-from quorate.planner.votes import Candidate, PrivatePlan
+from quorate.planner.concepts import plan_concept
+from quorate.planner.forecast import CONCENTRATION, DEFAULT_DISAGREEMENT
+from quorate.planner.result import Candidate, Change, Method, Plan, PublishedBound
+from quorate.planner.students import plan_student_first
+from quorate.planner.teachers import LEAST_ROWS
+from quorate.planner.votes import ON_NO_QUORUM, plan
 
 __all__ = [
     "CONCENTRATION",
@@ -30,20 +27,15 @@ __all__ = [
     "ON_NO_QUORUM",
     "Candidate",
     "Change",
-    "ConceptMethod",
-    "ConceptPlan",
+    "Method",
     "Plan",
-    "PrivatePlan",
     "PublishedBound",
-    "Road",
-    "StudentFirstPlan",
     "plan",
     "plan_concept",
     "plan_student_first",
 ]
 
 _ABOVE = {  # found when first asked for: these stand above the predictors
-    "EverlastingPlan": "quorate.models.everlasting.plan",
     "ReleasePlan": "quorate.release.plan",
     "plan_everlasting": "quorate.models.everlasting.plan",
     "plan_release": "quorate.release.plan",

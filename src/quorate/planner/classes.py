@@ -6,11 +6,18 @@ rank: with labels alone, everybody is answered with the common class.
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from quorate.core.errors import InvalidInput
 
-__all__ = ["by_class", "check_prior", "few_rows_warning", "rare_class_warning"]
+__all__ = [
+    "by_class",
+    "check_prior",
+    "few_rows_warning",
+    "rare_class_warning",
+    "takes_class_weight",
+    "weigh_classes",
+]
 
 _SUM = 1e-6  # by how much shares may miss 1, for those who round them
 _RARE = 0.4  # of an equal share: below, a class is rare (with two classes, below a fifth of the records)
@@ -72,3 +79,26 @@ def rare_class_warning(prior: Sequence[float], *, weighted: bool, rows: int | No
         f"{rare} has about {share * (rows or 0):.0f} of the {rows} records of a teacher, and will "
         "rarely win a majority even with class_weight: use scores=True (--scores), fewer teachers or a linear model"
     )
+
+
+def takes_class_weight(estimator: Any) -> bool:
+    """Return whether the estimator, or one in it, weighs classes."""
+    return bool(_weight_names(estimator))
+
+
+def _weight_names(estimator: Any) -> list[str]:
+    return [name for name in estimator.get_params() if name.rpartition("__")[2] == "class_weight"]
+
+
+def weigh_classes(estimator: Any, weights: Literal["balanced"] | tuple[float, ...]) -> Any:
+    """Return the estimator with these weights of its classes, which teachers know by their numbers.
+
+    "balanced" weights are made by each teacher of its own rows.
+    """
+    names = _weight_names(estimator)
+    if not names:
+        raise InvalidInput(
+            f"{type(estimator).__name__} takes no class_weight; LogisticRegression, trees and forests do"
+        )
+    value = weights if weights == "balanced" else dict(enumerate(weights))
+    return estimator.set_params(**dict.fromkeys(names, value))

@@ -2,23 +2,34 @@
 
 Each function takes the number of records and public parameters, and returns a `MethodBound`. The settings that
 minimise a bound come from a ladder, so the bound is one of settings that can be had. Derivations stand beside the
-formulas; the parts are those of `learning.py`, and each privacy cost is one that the predictor itself is charged.
+formulas, and each privacy cost is one that the predictor itself is charged.
+
+`log_growth(m)` is the logarithm of the number of dichotomies of m points (Sauer's bound, or the class's own). The
+routines on learning return upper bounds in expectation, and integrate a tail: if P(X > t) <= A exp(-b t) for all t,
+then E X <= (log A + 1) / b.
 """
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 
+from quorate.core.checks import check_count
 from quorate.core.privacy import amplify_inverse, relabelling_epsilon
-from quorate.planner.learning import LogGrowth, choice_excess, consistent_error, cover_deviation, deviation, net_error
 
 __all__ = [
+    "LogGrowth",
     "MethodBound",
     "agnostic",
     "ballot_error",
-    "pure_realizable",
+    "choice_excess",
+    "consistent_error",
+    "cover_deviation",
+    "deviation",
+    "net_error",
     "pure_relabel",
     "pure_stable",
+    "sauer_growth",
     "semi_private",
     "stable",
     "subsample",
@@ -29,6 +40,60 @@ _KAPPAS = (0.5, 1.0, 2.0, 4.0)
 _MOST_FIRST = 10**7  # queries that `universal` answers by ballots
 _SHARES = (0.2, 0.25, 0.3, 0.35, 0.4)
 _RATES = tuple(2.0**-power for power in range(1, 12))
+
+LogGrowth = Callable[[int], float]
+
+_HALVES = math.log(2) / 2
+
+
+def sauer_growth(dimension: int) -> LogGrowth:
+    """Return the logarithm of Sauer's bound for a class of this VC dimension."""
+    dimension = check_count("vc_dimension", dimension)
+
+    @cache
+    def log_growth(points: int) -> float:
+        if points <= dimension:
+            return points * math.log(2)
+        if dimension > 30:
+            return dimension * (1 + math.log(points / dimension))  # (e m / d)^d
+        return math.log(sum(math.comb(points, size) for size in range(dimension + 1)))
+
+    return log_growth
+
+
+def deviation(log_growth: LogGrowth, rows: int) -> float:
+    """Return by how much the error of a hypothesis exceeds its share of mistakes on `rows` rows, over all at once.
+
+    Symmetrisation and Massart's lemma: sqrt(2 log growth(n) / n).
+    """
+    return math.sqrt(2 * log_growth(rows) / rows)
+
+
+def cover_deviation(log_candidates: float, rows: int) -> float:
+    """Return the same for a list of candidates that does not depend on the rows: sqrt(log N / (2 n))."""
+    return math.sqrt(log_candidates / (2 * rows))
+
+
+def choice_excess(log_candidates: float, *, epsilon: float, rows: int) -> float:
+    """Return by how much the exponential mechanism's choice has a larger share of mistakes than the best candidate."""
+    return 2 / epsilon * (log_candidates + 1) / rows
+
+
+def net_error(log_growth: LogGrowth, points: int) -> float:
+    """Return how often two hypotheses differ that agree on so many random points, over all pairs at once.
+
+    A pair that differs with probability t agrees on m points, whichever it is, with probability at most
+    2 growth(2m)^2 2^(-t m / 2).
+    """
+    return min(1.0, (math.log(2) + 2 * log_growth(2 * points) + 1) / (_HALVES * points))
+
+
+def consistent_error(log_growth: LogGrowth, rows: int) -> float:
+    """Return the error of a hypothesis that is right on so many rows, where one of the class is right on all.
+
+    P(some such hypothesis has error t) <= 2 growth(2n) 2^(-t n / 2) (Blumer et al. 1989).
+    """
+    return min(1.0, (math.log(2) + log_growth(2 * rows) + 1) / (_HALVES * rows))
 
 
 @dataclass(frozen=True)
@@ -81,8 +146,11 @@ def ballot_error(
     return MethodBound(best, {"teachers": chosen})
 
 
-def subsample(records: int, *, log_growth: LogGrowth, epsilon: float, delta: float, queries: int) -> MethodBound:
-    """Teachers on chunks of the records as they are, where some hypothesis is always right."""
+def subsample(records: int, *, log_growth: LogGrowth, epsilon: float, queries: int, delta: float = 0.0) -> MethodBound:
+    """Teachers on chunks of the records as they are, where some hypothesis is always right.
+
+    Without delta, a soft majority counts their ballots.
+    """
     learned = lambda rows: consistent_error(log_growth, rows)  # noqa: E731
     return ballot_error(learned, rows=records, epsilon=epsilon, delta=delta, queries=queries)
 
@@ -213,9 +281,3 @@ def pure_relabel(records: int, *, log_growth: LogGrowth, epsilon: float, queries
             yield MethodBound(error, {"eta": eta, "subset": subset, "flip": flip, **votes.settings})
 
     return _best(bounds())
-
-
-def pure_realizable(records: int, *, log_growth: LogGrowth, epsilon: float, queries: int) -> MethodBound:
-    """A soft majority of teachers on chunks of the records, where some hypothesis is always right."""
-    learned = lambda rows: consistent_error(log_growth, rows)  # noqa: E731
-    return ballot_error(learned, rows=records, epsilon=epsilon, delta=0.0, queries=queries)

@@ -6,8 +6,7 @@ real data do better. It is used to compare methods because it treats them alike.
 """
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
 from functools import cache, partial
 from typing import Any
 
@@ -15,107 +14,34 @@ from quorate.core.checks import check_count, check_delta, check_positive, check_
 from quorate.core.errors import InvalidInput
 from quorate.core.hypotheses import Concept
 from quorate.planner.concept_bounds import (
+    LogGrowth,
     MethodBound,
     agnostic,
-    pure_realizable,
     pure_relabel,
     pure_stable,
+    sauer_growth,
     semi_private,
     stable,
     subsample,
     universal,
 )
-from quorate.planner.learning import LogGrowth, sauer_growth
-from quorate.planner.result import Change, plan_card
+from quorate.planner.result import Change, Method, Plan
 
-__all__ = ["ConceptMethod", "ConceptPlan", "plan_concept"]
+__all__ = ["plan_concept"]
 
 _MOST_RECORDS = 10**15
+_ESTIMATORS = {
+    "agnostic": "AgnosticClassifier",
+    "pure-realizable": "PureClassifier",
+    "pure-relabel": "PureClassifier",
+    "pure-stable": "PureClassifier",
+    "semi-private": "SemiPrivateClassifier",
+    "stable": "StableClassifier",
+    "subsample": "PrivateClassifier",
+    "universal": "UniversalClassifier",
+}
 
-
-@dataclass(frozen=True)
-class ConceptMethod:
-    """One method: the excess error that it guarantees with these records, and the records that alpha needs.
-
-    `needed` is None if no number of records would do. `settings` are those of the bound.
-    """
-
-    name: str
-    error: float
-    needed: int | None
-    settings: Mapping[str, float]
-    guarantee: str
-    least: int | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class ConceptPlan:
-    """All methods, the best for these records first.
-
-    `best` is its name, `feasible` whether it reaches alpha.
-    """
-
-    records: int
-    vc_dimension: int
-    epsilon: float
-    delta: float
-    queries: int
-    alpha: float
-    best: str
-    feasible: bool
-    methods: tuple[ConceptMethod, ...]
-    assumptions: tuple[str, ...]
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the plan as plain values that JSON can hold."""
-        plain = asdict(self)
-        plain["methods"] = [asdict(method) | {"settings": dict(method.settings)} for method in self.methods]
-        plain["assumptions"] = list(self.assumptions)
-        return plain
-
-    @property
-    def nearest(self) -> tuple[Change, ...]:
-        """The fewest records with which a method with an epsilon reaches alpha, if the best method does not."""
-        needed = [(m.needed, m.name) for m in self.methods if m.needed is not None and m.name != "stable"]
-        if self.feasible or not needed:
-            return ()
-        records, name = min(needed)
-        return (Change("records", records, None, f"collect {records:,} records, for {name}"),)
-
-    def settings(self) -> dict[str, Any]:
-        """Return the keyword arguments, apart from the class, of the classifier of the best method."""
-        if self.best == "stable":
-            return {"gamma": self.methods[0].settings["gamma"]}
-        if self.best.startswith("pure-"):
-            return {"epsilon": self.epsilon, "queries": self.queries, "method": self.best.removeprefix("pure-")}
-        named = {"semi-private": ("epsilon",), "universal": ("epsilon", "delta")}
-        return {name: getattr(self, name) for name in named.get(self.best, ("epsilon", "delta", "queries"))}
-
-    def method(self, name: str) -> ConceptMethod:
-        """Return one method by its name."""
-        for method in self.methods:
-            if method.name == name:
-                return method
-        raise InvalidInput(f"the plan has no method {name!r}; it has {', '.join(one.name for one in self.methods)}")
-
-    def summary(self) -> str:
-        """Return the plan in a few sentences."""
-        best = self.methods[0]
-        parts = [
-            f"With {self.records:,} records of a class of VC dimension {self.vc_dimension}, at epsilon = "
-            f"{self.epsilon:g}, {best.name} is sure to keep the smallest excess error: {best.error:.3g}."
-        ]
-        if best.needed is not None:
-            parts.append(f"It needs {best.needed:,} records for {self.alpha:g}.")
-        parts += [
-            f"{other.name} keeps {other.error:.3g}"
-            + (f" and needs {other.needed:,}." if other.needed is not None else " and no number of records would do.")
-            for other in self.methods[1:]
-        ]
-        return " ".join(parts)
-
-    def _repr_html_(self) -> str:
-        return plan_card(self, "best", "records", "vc_dimension", "epsilon", "delta", "queries", "alpha")
+Bound = Callable[[int], MethodBound]
 
 
 def plan_concept(
@@ -130,7 +56,7 @@ def plan_concept(
     public: int = 0,
     realizable: bool = False,
     gamma: float | None = None,
-) -> ConceptPlan:
+) -> Plan:
     """Compare the methods for a class of hypotheses: their errors, and the records that alpha needs.
 
     Give the class itself or its VC dimension. `queries` are answered within (epsilon, delta) together; a published
@@ -147,43 +73,99 @@ def plan_concept(
     epsilon, delta = check_positive("epsilon", epsilon), check_delta(delta)
     alpha, public = check_rate("alpha", alpha), check_count("public", public, least=0)
     known: dict[str, Any] = {"log_growth": log_growth, "epsilon": epsilon}
-    bounds: dict[str, tuple[Callable[..., MethodBound], str, int | None]] = {
-        "pure-stable": (partial(pure_stable, **known, queries=queries), f"({epsilon:g}, 0)", None),
-        "pure-relabel": (partial(pure_relabel, **known, queries=queries), f"({epsilon:g}, 0)", None),
-    }
-    if realizable:
-        bounds["pure-realizable"] = (partial(pure_realizable, **known, queries=queries), f"({epsilon:g}, 0)", None)
-    if delta > 0:
-        target = f"({epsilon:g}, {delta:g})"
-        bounds["agnostic"] = (partial(agnostic, **known, delta=delta, queries=queries), target, None)
-        bounds["universal"] = (partial(universal, **known, delta=delta), f"{target}, any number of queries", None)
-        if realizable:
-            bounds["subsample"] = (partial(subsample, **known, delta=delta, queries=queries), target, None)
-    if public:
-        told = f"({epsilon:g}, 0), published: any number of queries"
-        bounds["semi-private"] = (partial(semi_private, **known, public=public), told, None)
+    bounds = _bounds(known, delta, queries, public, realizable)
+    least = None
     if gamma is not None:
         gamma = check_rate("gamma", gamma)
         least = math.ceil((dimension - 1) / (8 * gamma * alpha))
-        told = f"each prediction moves by at most {gamma:g}; not an epsilon"
-        bounds["stable"] = (partial(stable, log_growth=log_growth, gamma=gamma), told, least)
+        guarantee = f"each prediction moves by at most {gamma:g}; not an epsilon"
+        bounds["stable"] = (partial(stable, log_growth=log_growth, gamma=gamma), guarantee)
     methods = [
-        _method(name, bound, records=records, alpha=alpha, guarantee=told, least=least)
-        for name, (bound, told, least) in bounds.items()
+        _method(name, bound, guarantee, records=records, alpha=alpha, least=least if name == "stable" else None)
+        for name, (bound, guarantee) in bounds.items()
     ]
     methods.sort(key=lambda method: (method.name == "stable", method.error, method.needed or _MOST_RECORDS))
-    return ConceptPlan(
-        records=records,
-        vc_dimension=dimension,
-        epsilon=epsilon,
-        delta=delta,
-        queries=queries,
-        alpha=alpha,
-        best=methods[0].name,
-        feasible=methods[0].error <= alpha,
+    figures = {
+        "records": records,
+        "vc_dimension": dimension,
+        "epsilon": epsilon,
+        "delta": delta,
+        "queries": queries,
+        "alpha": alpha,
+        "best": methods[0].name,
+    }
+    feasible = methods[0].error <= alpha
+    return Plan(
+        family="concept",
+        feasible=feasible,
+        keywords=_keywords(methods[0], figures),
+        figures=figures,
+        text=_text(methods, figures),
+        shortage="" if feasible else f"an excess error of {alpha:g} is asked for",
+        nearest=() if feasible else _nearest(methods),
         methods=tuple(methods),
         assumptions=_assumptions(realizable, public),
+        shown=("best", "records", "vc_dimension", "epsilon", "delta", "queries", "alpha"),
     )
+
+
+def _bounds(
+    known: dict[str, Any], delta: float, queries: int, public: int, realizable: bool
+) -> dict[str, tuple[Bound, str]]:
+    """Return the bound and the guarantee of each method that is open."""
+    pure = f"({known['epsilon']:g}, 0)"
+    bounds: dict[str, tuple[Bound, str]] = {
+        "pure-stable": (partial(pure_stable, **known, queries=queries), pure),
+        "pure-relabel": (partial(pure_relabel, **known, queries=queries), pure),
+    }
+    if realizable:
+        bounds["pure-realizable"] = (partial(subsample, **known, queries=queries), pure)
+    if delta > 0:
+        target = f"({known['epsilon']:g}, {delta:g})"
+        bounds["agnostic"] = (partial(agnostic, **known, delta=delta, queries=queries), target)
+        bounds["universal"] = (partial(universal, **known, delta=delta), f"{target}, any number of queries")
+        if realizable:
+            bounds["subsample"] = (partial(subsample, **known, delta=delta, queries=queries), target)
+    if public:
+        guarantee = f"{pure}, published: any number of queries"
+        bounds["semi-private"] = (partial(semi_private, **known, public=public), guarantee)
+    return bounds
+
+
+def _nearest(methods: list[Method]) -> tuple[Change, ...]:
+    """Return the fewest records with which a method with an epsilon reaches alpha."""
+    needed = [(method.needed, method.name) for method in methods if method.needed and method.name != "stable"]
+    if not needed:
+        return ()
+    records, name = min(needed)
+    return (Change("records", records, None, f"collect {records:,} records, for {name}"),)
+
+
+def _keywords(best: Method, figures: dict[str, Any]) -> dict[str, Any]:
+    """Return the keyword arguments, apart from the class, of the classifier of the best method."""
+    if best.name == "stable":
+        return {"gamma": best.settings["gamma"]}
+    if best.name.startswith("pure-"):
+        return {name: figures[name] for name in ("epsilon", "queries")} | {"method": best.name.removeprefix("pure-")}
+    named = {"semi-private": ("epsilon",), "universal": ("epsilon", "delta")}
+    return {name: figures[name] for name in named.get(best.name, ("epsilon", "delta", "queries"))}
+
+
+def _text(methods: list[Method], figures: dict[str, Any]) -> str:
+    """Return what each method keeps and needs, the best first."""
+    best = methods[0]
+    sentences = [
+        f"With {figures['records']:,} records of a class of VC dimension {figures['vc_dimension']}, at epsilon = "
+        f"{figures['epsilon']:g}, {best.name} is sure to keep the smallest excess error: {best.error:.3g}."
+    ]
+    if best.needed is not None:
+        sentences.append(f"It needs {best.needed:,} records for {figures['alpha']:g}.")
+    sentences += [
+        f"{method.name} keeps {method.error:.3g}"
+        + (f" and needs {method.needed:,}." if method.needed is not None else " and no number of records would do.")
+        for method in methods[1:]
+    ]
+    return " ".join(sentences)
 
 
 def _class(vc_dimension: int | None, concept: Concept | None) -> tuple[int, LogGrowth]:
@@ -199,21 +181,19 @@ def _class(vc_dimension: int | None, concept: Concept | None) -> tuple[int, LogG
 
 
 def _assumptions(realizable: bool, public: int) -> tuple[str, ...]:
-    told = ["records, queries and public points are drawn independently from one law"]
+    assumptions = ["records, queries and public points are drawn independently from one law"]
     if realizable:
-        told.append("some hypothesis of the class is always right")
+        assumptions.append("some hypothesis of the class is always right")
     if public:
-        told.append(f"{public:,} public points are at hand; they are not protected")
-    return tuple(told)
+        assumptions.append(f"{public:,} public points are at hand; they are not protected")
+    return tuple(assumptions)
 
 
-def _method(
-    name: str, bound: Callable[..., MethodBound], *, records: int, alpha: float, guarantee: str, least: int | None
-) -> ConceptMethod:
-    here = bound(records)
-    return ConceptMethod(
-        name, min(1.0, here.error), _needed(lambda n: bound(n).error, alpha), here.settings, guarantee, least
-    )
+def _method(name: str, bound: Bound, guarantee: str, *, records: int, alpha: float, least: int | None) -> Method:
+    found = bound(records)
+    needed = _needed(lambda count: bound(count).error, alpha)
+    error = min(1.0, found.error)
+    return Method(name, _ESTIMATORS[name], error, guarantee, True, needed, least, dict(found.settings))
 
 
 def _needed(error: Callable[[int], float], alpha: float) -> int | None:

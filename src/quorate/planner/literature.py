@@ -1,24 +1,14 @@
 """Bounds from the literature, with their published constants, for comparison with a plan."""
 
 import math
-from dataclasses import dataclass
 
 from quorate.core.checks import check_count, check_delta, check_positive
+from quorate.planner.result import PublishedBound
 
-__all__ = ["PublishedBound", "pate_epsilon", "published_bounds", "published_records", "stability_teachers"]
+__all__ = ["pate_epsilon", "published_bounds", "published_records", "stability_teachers"]
 
 _FAILURE = 0.05  # the probability beta with which the published guarantee of accuracy may fail
 _TAU = 1.1e10  # the tau of GenericBBL must be above this
-
-
-@dataclass(frozen=True)
-class PublishedBound:
-    """One bound from the literature: its name, its value and its source."""
-
-    name: str
-    value: float
-    citation: str
-    sentence: str
 
 
 def stability_teachers(*, epsilon: float, delta: float, queries: int, disagreement: float) -> tuple[int, int]:

@@ -1,71 +1,17 @@
 """Plans for a published student that answers first: how many teachers it takes to detect a dissent."""
 
 import math
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
-from quorate.core.mechanisms import Dissent, Quorum
 from quorate.core.mechanisms.dissent import RATE, calibrate_with_quorum
-from quorate.planner.result import Change, plan_card
+from quorate.planner.result import Change, Plan
 
-__all__ = ["StudentFirstPlan", "plan_student_first"]
+__all__ = ["plan_student_first"]
 
 _MANY = 2**31  # teachers to calibrate with where their number is not yet known
 _CLEAR = 0.9  # the share of teachers that agree where the ensemble is clear
 _BY_CHANCE = 0.1  # the share of the dissents that traffic may use up where the student is right
 _LEAST_UNITS = 2  # for each teacher
-
-
-@dataclass(frozen=True, kw_only=True)
-class StudentFirstPlan:
-    """Both mechanisms and their number of teachers. `units` is the number of units, None if unknown."""
-
-    epsilon: float
-    delta: float
-    queries: int
-    teachers: int
-    dissent: Dissent
-    quorum: Quorum
-    units: int | None = None
-
-    @property
-    def feasible(self) -> bool:
-        """Whether each teacher has enough units."""
-        return not self.nearest
-
-    @property
-    def nearest(self) -> tuple[Change, ...]:
-        """How many units are needed, if there are fewer."""
-        needed = _LEAST_UNITS * self.teachers
-        if self.units is None or self.units >= needed:
-            return ()
-        return (Change("records", needed, None, f"collect {needed:,} units"),)
-
-    def settings(self) -> dict[str, Any]:
-        """Return the keyword arguments, apart from the student, of a `StudentFirstClassifier` that follows the plan."""
-        named = {name: getattr(self, name) for name in ("epsilon", "delta", "queries", "teachers")}
-        return named | {"dissents": self.dissent.no_quorums, "no_quorums": self.quorum.no_quorums}
-
-    def summary(self) -> str:
-        """Return the plan in a few sentences."""
-        text = (
-            f"{self.teachers:,} teachers are asked whether they clearly disagree with the student: up to "
-            f"{self.dissent.no_quorums:,} times, and {self.quorum.no_quorums:,} of those may find no quorum."
-        )
-        if self.feasible:
-            return text
-        return (
-            f"this target takes {self.teachers} teachers, and so at least {_LEAST_UNITS * self.teachers} units; there "
-            f"are {self.units}. Raise epsilon, or allow fewer dissents than {self.dissent.no_quorums} or fewer "
-            f"no_quorums than {self.quorum.no_quorums}"
-        )
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the plan as plain values that JSON can hold."""
-        return self.settings() | {"feasible": self.feasible}
-
-    def _repr_html_(self) -> str:
-        return plan_card(self, "teachers", "queries", "epsilon", "delta")
 
 
 def plan_student_first(
@@ -77,7 +23,7 @@ def plan_student_first(
     no_quorums: int,
     teachers: int | None = None,
     units: int | None = None,
-) -> StudentFirstPlan:
+) -> Plan:
     """Plan both mechanisms and, unless given, the number of teachers, from public numbers.
 
     There are enough teachers if a dissent is detected when nine in ten of them agree on it, and if `queries` on which
@@ -102,6 +48,18 @@ def plan_student_first(
         dissent, quorum = replace(dissent, teachers=count), replace(quorum, teachers=count)
     else:
         count, units = teachers, None
-    return StudentFirstPlan(
-        epsilon=epsilon, delta=delta, queries=queries, teachers=count, dissent=dissent, quorum=quorum, units=units
+    keywords = {"epsilon": epsilon, "delta": delta, "queries": queries, "teachers": count}
+    needed = _LEAST_UNITS * count
+    feasible = units is None or units >= needed
+    return Plan(
+        family="student_first",
+        feasible=feasible,
+        keywords=keywords | {"dissents": dissent.no_quorums, "no_quorums": quorum.no_quorums},
+        figures=keywords | {"dissent": dissent, "quorum": quorum, "units": units},
+        text=f"{count:,} teachers are asked whether they clearly disagree with the student: up to "
+        f"{dissent.no_quorums:,} times, and {quorum.no_quorums:,} of those may find no quorum.",
+        shortage=f"{count:,} teachers take at least {needed:,} units, and there are {units}; raise epsilon, or allow "
+        f"fewer dissents than {dissents} or fewer no_quorums than {no_quorums}",
+        nearest=() if feasible else (Change("records", needed, None, f"collect {needed:,} units"),),
+        shown=("teachers", "queries", "epsilon", "delta"),
     )

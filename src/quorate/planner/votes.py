@@ -1,19 +1,31 @@
-"""A plan for votes in words: what to run, what to expect, and what would have to change."""
+"""Plans for private prediction by votes: aggregator, number of teachers, forecast, and changes that would do."""
 
-import math
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, Literal
 
-from quorate.core.mechanisms.base import QueryMechanism, ThresholdMechanism
-from quorate.core.privacy import Budget
-from quorate.planner.literature import PublishedBound
-from quorate.planner.mechanisms.task import least_agreement
-from quorate.planner.result import Change, plan_card
-from quorate.planner.roads import Road
+from quorate.core.checks import check_choice, check_count, check_delta, check_positive, check_rate
+from quorate.core.errors import InvalidInput
+from quorate.planner.classes import check_prior, few_rows_warning, rare_class_warning
+from quorate.planner.comparison import compare_methods
+from quorate.planner.forecast import DEFAULT_DISAGREEMENT, VoteForecast
+from quorate.planner.literature import published_bounds
+from quorate.planner.result import Candidate, Method, Plan
+from quorate.planner.task import Calibrated, Draft, Expected, Task, least_agreement
+from quorate.planner.teachers import (
+    AGGREGATORS,
+    LEAST_ROWS,
+    Purpose,
+    best_teachers,
+    certify,
+    drafts,
+    nearest_changes,
+    smallest_teachers,
+)
 
-__all__ = ["Candidate", "PrivatePlan"]
+__all__ = ["ON_NO_QUORUM", "plan"]
 
+ON_NO_QUORUM = ("abstain", "random", "raise")
 _CERTAIN = 0.999  # no more than this is said of an expectation
 _NO_QUORUM = ("quorum", "confident_max", "stability", "between_thresholds")  # do not answer every query
 _BETTER_THAN_CHANCE = 0.1  # by how much agreement must exceed that of a guess to go without a warning
@@ -29,159 +41,325 @@ _NAMES = {
 }
 
 
-@dataclass(frozen=True)
-class Candidate:
-    """One aggregator and its forecast."""
+def plan(
+    *,
+    epsilon: float = 1.0,
+    delta: float = 1e-6,
+    queries: int = 1000,
+    records: int | None = None,
+    teachers: int | None = None,
+    classes: int | None = None,
+    disagreement: float | None = None,
+    votes: Any = None,
+    aggregator: str = "auto",
+    no_quorums: int | None = None,
+    answer_rate: float = 0.5,
+    on_no_quorum: Literal["abstain", "random", "raise"] = "abstain",
+    features: int | None = None,
+    public: int | None = None,
+    teach: bool = False,
+    scores: bool = False,
+    prior: Any = None,
+    class_weight: Any = None,
+) -> Plan:
+    """Plan private prediction: the aggregator, the number of teachers and what to expect.
 
-    aggregator: str
-    noise: Mapping[str, float]
-    no_quorums: int | None
-    answered: float
-    agreement: float
-    right: float
+    Reads nothing private.
 
+    `disagreement` is the mean share of teachers expected to vote against the plurality on a query; `votes`, which are
+    more informative, are counts of votes on public points (one row per point, one column per class) by any number of
+    teachers. `aggregator="auto"` chooses the one with the largest share of queries expected to be answered with the
+    plurality label; a name uses that one. Without `teachers`, their number is chosen: each gets at least 20 `records`;
+    with `features` too, the number of columns after encoding, the plan takes the number of teachers that loses least to
+    noise and to small chunks together (with `teach`, for a student that learns from the answers). Without `records`, it
+    takes the fewest teachers that answer 95 in 100. `no_quorums` is chosen unless given. With `on_no_quorum="random"` a
+    query without a quorum gets a random label, which costs no more than the no-quorum, and counts as answered. A plan
+    is not feasible if its share stays below `answer_rate`, or if its answers are nearer to guesses than to the
+    plurality label; it then says what would be feasible. Given `records`, `features` and `public`, the number of public
+    points (0 for none), `methods` compares votes with a student, a linear model and one hypothesis.
 
-@dataclass(frozen=True, kw_only=True)
-class PrivatePlan:
-    """What to run and what to expect, calibrated by `quorate.plan` from public numbers alone.
+    `scores` plans for noisy shares of the vote instead of labels. A plan with labels warns if the `prior`, the declared
+    shares of the classes, has a class so rare that it will hardly win a majority (`class_weight` says whether teachers
+    weight the classes).
 
-    `answered` is the expected share of all queries that get an answer, `agreement` the share of those equal to the
-    teachers' plurality, `right` their product. `mechanism` is calibrated and certified; `order` and `slack` are those
-    of the budget that pays for it. `lasts` is the probability that the run or the budget does not end before the last
-    query; with `on_no_quorum="random"` a random label counts as an answer. If `right` is below the target rate
-    (`feasible` is False), `nearest` names changes that would reach it. `disagreement` is the share of votes against the
-    plurality on which the forecast is based, and `basis` its source. `roads` compares votes with the other estimators
-    of this package, the best first, if `records`, `features` and `public` were given.
+    The forecast from `disagreement` alone is a model: over queries it follows a Beta distribution with concentration 4,
+    and teachers that disagree agree on one rival. Votes of real teachers can be more even, or fall into two camps; and
+    fewer records make teachers disagree more, which no plan can know. Give `votes` if you have any.
+
+    >>> plan(teachers=1000, epsilon=1.0, delta=1e-6, queries=10_000, disagreement=0.001).aggregator
+    'quorum'
+    >>> guessing = plan(teachers=2000, epsilon=1.0, queries=100_000, votes=[[1400, 600]] * 2000, on_no_quorum="random")
+    >>> guessing.aggregator, round(guessing.answered, 3)
+    ('quorum', 1.0)
+    >>> plan(teachers=1000, epsilon=1.0, queries=100, votes=[[240, 10], [20, 230]]).right > 0.99
+    True
+    >>> [method.estimator for method in plan(records=30_000, teachers=800, features=50, public=5000).methods[:2]]
+    ['PrivateLogisticRegression', 'StudentClassifier']
+    >>> plan(teachers=1000, prior=[0.9, 0.1]).warnings[0]
+    "a class of share 10% will rarely win a majority: use scores=True or class_weight=...or a linear model"
     """
+    check_choice("on_no_quorum", on_no_quorum, ON_NO_QUORUM)
+    task = _check_task(epsilon, delta, queries, classes, no_quorums, guess=on_no_quorum == "random")
+    task, premise = _find_premise(task, disagreement, votes, declared=classes is not None)
+    answer_rate, aggregator = check_rate("answer_rate", answer_rate), _check_aggregator(aggregator, scores)
+    features = None if features is None else check_count("features", features)
+    records = None if records is None else check_count("records", records)
+    methods = _compare(task, records=records, features=features, public=public)
+    purpose = Purpose(columns=features, teach=teach, rate=answer_rate)
+    forecast = premise.forecast
+    count, assumption = _choose_teachers(aggregator, task, forecast, purpose, teachers=teachers, records=records)
+    drafted, calibrated, expected = _choose_mechanism(aggregator, task, forecast, count)
+    feasible = expected.right >= answer_rate and expected.agreement >= least_agreement(task.classes)
+    known = {"rate": answer_rate, "records": records, "free": teachers is None}
+    rows = None if records is None else records // count
+    figures = {
+        **_describe(drafted, calibrated, expected),
+        "teachers": count,
+        "rows_per_teacher": rows,
+        "epsilon": task.epsilon,
+        "delta": task.delta,
+        "queries": task.queries,
+        "classes": task.classes,
+        "on_no_quorum": on_no_quorum,
+        "answer_rate": answer_rate,
+        "published": published_bounds(
+            epsilon=task.epsilon,
+            delta=task.delta,
+            queries=task.queries,
+            disagreement=forecast.disagreement,
+            rows=LEAST_ROWS,
+            scale=next((draft.noise["scale"] for draft in drafted if draft.aggregator == "noisy_max"), None),
+        ),
+        "disagreement": premise.disagreement,
+        "basis": premise.basis,
+    }
+    named = ("epsilon", "delta", "queries", "teachers", "aggregator", "on_no_quorum", "no_quorums")
+    keywords = {name: figures[name] for name in named}
+    return Plan(
+        family="votes",
+        feasible=feasible,
+        keywords=keywords | ({"no_quorums": "auto"} if keywords["no_quorums"] is None else {}),
+        figures=figures,
+        text=_text(figures, expected),
+        premise=_PREMISES[premise.basis].format(f"{100 * premise.disagreement:.3g}% of the votes"),
+        shortage="" if feasible else _shortage(figures),
+        nearest=() if feasible else tuple(nearest_changes(aggregator, task, forecast, count, **known)),
+        methods=methods,
+        assumptions=(*premise.assumptions, *assumption, *_loses_more(drafted, expected)),
+        warnings=_warnings(prior, task.classes, aggregator=aggregator, weighted=class_weight is not None, rows=rows),
+        shown=("aggregator", "teachers", "epsilon", "delta", "queries"),
+        bar=("queries expected to be answered with the teachers' plurality label", expected.right),
+    )
 
-    aggregator: str
-    teachers: int
-    rows_per_teacher: int | None
-    epsilon: float
-    delta: float
-    queries: int
-    classes: int
-    no_quorums: int | None
-    mechanism: QueryMechanism | ThresholdMechanism
-    order: float
-    slack: float
-    noise: Mapping[str, float]
-    answered: float
-    agreement: float
-    right: float
-    answer_rate: float
-    feasible: bool
-    candidates: tuple[Candidate, ...]
-    published: tuple[PublishedBound, ...]
+
+_PREMISES = {
+    "assumed": "This supposes that {} go against the plurality, which is assumed and not measured.",
+    "given": "This supposes that {} go against the plurality, as was given.",
+    "measured": "On public points {} go against the plurality.",
+}
+
+
+def _describe(drafted: tuple[Draft, ...], calibrated: Calibrated, expected: Expected) -> dict[str, Any]:
+    """Return the figures of the mechanism that was chosen, and of the others."""
+    chosen = drafted[0]
+    noise = {name: float(getattr(calibrated.mechanism, name, value)) for name, value in chosen.noise.items()}
+    return {
+        "aggregator": chosen.aggregator,
+        "no_quorums": chosen.no_quorums,
+        "mechanism": calibrated.mechanism,
+        "order": calibrated.order,
+        "slack": calibrated.slack,
+        "noise": noise,
+        "answered": expected.answered,
+        "agreement": expected.agreement,
+        "right": expected.right,
+        "lasts": expected.lasts,
+        "candidates": tuple(
+            Candidate(
+                draft.aggregator,
+                dict(draft.noise),
+                draft.no_quorums,
+                draft.expected.answered,
+                draft.expected.agreement,
+                draft.expected.right,
+            )
+            for draft in drafted[1:]
+        ),
+    }
+
+
+def _text(figures: dict[str, Any], expected: Expected) -> str:
+    """Return what a plan expects, in a few sentences."""
+    aggregator, queries, no_quorums = figures["aggregator"], figures["queries"], figures["no_quorums"]
+    rows, guess = figures["rows_per_teacher"], 1 / figures["classes"]
+    each = "" if rows is None else f" of {rows:,} units each"
+    sentences = [
+        f"{figures['teachers']:,} teachers{each} vote through {_NAMES[aggregator]}.",
+        f"Of {queries:,} queries about {expected.answered:.1%} are expected to be answered, {expected.agreement:.1%} "
+        "of those with the teachers' plurality label.",
+        f"All of it together keeps epsilon = {figures['epsilon']:g}, delta = {figures['delta']:g}.",
+    ]
+    if expected.agreement < guess + _BETTER_THAN_CHANCE:
+        sentences.append(f"That is hardly better than guessing, which would agree {guess:.0%} of the time.")
+    if aggregator == "noisy_shares":
+        deviation = figures["noise"]["scale"] / figures["teachers"]
+        sentences.append(f"An answer is the share of votes for each class, with a deviation of {deviation:.2g}.")
+    if no_quorums is not None:
+        sentences.append(
+            f"Answers are free; the run ends with no-quorum number {no_quorums:,}, and every query after it is refused."
+        )
+    if no_quorums is not None or expected.lasts < _CERTAIN:
+        sentences.append(f"With probability {min(expected.lasts, _CERTAIN):.1%} all {queries:,} are reached.")
+    if figures["on_no_quorum"] == "random" and aggregator in _NO_QUORUM:
+        sentences.append("A query without a quorum gets a label at random, which counts as an answer here.")
+    return " ".join(sentences)
+
+
+def _shortage(figures: dict[str, Any]) -> str:
+    """Return which of the two conditions of a feasible plan fails, with its figures."""
+    count, least = figures["teachers"], least_agreement(figures["classes"])
+    teachers, parts = "one teacher" if count == 1 else f"{count:,} teachers", []
+    if figures["right"] < figures["answer_rate"]:
+        parts.append(
+            f"only {figures['right']:.1%} of {figures['queries']:,} queries would be answered with the teachers' "
+            f"plurality label, and {figures['answer_rate']:.0%} are asked for"
+        )
+    if figures["agreement"] < least:
+        parts.append(
+            f"only {figures['agreement']:.1%} of the answers would be the teachers' plurality label, and {least:.0%} "
+            "must be, halfway between guessing and certainty"
+        )
+    return f"with {teachers} {'; and '.join(parts)}"
+
+
+def _loses_more(drafted: tuple[Draft, ...], expected: Expected) -> list[str]:
+    """Return which mechanisms would do better on queries just like this, and were not taken."""
+    return [
+        f"{draft.aggregator} would answer {draft.expected.right:.1%} right if queries were exactly like this, but it "
+        "loses more when they are not"
+        for draft in drafted[1:]
+        if draft.expected.right > expected.right + 0.001
+    ]
+
+
+def _check_aggregator(aggregator: str, scores: bool) -> str:
+    """Return the aggregator to plan for: scores have one of their own."""
+    if scores and aggregator not in ("auto", "noisy_shares"):
+        raise InvalidInput(f"scores are counted by the aggregator 'noisy_shares' alone, not by {aggregator!r}")
+    if aggregator not in ("auto", *AGGREGATORS):
+        raise InvalidInput(f"aggregator must be 'auto' or one of {', '.join(AGGREGATORS)}, not {aggregator!r}")
+    return "noisy_shares" if scores else aggregator
+
+
+def _warnings(prior: Any, classes: int, *, aggregator: str, weighted: bool, rows: int | None) -> tuple[str, ...]:
+    texts = [few_rows_warning(classes, rows=rows)]
+    if prior is not None and aggregator != "noisy_shares":
+        texts.append(rare_class_warning(check_prior(prior, range(classes)), weighted=weighted, rows=rows))
+    return tuple(text for text in texts if text is not None)
+
+
+def _compare(task: Task, *, records: int | None, features: int | None, public: int | None) -> tuple[Method, ...]:
+    """Return the methods beside votes, where enough is known."""
+    public = None if public is None else check_count("public", public, least=0)
+    if public is None or features is None or records is None:
+        return ()
+    return compare_methods(task, records=records, features=features, public=public)
+
+
+def _check_task(
+    epsilon: object, delta: object, queries: object, classes: object, no_quorums: object, *, guess: bool
+) -> Task:
+    """Return the target, checked."""
+    return Task(
+        epsilon=check_positive("epsilon", epsilon),
+        delta=check_delta(delta),
+        queries=check_count("queries", queries),
+        classes=2 if classes is None else check_count("classes", classes, least=2),
+        no_quorums=None if no_quorums is None else check_count("no_quorums", no_quorums),
+        guess=guess,
+    )
+
+
+@dataclass(frozen=True)
+class _Premise:
+    """What a plan rests on: how much teachers disagree, who says so, and what had to be assumed."""
+
+    forecast: VoteForecast
+    disagreement: float
+    basis: Literal["assumed", "given", "measured"]
     assumptions: tuple[str, ...]
-    nearest: tuple[Change, ...]
-    on_no_quorum: str = "abstain"
-    lasts: float | None = None
-    roads: tuple[Road, ...] = ()
-    warnings: tuple[str, ...] = ()
-    disagreement: float | None = None
-    basis: Literal["assumed", "given", "measured"] = "given"
 
-    def open_budget(self) -> Budget:
-        """Return a fresh budget of this epsilon and delta, at the order and slack that fit the mechanism."""
-        return Budget(epsilon=self.epsilon, delta=self.delta, order=self.order, slack=self.slack)
 
-    def settings(self) -> dict[str, Any]:
-        """Return the keyword arguments of a `PrivateClassifier` that follows the plan."""
-        named = ("epsilon", "delta", "queries", "teachers", "aggregator", "on_no_quorum")
-        no_quorums = "auto" if self.no_quorums is None else self.no_quorums
-        return {name: getattr(self, name) for name in named} | {"no_quorums": no_quorums}
+def _find_premise(task: Task, disagreement: Any, votes: Any, *, declared: bool) -> tuple[Task, _Premise]:
+    """Return the task, whose classes votes may tell, and what its plan rests on."""
+    if votes is not None:
+        if disagreement is not None:
+            raise InvalidInput("give votes or disagreement, not both: votes say how much the teachers disagree")
+        forecast = VoteForecast.from_votes(votes)
+        columns = int(forecast.copies.sum()) + 1
+        if declared and columns != task.classes:
+            raise InvalidInput(f"votes must have one column for each of the {task.classes} classes, not {columns}")
+        seen = f"queries are like the {forecast.evidence:,} public points: {forecast.disagreement:.1%} of votes against"
+        return replace(task, classes=columns), _Premise(forecast, forecast.disagreement, "measured", (seen,))
+    assumptions = []
+    if disagreement is None:
+        assumptions.append(f"disagreement was not given: {DEFAULT_DISAGREEMENT} is assumed")
+    supposed = DEFAULT_DISAGREEMENT if disagreement is None else disagreement
+    share = 0.0 if supposed == 0 else check_rate("disagreement", supposed)
+    if share > 0.5:
+        raise InvalidInput(f"disagreement must be at most 0.5, half of the votes, not {disagreement!r}")
+    if task.classes > 2:
+        assumptions.append("all who disagree vote for one rival label, the worst case for more than two classes")
+    assumptions.append("disagreement differs from query to query like a Beta law of concentration 4")
+    forecast = _guess(share, task.classes)
+    return task, _Premise(forecast, share, "assumed" if disagreement is None else "given", tuple(assumptions))
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return the plan as plain values that JSON can hold; an infinite order becomes None."""
-        plain = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "mechanism"}
-        plain["order"] = self.order if math.isfinite(self.order) else None
-        plain["noise"] = dict(self.noise)
-        for name in ("candidates", "published", "nearest", "roads"):
-            plain[name] = [asdict(entry) for entry in plain[name]]
-        for name in ("assumptions", "warnings"):
-            plain[name] = list(plain[name])
-        return plain
 
-    @classmethod
-    def from_dict(cls, plain: Mapping[str, Any], mechanism: QueryMechanism | ThresholdMechanism) -> "PrivatePlan":
-        """Return the plan that `as_dict` described, with its mechanism."""
-        known = dict(plain)
-        known["order"] = math.inf if known["order"] is None else known["order"]
-        parts = (("candidates", Candidate), ("published", PublishedBound), ("nearest", Change), ("roads", Road))
-        for name, part in parts:
-            known[name] = tuple(part(**entry) for entry in known[name])
-        for name in ("assumptions", "warnings"):
-            known[name] = tuple(known[name])
-        return cls(mechanism=mechanism, **known)
+@lru_cache(maxsize=16)
+def _guess(disagreement: float, classes: int) -> VoteForecast:
+    """Return the one forecast of this guess, by which what was searched before is known again."""
+    return VoteForecast.from_disagreement(disagreement, classes=classes)
 
-    def lacking(self) -> str:
-        """Return which of the two conditions of a feasible plan fails, with its figures."""
-        parts, least = [], least_agreement(self.classes)
-        if self.right < self.answer_rate:
-            parts.append(
-                f"only {self.right:.1%} of {self.queries:,} queries would be answered with the teachers' plurality "
-                f"label, and {self.answer_rate:.0%} are asked for"
-            )
-        if self.agreement < least:
-            parts.append(
-                f"only {self.agreement:.1%} of the answers would be the teachers' plurality label, and {least:.0%} "
-                "must be, halfway between guessing and certainty"
-            )
-        return "; and ".join(parts)
 
-    def shortfall(self) -> str:
-        """Return why a plan is not feasible, and what would make it feasible."""
-        teachers = "one teacher" if self.teachers == 1 else f"{self.teachers:,} teachers"
-        text = f"not feasible: with {teachers} {self.lacking()}"
-        changes = "; ".join(change.sentence for change in self.nearest)
-        text += f"; any one of these would do: {changes}" if changes else "; no change of one number would do"
-        return ". ".join([text, *(sentence.removesuffix(".") for sentence in self._supposed())])
+def _choose_teachers(
+    aggregator: str,
+    task: Task,
+    forecast: VoteForecast,
+    purpose: Purpose,
+    *,
+    teachers: int | None,
+    records: int | None,
+) -> tuple[int, list[str]]:
+    """Return the number of teachers, given or chosen, and what had to be assumed for it."""
+    if teachers is not None:
+        teachers = check_count("teachers", teachers)
+        if records is not None and teachers > records:
+            raise InvalidInput(f"teachers must be at most records={records}, one record each, not {teachers}")
+        few = records is not None and records // teachers < LEAST_ROWS
+        return teachers, [
+            f"teachers of fewer than {LEAST_ROWS} records still disagree no more than this"
+        ] if few else []
+    if records is None:
+        count = smallest_teachers(aggregator, task, forecast, most=None)
+        needed = f"{count:,} teachers need {count * LEAST_ROWS:,} records at {LEAST_ROWS} each"
+        return count, [f"neither teachers nor records were given: {needed}"]
+    best = best_teachers(aggregator, task, forecast, purpose, records=records)
+    if best is not None:
+        columns = f"teachers that learn from {purpose.columns} columns"
+        return best, [f"{columns} lose accuracy to small chunks as simulated ones do"]
+    count = smallest_teachers(aggregator, task, forecast, most=max(1, records // LEAST_ROWS))
+    return count, [f"a teacher learns well enough from {LEAST_ROWS} records or more"]
 
-    def _supposed(self) -> list[str]:
-        """Return on what the forecast rests: how much the teachers disagree, and who says so."""
-        if self.disagreement is None:  # a plan of the first release
-            return []
-        against = f"{100 * self.disagreement:.3g}% of the votes go against the plurality"
-        said = {
-            "assumed": f"This supposes that {against}, which is assumed and not measured.",
-            "given": f"This supposes that {against}, as was given.",
-            "measured": f"On public points {against}.",
-        }
-        return [said[self.basis]]
 
-    def summary(self) -> str:
-        """Return the plan in a few sentences."""
-        rows = f" of {self.rows_per_teacher:,} units each" if self.rows_per_teacher is not None else ""
-        parts = [
-            f"{self.teachers:,} teachers{rows} vote through {_NAMES[self.aggregator]}.",
-            f"Of {self.queries:,} queries about {self.answered:.1%} are expected to be answered, "
-            f"{self.agreement:.1%} of those with the teachers' plurality label.",
-            *self._supposed(),
-            f"All of it together keeps epsilon = {self.epsilon:g}, delta = {self.delta:g}.",
-        ]
-        if self.agreement < (1 / self.classes) + _BETTER_THAN_CHANCE:
-            parts.append(f"That is hardly better than guessing, which would agree {1 / self.classes:.0%} of the time.")
-        if self.aggregator == "noisy_shares":
-            deviation = self.noise["scale"] / self.teachers
-            parts.append(f"An answer is the share of votes for each class, with a deviation of {deviation:.2g}.")
-        parts += [f"Mind that {warning}." for warning in self.warnings]
-        if self.no_quorums is not None:
-            parts.append(
-                f"Answers are free; the run ends with no-quorum number {self.no_quorums:,}, and every query after it "
-                "is refused."
-            )
-        if self.lasts is not None and (self.no_quorums is not None or self.lasts < _CERTAIN):
-            parts.append(f"With probability {min(self.lasts, _CERTAIN):.1%} all {self.queries:,} are reached.")
-        if self.on_no_quorum == "random" and self.aggregator in _NO_QUORUM:
-            parts.append("A query without a quorum gets a label at random, which counts as an answer here.")
-        if not self.feasible:
-            parts.append(f"This falls short: {self.lacking()}.")
-            parts += [f"It would do to {change.sentence}." for change in self.nearest]
-        if self.roads and self.roads[0].name != "votes":
-            parts.append(f"Another road is likely to be better: {self.roads[0].sentence}.")
-        return " ".join(parts)
-
-    def _repr_html_(self) -> str:
-        expected = ("queries expected to be answered with the teachers' plurality label", self.right)
-        return plan_card(self, "aggregator", "teachers", "epsilon", "delta", "queries", bar=expected)
+@lru_cache(maxsize=64)
+def _choose_mechanism(
+    aggregator: str, task: Task, forecast: VoteForecast, teachers: int
+) -> tuple[tuple[Draft, ...], Calibrated, Expected]:
+    """Return the drafts, the best one first, with its calibrated mechanism and certified expectation."""
+    drafted = drafts(aggregator, task, forecast, teachers)
+    calibrated, expected = certify(drafted[0], task, forecast)
+    if expected.worth < drafted[0].expected.worth - 0.01:  # a stand-in misjudged it: look again
+        certified = [(*certify(draft, task, forecast), draft) for draft in drafted]
+        calibrated, expected, best = max(certified, key=lambda each: each[1].worth)
+        drafted = (best, *(draft for draft in drafted if draft is not best))
+    return drafted, calibrated, expected

@@ -33,7 +33,7 @@ from quorate.core.privacy.budget import charged_together
 from quorate.core.privacy.claims import Claim
 from quorate.core.requests import OWN_CALLER, REFUSED
 from quorate.core.session import Session, release_counts
-from quorate.models.predictors.manners import ShowsClaim
+from quorate.models.predictors.sklearn_compat import ShowsClaim
 from quorate.models.saving.contract import SavedModel, State
 from quorate.release.domain import NOTHING, Domain, SealedCounts, make_domain, read_domain
 from quorate.release.engines.weights import LearnedWeights, mask_query

@@ -25,7 +25,7 @@ from quorate.core.privacy.claims import Total
 from quorate.core.progress import progress
 from quorate.core.session import release_counts
 from quorate.models.account import Account
-from quorate.models.predictors.manners import ShowsClaim
+from quorate.models.predictors.sklearn_compat import ShowsClaim
 from quorate.models.saving import saving
 from quorate.models.saving.contract import SavedModel, Spending, State
 from quorate.release.answers import added, as_counts, keys_of, name_between, take_between, taken

@@ -84,18 +84,26 @@ class SharpMajority(QueryMechanism):
             others.append(math.inf)
         for other in others:
             if to_capacity(epsilon, delta=delta, order=other) > queries / RENYI_QUANTA:
-                candidate = cls._at(other, epsilon, delta, teachers, queries)
+                candidate = cls._at(other, epsilon, delta, teachers, queries, most_errors=best.expected_errors())
                 best = min(best, candidate, key=cls.expected_errors)
         return best
 
     @classmethod
-    def _at(cls, order: float, epsilon: float, delta: float, teachers: int, queries: int) -> "SharpMajority":
+    def _at(
+        cls,
+        order: float,
+        epsilon: float,
+        delta: float,
+        teachers: int,
+        queries: int,
+        *,
+        most_errors: float = math.inf,
+    ) -> "SharpMajority":
         each = to_capacity(epsilon, delta=delta, order=order) / queries - 1 / RENYI_QUANTA  # each is rounded up
         if each <= 0:
             raise Infeasible(f"{queries} queries leave less than one quantum for each; ask fewer")
-        return cls(
-            teachers=teachers, order=order, price=each, table=build_table(teachers=teachers, order=order, price=each)
-        )
+        table = build_table(teachers=teachers, order=order, price=each, most_errors=most_errors)
+        return cls(teachers=teachers, order=order, price=each, table=table)
 
     def expected_errors(self) -> float:
         """Return the sum, over all leads that these teachers can have, of the probability of the wrong label.
@@ -296,11 +304,12 @@ def _first(order: float, price: float) -> float:
     return high
 
 
-def _levels(teachers: int, order: float, price: float) -> tuple[int, ...]:
+def _levels(teachers: int, order: float, price: float, most_errors: float) -> tuple[int, ...]:
     levels = [HALF if teachers % 2 == 0 else max(FLOOR, _up(_first(order, price)))]
-    fall = before = 0.0
-    while levels[-1] > FLOOR and len(levels) <= teachers // 2:
+    fall, before, errors = 0.0, 0.0, 0.0
+    while levels[-1] > FLOOR and len(levels) <= teachers // 2 and errors <= most_errors:
         wrong = levels[-1] / ONE
+        errors += wrong
         if math.isinf(order):
             following = max(wrong * math.exp(-price), 1 - (1 - wrong) * math.exp(price))
         else:
@@ -312,13 +321,16 @@ def _levels(teachers: int, order: float, price: float) -> tuple[int, ...]:
 
 
 @lru_cache(maxsize=64)
-def build_table(*, teachers: int, order: float, price: float) -> tuple[int, ...]:
-    """Return the levels from a tie, or a lead of one, down to `FLOOR`, each rounded up to a multiple of 2**-64."""
+def build_table(*, teachers: int, order: float, price: float, most_errors: float = math.inf) -> tuple[int, ...]:
+    """Return the levels from a tie, or a lead of one, down to `FLOOR`, each rounded up to a multiple of 2**-64.
+
+    The table ends early once its levels add up to more than `most_errors`.
+    """
     if price <= _LEAST_PRICE:
         raise InvalidInput(f"price={price!r} is too small to tell from rounding")
     spare = 4 * _MARGIN
     while True:  # what is built by a quick cost is held against the certified one
-        table = _levels(teachers, order, (min(price, _MOST_PRICE) - _ROUNDING) * (1 - spare))
+        table = _levels(teachers, order, (min(price, _MOST_PRICE) - _ROUNDING) * (1 - spare), most_errors)
         if table_cost(table, teachers=teachers, order=order) <= price * _BELOW:
             return table
         spare *= 4

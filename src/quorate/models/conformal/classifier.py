@@ -27,7 +27,7 @@ from quorate.core.privacy.claims import COLUMNS_READ, Claim, replaced
 from quorate.core.session import release_counts
 from quorate.models.evaluation.rows import check_published
 from quorate.models.predictors.base import check_records
-from quorate.models.predictors.manners import KeepsPublished
+from quorate.models.predictors.sklearn_compat import KeepsPublished
 from quorate.models.saving.contract import SavedModel, Spending, State
 
 __all__ = ["ROUNDING", "ConformalModel"]

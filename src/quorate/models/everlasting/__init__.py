@@ -30,6 +30,6 @@ __all__ = [
 if not TYPE_CHECKING:
 
     def __getattr__(name):
-        if name in ("EverlastingPlan", "plan_everlasting"):  # which stand above what they plan
+        if name == "plan_everlasting":  # which stand above what they plan
             return getattr(import_module("quorate.planner"), name)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

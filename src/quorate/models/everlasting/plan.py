@@ -6,7 +6,7 @@ simulates; their votes on other such points show how many would find no quorum.
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,15 +17,14 @@ from quorate.core.arrays import Floats
 from quorate.core.checks import check_count, check_delta, check_positive, check_rate
 from quorate.core.errors import Infeasible, InvalidInput
 from quorate.core.mechanisms import Quorum
-from quorate.core.mechanisms.cutoff import NoisyCutoff
 from quorate.models.concepts import Concept, Halfspaces, Intervals, Stumps, Thresholds
 from quorate.models.everlasting.classifier import EverlastingClassifier
 from quorate.models.everlasting.directions import MeanDirection
 from quorate.models.everlasting.teaching import teach
 from quorate.models.everlasting.terms import Guarantee, cutoff_for, votes_terms
-from quorate.planner.result import Change, plan_card
+from quorate.planner.result import Change, Plan
 
-__all__ = ["CHUNKS", "ChunkForecast", "EverlastingPlan", "PlayedPhase", "plan_everlasting", "simulated_points"]
+__all__ = ["CHUNKS", "ChunkForecast", "PlayedPhase", "plan_everlasting", "simulated_points"]
 
 Draw = Callable[[int], tuple[Any, NDArray[np.int64]]]
 
@@ -47,69 +46,6 @@ class PlayedPhase:
     no_quorum_rate: float
     refused: int
     error: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class EverlastingPlan:
-    """What to run and what to expect, made by `plan_everlasting` from public numbers alone.
-
-    `no_quorum_rate` and `error` (of the answers) are forecasts for the first phase; `phases` has the results of those
-    that were played. `feasible` tells whether all of them stayed within `target` and none refused a query.
-    """
-
-    records: int
-    teachers: int
-    chunk: int
-    epsilon: float
-    delta: float
-    no_quorums: int
-    cutoff: NoisyCutoff
-    distance: int
-    no_quorum_rate: float
-    error: float
-    target: float
-    feasible: bool
-    candidates: tuple[ChunkForecast, ...]
-    phases: tuple[PlayedPhase, ...]
-    nearest: tuple[Change, ...] = ()
-
-    def settings(self) -> dict[str, Any]:
-        """Return the keyword arguments of an `EverlastingClassifier` that follows the plan."""
-        return {"epsilon": self.epsilon, "delta": self.delta, "chunk": self.chunk, "no_quorums": self.no_quorums}
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the plan as plain values that JSON can hold."""
-        plain: dict[str, Any] = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        plain["cutoff"] = {name: getattr(self.cutoff, name) for name in ("epsilon", "allowed", "spread")}
-        for name in ("candidates", "phases", "nearest"):
-            plain[name] = [asdict(one) for one in plain[name]]
-        return plain
-
-    def summary(self) -> str:
-        """Return the plan in a few sentences."""
-        parts = [
-            f"{self.records:,} records make {self.teachers:,} teachers of {self.chunk}.",
-            f"About {self.no_quorum_rate:.2%} of queries are expected to find no quorum, and {self.error:.2%} of the "
-            f"answers to be wrong; a phase of {self.records:,} queries may have {self.no_quorums:,} no-quorums.",
-            f"Records and queries both keep epsilon = {self.epsilon:g}, delta = {self.delta:g}: a query pays "
-            f"{self.cutoff.epsilon:g} of it for the cutoff.",
-        ]
-        if self.phases:
-            refused = sum(one.refused for one in self.phases)
-            parts.append(
-                f"In {len(self.phases)} phases played on such points up to "
-                f"{max(one.no_quorum_rate for one in self.phases):.2%} found no quorum, up to "
-                f"{max(one.error for one in self.phases):.2%} of the answers were wrong, and {refused:,} queries were "
-                "refused."
-            )
-        if not self.feasible:
-            parts.append(f"This falls short of what was asked for: {self.target:.2%} without quorum, and no refusals.")
-            parts += [f"It would do to {change.sentence}." for change in self.nearest]
-        return " ".join(parts)
-
-    def _repr_html_(self) -> str:
-        expected = ("queries expected to find a quorum", 1 - self.no_quorum_rate)
-        return plan_card(self, "records", "teachers", "chunk", "no_quorums", "epsilon", "delta", bar=expected)
 
 
 CHUNKS = (1, 2, 3, 4, 5, 8, 10, 15, 20, 30, 50)
@@ -260,7 +196,7 @@ def plan_everlasting(
     sample: Any = None,
     chunks: Sequence[int] = CHUNKS,
     phases: int = 2,
-) -> EverlastingPlan:
+) -> Plan:
     """Plan everlasting prediction, with one epsilon and delta for records and for queries.
 
     With `records`, the plan takes the chunk size with the fewest no-quorums and mistakes, and is feasible if their
@@ -330,7 +266,7 @@ def _played(
     rate: float,
     phases: int,
     classes: int,
-) -> EverlastingPlan:
+) -> Plan:
     """Return the plan of the best chunk size whose phases pass; of the first if none does."""
     plans = []
     for chosen in ranked[:_TRIES]:
@@ -348,18 +284,28 @@ def _played(
         settings = {"chunk": chosen.chunk, "no_quorums": chosen.no_quorums}
         played = _play(estimator, settings, sources, guarantee, records, phases=phases, classes=classes)
         passed = all(one.refused == 0 and one.error <= max(0.01, 2 * chosen.error) for one in played)
-        plan = EverlastingPlan(
-            records=records,
-            teachers=records // chosen.chunk,
-            epsilon=guarantee.epsilon,
-            delta=guarantee.delta,
-            cutoff=terms.cutoff,
-            distance=terms.later.distance(),
-            target=rate,
-            feasible=passed and max([chosen.no_quorum_rate, *(one.no_quorum_rate for one in played)]) <= 1.1 * rate,
-            candidates=tuple(ranked),
-            phases=tuple(played),
+        worst = max([chosen.no_quorum_rate, *(phase.no_quorum_rate for phase in played)])
+        figures = {
+            "records": records,
+            "teachers": records // chosen.chunk,
+            "epsilon": guarantee.epsilon,
+            "delta": guarantee.delta,
+            "cutoff": terms.cutoff,
+            "distance": terms.later.distance(),
+            "target": rate,
+            "candidates": tuple(ranked),
+            "phases": tuple(played),
             **vars(chosen),
+        }
+        plan = Plan(
+            family="everlasting",
+            feasible=passed and worst <= 1.1 * rate,
+            keywords={name: figures[name] for name in ("epsilon", "delta", "chunk", "no_quorums")},
+            figures=figures,
+            text=_text(figures),
+            shortage=f"{rate:.2%} without quorum, and no refusals, are asked for",
+            shown=("records", "teachers", "chunk", "no_quorums", "epsilon", "delta"),
+            bar=("queries expected to find a quorum", 1 - chosen.no_quorum_rate),
         )
         if passed:
             return plan
@@ -403,3 +349,22 @@ def _play(
             )
         )
     return played
+
+
+def _text(figures: dict[str, Any]) -> str:
+    """Return what a plan expects, in a few sentences."""
+    records, phases = figures["records"], figures["phases"]
+    sentences = [
+        f"{records:,} records make {figures['teachers']:,} teachers of {figures['chunk']}.",
+        f"About {figures['no_quorum_rate']:.2%} of queries are expected to find no quorum, and {figures['error']:.2%} "
+        f"of the answers to be wrong; a phase of {records:,} queries may have {figures['no_quorums']:,} no-quorums.",
+        f"Records and queries both keep epsilon = {figures['epsilon']:g}, delta = {figures['delta']:g}: a query pays "
+        f"{figures['cutoff'].epsilon:g} of it for the cutoff.",
+    ]
+    if phases:
+        sentences.append(
+            f"In {len(phases)} phases played on such points up to {max(phase.no_quorum_rate for phase in phases):.2%} "
+            f"found no quorum, up to {max(phase.error for phase in phases):.2%} of the answers were wrong, and "
+            f"{sum(phase.refused for phase in phases):,} queries were refused."
+        )
+    return " ".join(sentences)

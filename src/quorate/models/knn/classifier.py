@@ -18,8 +18,8 @@ from quorate.models.knn.model import NeighbourModel
 from quorate.models.knn.points import Metric
 from quorate.models.predictors.base import Predictions, SessionClassifier
 from quorate.models.predictors.labels import declared_classes
-from quorate.models.predictors.manners import only_with
 from quorate.models.predictors.scores import Scoring
+from quorate.models.predictors.sklearn_compat import only_with
 from quorate.models.saving.contract import Outputs
 
 __all__ = ["NeighbourClassifier"]
@@ -150,6 +150,5 @@ class NeighbourClassifier(NeighbourModel, SessionClassifier):
     def _predictions(self, queries: Any, codes: Integers, **known: Any) -> Predictions:
         if not self.scores_:
             return super()._predictions(queries, codes, **known)
-        told = Predictions.of(self.scoring().labels(codes), classes=self.classes_, **known)
-        told.scores = self.scoring().probabilities(codes)
-        return told
+        scores = self.scoring().probabilities(codes)
+        return Predictions.of(self.scoring().labels(codes), classes=self.classes_, scores=scores, **known)

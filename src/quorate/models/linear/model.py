@@ -22,7 +22,7 @@ from quorate.models.linear.curves import curves_from, curves_of
 from quorate.models.linear.engine import Fitted, Problem, entries_of, fit
 from quorate.models.linear.sums import PrivateSums
 from quorate.models.predictors.base import check_matrix, check_records
-from quorate.models.predictors.manners import CountedCopies, ShowsClaim
+from quorate.models.predictors.sklearn_compat import CountedCopies, ShowsClaim
 from quorate.models.saving.contract import Outputs, SavedModel, Spending, State
 from quorate.tables import Category, ColumnMarginal, LearnedFacts, Number, Schema
 from quorate.tables.containers import OpenTable, column_names, is_frame, open_matrix, open_rows

@@ -1,10 +1,10 @@
-"""Classifiers that answer from private records: scikit-learn manners, a budget inside."""
+"""Classifiers that answer from private records, as scikit-learn estimators with a budget."""
 
 from quorate.models.predictors.agnostic import AgnosticClassifier
-from quorate.models.predictors.base import Predictions
+from quorate.models.predictors.predictions import Predictions
 from quorate.models.predictors.pure import PureClassifier
 from quorate.models.predictors.stable import StableClassifier
-from quorate.models.predictors.student_first import StudentFirstClassifier, StudentFirstPredictions
+from quorate.models.predictors.student_first import StudentFirstClassifier
 from quorate.models.predictors.subsample import PrivateClassifier
 from quorate.models.predictors.universal import UniversalClassifier
 
@@ -15,6 +15,5 @@ __all__ = [
     "PureClassifier",
     "StableClassifier",
     "StudentFirstClassifier",
-    "StudentFirstPredictions",
     "UniversalClassifier",
 ]

@@ -8,8 +8,7 @@ import os
 from abc import ABCMeta, abstractmethod
 from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
-from importlib import import_module
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,12 +20,9 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, v
 
 from quorate.compute.learners import batched_equivalent
 from quorate.compute.learners.teachers import LARGEST
-from quorate.core.checks import check_choice, is_named_id, warn_of_id
+from quorate.core.checks import is_named_id, warn_of_id
 from quorate.core.errors import BudgetSpent, InvalidInput, NoQuorum
-from quorate.core.mechanisms import NO_QUORUM
 from quorate.core.mechanisms.base import ThresholdMechanism
-from quorate.core.notebook import html_card
-from quorate.core.privacy import Cost
 from quorate.core.privacy.claims import COLUMNS_READ, LABELS_READ, Claim, replaced
 from quorate.core.progress import HIDDEN, progress
 from quorate.core.requests import Quote
@@ -34,7 +30,8 @@ from quorate.core.rows import canonical_and_finite
 from quorate.core.session import Replies, Session
 from quorate.models.concepts import Concept
 from quorate.models.predictors.labels import numbers_for, without_values
-from quorate.models.predictors.manners import NO_SCORES, CountedCopies, ShowsClaim, Without
+from quorate.models.predictors.predictions import Predictions
+from quorate.models.predictors.sklearn_compat import NO_SCORES, CountedCopies, ShowsClaim, Without
 from quorate.models.saving.contract import SavedModel
 from quorate.tables.containers import (
     Role,
@@ -63,7 +60,6 @@ __all__ = [
     "takes_frames",
 ]
 
-_SHOWN = 10  # labels in a notebook
 _CHARGED = "Interrupted: what was charged stays charged. Ask again: what was answered before is free."
 
 
@@ -213,136 +209,6 @@ def _frame_matrix(classifier: Any, X: Any, role: Role) -> NDArray[np.float64]:
         raise InvalidInput(f"the columns {shown_names(no_numbers)} hold no numbers; {numbers_for(classifier)}")
     columns = [read_column(name, column, "number", role) for name, column in opened.columns.items()]
     return np.stack(columns, axis=1) if columns else np.empty((opened.rows, 0))
-
-
-class Predictions(np.ndarray):
-    """An array of labels, one per query, with `None` for queries without an answer.
-
-    `labels` is the same as a plain array; `answered` is the mask of the answers. `no_quorum` marks the queries on which
-    the teachers did not agree; `refused` counts those that could no longer be paid for. `spent` is the cost of the
-    batch, at the order of the budget; None if a server answered, which does not report it. `scores` are the noisy
-    shares of the classes, one row per query, if labels were derived from them. Slicing and comparing give plain arrays.
-
-    >>> made = Predictions.of(np.array([1, -1]), classes=np.array(["no", "yes"]), refused=np.zeros(2, bool))
-    >>> made.labels, made.answered, made.refused
-    (array(['yes', None], dtype=object), array([ True, False]), 0)
-    >>> made == "yes"
-    array([ True, False])
-    """
-
-    answered: NDArray[np.bool_]
-    no_quorum: NDArray[np.bool_]
-    refused: int
-    spent: Cost | None
-    scores: NDArray[np.float64] | None = None
-    classes: NDArray[Any]
-
-    @classmethod
-    def of(
-        cls,
-        codes: NDArray[np.int64],
-        *,
-        classes: NDArray[Any],
-        refused: NDArray[np.bool_],
-        spent: Cost | None = None,
-        filled: NDArray[np.int64] | None = None,
-    ) -> "Predictions":
-        """Return the labels of these class numbers; `filled` may replace no-quorums."""
-        answered = codes != NO_QUORUM
-        shown = codes if filled is None else np.where(answered | refused, codes, filled)
-        known = classes if shown.min(initial=0) >= 0 else np.concatenate([classes.astype(object), [None]])
-        predictions = known[shown].view(cls)  # NO_QUORUM, which is -1, is the last place
-        predictions.answered, predictions.no_quorum = answered, ~answered & ~refused
-        predictions.refused, predictions.spent = int(refused.sum()), Cost(0.0) if spent is None else spent
-        predictions.classes = classes
-        return predictions
-
-    def score(self, y: Any, *, of: Literal["all", "answered"] = "all") -> float:
-        """Return the share of all queries, or of the answered ones, whose label equals `y`.
-
-        Nothing is asked. A query without an answer counts as wrong; with `of="answered"` it does not count.
-
-        >>> told = Predictions.of(np.array([1, -1, 0, 0]), classes=np.array(["no", "yes"]), refused=np.zeros(4, bool))
-        >>> truth = ["yes", "yes", "no", "yes"]
-        >>> told.score(truth), round(told.score(truth, of="answered"), 3)
-        (0.5, 0.667)
-        """
-        if of not in ("all", "answered"):
-            raise InvalidInput(f"of must be one of all, answered, not {of!r}")
-        truth = np.asarray(y)
-        check_consistent_length(self.labels, truth)
-        right = (self.labels == truth) & self.answered
-        counted = self.size if of == "all" else int(self.answered.sum())
-        if not counted:
-            raise InvalidInput("no query was answered, so that no answer can be right or wrong")
-        return float(right.sum() / counted)
-
-    @property
-    def outcomes(self) -> NDArray[np.str_]:
-        """The outcome of each query: "answered", "no_quorum" or "refused"."""
-        return np.where(self.answered, "answered", np.where(self.no_quorum, "no_quorum", "refused"))
-
-    def to_frame(self, library: Literal["pandas", "polars", "arrow"] = "pandas") -> Any:
-        """Return a data frame or an Arrow table with the columns that `quorate predict` writes, one row per query.
-
-        `answer` is missing if there is none; `outcome` says why. If there are scores, each class has a column.
-
-        >>> told = Predictions.of(np.array([1, -1]), classes=np.array(["no", "yes"]), refused=np.array([False, True]))
-        >>> told.to_frame("arrow").to_pylist()
-        [{'answer': 'yes', 'outcome': 'answered'}, {'answer': None, 'outcome': 'refused'}]
-        """
-        check_choice("library", library, ("pandas", "polars", "arrow"))
-        columns: dict[str, Any] = {"answer": self.labels, "outcome": self.outcomes}
-        if self.scores is not None:
-            columns |= {f"score_{label}": self.scores[:, place] for place, label in enumerate(self.classes.tolist())}
-        plain = columns if library == "pandas" else {name: values.tolist() for name, values in columns.items()}
-        if library == "arrow":
-            return import_module("pyarrow").table(plain)
-        try:
-            return import_module(library).DataFrame(plain)
-        except ModuleNotFoundError:
-            raise InvalidInput(f"a data frame of {library} needs {library}: install it, or ask for 'arrow'") from None
-
-    @property
-    def labels(self) -> NDArray[Any]:
-        """The labels as a plain array."""
-        return self.view(np.ndarray)
-
-    def __getitem__(self, key: Any) -> Any:
-        return self.labels[key]
-
-    def __array_finalize__(self, source: Any) -> None:
-        """Let copies know what their source knew; whatever else is made of it knows nothing."""
-        if isinstance(source, Predictions) and source.shape == self.shape:
-            for name in ("answered", "no_quorum", "refused", "spent", "scores", "classes"):
-                if hasattr(source, name):
-                    setattr(self, name, getattr(source, name))
-
-    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
-        plain = [part.view(np.ndarray) if isinstance(part, Predictions) else part for part in inputs]
-        if "out" in options:
-            options["out"] = tuple(
-                part.view(np.ndarray) if isinstance(part, Predictions) else part for part in options["out"]
-            )
-        return getattr(ufunc, method)(*plain, **options)
-
-    def __reduce__(self) -> Any:
-        return self.labels.__reduce__()
-
-    def __repr__(self) -> str:
-        answered = getattr(self, "answered", None)
-        if answered is None:
-            return repr(self.labels)
-        return f"Predictions({int(answered.sum())} of {self.size} answered, {self.refused} refused)"
-
-    def _repr_html_(self) -> str:
-        if getattr(self, "answered", None) is None:
-            return html_card("Labels", {}, lines=[repr(self.labels)])
-        first = ", ".join("no answer" if label is None else str(label) for label in self.labels[:_SHOWN].tolist())
-        facts = {"queries": self.size, "no quorum": int(self.no_quorum.sum()), "refused": self.refused}
-        share = float(self.answered.mean()) if self.size else 0.0
-        more = ", ..." if self.size > _SHOWN else ""
-        return html_card("Predictions", facts | {"labels": f"{first}{more}"}, bar=("answered", share))
 
 
 class QuorateModel(SavedModel, CountedCopies, ShowsClaim, BaseEstimator):

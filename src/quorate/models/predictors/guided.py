@@ -16,10 +16,10 @@ from quorate.core.errors import Infeasible, InvalidInput
 from quorate.core.mechanisms import NoisyShares
 from quorate.models.predictors.base import SessionClassifier, check_records, is_auto
 from quorate.models.predictors.labels import known_codes
-from quorate.models.predictors.pilot import Pilot, run_pilot
-from quorate.models.predictors.trial import Goal, LearnerChoice, candidates, choose_learner
-from quorate.planner import PrivatePlan
-from quorate.planner.mechanisms.task import Task
+from quorate.planner import Plan
+from quorate.planner.pilot import Pilot, run_pilot
+from quorate.planner.task import Task
+from quorate.planner.trial import Goal, LearnerChoice, candidates, choose_learner
 
 __all__ = ["GuidedClassifier", "PublicRows"]
 
@@ -55,7 +55,7 @@ class GuidedClassifier(SessionClassifier, ABC):
         """Return (epsilon, delta) of the answers."""
 
     @abstractmethod
-    def _open(self, ensemble: Ensemble, planned: PrivatePlan) -> None:
+    def _open(self, ensemble: Ensemble, planned: Plan) -> None:
         """Open the budget of the plan, from which the ensemble answers."""
 
     @abstractmethod
@@ -93,10 +93,10 @@ class GuidedClassifier(SessionClassifier, ABC):
         self.chosen_ = choose_learner(estimators, public.X, public.codes, goal)  # proof: step 4
         self.estimator_ = estimators[self.chosen_.learner]
 
-    def _guided(self, held_out: int, known: dict[str, Any], public: PublicRows) -> PrivatePlan:
+    def _guided(self, held_out: int, known: dict[str, Any], public: PublicRows) -> Plan:
         """Return the plan, and warn of what it warns of: made with the help of public rows, where they have labels."""
         if public.codes is None:
-            planned: PrivatePlan = self._plan(held_out, **known)
+            planned: Plan = self._plan(held_out, **known)
             self._warn_of(planned)
             return planned
         first = self._plan(held_out, must=False, **known)
@@ -116,7 +116,7 @@ class GuidedClassifier(SessionClassifier, ABC):
         self._warn_of(planned)
         return planned
 
-    def _pilot(self, X: Any, codes: NDArray[np.int64], planned: PrivatePlan) -> Pilot:
+    def _pilot(self, X: Any, codes: NDArray[np.int64], planned: Plan) -> Pilot:
         """Try teachers of the planned size on labelled public rows, which do not stand for persons."""
         if self.unit_ == "person":
             raise Infeasible("teachers are dealt persons, and nobody says whose the public rows are")
@@ -131,7 +131,7 @@ class GuidedClassifier(SessionClassifier, ABC):
             device=self.device,
         )
 
-    def _warn_of(self, planned: PrivatePlan) -> None:
+    def _warn_of(self, planned: Plan) -> None:
         """Warn of what a plan warns of, and of one that falls short: where an aggregator is named, none is refused."""
         self._warn(planned.warnings if planned.feasible else (planned.shortfall(), *planned.warnings))
 

@@ -16,7 +16,7 @@ from quorate.core.checks import check_rate
 from quorate.core.errors import InvalidInput
 from quorate.core.mechanisms import NO_QUORUM
 
-__all__ = ["Scoring", "SharesOfVotes", "Threshold", "check_threshold", "takes_class_weight", "weigh_classes"]
+__all__ = ["Scoring", "SharesOfVotes", "Threshold", "check_threshold"]
 
 Threshold = float | Literal["balanced"] | None
 
@@ -88,26 +88,3 @@ class Scoring:
             assert self.prior is not None
             return self.prior[1]
         return 0.5 if self.threshold is None else float(self.threshold)
-
-
-def takes_class_weight(estimator: Any) -> bool:
-    """Return whether the estimator, or one in it, weighs classes."""
-    return bool(_weight_names(estimator))
-
-
-def _weight_names(estimator: Any) -> list[str]:
-    return [name for name in estimator.get_params() if name.rpartition("__")[2] == "class_weight"]
-
-
-def weigh_classes(estimator: Any, weights: Literal["balanced"] | tuple[float, ...]) -> Any:
-    """Return the estimator with these weights of its classes, which teachers know by their numbers.
-
-    "balanced" weights are made by each teacher of its own rows.
-    """
-    names = _weight_names(estimator)
-    if not names:
-        raise InvalidInput(
-            f"{type(estimator).__name__} takes no class_weight; LogisticRegression, trees and forests do"
-        )
-    value = weights if weights == "balanced" else dict(enumerate(weights))
-    return estimator.set_params(**dict.fromkeys(names, value))

@@ -23,7 +23,7 @@ from quorate.models.predictors.base import check_records
 from quorate.models.predictors.estimate import Estimate
 from quorate.models.predictors.guided import GuidedClassifier
 from quorate.models.predictors.labels import declared_classes, known_codes
-from quorate.planner import PrivatePlan
+from quorate.planner import Plan
 from quorate.tables import Schema, as_table
 from quorate.tables.files import TableStream
 
@@ -200,7 +200,7 @@ class OtherSources(GuidedClassifier, ABC):
         self.estimator_ = self.chosen_ = self.estimate_ = None
         return check_records(self, public, estimator=None, reset=True, frames=True, missing=False, role="public")
 
-    def _open_brought(self, electorate: Electorate, planned: PrivatePlan) -> None:
+    def _open_brought(self, electorate: Electorate, planned: Plan) -> None:
         """Open the budget for teachers that were brought."""
         self._warn(planned.warnings)
         self.unit_, self.declared_ = "teacher", True

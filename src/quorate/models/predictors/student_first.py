@@ -36,7 +36,7 @@ from quorate.core.session import Session, release_votes
 from quorate.models.predictors.base import Predictions, allows_missing, check_records
 from quorate.models.predictors.guided import PublicRows
 from quorate.models.predictors.labels import class_codes
-from quorate.models.predictors.manners import KeepsPublished
+from quorate.models.predictors.sklearn_compat import KeepsPublished
 from quorate.models.predictors.subsample import PrivateClassifier
 from quorate.models.saving.codecs import mechanism_document, mechanism_of
 from quorate.models.saving.contract import State
@@ -44,15 +44,9 @@ from quorate.models.saving.teachers import put_teachers, read_teachers
 from quorate.planner import plan_student_first
 from quorate.tables.frames import named_matrix
 
-__all__ = ["StudentFirst", "StudentFirstClassifier", "StudentFirstPredictions"]
+__all__ = ["StudentFirst", "StudentFirstClassifier"]
 
 _ON_NO_QUORUM = ("abstain", "student", "random", "raise")
-
-
-class StudentFirstPredictions(Predictions):
-    """Predictions with `corrected`, the mask of the answers in which the ensemble corrected the student."""
-
-    corrected: NDArray[np.bool_]
 
 
 class StudentFirstClassifier(KeepsPublished, PrivateClassifier):
@@ -163,7 +157,7 @@ class StudentFirstClassifier(KeepsPublished, PrivateClassifier):
             units=known["records"],
         )
         if not planned.feasible:
-            raise Infeasible(planned.summary())
+            raise Infeasible(planned.shortfall())
         return planned
 
     def _open(self, ensemble: Ensemble, planned: Any) -> None:
@@ -234,24 +228,21 @@ class StudentFirstClassifier(KeepsPublished, PrivateClassifier):
         missing = allows_missing(self.estimator_) and _takes_missing(self.student_)
         return check_records(self, X, estimator=self.estimator_, reset=False, missing=missing)
 
-    def predict(self, X: Any, caller: str = "") -> StudentFirstPredictions:
+    def predict(self, X: Any, caller: str = "") -> Predictions:
         """Answer a batch of queries: the student's label, unless the ensemble clearly disagrees.
 
         A query that this `caller` asked before gets the same answer again, at no privacy cost. Queries after the last
         dissent that the run or its budget allows are refused; once none can be answered, `BudgetSpent` is raised.
         """
-        told = super().predict(X, caller=caller)
-        assert isinstance(told, StudentFirstPredictions)
-        return told
+        return super().predict(X, caller=caller)
 
-    def _predictions(self, queries: Any, codes: NDArray[np.int64], **known: Any) -> StudentFirstPredictions:
+    def _predictions(self, queries: Any, codes: NDArray[np.int64], **known: Any) -> Predictions:
         proposed = self._proposals(queries)
         filled = proposed if str(self.on_no_quorum) == "student" else self._filled(len(codes))
-        told = StudentFirstPredictions.of(codes, classes=self.classes_, filled=filled, **known)
-        assert isinstance(told, StudentFirstPredictions)
-        told.corrected = told.answered & (codes != proposed)
-        self._check_quorum(told)
-        return told
+        corrected = (codes != NO_QUORUM) & (codes != proposed)
+        predictions = Predictions.of(codes, classes=self.classes_, filled=filled, corrected=corrected, **known)
+        self._check_quorum(predictions)
+        return predictions
 
     @property
     def corrections_(self) -> tuple[NDArray[Any], NDArray[Any]]:

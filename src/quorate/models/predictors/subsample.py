@@ -31,15 +31,15 @@ from quorate.core.session import Session
 from quorate.models.predictors.base import Predictions, allows_missing, check_records, fill_missing, is_auto
 from quorate.models.predictors.estimate import ESTIMATE_SHARE, Estimate, estimate_rates
 from quorate.models.predictors.labels import class_codes, declared_classes
-from quorate.models.predictors.manners import only_with
-from quorate.models.predictors.scores import Scoring, Threshold, check_threshold, takes_class_weight, weigh_classes
+from quorate.models.predictors.scores import Scoring, Threshold, check_threshold
+from quorate.models.predictors.sklearn_compat import only_with
 from quorate.models.predictors.sources import OtherSources
-from quorate.models.predictors.trial import LearnerChoice, Trial, coefficients
 from quorate.models.saving.codecs import mechanism_document, mechanism_of
 from quorate.models.saving.contract import Outputs, Spending, State
 from quorate.models.saving.teachers import put_teachers, read_teachers
-from quorate.planner import ON_NO_QUORUM, PrivatePlan, plan
-from quorate.planner.classes import by_class, check_prior
+from quorate.planner import ON_NO_QUORUM, Plan, plan
+from quorate.planner.classes import by_class, check_prior, takes_class_weight, weigh_classes
+from quorate.planner.trial import LearnerChoice, Trial, coefficients
 
 __all__ = ["PrivateClassifier"]
 
@@ -296,7 +296,7 @@ class PrivateClassifier(OtherSources):
             chosen = LearnerChoice(**chosen | {"tried": tuple(Trial(**trial) for trial in chosen["tried"])})
         model.estimate_, model.chosen_ = estimate, chosen
         ensemble, mechanism = Ensemble(read_teachers(state)), mechanism_of(values["mechanism"])
-        model.plan_ = PrivatePlan.from_dict(values["plan"], mechanism)
+        model.plan_ = Plan.from_dict(values["plan"], mechanism)
         model.mechanism_, model.teachers_ = mechanism, ensemble.teachers
         model.session_ = state.home.open_session(Votes(ensemble, mechanism))
         return model
@@ -328,7 +328,7 @@ class PrivateClassifier(OtherSources):
         """Return (epsilon, delta) of the answers."""
         return self._shares()[1] if held_out else (self.epsilon, self.delta)
 
-    def _plan(self, held_out: int, *, must: bool = True, **known: Any) -> PrivatePlan:
+    def _plan(self, held_out: int, *, must: bool = True, **known: Any) -> Plan:
         epsilon, delta = self._left(held_out)
         asked: dict[str, Any] = {"disagreement": self.disagreement, "prior": self._prior()}
         if self.teachers != "auto":
@@ -350,7 +350,7 @@ class PrivateClassifier(OtherSources):
             raise Infeasible(planned.shortfall())
         return planned
 
-    def _plan_with(self, estimate: Estimate, held_out: int, teachers: int) -> PrivatePlan:
+    def _plan_with(self, estimate: Estimate, held_out: int, teachers: int) -> Plan:
         try:
             return self._plan(held_out, teachers=teachers, disagreement=estimate.pessimistic)
         except Infeasible as error:
@@ -366,7 +366,7 @@ class PrivateClassifier(OtherSources):
         rows = X if allows_missing(self.estimator_) else fill_missing(X)
         return estimate_rates(ensemble, rows, codes, epsilon=epsilon, delta=delta)
 
-    def _open(self, ensemble: Ensemble, planned: PrivatePlan) -> None:
+    def _open(self, ensemble: Ensemble, planned: Plan) -> None:
         self.plan_, self.mechanism_, self.teachers_ = planned, planned.mechanism, ensemble.teachers
         self.session_ = Session(Votes(ensemble, planned.mechanism), planned.open_budget())
 
@@ -424,9 +424,8 @@ class PrivateClassifier(OtherSources):
         if not isinstance(self.mechanism_, NoisyShares):
             return super()._predictions(queries, codes, **known)
         scoring = self.scoring()
-        told = Predictions.of(scoring.labels(codes), classes=self.classes_, **known)
-        told.scores = scoring.probabilities(codes)
-        return told
+        scores = scoring.probabilities(codes)
+        return Predictions.of(scoring.labels(codes), classes=self.classes_, scores=scores, **known)
 
     def checked(self, X: Any) -> Any:
         """Return queries in the form that teachers take, or say what is wrong with them. Nothing is asked."""

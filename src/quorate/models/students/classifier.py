@@ -38,7 +38,7 @@ from quorate.models.students.halves import labels_of, split_units
 from quorate.models.students.labelled import Labelled
 from quorate.models.students.points import k_centre_points, margins, random_points
 from quorate.models.students.training import train, try_student
-from quorate.planner import PrivatePlan
+from quorate.planner import Plan
 from quorate.tables.containers import Role
 
 __all__ = ["StudentClassifier"]
@@ -195,7 +195,7 @@ class StudentClassifier(QuorateClassifier):
         model = cls.from_fitted_values(state.values, student=student["student"])
         labels = model.classes_[arrays["codes"].astype(np.int64)]
         model.labelled_ = Labelled(arrays["asked"], arrays["answered"], labels)
-        model.plan_ = PrivatePlan.from_dict(state.values["plan"], mechanism_of(state.values["mechanism"]))
+        model.plan_ = Plan.from_dict(state.values["plan"], mechanism_of(state.values["mechanism"]))
         model.student_ = student["fitted"]
         return model
 

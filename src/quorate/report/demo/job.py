@@ -12,9 +12,9 @@ from sklearn.linear_model import LogisticRegression
 
 from quorate.core.errors import BudgetSpent, Infeasible
 from quorate.models.predictors import PrivateClassifier
-from quorate.models.predictors.pilot import Pilot, run_pilot
 from quorate.models.saving import load, save
-from quorate.planner import PrivatePlan, plan
+from quorate.planner import Plan, plan
+from quorate.planner.pilot import Pilot, run_pilot
 from quorate.report import Accuracy, Agreement, Claim, ReportData, proofs_for, software_versions
 from quorate.tables import Schema
 from quorate.tables.datasets.visits import OUTCOMES, draw_visits
@@ -92,7 +92,7 @@ def run_job(
     )
 
 
-def _planned(target: dict[str, Any], pilot: Pilot, say: Callable[[str], object]) -> PrivatePlan:
+def _planned(target: dict[str, Any], pilot: Pilot, say: Callable[[str], object]) -> Plan:
     planned = plan(**target, aggregator=_AGGREGATOR)
     if not planned.feasible:
         raise Infeasible(planned.summary())
@@ -186,7 +186,7 @@ def _score(model: Any, X: NDArray[np.float64], y: NDArray[Any]) -> str:
     return f"{model.score(X, y):.2%}"
 
 
-def _accuracy(pilot: Pilot, planned: PrivatePlan, target: dict[str, Any]) -> Accuracy | None:
+def _accuracy(pilot: Pilot, planned: Plan, target: dict[str, Any]) -> Accuracy | None:
     """Return accuracy against epsilon, simulated: the pilot's vote shares, counted by a mechanism for each."""
     points = []
     for times in _TRIED:
@@ -201,7 +201,7 @@ def _accuracy(pilot: Pilot, planned: PrivatePlan, target: dict[str, Any]) -> Acc
     return Accuracy(points=tuple(points), source="simulated from the public study") if points else None
 
 
-def _alternatives(planned: PrivatePlan, target: dict[str, Any]) -> list[dict[str, Any]]:
+def _alternatives(planned: Plan, target: dict[str, Any]) -> list[dict[str, Any]]:
     """Return what the other aggregators would be expected to give, with as many teachers."""
     auto = plan(**target, teachers=planned.teachers).as_dict()
     return [other for other in (auto, *auto["candidates"]) if other["aggregator"] != planned.aggregator]

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -89,10 +90,10 @@ class Answers:
             return np.array([np.nan if one is None else one for one in columns["answer"]])
         codes = np.array([_REFUSED if one is None else one for one in self._outputs["index"]], dtype=np.int64)
         refused = codes == _REFUSED
-        labels = Predictions.of(np.maximum(codes, -1), classes=np.array(self._classes), refused=refused)
-        labels.spent = None
-        labels.scores = self._scores()
-        return labels
+        predictions = Predictions.of(
+            np.maximum(codes, -1), classes=np.array(self._classes), refused=refused, scores=self._scores()
+        )
+        return replace(predictions, spent=None)
 
     def _scores(self) -> NDArray[np.float64] | None:
         if "scores" not in self._outputs:

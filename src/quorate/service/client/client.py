@@ -142,7 +142,7 @@ class Client(_Calls):
 
     >>> with Client("https://triage.example.org", model="triage") as client:  # doctest: +SKIP
     ...     client.predict(visits)
-    Predictions(['ill', 'well', None], dtype=object)
+    Predictions(2 of 3 answered, 0 refused)
 
     A key is not sent over a network in the clear by accident:
 

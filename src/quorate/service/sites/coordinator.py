@@ -7,7 +7,7 @@ error names it, the batch is refused and nothing is drawn. What the other sites 
 import weakref
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any, Self, TypeVar
 
 import httpx
@@ -21,7 +21,7 @@ from quorate.core.mechanisms.base import QueryMechanism
 from quorate.core.privacy import best_order
 from quorate.models.predictors import PrivateClassifier
 from quorate.models.saving.codecs import mechanism_of
-from quorate.planner import PrivatePlan
+from quorate.planner import Plan
 from quorate.service.sites.declared import DeclaredSites, refused
 from quorate.service.sites.keys import Card, Keys
 from quorate.service.sites.messages import About, Mode
@@ -227,7 +227,7 @@ class FederatedClassifier(PrivateClassifier, saved_as=PrivateClassifier):
             )
         made = cls(classes=told.labels, **settings)
         made._begin_brought(np.zeros((1, told.features)), settings)
-        planned: PrivatePlan = made._plan(0, teachers=sites.teachers)
+        planned: Plan = made._plan(0, teachers=sites.teachers)
         if sites.mode == "noise":
             planned = _with_shares(planned, sites)
         if not isinstance(planned.mechanism, QueryMechanism):
@@ -235,7 +235,7 @@ class FederatedClassifier(PrivateClassifier, saved_as=PrivateClassifier):
         made._open_brought(sites.declared(planned.mechanism), planned)  # declared before a budget is opened for it
         return made
 
-    def _open(self, ensemble: Ensemble, planned: PrivatePlan) -> None:
+    def _open(self, ensemble: Ensemble, planned: Plan) -> None:
         sites = ensemble.fitted
         if not isinstance(sites, DeclaredSites):
             raise InvalidInput("a FederatedClassifier is opened by from_sites: its sites fit their own teachers")
@@ -245,10 +245,10 @@ class FederatedClassifier(PrivateClassifier, saved_as=PrivateClassifier):
         super()._open(ensemble, planned)
 
 
-def _with_shares(planned: PrivatePlan, sites: Sites) -> PrivatePlan:
+def _with_shares(planned: Plan, sites: Sites) -> Plan:
     """Return the plan with noise that the sites add."""
     known = {name: getattr(planned, name) for name in ("epsilon", "delta", "teachers", "classes", "queries")}
     mechanism = DistributedMax.calibrate(**known, sites=len(sites.names), corrupt=sites.corrupt)
     order = best_order(epsilon=planned.epsilon, delta=planned.delta)
     noise = {"share": mechanism.scale, "total": mechanism.deviation}
-    return replace(planned, mechanism=mechanism, order=order, slack=0.0, noise=noise)
+    return planned.with_figures(mechanism=mechanism, order=order, slack=0.0, noise=noise)

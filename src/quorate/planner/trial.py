@@ -12,6 +12,7 @@ from functools import cached_property, lru_cache
 from typing import Any, Literal
 
 import numpy as np
+from scipy.special import ndtr
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures
@@ -19,13 +20,10 @@ from sklearn.tree import DecisionTreeClassifier
 
 from quorate.compute.learners import Deal, batched_equivalent
 from quorate.core.arrays import Floats, Integers
-from quorate.models.predictors.scores import weigh_classes
-from quorate.planner import DEFAULT_DISAGREEMENT, LEAST_ROWS
-from quorate.planner.mechanisms.choose import AGGREGATORS, SLOW, best_draft
-from quorate.planner.mechanisms.distributions import normal_below
-from quorate.planner.mechanisms.forecast import VoteForecast
-from quorate.planner.mechanisms.task import Draft, Task
-from quorate.planner.mechanisms.teachers import Purpose, best_teachers, is_enough
+from quorate.planner.classes import weigh_classes
+from quorate.planner.forecast import DEFAULT_DISAGREEMENT, VoteForecast
+from quorate.planner.task import Draft, Task
+from quorate.planner.teachers import AGGREGATORS, LEAST_ROWS, SLOW, Purpose, best_draft, best_teachers, is_enough
 
 __all__ = ["CANDIDATES", "Goal", "LearnerChoice", "Trial", "candidates", "choose_learner", "coefficients"]
 
@@ -245,7 +243,7 @@ def _area(votes: Integers, labels: Integers, deviation: float) -> float:
     """Return the mean area under the curve of shares with normal noise, each class against the others."""
     areas = []
     levels = np.arange(_COMMITTEE + 1) / _COMMITTEE
-    above = normal_below((levels[:, np.newaxis] - levels) / (math.sqrt(2) * deviation))
+    above = ndtr((levels[:, np.newaxis] - levels) / (math.sqrt(2) * deviation))
     for code in np.unique(labels):
         members, others = (
             np.bincount(votes[part, code], minlength=_COMMITTEE + 1) for part in (labels == code, labels != code)

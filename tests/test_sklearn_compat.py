@@ -208,7 +208,7 @@ def test_answers_become_data_frames(monkeypatch):
             told.to_frame("polars")
     scored = voting(scores=True, aggregator="auto", teachers=50, queries=100).fit(X, Y).predict(X[:4])
     assert scored.to_frame().columns.tolist() == ["answer", "outcome", "score_0", "score_1"]
-    assert np.array_equal(scored.copy().to_frame()[["score_0", "score_1"]], scored.scores)
+    assert np.array_equal(scored.to_frame()[["score_0", "score_1"]], scored.scores)
 
 
 OUTPUTS = (

@@ -1,16 +1,25 @@
-"""What is expected of the ballots before any is cast: shares of the vote, from a guess or from public points."""
+"""The votes to expect before any is cast, from a guess or from public points; and the laws that integrate over them."""
 
+import math
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import betaincinv, ndtr
 
 from quorate.core.arrays import Floats
 from quorate.core.errors import InvalidInput
-from quorate.planner.mechanisms.distributions import beta_quantiles
 
-__all__ = ["CONCENTRATION", "DEFAULT_DISAGREEMENT", "VoteForecast"]
+__all__ = [
+    "CONCENTRATION",
+    "DEFAULT_DISAGREEMENT",
+    "VoteForecast",
+    "binomial_capped_mean",
+    "binomial_tail",
+    "normal_nodes",
+]
 
 DEFAULT_DISAGREEMENT = 0.1
 CONCENTRATION = 4.0  # of the Beta law of disagreement; 3.6 fits PATE's Adult votes, 11 its MNIST votes
@@ -18,6 +27,9 @@ _QUANTILES = 400  # queries that stand for the Beta law; more and more of them t
 _DECIMALS = 12  # of shares: the last bits depend on the processor
 _MOST_ROWS = 1000  # of public votes that are looked at one by one
 _MOST_RIVALS = 6  # labels beside the first; the others are taken as equals
+_NEARLY_NEVER = 1e-4  # expected count below which it hardly ever exceeds 1
+_NEARLY_NORMAL = 30.0  # variance from which a binomial count is taken as normal
+_MOST_TERMS = 200_000  # of a sum (beyond, the normal law has to do), and of the sums done at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,10 +53,8 @@ class VoteForecast:
         From query to query that share follows a Beta law of this mean and of concentration `CONCENTRATION`, cut at a
         half, and all who disagree vote for one rival: the worst case for more than two classes.
         """
-        edges = 1 - (1 - np.arange(_QUANTILES + 1) / _QUANTILES) ** 3
-        middles = (edges[1:] + edges[:-1]) / 2
-        quantiles = np.round(beta_quantiles(middles, mean=disagreement, concentration=CONCENTRATION), _DECIMALS)
-        against = np.asarray(np.minimum(quantiles, 0.5), dtype=np.float64)
+        edges, quantiles = _beta_quantiles(disagreement)
+        against = np.minimum(quantiles, 0.5)
         rivals, copies = [against], [1]
         if classes > 2:
             rivals, copies = [against, np.zeros(_QUANTILES)], [1, classes - 2]
@@ -74,7 +84,12 @@ class VoteForecast:
 
     def mean(self, values: Floats) -> float:
         """Return the mean over queries."""
-        return round(min(1.0, float(self.weights @ values)), _DECIMALS)
+        return float(self.means(values))
+
+    def means(self, values: Floats) -> Floats:
+        """Return the mean over queries, which are the last axis, of each row of values."""
+        rounded: Floats = np.round(np.minimum(values @ self.weights, 1.0), _DECIMALS)
+        return rounded
 
     @property
     def disagreement(self) -> float:
@@ -94,3 +109,54 @@ class VoteForecast:
     def distances(self, teachers: int) -> NDArray[np.int64]:
         """Return how many of this many ballots can change, query by query, without changing the label."""
         return np.maximum(0, np.ceil(self.gap * teachers / 2 - 1e-9).astype(np.int64) - 1)
+
+
+@lru_cache(maxsize=16)
+def _beta_quantiles(mean: float) -> tuple[Floats, Floats]:
+    """Return levels that are finer towards 1, and the quantiles of the Beta law of this mean between them."""
+    edges = 1 - (1 - np.arange(_QUANTILES + 1) / _QUANTILES) ** 3
+    middles = (edges[1:] + edges[:-1]) / 2
+    if mean == 0:
+        return edges, np.zeros(_QUANTILES)
+    quantiles = betaincinv(mean * CONCENTRATION, (1 - mean) * CONCENTRATION, middles)
+    return edges, np.round(quantiles, _DECIMALS)
+
+
+@lru_cache(maxsize=16)
+def normal_nodes(count: int) -> tuple[Floats, Floats]:
+    """Return points and weights whose weighted mean is the mean over a standard normal (Gauss and Hermite's rule)."""
+    points, weights = np.polynomial.hermite_e.hermegauss(count)
+    return points, weights / weights.sum()
+
+
+def binomial_capped_mean(trials: int, cap: float, probability: Floats) -> Floats:
+    """Return the mean of min(X, cap) for binomial X, elementwise in the probability."""
+    mean, variance = trials * probability, trials * probability * (1 - probability)
+    spread = np.sqrt(np.maximum(variance, 1e-30))
+    z = (cap - mean) / spread
+    density = np.exp(-np.minimum(z**2, 1400.0) / 2) / math.sqrt(2 * math.pi)
+    result = np.clip(mean - spread * (density - z * ndtr(-z)), 0.0, np.minimum(mean, cap))
+    close = (variance < _NEARLY_NORMAL) & (np.abs(cap - mean) < 12 * spread + 30) & (min(trials, cap) < _MOST_TERMS)
+    indices, at_once = np.flatnonzero(close), max(1, _MOST_TERMS // max(1, math.ceil(min(trials, cap))))
+    for start in range(0, len(indices), at_once):
+        block = indices[start : start + at_once]
+        result[block] = _exact_capped_means(trials, cap, probability[block])
+    return result
+
+
+def binomial_tail(trials: int, least: int, probability: Floats) -> Floats:
+    """Return P(X >= least) for binomial X and least >= 1, elementwise in the probability."""
+    mean = binomial_capped_mean  # E[min(X, c)] - E[min(X, c - 1)] = P(X >= c)
+    return np.clip(mean(trials, least, probability) - mean(trials, least - 1, probability), 0.0, 1.0)
+
+
+def _exact_capped_means(trials: int, cap: float, probability: Floats) -> Floats:
+    top = min(cap, trials)
+    result = np.minimum(trials * probability, cap)
+    summed = (probability < 1) & (trials * probability >= _NEARLY_NEVER)  # below, the sum would cancel
+    below = np.arange(min(trials, math.ceil(cap) - 1) + 1)
+    choices = np.concatenate([[0.0], np.cumsum(np.log((trials - below[1:] + 1) / below[1:]))])
+    chance = probability[summed, np.newaxis]
+    log_law = choices + below * np.log(chance) + (trials - below) * np.log1p(-chance)
+    result[summed] = top - np.exp(log_law) @ (top - below)
+    return result

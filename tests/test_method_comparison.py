@@ -1,4 +1,4 @@
-"""Roads: votes, students and linear models compared on one reference table."""
+"""A comparison of methods: votes, students and linear models compared on one reference table."""
 
 import json
 from dataclasses import replace
@@ -10,22 +10,24 @@ import pytest
 
 import quorate as qr
 from quorate.core.errors import InvalidInput
-from quorate.planner import PrivatePlan, Road
-from quorate.planner.mechanisms.task import Task
-from quorate.planner.roads import weigh_roads
+from quorate.planner import Method, Plan
+from quorate.planner.comparison import compare_methods
+from quorate.planner.task import Task
 
 _PLAN = qr.plan(records=20_000, teachers=200, features=30, public=3000)
 
 
 @cache
-def _roads(epsilon: float, queries: int, records: int, features: int, public: int) -> dict[str, float]:
+def _compare(epsilon: float, queries: int, records: int, features: int, public: int) -> dict[str, float]:
     task = Task(epsilon, 1e-5, queries, 2)
-    return {road.name: road.loss for road in weigh_roads(task, records=records, features=features, public=public)}
+    return {
+        method.name: method.error for method in compare_methods(task, records=records, features=features, public=public)
+    }
 
 
 def _loss(name: str, **changed: float) -> float:
     known: dict[str, Any] = {"epsilon": 1.0, "queries": 1000, "records": 20_000, "features": 20, "public": 4000}
-    return _roads(**(known | changed))[name]
+    return _compare(**(known | changed))[name]
 
 
 @pytest.mark.parametrize("name", ["votes", "student", "linear", "semi-private"])
@@ -42,53 +44,54 @@ def test_only_votes_depend_on_how_many_queries_are_asked() -> None:
     assert _loss("linear", queries=100) == _loss("linear", queries=10_000)
 
 
-def test_public_points_open_roads_and_help_the_linear_one() -> None:
-    assert {road.name for road in weigh_roads(Task(1.0, 1e-5, 100, 2), records=5000, features=4, public=0)} == {
+def test_public_points_open_methods_and_help_the_linear_one() -> None:
+    assert {method.name for method in compare_methods(Task(1.0, 1e-5, 100, 2), records=5000, features=4, public=0)} == {
         "votes",
         "linear",
     }
     assert _loss("linear") < _loss("linear", public=0)
 
 
-def test_without_delta_there_is_no_linear_road() -> None:
-    roads = weigh_roads(Task(1.0, 0.0, 100, 2), records=5000, features=4, public=100)
-    assert "linear" not in {road.name for road in roads}
+def test_without_delta_there_is_no_linear_method() -> None:
+    methods = compare_methods(Task(1.0, 0.0, 100, 2), records=5000, features=4, public=100)
+    assert "linear" not in {method.name for method in methods}
 
 
-def test_the_best_road_comes_first() -> None:
-    losses = [road.loss for road in _PLAN.roads]
+def test_the_best_method_comes_first() -> None:
+    losses = [method.error for method in _PLAN.methods]
     assert losses == sorted(losses)
     assert len(losses) == 4
 
 
-def test_a_plan_says_when_another_road_is_better() -> None:
-    assert "Another road is likely to be better: linear (PrivateLogisticRegression)" in _PLAN.summary()
-    assert "Another road" not in replace(_PLAN, roads=()).summary()
+def test_a_plan_says_when_another_method_is_better() -> None:
+    assert "Another method is likely to be better: linear (PrivateLogisticRegression)" in _PLAN.summary()
+    assert "Another method" not in replace(_PLAN, methods=()).summary()
 
 
 @pytest.mark.parametrize("public", [0, 1000])
-def test_more_classes_lose_more_on_every_road(public: int) -> None:
+def test_more_classes_lose_more_with_every_method(public: int) -> None:
     few, many = (
-        {road.name: road.loss for road in weigh_roads(task, records=20_000, features=10, public=public)}
+        {method.name: method.error for method in compare_methods(task, records=20_000, features=10, public=public)}
         for task in (Task(1.0, 1e-5, 500, 3), Task(1.0, 1e-5, 500, 5))
     )
     assert set(few) == set(many) == ({"linear", "votes", "student"} if public else {"linear", "votes"})
-    two = _roads(1.0, 500, 20_000, 10, public)
+    two = _compare(1.0, 500, 20_000, 10, public)
     assert all(two[name] < few[name] < many[name] < 1 for name in few)
 
 
 def test_three_classes_lose_about_what_is_foreseen() -> None:
     """Simulated with 20,000 records, 10 columns and 500 queries: votes .15 to .16 and a linear model .07 to .08."""
     losses = {
-        road.name: road.loss for road in weigh_roads(Task(1.0, 1e-5, 500, 3), records=20_000, features=10, public=2000)
+        method.name: method.error
+        for method in compare_methods(Task(1.0, 1e-5, 500, 3), records=20_000, features=10, public=2000)
     }
     assert losses["votes"] == pytest.approx(0.155, abs=0.02)
     assert losses["linear"] < losses["student"] < losses["votes"]
 
 
-def test_roads_survive_json() -> None:
+def test_methods_survive_json() -> None:
     told = json.loads(json.dumps(_PLAN.as_dict()))
-    assert PrivatePlan.from_dict(told, _PLAN.mechanism).roads == _PLAN.roads
+    assert Plan.from_dict(told, _PLAN.mechanism).methods == _PLAN.methods
 
 
 @pytest.mark.parametrize("wrong", [{"features": 0}, {"features": 2, "public": -1}])
@@ -98,7 +101,7 @@ def test_bad_numbers_are_refused(wrong: dict[str, int]) -> None:
 
 
 def test_a_bound_is_called_a_bound() -> None:
-    assert "is sure to lose at most 12.5%" in Road("one", "One", 0.125, "a reason", bound=True).sentence
+    assert "is sure to lose at most 12.5%" in Method("one", "One", 0.125, "a reason", is_bound=True).sentence
 
 
 def test_votes_lose_what_real_teachers_lose_on_the_reference_table() -> None:
@@ -111,15 +114,15 @@ def test_votes_lose_what_real_teachers_lose_on_the_reference_table() -> None:
     weights = np.full(5, 2 / np.sqrt(5))
     y = (generator.random(8000) < 1 / (1 + np.exp(-X @ weights))).astype(int)
     queries = generator.normal(size=(500, 5))
-    roads = weigh_roads(Task(1.0, 1e-5, 500, 2), records=8000, features=5, public=0)
-    votes = next(road for road in roads if road.name == "votes")
-    teachers = int(votes.why.split()[1].replace(",", ""))
+    methods = compare_methods(Task(1.0, 1e-5, 500, 2), records=8000, features=5, public=0)
+    votes = next(method for method in methods if method.name == "votes")
+    teachers = int(votes.reason.split()[1].replace(",", ""))
     classifier = qr.PrivateClassifier(epsilon=1.0, delta=1e-5, queries=500, teachers=teachers, classes=[0, 1])
     right = queries @ weights > 0
     counts = classifier.fit(X, y).session_.answerer.ensemble.fitted.votes(queries)
     leads = counts[:, 1] - counts[:, 0]
     led = np.array([classifier.mechanism_.answer_probability(abs(int(lead))) for lead in leads])
     expected = float(np.where((leads > 0) == right, 1 - led, led).mean())
-    assert votes.loss / 2 < expected < 2 * votes.loss
+    assert votes.error / 2 < expected < 2 * votes.error
     measured = float((np.asarray(classifier.predict(queries).labels) != right).mean())
     assert abs(measured - expected) < 7 * np.sqrt(expected / 500)

@@ -2,25 +2,20 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 
 import numpy as np
 
 from quorate.core.arrays import Floats
 from quorate.core.mechanisms.base import QueryMechanism, ThresholdMechanism
 from quorate.core.privacy import best_order, to_capacity
-from quorate.planner.mechanisms.distributions import binomial_capped_mean, binomial_tail, normal_nodes
+from quorate.planner.forecast import binomial_capped_mean, binomial_tail, normal_nodes
 
 __all__ = ["Calibrated", "Draft", "Expected", "Task", "answered_before_stop", "lasts", "least_agreement", "unsure"]
 
 
 _DECIMALS = 9
 _SPREAD_OF_A_GUESS = 0.4  # standard deviation of the logarithm of a rate that rests on a guessed disagreement
-
-
-@lru_cache(maxsize=256)
-def _order(epsilon: float, delta: float) -> float:
-    return best_order(epsilon=epsilon, delta=delta)
 
 
 @dataclass(frozen=True)
@@ -37,7 +32,7 @@ class Task:
     @cached_property
     def order(self) -> float:
         """The Renyi order at which a query that costs the same every time is paid."""
-        return _order(self.epsilon, self.delta)
+        return best_order(epsilon=self.epsilon, delta=self.delta)
 
     @cached_property
     def capacity(self) -> float:
