@@ -1,37 +1,37 @@
-"""The subcommands of `quorate fit`: what each takes and refuses, and the spelling that they had as --method."""
+"""The subcommands of `quorate fit`: what each takes and refuses."""
 
+import inspect
 import json
 import re
-import shlex
 import subprocess
 import sys
 
 import pytest
 
 from quorate.cli import main
-from quorate.cli.commands.fit import new_spelling
+from quorate.cli.fit_methods import METHODS, options_of_method
 
 TABLES = "table label classes read-classes public schema groups leave-out texts missing-texts gaps encoding skip-last"
-CONCEPT = f"{TABLES} concept rows-per-person ask out json no-json"
-TEACHERS = "learner teachers aggregator queries no-quorums disagreement holdout jobs device"
-LARGE = "memory spill cluster"
-SCORES = "scores no-scores threshold prior class-weight"
-NUMBERS = "scores no-scores bounds device"
-STUDENT = "student learner teachers dissents no-quorums queries jobs device"
-PHASES = "learner concept chunk no-quorums growth max-phase-size refresh relabel jobs device"
+OUT = "out report json no-json"
+CONCEPT = f"{TABLES} {OUT} concept rows-per-person ask"
+VOTES = "teachers aggregator no-quorums disagreement n-jobs"
 TAKEN = {
-    "subsample": f"{TABLES} {LARGE} epsilon delta account {TEACHERS} {SCORES} out report json no-json",
-    "everlasting": f"{TABLES} epsilon delta query-epsilon {PHASES} out json no-json",
-    "neighbours": f"{TABLES} epsilon delta records queries radius share votes kernel metric {NUMBERS} out json no-json",
-    "student-first": f"{TABLES} epsilon delta account {STUDENT} trusted out json no-json",
-    "agnostic": f"{CONCEPT} epsilon delta queries report",
-    "universal": f"{CONCEPT} epsilon delta report",
-    "stable": f"{CONCEPT} gamma",
-    "pure": f"{CONCEPT} epsilon queries report",
-    "semi-private": f"{CONCEPT} epsilon points report",
-    "linear": f"{TABLES} epsilon delta account bounds largest cuts cross waves out json no-json report",
-    "search": f"{TABLES} epsilon delta cuts scoring held-out tried method out json no-json",
-    "conformal": f"{TABLES} epsilon account model alpha cells largest-error per-person trusted out json no-json",
+    "subsample": f"{TABLES} {OUT} memory spill cluster epsilon delta account learner queries holdout device {VOTES} "
+    "scores no-scores threshold prior class-weight",
+    "everlasting": f"{TABLES} {OUT} epsilon delta query-epsilon query-delta learner concept chunk no-quorums growth "
+    "phase-size max-phase-size refresh relabel n-jobs device",
+    "neighbours": f"{TABLES} {OUT} epsilon delta records queries radius share votes kernel metric scores no-scores "
+    "bounds device",
+    "student-first": f"{TABLES} {OUT} epsilon delta account student learner teachers dissents no-quorums queries "
+    "n-jobs device trusted",
+    "agnostic": f"{CONCEPT} epsilon delta queries {VOTES}",
+    "universal": f"{CONCEPT} epsilon delta alpha ballots share {VOTES}",
+    "stable": f"{CONCEPT} gamma".replace(" report", ""),
+    "pure": f"{CONCEPT} epsilon queries method teachers n-jobs",
+    "semi-private": f"{CONCEPT} epsilon points",
+    "linear": f"{TABLES} {OUT} epsilon delta account bounds largest cuts cross waves",
+    "search": f"{TABLES} {OUT} epsilon delta cuts scoring held-out tried method",
+    "conformal": f"{TABLES} {OUT} epsilon account model alpha cells largest-error per-person trusted",
 }
 
 
@@ -62,7 +62,7 @@ def test_help_lists_the_methods(capsys):
 
 
 def test_a_command_starts_without_what_it_does_not_need():
-    slow = {"numpy", "pyarrow", "sklearn", "quorate.cli.commands.fit_options"}
+    slow = {"numpy", "pyarrow", "sklearn", "quorate.cli.fit"}
     code = f"import sys; from quorate.cli import main; main(['--version']); print(sorted({slow} & set(sys.modules)))"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert shown.stdout.split("\n")[1] == "[]"
@@ -80,43 +80,39 @@ def test_an_option_of_another_method_is_wrong_usage(method, capsys, tmp_path, mo
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("x.csv --out m", "subsample x.csv --out m"),
-        ("--out m --label stable x.csv", "subsample --out m --label stable x.csv"),
-        ("x.csv --method subsample --out m", "subsample x.csv --out m"),
-        ("x.csv --out m --method=pure --ask q.csv", "pure x.csv --out m --ask q.csv"),
-        ("--method everlasting --growth 2 'my visits.csv'", "everlasting --growth 2 'my visits.csv'"),
-        ("--method semi-private --help", "semi-private --help"),
-    ],
-)
-def test_the_old_spelling_is_read_as_the_new_one_which_is_printed(old, new, capsys):
-    assert new_spelling(["fit", *shlex.split(old)]) == ["fit", *shlex.split(new)]
-    shown = capsys.readouterr()
-    assert shown.err == f"quorate: each method of fit is now a subcommand: quorate fit {new}\n"
-    assert shown.out == ""
-    assert new_spelling(["fit", *shlex.split(new)]) == ["fit", *shlex.split(new)]
-    assert capsys.readouterr().err == ""
+@pytest.mark.parametrize("method", TAKEN)
+def test_every_option_is_explained_and_has_the_default_of_its_estimator(method):
+    """Type, default and help are those of the signature and the docstring: nothing is written twice."""
+    parameters = inspect.signature(METHODS[method].classes()[0]).parameters
+    options = {option.name: option for option in options_of_method(METHODS[method])}
+    for name, option in options.items():
+        assert any(parameter.help for parameter in option.annotation.__metadata__), name
+        if name in parameters and name not in (*METHODS[method].defaults, *METHODS[method].extra.split()):
+            assert option.default == parameters[name].default
+
+
+def test_a_reference_to_another_estimator_is_read_there():
+    (device,) = (option for option in options_of_method(METHODS["student-first"]) if option.name == "device")
+    assert "GPU" in device.annotation.__metadata__[-1].help
 
 
 @pytest.mark.parametrize(
-    ("options", "method"),
+    ("arguments", "told"),
     [
-        ("--growth 1.1", "subsample"),
-        ("--query-epsilon 0.1", "subsample"),
-        ("--method everlasting --teachers 9", "everlasting"),
-        ("--method everlasting --report r.html", "everlasting"),
-        ("--method stable --epsilon 0.5 --ask q.csv", "stable"),
-        ("--method pure --delta 0.1 --ask q.csv", "pure"),
+        ("linear --bounds 0,1 --largest 9", "--bounds and --largest do not go together"),
+        ("neighbours --bounds 0,1 --scores", "--scores and --bounds do not go together"),
+        ("linear --bounds 0", "--bounds must be two numbers"),
+        ("linear --cuts 2", "--cuts, --cross and --waves need a public table"),
+        ("subsample --spill .", "--spill needs --memory"),
     ],
 )
-def test_the_old_spelling_refuses_what_the_method_does_not_take(options, method, capsys, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert main(["fit", "x.csv", "--out", "m", *options.split()]) == 2
-    option = next(part for part in options.split() if part.startswith("--") and part != "--method")
-    assert f"quorate fit {method} does not take {option}." in flat(capsys.readouterr().err)
-    assert list(tmp_path.iterdir()) == []
+def test_options_that_do_not_go_together(arguments, told, records, capsys, monkeypatch):
+    monkeypatch.chdir(records.parent)
+    method, *options = arguments.split()
+    label = ["--label", "dose"] if "--bounds" in options else ["--label", "ill", "--classes", "no,yes"]
+    assert main(["fit", method, "records.csv", *label, *options, "--out", "m"]) == 1
+    assert told in capsys.readouterr().err
+    assert not (records.parent / "m").exists()
 
 
 @pytest.fixture
@@ -127,7 +123,7 @@ def records(tmp_path):
     return path
 
 
-METHODS = {
+METHOD_OPTIONS = {
     "subsample": "--teachers 150 --queries 10 --aggregator noisy_max --learner stump --epsilon 8",
     "everlasting": "--concept thresholds --chunk 5 --no-quorums 60 --epsilon 8 --delta 1e-5",
     "agnostic": "--ask queries.csv --epsilon 8",
@@ -135,35 +131,25 @@ METHODS = {
     "stable": "--ask queries.csv --gamma 0.2",
     "pure": "--ask queries.csv --epsilon 20",
     "semi-private": "--public public.csv --points 40 --epsilon 4",  # all of one dose, and a warning: 2**-39
+    "neighbours": "--public public.csv --records 4000 --queries 10",
+    "linear": "--public public.csv --cuts 1",
+    "search": "--public public.csv --cuts 1,2",
 }
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_both_spellings_make_the_same_model(method, records, capsys, monkeypatch):
-    """Everything that a bill says but what was drawn: the answers, and what they cost."""
+@pytest.mark.parametrize("method", METHOD_OPTIONS)
+def test_every_method_fits_writes_and_tells_its_claim(method, records, capsys, monkeypatch):
     monkeypatch.chdir(records.parent)
     (records.parent / "public.csv").write_bytes(records.read_bytes())
-    settings = [*METHODS[method].split(), "--label", "ill", "--classes", "no,yes", "--json"]
-    old = [] if method == "subsample" else ["--method", method]
-    bills, said, files = [], [], []
-    for arguments in ([method, "records.csv", "--out", "new"], ["records.csv", "--out", "old", *old]):
-        code = main(["fit", *arguments, *settings])
-        shown = capsys.readouterr()
-        bills.append(json.loads(shown.out))
-        said.append(shown.err)
-        files.append(sorted(path.suffix for path in (records.parent / bills[-1]["folder"]).iterdir()))
-        assert code == (1 if bills[-1].get("refused") else 0)
-    assert said[0] == ""
-    told = shlex.join(["quorate", "fit", method, "records.csv", "--out", "old", *settings])
-    assert said[1] == f"quorate: each method of fit is now a subcommand: {told}\n"
-    assert [bill["folder"] for bill in bills] == ["new", "old"]
-    drawn = {"answered", "no_quorum", "refused", "epsilon_spent", "hypothesis", "candidates", "excess", "folder"}
-    same = [{name: value for name, value in bill.items() if name not in drawn} for bill in bills]
-    assert same[0] == same[1]
-    assert files[0] == files[1]
-
-
-def test_an_option_that_was_renamed_is_taken_under_its_old_name(capsys):
-    told = new_spelling(["fit", "everlasting", "visits.csv", "--most-seats", "9", "--growth", "2"])
-    assert told == ["fit", "everlasting", "visits.csv", "--max-phase-size", "9", "--growth", "2"]
-    assert "--most-seats is called --max-phase-size now" in capsys.readouterr().err
+    settings = [*METHOD_OPTIONS[method].split(), "--label", "ill", "--classes", "no,yes", "--json"]
+    code = main(["fit", method, "records.csv", "--out", "new", *settings])
+    shown = capsys.readouterr()
+    bill = json.loads(shown.out)
+    assert code == (1 if bill.get("refused") else 0)
+    assert {"claim", "privacy_unit", "epsilon", "delta", "label", "classes", "features"} <= set(bill)
+    assert (bill["folder"], bill["method"], bill["classes"]) == ("new", method, ["no", "yes"])
+    kept = not (records.parent / "new" / "claim.json").exists()
+    assert kept == ("--ask" not in settings)
+    if kept:
+        assert main(["predict", "new", "queries.csv", "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["queries"] == 2

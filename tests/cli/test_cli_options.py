@@ -8,8 +8,9 @@ import pytest
 
 from quorate.cli import main
 from quorate.cli.app import app
-from quorate.cli.commands import plan, release
+from quorate.cli.commands import plan
 from quorate.cli.options import PLAN_OPTIONS, RELEASE_OPTIONS, options_of
+from quorate.cli.release import release
 
 
 @pytest.mark.parametrize(("command", "tables"), [(plan, PLAN_OPTIONS), (release, RELEASE_OPTIONS)])

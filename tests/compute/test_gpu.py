@@ -16,8 +16,8 @@ from benchmarks import scale
 from benchmarks.figures import BARS
 from devices import WITH_TORCH, has_gpu, needs_gpu, needs_triton
 from quorate import EverlastingClassifier, PrivateClassifier, load, save
-from quorate.cli.commands.ask import predict
 from quorate.cli.options import use_device
+from quorate.cli.predict import predict
 from quorate.compute.learners import (
     BatchedCentroid,
     BatchedLogistic,

@@ -97,10 +97,7 @@ def test_every_variable_is_one_that_is_read(path):
 def test_the_page_of_limits_has_every_option_and_variable():
     page = (ROOT / "docs" / "howto" / "operations.md").read_text()
     listed = set(re.findall(r"`(QUORATE_[A-Z_]+)`", page))
-    assert (
-        set(re.findall(r'env_var="(QUORATE_[A-Z_]+)"', (ROOT / "src/quorate/cli/commands/ask.py").read_text()))
-        <= listed
-    )
+    assert set(re.findall(r'env_var="(QUORATE_[A-Z_]+)"', (ROOT / "src/quorate/cli/serving.py").read_text())) <= listed
     assert listed <= known_variables()
 
 

@@ -77,7 +77,7 @@ def test_the_key_is_read_from_a_file_that_is_nobody_elses(asked, monkeypatch, tm
 
 def test_what_is_wrong_is_said_in_plain_words(served, monkeypatch, capsys):
     monkeypatch.chdir(served[0])
-    monkeypatch.setattr("quorate.cli.ask._PATIENCE", 0.0)
+    monkeypatch.setattr("quorate.cli.serving._PATIENCE", 0.0)
     assert main(["ask", "http://127.0.0.1:1", "new.csv", "--seconds", "0.5"]) == 1
     assert "quorate: the server does not answer yet; it is tried again for 0.5 seconds" in capsys.readouterr().err
     for options, told in (

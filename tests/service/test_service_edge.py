@@ -10,7 +10,7 @@ import pytest
 import uvicorn
 
 from fake_session import fake_model
-from quorate.cli.commands.ask import ServerLimits
+from quorate.cli.serving import ServerLimits
 from quorate.service.app import make_app
 from quorate.service.edge import EdgeProtocol
 from quorate.service.settings import ENVIRONMENT, Settings

@@ -1,36 +1,18 @@
-"""Commands and exit codes: 0 done, 1 refused (the message says why), 2 wrong usage."""
+"""Commands and exit codes: 0 done, 1 refused (the message says why), 2 wrong usage, 130 interrupted."""
 
-import itertools
 import os
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from cyclopts import App, CycloptsError, CycloptsPanel
 from cyclopts.exceptions import MissingArgumentError, RepeatArgumentError, UnknownOptionError
 
 from quorate import __version__
-from quorate.cli.commands import (
-    ask,
-    audit,
-    datasets,
-    demo,
-    doctor,
-    export,
-    look,
-    plan,
-    predict,
-    release,
-    serve,
-    start,
-)
-from quorate.cli.keys import keys
-from quorate.cli.ledger import ledger
+from quorate.cli.commands import audit, look, plan, start
 from quorate.core.errors import QuorateError
-from quorate.core.progress import HIDDEN
 
 __all__ = ["app", "main"]
 
@@ -38,69 +20,103 @@ app = App(
     name="quorate",
     help="Private answers from sensitive data by secret ballot, with a proved differential-privacy guarantee.",
     version=__version__,
-    suppress_keyboard_interrupt=False,  # `main` says what an interrupt means
+    help_format="plaintext",
+    suppress_keyboard_interrupt=False,  # `main` reports what an interrupt means
 )
 
-_FIT = """\
+# The modules of these commands are imported when they are called: --help needs none of them.
+_COMMANDS = {
+    "quorate.cli.demo:demo": """\
+Run a complete example on a generated clinic: plan, fit, ask, compare, report. Nothing private is read.
+""",
+    "quorate.cli.fit:fit": """\
 Fit a model on a table of private records. Each method is a subcommand with its own options.
 
 The encoding of columns as numbers is never learned from private records. It comes from a public table with the same
 columns (--public), or from a schema (--schema); a table of numbers needs neither.
 
 Example: `quorate fit subsample visits.csv --label outcome --classes ill,well --out model`
-"""
-_CHECK = """\
+""",
+    "quorate.cli.predict:predict": """\
+Answer a table of queries from a model. Exit code 1 if the budget could not pay for all of them.
+
+Answers are CSV: one line per query, with its row in the table, its answer and its outcome (answered, no_quorum or
+refused); for a model with scores, also the noisy share of each class. A query that this caller asked before gets the
+same answer again, at no privacy cost. A published model answers without a budget.
+
+Example: `quorate predict model new.csv --key patient --out answers.csv`
+""",
+    "quorate.cli.serving:serve": """\
+Serve models over HTTP by the Open Inference Protocol, with a dashboard, until interrupted.
+
+Every answer is charged to the model's ledger before it is drawn. Callers need a key: `quorate keys add` makes one. A
+published model has no ledger: everybody may ask it, and nothing is charged.
+
+Example: `quorate serve model --port 8000`
+""",
+    "quorate.cli.serving:ask": """\
+Answer a table of queries from a model on a server. Exit code 1 if the budget could not pay for all of them.
+
+The answers have the format of `quorate predict`. The key is read from the environment variable QUORATE_KEY or from a
+file, and never from the command line, which others on the machine can see. A lost request is sent again with the same
+id, and charged once.
+""",
+    "quorate.cli.check:check": """\
 Test a published classifier on held-out private records: error, recalls, auc and calibration, by group.
 
 The guarantee covers everything that is printed. Exit code 1 if a given limit is not shown to hold.
 
 Example: `quorate check rule later.csv --label outcome --epsilon 1 --by sex --max-error 0.2 --report check.html`
-"""
-_NEIGHBOURS = """\
+""",
+    "quorate.cli.release:release": """\
+Release answers to all marginals, thresholds, ranges, boxes, halfspaces or expressions of a table, once.
+
+The folder that is written may be published: the guarantee covers all of its contents, and anyone may query it at no
+further privacy cost. To query it, give that folder instead of the table.
+
+Example: `quorate release private.csv --public public.csv --workload marginals:2 --out published`
+""",
+    "quorate.cli.nearest:neighbours": """\
 Insert and forget records of a model of neighbours, and estimate how many are worn out.
 
 Example: `quorate neighbours forget model p17,p20`
-"""
-_CHARGED = "what the account was charged stays charged: quorate ledger account says what it has left"
-_SITE = "Answer together with other owners of records: make keys, run a site, coordinate all sites."
-for command in (
-    demo,
-    start,
-    look,
-    plan,
-    predict,
-    serve,
-    ask,
-    release,
-    export,
-    audit,
-    ledger,
-    keys,
-    datasets,
-    doctor,
-):
+""",
+    "quorate.cli.files:export": """\
+Export a published model: as an ONNX file, or with a model card for a hub. A private folder is refused.
+
+Example: `quorate export rule --onnx rule.onnx`
+""",
+    "quorate.cli.ledger:ledger": """\
+Show, verify, compact, export, move or restore what a model has spent; open an account for several.
+""",
+    "quorate.cli.keys:keys": "Make, list, change and revoke the keys of a model's callers.",
+    "quorate.cli.site:site": (
+        "Answer together with other owners of records: make keys, run a site, coordinate all sites."
+    ),
+    "quorate.cli.files:datasets": """\
+Write a small synthetic table that ships with the package as private.csv, public.csv and new.csv.
+
+Example: `quorate datasets bank`
+""",
+    "quorate.cli.doctor:doctor": """\
+Report what is installed, which extras are missing, and whether this machine is sound. Exit code 1 if not.
+""",
+}
+for command in (start, look, plan, audit):
     app.command(command)
-app.command("quorate.cli.commands.fit:fit", help=_FIT)  # by name: loaded when it is called
-app.command("quorate.cli.commands.check:check", help=_CHECK)
-app.command("quorate.cli.commands.neighbours:neighbours", help=_NEIGHBOURS)
-app.command("quorate.cli.site:site", help=_SITE)
+for target, text in _COMMANDS.items():
+    app.command(target, help=text)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    if given[:1] == ["fit"]:
-        from quorate.cli.commands.fit import new_spelling
-
-        given = new_spelling(given)
-    hidden = HIDDEN.set(True)  # a command has a display of its own
     try:
-        with _told_at_once():
+        with _warn_at_once():
             result = app(
-                given,
+                list(sys.argv[1:] if arguments is None else arguments),
                 exit_on_error=False,
                 print_error=True,
-                error_formatter=_said,
+                error_formatter=_usage_error,
                 result_action="return_value",
             )
     except CycloptsError:
@@ -108,7 +124,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except QuorateError as error:
         print(f"quorate: {error}", file=sys.stderr)
         return 1
-    except (BrokenPipeError, SystemExit) as ended:  # the reader of our output has closed it, and Rich ends by itself
+    except (BrokenPipeError, SystemExit) as ended:  # the reader of the output has closed it; Rich then exits by itself
         if isinstance(ended, SystemExit) and not isinstance(ended.__context__, BrokenPipeError):
             raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -118,56 +134,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         print(f"quorate: {f'{error.filename}: ' if error.filename else ''}{error.strerror}", file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
-        left = _CHARGED if any(text.partition("=")[0] == "--account" for text in given) else _left_by(given)
-        print(f"quorate: interrupted; {left}", file=sys.stderr)
+    except KeyboardInterrupt as error:
+        # The call that was interrupted notes what it has spent (`quorate.core.progress`); only it knows.
+        notes = getattr(error, "__notes__", ()) or (
+            "Interrupted. A charge that was made stays: quorate ledger show FOLDER shows what is spent.",
+        )
+        print(f"quorate: {' '.join(notes)}", file=sys.stderr)
         return 130
-    finally:
-        HIDDEN.reset(hidden)
     return result if isinstance(result, int) else 0
 
 
 @contextmanager
-def _told_at_once() -> Iterator[None]:
-    """Print what a command warns of when it does: before anything is spent."""
-    shown = warnings.showwarning
+def _warn_at_once() -> Iterator[None]:
+    """Print warnings of the library as they occur: before anything is spent."""
+    print_warning = warnings.showwarning
 
-    def tell(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
-        if not issubclass(category, UserWarning):  # not ours
-            shown(message, category, *place, **more)
-        else:
+    def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+        if issubclass(category, UserWarning):
             print(f"quorate: {message}", file=sys.stderr)
+        else:  # of another package
+            print_warning(message, category, *place, **more)
 
     with warnings.catch_warnings():
         warnings.simplefilter("default", UserWarning)
-        warnings.showwarning = tell
+        warnings.showwarning = show
         yield
 
 
-def _left_by(arguments: Sequence[str]) -> str:
-    """Return what is true of a command that was interrupted: what it has spent, and what it has written."""
-    command, rest = next(iter(arguments), ""), arguments[1:]
-    asked = Path(next((text for text in rest if not text.startswith("-")), "."))
-    if command in ("ask", "predict") or (command == "release" and ("--online" in rest or asked.is_dir())):
-        return "what was charged stays charged. Ask again: what was answered before is free"
-    if command == "check":
-        return "nothing was printed, and so nothing is spent"
-    if command not in ("fit", "release"):
-        return "nothing private was read" if command in ("audit", "demo", "plan") else "nothing is half done"
-    out = next((Path(text) for option, text in itertools.pairwise(rest) if option == "--out"), None)
-    out = next((Path(text.removeprefix("--out=")) for text in rest if text.startswith("--out=")), out)
-    if out is None or not out.exists():
-        return "nothing was written and nothing was answered, and so nothing is spent"
-    from quorate.models.saving import open_folder
-
-    try:
-        open_folder(out)
-    except QuorateError:
-        return f"no model was written and nothing was answered, and so nothing is spent. {out} does not hold a model"
-    return f"the model in {out} is whole. Its budget is spent by answers, and none was given"
-
-
-def _said(error: CycloptsError) -> object:
+def _usage_error(error: CycloptsError) -> object:
     """Return the error as printed. An unknown option is unknown to its command; another command may take it."""
     command = " ".join(["quorate", *(error.command_chain or ())])
     if isinstance(error, UnknownOptionError):
@@ -178,15 +172,11 @@ def _said(error: CycloptsError) -> object:
     if isinstance(error, MissingArgumentError) and error.argument is not None:
         _, mistaken, meant = str(error).partition(" Did you mean ")
         name = error.keyword or error.argument.name
-        is_named = error.keyword is not None or error.argument.tokens
-        needed = (
-            f"{name} takes a value, and none is given." if is_named else f"{command} needs {_shown(error.argument)}."
-        )
+        if error.keyword is not None or error.argument.tokens:
+            needed = f"{name} takes a value, and none is given."
+        elif error.argument.field_info.is_positional:
+            needed = f"{command} needs {name.removeprefix('--').upper()}."
+        else:
+            needed = f"{command} needs {name}."
         return CycloptsPanel(f"{needed}{mistaken}{meant} See {command} --help")
     return CycloptsPanel(error)
-
-
-def _shown(argument: Any) -> str:
-    """Return an argument as the help names it: by its place, where it has one."""
-    name: str = argument.name
-    return name.removeprefix("--").upper() if argument.field_info.is_positional else name

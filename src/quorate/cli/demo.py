@@ -1,8 +1,8 @@
-"""The main job on generated records: what `quorate demo` checks first, and what it prints."""
+"""`quorate demo`: a complete example on generated records."""
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from json import dumps
 from pathlib import Path
 from typing import Any
 
@@ -12,26 +12,51 @@ from rich.table import Table
 
 from quorate.cli.output import check_report
 from quorate.core.checks import check_count, check_delta, check_positive
+from quorate.core.progress import hidden_progress
 from quorate.report import ReportData, write_report
 
-__all__ = ["run_demo"]
+__all__ = ["demo"]
 
 
-def run_demo(*, records: int, queries: int, epsilon: float, delta: float, out: Path, as_json: bool) -> int:
-    """Do the whole job on generated visits to a clinic, and name the report that was written."""
+def demo(
+    *,
+    records: int = 200_000,
+    queries: int = 10_000,
+    epsilon: float = 1.0,
+    delta: float = 1e-6,
+    out: Path = Path("quorate-demo.html"),
+    json: bool = False,
+) -> int:
+    """Run a complete example on a generated clinic: plan, fit, ask, compare, report. Nothing private is read.
+
+    Parameters
+    ----------
+    records
+        How many visits the clinic has, about five for every three people. The person is the privacy unit.
+    queries
+        How many queries are asked.
+    epsilon
+        The total privacy loss allowed.
+    delta
+        The delta of (epsilon, delta)-differential privacy: far below one over the number of records.
+    out
+        The report, one HTML file. A file of this name is replaced.
+    json
+        Print one JSON object, with the contents of the report, instead of tables.
+    """
     check_positive("epsilon", epsilon)
     check_delta(delta)
     records, queries = check_count("records", records), check_count("queries", queries)
     check_report(out)
     from quorate.report.demo.job import run_job  # only now: what it needs takes a second to load
 
-    console = Console(quiet=as_json, highlight=False)
-    with _progress(console, quiet=as_json) as step:
+    console = Console(quiet=json, highlight=False)
+    with hidden_progress(), _progress(console, quiet=json) as step:
         data = run_job(records=records, queries=queries, epsilon=epsilon, delta=delta, say=console.print, step=step)
         step("writing the report")
         path = write_report(data, out)
-    if as_json:
-        print(json.dumps({"report": str(path), **data.as_dict()}))
+    if json:
+        print(dumps({"report": str(path), **data.as_dict()}))
         return 0
     _show(console, data)
     console.print(f"The report: {path}", soft_wrap=True)

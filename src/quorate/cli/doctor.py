@@ -1,10 +1,5 @@
-"""What is installed, and whether this machine is sound: `quorate doctor`.
+"""`quorate doctor`: what is installed, and whether randomness, clock and disk of this machine are sound."""
 
-Three things outside this package carry its promises: randomness that nobody can predict, a clock by which keys and
-leases are counted, and a disk that keeps what it was told to keep.
-"""
-
-import json
 import os
 import platform
 import re
@@ -15,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from importlib import metadata
+from json import dumps
 from pathlib import Path
 from typing import Literal
 
@@ -23,10 +19,11 @@ from rich.markup import escape
 from rich.table import Table
 
 from quorate import __version__
+from quorate.cli.options import AsJson
 from quorate.core.errors import QuorateError
 from quorate.core.ledger.chain import state_folder
 
-__all__ = ["Finding", "run_doctor"]
+__all__ = ["Finding", "doctor"]
 
 Verdict = Literal["ok", "missing", "warning", "unsound"]
 _PURPOSES = {  # of the extras
@@ -62,12 +59,12 @@ class Finding:
     told: str
 
 
-def run_doctor(*, as_json: bool) -> int:
+def doctor(*, json: AsJson = False) -> int:
     """Look at everything, print it, and return 1 if something is unsound."""
     findings = [*_installed(), *_extras(), *_machine()]
     sound = not any(finding.verdict == "unsound" for finding in findings)
-    if as_json:
-        print(json.dumps({"sound": sound, "findings": [asdict(finding) for finding in findings]}))
+    if json:
+        print(dumps({"sound": sound, "findings": [asdict(finding) for finding in findings]}))
     else:
         _show(findings, sound=sound)
     return 0 if sound else 1

@@ -1,385 +1,532 @@
-"""From a table of private records to a folder that answers queries: `quorate fit subsample`."""
+"""`quorate fit`: from private records to a model, with one subcommand for each method.
 
+All methods read, fit, save, print and report in the same way. `fit_methods` has the estimator of each.
+"""
+
+import inspect
+import json
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from functools import partial
+from dataclasses import dataclass, field
+from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, Any
 
 import numpy as np
+from cyclopts import App, Group, Parameter
 from rich.console import Console
 
-from quorate.cli.commands.fit_options import Budget, Charged, Reading, ReportedOutput, Tables
-from quorate.cli.commands.method_options import Teachers
-from quorate.cli.named import make_learner
-from quorate.cli.options import listed
-from quorate.cli.output import check_apart, check_new_folder, check_report, printed_aside, show_bill, steps
-from quorate.core.errors import InvalidInput
-from quorate.tables import MISSING_TEXTS, SCHEMA_FILE, Label, Schema, read_table
-from quorate.tables.containers import open_columns
-from quorate.tables.csv_records import Irregularities
+from quorate.cli.fit_methods import METHODS, Method, options_of_method
+from quorate.cli.named import make_concept, make_learner
+from quorate.cli.options import listed, two_numbers
+from quorate.cli.output import (
+    Keys,
+    answers_as_csv,
+    check_apart,
+    check_new_folder,
+    check_report,
+    printed_aside,
+    show_bill,
+)
+from quorate.cli.reading import Data, Tables, charge_and_fit, check_label, describe_columns, read_data
+from quorate.core.errors import BudgetSpent, InvalidInput
+from quorate.core.progress import progress
+from quorate.models.saving import save
+from quorate.tables import SCHEMA_FILE, Schema, read_table
 from quorate.tables.files import TableStream, is_folder_or_pattern
-from quorate.tables.problems import OWNER_ALONE, Problem, find_problems
-from quorate.tables.values import distinct_texts, read_numbers
 
-if TYPE_CHECKING:
-    from quorate.compute.ensemble.clusters import ClusterTable
-    from quorate.models.predictors import PrivateClassifier
+__all__ = ["TARGET_FILE", "fit"]
 
-__all__ = [
-    "beside_public_rows",
-    "check_label",
-    "check_named",
-    "chosen_schema",
-    "classes_of_records",
-    "public_labels",
-    "read_features",
-    "read_private",
-    "read_tables",
-    "run_fit",
-    "show_problems",
-    "shown_model",
-    "target_column",
-    "told_labels",
-]
-
+ANSWERS_FILE, CLAIM_FILE = "answers.csv", "claim.json"
+TARGET_FILE = "target.txt"  # in the folder of neighbours: the column of the numbers to predict
+_QUERIES = 100  # of a concept method, planned for by default
+_CHUNK = 10  # units of an everlasting teacher without a plan
+_PROBES = 100  # public points that are asked when a phase opens, and show its drift
 _FOLDS = 3  # of public rows, each judged by a model of the others
+_MORE = "More files of the same table, folders of them, or patterns: all are read as one, some rows at a time."
+_CONCEPT_PROOFS = {
+    "quorate/models/students/PROOF_CONCEPTS.md": "a hypothesis is chosen among public candidates, by counts that a unit "
+    "hardly moves",
+    "quorate/models/predictors/PROOF_CONCEPTS.md": "what relabelling, sampling, a stable choice and a turned label cost",
+    "quorate/core/mechanisms/exponential/PROOF.md": "a choice by mistakes is epsilon-DP, and drawn exactly",
+}
+_FIGURES = {  # of the bill: where a fitted model has them, if it does
+    "claim": "claim_",
+    "covers": "covers_",
+    "privacy_unit": "unit_",
+    "features": "n_features_in_",
+    "teachers": "teachers_",
+    "queries_planned": "queries",
+    "coefficients": "coef_.size",
+    "public_rows_differ_by": "shift_",
+    "schema_share": "schema_share_",
+    "learner": "chosen_.why",
+    "aggregator": "plan_.aggregator",
+    "stability": "stability_",
+    "candidates": "candidates_",
+    "excess": "excess",
+    "dissents": "dissents",
+    "no_quorums": "no_quorums",
+    "alpha": "alpha",
+    "units": "quantile_.units",
+    "rank": "quantile_.rank",
+    "threshold": "threshold_",
+    "width": "width_",
+    "replaced_epsilon": "terms_.replaced_epsilon",
+    "votes_of_a_unit": "terms_.votes",
+    "noise_in_votes": "terms_.noise",
+    "radius": "radius",
+    "share_of_public_rows": "plan_.share",
+    "expected_right": "plan_.right",
+    "expected_error": "plan_.error",
+    "expected_spoilt_by_noise": "plan_.spoilt",
+    "chunk": "chunk",
+    "no_quorums_a_phase": "terms_.cutoff.allowed",
+    "no_quorums_a_phase_at_most": "terms_.cutoff.most",
+    "relabel": "relabel",
+    "refresh": "refresh",
+    "query_epsilon": "terms_.queries.epsilon",
+    "query_delta": "terms_.queries.delta",
+    "pool_epsilon": "terms_.pool.epsilon",
+    "score": "best_score_",
+    "method_of_search": "plan_.method",
+    "trial_epsilon": "plan_.trial_epsilon",
+    "naive_epsilon": "plan_.naive_epsilon",
+}
 
 
-def read_tables(tables: Tables, step: Callable[[], None]) -> tuple[Any, Any, Schema, list[Any] | None]:
-    """Read the private and the public table: two steps.
+@Parameter(name="*", group=Group("Output", sort_key=4))
+@dataclass(frozen=True, kw_only=True)
+class Output:
+    """Where results go.
 
-    Return both, how their columns become numbers, and the classes; None in their place where they were read from the
-    records, so that whoever is fitted reads them too and says so.
+    Parameters
+    ----------
+    out
+        The folder to write; it must be new or empty.
+    json
+        Print one JSON object instead of a table.
     """
-    records, known, columns = read_features(tables, step)
-    label = check_label(columns)
-    return records, known, columns, None if tables.read_classes else list(label.classes)
+
+    out: Path
+    json: bool = False
 
 
-def check_label(columns: Schema) -> Label:
-    """Return the label of a schema, or say that it must be named."""
-    if columns.label is None:
-        raise InvalidInput("name the column with the label: --label COLUMN, or in the schema")
-    return columns.label
+@dataclass(frozen=True, kw_only=True)
+class ReportedOutput(Output):
+    """Where results go, and a page about them.
 
-
-def classes_of_records(records: Any, label: str) -> list[str]:
-    """Return the labels that private records show. They are public from then on."""
-    return distinct_texts(records[label])
-
-
-def _classes(tables: Tables, records: Any) -> list[str] | None:
-    """Return the classes as they are named, or as the records show them if that is asked for."""
-    if not tables.read_classes:
-        return None if tables.classes is None else listed(tables.classes)
-    if tables.classes is not None or tables.label is None:
-        raise InvalidInput("--read-classes reads the labels of --label COLUMN; it takes no --classes")
-    return classes_of_records(records, tables.label)
-
-
-def read_features(tables: Tables, step: Callable[[], None], *, targets: Sequence[str] = ()) -> tuple[Any, Any, Schema]:
-    """Read the private and the public table, and say how their columns become numbers: two steps.
-
-    `targets` are columns to predict that are not classes of one label. The schema has them among those left out.
+    Parameters
+    ----------
+    report
+        An HTML page to write, with the guarantee and the results.
     """
-    step()
-    found = Irregularities()
-    records = read_private(tables, found)
-    known, columns = _described(tables, records, step, targets=targets)
-    problems = find_problems(columns, records, found)
-    if known is None and tables.schema is None:  # nothing says what the columns hold, so that no value of them is wrong
-        problems = [problem for problem in problems if problem.column not in columns.columns]
-    show_problems(problems)
-    return records, known, columns
+
+    report: Path | None = None
 
 
-def read_private(tables: Tables, found: Irregularities | None = None) -> Any:
-    """Read the private table."""
-    return read_table(tables.table, role="private", encoding=tables.encoding, skip_last=tables.skip_last, found=found)
+@dataclass
+class _Fitted:
+    """A fitted model with its data, what else the bill says, and what else its folder contains."""
+
+    model: Any
+    data: Data
+    notes: dict[str, Any] = field(default_factory=dict)
+    trusted: list[str] | None = None
+    is_learned: bool = False  # the model has learned its own schema
 
 
-def show_problems(problems: Sequence[Problem]) -> None:
-    """Tell the owner all problems of the records at once, on standard error."""
-    if problems:
-        print("\n".join([f"quorate: {OWNER_ALONE}", *(f"  {problem}" for problem in problems)]), file=sys.stderr)
+def _make_command(name: str) -> Callable[..., int]:
+    """Return the command of a method, with the signature that its estimators give it."""
+    method = METHODS[name]
+    options = list(options_of_method(method))
+    defaults = {option.name: option.default for option in options}
+
+    def run(tables: Tables, *more: Path, output: Output, **settings: Any) -> int:
+        return _run(name, tables, more, output, defaults | settings)
+
+    kind = inspect.Parameter
+    files = Annotated[Path, Parameter(group="Tables", help=_MORE)]
+    parameters = [
+        kind("tables", kind.POSITIONAL_OR_KEYWORD, annotation=Tables),
+        *([kind("more", kind.VAR_POSITIONAL, annotation=files)] if "memory" in method.extra.split() else []),
+        *options,
+        kind("output", kind.KEYWORD_ONLY, annotation=ReportedOutput if method.reports else Output),
+    ]
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return run
 
 
-def _described(
-    tables: Tables, records: Any, step: Callable[[], None], *, targets: Sequence[str] = ()
-) -> tuple[Any, Schema]:
-    """Read the public table, and say how the columns of these records become numbers."""
-    label = None if targets else tables.label
-    left_out, sentences, absent = (
-        listed(text) if text else [] for text in (tables.leave_out, tables.texts, tables.missing_texts)
+def __getattr__(name: str) -> Any:
+    """Make the command of a method when it is called for: its estimator takes a second to import."""
+    if name.removeprefix("fit ") in METHODS:
+        return _make_command(name.removeprefix("fit "))
+    raise AttributeError(name)
+
+
+fit = App(name="fit")
+for _name, _method in METHODS.items():
+    fit.command(
+        f"quorate.cli.fit:fit {_name}", name=_name, help=_method.help, sort_key=0 if _name == "subsample" else 1
     )
-    check_named(records, label=[label, *targets], groups=[tables.groups], leave_out=left_out, texts=sentences)
-    check_apart(tables.table, tables.public)
-    known = None if tables.public is None else read_table(tables.public, role="public", encoding=tables.encoding)
-    step()
-    columns = chosen_schema(
-        records,
-        known,
-        tables.schema,
-        label=label,
-        classes=None if targets else _classes(tables, records),
-        groups=tables.groups,
-        leave_out=list(dict.fromkeys([*left_out, *targets])),
-        texts=sentences,
-        missing_texts=absent,
-    )
-    return known, columns.with_gaps() if tables.gaps else columns
 
 
-def target_column(records: Any, name: str) -> Any:
-    """Return a column of private numbers to predict, each read by itself: what is no number is nan."""
-    return read_numbers(open_columns(records, [name], whose="the private records")[name])
-
-
-def run_fit(
-    tables: Tables,
-    budget: Budget,
-    teachers: Teachers,
-    output: ReportedOutput,
-    *,
-    charged: Charged = Charged(),  # noqa: B008  frozen
-    more: Sequence[Path] = (),
-    reading: Reading = Reading(),  # noqa: B008  frozen
-) -> int:
-    """Read the records, fit the teachers, write the model, and print what it promises. Nothing is answered yet.
-
-    A table of several files, or with a bound on memory, is read as a stream.
-    """
+def _run(name: str, tables: Tables, more: tuple[Path, ...], output: Output, settings: dict[str, Any]) -> int:
+    """Read the records, fit the method, answer the queries of --ask, save, and print what the model promises."""
+    method, report, ask = METHODS[name], getattr(output, "report", None), settings.pop("ask", None)
     check_new_folder(output.out)
-    check_report(output.report, inputs=[tables.table, tables.public, tables.schema])
-    for private in more:
-        check_apart(private, tables.public)
-    progress = steps(["reading", "encoding", "fitting", "saving"], quiet=output.json)
-    with progress as step, _opened([tables.table, *more], reading, tables) as stream:
-        from quorate.models.saving import save
-
-        make = partial(_classifier, budget, teachers)
-        if stream is None:
-            classifier, columns = _fitted_in_memory(tables, make, step, charged)
-        elif charged.account is not None:
-            raise InvalidInput("--account takes a table that is read whole: one file, without --memory and --cluster")
-        else:
-            classifier, columns = _fitted_from_stream(stream, reading, tables, make, step)
-        step()
-        save(classifier, output.out, extra={SCHEMA_FILE: columns.to_json().encode()})
-    bill = _bill(classifier, columns, output.out)
-    if output.report is not None:
-        _write_report(classifier, bill, output.report)
-    show_bill(f"The model in {output.out}", bill, as_json=output.json)
-    if not output.json:
-        console = Console(stderr=True)
-        console.print(classifier.plan_.summary())
-        for sentence in classifier.plan_.assumptions:
-            console.print(f"Assumed: {sentence}.")
-    return 0
-
-
-@contextmanager
-def _opened(paths: Sequence[Path], reading: Reading, tables: Tables) -> Iterator["TableStream | ClusterTable | None"]:
-    """Give a table that is read in parts, here or on a cluster, which is let go of at the end; None for any other."""
-    if reading.cluster is not None:
-        from quorate.compute.ensemble.clusters import ClusterTable
-
-        with printed_aside(), closing(ClusterTable(paths, reading.cluster)) as table:
-            yield table
-    elif len(paths) > 1 or reading.memory is not None or is_folder_or_pattern(paths[0]):
-        yield TableStream(paths, encoding=tables.encoding, skip_last=tables.skip_last)
-    elif reading.spill is not None:
-        raise InvalidInput("--spill says where rows wait that do not fit into memory: give --memory too")
-    else:
-        yield None
-
-
-def _fitted_in_memory(
-    tables: Tables, make: Callable[..., "PrivateClassifier"], step: Callable[[], None], charged: Charged
-) -> tuple["PrivateClassifier", Schema]:
-    """Read the whole table, and fit."""
-    records, known, columns, declared = read_tables(tables, step)
-    encoded, labels, units = columns.encode(records), columns.labels(records), columns.units(records)
-    points = None if known is None else columns.encode(known, role="public")
-    step()
-    classifier = make(columns, known, declared)
-    guides = {"public": points, "public_labels": public_labels(columns, known)}
-    options = {"groups": units, "one_scale": columns.one_scale, **guides}
-    return charged.fit(classifier, encoded, labels, **options), columns
-
-
-def _fitted_from_stream(
-    stream: "TableStream | ClusterTable",
-    reading: Reading,
-    tables: Tables,
-    make: Callable[..., "PrivateClassifier"],
-    step: Callable[[], None],
-) -> tuple["PrivateClassifier", Schema]:
-    """Fit while the table is read, some rows at a time. Only its header is looked at before."""
-    if tables.read_classes:
-        raise InvalidInput("--read-classes reads a whole table first; name the --classes of one that is read once")
-    step()
-    known, columns = _described(tables, stream.header, step)
-    label = check_label(columns)
-    step()
-    classifier = make(columns, known, list(label.classes))
-    made = classifier.fit_table(stream, columns, public=known, memory=reading.memory, spill=reading.spill)
-    return made, columns
-
-
-def _classifier(budget: Budget, teachers: Teachers, columns: Schema, known: Any, declared: Any) -> "PrivateClassifier":
-    from quorate.models.predictors import PrivateClassifier
-
-    settings = vars(budget) | vars(teachers) | _declared_of_classes(teachers, columns, known)
-    learner, jobs = make_learner(settings.pop("learner")), settings.pop("jobs")
-    return PrivateClassifier(learner, classes=declared, n_jobs=jobs, **settings)
-
-
-def _declared_of_classes(teachers: Teachers, columns: Schema, public: Any) -> dict[str, Any]:
-    """Return the prior and the weights of the classes: as given, or the shares of a public table that has labels."""
-    prior, weight = (
-        _numbers_by_class("--prior", teachers.prior),
-        _numbers_by_class("--class-weight", teachers.class_weight),
-    )
-    assert columns.label is not None
-    labels = {str(label): label for label in np.asarray(columns.label.classes).tolist()}
-    weight = None if weight == "none" else weight
-    given = {
-        name: {labels.get(text, text): number for text, number in value.items()} if isinstance(value, dict) else value
-        for name, value in (("prior", prior), ("class_weight", weight))
-    }
-    labelled = public_labels(columns, public)
-    if prior is None and labelled is not None:
-        known = labelled.tolist()
-        counts = {label: max(known.count(label), 0.5) for label in labels.values()}
-        given["prior"] = {label: count / sum(counts.values()) for label, count in counts.items()}
-    return given
-
-
-def public_labels(columns: Schema, public: Any) -> Any:
-    """Return the labels of the public table; None where it has none."""
-    assert columns.label is not None
-    shown = public is not None and columns.label.column in public.column_names
-    return columns.labels(public, role="public") if shown else None
-
-
-def beside_public_rows(model: Any, points: Any, columns: Schema, public: Any) -> dict[str, Any]:
-    """Return how often a published model is right on labelled public rows, and one of these rows alone; say if less.
-
-    The model is released, so that this costs nothing. A row is judged by a model of other rows.
-    """
-    labels = public_labels(columns, public)
-    if labels is None or min(Counter(labels.tolist()).values()) < _FOLDS or len(set(labels.tolist())) < 2:
-        return {}
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.model_selection import cross_val_predict
-
-    right = float(np.mean(np.asarray(model.predict(points)) == labels))
-    alone = float(np.mean(cross_val_predict(LogisticRegression(max_iter=1000), points, labels, cv=_FOLDS) == labels))
-    if alone > right + 2 * np.sqrt(alone * (1 - alone) / len(labels)):
-        text = (
-            f"a logistic regression of public rows alone is right on {alone:.1%} of them, and this model on {right:.1%}"
+    check_report(report, inputs=[tables.table, tables.public, tables.schema, ask])
+    with _open_stream([tables.table, *more], tables, settings) as stream:
+        fitted = (
+            _fit_stream(stream, tables, settings) if stream is not None else _fit_table(name, tables, settings, ask)
         )
-        print(f"quorate: {text}: public rows alone would do better", file=sys.stderr)
-    return {"right_on_public_rows": right, "right_by_public_rows_alone": alone}
+    model, data = fitted.model, fitted.data
+    answers, outcomes = (None, []) if ask is None else _ask(model, data.schema, ask)
+    bill = {"folder": str(output.out), "method": name} | _bill(model, data) | fitted.notes
+    if ask is not None:
+        counts = Counter(outcomes)
+        bill |= {"queries": len(outcomes)} | {kind: counts[kind] for kind in ("answered", "no_quorum", "refused")}
+    if ask is None or name == "semi-private":
+        _save(fitted, output.out)
+    else:  # the answers are covered by the claim; the model would be private
+        output.out.mkdir(parents=True, exist_ok=True)
+        (output.out / CLAIM_FILE).write_text(json.dumps(bill, indent=1), encoding="utf-8")
+    if answers is not None:
+        (output.out / ANSWERS_FILE).write_text(answers, encoding="utf-8")
+    if report is not None:
+        _write_report(method, fitted, bill, report)
+    show_bill(f"The model in {output.out}", bill, as_json=output.json)
+    if not output.json and hasattr(getattr(model, "plan_", None), "summary"):
+        console = Console(stderr=True)
+        console.print(model.plan_.summary())
+        for sentence in getattr(model.plan_, "assumptions", ()):
+            console.print(f"Assumed: {sentence}.")
+    return 1 if bill.get("refused") else 0
 
 
-def _numbers_by_class(option: str, text: str | None) -> Any:
-    """Return a word as it is, and "no=0.9,yes=0.1" as numbers by class."""
-    if text is None or "=" not in text:
-        return text
+def _save(fitted: _Fitted, out: Path) -> None:
+    schema, model = fitted.data.schema, fitted.model
+    extra = {} if schema is None or fitted.is_learned else {SCHEMA_FILE: schema.to_json().encode()}
+    if extra and schema.label is None and hasattr(model, "session_"):
+        extra[TARGET_FILE] = fitted.data.label.encode()
+    save(model, out, extra=extra, trusted=fitted.trusted)
+    if hasattr(model, "session_"):
+        model.session_.close()  # the next command opens the folder
+
+
+def _fit_table(name: str, tables: Tables, settings: dict[str, Any], ask: Path | None) -> _Fitted:
+    """Read the whole table, and fit."""
+    method, account = METHODS[name], settings.pop("account", None)
+    trusted = listed(settings.pop("trusted", "")) or None
+    classes = method.classes()
+    if name == "semi-private" and tables.public is None:
+        raise InvalidInput("quorate fit semi-private needs public points: add --public TABLE")
+    if name in ("student-first", "conformal"):
+        from quorate.cli.check import check_columns, open_published, read_held_out
+        from quorate.models.saving import load
+
+        option = "student" if name == "student-first" else "model"
+        folder, tables = open_published(settings[option], tables, option=f"--{option}")
+        settings[option] = load(folder, trusted=trusted)
+        if name == "conformal":
+            classes = classes[:1] if hasattr(settings[option], "classes_") else classes[1:]
+    estimator = _choose_estimator(method, classes, settings)
+    is_learned = name == "linear" and tables.public is None and tables.schema is None
+    with progress("reading the table"):
+        if name == "conformal":
+            data = read_held_out(folder, settings["model"], tables)
+        else:
+            number = name in ("linear", "neighbours") and estimator is not classes[0]
+            data = read_data(tables, number=number, several=name == "linear")
+        if name == "student-first":
+            check_columns(folder, data.schema)
+        if is_learned:
+            data.X = data.records.select(list(data.schema.columns))
+    if settings.get("queries", 0) is None:
+        settings["queries"] = _QUERIES if ask is None else max(1, len(read_table(ask, role="query")))
+    arguments, notes = _constructor_arguments(name, estimator, data, settings, is_learned=is_learned)
+    model = estimator(**arguments)
+    charge_and_fit(model, account, data.X, data.y, **_fit_arguments(name, estimator, data))
+    if "concept" in settings:
+        notes["concept"] = settings["concept"]
+    if is_learned:
+        notes["columns_hidden_by_noise"] = list(model.schema_.learned.notes)
+    elif name in ("linear", "search", "semi-private") and data.schema.label is not None:
+        notes |= _compare_with_public_rows(model, data)
+    return _Fitted(model, data, notes, trusted, is_learned=is_learned)
+
+
+def _choose_estimator(method: Method, classes: list[Any], settings: Mapping[str, Any]) -> Any:
+    """Return the first estimator that has all parameters that were given."""
+    defaults = {option.name: option.default for option in options_of_method(method)}
+    extra = method.extra.split()
+    given = [name for name, value in settings.items() if name not in extra and value != defaults[name]]
+    parameters = [inspect.signature(estimator).parameters for estimator in classes]
+    for estimator, known in zip(classes, parameters, strict=True):
+        if all(name in known for name in given):
+            return estimator
+    conflicts = [f"--{name.replace('_', '-')}" for name in given if not all(name in known for known in parameters)]
+    if len(conflicts) > 1:
+        raise InvalidInput(f"{' and '.join(conflicts)} do not go together: leave one out")
+    raise InvalidInput(f"{conflicts[0]} does not apply to this model: leave it out")
+
+
+def _constructor_arguments(
+    name: str, estimator: Any, data: Data, settings: dict[str, Any], *, is_learned: bool
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the arguments of an estimator that options and tables give, and notes for the bill."""
+    parameters = inspect.signature(estimator).parameters
+    arguments = {option: value for option, value in settings.items() if option in parameters}
+    notes: dict[str, Any] = {}
+    if data.classes is not None and "classes" in parameters:
+        arguments["classes"] = data.classes
+    if "bounds" in arguments:
+        arguments["bounds"] = two_numbers(arguments["bounds"])
+    if "rows_per_person" in arguments and data.units is None:
+        arguments["rows_per_person"] = 1
+    if "learner" in settings:
+        arguments["estimator"] = make_learner(settings["learner"])
+    if settings.get("concept") is not None:
+        arguments["concept" if "concept" in parameters else "estimator"] = make_concept(
+            settings["concept"], data.X.shape[1]
+        )
+    if "prior" in arguments:
+        arguments |= _class_arguments(arguments, data)
+    if name in ("linear", "search"):
+        from quorate.cli.fit_linear import linear_arguments
+
+        arguments |= linear_arguments(name, data, settings, is_learned=is_learned)
+    if name == "everlasting":
+        chosen, plan = _plan_everlasting(arguments, data)
+        arguments |= chosen
+        notes = {} if plan is None else {"expected_no_quorum": plan.no_quorum_rate, "expected_error": plan.error}
+        notes["plan"] = None if plan is None else plan.as_dict()
+    return arguments, notes
+
+
+def _class_arguments(arguments: Mapping[str, Any], data: Data) -> dict[str, Any]:
+    """Return prior and weights of the classes: as given, or the shares of a public table that has labels."""
+    labels = {str(label): label for label in data.schema.label.classes}
+    chosen = {}
+    for name in ("prior", "class_weight"):
+        text = arguments[name]
+        value = _numbers_by_class(name, text) if text and "=" in text else text
+        chosen[name] = (
+            {labels.get(key, key): number for key, number in value.items()} if isinstance(value, dict) else value
+        )
+    if chosen["class_weight"] == "none":
+        chosen["class_weight"] = None
+    if arguments["prior"] is None and (public := data.public_labels) is not None:
+        counts = {label: max(public.tolist().count(label), 0.5) for label in labels.values()}
+        chosen["prior"] = {label: count / sum(counts.values()) for label, count in counts.items()}
+    return chosen
+
+
+def _numbers_by_class(option: str, text: str) -> dict[str, float]:
+    """Return "no=0.9,yes=0.1" as numbers by class."""
     pairs = [part.rpartition("=") for part in text.split(",")]
     try:
         return {label.strip(): float(number) for label, _, number in pairs}
     except ValueError:
-        raise InvalidInput(f"{option} takes a number for each class, as in no=0.9,yes=0.1, not {text!r}") from None
+        shown = option.replace("_", "-")
+        raise InvalidInput(f"--{shown} must be a number for each class, as in no=0.9,yes=0.1, got {text!r}") from None
 
 
-def chosen_schema(
-    records: Any,
-    public: Any,
-    schema: Path | None,
-    *,
-    label: str | None,
-    classes: Sequence[str] | None,
-    groups: str | None = None,
-    leave_out: Sequence[str] = (),
-    texts: Sequence[str] = (),
-    missing_texts: Sequence[str] = (),
-) -> Schema:
-    """Return the schema that is written, or learned from the public table, or else made of the header alone."""
-    gaps = (*MISSING_TEXTS, *missing_texts)
-    if schema is None:
-        known, make = (records, Schema.numbers) if public is None else (public, Schema.from_public)
-        named: dict[str, Any] = {"leave_out": leave_out, "texts": texts, "missing_texts": gaps}
-        return make(known, label=label, classes=classes, groups=groups, **named)
-    written = Schema.load(schema).without(leave_out).with_texts(texts).with_missing_texts(missing_texts)
-    if groups is not None:
-        written = written.with_groups(groups)
-    if label is not None or classes is not None:
-        column = label if label is not None else written.label.column if written.label is not None else None
-        if column is None:
-            raise InvalidInput("--classes says what the label may be, but not where it is: add --label COLUMN")
-        written = written.with_label(column, classes)
-    return written
+def _plan_everlasting(arguments: Mapping[str, Any], data: Data) -> tuple[dict[str, Any], Any]:
+    """Return chunk size and no-quorums, planned where they are "auto" and public data allow it, and the plan."""
+    from quorate.models.everlasting.plan import CHUNKS, plan_everlasting
+
+    chunk, no_quorums = arguments["chunk"], arguments["no_quorums"]
+    chosen = {"chunk": _CHUNK if chunk == "auto" else chunk, "no_quorums": no_quorums}
+    if "auto" not in (chunk, no_quorums):
+        return chosen, None
+    labels, epsilon = data.public_labels, arguments["epsilon"]
+    epsilon = min(epsilon, arguments["query_epsilon"] or epsilon)  # some phases have no more
+    count = len(data.y) if data.units is None else int(np.unique(data.units).size)
+    try:
+        plan = plan_everlasting(
+            arguments["estimator"],
+            sample=None if labels is None else (data.points, labels),
+            chunks=CHUNKS if chunk == "auto" else (chunk,),
+            phases=0,
+            records=count,
+            epsilon=epsilon,
+            delta=arguments["delta"],
+        )
+    except InvalidInput:  # no sample, or one that is too small
+        return chosen, None
+    return {"chunk": plan.chunk, "no_quorums": plan.no_quorums if no_quorums == "auto" else no_quorums}, plan
 
 
-def check_named(records: Any, **named: Sequence[str | None]) -> None:
-    """Refuse options that name columns which are not there, all at once: names are public."""
-    wrong = [
-        f"--{option.replace('_', '-')} names {name!r}, and there is no such column"
-        for option, names in named.items()
-        for name in names
-        if name and name not in records.column_names
-    ]
-    if wrong:
-        columns = ", ".join(repr(column) for column in records.column_names)
-        raise InvalidInput(f"{'; '.join(wrong)}; the columns are {columns}")
+def _fit_arguments(name: str, estimator: Any, data: Data) -> dict[str, Any]:
+    """Return what `fit` takes beside rows and labels, as far as it does."""
+    if name in ("student-first", "conformal"):  # public rows have taught the model that they correct
+        known: dict[str, Any] = {"groups": data.units, "one_scale": getattr(data.schema, "one_scale", False)}
+    else:
+        lasting = name == "neighbours"  # later inserts name the same people
+        people = data.schema.people(data.records, lasting=True) if lasting else data.units
+        labels = data.public_labels
+        known = {"groups": people, "public": data.points, "public_labels": labels, "public_targets": labels}
+        known["one_scale"] = data.schema.one_scale
+        known["probe"] = None if data.points is None else data.points[:_PROBES]
+    parameters = inspect.signature(estimator.fit).parameters
+    return {option: value for option, value in known.items() if option in parameters}
 
 
-def _bill(classifier: "PrivateClassifier", plan: Schema, folder: Path) -> dict[str, Any]:
-    shown = shown_model(classifier, plan, folder)
-    chosen = {} if classifier.chosen_ is None else {"learner": classifier.chosen_.why}
-    return shown | chosen | {"aggregator": classifier.plan_.aggregator, "plan": classifier.plan_.as_dict()}
+@contextmanager
+def _open_stream(paths: list[Path], tables: Tables, settings: dict[str, Any]) -> Iterator[Any]:
+    """Yield a table that is read in parts, here or on a cluster, and close it; None for a table that is read whole."""
+    cluster = settings.pop("cluster", None)
+    if cluster is not None:
+        from quorate.compute.ensemble.clusters import ClusterTable
+
+        with printed_aside(), closing(ClusterTable(paths, cluster)) as table:
+            yield table
+    elif "memory" in settings and (len(paths) > 1 or settings["memory"] or is_folder_or_pattern(paths[0])):
+        yield TableStream(paths, encoding=tables.encoding, skip_last=tables.skip_last)
+    elif settings.get("spill") is not None:
+        raise InvalidInput("--spill needs --memory: it is where rows wait that do not fit into memory")
+    else:
+        yield None
 
 
-def shown_model(classifier: "PrivateClassifier", plan: Schema, folder: Path) -> dict[str, Any]:
-    """Return what is told of a model that was fitted into a folder."""
-    assert plan.label is not None
-    return {
-        "folder": str(folder),
-        "claim": classifier.claim_,
-        "epsilon": classifier.epsilon_,
-        "delta": classifier.delta_,
-        "privacy_unit": classifier.unit_,
-        "label": plan.label.column,
-        "classes": classifier.classes_.tolist(),
-        "features": classifier.n_features_in_,
-        "teachers": classifier.teachers_,
-        "queries_planned": classifier.queries,
-        "epsilon_spent": classifier.spent_epsilon(),
-    }
+def _fit_stream(stream: Any, tables: Tables, settings: dict[str, Any]) -> _Fitted:
+    """Fit teachers while the table is read, some rows at a time. Only its header is looked at before."""
+    if settings.pop("account") is not None:
+        raise InvalidInput("--account takes a table that is read whole: one file, without --memory and --cluster")
+    if tables.read_classes:
+        raise InvalidInput("--read-classes reads a whole table first; name the --classes of one that is read once")
+    for path in getattr(stream, "paths", ()):
+        check_apart(Path(path), tables.public)
+    reading = {name: settings.pop(name) for name in ("memory", "spill")}
+    public, schema = describe_columns(tables, stream.header)
+    label = check_label(schema)
+    data = Data(None, public, schema, label.column, None, list(label.classes))
+    data.units = None
+    (estimator,) = METHODS["subsample"].classes()
+    arguments, _ = _constructor_arguments("subsample", estimator, data, settings, is_learned=False)
+    model = estimator(**arguments).fit_table(stream, schema, public=public, **reading)
+    return _Fitted(model, data)
 
 
-def told_labels(model: Any) -> str:
-    """Return for a report where the set of labels is from."""
-    declared = getattr(model, "multilabel_", False) or getattr(model, "classes", ()) is not None
-    return "declared" if declared else "read from y, and public"
+def _ask(model: Any, schema: Schema, path: Path) -> tuple[str, list[str]]:
+    """Answer a table of queries; return the answers as CSV, and their outcomes."""
+    table = read_table(path, role="query")
+    rows = schema.encode(table, role="query")
+    try:
+        predictions = model.predict(rows)
+        labels = np.asarray(getattr(predictions, "labels", predictions)).tolist()
+        outcomes = list(getattr(predictions, "outcomes", ["answered"] * len(labels)))
+    except BudgetSpent:
+        labels, outcomes = [None] * len(rows), ["refused"] * len(rows)
+    return answers_as_csv(labels, outcomes, {}, Keys.of(table, None)), outcomes
 
 
-def _write_report(classifier: "PrivateClassifier", bill: dict[str, Any], path: Path) -> None:
+def _bill(model: Any, data: Data) -> dict[str, Any]:
+    """Return what is told of a fitted model."""
+    best = getattr(model, "best_estimator_", model)  # of a search
+    bill: dict[str, Any] = {"label": data.label}
+    for name, path in _FIGURES.items():
+        for owner in (model, best):
+            value = _find_figure(owner, path)
+            if value is not None:
+                bill.setdefault(name, value)
+    if hasattr(best, "classes_"):
+        bill["classes"] = best.classes_.tolist()
+    if hasattr(model, "best_params_"):
+        bill |= {"cuts": model.best_params_["columns__cuts"], "scoring": model.scoring or "accuracy"}
+    if hasattr(model, "hypothesis_") and hasattr(model, "candidates_"):
+        from quorate.models.concepts.words import rule_text
+
+        rule = rule_text(model.hypothesis_, model.classes_.tolist(), data.schema.condition)
+        bill |= {"rule": rule, "hypothesis": repr(model.hypothesis_)}
+    if hasattr(model, "progress_"):
+        bill["seats_of_the_first_phase"] = model.progress_["seats"]
+    bill |= _epsilons(model)
+    if hasattr(getattr(model, "plan_", None), "as_dict"):
+        bill["plan"] = model.plan_.as_dict()
+    return bill
+
+
+def _epsilons(model: Any) -> dict[str, Any]:
+    """Return the guarantee in numbers, and what is spent of it."""
+    if hasattr(model, "gamma"):  # stable: each answer adds to delta, and there is no epsilon
+        return {"epsilon": None, "delta": model.spent_delta()}
+    if hasattr(model, "cutoff_epsilon"):  # everlasting: the budget is that of a phase
+        return {"epsilon": model.terms_.training.epsilon, "delta": model.terms_.training.delta}
+    epsilon, delta = getattr(model, "epsilon_", model.epsilon), getattr(model, "delta_", getattr(model, "delta", 0.0))
+    spent = getattr(model, "spent_epsilon_", None) or _find_figure(model, "spent_epsilon")
+    return {"epsilon": float(epsilon), "delta": float(delta)} | ({} if spent is None else {"epsilon_spent": spent})
+
+
+def _find_figure(owner: Any, path: str) -> Any:
+    """Return the number or text at a path of attributes, or None; infinity becomes the largest number, for JSON."""
+    try:
+        value = attrgetter(path)(owner)
+    except AttributeError:
+        return None
+    value = value() if callable(value) else value
+    value = value.item() if isinstance(value, np.generic) else value
+    return min(value, sys.float_info.max) if isinstance(value, float) else value
+
+
+def _compare_with_public_rows(model: Any, data: Data) -> dict[str, Any]:
+    """Return the accuracy of a published model on labelled public rows, and that of these rows alone; warn if less.
+
+    The model is released, so that this costs nothing. A row is judged by a model of other rows.
+    """
+    labels = data.public_labels
+    if labels is None or len(set(labels.tolist())) < 2 or min(Counter(labels.tolist()).values()) < _FOLDS:
+        return {}
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.model_selection import cross_val_predict
+
+    right = float(np.mean(np.asarray(model.predict(data.points)) == labels))
+    folds = cross_val_predict(LogisticRegression(max_iter=1000), data.points, labels, cv=_FOLDS)
+    alone = float(np.mean(folds == labels))
+    if alone > right + 2 * np.sqrt(alone * (1 - alone) / len(labels)):
+        text = f"a logistic regression of public rows alone is right on {alone:.1%} of them, and this model on"
+        print(f"quorate: {text} {right:.1%}: public rows alone would do better", file=sys.stderr)
+    return {"right_on_public_rows": right, "right_by_public_rows_alone": alone}
+
+
+def _write_report(method: Method, fitted: _Fitted, bill: dict[str, Any], path: Path) -> None:
     from quorate.report import Claim, ReportData, proofs_for, software_versions, write_report
 
+    model, curves = fitted.model, {}
+    if hasattr(model, "curves_"):
+        from quorate.cli.fit_linear import named_curves
+
+        names = None if fitted.is_learned else fitted.data.schema
+        two = bill["classes"][1] if len(bill.get("classes", ())) == 2 else None
+        curves = {
+            "curves": model.curves_ if names is None else named_curves(model.curves_, names),
+            "curves_of": None if two is None else f"the log odds of {two!r}",
+        }
+    declared = getattr(model, "multilabel_", False) or getattr(model, "classes", ()) is not None
+    proofs = _CONCEPT_PROOFS if method.proofs == "concepts" else proofs_for(method.proofs or bill.get("aggregator"))
+    notes = [f"The claim in full: {bill['claim']}."]
+    if method.proofs is None:
+        notes.append("No query has been answered yet; the plan says what to expect.")
+    if curves and model.coef_.ndim == 2 and len(model.coef_) > 1:
+        notes.append("The curves are those of the first of its outputs.")
+    results = {name: value for name, value in bill.items() if not isinstance(value, dict | list) and value is not None}
     data = ReportData(
-        title="A private model",
-        claim=Claim(classifier.epsilon_, classifier.delta_, classifier.unit_, labels=told_labels(classifier)),
-        plan=bill["plan"],
-        results={name: bill[name] for name in ("label", "features", "queries_planned", "epsilon_spent")},
-        proofs=proofs_for(bill["aggregator"]),
+        title=method.title,
+        claim=Claim(
+            bill["epsilon"],
+            bill["delta"],
+            bill["privacy_unit"],
+            labels="declared" if declared else "read from y, and public",
+        ),
+        plan=bill.get("plan"),
+        results={name: value for name, value in results.items() if name not in ("claim", "folder")},
+        proofs=proofs,
         software=software_versions(),
-        notes=("No query has been answered yet; the plan says what to expect.",),
+        notes=tuple(notes),
+        **curves,
     )
     write_report(data, path)

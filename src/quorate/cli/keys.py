@@ -1,4 +1,4 @@
-"""Who may ask a model that is served: `quorate keys`."""
+"""`quorate keys`: who may ask a model that is served."""
 
 import json as jsons
 import sys
@@ -7,24 +7,26 @@ from collections.abc import Collection
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from cyclopts import App, Parameter
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Column, Table
 
+from quorate.cli.ledger import key_figures, opened_ledger
+from quorate.cli.options import AsJson, ModelPath
+from quorate.cli.output import show_line
 from quorate.core.errors import InvalidInput
-
-if TYPE_CHECKING:
-    from rich.table import Table
+from quorate.core.ledger import Ledger, share_figures
 
 __all__ = ["KeyLimits", "Limits", "keys"]
 
-keys = App(name="keys", help="Make, list, change and revoke the keys of a model's callers.")
+keys = App(name="keys")
 
 _DAY = 24 * 3600.0
 
-ModelPath = Annotated[Path, Parameter(help="The model, as `quorate fit` wrote it.")]
 KeyId = Annotated[str, Parameter(help="The key's id, as `quorate keys list` shows it.")]
-AsJson = Annotated[bool, Parameter(help="Print one JSON object, with what a list shows.")]
 Scopes = Annotated[
     tuple[Literal["ask", "budget", "admin"], ...],
     Parameter(
@@ -79,7 +81,7 @@ class KeyLimits(Limits):
         """Return what was given, and None for limits to lift."""
         days = self.expires
         if days is not None and not 0 < days < 36525:
-            raise InvalidInput(f"a key expires after more than 0 days, not after {days!r}")
+            raise InvalidInput(f"--expires must be a number of days above 0, got {days!r}")
         return super().given(lift) | ({} if days is None else {"expires": time.time() + days * _DAY})
 
 
@@ -95,42 +97,9 @@ def _add(
     json: AsJson = False,
 ) -> int:
     """Make a key and print it once: only a hash is kept. A running server accepts it within a second or so."""
-    from quorate.cli.account import opened_ledger
-
     with opened_ledger(model) as ledger:
         token = ledger.add_key(name, scopes=tuple(dict.fromkeys(scope)), **(limits or KeyLimits()).given())
-    if json:
-        print(jsons.dumps({"id": _id_of(token), "name": name, "scopes": list(scope), "key": token}))
-        return 0
-    _hand_over(token, name, model)
-    return 0
-
-
-def _hand_over(token: str, name: str, model: Path) -> None:
-    print(token)
-    print(
-        f"quorate: this is the key of {name!r}; hand it over now, it is not shown again. "
-        f"To take it back: quorate keys revoke {model} {_id_of(token)}",
-        file=sys.stderr,
-    )
-
-
-@keys.command(name="change")
-def _change(
-    model: ModelPath, id: KeyId, *, limits: KeyLimits | None = None, lift: Lifted = (), json: AsJson = False
-) -> int:
-    """Change the limits of a key; those that are not given stay. Its use stays counted, and its answers are kept."""
-    from quorate.cli.account import key_figures, opened_ledger
-
-    with opened_ledger(model) as ledger:
-        ledger.change_key(id, **(limits or KeyLimits()).given(lift))
-        view = ledger.view()
-        (key,) = (key_figures(key, view) for key in view.keys if key.id == id)
-    if json:
-        print(jsons.dumps(key))
-    else:
-        print(f"quorate: the key {id} of {key['name']!r} is changed", file=sys.stderr)
-    return 0
+    return _show_token(token, name, model, {"scopes": list(scope)}, as_json=json)
 
 
 @keys.command(name="rotate")
@@ -142,18 +111,47 @@ def _rotate(
     json: AsJson = False,
 ) -> int:
     """Replace the secret of a key. The caller stays the same: its share, its answers and its id are kept."""
-    from quorate.cli.account import opened_ledger
-
     if not 0 <= grace < 24 * 366:
-        raise InvalidInput(f"grace is a number of hours from 0 up, not {grace!r}")
+        raise InvalidInput(f"--grace must be a number of hours from 0 up, got {grace!r}")
     with opened_ledger(model) as ledger:
         token = ledger.rotate_key(id, grace=3600 * grace)
         name = next(key.name for key in ledger.view().keys if key.id == id)
-    if json:
-        print(jsons.dumps({"id": id, "name": name, "key": token}))
-    else:
-        _hand_over(token, name, model)
+    return _show_token(token, name, model, {}, as_json=json)
+
+
+def _show_token(token: str, name: str, model: Path, figures: dict[str, Any], *, as_json: bool) -> int:
+    id = token.split("_")[1]
+    if as_json:
+        print(jsons.dumps({"id": id, "name": name, **figures, "key": token}))
+        return 0
+    print(token)
+    text = f"this is the key of {name!r}; hand it over now, it is not shown again"
+    print(f"quorate: {text}. To take it back: quorate keys revoke {model} {id}", file=sys.stderr)
     return 0
+
+
+@keys.command(name="change")
+def _change(
+    model: ModelPath, id: KeyId, *, limits: KeyLimits | None = None, lift: Lifted = (), json: AsJson = False
+) -> int:
+    """Change the limits of a key; those that are not given stay. Its use stays counted, and its answers are kept."""
+    with opened_ledger(model) as ledger:
+        ledger.change_key(id, **(limits or KeyLimits()).given(lift))
+        return _show_key(ledger, id, "changed", as_json=json)
+
+
+@keys.command(name="revoke")
+def _revoke(model: ModelPath, id: KeyId, *, json: AsJson = False) -> int:
+    """Revoke a key. A running server refuses it within a second or so. Answers already given are not undone."""
+    with opened_ledger(model) as ledger:
+        ledger.revoke_key(id)
+        return _show_key(ledger, id, "revoked", as_json=json)
+
+
+def _show_key(ledger: Ledger, id: str, change: str, *, as_json: bool) -> int:
+    view = ledger.view()
+    (figures,) = (key_figures(key, view) for key in view.keys if key.id == id)
+    return show_line(f"the key {id} of {figures['name']!r} is {change}", figures, as_json=as_json)
 
 
 @keys.command(name="project")
@@ -166,78 +164,39 @@ def _project(
     json: AsJson = False,
 ) -> int:
     """Make a project, or change the limits that its keys share; those that are not given stay."""
-    from quorate.cli.account import opened_ledger
-    from quorate.core.ledger import share_figures
-
     with opened_ledger(model) as ledger:
         ledger.set_project(name, **(limits or Limits()).given(lift))
         view = ledger.view()
-        (shown,) = (share_figures(one, view) for one in view.projects if one.name == name)
-    if json:
-        print(jsons.dumps({"name": name} | shown))
-    else:
-        print(
-            f"quorate: keys of {name!r} share its limits: quorate keys add {model} NAME --project ...", file=sys.stderr
-        )
-    return 0
+        (figures,) = (share_figures(project, view) for project in view.projects if project.name == name)
+    text = f"keys of {name!r} share its limits: quorate keys add {model} NAME --project ..."
+    return show_line(text, {"name": name} | figures, as_json=json)
 
 
 @keys.command(name="list")
-def _list(
-    model: ModelPath,
-    *,
-    json: Annotated[bool, Parameter(help="Print one JSON list instead of a table.")] = False,
-) -> int:
+def _list(model: ModelPath, *, json: AsJson = False) -> int:
     """List the keys: their names, what they may do, and what they have asked."""
-    from quorate.cli.account import key_figures, opened_ledger
-
     with opened_ledger(model) as ledger:
         view = ledger.view()
-        known = [key_figures(key, view) for key in view.keys]
+        figures = [key_figures(key, view) for key in view.keys]
     if json:
-        print(jsons.dumps(known))
-    elif not known:
+        print(jsons.dumps(figures))
+    elif not figures:
         print(f"quorate: there are no keys; quorate keys add {model} NAME makes one", file=sys.stderr)
     else:
-        from rich.console import Console
-
-        Console().print(_table(known))
+        Console().print(_table(figures))
     return 0
 
 
-@keys.command(name="revoke")
-def _revoke(model: ModelPath, id: KeyId, *, json: AsJson = False) -> int:
-    """Revoke a key. A running server refuses it within a second or so. Answers already given are not undone."""
-    from quorate.cli.account import key_figures, opened_ledger
-
-    with opened_ledger(model) as ledger:
-        ledger.revoke_key(id)
-        view = ledger.view()
-        (key,) = (key_figures(key, view) for key in view.keys if key.id == id)
-    if json:
-        print(jsons.dumps(key))
-    else:
-        print(f"quorate: the key {id} of {key['name']!r} is revoked", file=sys.stderr)
-    return 0
-
-
-def _id_of(token: str) -> str:
-    return token.split("_")[1]
-
-
-def _table(known: list[dict[str, Any]]) -> "Table":
-    from rich.markup import escape
-    from rich.table import Column, Table
-
+def _table(keys: list[dict[str, Any]]) -> Table:
     table = Table("id", Column("name", min_width=10), "may", "rows", "no-quorums", "budget", "last use", "state")
-    for key in known:
+    for key in keys:
+        pace = "" if key["per_minute"] is None else f", {key['per_minute']:,} a minute"
         table.add_row(
             key["id"],
             escape(key["name"] + (f" ({key['project']})" if key["project"] else "")),
             ", ".join(key["scopes"]),
-            f"{key['used']:,}{_of(key['quota'])}"
-            + ("" if key["per_minute"] is None else f", {key['per_minute']:,} a minute"),
-            f"{key['no_quorums_met']:,}{_of(key['no_quorums'])}",
+            f"{key['used']:,}{_limit(key['quota'])}{pace}",
+            f"{key['no_quorums_met']:,}{_limit(key['no_quorums'])}",
             f"{key['budget_spent']:.2%}" + ("" if key["budget"] is None else f" of {key['budget']:.2%}"),
             "never" if key["last_use"] is None else _moment(key["last_use"]),
             _state(key),
@@ -245,7 +204,7 @@ def _table(known: list[dict[str, Any]]) -> "Table":
     return table
 
 
-def _of(limit: int | None) -> str:
+def _limit(limit: int | None) -> str:
     return "" if limit is None else f" of {limit:,}"
 
 

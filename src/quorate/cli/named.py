@@ -17,7 +17,7 @@ def make_concept(name: ConceptName, features: int) -> Concept:
     """
     if name in ("thresholds", "intervals") and features != 1:
         raise InvalidInput(
-            f"{name} are on a line, and the table has {features} columns of numbers; leave out all but one"
+            f"{name} are on a line, and the table has {features} columns of numbers: leave out all but one"
         )
     makers: dict[str, Callable[[], Concept]] = {
         "stumps": lambda: Stumps(features=features),
@@ -30,7 +30,7 @@ def make_concept(name: ConceptName, features: int) -> Concept:
     return makers[name]()
 
 
-def make_learner(name: LearnerName | Literal["auto"] | None) -> Any:
+def make_learner(name: LearnerName | Literal["auto", "direction"] | None) -> Any:
     """Return the scikit-learn estimator that each teacher is a copy of. Those up to "tree" are fitted as one array.
 
     What is left open, or "auto", is returned as it is: the fit chooses.
@@ -43,6 +43,7 @@ def make_learner(name: LearnerName | Literal["auto"] | None) -> Any:
     from sklearn.neighbors import NearestCentroid
     from sklearn.tree import DecisionTreeClassifier
 
+    from quorate.models.everlasting.directions import MeanDirection
     from quorate.planner.trial import CANDIDATES
 
     makers: dict[str, Callable[[], Any]] = {
@@ -50,6 +51,7 @@ def make_learner(name: LearnerName | Literal["auto"] | None) -> Any:
         "ridge": RidgeClassifier,
         "centroid": NearestCentroid,
         "naive-bayes": GaussianNB,
+        "direction": MeanDirection,
         "stump": lambda: DecisionTreeClassifier(max_depth=1),
         "forest": lambda: RandomForestClassifier(n_estimators=10, max_depth=8),
         # Not the histogram kind: its threads cost more than they bring on chunks of a hundred rows.

@@ -1,4 +1,4 @@
-"""Words that options take, and which options go together.
+"""Types that options of several commands share, and which options go together.
 
 An option that was given and that nothing would read is refused, not passed over in silence.
 """
@@ -7,16 +7,22 @@ import inspect
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
-from typing import Any, Literal
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from cyclopts import Parameter
 
 from quorate.core.errors import InvalidInput
 
 __all__ = [
     "PLAN_OPTIONS",
     "RELEASE_OPTIONS",
+    "AsJson",
     "ConceptName",
     "Device",
     "LearnerName",
+    "ModelPath",
+    "Trusted",
     "listed",
     "options_of",
     "refuse_idle",
@@ -29,6 +35,15 @@ LearnerName = Literal[
 ]
 ConceptName = Literal["stumps", "thresholds", "intervals", "boxes", "halfspaces", "conjunctions"]
 Device = Literal["auto", "cpu", "cuda"]
+ModelPath = Annotated[Path, Parameter(help="The model, as `quorate fit` wrote it.")]
+AsJson = Annotated[bool, Parameter(help="Print one JSON object.")]
+Trusted = Annotated[
+    str,
+    Parameter(
+        help="Types of estimators in the model that are not known to be safe, separated by commas, as given to "
+        "quorate.save. They are imported, and their code runs: name only what you would run."
+    ),
+]
 
 PLAN_OPTIONS = {
     "with --concept": "concept features alpha public records epsilon delta queries json",
@@ -47,9 +62,9 @@ RELEASE_OPTIONS = {
 }
 
 
-def listed(text: str) -> list[str]:
-    """Return what an option lists, separated by commas."""
-    return [part.strip() for part in text.split(",")]
+def listed(text: str | None) -> list[str]:
+    """Return what an option lists, separated by commas; nothing for an empty text."""
+    return [part.strip() for part in text.split(",")] if text else []
 
 
 def two_numbers(text: str) -> tuple[float, float]:
@@ -57,7 +72,7 @@ def two_numbers(text: str) -> tuple[float, float]:
     try:
         low, high = (float(part) for part in text.split(","))
     except ValueError:
-        raise InvalidInput(f"--bounds takes two numbers, as in 0,250, not {text!r}") from None
+        raise InvalidInput(f"--bounds must be two numbers, as in 0,250, got {text!r}") from None
     return low, high
 
 
@@ -80,7 +95,7 @@ def refuse_idle(command: Callable[..., Any], given: Mapping[str, Any], used: str
 
 
 def use_device(device: Device) -> None:
-    """Let this process, and those that it starts, count on this device wherever a model does not say."""
+    """Count on this device, in this process and in those that it starts, wherever a model does not say."""
     from quorate.compute.learners.backends import choose_backend
 
     choose_backend(device)

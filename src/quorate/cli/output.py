@@ -17,27 +17,28 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from quorate.core.errors import InvalidInput
+from quorate.core.progress import hidden_progress
 from quorate.report import check_installed
 
 __all__ = [
-    "Answer",
     "Keys",
+    "answers_as_csv",
     "check_apart",
     "check_new_file",
     "check_new_folder",
     "check_report",
     "printed_aside",
     "readable",
+    "show_answers",
     "show_bill",
+    "show_line",
     "steps",
     "verdict",
     "write_file",
-    "written",
 ]
 
+_PLURALS = {"score": "scores", "set": "sets", "low": "lows", "high": "highs"}
 _SHOWN = {"epsilon_spent": "epsilon spent so far, ex post"}  # it depends on the answers: core/privacy/PROOF.md, step 8
-
-Answer = tuple[Any, str]  # a label or None, and what became of the query
 
 
 def show_bill(title: str, bill: dict[str, Any], *, as_json: bool, asked: bool = False) -> None:
@@ -54,6 +55,15 @@ def show_bill(title: str, bill: dict[str, Any], *, as_json: bool, asked: bool = 
             shown = f"{value:,.4g}" if isinstance(value, float) else str(value)
             table.add_row(_SHOWN.get(name, name.replace("_", " ")), escape(shown))
     Console(stderr=not asked).print(table)
+
+
+def show_line(text: str, figures: Mapping[str, Any], *, as_json: bool) -> int:
+    """Print figures as one JSON object, or a sentence for people; return exit code 0."""
+    if as_json:
+        print(json.dumps(figures))
+    else:
+        print(f"quorate: {text}", file=sys.stderr)
+    return 0
 
 
 def readable(value: Any) -> Any:
@@ -82,7 +92,8 @@ def steps(names: Sequence[str], *, quiet: bool) -> Iterator[Callable[[], None]]:
     """Show a bar on a terminal; what is yielded is called when the next of the named steps begins."""
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal) as progress:
+    bar = Progress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal)
+    with hidden_progress(), bar as progress:
         task = progress.add_task(names[0], total=len(names))
         rest = iter(names)
         started = False
@@ -139,22 +150,56 @@ def check_new_folder(folder: Path) -> None:
 
 @dataclass(frozen=True)
 class Keys:
-    """What names the rows of the queries: their number, from 1, or a column of theirs."""
+    """The names of the rows of the queries: their numbers, from 1, or a column of theirs."""
 
     name: str
     values: Sequence[Any]
 
+    @classmethod
+    def of(cls, table: Any, column: str | None) -> "Keys":
+        """Return the values of a column, or the numbers of the rows."""
+        return cls("row", range(1, len(table) + 1)) if column is None else cls(column, table[column].to_pylist())
 
-def written(answers: list[Answer], keys: Keys, beside: Mapping[str, list[Any]] | None = None) -> str:
-    """Return the answers as CSV, a line a query, in the order of the queries; sets and several labels as JSON lists."""
-    columns = beside or {}
-    rows = zip(*columns.values(), strict=True) if columns else [()] * len(answers)
+
+def show_answers(
+    labels: Sequence[Any],
+    outcomes: Sequence[str],
+    beside: Mapping[str, Sequence[Any]],
+    keys: Keys,
+    *,
+    scored: Sequence[Any] = (),
+    bill: dict[str, Any],
+    out: Path | None,
+    as_json: bool,
+) -> None:
+    """Write or print the answers, and print the bill. The scores of a query become a column for each scored class."""
+    if out is not None or not as_json:
+        columns = dict(beside)
+        if "score" in beside:
+            rows = [row or [""] * len(scored) for row in columns.pop("score")]
+            columns |= {f"score_{name}": [row[place] for row in rows] for place, name in enumerate(scored)}
+        text = answers_as_csv(labels, outcomes, columns, keys)
+        if out is None:
+            sys.stdout.write(text)
+        else:
+            write_file(out, text)
+    else:
+        plain = [label.item() if hasattr(label, "item") else label for label in labels]
+        bill = bill | {"answers": plain, "outcomes": list(outcomes)}
+        bill |= {_PLURALS.get(name, name): list(values) for name, values in beside.items()}
+    show_bill("The bill", bill, as_json=as_json)
+
+
+def answers_as_csv(
+    labels: Sequence[Any], outcomes: Sequence[str], columns: Mapping[str, Sequence[Any]], keys: Keys
+) -> str:
+    """Return a line for each query, in their order; sets and several labels are JSON lists."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow([keys.name, "answer", "outcome", *columns])
-    for name, (label, outcome), more in zip(keys.values, answers, rows, strict=True):
-        first, *told = (json.dumps(one) if isinstance(one, list) else readable(one) for one in (label, *more))
-        writer.writerow([name, "" if label is None else first, outcome, *told])
+    for name, label, outcome, *cells in zip(keys.values, labels, outcomes, *columns.values(), strict=True):
+        answer, *extra = (json.dumps(cell) if isinstance(cell, list) else readable(cell) for cell in (label, *cells))
+        writer.writerow([name, "" if label is None else answer, outcome, *extra])
     return file.getvalue()
 
 
@@ -172,18 +217,13 @@ def write_file(path: Path, content: str | bytes) -> None:
         ) from None
 
 
-def verdict(bill: dict[str, Any], on_no_quorum: str) -> int:
+def verdict(bill: dict[str, Any], on_no_quorum: str, *, why: str = "the budget cannot pay for them") -> int:
     """Return the exit code: 1 if a query was refused, or if one found no quorum where that is to count."""
+    problem = None
     if bill["refused"]:
-        print(
-            f"quorate: {bill['refused']} of {bill['queries']} queries were refused: the budget cannot pay for them",
-            file=sys.stderr,
-        )
-        return 1
-    if on_no_quorum == "raise" and bill["no_quorum"]:
-        print(
-            f"quorate: {bill['no_quorum']} of {bill['queries']} queries found no quorum; they were paid for",
-            file=sys.stderr,
-        )
-        return 1
-    return 0
+        problem = f"{bill['refused']} of {bill['queries']} queries were refused: {why}"
+    elif on_no_quorum == "raise" and bill["no_quorum"]:
+        problem = f"{bill['no_quorum']} of {bill['queries']} queries found no quorum; they were paid for"
+    if problem is not None:
+        print(f"quorate: {problem}", file=sys.stderr)
+    return int(problem is not None)

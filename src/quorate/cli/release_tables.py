@@ -1,4 +1,4 @@
-"""What `quorate release` reads and prints: tables, the columns that are asked about, answers."""
+"""The tables that `quorate release` reads, and the answers that it writes."""
 
 import csv
 import io
@@ -15,15 +15,12 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from quorate.cli.commands.release_options import Answers
 from quorate.cli.output import readable, show_bill, write_file
-from quorate.core.checks import check_count, check_rate
 from quorate.core.errors import InvalidInput
 from quorate.models.concepts import Boxes, Concept, Halfspaces
 from quorate.models.saving import Folder
 from quorate.release import QueryRelease, Workload
 from quorate.release.domain import Domain
-from quorate.release.synthetic import MOST_ROWS
 from quorate.report.release_page import release_bill
 from quorate.tables import Number, Schema, read_table
 from quorate.tables.containers import is_arrow, open_columns, shown_names
@@ -31,10 +28,7 @@ from quorate.tables.results import make_table, parquet_bytes
 from quorate.tables.values import read_numbers
 
 __all__ = [
-    "COLUMNS_FILE",
-    "SYNTHETIC_FILE",
     "Subject",
-    "check_answers",
     "check_declared",
     "check_table_name",
     "columns_file",
@@ -42,17 +36,17 @@ __all__ = [
     "print_answers",
     "private_records",
     "public_records",
-    "say_between",
-    "say_nearest",
     "show_release",
     "to_csv",
+    "warn_of_gaps",
+    "warn_of_moved_cuts",
     "write_release",
     "write_synthetic",
     "write_table",
 ]
 
-SYNTHETIC_FILE = "synthetic.csv"
-_OTHER_FORMATS = (".gz", ".arrow", ".feather", ".json", ".xlsx")
+_SYNTHETIC_FILE = "synthetic.csv"
+_UNWRITTEN_FORMATS = (".gz", ".arrow", ".feather", ".json", ".xlsx")
 COLUMNS_FILE = "columns.json"  # beside a release about a class of hypotheses: the columns that its points have
 _SHOWN = 20  # answers printed for people
 _MOVED = 5  # of those that are answered at another cut
@@ -95,10 +89,6 @@ class Subject:
                 f"{shown_names(sorted(self._seen))}"
             )
 
-    def public(self, table: Any) -> Any:
-        """Return public records; those of a class must be numbers, and an error may say which is not."""
-        return None if table is None else self.records(table)
-
 
 def private_records(subject: Subject, path: Path, groups: str | None, *, lasting: bool = False) -> tuple[Any, Any]:
     """Return the private records, and whose they are where a column says so, by `lasting` names if others follow."""
@@ -116,15 +106,7 @@ def public_records(subject: Subject, path: Path | None, groups: str | None) -> A
     if path is None:
         return None
     table = read_table(path, role="public")
-    return subject.public(table.drop_columns(groups) if groups in table.column_names else table)
-
-
-def check_answers(answers: Answers) -> None:
-    """Refuse what could not be read of a release before it is paid for: it would be there, and the command fail."""
-    if answers.synthetic is not None:
-        check_count("synthetic", answers.synthetic, most=MOST_ROWS)
-    if answers.band is not None:
-        check_rate("band", answers.band)
+    return subject.records(table.drop_columns(groups) if groups in table.column_names else table)
 
 
 def check_declared(domain: Domain, private: Any) -> None:
@@ -142,20 +124,16 @@ def columns_file(names: Sequence[str]) -> dict[str, bytes] | None:
 
 
 def names_in(folder: Folder) -> list[str]:
-    """Return the names of the columns; the first release wrote them beside what its manifest lists."""
-    try:
-        first = "access" not in folder.manifest
-        text = (folder.path / COLUMNS_FILE).read_bytes() if first else folder.contents[COLUMNS_FILE]
-        return [str(name) for name in json.loads(text)["columns"]]
-    except (OSError, ValueError, KeyError, TypeError):
-        return []
+    """Return the names of the columns that the points of a release have; none for a release of tables."""
+    text = folder.contents.get(COLUMNS_FILE)
+    return [] if text is None else [str(name) for name in json.loads(text)["columns"]]
 
 
 def write_release(release: QueryRelease, names: Sequence[str], out: Path, synthetic: int | None) -> None:
     """Publish a release into a new folder, with synthetic records where they are asked for."""
     release.publish(out, extra=columns_file(names))
     if synthetic is not None:
-        write_synthetic(release, out / SYNTHETIC_FILE, synthetic, names)
+        write_synthetic(release, out / _SYNTHETIC_FILE, synthetic, names)
 
 
 def show_release(
@@ -169,7 +147,7 @@ def show_release(
 ) -> int:
     """Print the answers of a release that was published, and what it promises."""
     answers = release.answer(queries, **reading).to_pylist() if queries else []
-    say_between(answers)
+    warn_of_gaps(answers)
     bill = {**release_bill(release), **more, "folder": str(out), "answers": answers}
     if as_json:
         show_bill(f"release in {out}", bill, as_json=True)
@@ -194,11 +172,13 @@ def write_synthetic(release: QueryRelease, path: Path, rows: int, names: Sequenc
 
 def check_table_name(path: Path) -> None:
     """Refuse the name of a file in another format than is written: CSV in it would be read as something else."""
-    if path.suffix.lower() in _OTHER_FORMATS:
+    if path.suffix.lower() in _UNWRITTEN_FORMATS:
         raise InvalidInput(f"{path}: tables are written as .csv or .parquet")
 
 
-def write_table(path: Path, table: Any, *, rows: Sequence[dict[str, Any]] | None = None, full: bool = False) -> None:
+def write_table(
+    path: Path, table: Any, *, rows: Sequence[dict[str, Any]] | None = None, full: bool = False
+) -> None:
     """Write a table as CSV, with these rows in place of its own where they are given, or as Parquet by its name."""
     check_table_name(path)
     if path.suffix.lower() != ".parquet":
@@ -222,21 +202,21 @@ def to_csv(rows: Sequence[dict[str, Any]], names: Sequence[str], *, full: bool =
     return file.getvalue()
 
 
-def say_nearest(domain: Domain, queries: Sequence[Any]) -> None:
-    """Say which queries are asked at other cuts than they were given, where each is one of the workload."""
+def warn_of_moved_cuts(domain: Domain, queries: Sequence[Any]) -> None:
+    """Print which queries are asked at other cuts than they were given, where each is one of the workload."""
     named = domain.describe(domain.find(queries), queries) if queries else []
-    _say([(name["asked"], f"at the nearest cut: {name['query']}") for name in named if "asked" in name])
+    _print_moved([(name["asked"], f"at the nearest cut: {name['query']}") for name in named if "asked" in name])
 
 
-def say_between(answers: Sequence[dict[str, Any]]) -> None:
-    """Say which answers lie between two queries, and how far these are apart."""
+def warn_of_gaps(answers: Sequence[dict[str, Any]]) -> None:
+    """Print which answers lie between two queries, and how far these are apart."""
     near = [row for row in answers if row.get("gap") is not None]
-    _say([(row["asked"], f"{row['query']}, which are {row['gap']:.3g} apart") for row in near])
+    _print_moved([(row["asked"], f"{row['query']}, which are {row['gap']:.3g} apart") for row in near])
 
 
-def _say(moved: Sequence[tuple[str, str]]) -> None:
-    for asked, how in moved[:_MOVED]:
-        print(f"quorate: {asked} is answered {how}", file=sys.stderr)
+def _print_moved(moved: Sequence[tuple[str, str]]) -> None:
+    for query, answer in moved[:_MOVED]:
+        print(f"quorate: {query} is answered {answer}", file=sys.stderr)
     if len(moved) > _MOVED:
         print(f"quorate: and {len(moved) - _MOVED} more in the same way", file=sys.stderr)
 

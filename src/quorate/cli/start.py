@@ -17,8 +17,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from quorate.cli.fit import classes_of_records
 from quorate.cli.output import check_apart, check_new_folder
+from quorate.cli.reading import classes_of_records
 from quorate.cli.start_files import Commands, write_start
 from quorate.core.checks import check_count, check_delta, check_positive, is_named_id
 from quorate.core.errors import InvalidInput

@@ -1,10 +1,8 @@
-"""`quorate start`, `quorate datasets` and `quorate doctor`: first contact."""
+"""`quorate start`: first contact."""
 
-from json import dumps
 from pathlib import Path
-from typing import Literal
 
-__all__ = ["datasets", "doctor", "start"]
+__all__ = ["start"]
 
 
 def start(
@@ -66,48 +64,3 @@ def start(
     given = {"label": label, "classes": classes, "groups": groups, "queries": queries, "abstain": abstain}
     known = {"public": public, "schema": schema}
     return run_start(table, given, **known, epsilon=epsilon, delta=delta, out=out, run=run, as_json=json)
-
-
-def datasets(
-    name: Literal["hospital", "bank", "census", "triage"], *, out: Path | None = None, json: bool = False
-) -> int:
-    """Write a small synthetic table that ships with the package as private.csv, public.csv and new.csv.
-
-    Example: `quorate datasets bank`
-
-    Parameters
-    ----------
-    name
-        Which table.
-    out
-        The folder to write to; by default it has the name of the table.
-    json
-        Print one JSON object.
-    """
-    from quorate.cli.output import check_new_folder
-    from quorate.tables import datasets as tables
-
-    folder = Path(name) if out is None else out
-    check_new_folder(folder)
-    data = getattr(tables, name)()
-    written = [str(path) for path in data.write(folder)]
-    if json:
-        told = {"about": data.about, "label": data.label, "classes": list(data.classes or ()), "written": written}
-        print(dumps(told))
-        return 0
-    asked = "" if data.label is None else f" The label is {data.label!r}: {', '.join(data.classes)}."
-    print(f"{data.about[0].upper()}{data.about[1:]}{asked}\nWritten: {', '.join(written)}")
-    return 0
-
-
-def doctor(*, json: bool = False) -> int:
-    """Report what is installed, which extras are missing, and whether this machine is sound. Exit code 1 if not.
-
-    Parameters
-    ----------
-    json
-        Print one JSON object instead of a table.
-    """
-    from quorate.cli.doctor import run_doctor
-
-    return run_doctor(as_json=json)

@@ -1,16 +1,28 @@
-"""`quorate predict`, `quorate serve` and `quorate ask`: answer a table of queries, from a folder or over HTTP."""
+"""`quorate serve` and `quorate ask`: answers over HTTP, from both sides."""
 
+import os
+import stat
 import sys
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from quorate.cli.options import Device, listed, use_device
+from quorate.cli.options import Device, Trusted, listed, use_device
+from quorate.cli.output import Keys, check_new_file, show_answers, verdict
 from quorate.core.errors import InvalidInput
+from quorate.tables import read_table
+from quorate.tables.results import Table, make_table
+from quorate.tables.values import kind_of_type, raw_column, read_texts
 
-__all__ = ["ServerLimits", "ask", "predict", "serve"]
+__all__ = ["ServerLimits", "ask", "serve"]
+
+_PATIENCE = 3.0  # seconds without an answer after which a note is printed
 
 
 @Parameter(name="*")
@@ -40,88 +52,6 @@ class ServerLimits:
     "The address of an OpenTelemetry collector, which gets traces of requests, without values."
 
 
-def predict(
-    folder: Path,
-    queries: Path,
-    *,
-    out: Path | None = None,
-    on_no_quorum: Literal["abstain", "random", "raise"] = "abstain",
-    caller: str = "",
-    key: str | None = None,
-    dry_run: bool = False,
-    unknown: Literal["answer", "refuse"] = "answer",
-    leave_out: str | None = None,
-    trusted: str | None = None,
-    device: Annotated[Device, Parameter(env_var="QUORATE_DEVICE")] = "auto",
-    report: Path | None = None,
-    json: bool = False,
-) -> int:
-    """Answer a table of queries from a model. Exit code 1 if the budget could not pay for all of them.
-
-    Answers are CSV: one line per query, with its row in the table, its answer and its outcome (answered, no_quorum or
-    refused); for a model with scores, also the noisy share of each class. A query that this caller asked before gets
-    the same answer again, at no privacy cost. A published model answers without a budget.
-
-    Example: `quorate predict model new.csv --key patient --out answers.csv`
-
-    Parameters
-    ----------
-    folder
-        The model, as `quorate fit`, `quorate release` or `quorate.save` wrote it.
-    queries
-        The queries: a table with the columns that the model was fitted on. A label column is ignored. For a release,
-        the column `query` has the queries, each as for `quorate release --ask`.
-    out
-        The CSV file for the answers. Without it they are printed.
-    on_no_quorum
-        What to do if the teachers do not agree: leave the answer empty, draw a label, or end with exit code 1.
-    caller
-        The name of the caller. Answers are remembered for each caller separately.
-    key
-        A column of the queries that names each row, such as an id. The answers show it instead of the row number, and
-        the model does not see it, unless it was fitted on it.
-    dry_run
-        Ask nothing: show what the queries would cost and how many can be paid for. Exit code 1 if some may be refused.
-    unknown
-        What to do with a query whose category was not declared: answer it as none of the declared categories, and
-        report how many there are; or refuse all queries before anything is spent.
-    leave_out
-        Columns of the queries that the model does not know, separated by commas: they are not read.
-    trusted
-        Types of estimators in the model that are not known to be safe, separated by commas, as given to quorate.save.
-        They are imported, and their code runs: name only what you would run.
-    device
-        Where ballots are counted: on the CPU, on a GPU ("cuda"), or on a GPU if there is one. The ballots are the same.
-    report
-        An HTML page to write: what was spent, the answer rate, the labels released, the plan.
-    json
-        Print one JSON object, with the answers if there is no --out.
-    """
-    from quorate.cli.predict import Reading, run_dry, run_predict
-
-    if device != "auto":
-        use_device(device)
-
-    left_out, types = listed(leave_out) if leave_out else (), listed(trusted) if trusted else None
-    reading = Reading(unknown=unknown, leave_out=left_out, key=key, trusted=types)
-    if dry_run:
-        if out is not None or report is not None:
-            raise InvalidInput(
-                "--dry-run asks nothing, so that there is nothing to write: leave --out and --report out"
-            )
-        return run_dry(folder, queries, caller=caller, reading=reading, as_json=json)
-    return run_predict(
-        folder,
-        queries,
-        out=out,
-        on_no_quorum=on_no_quorum,
-        caller=caller,
-        reading=reading,
-        report=report,
-        as_json=json,
-    )
-
-
 def ask(
     url: str,
     queries: Path,
@@ -131,18 +61,14 @@ def ask(
     out: Path | None = None,
     on_no_quorum: Literal["abstain", "raise"] = "abstain",
     key: str | None = None,
-    leave_out: str | None = None,
+    leave_out: str = "",
     id: str | None = None,
     seconds: float = 300.0,
     rows: int = 512,
     insecure: bool = False,
     json: bool = False,
 ) -> int:
-    """Answer a table of queries from a model on a server. Exit code 1 if the budget could not pay for all of them.
-
-    The answers have the format of `quorate predict`. The key is read from the environment variable QUORATE_KEY or from
-    a file, and never from the command line, which others on the machine can see. A lost request is sent again with the
-    same id, and charged once.
+    """Answer a table of queries from a model on a server.
 
     Parameters
     ----------
@@ -174,22 +100,64 @@ def ask(
         Print one JSON object, with the answers if there is no --out.
     """
     try:
-        from quorate.cli.ask import key_of, run_ask
         from quorate.service.client import Client
     except ModuleNotFoundError as error:
         raise InvalidInput(f"a client needs {error.name}; install it: pip install 'quorate[client]'") from error
-    client = Client(url, model=model, key=key_of(key_file), seconds=seconds, rows=rows, insecure=insecure)
-    return run_ask(
-        client,
-        queries,
-        seconds=seconds,
-        out=out,
-        key=key,
-        leave_out=listed(leave_out) if leave_out else [],
-        on_no_quorum=on_no_quorum,
-        id=id,
-        as_json=json,
-    )
+    if out is not None:
+        check_new_file(out, inputs=[queries])
+    table, unread = read_table(queries, role="query"), listed(leave_out)
+    for option, name in (*(("--leave-out", name) for name in unread), *([("--key", key)] if key else [])):
+        if name not in table.column_names:
+            raise InvalidInput(f"{option} names {name!r}, and the queries have no such column")
+    keys = Keys.of(table, key)
+    secret = _read_key(key_file)
+    with Client(url, model=model, key=secret, seconds=seconds, rows=rows, insecure=insecure) as client:
+        with _warn_of_silence(seconds):
+            metadata = client.metadata()
+        inputs = [column["name"] for column in metadata["inputs"]]
+        table = table.drop_columns([name for name in {*unread, *([key] if key else [])} if name not in inputs])
+        columns = client.ask(_as_texts(table, metadata), id=id).to_pydict()
+    labels, outcomes = columns.pop("answer"), columns.pop("outcome")
+    counts = Counter(outcomes)
+    bill = {"queries": len(labels)} | {name: counts[name] for name in ("answered", "no_quorum", "refused")}
+    show_answers(labels, outcomes, columns, keys, bill=bill, out=out, as_json=json)
+    return verdict(bill, on_no_quorum)
+
+
+@contextmanager
+def _warn_of_silence(seconds: float) -> Iterator[None]:
+    """Say that a server does not answer, where it does not for a while: a wrong address is found out at once."""
+    text = f"quorate: the server does not answer yet; it is tried again for {seconds:g} seconds (--seconds)"
+    timer = threading.Timer(_PATIENCE, print, args=[text], kwargs={"file": sys.stderr, "flush": True})
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _as_texts(table: Table, model: Any) -> Table:
+    """Return a file's texts as a model without a schema takes them; one with a schema knows itself what is missing."""
+    if "missing_texts" in model.get("parameters", {}):
+        return table
+    columns = {}
+    for name in table.column_names:
+        values = raw_column(table.column(name))
+        columns[name] = read_texts(values) if kind_of_type(values.type) == "text" else values
+    return make_table(columns)
+
+
+def _read_key(path: Path | None) -> str | None:
+    """Return the key in a file that nobody else may read; None where no file is named: then the environment has it."""
+    if path is None:
+        return None
+    try:
+        if os.stat(path).st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+            raise InvalidInput(f"{path} may be read by others on this machine; close it: chmod 600 {path}")
+        return path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"no key can be read from {path}: {getattr(error, 'strerror', 'no text')}") from None
 
 
 def serve(
@@ -201,17 +169,12 @@ def serve(
     pace: Annotated[float, Parameter(env_var="QUORATE_PACE")] = 20.0,
     lease: Annotated[int, Parameter(env_var="QUORATE_LEASE")] = 100,
     keys: Annotated[bool, Parameter(env_var="QUORATE_KEYS")] = True,
-    trusted: str | None = None,
+    trusted: Trusted = "",
     device: Annotated[Device, Parameter(env_var="QUORATE_DEVICE")] = "auto",
     cluster: Annotated[str, Parameter(env_var="QUORATE_CLUSTER")] = "",
     limits: ServerLimits | None = None,
 ) -> int:
     """Serve models over HTTP by the Open Inference Protocol, with a dashboard, until interrupted.
-
-    Every answer is charged to the model's ledger before it is drawn. Callers need a key: `quorate keys add` makes one.
-    A published model has no ledger: everybody may ask it, and nothing is charged.
-
-    Example: `quorate serve model --port 8000`
 
     Parameters
     ----------
@@ -232,8 +195,6 @@ def serve(
         what it has not used.
     keys
         Whether callers need a key. Without keys only this machine may reach the server.
-    trusted
-        Types of estimators in the models that are not known to be safe, as for `quorate predict`.
     device
         Where ballots are counted: on the CPU, on a GPU ("cuda"), or on a GPU if there is one. The ballots are the same.
     cluster
@@ -249,15 +210,24 @@ def serve(
     except ModuleNotFoundError as error:
         raise InvalidInput(f"a server needs {error.name}; install it: pip install 'quorate[service]'") from error
     if not 0 <= port < 2**16:
-        raise InvalidInput(f"port must be a number from 0 to 65535, not {port}")
+        raise InvalidInput(f"port must be a number from 0 to 65535, got {port}")
     if device != "auto":
         use_device(device)
-    told = {"host": host, "port": port, "workers": workers, "pace_ms": pace, "lease": lease, "keys": keys}
-    types = tuple(listed(trusted)) if trusted else ()
-    told["cluster"] = cluster
-    settings = Settings.of(model, *more, **told, trusted=types, **asdict(limits or ServerLimits()))
-    opened = [open_folder(one) for one in (model, *more)]
-    private = [folder for folder in opened if not isinstance(folder, PublishedFolder)]
+    settings = Settings.of(
+        model,
+        *more,
+        host=host,
+        port=port,
+        workers=workers,
+        pace_ms=pace,
+        lease=lease,
+        keys=keys,
+        cluster=cluster,
+        trusted=tuple(listed(trusted)),
+        **asdict(limits or ServerLimits()),
+    )
+    folders = [open_folder(path) for path in (model, *more)]
+    private = [folder for folder in folders if not isinstance(folder, PublishedFolder)]
 
     def ready() -> None:
         shown = f"[{host}]" if ":" in host else host

@@ -1,0 +1,82 @@
+"""`quorate export` and `quorate datasets`: published models for other programs, and tables of the package."""
+
+from json import dumps
+from pathlib import Path
+from typing import Literal
+
+from quorate.cli.options import AsJson, Trusted, listed
+from quorate.cli.output import check_new_file, check_new_folder, show_bill
+from quorate.core.errors import InvalidInput
+from quorate.tables import SCHEMA_FILE
+from quorate.tables import datasets as shipped
+
+__all__ = ["datasets", "export"]
+
+
+def export(
+    folder: Path,
+    *,
+    onnx: Path | None = None,
+    card: Path | None = None,
+    license: str = "other",
+    trusted: Trusted = "",
+    json: AsJson = False,
+) -> int:
+    """Export a published model.
+
+    Parameters
+    ----------
+    folder
+        The model, as `quorate fit linear`, `student` or `semi-private`, or `quorate.save` wrote it.
+    onnx
+        The ONNX file to write. It takes rows of 64-bit numbers, encoded by the model's schema, which is in its
+        metadata, and returns labels and probabilities. Needs quorate[onnx].
+    card
+        The folder to write: the model, a skops file, and a card in the format of the Hugging Face Hub that states the
+        guarantee.
+    license
+        The license of the card, by the hub's name for it, such as cc-by-4.0.
+    """
+    from quorate.models.export import open_published, to_onnx, write_card
+    from quorate.models.saving import load
+
+    if onnx is None and card is None:
+        raise InvalidInput("nothing to write: add --onnx FILE or --card FOLDER")
+    opened, types = open_published(folder), listed(trusted) or None
+    if card is not None:
+        check_new_folder(card)
+    bill = {"kind": opened.kind, "claim": opened.manifest["claim"]}
+    if onnx is not None:
+        check_new_file(onnx)
+        model, files = load(opened, trusted=types), opened.contents
+        content = to_onnx(model, facts={"schema": files[SCHEMA_FILE].decode()} if SCHEMA_FILE in files else {})
+        onnx.write_bytes(content)
+        bill |= {"onnx": str(onnx), "bytes": len(content)}
+    if card is not None:
+        bill["card"] = str(write_card(folder, card, license=license, trusted=types) / "README.md")
+    show_bill("Exported: may be published", bill, as_json=json)
+    return 0
+
+
+def datasets(
+    name: Literal["hospital", "bank", "census", "triage"], *, out: Path | None = None, json: AsJson = False
+) -> int:
+    """Write a small synthetic table.
+
+    Parameters
+    ----------
+    name
+        Which table.
+    out
+        The folder to write to; by default it has the name of the table.
+    """
+    folder = Path(name) if out is None else out
+    check_new_folder(folder)
+    data = getattr(shipped, name)()
+    files = [str(path) for path in data.write(folder)]
+    if json:
+        print(dumps({"about": data.about, "label": data.label, "classes": list(data.classes or ()), "written": files}))
+        return 0
+    label = "" if data.label is None else f" The label is {data.label!r}: {', '.join(data.classes)}."
+    print(f"{data.about[0].upper()}{data.about[1:]}{label}\nWritten: {', '.join(files)}")
+    return 0

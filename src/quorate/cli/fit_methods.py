@@ -1,0 +1,311 @@
+"""The methods of `quorate fit`: which estimator each fits, and which options are not its constructor's parameters.
+
+Type, default and help of all other options are read from the signature and the docstring of the estimator.
+"""
+
+import inspect
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_origin
+
+from cyclopts import Group, Parameter
+
+from quorate.cli.options import ConceptName, LearnerName, Trusted
+from quorate.core.errors import InvalidInput
+
+__all__ = ["METHODS", "Method", "options_of_method"]
+
+_NOT_OPTIONS = (
+    "account backend beta calibration classes columns concept cutoff_epsilon estimator kappa labelled model most_seats "
+    "on_no_quorum param_grid rate seats student"
+)
+_GROUP = Group("Model", sort_key=3)
+_EXTRA: dict[str, tuple[Any, Any, str]] = {  # type, default, help
+    "account": (
+        Path | None,
+        None,
+        "The folder of an account, made by `quorate ledger account`: a total that this model draws on, with others "
+        "about the same people.",
+    ),
+    "ask": (
+        Path | None,
+        None,
+        "A table of queries to answer in this command. Their answers are written to answers.csv in the folder, and no "
+        "private model is kept. Without it the folder contains the model.",
+    ),
+    "cluster": (
+        str | None,
+        None,
+        "Where the files are read and the teachers fitted: a Dask scheduler (tcp://host:8786), a Ray cluster "
+        '(ray://host:10001), "ray" for one that runs on this machine, or "local" for Dask workers that are started '
+        "here. Tables may be addresses of Parquet files (s3://bucket/visits). No row reaches this process.",
+    ),
+    "concept": (ConceptName, "stumps", "The class of hypotheses."),
+    "cross": (str, "", "Pairs of columns that interact, such as age:sex,age:ward."),
+    "cuts": (
+        int | None,
+        None,
+        "The number of parts into which the values of a number are cut; 1 makes straight lines.",
+    ),
+    "learner": (LearnerName | None, None, "The learner of each teacher. The first seven are fitted all at once."),
+    "memory": (
+        str | None,
+        None,
+        "About how much memory to use apart from the program and the teachers, such as 2GB. Rows wait on disk for "
+        "their teachers. 1GB for several files, a folder or a pattern; a single file is read whole without it.",
+    ),
+    "model": (Path, inspect.Parameter.empty, "The folder of a published classifier or regression."),
+    "spill": (Path | None, None, "The folder where rows wait for --memory; by default the system's temporary folder."),
+    "student": (Path, inspect.Parameter.empty, "The folder of a published student or hypothesis."),
+    "trusted": (Trusted, "", ""),
+    "waves": (int | Literal["auto"], 0, "The number of random Fourier features of all numbers together."),
+}
+_NEIGHBOURS = {
+    "epsilon": "The privacy loss allowed, if one unit is added or removed.",
+    "delta": "The delta of (epsilon, delta)-differential privacy.",
+    "queries": "The number of queries to plan for. More can be asked: accuracy then suffers, not privacy.",
+    "records": "About how many records (or people) there will be: a public number. Needed to choose share and votes.",
+    "radius": "How near a record must be to vote; by default set by the share of the public table.",
+    "share": "A query reaches as far as this share of the public table.",
+    "votes": "How many votes of full weight a unit may cast in total.",
+    "kernel": "Whether weights fall with the squared distance, or are all equal within the radius.",
+    "metric": "Whether distances are between directions or between rows. The second needs a public table.",
+    "scores": "Also give the noisy share of votes for each class.",
+    "bounds": "The label is a number between these two, such as 0,250: answers are means of the records nearby.",
+    "device": "Where votes are counted.",
+}
+
+
+@dataclass(frozen=True)
+class Method:
+    """A subcommand of `quorate fit`: an estimator, or several of which the given options choose one."""
+
+    help: str
+    estimators: tuple[str, ...]
+    extra: str = ""  # options that are not parameters of the estimator
+    skip: str = ""  # parameters that are not options
+    defaults: Mapping[str, Any] = field(default_factory=dict)  # where they differ from the estimator's
+    types: Mapping[str, Any] = field(default_factory=dict)  # where they differ from the estimator's
+    helps: Mapping[str, str] = field(default_factory=dict)  # of parameters that the estimator does not document
+    title: str = "A private model"  # of the report
+    proofs: str | None = None
+    reports: bool = True
+
+    def classes(self) -> list[Any]:
+        """Return the estimators, imported."""
+        return [_load(path) for path in self.estimators]
+
+
+def _load(path: str) -> Any:
+    module, _, name = path.partition(":")
+    return getattr(import_module(module), name)
+
+
+def _concept(name: str, example: str, help: str, **more: Any) -> Method:
+    """Return a method that fits a class of hypotheses."""
+    text = f"{help}\n\nExample: `quorate fit {name} visits.csv --label outcome --classes ill,well{example} --out model`"
+    where = "students" if name == "semi-private" else "predictors"
+    class_name = "".join(part.capitalize() for part in name.split("-")) + "Classifier"
+    settings = {"extra": "concept ask", "title": "Private answers", "proofs": "concepts"} | more
+    return Method(text, (f"quorate.{where}:{class_name}",), **settings)
+
+
+METHODS = {
+    "subsample": Method(
+        """\
+Fit teachers on disjoint parts of the records, for `quorate predict` and `quorate serve`.
+
+The folder contains the model and its budget.
+
+Example: `quorate fit subsample visits.csv --label outcome --public survey.csv --groups patient --out model`
+
+A table larger than memory: `quorate fit subsample visits/*.parquet --memory 2GB --schema schema.json --out model`
+
+On a cluster: `quorate fit subsample visits/*.parquet --cluster tcp://head:8786 --schema schema.json --out model`
+""",
+        ("quorate.models.predictors:PrivateClassifier",),
+        extra="learner account memory spill cluster",
+        types={"learner": LearnerName | Literal["auto"] | None},
+    ),
+    "linear": Method(
+        """\
+Fit a publishable logistic regression with probabilities, or a regression of numbers (--bounds, --largest).
+
+The public table (--public) determines columns and geometry and needs no labels; without one, --schema must bound
+every number. The report plots what each column adds, with error bars.
+
+Example: `quorate fit linear visits.csv --label outcome --public survey.csv --groups patient --out model`
+""",
+        tuple(f"quorate.models.linear:Private{family}Regression" for family in ("Logistic", "Linear", "Poisson")),
+        extra="account cuts cross waves",
+        helps={
+            "bounds": "The label is a number between these two, such as 0,250. Declare them; do not read them from the "
+            "records.",
+            "largest": "The label is a count, at most this large.",
+        },
+        title="A linear model",
+        proofs="linear",
+    ),
+    "search": Method(
+        """\
+Try linear models with more or fewer cuts of numbers, and keep the best, which may be published.
+
+One budget pays for all trials; a public table (--public) or a schema is needed as for `fit linear`.
+
+Example: `quorate fit search visits.csv --label outcome --public survey.csv --cuts 1,4,8 --out model`
+""",
+        ("quorate.models.selection:PrivateSearchCV",),
+        extra="cuts",
+        skip="largest_error",
+        types={"cuts": str},
+        defaults={"cuts": "1,2,4,8"},
+        helps={"cuts": "The numbers of parts to try for cutting numbers, separated by commas."},
+        title="A linear model",
+        proofs="linear",
+    ),
+    "everlasting": Method(
+        """\
+Fit teachers that answer without end: queries train the teachers of later queries.
+
+The folder contains the model and its budget. Records and queries are both protected. The chunk size and the number of
+no-quorums are planned on the public table if it has labels, or on simulated points of a class of hypotheses.
+
+Example: `quorate fit everlasting visits.csv --concept thresholds --label y --classes 0,1 --out model`
+""",
+        ("quorate.models.everlasting:EverlastingClassifier",),
+        extra="learner concept",
+        types={
+            "learner": Literal[LearnerName, "direction"] | None,
+            "concept": ConceptName | None,
+            "chunk": int | Literal["auto"],
+        },
+        defaults={"learner": "logistic", "concept": None, "chunk": "auto"},
+    ),
+    "neighbours": Method(
+        """\
+Answer from the records near a query. Each unit pays for its own votes; see also `quorate neighbours`.
+
+The folder contains the model, the private records and the budget. Radius and noise are chosen on the public table
+(--public). `quorate neighbours` inserts and forgets records.
+
+Example: `quorate fit neighbours visits.csv --label outcome --public survey.csv --records 5000 --out model`
+""",
+        ("quorate.models.knn:NeighbourClassifier", "quorate.models.knn:NeighbourRegressor"),
+        defaults={"metric": "euclidean"},  # of a table; "cosine" is for embeddings
+        helps=_NEIGHBOURS,
+    ),
+    "student-first": Method(
+        """\
+Fit teachers that correct a published student; only their disagreement with it costs budget.
+
+The folder contains the model and its budget. The student's schema encodes the table, unless another is given.
+
+Example: `quorate fit student-first visits.csv --student rule --label outcome --out model`
+""",
+        ("quorate.models.predictors:StudentFirstClassifier",),
+        extra="student learner account trusted",
+        defaults={"learner": "logistic"},
+    ),
+    "conformal": Method(
+        """\
+Turn the answers of a published model into prediction sets or intervals with guaranteed coverage.
+
+The table contains records that the model has not seen. The folder may be published. A regression takes
+--largest-error.
+
+Example: `quorate fit conformal visits.csv --model rule --label outcome --alpha 0.1 --epsilon 0.5 --out sets`
+""",
+        ("quorate.models.evaluation:ConformalClassifier", "quorate.models.evaluation:ConformalRegressor"),
+        extra="model account trusted",
+    ),
+    "semi-private": _concept(
+        "semi-private",
+        " --public survey.csv",
+        "Choose one publishable hypothesis among those that the public table (--public) tells apart.",
+        skip="delta mode",
+        title="A private hypothesis",
+    ),
+    "agnostic": _concept(
+        "agnostic",
+        " --queries 200",
+        "Fit teachers on a class of hypotheses, even if none fits the labels perfectly.",
+        skip="alpha",
+        defaults={"queries": None},
+        types={"queries": int | None},
+    ),
+    "universal": _concept(
+        "universal", "", "Answer any number of queries on one budget: ballots first, then one hypothesis."
+    ),
+    "pure": _concept(
+        "pure",
+        " --queries 20",
+        "Answer a few queries with delta 0.",
+        skip="alpha subset",
+        defaults={"queries": None},
+        types={"queries": int | None},
+    ),
+    "stable": _concept(
+        "stable",
+        "",
+        "Answer with uniformly stable predictions: one unit hardly changes them.",
+        skip="subset",
+        reports=False,
+    ),
+}
+
+
+def options_of_method(method: Method) -> Iterator[inspect.Parameter]:
+    """Yield the options of a method: the extra ones, then the parameters of its estimators."""
+    for name in method.extra.split():
+        kind, default, text = _EXTRA[name]
+        yield _option(
+            name, method.types.get(name, kind), method.defaults.get(name, default), method.helps.get(name, text)
+        )
+    seen = set(method.extra.split())
+    for position, estimator in enumerate(method.classes()):
+        helps = _parameter_helps(estimator)
+        for parameter in inspect.signature(estimator).parameters.values():
+            name = parameter.name
+            if name in _NOT_OPTIONS.split() or name in method.skip.split() or name in seen:
+                continue
+            seen.add(name)
+            kind = _option_type(parameter.annotation)
+            if position == 0:
+                default = method.defaults.get(name, parameter.default)
+            else:  # it chooses this estimator if it is given
+                kind, default = kind | None, None
+            yield _option(name, method.types.get(name, kind), default, method.helps.get(name) or helps.get(name, ""))
+
+
+def _option(name: str, kind: Any, default: Any, text: str) -> inspect.Parameter:
+    parameter = Parameter(group=_GROUP, help=text) if text else Parameter(group=_GROUP)
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, parameter]
+    )
+
+
+def _option_type(annotation: Any) -> Any:
+    """Return the type of an option: objects, and tuples such as bounds, are given as texts."""
+    return str | None if annotation is Any or get_origin(annotation) is tuple else annotation
+
+
+def _parameter_helps(estimator: Any) -> dict[str, str]:
+    """Return what the docstring says of each parameter; "As for `X`" is read there."""
+    section = (inspect.getdoc(estimator) or "").partition("----------\n")[2]
+    helps = {}
+    for names, text in re.findall(r"^(\w[\w, ]*)\n((?:    .*\n)+)", section, re.MULTILINE):
+        sentence = " ".join(text.split())
+        for name in names.split(", "):
+            reference = re.match(r"As for `(\w+)`", sentence)
+            helps[name] = _parameter_helps(_find_class(reference[1])).get(name, sentence) if reference else sentence
+    return helps
+
+
+def _find_class(name: str) -> Any:
+    for package in ("quorate", "quorate.models.predictors"):
+        if hasattr(import_module(package), name):
+            return _load(f"{package}:{name}")
+    raise InvalidInput(f"there is no estimator {name}")

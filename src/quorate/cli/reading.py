@@ -1,0 +1,281 @@
+"""The tables of a command: private records, public records, and the schema by which both become numbers."""
+
+import sys
+import warnings
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import KW_ONLY, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+from cyclopts import Group, Parameter
+
+from quorate.cli.options import listed
+from quorate.cli.output import check_apart
+from quorate.core.errors import InvalidInput
+from quorate.tables import MISSING_TEXTS, Label, Schema, read_table
+from quorate.tables.containers import open_columns
+from quorate.tables.csv_records import Irregularities
+from quorate.tables.problems import OWNER_ALONE, Problem, find_problems
+from quorate.tables.results import make_table
+from quorate.tables.values import distinct_texts, read_numbers
+
+__all__ = [
+    "Data",
+    "Tables",
+    "charge_and_fit",
+    "check_label",
+    "check_named",
+    "classes_of_records",
+    "describe_columns",
+    "read_data",
+    "read_private",
+    "target_column",
+    "warn_of_delta",
+]
+
+
+@Parameter(name="*", group=Group("Tables", sort_key=1))
+@dataclass(frozen=True)
+class Tables:
+    """The tables of a command, and what is declared about their columns.
+
+    Parameters
+    ----------
+    table
+        The private records: .csv, .csv.gz, .parquet, .arrow, .feather or .xlsx, or a query to a database
+        ("duckdb:clinic.db?query=SELECT ...", "postgresql://host/clinic?query=SELECT ...").
+    label
+        The column to predict. The schema may name it instead. `fit linear` takes several, separated by commas: columns
+        of 0 and 1, or of two --classes.
+    classes
+        All possible labels, separated by commas. Read from the public table or the schema if these have them.
+    read_classes
+        Read the labels from the private records, instead of --classes. Which labels occur is then public, and the claim
+        says so.
+    public
+        A table of public records with the same columns, which determines how they are encoded.
+    schema
+        A JSON file that says how each column is encoded.
+    groups
+        The column that names the person of each row. The person, not the row, is then protected.
+    leave_out
+        Columns not to use, separated by commas.
+    texts
+        Columns of sentences, separated by commas: their words are counted in the 256 buckets of a public hash.
+    missing_texts
+        Texts that mean a missing value, separated by commas, such as "?". An empty text, NA and NaN always do.
+    gaps
+        Values may be missing in any column: each column gets an indicator column. Otherwise a missing value is refused,
+        unless the public table has some in that column or the schema allows it.
+    encoding
+        The encoding of CSV files, such as windows-1252. By default the first line of each shows it.
+    skip_last
+        How many records at the end of the private file are none, such as a line of totals.
+    """
+
+    table: Path
+    _: KW_ONLY
+    label: str | None = None
+    classes: str | None = None
+    read_classes: Annotated[bool, Parameter(negative=())] = False
+    public: Path | None = None
+    schema: Path | None = None
+    groups: str | None = None
+    leave_out: str | None = None
+    texts: str | None = None
+    missing_texts: str | None = None
+    gaps: Annotated[bool, Parameter(negative=())] = False
+    encoding: str | None = None
+    skip_last: int = 0
+
+
+@dataclass
+class Data:
+    """Records with the schema that encodes them, and their labels; `classes` is None where y shows them.
+
+    `schema` is None for rows of a model that was saved without one.
+    """
+
+    records: Any
+    public: Any
+    schema: Any
+    label: str
+    y: Any
+    classes: list[Any] | None = None
+
+    @cached_property
+    def X(self) -> Any:  # noqa: N802  as scikit-learn
+        """The encoded private records."""
+        return self.schema.encode(self.records)
+
+    @cached_property
+    def points(self) -> Any:
+        """The encoded public records, or None."""
+        return None if self.public is None else self.schema.encode(self.public, role="public")
+
+    @cached_property
+    def units(self) -> Any:
+        """The person of each record, or None."""
+        return self.schema.units(self.records)
+
+    @property
+    def public_labels(self) -> Any:
+        """The labels, or the numbers to predict, of the public table; None where it has none."""
+        if self.public is None or self.label not in self.public.column_names:
+            return None
+        if self.schema.label is None:
+            return target_column(self.public, self.label)
+        return self.schema.labels(self.public, role="public")
+
+
+def read_data(tables: Tables, *, number: bool = False, several: bool = False) -> Data:
+    """Read the private and the public table, and encode the label: classes, a number, or several flags."""
+    names = listed(tables.label)
+    if not number and not (several and len(names) > 1):
+        records, public, schema = _read_features(tables)
+        label = check_label(schema)
+        classes = None if tables.read_classes else list(label.classes)
+        return Data(records, public, schema, label.column, schema.labels(records), classes)
+    if number and (len(names) != 1 or tables.classes is not None or tables.read_classes):
+        raise InvalidInput("a number to predict takes one --label, a column of numbers, and no classes")
+    if tables.read_classes:
+        raise InvalidInput("--read-classes takes one --label that is a class")
+    records, public, schema = _read_features(tables, targets=names)
+    if number:
+        _check_public_numbers(public, names[0])
+        return Data(records, public, schema, names[0], target_column(records, names[0]))
+    values = ["0", "1"] if tables.classes is None else listed(tables.classes)
+    if len(values) != 2:
+        raise InvalidInput(f"several labels take two --classes, the second for a label that is set, got {len(values)}")
+    flags = {name: schema.with_label(name, values).label_codes(records) == 1 for name in names}
+    y = make_table({name: column.astype(np.int64) for name, column in flags.items()})
+    return Data(records, public, schema, tables.label or "", y)
+
+
+def check_label(schema: Schema) -> Label:
+    """Return the label of a schema, or say that it must be named."""
+    if schema.label is None:
+        raise InvalidInput("name the column with the label: --label COLUMN, or in the schema")
+    return schema.label
+
+
+def classes_of_records(records: Any, label: str) -> list[str]:
+    """Return the labels that private records show. They are public from then on."""
+    return distinct_texts(records[label])
+
+
+def target_column(records: Any, name: str) -> Any:
+    """Return a column of numbers to predict, each read by itself: a text that is no number is nan."""
+    return read_numbers(open_columns(records, [name], whose="the private records")[name])
+
+
+def _check_public_numbers(public: Any, name: str) -> None:
+    """Refuse a target of which the public table, if it has that column, shows not one number."""
+    if public is not None and name in public.column_names:
+        values = read_numbers(open_columns(public, [name], whose="the public table")[name])
+        if values.size and np.isnan(values).all():
+            raise InvalidInput(
+                f"--bounds and --largest take a label that is a number, but column {name!r} has no numbers in the "
+                "public table: leave both out for a label of classes"
+            )
+
+
+def _read_features(tables: Tables, *, targets: Sequence[str] = ()) -> tuple[Any, Any, Schema]:
+    """Read both tables, tell the owner what is odd in the records, and return the schema without the targets."""
+    found = Irregularities()
+    records = read_private(tables, found)
+    public, schema = describe_columns(tables, records, targets=targets)
+    problems = find_problems(schema, records, found)
+    if public is None and tables.schema is None:  # nothing declares the columns, so that no value of them is wrong
+        problems = [problem for problem in problems if problem.column not in schema.columns]
+    _show_problems(problems)
+    return records, public, schema
+
+
+def read_private(tables: Tables, found: Irregularities | None = None) -> Any:
+    """Read the private table."""
+    return read_table(tables.table, role="private", encoding=tables.encoding, skip_last=tables.skip_last, found=found)
+
+
+def _show_problems(problems: Sequence[Problem]) -> None:
+    if problems:
+        print("\n".join([f"quorate: {OWNER_ALONE}", *(f"  {problem}" for problem in problems)]), file=sys.stderr)
+
+
+def describe_columns(tables: Tables, records: Any, *, targets: Sequence[str] = ()) -> tuple[Any, Schema]:
+    """Read the public table, and return it with the schema: written, or of public rows, or of the header alone.
+
+    `targets` are columns to predict that are not classes of one label; the schema leaves them out.
+    """
+    label = None if targets else tables.label
+    leave_out, texts, missing = (listed(text) for text in (tables.leave_out, tables.texts, tables.missing_texts))
+    check_named(records, label=[label, *targets], groups=[tables.groups], leave_out=leave_out, texts=texts)
+    check_apart(tables.table, tables.public)
+    public = None if tables.public is None else read_table(tables.public, role="public", encoding=tables.encoding)
+    leave_out = list(dict.fromkeys([*leave_out, *targets]))
+    classes = None if targets else _declared_classes(tables, records)
+    if tables.schema is None:
+        rows, make = (records, Schema.numbers) if public is None else (public, Schema.from_public)
+        named: dict[str, Any] = {"leave_out": leave_out, "texts": texts, "missing_texts": (*MISSING_TEXTS, *missing)}
+        schema = make(rows, label=label, classes=classes, groups=tables.groups, **named)
+    else:
+        schema = Schema.load(tables.schema).without(leave_out).with_texts(texts).with_missing_texts(missing)
+        schema = schema if tables.groups is None else schema.with_groups(tables.groups)
+        schema = _with_label(schema, label, classes)
+    return public, schema.with_gaps() if tables.gaps else schema
+
+
+def _with_label(schema: Schema, label: str | None, classes: Sequence[str] | None) -> Schema:
+    if label is None and classes is None:
+        return schema
+    column = label if label is not None else schema.label.column if schema.label is not None else None
+    if column is None:
+        raise InvalidInput("--classes needs a label: add --label COLUMN")
+    return schema.with_label(column, classes)
+
+
+def _declared_classes(tables: Tables, records: Any) -> list[str] | None:
+    if not tables.read_classes:
+        return None if tables.classes is None else listed(tables.classes)
+    if tables.classes is not None or tables.label is None:
+        raise InvalidInput("--read-classes reads the labels of --label COLUMN; it takes no --classes")
+    return classes_of_records(records, tables.label)
+
+
+def check_named(records: Any, **named: Sequence[str | None]) -> None:
+    """Refuse options that name columns which are not there, all at once: names are public."""
+    wrong = [
+        f"--{option.replace('_', '-')} names {name!r}, and there is no such column"
+        for option, names in named.items()
+        for name in names
+        if name and name not in records.column_names
+    ]
+    if wrong:
+        columns = ", ".join(repr(column) for column in records.column_names)
+        raise InvalidInput(f"{'; '.join(wrong)}; the columns are {columns}")
+
+
+def charge_and_fit(model: Any, account: Path | None, *records: Any, **options: Any) -> Any:
+    """Fit a model, and charge the account before that, if there is one."""
+    warn_of_delta(getattr(model, "delta", 0.0), records[0], options.get("groups"))
+    if account is None:
+        return model.fit(*records, **options)
+    from quorate.models.account import Account
+
+    with closing(Account(account)) as opened:
+        return opened.fit(model, *records, **options)
+
+
+def warn_of_delta(delta: float, rows: Any, groups: Any) -> None:
+    """Warn of a delta that promises nothing to a few of so many units, whose number is public."""
+    units = len(rows) if groups is None else len(set(groups))
+    if delta > 0 and delta * units >= 1:
+        warnings.warn(
+            f"delta = {delta:g} is not below one over the number of units, {units:,}: a method that publishes whole "
+            "records of some of them would satisfy it. Choose one far below",
+            UserWarning,
+            stacklevel=2,
+        )
