@@ -228,7 +228,7 @@ KNOWN = (*ONE, "--out", "{out}")
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["{private}"], "--workload says what is asked"),
+        (["{private}"], "--workload names the queries"),
         (["{private}", "--workload", "marginals:2"], "--out FOLDER"),
         (["{private}", "--workload", "poems:2", "--out", "{out}"], "a workload is marginals:ORDER"),
         (["{private}", "--workload", "marginals:2", "--out", "{out}"], "columns must be declared"),

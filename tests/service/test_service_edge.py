@@ -1,16 +1,16 @@
 """The edge of the server: silent connections, endless headers, too many of them, and a client that does no wrong."""
 
 import asyncio
+import inspect
 import json
 import socket
 import time
-from dataclasses import asdict
 
 import pytest
 import uvicorn
 
 from fake_session import fake_model
-from quorate.cli.serving import ServerLimits
+from quorate.cli.serving import serve
 from quorate.service.app import make_app
 from quorate.service.edge import EdgeProtocol
 from quorate.service.settings import ENVIRONMENT, Settings
@@ -156,7 +156,9 @@ def test_silent_connections_do_not_keep_others_out(monkeypatch):
     assert held <= 10
 
 
-def test_the_command_line_and_the_settings_have_the_same_defaults():
-    settings = Settings(models={"m": "m"})
-    for name, value in asdict(ServerLimits()).items():
-        assert getattr(settings, name) == value, name
+def test_the_command_line_has_every_setting_with_its_default():
+    settings, options = inspect.signature(Settings).parameters, inspect.signature(serve).parameters
+    assert set(settings) - {"models", "pace_ms"} <= set(options)
+    for name in set(settings) - {"models", "pace_ms", "port", "trusted"}:
+        assert options[name].default == settings[name].default, name
+    assert options["pace"].default == settings["pace_ms"].default

@@ -1,5 +1,6 @@
 """Commands and exit codes: 0 done, 1 refused (the message says why), 2 wrong usage, 130 interrupted."""
 
+import inspect
 import os
 import sys
 import warnings
@@ -20,7 +21,7 @@ app = App(
     name="quorate",
     help="Private answers from sensitive data by secret ballot, with a proved differential-privacy guarantee.",
     version=__version__,
-    help_format="plaintext",
+    help_format="plaintext",  # the list of commands; importing a renderer of Markdown takes a fifth of a second
     suppress_keyboard_interrupt=False,  # `main` reports what an interrupt means
 )
 
@@ -102,10 +103,14 @@ Example: `quorate datasets bank`
 Report what is installed, which extras are missing, and whether this machine is sound. Exit code 1 if not.
 """,
 }
-for command in (start, look, plan, audit):
-    app.command(command)
+_COMMANDS |= {
+    f"{command.__module__}:{command.__name__}": inspect.cleandoc(command.__doc__ or "").partition("Parameters\n")[0]
+    for command in (start, look, plan, audit)
+}
+_GROUPS = ("fit", "keys", "ledger", "neighbours", "site")  # of commands: their own modules set the format
 for target, text in _COMMANDS.items():
-    app.command(target, help=text)
+    is_group = target.partition(":")[2] in _GROUPS
+    app.command(target, help=text, **({} if is_group else {"help_format": "markdown"}))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

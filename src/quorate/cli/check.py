@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 from cyclopts import Group, Parameter
@@ -14,6 +14,7 @@ from quorate.cli.options import Trusted, listed
 from quorate.cli.output import check_report
 from quorate.cli.predict import rows_of_model
 from quorate.cli.reading import Data, Tables, check_named, read_data, read_private, target_column
+from quorate.cli.signatures import options_from, with_options
 from quorate.core.errors import InvalidInput
 from quorate.core.progress import progress
 from quorate.models.evaluation import ModelCheck, check_model
@@ -24,8 +25,6 @@ from quorate.tables.containers import open_columns
 from quorate.tables.values import read_codes
 
 __all__ = ["check", "check_columns", "open_published", "read_held_out"]
-
-_BUDGET = Group("Budget", sort_key=2)
 
 
 @Parameter(name="*", group=Group("Test", sort_key=0))
@@ -42,8 +41,6 @@ class Test:
         A column: figures are also given for each of its values.
     by_values
         The values of that column, separated by commas; read from the schema if it declares them.
-    confidence
-        The least coverage of each interval.
     max_error
         The test passes if the whole interval of the error lies at or below this share.
     min_auc
@@ -58,33 +55,15 @@ class Test:
     _: KW_ONLY
     by: str | None = None
     by_values: str | None = None
-    confidence: float = 0.95
     max_error: float | None = None
     min_auc: float | None = None
     report: Path | None = None
     json: bool = False
 
 
-def check(
-    test: Test,
-    tables: Tables,
-    *,
-    epsilon: Annotated[float, Parameter(group=_BUDGET)] = 1.0,
-    delta: Annotated[float, Parameter(group=_BUDGET)] = 1e-6,
-    account: Annotated[Path | None, Parameter(group=_BUDGET)] = None,
-    trusted: Annotated[Trusted, Parameter(group=_BUDGET)] = "",
-) -> int:
-    """Test a published classifier on held-out private records.
-
-    Parameters
-    ----------
-    epsilon
-        The privacy loss allowed for the test.
-    delta
-        The delta of (epsilon, delta)-differential privacy: far below one over the number of records.
-    account
-        The folder of an account, made by `quorate ledger account`, that the test also draws on.
-    """
+@with_options(options_from([check_model], skip="model X y groups by by_values bins", types={"account": Path | None}))
+def check(test: Test, tables: Tables, *, trusted: Trusted = "", **settings: Any) -> int:
+    """Test a published classifier on held-out private records."""
     check_report(test.report, inputs=[tables.table, tables.public, tables.schema])
     folder, tables, model = _open_tested(test, tables, listed(trusted) or None)
     by = test.by
@@ -104,10 +83,7 @@ def check(
         groups=data.units,
         by=None if by is None else _groups(data.records, by, values or []),
         by_values=values,
-        confidence=test.confidence,
-        epsilon=epsilon,
-        delta=delta,
-        account=account,
+        **settings,
     )
     if test.report is not None:
         from quorate.report.check import CheckReport, write_check_report

@@ -1,18 +1,14 @@
 """`quorate demo`: a complete example on generated records."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from json import dumps
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from quorate.cli.output import check_report
 from quorate.core.checks import check_count, check_delta, check_positive
-from quorate.core.progress import hidden_progress
+from quorate.core.progress import LINE, progress
 from quorate.report import ReportData, write_report
 
 __all__ = ["demo"]
@@ -51,9 +47,8 @@ def demo(
     from quorate.report.demo.job import run_job  # only now: what it needs takes a second to load
 
     console = Console(quiet=json, highlight=False)
-    with hidden_progress(), _progress(console, quiet=json) as step:
-        data = run_job(records=records, queries=queries, epsilon=epsilon, delta=delta, say=console.print, step=step)
-        step("writing the report")
+    with progress("running the example", left="Interrupted: nothing private was read."):
+        data = run_job(records=records, queries=queries, epsilon=epsilon, delta=delta, say=console.print, step=_step)
         path = write_report(data, out)
     if json:
         print(dumps({"report": str(path), **data.as_dict()}))
@@ -63,21 +58,11 @@ def demo(
     return 0
 
 
-@contextmanager
-def _progress(console: Console, *, quiet: bool) -> Iterator[Any]:
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal) as progress:
-        now: dict[str, TaskID] = {}
-
-        def step(description: str, share: float | None = None) -> None:
-            if description not in now:
-                for done in now.values():
-                    progress.remove_task(done)
-                now.clear()
-                now[description] = progress.add_task(description, total=None if share is None else 1.0)
-            progress.update(now[description], completed=share or 0.0)
-
-        yield step
+def _step(description: str, share: float | None = None) -> None:
+    """Name the step in the line of progress; the calls that take long count within it."""
+    line = LINE.get()
+    if line is not None:
+        line.begin(description if share is None else f"{description} {share:.0%}", None)
 
 
 def _show(console: Console, data: ReportData) -> None:

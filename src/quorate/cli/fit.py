@@ -7,7 +7,7 @@ import inspect
 import json
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from operator import attrgetter
@@ -31,6 +31,7 @@ from quorate.cli.output import (
     show_bill,
 )
 from quorate.cli.reading import Data, Tables, charge_and_fit, check_label, describe_columns, read_data
+from quorate.cli.signatures import with_options
 from quorate.core.errors import BudgetSpent, InvalidInput
 from quorate.core.progress import progress
 from quorate.models.saving import save
@@ -45,55 +46,35 @@ _QUERIES = 100  # of a concept method, planned for by default
 _CHUNK = 10  # units of an everlasting teacher without a plan
 _PROBES = 100  # public points that are asked when a phase opens, and show its drift
 _FOLDS = 3  # of public rows, each judged by a model of the others
-_MORE = "More files of the same table, folders of them, or patterns: all are read as one, some rows at a time."
 _CONCEPT_PROOFS = {
     "quorate/models/students/PROOF_CONCEPTS.md": "a hypothesis is chosen among public candidates, by counts that a unit "
     "hardly moves",
     "quorate/models/predictors/PROOF_CONCEPTS.md": "what relabelling, sampling, a stable choice and a turned label cost",
     "quorate/core/mechanisms/exponential/PROOF.md": "a choice by mistakes is epsilon-DP, and drawn exactly",
 }
-_FIGURES = {  # of the bill: where a fitted model has them, if it does
-    "claim": "claim_",
-    "covers": "covers_",
-    "privacy_unit": "unit_",
-    "features": "n_features_in_",
-    "teachers": "teachers_",
-    "queries_planned": "queries",
-    "coefficients": "coef_.size",
-    "public_rows_differ_by": "shift_",
-    "schema_share": "schema_share_",
-    "learner": "chosen_.why",
-    "aggregator": "plan_.aggregator",
-    "stability": "stability_",
-    "candidates": "candidates_",
-    "excess": "excess",
-    "dissents": "dissents",
-    "no_quorums": "no_quorums",
-    "alpha": "alpha",
-    "units": "quantile_.units",
-    "rank": "quantile_.rank",
-    "threshold": "threshold_",
-    "width": "width_",
-    "replaced_epsilon": "terms_.replaced_epsilon",
-    "votes_of_a_unit": "terms_.votes",
-    "noise_in_votes": "terms_.noise",
-    "radius": "radius",
-    "share_of_public_rows": "plan_.share",
-    "expected_right": "plan_.right",
-    "expected_error": "plan_.error",
-    "expected_spoilt_by_noise": "plan_.spoilt",
-    "chunk": "chunk",
-    "no_quorums_a_phase": "terms_.cutoff.allowed",
-    "no_quorums_a_phase_at_most": "terms_.cutoff.most",
-    "relabel": "relabel",
-    "refresh": "refresh",
-    "query_epsilon": "terms_.queries.epsilon",
-    "query_delta": "terms_.queries.delta",
-    "pool_epsilon": "terms_.pool.epsilon",
-    "score": "best_score_",
-    "method_of_search": "plan_.method",
-    "trial_epsilon": "plan_.trial_epsilon",
-    "naive_epsilon": "plan_.naive_epsilon",
+_FIGURES = {  # of the bill, by the attribute of a fitted model that has them
+    "chosen_.why": "learner",
+    "plan_.aggregator": "aggregator",
+    "plan_.trial_epsilon": "trial_epsilon",
+    "plan_.naive_epsilon": "naive_epsilon",
+    "unit_": "privacy_unit",
+    "n_features_in_": "features",
+    "queries": "queries_planned",
+    "coef_.size": "coefficients",
+    "shift_": "public_rows_differ_by",
+    "quantile_.units": "units",
+    "terms_.replaced_epsilon": "replaced_epsilon",
+    "terms_.votes": "votes_of_a_unit",
+    "terms_.noise": "noise_in_votes",
+    "terms_.cutoff.allowed": "no_quorums_a_phase",
+    "terms_.queries.epsilon": "query_epsilon",
+    "best_score_": "score",
+} | {
+    name: name.rstrip("_")
+    for name in (
+        *("claim_", "covers_", "teachers_", "stability_", "candidates_", "excess", "dissents", "no_quorums", "alpha"),
+        *("threshold_", "width_", "radius", "chunk", "relabel", "refresh", "schema_share_"),
+    )
 }
 
 
@@ -114,17 +95,16 @@ class Output:
     json: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class ReportedOutput(Output):
-    """Where results go, and a page about them.
-
-    Parameters
-    ----------
-    report
-        An HTML page to write, with the guarantee and the results.
-    """
-
-    report: Path | None = None
+_Report = Annotated[
+    Path | None, Parameter(group="Output", help="An HTML page to write, with the guarantee and the results.")
+]
+_MoreFiles = Annotated[
+    Path,
+    Parameter(
+        group="Tables",
+        help="More files of the same table, folders of them, or patterns: all are read as one, some rows at a time.",
+    ),
+]
 
 
 @dataclass
@@ -138,45 +118,33 @@ class _Fitted:
     is_learned: bool = False  # the model has learned its own schema
 
 
-def _make_command(name: str) -> Callable[..., int]:
-    """Return the command of a method, with the signature that its estimators give it."""
-    method = METHODS[name]
-    options = list(options_of_method(method))
-    defaults = {option.name: option.default for option in options}
+def __getattr__(name: str) -> Any:
+    """Make the command of a method when it is called for: its estimator takes a second to import."""
+    method_name = name.removeprefix("fit ")
+    if method_name not in METHODS:
+        raise AttributeError(name)
+    method = METHODS[method_name]
+    without = ("" if "memory" in method.extra.split() else "more ") + ("" if method.reports else "report")
 
-    def run(tables: Tables, *more: Path, output: Output, **settings: Any) -> int:
-        return _run(name, tables, more, output, defaults | settings)
+    @with_options(options_of_method(method), without=without)
+    def run(tables: Tables, *more: _MoreFiles, output: Output, report: _Report = None, **settings: Any) -> int:
+        return _run(method_name, tables, more, output, report=report, settings=settings)
 
-    kind = inspect.Parameter
-    files = Annotated[Path, Parameter(group="Tables", help=_MORE)]
-    parameters = [
-        kind("tables", kind.POSITIONAL_OR_KEYWORD, annotation=Tables),
-        *([kind("more", kind.VAR_POSITIONAL, annotation=files)] if "memory" in method.extra.split() else []),
-        *options,
-        kind("output", kind.KEYWORD_ONLY, annotation=ReportedOutput if method.reports else Output),
-    ]
-    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return run
 
 
-def __getattr__(name: str) -> Any:
-    """Make the command of a method when it is called for: its estimator takes a second to import."""
-    if name.removeprefix("fit ") in METHODS:
-        return _make_command(name.removeprefix("fit "))
-    raise AttributeError(name)
-
-
-fit = App(name="fit")
+fit = App(name="fit", help_format="markdown")
 for _name, _method in METHODS.items():
     fit.command(
         f"quorate.cli.fit:fit {_name}", name=_name, help=_method.help, sort_key=0 if _name == "subsample" else 1
     )
 
 
-def _run(name: str, tables: Tables, more: tuple[Path, ...], output: Output, settings: dict[str, Any]) -> int:
+def _run(
+    name: str, tables: Tables, more: tuple[Path, ...], output: Output, *, report: Path | None, settings: dict[str, Any]
+) -> int:
     """Read the records, fit the method, answer the queries of --ask, save, and print what the model promises."""
-    method, report, ask = METHODS[name], getattr(output, "report", None), settings.pop("ask", None)
+    ask = settings.pop("ask", None)
     check_new_folder(output.out)
     check_report(report, inputs=[tables.table, tables.public, tables.schema, ask])
     with _open_stream([tables.table, *more], tables, settings) as stream:
@@ -197,7 +165,7 @@ def _run(name: str, tables: Tables, more: tuple[Path, ...], output: Output, sett
     if answers is not None:
         (output.out / ANSWERS_FILE).write_text(answers, encoding="utf-8")
     if report is not None:
-        _write_report(method, fitted, bill, report)
+        _write_report(METHODS[name], fitted, bill, report)
     show_bill(f"The model in {output.out}", bill, as_json=output.json)
     if not output.json and hasattr(getattr(model, "plan_", None), "summary"):
         console = Console(stderr=True)
@@ -429,7 +397,7 @@ def _bill(model: Any, data: Data) -> dict[str, Any]:
     """Return what is told of a fitted model."""
     best = getattr(model, "best_estimator_", model)  # of a search
     bill: dict[str, Any] = {"label": data.label}
-    for name, path in _FIGURES.items():
+    for path, name in _FIGURES.items():
         for owner in (model, best):
             value = _find_figure(owner, path)
             if value is not None:

@@ -4,17 +4,16 @@ Type, default and help of all other options are read from the signature and the 
 """
 
 import inspect
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_origin
+from typing import Any, Literal
 
-from cyclopts import Group, Parameter
+from cyclopts import Group
 
 from quorate.cli.options import ConceptName, LearnerName, Trusted
-from quorate.core.errors import InvalidInput
+from quorate.cli.signatures import option, options_from
 
 __all__ = ["METHODS", "Method", "options_of_method"]
 
@@ -96,12 +95,8 @@ class Method:
 
     def classes(self) -> list[Any]:
         """Return the estimators, imported."""
-        return [_load(path) for path in self.estimators]
-
-
-def _load(path: str) -> Any:
-    module, _, name = path.partition(":")
-    return getattr(import_module(module), name)
+        paths = (path.split(":") for path in self.estimators)
+        return [getattr(import_module(module), name) for module, name in paths]
 
 
 def _concept(name: str, example: str, help: str, **more: Any) -> Method:
@@ -129,6 +124,13 @@ On a cluster: `quorate fit subsample visits/*.parquet --cluster tcp://head:8786 
         ("quorate.models.predictors:PrivateClassifier",),
         extra="learner account memory spill cluster",
         types={"learner": LearnerName | Literal["auto"] | None},
+        helps={
+            "prior": 'The shares of the classes, such as no=0.9,yes=0.1, or "holdout" for an estimate. Read from the '
+            "public table if it has labels.",
+            "class_weight": '"balanced", weights such as no=1,yes=8, "none", or "auto": balanced with --scores '
+            "if the learner takes weights.",
+            "n_jobs": "How many processes fit teachers that are not fitted all at once; -1 takes every core.",
+        },
     ),
     "linear": Method(
         """\
@@ -257,55 +259,24 @@ Example: `quorate fit conformal visits.csv --model rule --label outcome --alpha 
 }
 
 
-def options_of_method(method: Method) -> Iterator[inspect.Parameter]:
-    """Yield the options of a method: the extra ones, then the parameters of its estimators."""
-    for name in method.extra.split():
-        kind, default, text = _EXTRA[name]
-        yield _option(
-            name, method.types.get(name, kind), method.defaults.get(name, default), method.helps.get(name, text)
+def options_of_method(method: Method) -> list[inspect.Parameter]:
+    """Return the options of a method: the extra ones, then the parameters of its estimators."""
+    extra = [
+        option(
+            name,
+            method.types.get(name, kind),
+            method.defaults.get(name, default),
+            method.helps.get(name, text),
+            group=_GROUP,
         )
-    seen = set(method.extra.split())
-    for position, estimator in enumerate(method.classes()):
-        helps = _parameter_helps(estimator)
-        for parameter in inspect.signature(estimator).parameters.values():
-            name = parameter.name
-            if name in _NOT_OPTIONS.split() or name in method.skip.split() or name in seen:
-                continue
-            seen.add(name)
-            kind = _option_type(parameter.annotation)
-            if position == 0:
-                default = method.defaults.get(name, parameter.default)
-            else:  # it chooses this estimator if it is given
-                kind, default = kind | None, None
-            yield _option(name, method.types.get(name, kind), default, method.helps.get(name) or helps.get(name, ""))
-
-
-def _option(name: str, kind: Any, default: Any, text: str) -> inspect.Parameter:
-    parameter = Parameter(group=_GROUP, help=text) if text else Parameter(group=_GROUP)
-    return inspect.Parameter(
-        name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, parameter]
+        for name, (kind, default, text) in ((name, _EXTRA[name]) for name in method.extra.split())
+    ]
+    parameters = options_from(
+        method.classes(),
+        skip=f"{_NOT_OPTIONS} {method.skip} {method.extra}",
+        group=_GROUP,
+        defaults=method.defaults,
+        types=method.types,
+        helps=method.helps,
     )
-
-
-def _option_type(annotation: Any) -> Any:
-    """Return the type of an option: objects, and tuples such as bounds, are given as texts."""
-    return str | None if annotation is Any or get_origin(annotation) is tuple else annotation
-
-
-def _parameter_helps(estimator: Any) -> dict[str, str]:
-    """Return what the docstring says of each parameter; "As for `X`" is read there."""
-    section = (inspect.getdoc(estimator) or "").partition("----------\n")[2]
-    helps = {}
-    for names, text in re.findall(r"^(\w[\w, ]*)\n((?:    .*\n)+)", section, re.MULTILINE):
-        sentence = " ".join(text.split())
-        for name in names.split(", "):
-            reference = re.match(r"As for `(\w+)`", sentence)
-            helps[name] = _parameter_helps(_find_class(reference[1])).get(name, sentence) if reference else sentence
-    return helps
-
-
-def _find_class(name: str) -> Any:
-    for package in ("quorate", "quorate.models.predictors"):
-        if hasattr(import_module(package), name):
-            return _load(f"{package}:{name}")
-    raise InvalidInput(f"there is no estimator {name}")
+    return [*extra, *parameters]

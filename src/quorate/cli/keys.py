@@ -10,19 +10,16 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from cyclopts import App, Parameter
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Column, Table
 
 from quorate.cli.ledger import key_figures, opened_ledger
 from quorate.cli.options import AsJson, ModelPath
-from quorate.cli.output import show_line
+from quorate.cli.output import show_line, show_rows
 from quorate.core.errors import InvalidInput
 from quorate.core.ledger import Ledger, share_figures
 
 __all__ = ["KeyLimits", "Limits", "keys"]
 
-keys = App(name="keys")
+keys = App(name="keys", help_format="markdown")
 
 _DAY = 24 * 3600.0
 
@@ -183,25 +180,23 @@ def _list(model: ModelPath, *, json: AsJson = False) -> int:
     elif not figures:
         print(f"quorate: there are no keys; quorate keys add {model} NAME makes one", file=sys.stderr)
     else:
-        Console().print(_table(figures))
+        show_rows([_shown(key) for key in figures], asked=True, most=len(figures))
     return 0
 
 
-def _table(keys: list[dict[str, Any]]) -> Table:
-    table = Table("id", Column("name", min_width=10), "may", "rows", "no-quorums", "budget", "last use", "state")
-    for key in keys:
-        pace = "" if key["per_minute"] is None else f", {key['per_minute']:,} a minute"
-        table.add_row(
-            key["id"],
-            escape(key["name"] + (f" ({key['project']})" if key["project"] else "")),
-            ", ".join(key["scopes"]),
-            f"{key['used']:,}{_limit(key['quota'])}{pace}",
-            f"{key['no_quorums_met']:,}{_limit(key['no_quorums'])}",
-            f"{key['budget_spent']:.2%}" + ("" if key["budget"] is None else f" of {key['budget']:.2%}"),
-            "never" if key["last_use"] is None else _moment(key["last_use"]),
-            _state(key),
-        )
-    return table
+def _shown(key: dict[str, Any]) -> dict[str, str]:
+    """Return what a table shows of a key."""
+    pace = "" if key["per_minute"] is None else f", {key['per_minute']:,} a minute"
+    return {
+        "id": key["id"],
+        "name": key["name"] + (f" ({key['project']})" if key["project"] else ""),
+        "may": ", ".join(key["scopes"]),
+        "rows": f"{key['used']:,}{_limit(key['quota'])}{pace}",
+        "no-quorums": f"{key['no_quorums_met']:,}{_limit(key['no_quorums'])}",
+        "budget": f"{key['budget_spent']:.2%}" + ("" if key["budget"] is None else f" of {key['budget']:.2%}"),
+        "last use": "never" if key["last_use"] is None else _moment(key["last_use"]),
+        "state": _state(key),
+    }
 
 
 def _limit(limit: int | None) -> str:

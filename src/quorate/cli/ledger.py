@@ -29,7 +29,7 @@ from quorate.models.saving.folder import open_private
 
 __all__ = ["key_figures", "ledger", "opened_ledger"]
 
-ledger = App(name="ledger")
+ledger = App(name="ledger", help_format="markdown")
 
 _PHASE = {"number": "phase", "seats": "seats", "taken": "seats_taken", "met": "no_quorums"}
 _PHASE |= {"closed": "closed", "lost": "lost"}

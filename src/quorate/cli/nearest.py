@@ -4,25 +4,28 @@ import json as jsons
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from inspect import Parameter as SignatureParameter
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 from rich.console import Console
 from rich.table import Column, Table
 
 from quorate.cli.fit import TARGET_FILE
+from quorate.cli.fit_methods import METHODS
 from quorate.cli.options import AsJson, listed, two_numbers
 from quorate.cli.output import show_bill
 from quorate.cli.reading import target_column
+from quorate.cli.signatures import options_from, with_options
 from quorate.core.errors import InvalidInput
-from quorate.models.knn import plan_neighbours
+from quorate.models.knn import NeighbourClassifier, plan_neighbours
 from quorate.models.saving import Folder, load, open_folder
 from quorate.tables import Schema, read_table
 
 __all__ = ["neighbours"]
 
-neighbours = App(name="neighbours")
+neighbours = App(name="neighbours", help_format="markdown")
 
 NeighbourFolder = Annotated[
     Path, Parameter(help="The model, as `quorate fit neighbours` wrote it. No server may have it open.")
@@ -39,20 +42,23 @@ def _opened(folder: Path | Folder) -> Iterator[Any]:
 
 
 @neighbours.command(name="plan")
+@with_options(
+    options_from(
+        [NeighbourClassifier],
+        skip="radius share votes classes device",
+        defaults={"metric": "euclidean", "records": SignatureParameter.empty},
+        types={"records": int},
+        helps=METHODS["neighbours"].helps,
+    )
+)
 def _plan(
     public: Path,
     *,
-    records: int,
-    queries: int = 1000,
-    epsilon: float = 1.0,
-    delta: float = 1e-6,
     label: str | None = None,
     bounds: str | None = None,
     leave_out: str = "",
-    scores: bool = False,
-    kernel: Literal["linear", "flat"] = "linear",
-    metric: Literal["cosine", "euclidean"] = "euclidean",
     json: AsJson = False,
+    **options: Any,
 ) -> int:
     """Forecast the answers as records wear out, from a public table alone. Exit code 1 if noise spoils half of them.
 
@@ -62,29 +68,13 @@ def _plan(
     ----------
     public
         A public table whose rows are like the records.
-    records
-        About how many private records (or people) there will be.
-    queries
-        The number of queries to plan for.
-    epsilon
-        The total privacy loss allowed, if one unit is added or removed.
-    delta
-        The delta of (epsilon, delta)-differential privacy: far below one over the number of records.
     label
         The column with the label, if the table has it. Without it, the share of right answers cannot be forecast.
     bounds
         The label is a number between these two, such as 0,250.
     leave_out
         Columns that no query has, such as names of people, separated by commas.
-    scores
-        Plan for noisy shares of the votes, not only for labels.
-    kernel
-        Whether weights fall with the squared distance, or are all equal within the radius.
-    metric
-        Whether distances are between directions or between rows.
     """
-    options: dict[str, Any] = {"records": records, "queries": queries, "epsilon": epsilon, "delta": delta}
-    options |= {"scores": scores, "kernel": kernel, "metric": metric}
     table, without = read_table(public, role="public"), listed(leave_out)
     if bounds is None:
         schema = Schema.from_public(table, label=label, leave_out=without)

@@ -14,7 +14,7 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
+from rich.table import Column, Table
 
 from quorate.core.errors import InvalidInput
 from quorate.core.progress import hidden_progress
@@ -32,11 +32,14 @@ __all__ = [
     "show_answers",
     "show_bill",
     "show_line",
+    "show_rows",
     "steps",
     "verdict",
     "write_file",
 ]
 
+_SHOWN_ROWS = 20
+_LEAST_WIDTH = 10  # of a column whose texts are longer
 _PLURALS = {"score": "scores", "set": "sets", "low": "lows", "high": "highs"}
 _SHOWN = {"epsilon_spent": "epsilon spent so far, ex post"}  # it depends on the answers: core/privacy/PROOF.md, step 8
 
@@ -55,6 +58,23 @@ def show_bill(title: str, bill: dict[str, Any], *, as_json: bool, asked: bool = 
             shown = f"{value:,.4g}" if isinstance(value, float) else str(value)
             table.add_row(_SHOWN.get(name, name.replace("_", " ")), escape(shown))
     Console(stderr=not asked).print(table)
+
+
+def show_rows(rows: Sequence[Mapping[str, Any]], *, asked: bool = False, most: int = _SHOWN_ROWS) -> None:
+    """Show the first rows as a table for people, on standard error or, where it is what was `asked`, on output."""
+    if not rows:
+        return
+    cells = [
+        [f"{value:.4g}" if isinstance(value, float) else str(value) for value in row.values()] for row in rows[:most]
+    ]
+    widths = [min(_LEAST_WIDTH, max(map(len, column))) for column in zip(*cells, strict=True)]
+    table = Table(*(Column(name, min_width=width) for name, width in zip(rows[0], widths, strict=True)))
+    for row in cells:
+        table.add_row(*map(escape, row))
+    console = Console(stderr=not asked)
+    console.print(table)
+    if len(rows) > most:
+        console.print(f"and {len(rows) - most} more")
 
 
 def show_line(text: str, figures: Mapping[str, Any], *, as_json: bool) -> int:

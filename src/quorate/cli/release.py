@@ -4,7 +4,6 @@ Anyone may ask the folder again, at no privacy cost. With --online the queries a
 those are paid for that public data and earlier answers miss. With --growing a table is released after each update.
 """
 
-import inspect
 import json
 import sys
 from collections.abc import Mapping, Sequence
@@ -19,7 +18,15 @@ from rich.table import Table
 
 from quorate.cli.fit_methods import Method, options_of_method
 from quorate.cli.options import RELEASE_OPTIONS, listed, refuse_idle
-from quorate.cli.output import check_apart, check_new_file, check_new_folder, check_report, show_bill, write_file
+from quorate.cli.output import (
+    check_apart,
+    check_new_file,
+    check_new_folder,
+    check_report,
+    show_bill,
+    show_rows,
+    write_file,
+)
 from quorate.cli.reading import warn_of_delta
 from quorate.cli.release_tables import (
     Subject,
@@ -27,7 +34,6 @@ from quorate.cli.release_tables import (
     check_table_name,
     columns_file,
     names_in,
-    print_answers,
     private_records,
     public_records,
     show_release,
@@ -38,6 +44,7 @@ from quorate.cli.release_tables import (
     write_synthetic,
     write_table,
 )
+from quorate.cli.signatures import with_options
 from quorate.core.checks import check_count, check_rate
 from quorate.core.errors import BudgetSpent, InvalidInput
 from quorate.models.saving import Folder, load, open_folder, save
@@ -53,17 +60,23 @@ from quorate.tables import read_table
 
 __all__ = ["ask_online", "ask_published", "release"]
 
-_TABLE = "The private records: .csv, .csv.gz, .parquet, .arrow or .feather; or the folder of a release to ask."
 _SETTINGS = Method(
     "",
     ("quorate.release:QueryRelease", "quorate.release:GrowingRelease", "quorate.release:OnlineRelease"),
     extra="account",
     skip="subject columns error_weights domain public",
 )
-_OPTIONS = list(options_of_method(_SETTINGS))
+_GROUP = Group("Release", sort_key=1)
+_Table = Annotated[
+    Path | None,
+    Parameter(
+        group=_GROUP,
+        help="The private records: .csv, .csv.gz, .parquet, .arrow or .feather; or the folder of a release to ask.",
+    ),
+]
 
 
-@Parameter(name="*", group=Group("Release", sort_key=1))
+@Parameter(name="*", group=_GROUP)
 @dataclass(frozen=True, kw_only=True)
 class ReleaseOptions:
     """The queries, the tables, what to read from a release, and where results go.
@@ -156,14 +169,9 @@ class ReleaseOptions:
         return texts
 
 
-def release(
-    table: Path | None = None,
-    *,
-    options: ReleaseOptions = ReleaseOptions(),
-    **settings: Any,
-) -> int:
+@with_options(options_of_method(_SETTINGS))
+def release(table: _Table = None, *, options: ReleaseOptions = ReleaseOptions(), **settings: Any) -> int:
     """Release, plan, or ask a release that was published before, and print what it promises."""
-    settings = {option.name: option.default for option in _OPTIONS} | settings
     mode = "without --plan, --online or --growing"
     if options.plan or options.online:
         mode = "with --plan" if options.plan else "with --online"
@@ -196,22 +204,6 @@ def release(
     check_report(options.report, inputs=[table, options.public, options.columns])
     _check_answers(options)
     return _release_once(QueryRelease(subject.about, columns=declared, **used), subject, table, queries, options)
-
-
-_KIND = inspect.Parameter
-release.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-    [
-        _KIND(
-            "table",
-            _KIND.POSITIONAL_OR_KEYWORD,
-            default=None,
-            annotation=Annotated[Path | None, Parameter(group=Group("Release", sort_key=1), help=_TABLE)],
-        ),
-        *_OPTIONS,
-        _KIND("options", _KIND.KEYWORD_ONLY, default=ReleaseOptions(), annotation=ReleaseOptions),
-    ]
-)
-release.__annotations__ = {name: option.annotation for name, option in inspect.signature(release).parameters.items()}
 
 
 def _parse_subject(options: ReleaseOptions, table: Path | None) -> Subject:
@@ -392,7 +384,7 @@ def _show_online(
     if out is not None:
         write_file(out, to_csv(answers, names))
     elif not as_json:
-        print_answers(answers)
+        show_rows(answers)
     show_bill("online release", bill, as_json=as_json)
     return 1 if refused else 0
 

@@ -12,10 +12,8 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 
-from quorate.cli.output import readable, show_bill, write_file
+from quorate.cli.output import readable, show_bill, show_rows, write_file
 from quorate.core.errors import InvalidInput
 from quorate.models.concepts import Boxes, Concept, Halfspaces
 from quorate.models.saving import Folder
@@ -33,7 +31,6 @@ __all__ = [
     "check_table_name",
     "columns_file",
     "names_in",
-    "print_answers",
     "private_records",
     "public_records",
     "show_release",
@@ -48,7 +45,6 @@ __all__ = [
 _SYNTHETIC_FILE = "synthetic.csv"
 _UNWRITTEN_FORMATS = (".gz", ".arrow", ".feather", ".json", ".xlsx")
 COLUMNS_FILE = "columns.json"  # beside a release about a class of hypotheses: the columns that its points have
-_SHOWN = 20  # answers printed for people
 _MOVED = 5  # of those that are answered at another cut
 
 
@@ -152,7 +148,7 @@ def show_release(
     if as_json:
         show_bill(f"release in {out}", bill, as_json=True)
         return 0
-    print_answers(answers)
+    show_rows(answers)
     known = {name: value for name, value in bill.items() if value is not None}  # cells that are too many to list
     show_bill(f"release in {out}", known, as_json=False)
     for note in release.notes_:
@@ -219,16 +215,3 @@ def _print_moved(moved: Sequence[tuple[str, str]]) -> None:
         print(f"quorate: {query} is answered {answer}", file=sys.stderr)
     if len(moved) > _MOVED:
         print(f"quorate: and {len(moved) - _MOVED} more in the same way", file=sys.stderr)
-
-
-def print_answers(answers: Sequence[dict[str, Any]]) -> None:
-    """Show the first answers as a table, for people."""
-    if not answers:
-        return
-    table = Table(*answers[0])
-    for row in answers[:_SHOWN]:
-        table.add_row(*(f"{value:.4g}" if isinstance(value, float) else str(value) for value in row.values()))
-    console = Console(stderr=True)
-    console.print(table)
-    if len(answers) > _SHOWN:
-        console.print(f"and {len(answers) - _SHOWN} more")

@@ -1,5 +1,6 @@
 """`quorate serve` and `quorate ask`: answers over HTTP, from both sides."""
 
+import inspect
 import os
 import stat
 import sys
@@ -7,49 +8,22 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from quorate.cli.options import Device, Trusted, listed, use_device
+from quorate.cli.options import Device, ModelPath, Trusted, listed, use_device
 from quorate.cli.output import Keys, check_new_file, show_answers, verdict
+from quorate.cli.signatures import options_from, with_options
 from quorate.core.errors import InvalidInput
 from quorate.tables import read_table
 from quorate.tables.results import Table, make_table
 from quorate.tables.values import kind_of_type, raw_column, read_texts
 
-__all__ = ["ServerLimits", "ask", "serve"]
+__all__ = ["ask", "serve"]
 
 _PATIENCE = 3.0  # seconds without an answer after which a note is printed
-
-
-@Parameter(name="*")
-@dataclass
-class ServerLimits:
-    """The limits and timeouts of a server. The defaults are those of `quorate.service.Settings`."""
-
-    body_limit: Annotated[int, Parameter(env_var="QUORATE_BODY_LIMIT")] = 4 * 2**20
-    "The largest size of a request body, in bytes."
-    body_seconds: Annotated[float, Parameter(env_var="QUORATE_BODY_SECONDS")] = 30.0
-    "How long a body may take to arrive."
-    row_limit: Annotated[int, Parameter(env_var="QUORATE_ROW_LIMIT")] = 4096
-    "The largest number of queries in a request."
-    queue_limit: Annotated[int, Parameter(env_var="QUORATE_QUEUE_LIMIT")] = 1024
-    "How many requests a worker holds before it reports that it is overloaded."
-    connection_limit: Annotated[int, Parameter(env_var="QUORATE_CONNECTION_LIMIT")] = 1024
-    "How many connections a worker holds; a new one replaces the one that has been idle longest."
-    header_limit: Annotated[int, Parameter(env_var="QUORATE_HEADER_LIMIT")] = 2**15
-    "The largest size of the headers of a request, in bytes."
-    header_seconds: Annotated[float, Parameter(env_var="QUORATE_HEADER_SECONDS")] = 10.0
-    "How long the headers may take to arrive."
-    idle_seconds: Annotated[float, Parameter(env_var="QUORATE_IDLE_SECONDS")] = 60.0
-    "How long a connection may be idle between two requests."
-    stop_seconds: Annotated[float, Parameter(env_var="QUORATE_STOP_SECONDS")] = 8.0
-    "How long pending requests, and then each model, may take to end after SIGTERM."
-    traces: Annotated[str, Parameter(env_var="QUORATE_TRACES")] = ""
-    "The address of an OpenTelemetry collector, which gets traces of requests, without values."
 
 
 def ask(
@@ -160,80 +134,64 @@ def _read_key(path: Path | None) -> str | None:
         raise InvalidInput(f"no key can be read from {path}: {getattr(error, 'strerror', 'no text')}") from None
 
 
-def serve(
-    model: Path,
-    *more: Path,
-    host: Annotated[str, Parameter(env_var="QUORATE_HOST")] = "127.0.0.1",
-    port: Annotated[int, Parameter(env_var="QUORATE_PORT")] = 8900,
-    workers: Annotated[int, Parameter(env_var="QUORATE_WORKERS")] = 1,
-    pace: Annotated[float, Parameter(env_var="QUORATE_PACE")] = 20.0,
-    lease: Annotated[int, Parameter(env_var="QUORATE_LEASE")] = 100,
-    keys: Annotated[bool, Parameter(env_var="QUORATE_KEYS")] = True,
-    trusted: Trusted = "",
-    device: Annotated[Device, Parameter(env_var="QUORATE_DEVICE")] = "auto",
-    cluster: Annotated[str, Parameter(env_var="QUORATE_CLUSTER")] = "",
-    limits: ServerLimits | None = None,
-) -> int:
-    """Serve models over HTTP by the Open Inference Protocol, with a dashboard, until interrupted.
+_SERVER_HELPS = {
+    "host": "The address to listen on. By default only this machine can reach it.",
+    "port": "The port to listen on.",
+    "workers": "The number of worker processes.",
+}
 
-    Parameters
-    ----------
-    model
-        The model, as `quorate fit` wrote it. It is served under the name of its folder.
-    more
-        More models.
-    host
-        The address to listen on. By default only this machine can reach it.
-    port
-        The port to listen on.
-    workers
-        The number of worker processes.
-    pace
-        Send answers only at whole multiples of this many milliseconds after the request arrived; 0 sends them at once.
-    lease
-        How many no-quorums (or queries, if each is paid for) a worker takes from the budget at a time. A crash loses
-        what it has not used.
-    keys
-        Whether callers need a key. Without keys only this machine may reach the server.
-    device
-        Where ballots are counted: on the CPU, on a GPU ("cuda"), or on a GPU if there is one. The ballots are the same.
-    cluster
-        A Dask or Ray cluster that counts ballots, as for `quorate fit subsample`. Each worker of this server puts the
-        teachers of each model there.
-    limits
-        The limits and timeouts of the server.
-    """
+
+def _server_options() -> Iterator[inspect.Parameter]:
+    """Yield the settings of a server as options, each of which an environment variable may give."""
+    try:
+        from quorate.service import Settings
+    except ModuleNotFoundError:  # `serve` says what to install
+        return
+    defaults = {"port": 8900}
+    yield from options_from(
+        [Settings], skip="models trusted pace_ms", defaults=defaults, helps=_SERVER_HELPS, prefix="QUORATE_"
+    )
+
+
+@with_options(_server_options())
+def serve(
+    model: ModelPath,
+    *more: Annotated[Path, Parameter(help="More models. Each is served under the name of its folder.")],
+    pace: Annotated[
+        float,
+        Parameter(
+            env_var="QUORATE_PACE",
+            help="Send answers only at whole multiples of this many milliseconds after the request arrived; 0 sends "
+            "them at once.",
+        ),
+    ] = 20.0,
+    trusted: Trusted = "",
+    device: Annotated[
+        Device, Parameter(env_var="QUORATE_DEVICE", help="Where ballots are counted, as for `quorate predict`.")
+    ] = "auto",
+    **settings: Any,
+) -> int:
+    """Serve models over HTTP by the Open Inference Protocol, with a dashboard, until interrupted."""
     from quorate.models.saving import PublishedFolder, open_folder
 
     try:
         from quorate.service import Settings, serve
     except ModuleNotFoundError as error:
         raise InvalidInput(f"a server needs {error.name}; install it: pip install 'quorate[service]'") from error
+    port, host, keys = settings["port"], settings["host"], settings["keys"]
     if not 0 <= port < 2**16:
         raise InvalidInput(f"port must be a number from 0 to 65535, got {port}")
     if device != "auto":
         use_device(device)
-    settings = Settings.of(
-        model,
-        *more,
-        host=host,
-        port=port,
-        workers=workers,
-        pace_ms=pace,
-        lease=lease,
-        keys=keys,
-        cluster=cluster,
-        trusted=tuple(listed(trusted)),
-        **asdict(limits or ServerLimits()),
-    )
+    server = Settings.of(model, *more, pace_ms=pace, trusted=tuple(listed(trusted)), **settings)
     folders = [open_folder(path) for path in (model, *more)]
     private = [folder for folder in folders if not isinstance(folder, PublishedFolder)]
 
     def ready() -> None:
         shown = f"[{host}]" if ":" in host else host
-        need = "everybody on this machine may ask" if keys is False else "everybody may ask what is published"
+        need = "everybody may ask what is published" if keys else "everybody on this machine may ask"
         if keys and private:
             need = f"callers need a key: quorate keys add {private[0].path} NAME"
         print(f"quorate: the dashboard is at http://{shown}:{port}/; {need}. Ctrl-C stops", file=sys.stderr)
 
-    return serve(settings, ready=ready if sys.stderr.isatty() else None)  # logs are for programs
+    return serve(server, ready=ready if sys.stderr.isatty() else None)  # logs are for programs

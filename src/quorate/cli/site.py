@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["site"]
 
-site = App(name="site")
+site = App(name="site", help_format="markdown")
 
 KeysPath = Annotated[Path, Parameter(help="The folder of this party's keys, as `quorate site keys` made it.")]
 ModeName = Annotated[
