@@ -34,7 +34,7 @@ docs: $(READY)  ## the documentation site, strictly, into site/VERSION; its map 
 	site=site/$$($(BIN)/quorate --version) && \
 	rm -rf $$site docs/proofs docs/project docs/reference/api && \
 	$(BIN)/python -m sphinx -W --keep-going -q -b html -d build/docs docs $$site && \
-	QUORATE_SITE=$$site $(BIN)/python -m pytest -q tests/house/test_site.py
+	QUORATE_SITE=$$site $(BIN)/python -m pytest -q tests/report/test_site.py
 
 linkcheck: $(READY)  ## links to other sites; one that cannot be reached from here is named, one that is dead fails
 	$(BIN)/python -m sphinx -q -b linkcheck -d build/docs docs build/links || true

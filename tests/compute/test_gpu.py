@@ -87,7 +87,7 @@ def test_scores_are_on_the_last_bit(kind):
 @pytest.mark.parametrize("what", ["count", "fit"])
 def test_kernels_in_the_interpreter(what):
     environment = os.environ | {"TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join([str(HERE), *sys.path])}
-    subprocess.run([sys.executable, HERE / "interpreted_kernels.py", what], check=True, env=environment)
+    subprocess.run([sys.executable, HERE / "compute" / "interpreted_kernels.py", what], check=True, env=environment)
 
 
 @needs_gpu

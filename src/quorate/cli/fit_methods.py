@@ -105,7 +105,7 @@ def _concept(name: str, example: str, help: str, **more: Any) -> Method:
     where = "students" if name == "semi-private" else "predictors"
     class_name = "".join(part.capitalize() for part in name.split("-")) + "Classifier"
     settings = {"extra": "concept ask", "title": "Private answers", "proofs": "concepts"} | more
-    return Method(text, (f"quorate.{where}:{class_name}",), **settings)
+    return Method(text, (f"quorate.models.{where}:{class_name}",), **settings)
 
 
 METHODS = {

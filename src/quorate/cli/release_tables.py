@@ -172,9 +172,7 @@ def check_table_name(path: Path) -> None:
         raise InvalidInput(f"{path}: tables are written as .csv or .parquet")
 
 
-def write_table(
-    path: Path, table: Any, *, rows: Sequence[dict[str, Any]] | None = None, full: bool = False
-) -> None:
+def write_table(path: Path, table: Any, *, rows: Sequence[dict[str, Any]] | None = None, full: bool = False) -> None:
     """Write a table as CSV, with these rows in place of its own where they are given, or as Parquet by its name."""
     check_table_name(path)
     if path.suffix.lower() != ".parquet":
