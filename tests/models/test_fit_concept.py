@@ -199,7 +199,7 @@ def test_every_hypothesis_survives_being_written_down():
         again = hypothesis_of(json.loads(text))
         assert again == hypothesis
         seen.add(type(again).__name__)
-    assert seen == set(HYPOTHESES)
+    assert seen == {known.__name__ for known in HYPOTHESES}
 
 
 def test_what_is_no_hypothesis_is_not_loaded():

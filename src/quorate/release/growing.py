@@ -15,7 +15,7 @@ and a binary tree more.
 import math
 import threading
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NoReturn, Self
 
@@ -31,6 +31,7 @@ from quorate.core.privacy import Budget
 from quorate.core.privacy.claims import Total
 from quorate.core.session import release_counts
 from quorate.models.account import Account
+from quorate.models.saving.codecs import from_plain, to_plain
 from quorate.models.saving.contract import SavedModel, State
 from quorate.models.saving.folder import PrivateFolder
 from quorate.release.domain import Domain, Errors, SealedCounts, make_domain, read_domain, weighed
@@ -270,9 +271,9 @@ class GrowingRelease(SavedModel):
             "settings": {name: getattr(self, name) for name in _SETTINGS},
             "error_weights": None if weights is None else list(weights.items()),
             "unit": self.unit_,
-            "total": self.total_ and asdict(self.total_),
+            "total": to_plain(self.total_),
             "plan": {"engine": plan.engine, "planned": plan.planned, "noise": plan.noise},
-            "mechanism": asdict(plan.mechanism),
+            "mechanism": to_plain(plan.mechanism),
             "about": about,
         }
         state = State(values)
@@ -299,11 +300,10 @@ class GrowingRelease(SavedModel):
         weights = values["error_weights"]
         weights = weights and {tuple(key) if isinstance(key, list) else key: weight for key, weight in weights}
         release = cls(subject, **values["settings"], error_weights=weights, domain=domain)
-        release.total_ = values["total"] and Total(**values["total"])
+        release.total_ = from_plain(values["total"], Total)
         plan = values["plan"]
-        planned = plan["planned"] and (tuple(map(tuple, plan["planned"][0])), tuple(plan["planned"][1]))
-        mechanism = NoisyVector(**{name: tuple(numbers) for name, numbers in values["mechanism"].items()})
-        release.plan_ = Plan(plan["engine"], planned, plan["noise"], sums, mechanism)
+        mechanism = from_plain(values["mechanism"], NoisyVector)
+        release.plan_ = Plan(plan["engine"], from_plain(plan["planned"]), plan["noise"], sums, mechanism)
         release.budget_, release._store = state.home.ledger.budget(), UpdateFiles(state.home.path, state.home.ledger)
         release._kept = release._store.read()
         for update in release._kept:

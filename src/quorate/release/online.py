@@ -11,7 +11,7 @@ proof.
 import hashlib
 import math
 import threading
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -34,6 +34,7 @@ from quorate.core.privacy.claims import Claim
 from quorate.core.requests import OWN_CALLER, REFUSED
 from quorate.core.session import Session, release_counts
 from quorate.models.predictors.sklearn_compat import ShowsClaim
+from quorate.models.saving.codecs import from_plain, to_plain
 from quorate.models.saving.contract import SavedModel, State
 from quorate.release.domain import NOTHING, Domain, SealedCounts, make_domain, read_domain
 from quorate.release.engines.weights import LearnedWeights, mask_query
@@ -348,7 +349,7 @@ class OnlineRelease(SavedModel, ShowsClaim, BaseEstimator):
             "alpha": self.alpha_,
             "unit": self.unit_,
             "records": self.records_,
-            "mechanism": asdict(answers.mechanism),
+            "mechanism": to_plain(answers.mechanism),
             "about": about,
         }
         state = State(values)
@@ -363,7 +364,7 @@ class OnlineRelease(SavedModel, ShowsClaim, BaseEstimator):
         values, counts = state.values, state.arrays("counts")
         subject, domain = read_domain(values["about"], state.arrays("public"))
         release = cls(subject, **{name: values[name] for name in ("epsilon", "delta", "alpha")})
-        mechanism = AboveThreshold(**(values["mechanism"] | {"table": tuple(values["mechanism"]["table"])}))
+        mechanism = from_plain(values["mechanism"], AboveThreshold)
         sealed = SealedCounts(
             Rows(counts["codes"], counts["sizes"].tolist(), counts["weights"])
             if "codes" in counts

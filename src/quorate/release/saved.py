@@ -5,7 +5,6 @@
 
 import csv
 import io
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -15,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from quorate.core.errors import InvalidInput
 from quorate.core.privacy import Budget, Cost
 from quorate.core.privacy.claims import Total
+from quorate.models.saving.codecs import from_plain, to_plain
 from quorate.models.saving.contract import State
 from quorate.release.answers import shown_answers
 from quorate.release.domain import Domain, read_domain
@@ -52,8 +52,8 @@ def write_release(release: "QueryRelease", *, answers: bool) -> State:
         "unit": release.unit_,
         "records_per_person": release.records_per_person,
         "records": release.records_,
-        "total": release.total_ and asdict(release.total_),
-        "update": release.update_ and asdict(release.update_),
+        "total": to_plain(release.total_),
+        "update": to_plain(release.update_),
         "engine": release.engine_,
         "expected_error": release.expected_error_,
         "notes": list(release.notes_),
@@ -95,8 +95,8 @@ def read_release(model_class: "type[Release]", state: State) -> "Release":
         int(values["records"]),
         float(values["expected_error"]),
         unit=values["unit"],
-        update=Update(**values["update"]) if values["update"] else None,
-        total=Total(**values["total"]) if values["total"] else None,
+        update=from_plain(values["update"], Update),
+        total=from_plain(values["total"], Total),
     )
     order = float(values["spent"]["order"])
     release.budget_ = Budget(epsilon=release.epsilon, delta=release.delta, order=order, slack=0.0)

@@ -11,7 +11,6 @@ held-out units, the new unit and the noise, if the new unit is exchangeable with
 seen none of them. Nothing is assumed about the model or the distribution of the data. The proof is in PROOF.md.
 """
 
-from dataclasses import asdict
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -28,6 +27,7 @@ from quorate.core.session import release_counts
 from quorate.models.evaluation.rows import check_published
 from quorate.models.predictors.base import check_records
 from quorate.models.predictors.sklearn_compat import KeepsPublished
+from quorate.models.saving.codecs import from_plain, to_plain
 from quorate.models.saving.contract import SavedModel, Spending, State
 
 __all__ = ["ROUNDING", "ConformalModel"]
@@ -72,7 +72,7 @@ class ConformalModel(SavedModel, KeepsPublished):
     def to_state(self) -> State:
         """Return settings, the grid and its released cell, and the model that the sets or intervals are about."""
         check_is_fitted(self, "cell_")
-        state = State({**self.fitted_values(), "quantile": asdict(self.quantile_)})
+        state = State({**self.fitted_values(), "quantile": to_plain(self.quantile_)})
         state.put_arrays("grid", grid=self.grid_)
         state.put_model("model", self.model)
         return state
@@ -81,7 +81,7 @@ class ConformalModel(SavedModel, KeepsPublished):
     def from_state(cls, state: State) -> Self:
         """Return the sets or intervals of a state, as they were after `fit`."""
         sets = cls.from_fitted_values(state.values, model=state.model("model"))
-        sets.quantile_, sets.grid_ = PrivateQuantile(**state.values["quantile"]), state.arrays("grid")["grid"]
+        sets.quantile_, sets.grid_ = from_plain(state.values["quantile"], PrivateQuantile), state.arrays("grid")["grid"]
         if not (sets.grid_.shape == (sets.quantile_.cells,) and 0 <= sets.cell_ < sets.quantile_.cells):
             raise InvalidInput("the released cell is none of the grid; the model is not loaded")
         sets.coverage_ = sets.quantile_.coverage()

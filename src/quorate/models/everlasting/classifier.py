@@ -20,7 +20,7 @@ from quorate.compute.learners import DeviceName
 from quorate.core.arrays import Integers
 from quorate.core.checks import check_count
 from quorate.core.errors import Infeasible, InvalidInput
-from quorate.core.mechanisms import NO_QUORUM
+from quorate.core.mechanisms import NO_QUORUM, NoisyCutoff, Quorum
 from quorate.core.requests import REFUSED
 from quorate.models.concepts import Concept
 from quorate.models.everlasting.arrivals import Arrivals
@@ -30,14 +30,16 @@ from quorate.models.everlasting.public_state import PublicState
 from quorate.models.everlasting.session import EverlastingSession
 from quorate.models.everlasting.settings import check_chunks, check_settings
 from quorate.models.everlasting.teacher_files import TRUSTED, ensemble_files
-from quorate.models.everlasting.terms import Guarantee, Refresh, Terms, boost_terms, votes_terms
+from quorate.models.everlasting.terms import Boost, Guarantee, Refresh, Terms, boost_terms, votes_terms
 from quorate.models.predictors.base import Predictions, allows_missing, check_records, fill_missing
 from quorate.models.predictors.labels import class_codes, declared_classes
+from quorate.models.saving.codecs import from_plain, to_plain
 from quorate.models.saving.contract import SavedModel, Spending, State
 from quorate.models.saving.folder import PrivateFolder
 
 __all__ = ["EverlastingClassifier"]
 
+_TERMS = (Terms, Guarantee, Boost, NoisyCutoff, Quorum)
 _RATE = 0.02  # the share of a phase's arrivals that may find no quorum, unless given
 
 
@@ -180,26 +182,9 @@ class EverlastingClassifier(SavedModel, PublicState, ClassifierMixin, BaseEstima
 
         With an `account` larger than the cost of phase 1, that phase can be opened again, and paid for again, if its
         state is ever lost: the claim is then the account's.
-
-        >>> import tempfile
-        >>> from pathlib import Path
-        >>> from quorate import load, save
-        >>> from quorate.models.concepts import Thresholds
-        >>> X = np.random.default_rng(0).normal(size=(20_000, 1))
-        >>> made = EverlastingClassifier(Thresholds(), epsilon=8.0, delta=1e-5, chunk=5, no_quorums=60)
-        >>> home = tempfile.TemporaryDirectory()
-        >>> folder = save(made.fit(X, (X[:, 0] > 0).astype(int)), Path(home.name) / "model")
-        >>> made.predict([[2.0]]).tolist()
-        [1]
-        >>> made.session_.close()
-        >>> again = load(folder)
-        >>> again.predict([[-2.0]]).tolist(), again.seats_taken_
-        ([0], 2)
-        >>> again.session_.close()
-        >>> home.cleanup()
         """
         self.terms_.account_budget(account)  # which refuses an account that cannot pay
-        state = State({**self.fitted_values(), "terms": self.terms_.to_document(), "account": account})
+        state = State({**self.fitted_values(), "terms": to_plain(self.terms_), "account": account})
         state.put_estimator("estimator", self.estimator_)
         if (probe := self.session_.answerer.probe) is not None:
             state.put_arrays("probe", points=np.asarray(probe, dtype=np.float64))
@@ -240,7 +225,7 @@ class EverlastingClassifier(SavedModel, PublicState, ClassifierMixin, BaseEstima
         values, home, estimator = state.values, state.home, state.estimator("estimator")
         model = cls.from_fitted_values(values, estimator=estimator)
         model.settings_ = values["settings"] | {"estimator": estimator, "classes": model.classes}
-        model.estimator_, model.terms_ = clone(estimator, safe=False), Terms.from_document(values["terms"])
+        model.estimator_, model.terms_ = clone(estimator, safe=False), from_plain(values["terms"], *_TERMS)
         model.account_ = None if values["account"] is None else Guarantee(*values["account"])
         arrivals = model.open_arrivals(model.terms_, state.arrays("probe")["points"] if "probe.npz" in state else None)
         phases = PhaseFolder(arrivals, home.path, home.ledger, features=model.n_features_in_, trusted=home.trusted)

@@ -15,11 +15,10 @@ relabelling, and pre = epsilon_v + log(1 + q_s ((1 + e^(kappa/2))^2 - 1)):
 """
 
 import math
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from quorate.core.checks import check_delta, check_positive, check_rate
 from quorate.core.errors import Infeasible, InvalidInput
@@ -99,23 +98,6 @@ class Terms:
         budget.spend(quorum.opening_cost(budget.order))
         budget.spend(quorum.no_quorum_cost(budget.order), times=quorum.no_quorums)  # proof: step 18
         return budget
-
-    def to_document(self) -> dict[str, Any]:
-        """Return the terms as plain values that JSON can hold."""
-        parts = {part.name: getattr(self, part.name) for part in fields(self)}
-        mechanisms = {name: asdict(parts[name]) for name in ("cutoff", "first", "later")}
-        return parts | mechanisms | {"boost": None if self.boost is None else self.boost._asdict()}
-
-    @classmethod
-    def from_document(cls, document: Mapping[str, Any]) -> "Terms":
-        """Return the terms of `to_document`."""
-        parts = dict(document) | {"cutoff": NoisyCutoff(**document["cutoff"])}
-        for name in ("first", "later"):
-            parts[name] = Quorum(**(document[name] | {"table": tuple(document[name]["table"])}))
-        for name in ("voting", "training", "queries", "pool"):
-            parts[name] = None if document[name] is None else Guarantee(*document[name])
-        parts["boost"] = None if document["boost"] is None else Boost(**document["boost"])
-        return cls(**parts)
 
     def quorum(self, phase: int) -> Quorum:
         """Return the mechanism of this phase, counted from 1."""

@@ -1,7 +1,6 @@
 """The base of models of neighbours: settings, the fit, insertions and deletions, the claim."""
 
 from abc import ABC, abstractmethod
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -25,6 +24,7 @@ from quorate.models.knn.terms import Terms
 from quorate.models.knn.unit_file import UnitFile
 from quorate.models.knn.units import Units
 from quorate.models.predictors.base import SessionModel, check_matrix
+from quorate.models.saving.codecs import from_plain, to_plain
 from quorate.models.saving.contract import Spending, State
 
 __all__ = ["NeighbourModel"]
@@ -88,7 +88,7 @@ class NeighbourModel(SessionModel, ABC):
             "metric": space.metric,
             "reach": space.reach,
             "kernel": {name: getattr(kernel, name) for name in ("shape", "top", "squared_radius", "rank")},
-            "terms": asdict(self.terms_),
+            "terms": to_plain(self.terms_),
             "plan": None if self.plan_ is None else self.plan_.as_dict(),
         }
         anchors = np.empty((0, 0)) if kernel.anchors is None else kernel.anchors
@@ -104,7 +104,7 @@ class NeighbourModel(SessionModel, ABC):
         model = cls.from_fitted_values(values)
         model.space_ = Space(values["metric"], arrays["centre"], reach=values["reach"])
         anchors = arrays["anchors"].astype(np.float32) if len(arrays["anchors"]) else None
-        model.kernel_, model.terms_ = Kernel(**values["kernel"], anchors=anchors), Terms(**values["terms"])
+        model.kernel_, model.terms_ = Kernel(**values["kernel"], anchors=anchors), from_plain(values["terms"], Terms)
         model.plan_ = None if values["plan"] is None else NeighbourPlan.from_dict(values["plan"])
         model.epsilon_, model.delta_ = model.terms_.epsilon, model.terms_.delta
         ledger = state.home.ledger

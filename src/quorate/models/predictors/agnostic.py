@@ -10,7 +10,7 @@ with units dealt without replacement. PROOF_CONCEPTS.md, steps 1 to 4, proves th
 
 import math
 from collections.abc import Mapping
-from dataclasses import KW_ONLY, asdict, dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -35,7 +35,7 @@ from quorate.models.predictors.concept_teachers import (
 from quorate.models.predictors.relabelled_sample import RelabelledSample, paper_inner, paper_no_quorums, plan_sample
 from quorate.models.predictors.stable_choice import Calibration, check_calibration
 from quorate.models.predictors.unit_rows import UnitRows
-from quorate.models.saving.codecs import mechanism_document, mechanism_of
+from quorate.models.saving.codecs import from_plain, mechanism_document, mechanism_of, to_plain
 from quorate.models.saving.contract import State
 from quorate.planner import plan
 
@@ -125,7 +125,7 @@ class AgnosticClassifier(ConceptClassifier):
 
     def to_state(self) -> State:
         """Return what was calibrated, and a hypothesis for each teacher."""
-        state = self.concept_state(sample=asdict(self.sample_), mechanism=mechanism_document(self.mechanism_))
+        state = self.concept_state(sample=to_plain(self.sample_), mechanism=mechanism_document(self.mechanism_))
         state.put_document("teachers", write_concept_teachers(self.session_.answerer.ensemble))
         return state
 
@@ -140,14 +140,14 @@ class AgnosticClassifier(ConceptClassifier):
     def restore_votes(self, state: State, concept: Concept) -> Votes:
         """Restore sample, mechanism and teachers from a state, and return what answers by ballots."""
         calibrated, ensemble = state.values["calibrated"], read_concept_teachers(concept, state.document("teachers"))
-        self.concept_, self.sample_ = concept, RelabelledSample(**calibrated["sample"])
+        self.concept_, self.sample_ = concept, from_plain(calibrated["sample"], RelabelledSample)
         self.mechanism_, self.teachers_ = mechanism_of(calibrated["mechanism"]), ensemble.teachers
         return Votes(ensemble, self.mechanism_)
 
     @classmethod
     def whole_spending(cls, values: Mapping[str, Any], view: LedgerView) -> LedgerView:
         """Return the view with the epsilon of the claim: the ledger counts what runs on the secret sample."""
-        sample, epsilon = RelabelledSample(**values["calibrated"]["sample"]), float(values["epsilon"])
+        sample, epsilon = from_plain(values["calibrated"]["sample"], RelabelledSample), float(values["epsilon"])
         spent = min(epsilon, sample.spent(view.spent_epsilon))  # proof: step 3
         return replace(view, epsilon=epsilon, delta=float(values["delta"]), spent_epsilon=spent)
 

@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from quorate.compute.ensemble import Ensemble
 from quorate.compute.ensemble.estimators import EstimatorTeachers, fit_estimators
 from quorate.compute.learners import Deal
-from quorate.models.concepts import Concept, Constant, Finite, Hypothesis
+from quorate.models.concepts import Concept, Constant, Finite
 from quorate.models.saving.hypotheses import document_of, hypothesis_of
 
 __all__ = ["ErmClassifier", "fit_concept_teachers", "read_concept_teachers", "write_concept_teachers"]
@@ -40,21 +40,6 @@ class ErmClassifier(ClassifierMixin, BaseEstimator):
         except Exception:  # a class of one's own may fail on some rows: no error speaks of them, nor counts them
             self.hypothesis_ = _Constant(int(np.mean(y) > 0.5))
         return self
-
-    def to_document(self) -> dict[str, Any]:
-        """Return the hypothesis as plain values; one label for all, if the class could not be fitted."""
-        hypothesis = self.hypothesis_
-        if not isinstance(hypothesis, Hypothesis):
-            label = int(hypothesis.predict(np.zeros((1, self.concept.features)))[0])
-            hypothesis = Constant(features=self.concept.features, label=label)
-        return document_of(hypothesis)
-
-    @classmethod
-    def from_document(cls, concept: Concept, document: Mapping[str, Any]) -> "ErmClassifier":
-        """Return the classifier of a hypothesis that `to_document` wrote."""
-        classifier = cls(concept)
-        classifier.classes_, classifier.hypothesis_ = np.array([0, 1]), hypothesis_of(document)
-        return classifier
 
     def call_rows(self) -> int | None:
         """Return how many rows are asked together: any number, since hypotheses of ours look at each row by itself."""
@@ -90,17 +75,22 @@ def fit_concept_teachers(
 def write_concept_teachers(ensemble: Ensemble) -> list[dict[str, Any]]:
     """Return each teacher as plain values: its hypothesis, and the label that it gives without one."""
     assert isinstance(ensemble.fitted, EstimatorTeachers)
-    return [
-        {"majority": majority, "hypothesis": None if teacher is None else teacher.to_document()}
-        for teacher, majority in ensemble.fitted.fitted
-    ]
+    documents = []
+    for teacher, majority in ensemble.fitted.fitted:
+        hypothesis = None if teacher is None else teacher.hypothesis_
+        if isinstance(hypothesis, _Constant):  # the class could not be fitted
+            hypothesis = Constant(features=teacher.concept.features, label=int(hypothesis.predict([[]])[0]))
+        documents.append({"majority": majority, "hypothesis": None if hypothesis is None else document_of(hypothesis)})
+    return documents
 
 
 def read_concept_teachers(concept: Concept, documents: Sequence[Mapping[str, Any]]) -> Ensemble:
     """Return the teachers of `write_concept_teachers`."""
-    fitted: list[tuple[Any, int]] = []
+    teachers: list[tuple[Any, int]] = []
     for document in documents:
-        hypothesis = document["hypothesis"]
-        teacher = None if hypothesis is None else ErmClassifier.from_document(concept, hypothesis)
-        fitted.append((teacher, int(document["majority"])))
-    return Ensemble(EstimatorTeachers(fitted, classes=2))
+        teacher = None
+        if document["hypothesis"] is not None:
+            teacher = ErmClassifier(concept)
+            teacher.classes_, teacher.hypothesis_ = np.array([0, 1]), hypothesis_of(document["hypothesis"])
+        teachers.append((teacher, int(document["majority"])))
+    return Ensemble(EstimatorTeachers(teachers, classes=2))

@@ -25,10 +25,11 @@ from quorate.models.predictors.concept_teachers import (
 )
 from quorate.models.predictors.pure_relabel import PureRelabelling
 from quorate.models.predictors.pure_stable import PureStable, check_alpha
-from quorate.models.predictors.stable_choice import Calibration, check_calibration
+from quorate.models.predictors.stable_choice import Calibration, StableChoice, check_calibration
 from quorate.models.predictors.unit_rows import UnitRows
-from quorate.models.saving.codecs import mechanism_document, mechanism_of
+from quorate.models.saving.codecs import from_plain, mechanism_document, mechanism_of, to_plain
 from quorate.models.saving.contract import State
+from quorate.models.saving.hypotheses import CONCEPTS
 
 __all__ = ["PureClassifier"]
 
@@ -116,7 +117,7 @@ class PureClassifier(ConceptClassifier):
             state = self.concept_state(majority=mechanism_document(scheme))
             state.put_document("teachers", write_concept_teachers(answerer.ensemble))
             return state
-        state = self.concept_state(scheme=scheme.to_document())
+        state = self.concept_state(scheme=to_plain(scheme))
         state.put_arrays("records", **answerer.records.to_arrays())
         return state
 
@@ -130,8 +131,7 @@ class PureClassifier(ConceptClassifier):
             ensemble = read_concept_teachers(model.concept_, state.document("teachers"))
             answerer: Answerer = Votes(ensemble, model.scheme_)
         else:
-            scheme = PureStable if model.method_ == "stable" else PureRelabelling
-            model.scheme_ = scheme.from_document(model.concept_, calibrated["scheme"])
+            model.scheme_ = from_plain(calibrated["scheme"], PureStable, PureRelabelling, StableChoice, *CONCEPTS)
             answerer = model.answerer(UnitRows.from_arrays(state.arrays("records")))
         model.session_ = state.home.open_session(answerer)
         return model

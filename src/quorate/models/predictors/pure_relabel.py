@@ -5,8 +5,7 @@ what ln F is. PROOF_CONCEPTS.md, steps 11 to 13, says why.
 """
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -60,15 +59,6 @@ class PureRelabelling:
             raise InvalidInput(f"subset must be below units={self.units}, not {self.subset}")
         if self.teachers > self.units:
             raise InvalidInput(f"teachers must be at most units={self.units}, not {self.teachers}")
-
-    def to_document(self) -> dict[str, Any]:
-        """Return all but the class of hypotheses as plain values."""
-        return {part.name: getattr(self, part.name) for part in fields(self) if part.name != "concept"}
-
-    @classmethod
-    def from_document(cls, concept: Concept, document: Mapping[str, Any]) -> "PureRelabelling":
-        """Return what `to_document` wrote."""
-        return cls(concept=concept, **document)
 
     @classmethod
     def calibrate(

@@ -6,10 +6,8 @@ mechanism's own privacy is used as it is, and the label covers for the subset al
 """
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,17 +40,6 @@ class PureStable:
 
     choice: StableChoice
     turned: Fraction
-
-    def to_document(self) -> dict[str, Any]:
-        """Return all but the class of hypotheses as plain values."""
-        return self.choice.to_document() | {"turned": [str(self.turned.numerator), str(self.turned.denominator)]}
-
-    @classmethod
-    def from_document(cls, concept: Concept, document: Mapping[str, Any]) -> "PureStable":
-        """Return what `to_document` wrote."""
-        numbers = dict(document)
-        numerator, denominator = (int(part) for part in numbers.pop("turned"))
-        return cls(choice=StableChoice(concept=concept, **numbers), turned=Fraction(numerator, denominator))
 
     @property
     def epsilon(self) -> float:

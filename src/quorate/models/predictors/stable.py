@@ -22,7 +22,9 @@ from quorate.models.concepts import Concept
 from quorate.models.predictors.concept_classifier import ConceptClassifier
 from quorate.models.predictors.stable_choice import Calibration, StableChoice, check_gamma
 from quorate.models.predictors.unit_rows import UnitRows
+from quorate.models.saving.codecs import from_plain, to_plain
 from quorate.models.saving.contract import State
+from quorate.models.saving.hypotheses import CONCEPTS
 
 __all__ = ["StableClassifier", "stable_subset"]
 
@@ -85,7 +87,7 @@ class StableClassifier(ConceptClassifier):
 
     def to_state(self) -> State:
         """Return what was calibrated, and the records."""
-        state = self.concept_state(**self.choice_.to_document())
+        state = self.concept_state(choice=to_plain(self.choice_))
         state.put_arrays("records", **self.session_.answerer.records.to_arrays())
         return state
 
@@ -94,7 +96,7 @@ class StableClassifier(ConceptClassifier):
         """Return the classifier of a state; its answers are kept in the ledger, whose account is not charged."""
         assert state.home is not None
         model = cls.from_concept_state(state)
-        model.choice_ = StableChoice(concept=model.concept_, **state.values["calibrated"])
+        model.choice_ = from_plain(state.values["calibrated"]["choice"], StableChoice, *CONCEPTS)
         answerer = model.answerer(UnitRows.from_arrays(state.arrays("records")))
         model.session_ = state.home.open_session(answerer, charged=False)
         return model

@@ -6,9 +6,9 @@ it, moves by at most `gamma` in total variation. PROOF_CONCEPTS.md, steps 6 and 
 
 import math
 import os
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,10 +67,6 @@ class StableChoice:
         set_validated(self, units=units, subset=subset, epsilon=check_positive("epsilon", self.epsilon))
         set_validated(self, rows=check_count("rows", self.rows))
         self.concept.check_size(self.subset * self.rows)
-
-    def to_document(self) -> dict[str, Any]:
-        """Return all but the class of hypotheses as plain values."""
-        return {part.name: getattr(self, part.name) for part in fields(self) if part.name != "concept"}
 
     @classmethod
     def calibrate(

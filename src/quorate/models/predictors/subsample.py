@@ -7,7 +7,7 @@ in PROOF.md.
 """
 
 from collections.abc import Mapping
-from dataclasses import KW_ONLY, asdict, dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from fractions import Fraction
 from typing import Any, Literal, Self
 
@@ -34,7 +34,7 @@ from quorate.models.predictors.labels import class_codes, declared_classes
 from quorate.models.predictors.scores import Scoring, Threshold, check_threshold
 from quorate.models.predictors.sklearn_compat import only_with
 from quorate.models.predictors.sources import OtherSources
-from quorate.models.saving.codecs import mechanism_document, mechanism_of
+from quorate.models.saving.codecs import from_plain, mechanism_document, mechanism_of, to_plain
 from quorate.models.saving.contract import Outputs, Spending, State
 from quorate.models.saving.teachers import put_teachers, read_teachers
 from quorate.planner import ON_NO_QUORUM, Plan, plan
@@ -273,8 +273,8 @@ class PrivateClassifier(OtherSources):
                 **self.fitted_values(),
                 "mechanism": mechanism_document(self.mechanism_),
                 "plan": self.plan_.as_dict(),
-                "estimate": None if self.estimate_ is None else asdict(self.estimate_),
-                "chosen": None if self.chosen_ is None else asdict(self.chosen_),
+                "estimate": to_plain(self.estimate_),
+                "chosen": to_plain(self.chosen_),
             }
         )
         put_teachers(state, self.session_.answerer.ensemble.fitted)
@@ -290,11 +290,8 @@ class PrivateClassifier(OtherSources):
         estimator = state.estimator("estimator") if "estimator.skops" in state else None
         model = cls.from_fitted_values(values, estimator=estimator)
         model.estimator_ = None if estimator is None else clone(estimator)  # what is set later reaches the other
-        if (estimate := values["estimate"]) is not None:
-            estimate = Estimate(**estimate | {"shares": tuple(estimate["shares"])})
-        if (chosen := values["chosen"]) is not None:
-            chosen = LearnerChoice(**chosen | {"tried": tuple(Trial(**trial) for trial in chosen["tried"])})
-        model.estimate_, model.chosen_ = estimate, chosen
+        model.estimate_ = from_plain(values["estimate"], Estimate)
+        model.chosen_ = from_plain(values["chosen"], LearnerChoice, Trial)
         ensemble, mechanism = Ensemble(read_teachers(state)), mechanism_of(values["mechanism"])
         model.plan_ = Plan.from_dict(values["plan"], mechanism)
         model.mechanism_, model.teachers_ = mechanism, ensemble.teachers

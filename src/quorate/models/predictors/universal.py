@@ -11,7 +11,7 @@ between them, and the two shares add up to the claim. PROOF_CONCEPTS.md, steps 4
 import copy
 import json
 from collections.abc import Mapping
-from dataclasses import KW_ONLY, asdict, dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -43,7 +43,7 @@ from quorate.models.predictors.relabelled_sample import RelabelledSample
 from quorate.models.predictors.semi_private import choose_from_cover, cover_points
 from quorate.models.predictors.stable_choice import Calibration
 from quorate.models.predictors.unit_rows import UnitRows
-from quorate.models.saving.codecs import mechanism_document
+from quorate.models.saving.codecs import from_plain, mechanism_document, to_plain
 from quorate.models.saving.contract import State
 from quorate.models.saving.hypotheses import document_of, hypothesis_of
 
@@ -123,7 +123,7 @@ class UniversalClassifier(ConceptClassifier):
         """Return what was calibrated for both parts, a hypothesis for each teacher, and the records."""
         first = self.first_
         state = self.concept_state(
-            sample=asdict(first.sample_),
+            sample=to_plain(first.sample_),
             mechanism=mechanism_document(first.mechanism_),
             ballots=self.ballots_,
             ballots_epsilon=first.epsilon_,
@@ -160,7 +160,7 @@ class UniversalClassifier(ConceptClassifier):
     def whole_spending(cls, values: Mapping[str, Any], view: LedgerView) -> LedgerView:
         """Return the view with the epsilon of the claim: of ballots on the sample, and of the hypothesis if chosen."""
         calibrated, epsilon = values["calibrated"], float(values["epsilon"])
-        ballots = RelabelledSample(**calibrated["sample"]).spent(view.spent_epsilon)  # proof: step 3
+        ballots = from_plain(calibrated["sample"], RelabelledSample).spent(view.spent_epsilon)  # proof: step 3
         chosen = calibrated["hypothesis_epsilon"] if view.chosen else 0.0  # proof: step 9
         spent = min(epsilon, min(ballots, calibrated["ballots_epsilon"]) + chosen)
         return replace(view, epsilon=epsilon, delta=float(values["delta"]), spent_epsilon=spent)

@@ -2,13 +2,16 @@
 
 arrays         NumPy's npz, without objects
 skops          scikit-learn estimators, of types that are known to be safe and those that the caller names
-mechanisms     as JSON; `hypotheses` has classes of hypotheses, and `teachers` electorates
+plain          dataclasses, named tuples and numbers as JSON, of classes that the reader names; mechanisms by a list
 """
 
 import io
+import math
 import zipfile
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
+from fractions import Fraction
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -35,11 +38,13 @@ __all__ = [
     "arrays_of",
     "check_loads",
     "check_types",
+    "from_plain",
     "from_skops",
     "mechanism_document",
     "mechanism_of",
     "reaching_settings",
     "skops_types",
+    "to_plain",
     "to_skops",
 ]
 
@@ -254,6 +259,46 @@ def skops_types(content: bytes) -> list[str]:
     from skops.io import get_untrusted_types  # noqa: PLC0415
 
     return list(get_untrusted_types(data=content))
+
+
+def to_plain(value: Any) -> Any:
+    """Return a value as JSON can hold it; dataclasses and named tuples by the parameters that they are made of.
+
+    >>> to_plain((Fraction(1, 2), math.inf))
+    [{'kind': 'Fraction', 'numerator': 1, 'denominator': 2}, {'kind': 'float', 'text': 'inf'}]
+    """
+    if isinstance(value, Fraction):
+        return {"kind": "Fraction", "numerator": value.numerator, "denominator": value.denominator}
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"kind": "float", "text": str(value)}
+    if is_dataclass(value) or hasattr(value, "_fields"):
+        parameters = signature(type(value)).parameters
+        return {"kind": type(value).__name__} | {name: to_plain(getattr(value, name)) for name in parameters}
+    if isinstance(value, tuple | list):
+        return [to_plain(part) for part in value]
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def from_plain(plain: Any, *classes: type) -> Any:
+    """Return what `to_plain` wrote, of these classes and no others; sequences come back as tuples.
+
+    >>> from_plain(to_plain((Fraction(1, 2), math.inf)))
+    (Fraction(1, 2), inf)
+    """
+    if isinstance(plain, list):
+        return tuple(from_plain(part, *classes) for part in plain)
+    if not isinstance(plain, dict):
+        return plain
+    values = dict(plain)
+    name = values.pop("kind", None)
+    if name == "float":
+        return float(values["text"])
+    known: Any = {known.__name__: known for known in (Fraction, *classes)}.get(str(name))
+    if known is None:
+        raise InvalidInput(f"the model holds a {name!r}, which this version does not know here")
+    if known is not Fraction and set(values) != set(signature(known).parameters):
+        raise InvalidInput(f"the description of the {name} is damaged or was changed")
+    return known(**{key: from_plain(part, *classes) for key, part in values.items()})
 
 
 def mechanism_document(mechanism: Any) -> dict[str, Any]:

@@ -13,7 +13,7 @@ A class enters the registry by naming its kind; `find_class` imports the package
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
@@ -27,7 +27,7 @@ from quorate.core.checks import check_process
 from quorate.core.errors import InvalidInput
 from quorate.core.privacy.claims import Total
 from quorate.core.session import Session
-from quorate.models.saving.codecs import array_from, arrays_from, arrays_of, from_skops, to_skops
+from quorate.models.saving.codecs import array_from, arrays_from, arrays_of, from_plain, from_skops, to_plain, to_skops
 from quorate.tables.frames import FrameFormat
 
 if TYPE_CHECKING:
@@ -308,7 +308,7 @@ class SavedModel:
             "classes": None if classes is None else {"values": classes.tolist(), "type": classes.dtype.str},
             "classes_public": not declared,
             "unit": model.unit_,
-            "total": asdict(model.total_) if hasattr(model, "total_") else None,
+            "total": to_plain(getattr(model, "total_", None)),
             "features": model.n_features_in_,
             "missing": bool(get_tags(model).input_tags.allow_nan),
             "form": None if form is None else form.to_document(),
@@ -328,7 +328,7 @@ class SavedModel:
                 model.classes = model.classes_ if model.declared_ else None
         model.unit_, model.n_features_in_ = values["unit"], int(values["features"])
         if values["total"] is not None:  # of the account that the model was drawn on
-            model.total_ = Total(**values["total"])
+            model.total_ = from_plain(values["total"], Total)
         if values["feature_names"]:
             model.feature_names_in_ = np.array(values["feature_names"], dtype=object)
         model.form_ = None if values["form"] is None else FrameFormat.from_document(values["form"])
