@@ -4,6 +4,7 @@ import asyncio
 import errno
 import json
 import os
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -30,7 +31,7 @@ from quorate import (
 )
 from quorate.cli import main
 from quorate.models.concepts import Box, Boxes, Finite, Thresholds
-from quorate.models.saving import PrivateFolder, PublishedFolder, folder
+from quorate.models.saving import PrivateFolder, PublishedFolder, contract, folder
 from quorate.models.saving.folder import open_private
 from quorate.models.students import QueryReleaseClassifier
 from quorate.tables import Number, Schema
@@ -266,6 +267,14 @@ def test_a_kind_that_is_not_known_is_refused(tmp_path):
         (folder / "manifest.json").write_text(broken)
         with pytest.raises(InvalidInput, match=message):
             load(folder)
+
+
+def test_every_class_of_a_kind_stands_where_a_folder_looks_for_it():
+    """A kind is found by its package alone: whoever loads a folder has imported nothing of it."""
+    packages = {kind: import_module(package) for kind, package in contract._PACKAGES.items()}
+    for name, known in contract._CLASSES.items():
+        assert getattr(packages[known.kind], name) is known
+    assert {known.kind for known in contract._CLASSES.values()} == set(packages)
 
 
 def test_extra_files_are_no_part_of_a_model(tmp_path):

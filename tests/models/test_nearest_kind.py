@@ -374,54 +374,6 @@ def test_a_file_that_was_edited_is_refused(tmp_path, change):
         load(folder)
 
 
-def write_as_before(path, key):
-    """Turn a file into one of an older version: all amounts in the state, hashed with it."""
-    with sqlite3.connect(path) as connection:
-        (number, _, reports), (amounts,) = (
-            connection.execute(f"SELECT * FROM {table}").fetchone() for table in ("state", "spends")
-        )
-        lines = connection.execute("SELECT * FROM unit").fetchall()
-        total = sum(key(*line) for line in lines) + key(number, reports, amounts)
-        connection.execute("DROP TABLE spends")
-        connection.execute("DROP TABLE state")
-        connection.execute("CREATE TABLE state (number INTEGER PRIMARY KEY, sum INTEGER, reports INTEGER, spends BLOB)")
-        connection.execute("INSERT INTO state VALUES (?, ?, ?, ?)", (number, total % 2**63, reports, amounts))
-    connection.close()
-
-
-def test_a_file_of_an_older_version_is_read_and_brought_up_to_date(tmp_path, monkeypatch):
-    """Once: an old copy of it is refused then, and one that was edited is not taken."""
-    folder = saved(tmp_path / "model")
-    model, kept = load(folder), {}
-    real = Ledger.keep_own
-    monkeypatch.setattr(Ledger, "keep_own", lambda _ledger, values: kept.update(values))  # a crash before the ledger
-    model.predict(SURE)
-    monkeypatch.setattr(Ledger, "keep_own", real)
-    before, tag = spends(model), model.session_.answerer.file._tag
-    model.session_.close()
-    write_as_before(folder / "units.sqlite", tag)
-    old = (folder / "units.sqlite").read_bytes()
-    with sqlite3.connect(folder / "units.sqlite") as connection:
-        connection.execute("UPDATE state SET spends = zeroblob(length(spends))")
-    connection.close()
-    with pytest.raises(LedgerRefused, match="changed by something else"):
-        load(folder)
-    (folder / "units.sqlite").write_bytes(old)
-    again = load(folder)
-    assert spends(again) == before
-    assert max(before) > 0
-    again.insert(X[:1], Y[:1], ids=["new"])
-    again.session_.close()
-    new = (folder / "units.sqlite").read_bytes()
-    (folder / "units.sqlite").write_bytes(old)
-    with pytest.raises(LedgerRefused, match="older than the ledger"):
-        load(folder)
-    (folder / "units.sqlite").write_bytes(new)
-    again = load(folder)
-    assert spends(again) == [*before, 0]
-    again.session_.close()
-
-
 def test_a_name_in_any_spelling_is_one_unit_before_and_after_a_restart(tmp_path):
     model = fitted()
     model.forget([7])

@@ -30,8 +30,8 @@ from quorate.models.knn.units import SEALED, Units
 
 __all__ = ["UnitFile", "change_key"]
 
-_UNITS = "CREATE TABLE unit (number INTEGER PRIMARY KEY, name TEXT NOT NULL, forgotten REAL, points BLOB, codes BLOB)"
-_STATE = (
+_TABLES = (
+    "CREATE TABLE unit (number INTEGER PRIMARY KEY, name TEXT NOT NULL, forgotten REAL, points BLOB, codes BLOB)",
     "CREATE TABLE state (number INTEGER PRIMARY KEY, sum INTEGER NOT NULL, reports INTEGER NOT NULL)",
     "CREATE TABLE spends (amounts BLOB NOT NULL)",  # one line: of the first units; those after them have spent nothing
 )
@@ -69,8 +69,9 @@ class UnitFile:
         file._reports = reports
         units.seal_names(file.seal)
         with file._change() as connection:
-            connection.execute(_UNITS)
-            file._divide(connection, _packed(units.spends()))
+            for table in _TABLES:
+                connection.execute(table)
+            file._spend(connection, _packed(units.spends()))
             file._add(
                 (number, name, at, *((None, None) if at is not None else _row_bytes(*row)))
                 for number, name, at, row in units.rows()
@@ -183,12 +184,6 @@ class UnitFile:
         except BaseException:
             self.close()  # memory and disk may differ: the model is loaded again
             raise
-
-    def _divide(self, connection: sqlite3.Connection, packed: bytes) -> None:
-        """Make the tables of the state and of what units have spent."""
-        for table in _STATE:
-            connection.execute(table)
-        self._spend(connection, packed)
 
     def _spend(self, connection: sqlite3.Connection, packed: bytes) -> None:
         """Write what units have spent, with its tag for the sum."""
