@@ -120,6 +120,8 @@ def check_class(model, kind, access):
         """A subclass of somebody else's: it would come back as another class."""
 
     assert Mine.saved_as is None
+    assert type(found.__name__, (found,), {"kind": kind, "__module__": "mine"}).saved_as is None
+    assert find_class(kind, found.__name__) is found
 
 
 def check_spending(folder, opened, queries):

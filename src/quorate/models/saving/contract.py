@@ -208,7 +208,7 @@ class SavedModel:
     def __init_subclass__(cls, *, saved_as: "type[SavedModel] | None" = None, **options: Any) -> None:
         super().__init_subclass__(**options)
         cls.saved_as = saved_as
-        if "kind" in vars(cls):
+        if "kind" in vars(cls) and cls.__module__.startswith("quorate."):  # no other package is looked into
             cls.saved_as = _CLASSES[cls.__name__] = cls
 
     # --- What a subclass defines -------------------------------------------------------------------------------------
