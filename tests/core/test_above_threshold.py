@@ -82,7 +82,7 @@ def test_a_distance_that_moves_by_two_would_be_caught():
 def test_threshold_noise_left_out_would_be_caught():
     above = tiny(crossings=3, price=0.05, scale=1.0)
     release = release_of(above, classes=2)
-    known = release.given(release.law.size // 2)
+    known = release.fix_noise(release.law.size // 2)
     pairs = ((2, 3), (2, 3), (2, 3))
     opening = above.opening_cost(above.order).renyi
     assert divergence(release, release, pairs, above.order, 3) <= above.renyi(above.order)

@@ -78,7 +78,7 @@ def test_the_price_of_a_dissent_is_attained(order, price, margin):
     release, each = release_of(made, classes=2), made.no_quorum_cost(order).renyi
     cheaper = []
     for column in range(release.law.size // 2 - 5, release.law.size // 2 + 6):
-        game = Game(release.given(column), ("covered", "neighbour"), on_neighbour=release.given(column + 1))
+        game = Game(release.fix_noise(column), ("covered", "neighbour"), on_neighbour=release.fix_noise(column + 1))
         claim = RenyiClaim(order=order, limit=0.0, per_no_quorum=each)
         assert not game.exhaust(claim, queries=1).violated
         cheaper.append(game.exhaust(replace(claim, per_no_quorum=each * 0.999), queries=1).violated)

@@ -113,7 +113,7 @@ def test_price_of_a_no_quorum_is_attained(mechanism):
     covered = np.flatnonzero(release.covered_law)
     worst, cheaper = [], []
     for column in covered[covered > release.law.size // 2 - 4]:
-        game = Game(release.given(column), ("covered", "neighbour"), on_neighbour=release.given(column + 1))
+        game = Game(release.fix_noise(column), ("covered", "neighbour"), on_neighbour=release.fix_noise(column + 1))
         for per_no_quorum, found in ((price, worst), (price * 0.999, cheaper)):
             claim = RenyiClaim(order=mechanism.order, limit=0.0, per_no_quorum=per_no_quorum)
             found.append(game.exhaust(claim, queries=1))

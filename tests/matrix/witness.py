@@ -16,6 +16,7 @@ from sklearn.utils import get_tags
 
 from quorate.auditing.replay import off_the_tape
 from quorate.core.errors import InvalidInput
+from quorate.core.estimator_calls import CALL
 
 _LARGE = 20.0  # above it a row makes a teacher touchy, and far above it, it cannot be fitted or predicted
 _LARGEST = 1000.0
@@ -107,6 +108,11 @@ class Witness(ClassifierMixin, BaseEstimator):
         self._note("predict", X, ())
         with off_the_tape():
             return self.fitted_.predict(X)
+
+    @staticmethod
+    def call_rows() -> int:
+        """Return the rows of a call, as of an estimator that is known to answer row by row: it is not copied."""
+        return CALL
 
     def _note(self, kind: str, X: Any, more: tuple[int, ...]) -> None:
         if _notes:

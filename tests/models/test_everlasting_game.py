@@ -150,7 +150,7 @@ def test_many_plays_never_pass_the_claim():
 def test_plays_catch_a_claim_that_is_too_small():
     """The cutoff is drawn at twice the epsilon that is claimed for it."""
     cutoff = NoisyCutoff(epsilon=1.0, allowed=5, spread=20)
-    worlds = [closing_plays(cutoff, before=5, hidden=h, after=50, plays=200_000, seed=h) for h in (0, 1)]
+    worlds = [closing_plays(cutoff, ties=5, hidden=h, clear_queries=50, plays=200_000, seed=h) for h in (0, 1)]
     bound = epsilon_lower_bound(*worlds, delta=1e-6, confidence=1 - 1e-9)
     assert 0.5 < bound.epsilon <= 1.0
 
@@ -162,7 +162,7 @@ def test_closing_as_played_has_the_law_of_the_cutoff():
     exact = np.concatenate([[exact[:4].sum()], exact[4:]])
     drawn = np.array([cutoff.open().admit(outcomes) for _ in range(10_000)])
     real = np.where(drawn < 4, -1, drawn - 4)
-    played = closing_plays(cutoff, before=3, hidden=1, after=6, plays=200_000, seed=5)
+    played = closing_plays(cutoff, ties=3, hidden=1, clear_queries=6, plays=200_000, seed=5)
     for value, chance in zip(range(-1, 7), exact, strict=True):
         assert _tail(int((real == value).sum()), real.size, chance) > 1e-10
         assert _tail(int((played == value).sum()), played.size, chance) > 1e-10

@@ -21,7 +21,6 @@ class SummedInAnyOrder(LinearTeachers):
         self._given = np.array(scores, dtype=np.float64)  # the mistake: coefficients on no grid
 
     def ballots(self, X: Any, *, device: DeviceName | None = None, memory: int = MEMORY) -> NDArray[Any]:
-        """Return the class that each teacher votes for: one row a query, one column a teacher."""
         queries = np.asarray(X, dtype=np.float64)
         across = np.append(queries, np.ones((len(queries), 1)), axis=1)  # the mistake: queries on no grid
         return np.asarray(across @ self._given[:, 0].T > 0).astype(np.uint8)

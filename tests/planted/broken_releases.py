@@ -45,7 +45,7 @@ def lead_for_votes(release: Release) -> Release:
 
 def without_threshold_noise(release: Release) -> Release:
     """The threshold noise is always 0."""
-    return release.given(release.law.size // 2)
+    return release.fix_noise(release.law.size // 2)
 
 
 def redrawn_each_query(release: Release) -> Release:

@@ -46,7 +46,6 @@ class NearestVotes(NoisyMax):
     """Votes of those neighbours that are near enough to have one; the last column counts those that are not."""
 
     def draw_labels(self, counts: Counts, noise: Any) -> NDArray[np.int64]:
-        """Draw an answer to each query."""
         return draw_winners(counts[:, :-1], self.scale, noise)
 
 
@@ -55,7 +54,6 @@ class ZeroWhenNobodyVotes(NearestVotes):
     """Returns class 0, without any noise, where no neighbour votes."""
 
     def draw_labels(self, counts: Counts, noise: Any) -> NDArray[np.int64]:
-        """Draw an answer to each query."""
         labels = super().draw_labels(counts, noise)
         return np.where(counts[:, :-1].any(axis=1), labels, 0)  # the mistake
 
@@ -65,7 +63,6 @@ class RaisesOnTie(NoisyMax):
     """Refuses to decide where the votes are tied: an error that one ballot causes, at no charge."""
 
     def draw_labels(self, counts: Counts, noise: Any) -> NDArray[np.int64]:
-        """Draw an answer to each query."""
         top_two = np.partition(counts, -2, axis=1)[:, -2:]
         if (top_two[:, 0] == top_two[:, 1]).any():  # the mistake
             raise InvalidInput("the votes are tied; ask something else")

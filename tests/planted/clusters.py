@@ -20,7 +20,6 @@ class DealsAnew(Dealer):
     """Draws the words of a part whenever it is read."""
 
     def notes(self, first: int, encoded: Encoded) -> Integers:
-        """Return notes with fresh words."""
         return Dealer(os.urandom(32)).notes(first, encoded)  # the mistake
 
 
@@ -28,7 +27,6 @@ class DealsByCompany(Dealer):
     """Makes a word of the place of a row among those that are read together, not in the table."""
 
     def notes(self, first: int, encoded: Encoded) -> Integers:
-        """Return notes whose words depend on where a part begins."""
         notes = super().notes(0, encoded)  # the mistake
         notes[:, 2] += first
         return notes

@@ -32,7 +32,6 @@ class ReturnsLeases(Ledger):
     """Tidies up before it compacts: what is out on lease, of processes that may be dead, is returned."""
 
     def compact(self, *, answers_days: float | None = None) -> Compaction:
-        """Give back what was leased, though some of it is used."""
         with self.change() as change:
             for name, lease in list(change.state.leases.items()):
                 amounts = {"renyi": str(lease.renyi), "slack": str(lease.slack)}
@@ -44,7 +43,6 @@ class FreesIds(Ledger):
     """Forgets the ids of old requests together with their outcomes."""
 
     def compact(self, *, answers_days: float | None = None) -> Compaction:
-        """Compact, and remove the rows of requests whose outcome was forgotten."""
         compaction = super().compact(answers_days=answers_days)
         with self.change() as change:
             statement = "DELETE FROM quorate_request WHERE ledger = ? AND seq <= ?"
@@ -56,7 +54,6 @@ class TrustsTheStore(Ledger):
     """Begins with the account that the last compaction carries, and proves nothing of it."""
 
     def verify(self) -> Verification:
-        """Find everything in order."""
         return Verification(entries=0, head="", problems=())  # the mistake
 
 

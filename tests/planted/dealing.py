@@ -26,7 +26,6 @@ class ChunksOverlap(PrivateClassifier):
     """Gives each teacher the chunk of the next one too, so that every record has two teachers."""
 
     def fit(self, X: Any, y: Any, *more: Any, **settings: Any) -> "ChunksOverlap":
-        """Deal, fit and plan as it should be done, and then fit other teachers."""
         super().fit(X, y, *more, **settings)
         rows = np.asarray(X, dtype=np.float64)
         right, _ = deal_units(*unit_numbers(len(rows)), teachers=self.teachers_)
@@ -43,7 +42,6 @@ class ScaledByAll(PrivateClassifier):
     """Scales the records by the mean and the spread of all of them before they are dealt."""
 
     def fit(self, X: Any, y: Any, *more: Any, **settings: Any) -> "ScaledByAll":
-        """Scale, and then do what should be done."""
         rows = np.asarray(X, dtype=np.float64)
         super().fit((rows - rows.mean(axis=0)) / (rows.std(axis=0) + 1e-12), y, *more)  # the mistake
         return self

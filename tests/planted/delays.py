@@ -15,7 +15,6 @@ class Delayed:
         self._ask, self._when, self._seconds = ask, when, check_positive("seconds", seconds)
 
     def __call__(self, query: Any) -> object:
-        """Answer, and take longer where that is planted: busily, as a slower path through the code would."""
         answer = self._ask(query)
         end = time.perf_counter() + (self._seconds if self._when(query) else 0.0)
         while time.perf_counter() < end:

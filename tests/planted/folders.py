@@ -78,7 +78,6 @@ class _ListsCategories(FrameFormat):
     categories: tuple[str, ...] = ()
 
     def to_document(self) -> dict[str, Any]:
-        """Publish the categories with the columns."""
         return super().to_document() | {"categories": list(self.categories)}
 
 

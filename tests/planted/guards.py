@@ -39,7 +39,6 @@ class CountsLater(CutoffRun):
     __slots__ = ()
 
     def admit(self, no_quorum: Any) -> int:
-        """Return how many are let in, without keeping anybody else out meanwhile."""
         outcomes = np.array(no_quorum, dtype=np.bool_)
         return 0 if self._closed or not outcomes.size else self._admit_alone(outcomes)
 
@@ -105,7 +104,6 @@ class ResumesUnpaid(Quorum):
     """Resumes a run on any budget, as if that budget had paid for the opening."""
 
     def resume(self, budget: Budget, *, threshold_noise: int, met: int = 0) -> Run:
-        """Return a run that no budget has paid for."""
         return _UnpaidRun(self, budget=budget, noise=SeededNoise(0), threshold_noise=threshold_noise, met=met)
 
 
@@ -134,7 +132,6 @@ class OrderCanBeSet(Budget):
 
     @property
     def order(self) -> float:
-        """The order at which costs are counted now."""
         return self._order
 
     @order.setter
@@ -168,7 +165,6 @@ class TakesAnyRefund(Budget):
     __slots__ = ()
 
     def settle_reservation(self, reservation: Reservation, counts: Any) -> None:
-        """Return what a reservation says that it did not use."""
         each, times = getattr(reservation, "claimed", None) or self._reserved[reservation]  # the mistake
         with self._held():
             self._charge(each, [count - times for count in counts])
@@ -251,7 +247,6 @@ class AnswersOutsideTheFlip(PureStable):
     """Answers 0 where the class fails and never flips that label: such an answer is more certain than allowed."""
 
     def draw(self, records: UnitRows, row: NDArray[np.float64]) -> int:
-        """Return an answer, turned where the class does not fail."""
         units = stable_choice.secret_subset(records.units, self.choice.subset)
         try:
             candidates = self.choice.concept.dichotomies(records.points[records.places(units)])

@@ -18,7 +18,6 @@ class TriedOnRecords(PrivateClassifier):
     """Tries its learners on the private records, which are so much more like the queries than public ones."""
 
     def fit(self, X: Any, y: Any, groups: Any = None, *more: Any, **settings: Any) -> Any:
-        """Try on the wrong rows, and then do what should be done."""
         return super().fit(X, y, groups, **settings | {"public": X, "public_labels": y})  # the mistake
 
 
@@ -26,7 +25,6 @@ class CentredProducts(PrivateClassifier):
     """Takes the products of columns around their means, which are those of all records."""
 
     def fit(self, X: Any, y: Any, *more: Any, **settings: Any) -> Any:
-        """Centre, and then do what should be done."""
         rows = np.asarray(X, dtype=np.float64)
         return super().fit(rows - rows.mean(axis=0), y, *more, **settings)  # the mistake
 

@@ -72,7 +72,6 @@ class _Noted:
         self._noisy, self.told, self.scale = noisy, list[float](), noisy.scale
 
     def release(self, part: Any, *, squared_sensitivity: int, fraction: float) -> tuple[NDArray[np.int64], float]:
-        """Release, and note the scale."""
         released, scale = self._noisy.release(part, squared_sensitivity=squared_sensitivity, fraction=fraction)
         self.told.append(squared_sensitivity / scale**2)
         return released, scale

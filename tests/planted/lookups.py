@@ -28,7 +28,6 @@ class RemembersTexts(QueryEncoder):
         self._known: dict[str, dict[str, Floats]] = {}
 
     def encode(self, name: str, values: Sequence[str] | NDArray[Any]) -> Floats:
-        """Return one row a value, from memory if all of them were sent before."""
         if name not in self._tables or not isinstance(values, list):
             return super().encode(name, values)
         known = self._known.setdefault(name, {})

@@ -31,7 +31,6 @@ class _MadeUpRows(SmallClassifier):
     """Gives a teacher without rows one that is made up, of another type than the records."""
 
     def teach(self, X: Any, labels: Any, units: Any, count: int) -> None:
-        """Add a made-up row for each point without a label."""
         absent = int((labels < 0).sum())
         if absent:
             X = np.concatenate([X, np.zeros((absent, X.shape[1]))])  # the mistake: float64, whatever the records are

@@ -28,7 +28,6 @@ class PriceOfAnotherOrder(SharpMajority):
     """Charges the price of its table at every order. Broken: the table is for one order, and larger ones cost more."""
 
     def query_cost(self, order: float) -> Cost:
-        """Return the price at the table's own order, whatever the order."""
         return Cost(self.price)
 
 
@@ -38,13 +37,11 @@ class ForgetsTheOpening(Budget):
     __slots__ = ("_first",)
 
     def spend(self, cost: Cost, *, times: int = 1) -> None:
-        """Charge, and remember what came first."""
         if not hasattr(self, "_first"):
             self._first = cost
         super().spend(cost, times=times)
 
     def spent_epsilon(self) -> float:
-        """Return the epsilon of all charges but the first."""
         rest = Budget(epsilon=self.epsilon, delta=self.delta, order=self.order, slack=self.slack)
         left = self.spent().renyi - getattr(self, "_first", Cost(0.0)).renyi
         if left > 0:
@@ -60,7 +57,6 @@ class _Reading:
     kind: type[Budget]
 
     def spent(self, no_quorums: int) -> float:
-        """Return what is read after this many no-quorums."""
         quorum = self.quorum
         budget = self.kind(epsilon=2.0, delta=0.02, order=quorum.order, slack=quorum.slack)
         budget.spend(quorum.opening_cost(quorum.order))

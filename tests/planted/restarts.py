@@ -60,7 +60,6 @@ class StartsFromLedger:
     """How a model starts: with the account, the secret noises and the answers that its ledger has."""
 
     def start(self, folder: Path, answerer: Answerer, budget: Budget) -> Session:
-        """Return the session of a process that has just started; `budget` is the account of the first one."""
         path = folder / "ledger.sqlite"
         if not path.exists():
             return Session(answerer, budget).move(
@@ -74,7 +73,6 @@ class StartsAnew(StartsFromLedger):
     """Starts from the settings file: a whole account, new runs, and no memory of what was answered."""
 
     def start(self, folder: Path, answerer: Answerer, budget: Budget) -> Session:
-        """Return a session that has spent nothing."""
         return Session(answerer, budget)  # the mistake
 
 
@@ -82,7 +80,6 @@ class ForgetsAnswers(StartsFromLedger):
     """Goes on with its account, and remembers what was answered in its own process alone."""
 
     def start(self, folder: Path, answerer: Answerer, budget: Budget) -> Session:
-        """Return a session that knows no answer."""
         session = super().start(folder, answerer, budget)
         return Session(answerer, session.budget, ledger=session.ledger, memory=KeptAnswers())  # the mistake
 
@@ -94,7 +91,6 @@ class ChoosesAgain(BallotsFirst):
     """Keeps its hypothesis in memory alone: after a restart it chooses, and publishes, another one."""
 
     def open(self, budget: Budget | None, ledger: Ledger | None) -> None:
-        """Begin without a hypothesis, though the ledger has one."""
         super().open(budget, ledger)
         self._ledger = None  # the mistake: it is neither kept nor looked up
 
@@ -128,7 +124,6 @@ class RedrawsThresholds(StudentFirst):
     """Goes on with the account that paid for its two runs, and draws new threshold noises for them."""
 
     def open(self, budget: Budget | None, ledger: Ledger | None) -> None:
-        """Resume both runs with noises that nobody has paid for."""
         super().open(budget, ledger)
         if budget is not None and ledger is not None and ledger.runs():
             noises = [one.open().threshold_noise for one in (self.dissent, self.quorum)]  # the mistake
@@ -166,7 +161,6 @@ class MeasuresAgain(Proposals):
     """Knows after a restart what was measured, and not what was released: it adds fresh noise to the same count."""
 
     def catch_up(self) -> None:
-        """Measure once more what the ledger says was measured; nobody pays for it."""
         while (values := self._at(len(self.measured))) is not None:
             query = values[:2]
             counted = self.counts.put_to(partial(self.count, query=query))

@@ -31,7 +31,6 @@ class _Constant:
         self._value = value
 
     def gaussian(self, scale: float, size: int) -> NDArray[np.int64]:
-        """Return the number for every entry."""
         return np.full(size, self._value, dtype=np.int64)
 
 
@@ -153,11 +152,9 @@ class _Told:
         self._told, self.asked = told, list[tuple[NDArray[np.int64], int]]()
 
     def scale(self, *, squared_sensitivity: int, fraction: float) -> float:
-        """Return a scale at which a schema of a few rows can be planned."""
         return math.sqrt(squared_sensitivity / fraction) * 1e-3
 
     def release(self, part: Any, *, squared_sensitivity: int, fraction: float) -> tuple[NDArray[np.int64], float]:
-        """Return the counts without noise, or what was told."""
         part = np.asarray(part, dtype=np.int64)
         self.asked.append((part, squared_sensitivity))
         told = part if self._told is None else self._told[len(self.asked) - 1]

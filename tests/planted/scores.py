@@ -19,11 +19,9 @@ class ChargedForOneCount(NoisyShares):
     """Charges for one count that moves by 1, and with three classes two of them do."""
 
     def query_cost(self, order: float) -> Cost:
-        """Return half of what the shares cost."""
         return Cost(gaussian_renyi(scale=self.scale, order=order))  # the mistake
 
     def epsilon(self, *, delta: float, queries: int = 1) -> float:
-        """Return the epsilon of that."""
         return NoisySum(sensitivity=1, scale=self.scale).epsilon(delta=delta, releases=queries)
 
 
@@ -31,7 +29,6 @@ class WeighedByAll(PrivateClassifier):
     """Balances the classes by their shares among all records: one of them moves every teacher."""
 
     def fit(self, X: Any, y: Any, *arguments: Any, **options: Any) -> "WeighedByAll":
-        """Weigh by all records, and fit."""
         counts = np.bincount(y, minlength=2)
         self.class_weight = (len(y) / (2 * np.maximum(counts, 1))).tolist()  # the mistake
         super().fit(X, y, *arguments, **options)

@@ -32,14 +32,12 @@ class CountsByWorker(Ledger):
     """Holds a caller's share in the memory of each worker: four workers give it four times."""
 
     def admit(self, asked: Sequence[Asked]) -> list[Admitted | QuorateError]:
-        """Set aside what this worker has not given yet."""
         results = super().admit(asked)
         left = _SHARE - getattr(self, "given", 0)
         aside = SetAside(left, None, spent=left == 0)  # the mistake: what others have given is not known here
         return [Admitted(one.known, held=aside) if isinstance(one, Admitted) else one for one in results]
 
     def renew(self, caller: str, held: SetAside, used: Sequence[int], *, rows: int, need: int) -> SetAside:
-        """Count in memory alone."""
         return SetAside(0, None, spent=True)
 
     def keep(
@@ -51,7 +49,6 @@ class CountsByWorker(Ledger):
         used: Mapping[str, Sequence[int]] | None = None,
         drawn: int = 0,
     ) -> list[Outcome | QuorateError]:
-        """Keep answers, and count no-quorums for this worker."""
         self.given = getattr(self, "given", 0) + list(fresh.values()).count(NO_QUORUM)
         return super().keep(fresh, known, asked, used={}, drawn=drawn)
 
@@ -60,13 +57,11 @@ class ChargesAfterwards(Ledger):
     """Looks at the share before it draws, and charges it once the answers are kept: in between, others look too."""
 
     def admit(self, asked: Sequence[Asked]) -> list[Admitted | QuorateError]:
-        """Look at what is left, and set nothing aside."""
         results = super().admit(asked)
         self.keep({}, {}, [], used={})  # the mistake: what was set aside is free for others before it is used
         return results
 
     def renew(self, caller: str, held: SetAside, used: Sequence[int], *, rows: int, need: int) -> SetAside:
-        """Set nothing more aside."""
         return SetAside(0, None, spent=True)
 
 

@@ -195,25 +195,20 @@ class SitesHere:
 
     @property
     def names(self) -> list[str]:
-        """The names of the sites, in order."""
         return sorted(told.name for told in self.about)
 
     def check_agreement(self) -> About:
-        """Return what the first site says of its model."""
         return self.about[0]
 
     def ask(self, path: str, kind: Any, message: Any = None) -> list[Any]:
-        """Return the reply of every site."""
         if path == "/enrol":
             return [Enrolled(site.payable(message), site.start) for site in self._sites]
         return [site.ballots(message) for site in self._sites]
 
     def document(self) -> dict[str, Any]:
-        """Return nothing: these sites are in this process alone."""
         return {}
 
     def close(self) -> None:
-        """Close the sites."""
         for site in self._sites:
             site.close()
 

@@ -39,7 +39,6 @@ class SmallClassifier(ClassifierMixin, BaseEstimator):
         self.refresh = refresh
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> "SmallClassifier":
-        """Fix the types, deal the units, fit the teachers."""
         self.refresh_, self.classes_, self.seats_taken_ = self.refresh, np.array([0, 1]), 0
         self.progress_ = {"seats": _SEATS}
         X = self.typed(X)
@@ -50,7 +49,6 @@ class SmallClassifier(ClassifierMixin, BaseEstimator):
         return self
 
     def teach(self, X: Any, labels: Any, units: Any, count: int) -> None:
-        """Deal units to teachers, leave out those without a label, and fit."""
         deal, _ = deal_units(units, count, teachers=_TEACHERS)
         chunks = np.split(deal.rows, np.cumsum(deal.sizes)[:-1])
         chunks = [rows[labels[rows] >= 0] for rows in chunks]
@@ -58,7 +56,6 @@ class SmallClassifier(ClassifierMixin, BaseEstimator):
         self.session_ = SimpleNamespace(ensemble=SimpleNamespace(fitted=teachers))
 
     def fit_all(self, chunks: list[Chunk]) -> list[tuple[Any, int]]:
-        """Fit each teacher on its own chunk."""
         fitted = []
         for place, (X, y) in enumerate(chunks):
             self.seed(place)
@@ -66,11 +63,9 @@ class SmallClassifier(ClassifierMixin, BaseEstimator):
         return fitted
 
     def seed(self, place: int) -> None:
-        """Give the teacher at this place a generator of its own."""
         np.random.seed(place)  # noqa: NPY002  an estimator without a seed draws from it
 
     def fit_one(self, X: Any, y: Any) -> tuple[Any, int]:
-        """Fit one teacher; one that cannot be fitted names the label of most of its rows."""
         label = int(np.bincount(y, minlength=2).argmax())
         if np.unique(y).size < 2:
             return None, label
@@ -82,7 +77,6 @@ class SmallClassifier(ClassifierMixin, BaseEstimator):
 
     @contextmanager
     def silence(self) -> Iterator[None]:
-        """Let no warning out: it would speak of one teacher's rows."""
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
             yield
@@ -91,12 +85,10 @@ class SmallClassifier(ClassifierMixin, BaseEstimator):
         """Do nothing: an estimator can be tried on made-up rows, whose number must be public."""
 
     def typed(self, X: Any) -> Any:
-        """Return records, and keep their types for the queries."""
         self.kinds_ = X.dtypes if hasattr(X, "iloc") else getattr(X, "dtype", np.dtype(np.float64))
         return X if hasattr(X, "iloc") else np.asarray(X, dtype=self.kinds_)
 
     def checked(self, X: Any) -> Any:
-        """Return queries of the types of the records, or refuse them."""
         framed = not isinstance(self.kinds_, np.dtype)
         if framed != hasattr(X, "iloc"):
             raise InvalidInput("queries come in a container like that of the records")
@@ -109,16 +101,13 @@ class SmallClassifier(ClassifierMixin, BaseEstimator):
         return cast
 
     def chunk(self, X: Any, rows: Any) -> Any:
-        """Return the rows of one teacher, numbered from 0."""
         return X.iloc[rows].reset_index(drop=True) if hasattr(X, "iloc") else X[rows]
 
     def ask(self, model: Any, label: int, X: Any) -> Any:
-        """Return the ballots of one teacher, asked about one query at a time."""
         with self.silence():
             return np.array([_said(model, self.chunk(X, [row]), label)[0] for row in range(len(X))])
 
     def predict(self, X: Any) -> Predictions:
-        """Answer by majority; the queries take seats."""
         X = self.checked(X)
         if self.seats_taken_ >= _SEATS:
             self._next_phase()
@@ -131,11 +120,9 @@ class SmallClassifier(ClassifierMixin, BaseEstimator):
         return Predictions.of(labels, classes=self.classes_, refused=np.zeros(len(labels), dtype=np.bool_))
 
     def feed(self, X: Any) -> "SmallClassifier":
-        """Refuse: only queries teach here."""
         raise InvalidInput("queries teach, and nothing else")
 
     def taught_by_queries(self) -> bool:
-        """Return whether queries teach, as was said when it was fitted."""
         return bool(self.refresh_ == "queries")
 
     def _next_phase(self) -> None:
@@ -144,7 +131,6 @@ class SmallClassifier(ClassifierMixin, BaseEstimator):
         self.teach(arrived, labels, np.arange(len(labels)), len(labels))
 
     def join(self, parts: list[Any]) -> Any:
-        """Return all arrivals as one; their types are those of the records already."""
         if not hasattr(parts[0], "iloc"):
             return np.concatenate(parts)
         import pandas as pd

@@ -36,7 +36,6 @@ class RepeatsAfterFork(NoisySum):
     """Draws from a generator that was seeded once, before the workers were forked: they all draw the same."""
 
     def releases(self, totals: Any, *, budget: Budget | None = None) -> list[int]:
-        """Return sums with noise of a generator that a fork copies."""
         return self.draw_releases(totals, budget, _SEEDED_ONCE)  # the mistake
 
 
@@ -79,7 +78,6 @@ class KeptInLedger:
     epsilon: float
 
     def started(self, folder: Path) -> Budget:
-        """Return the budget that a process has after it has started."""
         path = folder / "ledger.sqlite"
         if not path.exists():
             Ledger.create(path, Budget(epsilon=self.epsilon, delta=0.0), fingerprint="planted").close()
@@ -90,7 +88,6 @@ class ForgetsOnRestart(KeptInLedger):
     """Opens its budget from the settings file whenever it starts."""
 
     def started(self, folder: Path) -> Budget:
-        """Return a fresh budget."""
         return Budget(epsilon=self.epsilon, delta=0.0)  # the mistake
 
 
@@ -131,7 +128,6 @@ class CheckedThenCharged(Budget):
     __slots__ = ()
 
     def spend(self, cost: Cost, *, times: int = 1) -> None:
-        """Charge, if it fitted a moment ago."""
         if self.affordable(cost) < times:
             raise BudgetSpent("the budget is spent")
         time.sleep(0.5)  # as long as an answer takes

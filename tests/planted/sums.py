@@ -27,7 +27,6 @@ class ClippedSum:
     bound: int
 
     def release(self, values: Iterable[float], noise: Any) -> int | float:
-        """Return the noisy sum; what is no number counts as 0."""
         numbers = np.nan_to_num(np.asarray(list(values), dtype=np.float64), nan=0.0)
         total = int(np.rint(np.clip(numbers, -self.bound, self.bound)).sum())
         return self.noisy.draw_releases([total], None, noise)[0]
@@ -37,7 +36,6 @@ class SumOfAnything(ClippedSum):
     """Clips, and forgets that a value that is no number passes through: the whole sum is then none, and says so."""
 
     def release(self, values: Iterable[float], noise: Any) -> int | float:
-        """Return the noisy sum as a float, which may be none."""
         numbers = np.asarray(list(values), dtype=np.float64)  # the mistake: what is no number stays
         total = float(np.rint(np.clip(numbers, -self.bound, self.bound)).sum())
         return total + self.noisy.draw_releases([0], None, noise)[0]
@@ -51,7 +49,6 @@ class StatedCount(NoisyCount):
     stated: int
 
     def draw_counts(self, count: int, *, plays: int, noise: PlayNoise) -> np.ndarray:
-        """Return what is released about this many records, once for each play."""
         return self.weight * count + noise.laplace(self.stated / self.epsilon, plays)
 
 
@@ -59,7 +56,6 @@ class NoiseReused(NoisySum):
     """Draws one noise for all sums that are released together: their differences are exact."""
 
     def draw_releases(self, totals: Iterable[int], budget: Budget | None, noise: Any) -> list[int]:
-        """Charge for these sums, draw their noise from this source, and return the noisy sums."""
         sums = list(totals)
         drawn = [noisy - total for noisy, total in zip(super().draw_releases(sums, budget, noise), sums, strict=True)]
         return [total + drawn[0] for total in sums]  # the mistake

@@ -52,7 +52,6 @@ class GapForDistance(StabilityTest):
     """The distance is gap - 1, as printed by Bassily, Thakkar and Thakurta (2018); one ballot moves it by 2."""
 
     def draw_decisions(self, counts: Counts, noise: Any) -> Decide:
-        """Draw the noise of each query, and return the rule that gives it a label."""
         wrong = np.maximum(0, _gaps(counts) - 1)  # the mistake
         return super().draw_decisions(_votes_at(counts, wrong, distances(counts)[0]), noise)
 
@@ -62,7 +61,6 @@ class RawGap(StabilityTest):
     """The distance is the gap, as printed by Nandi and Bassily (2020): positive where one ballot changes the label."""
 
     def draw_decisions(self, counts: Counts, noise: Any) -> Decide:
-        """Draw the noise of each query, and return the rule that gives it a label."""
         return super().draw_decisions(_votes_at(counts, _gaps(counts), distances(counts)[0]), noise)  # the mistake
 
 
@@ -71,7 +69,6 @@ class NoThresholdNoise(StabilityTest):
     """The threshold is not noisy: each answer is compared with the same number."""
 
     def draw_threshold_noise(self, noise: Any) -> int:
-        """Draw the secret noise of a run's threshold."""
         return 0  # the mistake
 
 
@@ -80,7 +77,6 @@ class RedrawnEachQuery(Quorum):
     """The threshold noise is drawn again for every query, and answers are still free."""
 
     def draw_decisions(self, counts: Counts, noise: Any) -> Decide:
-        """Draw the noise of each query, and return the rule that gives it a label."""
         decide = super().draw_decisions(counts, noise)
         drawn: Any = noise.gaussian(self.threshold_scale, len(counts))
         return lambda queries, threshold_noise: decide(queries, drawn[queries])  # the mistake
@@ -109,7 +105,6 @@ class NoisyDistanceReleased(StabilityTest):
     """Says, with each label, the noisy distance that passed the threshold: the passing is free, the number is not."""
 
     def draw_decisions(self, counts: Counts, noise: Any) -> Decide:
-        """Draw the noise of each query, and return the rule that gives it a label."""
         labels, distance = distances(counts)
         noisy = distance + noise.laplace(self.query_scale, len(counts))
 

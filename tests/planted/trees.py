@@ -20,7 +20,6 @@ class CutsOfAll(PrivateClassifier):
     """Rounds each column to one of a few values, quantiles of all records, before they are dealt."""
 
     def fit(self, X: Any, y: Any, *more: Any, **settings: Any) -> "CutsOfAll":
-        """Round, and then do what should be done."""
         rows = np.asarray(X, dtype=np.float64)
         levels = np.quantile(rows, np.linspace(0, 1, _BINS), axis=0)  # the mistake
         columns = [level[np.searchsorted(level, column)] for level, column in zip(levels.T, rows.T, strict=True)]

@@ -32,27 +32,27 @@ class Codes:
     table: NDArray[np.generic]
     name: str = "outcome"
 
-    def orders(self, ones: Integers, others: Integers) -> Iterator[Integers]:
+    def orders(self, firsts: Integers, seconds: Integers) -> Iterator[Integers]:
         """Yield ranks of the codes, learnt on these plays: those likely in the first world only come first."""
         if self.table.shape[1] == 1:
-            yield from self.natural_orders(ones, others)
+            yield from self.natural_orders(firsts, seconds)
         else:
-            yield _ranks(self._column_ratios(ones, others))
-        if np.count_nonzero(np.bincount(ones)) <= _FEW:  # decided by the plays to choose on, like all else here
-            yield _ranks(_ratios(ones, others, len(self.table)))
+            yield _ranks(self._column_ratios(firsts, seconds))
+        if np.count_nonzero(np.bincount(firsts)) <= _FEW:  # decided by the plays to choose on, like all else here
+            yield _ranks(_ratios(firsts, seconds, len(self.table)))
 
-    def natural_orders(self, ones: Integers, others: Integers) -> Iterator[Integers]:
+    def natural_orders(self, firsts: Integers, seconds: Integers) -> Iterator[Integers]:
         """Give the increasing and the decreasing order: of use where outcomes are numbers."""
         up = np.arange(len(self.table))
         yield up
         yield up[::-1].copy()
 
-    def _column_ratios(self, ones: Integers, others: Integers) -> NDArray[np.float64]:
+    def _column_ratios(self, firsts: Integers, seconds: Integers) -> NDArray[np.float64]:
         """Return the sum over columns of the logarithm of each column's own ratio: of use where most rows are rare."""
         total = np.zeros(len(self.table))
         for column in self.table.T:
             _, inverse = np.unique(column, return_inverse=True)
-            total += _ratios(inverse[ones], inverse[others], int(inverse.max()) + 1)[inverse]
+            total += _ratios(inverse[firsts], inverse[seconds], int(inverse.max()) + 1)[inverse]
         return total
 
     def say(self, members: NDArray[np.bool_]) -> str:
@@ -66,24 +66,26 @@ class Codes:
                 return f"{self.name} <= {_text(self.table[inside[-1]])}"
             if inside[0] == len(members) - inside.size:
                 return f"{self.name} >= {rows[0]}"
-        more = f" and {inside.size - _SHOWN} more" if inside.size > _SHOWN else ""
-        return f"{self.name} in {{{', '.join(rows)}{more}}}"
+        unlisted = f" and {inside.size - _SHOWN} more" if inside.size > _SHOWN else ""
+        return f"{self.name} in {{{', '.join(rows)}{unlisted}}}"
 
 
 def encode(first: object, second: object) -> Codes:
     """Return the codes of what was seen in both worlds: whole numbers of shape (plays,) or (plays, k)."""
-    ones, others = (_rows(name, values) for name, values in (("first", first), ("second", second)))
-    if ones.shape[1] != others.shape[1]:
-        raise InvalidInput(f"both worlds must show as much a play, not {ones.shape[1]} and {others.shape[1]} numbers")
-    both = np.concatenate([ones, others])
-    joint = np.zeros(len(both), dtype=np.int64)
-    for column in both.T:
+    firsts, seconds = (_rows(name, values) for name, values in (("first", first), ("second", second)))
+    if firsts.shape[1] != seconds.shape[1]:
+        raise InvalidInput(
+            f"both worlds must show as much a play, not {firsts.shape[1]} and {seconds.shape[1]} numbers"
+        )
+    rows = np.concatenate([firsts, seconds])
+    joint = np.zeros(len(rows), dtype=np.int64)
+    for column in rows.T:
         codes, size = _compact(column)
         joint, _ = _compact(joint * size + codes)
     size = int(joint.max()) + 1
-    table = np.empty((size, both.shape[1]), dtype=np.int64)
-    table[joint] = both
-    return Codes(joint[: len(ones)], joint[len(ones) :], table)
+    table = np.empty((size, rows.shape[1]), dtype=np.int64)
+    table[joint] = rows
+    return Codes(joint[: len(firsts)], joint[len(firsts) :], table)
 
 
 def _rows(name: str, values: object) -> Integers:
@@ -100,21 +102,21 @@ def _rows(name: str, values: object) -> Integers:
 
 def _compact(values: Integers) -> tuple[Integers, int]:
     """Return the same values numbered from 0 without gaps, in increasing order, and how many there are."""
-    least, most = int(values.min()), int(values.max())
-    if most - least < _DENSE:
-        shifted = values - least
+    smallest, largest = int(values.min()), int(values.max())
+    if largest - smallest < _DENSE:
+        shifted = values - smallest
         used = np.flatnonzero(np.bincount(shifted))
-        place = np.zeros(most - least + 1, dtype=np.int64)
-        place[used] = np.arange(used.size)
-        return place[shifted], used.size
+        numbers = np.zeros(largest - smallest + 1, dtype=np.int64)
+        numbers[used] = np.arange(used.size)
+        return numbers[shifted], used.size
     distinct, inverse = np.unique(values, return_inverse=True)
     return inverse, distinct.size
 
 
-def _ratios(ones: Integers, others: Integers, size: int) -> NDArray[np.float64]:
+def _ratios(firsts: Integers, seconds: Integers, size: int) -> NDArray[np.float64]:
     """Return the logarithm of the likelihood ratio of each code, drawn towards 0 where few plays speak of it."""
-    counts = np.bincount(ones, minlength=size), np.bincount(others, minlength=size)
-    return np.log((counts[0] + 1) / (ones.size + 1)) - np.log((counts[1] + 1) / (others.size + 1))
+    counts = np.bincount(firsts, minlength=size), np.bincount(seconds, minlength=size)
+    return np.log((counts[0] + 1) / (firsts.size + 1)) - np.log((counts[1] + 1) / (seconds.size + 1))
 
 
 def _ranks(scores: NDArray[np.float64]) -> Integers:
@@ -184,13 +186,13 @@ def score_lower_bound(first: object, second: object, *, delta: float, confidence
     The events are that the score is at least, or at most, some number. The score must have been made without these
     plays.
     """
-    ones, others = (_scores(name, values) for name, values in (("first", first), ("second", second)))
-    few = min(ones.size, others.size) // 10  # these say where the steps lie, and have no other part
-    steps = np.unique(np.quantile(np.concatenate([ones[:few], others[:few]]), np.linspace(0, 1, _BINS)))
-    ones, others = ones[few:], others[few:]
+    firsts, seconds = (_scores(name, values) for name, values in (("first", first), ("second", second)))
+    few = min(firsts.size, seconds.size) // 10  # these say where the steps lie, and have no other part
+    steps = np.unique(np.quantile(np.concatenate([firsts[:few], seconds[:few]]), np.linspace(0, 1, _BINS)))
+    firsts, seconds = firsts[few:], seconds[few:]
     codes = Codes(
-        np.searchsorted(steps, ones, side="right"),
-        np.searchsorted(steps, others, side="right"),
+        np.searchsorted(steps, firsts, side="right"),
+        np.searchsorted(steps, seconds, side="right"),
         np.concatenate([[-np.inf], steps])[:, np.newaxis],
         name="score",
     )
@@ -200,11 +202,11 @@ def score_lower_bound(first: object, second: object, *, delta: float, confidence
 def expected_lower_bound(first: Floats, second: Floats, *, delta: float, confidence: float, plays: int) -> float:
     """Return roughly what `epsilon_lower_bound` would find for outcomes with these probabilities, to plan an attack."""
     best = 0.0
-    for ones, others in ((first, second), (second, first)):
+    for firsts, seconds in ((first, second), (second, first)):
         with np.errstate(divide="ignore", invalid="ignore"):
-            order = np.argsort(np.where(ones > 0, -ones / others, np.inf), kind="stable")
+            order = np.argsort(np.where(firsts > 0, -firsts / seconds, np.inf), kind="stable")
         counted = plays - plays // _PART
-        hits, misses = (np.minimum(np.cumsum(law[order]), 1.0) * counted for law in (ones, others))
+        hits, misses = (np.minimum(np.cumsum(law[order]), 1.0) * counted for law in (firsts, seconds))
         epsilons = _epsilon(hits, counted, misses, counted, delta=delta, error=(1 - confidence) / 2)
         best = max(best, float(epsilons.max()))
     return best
@@ -228,12 +230,12 @@ def _bound(codes: Codes, orders: Orders, *, delta: float, confidence: float, spl
     error = (1 - confidence) / splits / 2  # half for each of the two proportions
     best, event = 0.0, "none told the worlds apart"
     for split in range(splits):
-        ones, others = (_parts(values, split) for values in (codes.first, codes.second))
-        chosen = _choose(ones[0], others[0], orders, delta=delta, error=error)
+        firsts, seconds = (_parts(values, split) for values in (codes.first, codes.second))
+        chosen = _choose(firsts[0], seconds[0], orders, delta=delta, error=error)
         if chosen is None:
             continue
         members, turned = chosen
-        seen, unseen = (ones[1], others[1]) if not turned else (others[1], ones[1])
+        seen, unseen = (firsts[1], seconds[1]) if not turned else (seconds[1], firsts[1])
         hits = int(np.count_nonzero(members[seen])), int(np.count_nonzero(members[unseen]))
         epsilon = float(_epsilon(hits[0], seen.size, hits[1], unseen.size, delta=delta, error=error))
         if epsilon > best:
@@ -251,15 +253,15 @@ def _parts(values: Integers, split: int) -> tuple[Integers, Integers]:
 
 
 def _choose(
-    ones: Integers, others: Integers, orders: Orders, *, delta: float, error: float
+    firsts: Integers, seconds: Integers, orders: Orders, *, delta: float, error: float
 ) -> tuple[NDArray[np.bool_], bool] | None:
     """Return the event that looks best, as a mask over codes, and whether the second world sees it more often.
 
     Orders of the codes are learnt on one part of these plays, and where to cut them is chosen on the other: an order
     fitted to its own plays would flatter itself.
     """
-    learnt = ones[: ones.size // 2], others[: others.size // 2]
-    rest = ones[ones.size // 2 :], others[others.size // 2 :]
+    learnt = firsts[: firsts.size // 2], seconds[: seconds.size // 2]
+    rest = firsts[firsts.size // 2 :], seconds[seconds.size // 2 :]
     best, chosen = 0.0, None
     for rank in orders(*learnt):
         size = int(rank.max()) + 1
@@ -275,12 +277,12 @@ def _choose(
     return chosen
 
 
-def _promise(hits: Integers, plays: int, misses: Integers, others: int, *, delta: float, error: float) -> Floats:
+def _promise(hits: Integers, plays: int, misses: Integers, other_plays: int, *, delta: float, error: float) -> Floats:
     """Return about what an event will show in the many plays that count it, one deviation on the safe side."""
-    more = 2 * (_PART - 1)  # the events are compared on half of a part
-    likely = np.maximum(hits - np.sqrt(hits), 0) * more
-    unlikely = np.minimum(misses + np.sqrt(misses + 1), others) * more
-    return _epsilon(likely, plays * more, unlikely, others * more, delta=delta, error=error)
+    growth = 2 * (_PART - 1)  # the events are compared on half of a part
+    likely = np.maximum(hits - np.sqrt(hits), 0) * growth
+    unlikely = np.minimum(misses + np.sqrt(misses + 1), other_plays) * growth
+    return _epsilon(likely, plays * growth, unlikely, other_plays * growth, delta=delta, error=error)
 
 
 def _cuts(hits: Integers, misses: Integers) -> Integers:
@@ -288,11 +290,11 @@ def _cuts(hits: Integers, misses: Integers) -> Integers:
 
     Codes that only other plays have seen must not matter: those plays count the event.
     """
-    places = np.flatnonzero(np.diff(hits + misses, prepend=0))
-    if places.size <= _CUTS:
-        return places
-    seen = [np.searchsorted(held, np.geomspace(1, held[-1], _CUTS // 4)) for held in (hits, misses)]
-    even = [np.searchsorted(held, np.linspace(1, held[-1], _CUTS // 4)) for held in (hits, misses)]
+    changes = np.flatnonzero(np.diff(hits + misses, prepend=0))
+    if changes.size <= _CUTS:
+        return changes
+    seen = [np.searchsorted(counts, np.geomspace(1, counts[-1], _CUTS // 4)) for counts in (hits, misses)]
+    even = [np.searchsorted(counts, np.linspace(1, counts[-1], _CUTS // 4)) for counts in (hits, misses)]
     return np.unique(np.concatenate(seen + even))
 
 
@@ -300,12 +302,12 @@ def _epsilon(
     hits: Integers | Floats | int,
     plays: int,
     misses: Integers | Floats | int,
-    others: int,
+    other_plays: int,
     *,
     delta: float,
     error: float,
 ) -> Floats:
     """Return log((p - delta) / q) with p at its lowest and q at its highest; 0 where that is not above 0."""
-    least = proportion_at_least(hits, plays, error=error) - delta
-    most = proportion_at_most(misses, others, error=error)
-    return np.log(np.maximum(least, most) / most) * (1 - 1e-12)
+    lower = proportion_at_least(hits, plays, error=error) - delta
+    upper = proportion_at_most(misses, other_plays, error=error)
+    return np.log(np.maximum(lower, upper) / upper) * (1 - 1e-12)

@@ -35,11 +35,11 @@ def choice_law(tally: Tally, rate: float | Fraction) -> dict[Hypothesis, float]:
     Candidates of one level have equal probabilities; one that is in the tally more than once has their sum.
     """
     weights: dict[Hypothesis, float] = {}
-    least = int(np.flatnonzero(tally.counts)[0])  # taken off all, so that not all weights are below the smallest number
+    fewest = int(np.flatnonzero(tally.counts)[0])  # taken off all, so that not all weights underflow
     for mistakes, count in enumerate(tally.counts.tolist()):
         for rank in range(count):
             chosen = tally.pick(mistakes, rank)
-            weights[chosen] = weights.get(chosen, 0.0) + math.exp(-float(rate) * (mistakes - least))
+            weights[chosen] = weights.get(chosen, 0.0) + math.exp(-float(rate) * (mistakes - fewest))
     total = math.fsum(weights.values())
     return {chosen: weight / total for chosen, weight in weights.items()}
 
@@ -83,9 +83,9 @@ def audit_relabel(target: Relabel, effort: Effort) -> Verdict:
         return _relabelled_law(target, inner, *_relabel_world(target, row, middle, lead))
 
     pairs = [
-        ((one, middle, lead), (other, middle, lead))
+        ((row, middle, lead), (other, middle, lead))
         for middle, lead in itertools.product(_PLACES[:2], range(-_LEADS, _LEADS + 1, 2))
-        for one, other in itertools.combinations(itertools.product(_PLACES, (0, 1)), 2)
+        for row, other in itertools.combinations(itertools.product(_PLACES, (0, 1)), 2)
     ]
     worlds = effort.find_best_pair(pairs, lambda world: law(*world), delta=0.0)
     answers = []
@@ -126,11 +126,11 @@ def _choices(target: ExponentialChoice, tally: Tally, plays: int, noise: PlayNoi
 
 def _relabel_world(target: Relabel, row: Row, middle: float, lead: int) -> World:
     """Return the rows and labels: all others at one point, where label 0 is ahead by `lead`, and then this row."""
-    others, features = _RELABEL_ROWS - 1, target.concept.features or 1
-    ones = (others - lead) // 2
+    unchanged, features = _RELABEL_ROWS - 1, target.concept.features or 1
+    ones = (unchanged - lead) // 2
     X = np.full((_RELABEL_ROWS, features), middle)
     X[-1] = row[0]
-    return X, np.array([0] * (others - ones) + [1] * ones + [row[1]])
+    return X, np.array([0] * (unchanged - ones) + [1] * ones + [row[1]])
 
 
 def _relabelled_law(target: Relabel, inner: SoftMajority, X: np.ndarray, labels: np.ndarray) -> np.ndarray:

@@ -171,17 +171,17 @@ def _walk(
     rows = release.outcomes(query.votes), release.covered_outcomes(query.votes), other.outcomes(query.neighbour)
     redrawn = release.law, release.covered_law, other.law
     for outcome in [*range(release.classes), NO_QUORUM]:
-        after = tuple(state * row[outcome] for state, row in zip(states, rows, strict=True))
-        if not any(state.any() for state in after):
+        continued = tuple(state * row[outcome] for state, row in zip(states, rows, strict=True))
+        if not any(state.any() for state in continued):
             continue
         so_far = (*history, outcome)
         ended = release.no_quorums is not None and so_far.count(NO_QUORUM) >= release.no_quorums
         if ended or outcome not in query.then:
-            yield so_far, after
+            yield so_far, continued
             continue
         if outcome == NO_QUORUM and release.redraws:
-            after = tuple(state.sum() * law for state, law in zip(after, redrawn, strict=True))
-        yield from _walk(release, other, query.then[outcome], after, so_far)
+            continued = tuple(state.sum() * law for state, law in zip(continued, redrawn, strict=True))
+        yield from _walk(release, other, query.then[outcome], continued, so_far)
 
 
 def moments(first: Floats, second: Floats, order: float, charged: Floats | float = 0.0) -> Floats:
@@ -304,25 +304,25 @@ def claims_of(
     claims: list[Claim] = []
     for order in orders:
         if isinstance(mechanism, ThresholdMechanism):
-            opening, each = mechanism.opening_cost(order), mechanism.no_quorum_cost(order)
+            opening, no_quorum = mechanism.opening_cost(order), mechanism.no_quorum_cost(order)
             paid = mechanism.no_quorums - int(mechanism.redraws)
             claims += [
                 RenyiClaim(order=order, limit=mechanism.renyi(order)),
-                RenyiClaim(order=order, limit=opening.renyi, per_no_quorum=each.renyi, no_quorums_paid=paid),
+                RenyiClaim(order=order, limit=opening.renyi, per_no_quorum=no_quorum.renyi, no_quorums_paid=paid),
             ]
         elif isinstance(mechanism, NoisySum):
             claims.append(RenyiClaim(order=order, limit=queries * mechanism.renyi(order)))
         else:
-            asked, answer = queries * mechanism.query_cost(order).renyi, mechanism.answer_cost(order).renyi
+            query, answer = queries * mechanism.query_cost(order).renyi, mechanism.answer_cost(order).renyi
             claims += [
                 RenyiClaim(order=order, limit=queries * mechanism.renyi(order)),
-                RenyiClaim(order=order, limit=asked, per_answer=answer),
+                RenyiClaim(order=order, limit=query, per_answer=answer),
             ]
     if isinstance(mechanism, ThresholdMechanism):
         claims.append(SlackClaim(limit=mechanism.run_cost(mechanism.order).slack))
     for delta in deltas:
-        asked_for = {"releases" if isinstance(mechanism, NoisySum) else "queries": queries}
-        claims.append(DeltaClaim(epsilon=mechanism.epsilon(delta=delta, **asked_for), limit=delta))
+        releases = {"releases" if isinstance(mechanism, NoisySum) else "queries": queries}
+        claims.append(DeltaClaim(epsilon=mechanism.epsilon(delta=delta, **releases), limit=delta))
     return claims
 
 

@@ -42,8 +42,8 @@ def closing_law(cutoff: NoisyCutoff, no_quorum: Sequence[bool]) -> np.ndarray:
     limits = cutoff.allowed + steps
     law = ratio**steps * np.where(steps < cutoff.spread, 1 - ratio, 1.0)  # the last step takes all that is left
     outcomes = np.asarray(no_quorum, dtype=np.int64)
-    before = np.cumsum(outcomes) - outcomes
-    missing = np.maximum(limits[:, np.newaxis] - before, 0)
+    met = np.cumsum(outcomes) - outcomes
+    missing = np.maximum(limits[:, np.newaxis] - met, 0)
     closes = ratio**missing  # fresh noise reaches what is missing
     stays = np.cumprod(1 - closes, axis=1)
     reached = np.concatenate([np.ones((limits.size, 1)), stays], axis=1)
@@ -86,32 +86,38 @@ def no_quorum_plays(quorum: Quorum, distances: Sequence[int], *, queries: int, p
     noise = SeededNoise(seed)
     threshold = noise.gaussian(quorum.threshold_scale, plays)
     table = np.array([float(level) for level in quorum.table]) / _WORDS
-    met = [noise.generator.binomial(queries, table[quorum.table_levels(one + threshold, 0)]) for one in distances]
+    met = [
+        noise.generator.binomial(queries, table[quorum.table_levels(distance + threshold, 0)]) for distance in distances
+    ]
     within: Integers = np.stack(met, axis=1)
     within[within.sum(axis=1) > quorum.no_quorums] = 0  # the run ended before: he learns nothing
     return within
 
 
-def closing_plays(cutoff: NoisyCutoff, *, before: int, hidden: int, after: int, plays: int, seed: int) -> Integers:
-    """Return how many clear queries are answered after `before` ties and a challenge that counts `hidden`.
+def closing_plays(
+    cutoff: NoisyCutoff, *, ties: int, hidden: int, clear_queries: int, plays: int, seed: int
+) -> Integers:
+    """Return how many clear queries are answered after these ties and a challenge that counts `hidden`.
 
-    It is -1 where the phase closes earlier, and `after` where it does not close.
+    It is -1 where the phase closes earlier, and `clear_queries` where it does not close.
     """
     random = SeededNoise(seed).generator
     ratio = cutoff.ratio / _WORDS
     limit = cutoff.allowed + np.minimum(random.geometric(1 - ratio, plays) - 1, cutoff.spread)
-    tails = np.array([float(one) for one in cutoff.tails[: cutoff.most + 2]]) / _WORDS
+    tails = np.array([float(tail) for tail in cutoff.tails[: cutoff.most + 2]]) / _WORDS
     with np.errstate(divide="ignore"):
         stays = np.log1p(-tails)
     sums = np.concatenate([[0.0], np.cumsum(stays[1:])])  # at j: all of 1 to j stay open
-    missing = limit - before
+    missing = limit - ties
     opened = np.where(missing > 0, sums[np.minimum(limit, len(sums) - 1)] - sums[np.clip(missing, 0, None)], -np.inf)
     opened += np.where(missing > 0, stays[np.clip(missing, 0, len(stays) - 1)], 0.0)  # and at the challenge
     alive = np.log(random.random(plays)) < opened
-    left = np.clip(missing - hidden, 0, len(tails) - 1)
+    remaining = np.clip(missing - hidden, 0, len(tails) - 1)
     with np.errstate(divide="ignore", invalid="ignore"):
-        waits = np.floor(np.log(random.random(plays)) / stays[left])
-    answered = np.where(tails[left] >= 1, 0, np.minimum(np.nan_to_num(waits, nan=0.0, posinf=after), after))
+        waits = np.floor(np.log(random.random(plays)) / stays[remaining])
+    answered = np.where(
+        tails[remaining] >= 1, 0, np.minimum(np.nan_to_num(waits, nan=0.0, posinf=clear_queries), clear_queries)
+    )
     return np.where(alive, answered, -1).astype(np.int64)
 
 
@@ -129,7 +135,7 @@ def _binned(values: Sequence[Integers]) -> list[Integers]:
     """Return values cut into steps that the first tenth of the first world decides, and leave those plays out."""
     few = max(10, len(values[0]) // 10)
     steps = np.unique(np.quantile(values[0][:few], np.linspace(0, 1, _BINS)))
-    return [np.searchsorted(steps, one[few:], side="right") for one in values]
+    return [np.searchsorted(steps, plays[few:], side="right") for plays in values]
 
 
 def _distances(quorum: Quorum) -> list[int]:
@@ -142,20 +148,20 @@ def _voting(quorum: Quorum, *, room: int, plays: int, seed: int) -> tuple[list[I
     """Return no-quorums in the two worlds, at the distance that told them apart best in a trial of its own."""
     best, chosen = -1.0, 0
 
-    def two(distance: int, count: int, start: int) -> list[Integers]:
+    def play_worlds(distance: int, count: int, start: int) -> list[Integers]:
         missed = float(quorum.table[int(quorum.table_levels(np.array([distance]), 0)[0])]) / _WORDS
         queries = max(1, int(room / max(missed, 1e-6)) // 2)
         worlds = [(distance, distance + moved) for moved in (0, 1)]
         met = [
             no_quorum_plays(quorum, pair, queries=queries, plays=count, seed=start + k) for k, pair in enumerate(worlds)
         ]
-        return [one[:, 0] - one[:, 1] for one in met]
+        return [counts[:, 0] - counts[:, 1] for counts in met]
 
     for distance in _distances(quorum):
-        trial = _binned(two(distance, max(2000, plays // 20), seed))
-        shown = epsilon_lower_bound(*trial, delta=0.0, confidence=0.9).epsilon
-        best, chosen = (shown, distance) if shown > best else (best, chosen)
-    return two(chosen, plays, seed + 2), chosen
+        trial = _binned(play_worlds(distance, max(2000, plays // 20), seed))
+        epsilon = epsilon_lower_bound(*trial, delta=0.0, confidence=0.9).epsilon
+        best, chosen = (epsilon, distance) if epsilon > best else (best, chosen)
+    return play_worlds(chosen, plays, seed + 2), chosen
 
 
 def audit_terms(
@@ -175,19 +181,21 @@ def audit_terms(
         _attempt(f"replace a record; queries at distance {distance}", _binned(first), terms.training, confidence)
     ]
     near = (1 - math.log(max(1.0, 1 / cutoff.epsilon))) / cutoff.epsilon  # where closing is as likely as not
-    before = max(0, cutoff.allowed + min(-1, round(near)))
+    ties = max(0, cutoff.allowed + min(-1, round(near)))
     closing = [
-        closing_plays(cutoff, before=before, hidden=hidden, after=_CLEAR_QUERIES, plays=plays, seed=seed + 10 + hidden)
+        closing_plays(
+            cutoff, ties=ties, hidden=hidden, clear_queries=_CLEAR_QUERIES, plays=plays, seed=seed + 10 + hidden
+        )
         for hidden in (0, 1)
     ]
     second, distance = _voting(terms.later, room=room, plays=plays, seed=seed + 20)
     views = zip(_binned(closing), _binned(second), strict=True)
-    both = [np.stack(parts, axis=1) for parts in views]
+    jointly_seen = [np.stack(parts, axis=1) for parts in views]
     alone = _attempt("replace a query; when its phase closes", _binned(closing), terms.queries, confidence)
     teaches = terms.queries if terms.pool is None else terms.pool
     unit = "query" if terms.pool is None else "point of the pool"
     jointly = f"replace a {unit}; when its phase closes, and queries at distance {distance} in the next"
-    return *attempts, alone, _attempt(jointly, both, teaches, confidence)
+    return *attempts, alone, _attempt(jointly, jointly_seen, teaches, confidence)
 
 
 def _attempt(attack: str, worlds: Sequence[Any], claim: Guarantee, confidence: float) -> Attempt:

@@ -60,11 +60,11 @@ class Release:
         """Return `outcomes(votes)` without the tail event of the claim."""
         return self.outcomes(votes) if self.covered is None else self.covered(votes)
 
-    def given(self, column: int) -> "Release":
+    def fix_noise(self, column: int) -> "Release":
         """Return the release with its hidden noise fixed to the value of this column."""
-        known = np.zeros(self.law.size)
-        known[column] = 1.0
-        return replace(self, law=known, covered_law=known)
+        fixed = np.zeros(self.law.size)
+        fixed[column] = 1.0
+        return replace(self, law=fixed, covered_law=fixed)
 
 
 def all_votes(teachers: int, classes: int) -> list[Votes]:
@@ -94,11 +94,11 @@ def ballots_to_change(votes: Votes) -> int:
 
 def gaussian(scale: float, reach: int) -> Floats:
     """Return P(x) for x = -reach .. reach, where P(x) is proportional to exp(-x**2 / (2 scale**2)) on all integers."""
-    far = max(reach, math.ceil(40 * scale) + 2)
-    points = np.arange(-far, far + 1)
+    radius = max(reach, math.ceil(40 * scale) + 2)
+    points = np.arange(-radius, radius + 1)
     weights = np.exp(-((points / scale) ** 2) / 2)
     law: Floats = weights / weights.sum()
-    return law[far - reach : far + reach + 1]
+    return law[radius - reach : radius + reach + 1]
 
 
 def laplace(scale: float, reach: int) -> Floats:
@@ -148,8 +148,8 @@ def _top(votes: Votes) -> int:
 
 def _table_law(table: Sequence[int]) -> tuple[Floats, Floats]:
     """Return the probabilities of no quorum and of an answer at each level of a table in units of 2**-64."""
-    one = 2**64
-    return np.array([level / one for level in table]), np.array([(one - level) / one for level in table])
+    words = 2**64
+    return np.array([level / words for level in table]), np.array([(words - level) / words for level in table])
 
 
 @singledispatch
@@ -200,9 +200,9 @@ def _stability(mechanism: StabilityTest, *, classes: int) -> Release:
     query = _query_tails(mechanism, noise.size)
 
     def outcomes(votes: Votes) -> Floats:
-        most = mechanism.margin + noise - ballots_to_change(votes)  # noise on the distance that is no quorum yet
+        largest = mechanism.margin + noise - ballots_to_change(votes)  # noise on the distance that is no quorum yet
         rows = np.zeros((classes + 1, noise.size))
-        rows[_top(votes)], rows[NO_QUORUM] = query.above(most), query.at_most(most)
+        rows[_top(votes)], rows[NO_QUORUM] = query.above(largest), query.at_most(largest)
         return rows
 
     def covered(votes: Votes) -> Floats:
@@ -224,11 +224,14 @@ def _between(mechanism: BetweenThresholds, *, classes: int = 2) -> Release:
 
     def outcomes(votes: Votes) -> Floats:
         # label 0 where v + x < half - h + mu, label 1 where v + x > half + h - mu; where both hold, no quorum
-        zero = np.ceil(half - mechanism.margin + noise).astype(np.int64) - 1 - votes[1]
-        one = np.floor(half + mechanism.margin - noise).astype(np.int64) - votes[1]
+        zero_below = np.ceil(half - mechanism.margin + noise).astype(np.int64) - 1 - votes[1]
+        one_above = np.floor(half + mechanism.margin - noise).astype(np.int64) - votes[1]
         rows = np.zeros((classes + 1, noise.size))
-        rows[0], rows[1] = query.at_most(np.minimum(zero, one)), query.above(np.maximum(zero, one))
-        rows[NO_QUORUM] = _between_tails(query, np.minimum(zero, one), np.maximum(zero, one))
+        rows[0], rows[1] = (
+            query.at_most(np.minimum(zero_below, one_above)),
+            query.above(np.maximum(zero_below, one_above)),
+        )
+        rows[NO_QUORUM] = _between_tails(query, np.minimum(zero_below, one_above), np.maximum(zero_below, one_above))
         return rows
 
     covered_law = np.where(noise > mechanism.cap, 0.0, law)
@@ -242,16 +245,16 @@ def _between_tails(query: _Tails, low: NDArray[np.int64], high: NDArray[np.int64
 
 def _winner(votes: Votes, scale: float) -> Floats:
     """Return the probability that each label has the largest noisy count, the first of those that tie."""
-    reach, least = math.ceil(38 * scale) + 1, min(votes)
+    reach, fewest = math.ceil(38 * scale) + 1, min(votes)
     law = gaussian(scale, reach)
     tails = _Tails(law)
-    values = np.arange(least - reach, max(votes) + reach + 1)
+    values = np.arange(fewest - reach, max(votes) + reach + 1)
     at_most = np.array([tails.at_most(values - count) for count in votes])
     below = np.array([tails.at_most(values - count - 1) for count in votes])
     rows = []
     for label, count in enumerate(votes):
         here = np.zeros(values.size)
-        here[count - least : count - least + law.size] = law
+        here[count - fewest : count - fewest + law.size] = law
         rows.append(here @ (below[:label].prod(axis=0) * at_most[label + 1 :].prod(axis=0)))
     return np.array(rows)
 

@@ -69,8 +69,8 @@ class Timing:
 
     def tells(self, *, confidence: float) -> bool:
         """Return whether the area is further from 0.5 than chance explains (Mann and Whitney 1947)."""
-        ones, others = self.first.size, self.second.size
-        deviation = math.sqrt((ones + others + 1) / (12 * ones * others))
+        first, second = self.first.size, self.second.size
+        deviation = math.sqrt((first + second + 1) / (12 * first * second))
         sides = NormalDist().inv_cdf(1 - (1 - check_rate("confidence", confidence)) / 2)
         return abs(self.area - 0.5) > sides * deviation
 
@@ -81,11 +81,11 @@ def attack_timing(ask: Ask, first: Sequence[Any], second: Sequence[Any], *, warm
     for query in queries[: check_count("warm", warm, least=0)]:
         ask(query)
     seconds = np.empty(len(queries))
-    for place in np.random.default_rng(seed).permutation(len(queries)).tolist():
-        query = queries[place]  # before the clock: a list looks up its first 257 entries at another speed
+    for index in np.random.default_rng(seed).permutation(len(queries)).tolist():
+        query = queries[index]  # before the clock: a list looks up its first 257 entries at another speed
         start = time.perf_counter()
         ask(query)
-        seconds[place] = time.perf_counter() - start
+        seconds[index] = time.perf_counter() - start
     return Timing(seconds[: len(first)], seconds[len(first) :])
 
 
@@ -127,9 +127,9 @@ class Roc:
         alarms, hits = Roc(self.members[::2], self.others[::2]).curve()
         cuts = np.unique(np.concatenate([self.members[::2], self.others[::2]]))[::-1]
         best = int((hits[1:] - math.exp(epsilon) * (alarms[1:] + 2 / self.others.size)).argmax())
-        ones, others = self.members[1::2], self.others[1::2]
-        least_hits = proportion_at_least(int((ones >= cuts[best]).sum()), ones.size, error=error)
-        false = proportion_at_most(int((others >= cuts[best]).sum()), others.size, error=error)
+        members, strangers = self.members[1::2], self.others[1::2]
+        least_hits = proportion_at_least(int((members >= cuts[best]).sum()), members.size, error=error)
+        false = proportion_at_most(int((strangers >= cuts[best]).sum()), strangers.size, error=error)
         return float(least_hits - math.exp(epsilon) * false - delta)
 
 
@@ -174,12 +174,12 @@ def confidences(answers: Any, labels: Integers) -> Floats:
 
     Answers are probabilities (a matrix, one column a class) or labels (numbers, -1 where there is no quorum).
     """
-    given = np.asarray(answers)
-    if given.ndim == 1:
-        return np.where(given < 0, 0.0, np.where(given == labels, 1.0, -1.0))
-    own = given[np.arange(len(labels)), labels]
+    values = np.asarray(answers)
+    if values.ndim == 1:
+        return np.where(values < 0, 0.0, np.where(values == labels, 1.0, -1.0))
+    chance = values[np.arange(len(labels)), labels]
     with np.errstate(divide="ignore"):
-        odds: Floats = np.log(own) - np.log(1 - own)
+        odds: Floats = np.log(chance) - np.log(1 - chance)
     return np.clip(odds, -10.0, 10.0)
 
 
@@ -189,7 +189,7 @@ def scores_of(confidence: Floats, member: Mask) -> Roc:
     scores = np.zeros(confidence.shape)
     halves = slice(0, len(member) // 2), slice(len(member) // 2, None)
     for victims, shadows in (halves, halves[::-1]):
-        laws = [law(confidence[victims], confidence[shadows], one[shadows]) for one in (member, ~member)]
+        laws = [law(confidence[victims], confidence[shadows], chosen[shadows]) for chosen in (member, ~member)]
         scores[victims] = np.nan_to_num(laws[0] - laws[1], nan=0.0)  # too few shadows of one kind say nothing
     return Roc(scores[member], scores[~member])
 
@@ -206,9 +206,9 @@ def _log_share(seen: Floats, shadows: Floats, chosen: Mask) -> Floats:
 def _log_density(seen: Floats, shadows: Floats, chosen: Mask) -> Floats:
     """Return the log density under the chosen shadows: a Gaussian for each target."""
     counts = chosen.sum(axis=0)
-    known = np.maximum(counts, 1)
-    mean = (chosen * shadows).sum(axis=0) / known
-    spread = np.sqrt(np.maximum((chosen * (shadows - mean) ** 2).sum(axis=0) / known, _LEAST_SPREAD**2))
+    weights = np.maximum(counts, 1)
+    mean = (chosen * shadows).sum(axis=0) / weights
+    spread = np.sqrt(np.maximum((chosen * (shadows - mean) ** 2).sum(axis=0) / weights, _LEAST_SPREAD**2))
     return np.where(counts >= 2, -np.log(spread) - ((seen - mean) / spread) ** 2 / 2, np.nan)
 
 
@@ -219,7 +219,7 @@ def attack_membership(train: Train, targets: Targets, *, models: int = 32, seed:
     """
     generator = np.random.default_rng(seed)
     member = generator.random((check_count("models", models, least=4), len(targets.y))) < 0.5
-    rows = [confidences(train(*targets.data(one))(targets.X), targets.y) for one in member]
+    rows = [confidences(train(*targets.data(members))(targets.X), targets.y) for members in member]
     return scores_of(np.array(rows), member)
 
 
@@ -233,8 +233,8 @@ class Population:
     def draw(self, people: int) -> Rows:
         """Return the rows of this many people."""
         chance = ((1 + self.means) / 2).astype(np.float32)
-        drawn = self._generator.random(size=(people, chance.size), dtype=np.float32)
-        return np.where(drawn < chance, np.int8(1), np.int8(-1))
+        uniforms = self._generator.random(size=(people, chance.size), dtype=np.float32)
+        return np.where(uniforms < chance, np.int8(1), np.int8(-1))
 
 
 def exact_means(rows: Rows) -> Floats:
@@ -279,7 +279,7 @@ def trace(
     Each repeat draws the population, the people and the strangers anew.
     """
     people, strangers = check_count("people", people, least=2), check_count("strangers", strangers, least=2)
-    members, others = [], []
+    members, scores = [], []
     for repeat in range(check_count("repeats", repeats)):
         population = Population(stumps=stumps, seed=int(np.random.SeedSequence([seed, repeat]).generate_state(1)[0]))
         rows = population.draw(people)
@@ -287,6 +287,6 @@ def trace(
         direction = np.clip(np.asarray(release(rows), dtype=np.float64), -1, 1) - means
         members.append((rows - means) @ direction)
         for start in range(0, strangers, _BLOCK):
-            drawn = population.draw(min(_BLOCK, strangers - start))
-            others.append(drawn @ direction - means @ direction)
-    return Roc(np.concatenate(members), np.concatenate(others))
+            block = population.draw(min(_BLOCK, strangers - start))
+            scores.append(block @ direction - means @ direction)
+    return Roc(np.concatenate(members), np.concatenate(scores))

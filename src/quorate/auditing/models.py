@@ -148,13 +148,13 @@ def neighbour_means(*, epsilon: float, delta: float, make: type[NeighbourRegress
 
     def release(rows: Any) -> Floats:
         people, questions = rows.shape
-        places = np.arange(questions, dtype=np.float64)[:, np.newaxis]
+        points = np.arange(questions, dtype=np.float64)[:, np.newaxis]
         votes = float(questions)
         added = _added_epsilon(epsilon, delta, votes)
         model = make(epsilon=added, delta=delta, bounds=(-1, 1), radius=0.4, votes=votes, metric="euclidean")
         everyone = np.repeat(np.arange(people), questions)
-        model.fit(np.tile(places, (people, 1)), rows.ravel().astype(np.float64), groups=everyone, public=places)
-        return model.predict(places)
+        model.fit(np.tile(points, (people, 1)), rows.ravel().astype(np.float64), groups=everyone, public=points)
+        return model.predict(points)
 
     return release
 

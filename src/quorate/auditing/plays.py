@@ -46,8 +46,8 @@ class SeededNoise:
     def gaussian(self, scale: float, size: int) -> NDArray[np.int64]:
         """Return draws of the discrete Gaussian law, by inversion of its distribution function."""
         radius, weights = _cumulative_weights(scale)
-        drawn = np.searchsorted(weights, self.generator.random(size) * weights[-1], side="right")
-        return np.asarray(drawn - radius, dtype=np.int64)
+        ranks = np.searchsorted(weights, self.generator.random(size) * weights[-1], side="right")
+        return np.asarray(ranks - radius, dtype=np.int64)
 
     def words(self, size: int) -> NDArray[np.uint64]:
         """Return uniform 64-bit words."""
@@ -94,8 +94,8 @@ class PlayNoise(SeededNoise):
 
     def choice(self, scores: Sequence[int], scale: float) -> int:
         """Return index i with probability proportional to exp(scores[i] / scale), by inversion."""
-        before, at, sums = self._weighed
-        if scores != before or scale != at:
+        last_scores, last_scale, sums = self._weighed
+        if scores != last_scores or scale != last_scale:
             values = np.asarray(scores) / scale
             sums = np.cumsum(np.exp(values - values.max())).tolist()
             self._weighed = scores, scale, sums
@@ -104,12 +104,12 @@ class PlayNoise(SeededNoise):
         return min(bisect_right(sums, self._uniforms.pop() * sums[-1]), len(sums) - 1)
 
     def _few(self, law: str, scale: float, size: int) -> NDArray[Any]:
-        block, place = self._blocks.get((law, scale), (np.empty(0), 0))
-        if place + size > block.size:
+        block, start = self._blocks.get((law, scale), (np.empty(0), 0))
+        if start + size > block.size:
             draw = {"laplace": super().laplace, "gaussian": super().gaussian}
-            block, place = (super().words(_BLOCK) if law == "words" else draw[law](scale, _BLOCK)), 0
-        self._blocks[law, scale] = block, place + size
-        return block[place : place + size]
+            block, start = (super().words(_BLOCK) if law == "words" else draw[law](scale, _BLOCK)), 0
+        self._blocks[law, scale] = block, start + size
+        return block[start : start + size]
 
 
 def play(
@@ -186,11 +186,11 @@ class _Runs(_Plays):
         return self._left[who] > 0
 
 
-def _depth(query: Query, known: dict[int, int]) -> int:
+def _depth(query: Query, depths: dict[int, int]) -> int:
     """Return the most queries that are asked in a row; a query that is reached on several ways is looked at once."""
-    if id(query) not in known:
-        known[id(query)] = 1 + max((_depth(then, known) for then in query.then.values()), default=0)
-    return known[id(query)]
+    if id(query) not in depths:
+        depths[id(query)] = 1 + max((_depth(then, depths) for then in query.then.values()), default=0)
+    return depths[id(query)]
 
 
 def _repeat(votes: tuple[int, ...], times: int) -> Integers:

@@ -21,8 +21,6 @@ from quorate.auditing.plays import PlayNoise
 from quorate.core.errors import InvalidInput, NoQuorum, QuorateError
 from quorate.core.mechanisms import base
 
-__all__ = ["Draw", "Replay", "entropy_tape", "fitted_ensemble", "off_the_tape", "replay"]
-
 _PUBLIC = ("classes_", "teachers_", "claim_", "mechanism_", "n_features_in_", "plan_", "terms_", "phase_", "progress_")
 _LAWS = ("laplace", "gaussian", "words", "bernoulli_exp", "choice")
 _alone = threading.Lock()
@@ -39,19 +37,19 @@ def entropy_tape(seed: int) -> Iterator[list[Draw]]:
 
     Only for audits: meanwhile, no answer of this process is private.
     """
-    noise, drawn = PlayNoise(seed), list[Draw]()
+    noise, draws = PlayNoise(seed), list[Draw]()
     generator = np.random.default_rng([seed, 1])
     true_urandom, standard = os.urandom, vars(random)
 
     def urandom(size: int) -> bytes:
         if _aside:
             return true_urandom(size)
-        drawn.append(("urandom", size))
+        draws.append(("urandom", size))
         return generator.bytes(size)
 
     def taped(law: str) -> Callable[..., Any]:
         def draw(*arguments: Any) -> Any:
-            drawn.append((law, int(arguments[-1]) if law != "choice" else len(arguments[0])))
+            draws.append((law, int(arguments[-1]) if law != "choice" else len(arguments[0])))
             if law == "bernoulli_exp":
                 return generator.random(arguments[1]) < np.exp(-float(arguments[0]))
             return getattr(noise, law)(*arguments)
@@ -67,7 +65,7 @@ def entropy_tape(seed: int) -> Iterator[list[Draw]]:
         random.seed(seed)
         for law in _LAWS:
             setattr(_system_noise, law, taped(law))  # an attribute of the object hides the method of its class
-        yield drawn
+        yield draws
     finally:
         os.urandom = standard["_urandom"] = true_urandom
         np.random.set_state(state[0])  # noqa: NPY002
@@ -103,22 +101,22 @@ class Replay:
 
 
 class _Answer(NamedTuple):
-    said: str
-    drawn: int  # so far
+    text: str
+    draws: int  # so far
     spent: str  # so far
     failed: bool  # an error, and no answer that is paid for
 
 
 @dataclass
-class _Seen:
+class _Run:
     """One run: what everybody sees, what the owner sees, and the draws made by the time of each."""
 
     public: dict[str, str]
     ballots: np.ndarray
     answers: list[_Answer]
-    drawn: list[Draw]
-    fitted_after: int
-    failed: str = ""  # why there is nothing to compare, where that is so
+    draws: list[Draw]
+    draws_of_fit: int
+    failure: str = ""  # why there is nothing to compare, where that is so
 
 
 def replay(make: Any, first: Data, second: Data, queries: Any, *, seed: int = 0) -> Replay:
@@ -135,49 +133,51 @@ def replay(make: Any, first: Data, second: Data, queries: Any, *, seed: int = 0)
     >>> replay(made, (X, y), (X, other), [[3.0], [90.0]]).forbidden
     ()
     """
-    one, other = (_run(make, data, np.asarray(queries), seed) for data in (first, second))
-    if one.failed and one.failed == other.failed:
-        raise InvalidInput(f"nothing was replayed, since this comes of both data sets: {one.failed}")
+    run, other = (_run(make, data, np.asarray(queries), seed) for data in (first, second))
+    if run.failure and run.failure == other.failure:
+        raise InvalidInput(f"nothing was replayed, since this comes of both data sets: {run.failure}")
     forbidden = [
-        f"{name} is {one.public.get(name)} on one data set and {other.public.get(name)} on the other"
-        for name in sorted({*one.public, *other.public})
-        if one.public.get(name) != other.public.get(name)
+        f"{name} is {run.public.get(name)} on one data set and {other.public.get(name)} on the other"
+        for name in sorted({*run.public, *other.public})
+        if run.public.get(name) != other.public.get(name)
     ]
     teachers, ballots = 0, 0
-    if one.ballots.shape != other.ballots.shape:
+    if run.ballots.shape != other.ballots.shape:
         forbidden.append("the number of teachers or of queries they vote on differs")
     else:
-        differ = one.ballots != other.ballots
+        differ = run.ballots != other.ballots
         teachers, ballots = int(differ.any(axis=0).sum()), int(differ.sum())
         if teachers > 1:
             forbidden.append(f"the ballots of {teachers} teachers differ, and of one they may")
-    if one.drawn[: one.fitted_after] != other.drawn[: other.fitted_after]:
+    if run.draws[: run.draws_of_fit] != other.draws[: other.draws_of_fit]:
         forbidden.append("fitting asks for other randomness")
-    changed = 0
-    for place, (mine, theirs) in enumerate(zip(one.answers, other.answers, strict=False)):
-        if mine.said != theirs.said:
-            changed = sum(a.said != b.said for a, b in zip(one.answers, other.answers, strict=False))
-            if mine.failed or theirs.failed:
-                forbidden.append(f"query {place} ends with an error that depends on one unit")
-            break
-        if one.drawn[: mine.drawn] != other.drawn[: theirs.drawn]:
-            forbidden.append(f"query {place} asks for other randomness, though all answers so far are the same")
-            break
-        if mine.spent != theirs.spent:
-            forbidden.append(f"query {place} costs something else, though all answers so far are the same")
-            break
+    forbidden += _compare_answers(run, other)
+    changed = sum(mine.text != theirs.text for mine, theirs in zip(run.answers, other.answers, strict=False))
     return Replay(teachers, ballots, changed, tuple(forbidden))
 
 
-def _run(make: Any, data: Data, queries: np.ndarray, seed: int) -> _Seen:
-    with entropy_tape(seed) as drawn:
+def _compare_answers(run: _Run, other: _Run) -> list[str]:
+    """Return the forbidden difference at the first query where the runs differ, if there is one."""
+    for query, (mine, theirs) in enumerate(zip(run.answers, other.answers, strict=False)):
+        if mine.text != theirs.text:
+            failed = mine.failed or theirs.failed
+            return [f"query {query} ends with an error that depends on one unit"] if failed else []
+        if run.draws[: mine.draws] != other.draws[: theirs.draws]:
+            return [f"query {query} asks for other randomness, though all answers so far are the same"]
+        if mine.spent != theirs.spent:
+            return [f"query {query} costs something else, though all answers so far are the same"]
+    return []
+
+
+def _run(make: Any, data: Data, queries: np.ndarray, seed: int) -> _Run:
+    with entropy_tape(seed) as draws:
         predictor = make() if callable(make) else clone(make)
         try:
             predictor.fit(*data)
         except Exception as error:  # whatever it is, everybody sees it
-            told = _told(error)
-            return _Seen({"refusal": told}, np.zeros((0, 0)), [], drawn, len(drawn), failed=told)
-        after = len(drawn)
+            refusal = _describe_error(error)
+            return _Run({"refusal": refusal}, np.zeros((0, 0)), [], draws, len(draws), failure=refusal)
+        draws_of_fit = len(draws)
         public = {name: repr(getattr(predictor, name)) for name in _PUBLIC if hasattr(predictor, name)}
         ballots = np.asarray(fitted_ensemble(predictor).fitted.ballots(queries))
         answers: list[_Answer] = []
@@ -185,19 +185,20 @@ def _run(make: Any, data: Data, queries: np.ndarray, seed: int) -> _Seen:
         for row in queries:
             failed = False
             try:
-                told = predictor.predict(row[np.newaxis])
-                said = repr((told.tolist(), getattr(told, "scores", None)))
+                answer = predictor.predict(row[np.newaxis])
+                text = repr((answer.tolist(), getattr(answer, "scores", None)))
             except Exception as error:
-                said, failed = _told(error), not isinstance(error, NoQuorum)
-                failures.add("" if isinstance(error, QuorateError) else said)
+                text, failed = _describe_error(error), not isinstance(error, NoQuorum)
+                failures.add("" if isinstance(error, QuorateError) else text)
             else:
                 failures.add("")
             spent = repr(predictor.budget_.spent()) if hasattr(predictor, "budget_") else ""
-            answers.append(_Answer(said, len(drawn), spent, failed))
-        return _Seen(public, ballots, answers, drawn, after, failed="" if "" in failures else "; ".join(failures))
+            answers.append(_Answer(text, len(draws), spent, failed))
+        failure = "" if "" in failures else "; ".join(failures)
+        return _Run(public, ballots, answers, draws, draws_of_fit, failure=failure)
 
 
-def _told(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
 
 

@@ -177,8 +177,8 @@ def share_outcomes(mechanism: NoisyShares, votes: Votes, neighbour: Votes) -> Ou
         noise: Any = _EveryNoise(noises)
         answers.append(mechanism.draw_labels(np.tile(np.array(counts), (len(grid), 1)), noise))
         chances.append(np.prod(law[noises + reach + 1], axis=1))
-    _, places = np.unique(np.concatenate(answers), return_inverse=True)
-    size, parts = int(places.max()) + 1, np.split(places.ravel(), 2)
+    _, codes = np.unique(np.concatenate(answers), return_inverse=True)
+    size, parts = int(codes.max()) + 1, np.split(codes.ravel(), 2)
     laws = (np.bincount(part, weights=law, minlength=size) for part, law in zip(parts, chances, strict=True))
     return Outcomes.from_laws(*laws)
 
@@ -202,8 +202,8 @@ def audit_shares(target: NoisyShares, effort: Effort, *, deltas: Sequence[float]
 
 def _even_votes(target: NoisyShares) -> Votes:
     """Return votes as even as can be, far from where a share is cut off."""
-    each, rest = divmod(target.teachers, target.classes)
-    return tuple(each + (place < rest) for place in range(target.classes))
+    share, rest = divmod(target.teachers, target.classes)
+    return tuple(share + (label < rest) for label in range(target.classes))
 
 
 def _leads(target: NoisyShares, votes: Votes, plays: int, noise: PlayNoise) -> NDArray[np.float64]:

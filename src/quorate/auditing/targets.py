@@ -1,6 +1,6 @@
 """What `quorate audit` attacks when it is told a name: one instance of every mechanism, and whole predictors."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,8 +31,6 @@ from quorate.models.everlasting import EverlastingClassifier
 from quorate.models.knn import NeighbourClassifier, NeighbourRegressor
 from quorate.models.predictors import PrivateClassifier
 from quorate.release import QueryRelease
-
-__all__ = ["REPLAYS", "TARGETS", "make_target", "run_replay"]
 
 _NEAR: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-2, "radius": 0.5, "votes": 4.0}
 _ASK: dict[str, Any] = {"epsilon": 2.0, "delta": 1e-2, "teachers": 60}
@@ -96,6 +94,12 @@ REPLAYS: dict[str, Callable[[], Any]] = {
     "classifier_quorum": lambda: _classifier("quorum", teachers=200, queries=30),
     "everlasting": _everlasting,
 }
+
+
+def select_targets(names: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
+    """Return the instances to attack and the names of the replays, of these names or of all."""
+    games = [name for name in names or TARGETS if name in TARGETS or name not in REPLAYS]
+    return {name: make_target(name) for name in games}, [name for name in REPLAYS if not names or name in names]
 
 
 def run_replay(name: str, *, seed: int = 0) -> Replay:

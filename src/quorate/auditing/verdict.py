@@ -160,9 +160,9 @@ def bound_claims(
     error = (1 - confidence) / max(1, len(bounded))
     attempts = []
     for epsilon, delta in bounded:
-        shown = bound(first, second, delta=delta, confidence=1 - error)
+        lower_bound = bound(first, second, delta=delta, confidence=1 - error)
         needed = exact.two_sided_epsilon(delta) if isinstance(exact, Outcomes) else exact
-        attempts.append(Attempt(attack, shown.epsilon, shown.event, claim=(epsilon, delta), exact=needed))
+        attempts.append(Attempt(attack, lower_bound.epsilon, lower_bound.event, claim=(epsilon, delta), exact=needed))
     return attempts
 
 

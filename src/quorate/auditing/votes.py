@@ -27,6 +27,11 @@ _KEPT = 4  # candidates that longer ones are built from
 _FEW = 400_000  # numbers in the table of a game that enumeration looks through
 _PATIENCE = ((2, 1), (4, 1), (8, 0), (8, 8), (40, 0), (40, 40))  # queries in a row, one way and then the other
 _DEEPEST = 4  # queries of the worst trees
+_UNASKED = re.compile(rf"(, {STOPPED})+\)")  # at the end of what was seen
+_NOT_TESTED = (
+    "votes on more classes than {classes}, more queries than {queries} in a game, several ballots moved at once, and "
+    "epsilon at deltas other than {deltas}"
+)
 
 Pair = tuple[Votes, Votes]
 
@@ -88,19 +93,19 @@ def _pairs(release: Release) -> list[Pair]:
 def _repeated(release: Release, pairs: list[Pair], queries: int, epsilon: float) -> Iterator[Attack]:
     """Give the best pairs asked over and over, and followed by pairs of which the ballot moves the other way."""
 
-    def shown(queries: list[Pair]) -> float:
+    def show_delta(queries: list[Pair]) -> float:
         outcomes = enumerate_outcomes(release, _chain(queries))
         return max(outcomes.delta(epsilon / 2), outcomes.swap().delta(epsilon / 2))
 
-    def keep(lists: list[list[Pair]], most: int) -> list[list[Pair]]:
-        return sorted(lists, key=shown, reverse=True)[:most]
+    def best_chains(chains: list[list[Pair]]) -> list[list[Pair]]:
+        return sorted(chains, key=show_delta, reverse=True)[:_KEPT]
 
-    kept = keep([[pair] for pair in pairs], _KEPT)
-    both = [*pairs, *(pair[::-1] for pair in pairs)]
+    chains = best_chains([[pair] for pair in pairs])
+    both_ways = [*pairs, *(pair[::-1] for pair in pairs)]
     for depth in range(2, queries + 1):
-        following = [both if depth == 2 else {*chain, *(pair[::-1] for pair in chain)} for chain in kept]
-        kept = keep([[*chain, pair] for chain, pairs in zip(kept, following, strict=True) for pair in pairs], _KEPT)
-        for chain in kept:
+        following = [both_ways if depth == 2 else {*chain, *(pair[::-1] for pair in chain)} for chain in chains]
+        chains = best_chains([[*chain, pair] for chain, nexts in zip(chains, following, strict=True) for pair in nexts])
+        for chain in chains:
             name = "one query, asked" if len(set(chain)) == 1 else "rising and falling queries, asked"
             yield Attack(f"{name} {depth} times", _chain(chain))
 
@@ -113,37 +118,31 @@ def _patient(release: Release, pairs: list[Pair], epsilon: float) -> Iterator[At
     if release.no_quorums is None:
         return
     some = pairs[:: max(1, len(pairs) // 24)]
-    for long, after in _PATIENCE:
-        lists = [[pair] * long + [pair[::-1]] * after for pair in some]
-        rows = [_until_missed(one) for each in lists for one in (each, [pair[::-1] for pair in each])]
+    for forth, back in _PATIENCE:
+        chains = [[pair] * forth + [pair[::-1]] * back for pair in some]
+        chains += [[pair[::-1] for pair in chain] for chain in chains]
+        rows = [_until_missed(chain) for chain in chains]
         rows.sort(key=lambda row: -enumerate_outcomes(release, row).delta(epsilon / 2))
         for row in rows[:_KEPT]:
-            yield Attack(f"up to {long + after} queries until one finds no quorum", row)
+            yield Attack(f"up to {forth + back} queries until one finds no quorum", row)
 
 
 def _until_missed(queries: Sequence[Pair]) -> Query:
     """Return a tree that asks these while they are answered as most ballots say: it has as many ends as queries."""
-    *before, last = queries
+    *earlier, last = queries
     node = Query(*last)
-    for votes, neighbour in reversed(before):
+    for votes, neighbour in reversed(earlier):
         node = Query(votes, neighbour, {votes.index(max(votes)): node})
     return node
 
 
 def _chain(queries: Sequence[Pair]) -> Query:
     """Return a tree that asks these, whatever is answered, until the run ends. Its nodes are shared."""
-    *before, last = queries
+    *earlier, last = queries
     node = Query(*last)
-    for pair in reversed(before):
+    for pair in reversed(earlier):
         node = Query(*pair, dict.fromkeys([*range(len(pair[0])), NO_QUORUM], node))
     return node
-
-
-_UNASKED = re.compile(rf"(, {STOPPED})+\)")  # at the end of what was seen
-_NOT_TESTED = (
-    "votes on more classes than {classes}, more queries than {queries} in a game, several ballots moved at once, and "
-    "epsilon at deltas other than {deltas}"
-)
 
 
 @game(QueryMechanism, ThresholdMechanism)
@@ -163,16 +162,14 @@ def audit_votes(
     plays, confidence = effort.plays, effort.confidence
     classes = target.vote_columns() or 2
     release = release_of(target, classes=classes)
-    if queries is None:
-        queries = min(6, target.no_quorums + 3) if isinstance(target, ThresholdMechanism) else 1
+    queries = _default_queries(target) if queries is None else queries
     if deltas is None:
         deltas = (0.0,) if isinstance(target, SoftMajority) else DELTAS
     claims = _claims(target, queries, deltas)
     error = (1 - confidence) / len(claims)
     noise = PlayNoise(effort.seed)
-    candidates = [
-        a for a in attacks_on(release, queries=queries, epsilon=max(e for e, _ in claims)) if effort.wants(a.name)
-    ]
+    candidates = list(attacks_on(release, queries=queries, epsilon=max(claims)[0]))
+    candidates = [attack for attack in candidates if effort.wants(attack.name)]
     if not candidates:
         raise InvalidInput(f"no attack on {type(target).__name__} is called any of {effort.attacks}")
     attempts = []
@@ -184,18 +181,21 @@ def audit_votes(
         bound = epsilon_lower_bound(first, second, delta=delta, confidence=1 - error)
         event = _UNASKED.sub(")", bound.event)
         attempts.append(Attempt(_words(attack), bound.epsilon, event, claim=(epsilon, delta), exact=exact))
-    not_tested = _NOT_TESTED.format(
-        classes=classes, queries=queries, deltas=", ".join(f"{delta:g}" for delta in deltas)
-    )
+    listed = ", ".join(f"{delta:g}" for delta in deltas)
+    not_tested = _NOT_TESTED.format(classes=classes, queries=queries, deltas=listed)
     return effort.judge(type(target).__name__, attempts, not_tested=not_tested)
+
+
+def _default_queries(target: QueryMechanism | ThresholdMechanism) -> int:
+    return min(6, target.no_quorums + 3) if isinstance(target, ThresholdMechanism) else 1
 
 
 def _claims(
     target: QueryMechanism | ThresholdMechanism, queries: int, deltas: Sequence[float]
 ) -> list[tuple[float, float]]:
     """Return the claims that say something: at a delta below a run's own slack there is none, and 0 is no epsilon."""
-    least = target.run_cost(target.order).slack if isinstance(target, ThresholdMechanism) else -1.0
-    claims = [(_epsilon(target, delta, queries), delta) for delta in deltas if delta > least]
+    slack = target.run_cost(target.order).slack if isinstance(target, ThresholdMechanism) else -1.0
+    claims = [(_epsilon(target, delta, queries), delta) for delta in deltas if delta > slack]
     claims = [(epsilon, delta) for epsilon, delta in claims if 0 < epsilon < np.inf]
     if not claims:
         raise InvalidInput(f"{type(target).__name__} claims nothing at any delta of {', '.join(map(str, deltas))}")

@@ -41,11 +41,11 @@ class Game:
 
     def _tabulate(self, votes: list[Votes], first: Floats, second: Floats, *, moved: bool) -> None:
         """Make one matrix a pair on either side: rows are no quorum and then the labels, the likeliest on D first."""
-        place = {vote: number for number, vote in enumerate(votes)}
+        index = {vote: number for number, vote in enumerate(votes)}
         live = self.first_law > 0
         pairs_by_law: dict[bytes, tuple[Floats, Floats, tuple[Votes, Votes], list[int]]] = {}
-        for vote, other in [(one, other) for one in votes for other in neighbours(one)]:
-            here, there = first[place[vote]], second[place[other if moved else vote]]
+        for vote, other in ((counts, changed) for counts in votes for changed in neighbours(counts)):
+            here, there = first[index[vote]], second[index[other if moved else vote]]
             labels = sorted(
                 range(len(vote)), key=lambda y: (-here[y, live].sum(), here[y].tobytes(), there[y].tobytes())
             )
@@ -62,21 +62,23 @@ class Game:
     def exhaust(self, claim: Claim, *, queries: int) -> Finding:
         """Return the worst of all trees with this many queries."""
         start = self.first_law[np.newaxis], self.second_law[np.newaxis]
-        value, query = self._best_tree(claim, *start, met=0, asked=0, left=queries)
+        value, query = self._best_tree(claim, *start, met=0, depth=0, remaining=queries)
         return Finding(claim, claim.measure(value), query)
 
     def _best_tree(
-        self, claim: Claim, first: Floats, second: Floats, *, met: int, asked: int, left: int
+        self, claim: Claim, first: Floats, second: Floats, *, met: int, depth: int, remaining: int
     ) -> tuple[float, Query]:
-        values = self._by_pair(claim, first, second, met=met, asked=asked, left=left)[0]
+        values = self._by_pair(claim, first, second, met=met, depth=depth, remaining=remaining)[0]
         pair = int(values.argmax())
         then: dict[int, Query] = {}
         for slot, outcome in enumerate(self.outcomes[pair]):
-            after = met + int(slot == 0)
+            missed = met + int(slot == 0)
             children = self._children(first, second, slot)
             child_first, child_second = (child[:, pair] for child in children)
-            if left > 1 and after != self.limit and child_first.any():
-                below = self._best_tree(claim, child_first, child_second, met=after, asked=asked + 1, left=left - 1)
+            if remaining > 1 and missed != self.limit and child_first.any():
+                below = self._best_tree(
+                    claim, child_first, child_second, met=missed, depth=depth + 1, remaining=remaining - 1
+                )
                 then[outcome] = below[1]
         return float(values[pair]), Query(*self.pairs[pair], then)
 
@@ -87,26 +89,28 @@ class Game:
             return masses[0][..., np.newaxis] * self.first_law, masses[1][..., np.newaxis] * self.second_law
         return first[:, np.newaxis] * self.first[:, slot], second[:, np.newaxis] * self.second[:, slot]
 
-    def _by_pair(self, claim: Claim, first: Floats, second: Floats, *, met: int, asked: int, left: int) -> Floats:
+    def _by_pair(self, claim: Claim, first: Floats, second: Floats, *, met: int, depth: int, remaining: int) -> Floats:
         """Return for each state and each pair asked there the largest sum over all histories that follow."""
         pairs, slots, hidden = self.first.shape
-        most = max(1, _CHUNK // (pairs * hidden))
-        if len(first) > most:
-            parts = range(0, len(first), most)
-            split = [(first[start : start + most], second[start : start + most]) for start in parts]
-            return np.concatenate([self._by_pair(claim, *part, met=met, asked=asked, left=left) for part in split])
+        rows = max(1, _CHUNK // (pairs * hidden))
+        if len(first) > rows:
+            parts = range(0, len(first), rows)
+            split = [(first[start : start + rows], second[start : start + rows]) for start in parts]
+            return np.concatenate(
+                [self._by_pair(claim, *part, met=met, depth=depth, remaining=remaining) for part in split]
+            )
         total = np.zeros((len(first), pairs))
         for slot in range(slots):
-            after = met + int(slot == 0)
-            if left == 1 or (slot == 0 and after == self.limit):
+            missed = met + int(slot == 0)
+            if remaining == 1 or (slot == 0 and missed == self.limit):
                 masses = first @ self.first[:, slot].T, second @ self.second[:, slot].T
-                total += claim.terms(*masses, after, asked + 1 - after)
+                total += claim.terms(*masses, missed, depth + 1 - missed)
                 continue
             children = [child.reshape(-1, hidden) for child in self._children(first, second, slot)]
             live = children[0].any(axis=1)
             if live.any():
                 below = self._by_pair(
-                    claim, children[0][live], children[1][live], met=after, asked=asked + 1, left=left - 1
+                    claim, children[0][live], children[1][live], met=missed, depth=depth + 1, remaining=remaining - 1
                 )
                 total.ravel()[live] += below.max(axis=1)
         return total
@@ -117,14 +121,14 @@ class Game:
         missed = int(self.first[:, 0].any(axis=1).sum())
         reached, ended = {0: 1}, 0
         for _ in range(queries):
-            after: dict[int, int] = {}
+            following: dict[int, int] = {}
             for met, count in reached.items():
-                after[met] = after.get(met, 0) + count * answers
+                following[met] = following.get(met, 0) + count * answers
                 if met + 1 == self.limit:
                     ended += count * missed
                 else:
-                    after[met + 1] = after.get(met + 1, 0) + count * missed
-            reached = after
+                    following[met + 1] = following.get(met + 1, 0) + count * missed
+            reached = following
         return sum(reached.values()) + ended
 
 
@@ -134,9 +138,9 @@ def _merge_columns(tables: list[Floats], laws: list[Floats]) -> tuple[list[Float
     columns = np.concatenate([table.reshape(-1, table.shape[-1]) for table in tables]).T[possible]
     groups: dict[bytes, int] = {}
     group = np.array([groups.setdefault(column.tobytes(), len(groups)) for column in columns])
-    kept = possible[np.unique(group, return_index=True)[1]]
+    columns_kept = possible[np.unique(group, return_index=True)[1]]
     merged: list[Floats] = [np.bincount(group, weights=law[possible]).astype(np.float64) for law in laws]
-    return [table[..., kept] for table in tables], merged
+    return [table[..., columns_kept] for table in tables], merged
 
 
 _SWEEPS, _TRIED = 12, 128  # the most sweeps, and the most pairs tried at a node in one of them
@@ -163,10 +167,10 @@ def ascend(
         climb.begin([choice[: -(-starts // 2)] for choice in choices], start)
     best = np.full(starts, -np.inf)
     for _ in range(_SWEEPS):
-        before = best
+        previous = best
         for depth in reversed(range(max(1, queries - 1))):
             best = climb.improve(choices, depth)[:, 0]
-        if not (best > before * (1 + 1e-9)).any():
+        if not (best > previous * (1 + 1e-9)).any():
             break
     climb.improve(choices, queries - 1)
     winner = int(best.argmax())
@@ -182,14 +186,14 @@ class _Climb:
 
     def begin(self, choices: list[Counts], start: Query) -> None:
         """Write the pairs of `start` into the choices."""
-        place = {pair: number for number, pair in enumerate(self._game.pairs)}
+        numbers = {pair: number for number, pair in enumerate(self._game.pairs)}
         reached = [(0, start)]
         for level, choice in zip(self.levels, choices, strict=True):
             edges = zip(level.parent.tolist(), level.slot.tolist(), strict=True)
             children = {edge: child for child, edge in enumerate(edges)}
             following = []
             for node, query in reached:
-                pair = place[query.votes, query.neighbour]
+                pair = numbers[query.votes, query.neighbour]
                 choice[:, node] = pair
                 outcomes = enumerate(self._game.outcomes[pair])
                 following += [(children[node, slot], query.then[o]) for slot, o in outcomes if o in query.then]
@@ -234,9 +238,9 @@ class _Climb:
         first = reach[0][:, level.parent] * game.first[pair, level.slot]
         second = reach[1][:, level.parent] * game.second[pair, level.slot]
         if game.redraws:
-            drawn = level.slot == 0
-            first[:, drawn] = first[:, drawn].sum(axis=2, keepdims=True) * game.first_law
-            second[:, drawn] = second[:, drawn].sum(axis=2, keepdims=True) * game.second_law
+            redrawn = level.slot == 0
+            first[:, redrawn] = first[:, redrawn].sum(axis=2, keepdims=True) * game.first_law
+            second[:, redrawn] = second[:, redrawn].sum(axis=2, keepdims=True) * game.second_law
         return first, second
 
     def _last(self, depth: int, reach: Reach) -> Floats:
@@ -245,8 +249,8 @@ class _Climb:
         total = np.zeros((*reach[0].shape[:2], len(game.pairs)))
         for slot in range(game.first.shape[1]):
             masses = reach[0] @ game.first[:, slot].T, reach[1] @ game.second[:, slot].T
-            after = met + int(slot == 0)
-            total += self._claim.terms(*masses, after, depth + 1 - after)
+            missed = met + int(slot == 0)
+            total += self._claim.terms(*masses, missed, depth + 1 - missed)
         return total
 
     def _below(self, choices: list[Counts], depth: int, reach: Reach) -> Floats:
@@ -258,9 +262,9 @@ class _Climb:
         pair = choice[:, node]
         first = np.einsum("tnh,tnh->tn", reach[0][:, node], game.first[pair, slot])
         second = np.einsum("tnh,tnh->tn", reach[1][:, node], game.second[pair, slot])
-        after = level.met[node] + (slot == 0)
+        missed = level.met[node] + (slot == 0)
         values = np.zeros((*choice.shape, game.first.shape[1]))
-        values[:, node, slot] = self._claim.terms(first, second, after, depth + 1 - after)
+        values[:, node, slot] = self._claim.terms(first, second, missed, depth + 1 - missed)
         if level.parent.size:
             values[:, level.parent, level.slot] = self._below(choices, depth + 1, self._step(reach, choice, level))
         total: Floats = values.sum(axis=2)
@@ -287,10 +291,10 @@ def _levels(queries: int, slots: int, limit: int | None) -> list[_Level]:
     levels, met = [], np.zeros(1, dtype=np.int64)
     for depth in range(queries):
         node, slot = (grid.ravel() for grid in np.meshgrid(np.arange(met.size), np.arange(slots), indexing="ij"))
-        after = met[node] + (slot == 0)
-        ended = np.full(node.shape, True) if depth == queries - 1 else (slot == 0) & (after == limit)
+        missed = met[node] + (slot == 0)
+        ended = np.full(node.shape, True) if depth == queries - 1 else (slot == 0) & (missed == limit)
         levels.append(_Level(met, node[~ended], slot[~ended], node[ended], slot[ended]))
-        met = after[~ended]
+        met = missed[~ended]
     return levels
 
 

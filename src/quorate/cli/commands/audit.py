@@ -59,9 +59,7 @@ def _attack(
     from quorate.auditing import audit, targets
     from quorate.cli.output import steps
 
-    games = [name for name in names or targets.TARGETS if name in targets.TARGETS or name not in targets.REPLAYS]
-    attacked = {name: targets.make_target(name) for name in games}
-    replayed = [name for name in targets.REPLAYS if not names or name in names]
+    attacked, replayed = targets.select_targets(names)
     labels = [*(f"attacking {name}" for name in attacked), *(f"replaying {name}" for name in replayed)]
     verdicts: dict[str, Verdict] = {}
     replays: dict[str, Replay] = {}
