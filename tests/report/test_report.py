@@ -122,7 +122,7 @@ PAGES = {
     "release": lambda text: render_release(full_release(text)),
     "audit": lambda text: render_audit(full_audit(text)),
 }
-PLACES = {"check": 8, "model": 12, "release": 16, "audit": 13}  # that take a text; the words of plots among them
+PLACES = {"check": 8, "model": 12, "release": 16, "audit": 12}  # that take a text; the words of plots among them
 
 
 @functools.cache
