@@ -21,9 +21,18 @@ from quorate.core.privacy import Budget
 from quorate.models.concepts import Thresholds
 from quorate.models.knn import NeighbourClassifier
 from quorate.models.selection import plan_search
-from quorate.report.axes import logarithmic_at, plain
-from quorate.report.drawing import BLUE, GREEN, GREY, ORANGE, Plot, draw_plot, standing_alone
-from quorate.report.release_plots import draw_lines
+from quorate.report.plots import (
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    Plot,
+    draw_lines,
+    draw_plot,
+    label_axis,
+    label_log_axis,
+    to_svg_file,
+)
 
 Curve = Sequence[tuple[int, float]]  # points of a number and a share
 
@@ -60,8 +69,7 @@ def plot_belief() -> Plot:
             times = np.exp(epsilon) * before
             axes.plot(before, times / (times + 1 - before), color=colour, label=f"epsilon {epsilon:g}")
         axes.set(xlabel="belief before", ylabel="belief after, at most")
-        plain(axes.xaxis)
-        plain(axes.yaxis)
+        label_axis(axes.xaxis, axes.yaxis)
         axes.legend()
 
     told = "From one half: " + ", ".join(f"epsilon {e:g} to {1 / (1 + np.exp(-e)):.2f}" for e in colours) + "."
@@ -88,7 +96,7 @@ def plot_quorum() -> Plot:
 
 def _finish(axes: Any, **settings: Any) -> None:
     axes.set(**settings)
-    plain(axes.yaxis)
+    label_axis(axes.yaxis)
     axes.legend(loc="lower right")
 
 
@@ -126,7 +134,7 @@ def plot_search() -> Plot:
         axes.plot(numbers, random, color=BLUE, marker="o", label="a secret random number of trials")
         axes.plot(numbers, each, color=ORANGE, marker="o", label="one trial for each candidate")
         axes.set(xlabel="candidates", ylabel="epsilon of a trial", ylim=(0, 1.05))
-        plain(axes.yaxis)
+        label_axis(axes.yaxis)
         axes.legend()
 
     told = (
@@ -172,9 +180,9 @@ def plot_coverage(curves: Mapping[float, Curve]) -> Plot:
         axes.axhline(0.9, color=GREY, linewidth=1.2)
         for epsilon, points in curves.items():
             axes.plot(*zip(*points, strict=True), color=_EPSILONS[epsilon], marker="o", label=f"epsilon {epsilon:g}")
-        logarithmic_at(axes.xaxis, [units for points in curves.values() for units, _ in points])
+        label_log_axis(axes.xaxis, [units for points in curves.values() for units, _ in points], at_values=True)
         axes.set(xlabel="held-out units", ylabel="coverage")
-        plain(axes.yaxis)
+        label_axis(axes.yaxis)
         axes.legend()
 
     told = "; ".join(
@@ -209,7 +217,7 @@ def plot_nearest(curves: Mapping[int, Curve]) -> Plot:
         for planned, points in curves.items():
             axes.plot(*zip(*points, strict=True), color=_PLANNED[planned], label=f"planned for {planned:,} queries")
         axes.set(xlabel="queries answered", ylabel="share right", ylim=(0.0, 1.0))
-        plain(axes.xaxis)
+        label_axis(axes.xaxis)
         axes.legend()
 
     told = "; ".join(
@@ -307,7 +315,7 @@ def draw_pictures(docs: Path, names: Sequence[str] = ("",)) -> list[Path]:
             files.append(docs / name)
             files[-1].parent.mkdir(parents=True, exist_ok=True)
             inline = name.startswith("concepts/")
-            files[-1].write_text(f"{svg.strip()}\n" if inline else standing_alone(svg), encoding="utf-8")
+            files[-1].write_text(f"{svg.strip()}\n" if inline else to_svg_file(svg), encoding="utf-8")
     return files
 
 

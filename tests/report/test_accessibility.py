@@ -9,8 +9,8 @@ from test_pages import AT, LeaseView, Refusal, key, ledger, minute, model
 from test_report import full, full_release, rendered
 
 from quorate.report.model import render_report
+from quorate.report.pages import write_page
 from quorate.report.release import render_release
-from quorate.report.rendering import write_page
 from quorate.service.openapi import openapi_document
 from quorate.service.pages import dashboard_page, docs_page
 from quorate.service.settings import Settings

@@ -21,9 +21,8 @@ from quorate.report import Accuracy, Agreement, Claim, ReportData, proofs_for, s
 from quorate.report.audit import AuditReport, render_audit
 from quorate.report.check import CheckReport, render_check
 from quorate.report.model import render_report
+from quorate.report.pages import figure, write_page
 from quorate.report.release import ReleaseReport, render_release
-from quorate.report.rendering import write_page
-from quorate.report.words import figure
 
 HOSTILE = "<script>alert(1)</script>\"'&<img src=x onerror=alert(2)>]]>-->$\\frac{$ \U0001f600 \u202e"
 
@@ -74,7 +73,7 @@ def full_release(text="clinic", **changed):
     made = {"title": f"Release {text}", "claim": claim, "cards": {text: text}, "bill": {text: text, "epsilon": 1.0}}
     made |= {"engines": [(text, 0.1), ("plain", 0.002)], "engine": text, "sentences": [text], "source": text}
     made |= {"truth": [(0.1, 0.2, 0.1, 0.3), (0.2, 0.2, 0.2, 0.2)], "errors": [(0.9, 0.1, 0.1), (1.0, 0.08, 0.1)]}
-    made |= {"answers": answers, "more": 7, "timing": {text: 0.25}}
+    made |= {"answers": answers, "answers_left_out": 7}
     made |= {"shares": [(text, [(text, 0.75), ("home", 0.25)])]}
     made |= {"proofs": {text: text}, "software": {text: text}, "notes": [text]}
     return ReleaseReport(**(made | changed))

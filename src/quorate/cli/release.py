@@ -55,7 +55,7 @@ from quorate.release.domain import make_domain
 from quorate.release.plan import plan_release
 from quorate.release.synthetic import MOST_ROWS
 from quorate.release.utility import simulate_utility
-from quorate.report.release_page import write_report_of
+from quorate.report.release import write_release_report
 from quorate.tables import read_table
 
 __all__ = ["ask_online", "ask_published", "release"]
@@ -247,7 +247,7 @@ def _release_once(
     write_release(release, subject.names, options.out, options.synthetic)
     utility = simulate_utility(release) if options.utility else None
     if options.report is not None:
-        write_report_of(release, options.report, utility)
+        write_release_report(release, options.report, utility)
     if utility is not None and not options.json:
         print(utility.summary(), file=sys.stderr)
     more = {"utility": utility.as_dict()} if utility is not None and options.json else {}
@@ -457,7 +457,7 @@ def _plan(subject: Subject, columns: Columns | None, options: ReleaseOptions, se
     given = {name: value for name, value in settings.items() if value is not None}
     plan = plan_release(subject.about, records=options.records, public=public, columns=columns, **given)
     if options.report is not None:
-        from quorate.report.plan_page import write_plan_report
+        from quorate.report.release import write_plan_report
 
         write_plan_report(plan, options.report)
     if options.json:

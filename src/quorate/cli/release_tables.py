@@ -19,7 +19,7 @@ from quorate.models.concepts import Boxes, Concept, Halfspaces
 from quorate.models.saving import Folder
 from quorate.release import QueryRelease, Workload
 from quorate.release.domain import Domain
-from quorate.report.release_page import release_bill
+from quorate.report.release import release_bill
 from quorate.tables import Number, Schema, read_table
 from quorate.tables.containers import is_arrow, open_columns, shown_names
 from quorate.tables.results import make_table, parquet_bytes

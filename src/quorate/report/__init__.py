@@ -8,7 +8,7 @@ The page is made with matplotlib and jinja2, the optional extra `quorate[report]
 
 from quorate.report.data import Accuracy, Agreement, Claim, ReportData, proofs_for, software_versions
 from quorate.report.model import write_report
-from quorate.report.rendering import check_installed
+from quorate.report.pages import check_installed
 
 __all__ = [
     "Accuracy",

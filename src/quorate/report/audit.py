@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from quorate.auditing import Verdict
-from quorate.report.rendering import render, write_page
-from quorate.report.words import percent
+from quorate.report.pages import percent, render, write_page
 
 __all__ = ["AuditReport", "render_audit", "write_audit_report"]
 
@@ -29,7 +28,7 @@ class AuditReport:
 
 
 def write_audit_report(data: AuditReport, path: str | os.PathLike[str]) -> Path:
-    """Write the page to `path` and return that path. A file that stands there is replaced."""
+    """Write the page to `path` and return that path. An existing file is replaced."""
     return write_page(render_audit(data), path)
 
 
@@ -42,8 +41,8 @@ def render_audit(data: AuditReport) -> str:
 def _claim(verdict: Verdict) -> dict[str, Any]:
     """Return a verdict with what its bar needs: how much of the claim was shown, and where the exact figure stands."""
     exact = None if verdict.exact is None else _width(verdict.exact, verdict.claim[0])
-    shown = _width(verdict.lower_bound, verdict.claim[0])
-    return {"verdict": verdict, "share": _of_claim(verdict.ratio), "shown": shown, "exact": exact}
+    attack = _width(verdict.lower_bound, verdict.claim[0])
+    return {"verdict": verdict, "share": _of_claim(verdict.ratio), "shown": attack, "exact": exact}
 
 
 def _width(epsilon: float, claimed: float) -> str:
@@ -62,5 +61,5 @@ def _cards(data: AuditReport) -> dict[str, str]:
         cards["closest to its claim"] = _of_claim(closest.ratio)
         cards["plays of each world"] = f"{max(verdict.plays for verdict in data.verdicts):,}"
     if data.replays:
-        cards["replays sound"] = f"{sum(one[2] for one in data.replays)} of {len(data.replays)}"
+        cards["replays sound"] = f"{sum(sound for _, _, sound in data.replays)} of {len(data.replays)}"
     return cards

@@ -4,7 +4,7 @@ import math
 import platform
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
-from importlib import metadata, resources
+from importlib import metadata
 from typing import Any
 
 from quorate.core.errors import InvalidInput
@@ -44,6 +44,21 @@ _PROOFS = {
         "core/mechanisms/PROOF_between_thresholds.md",
         "each no-quorum costs a fixed price; two classes",
     ),
+    "noisy_vector": (
+        "core/mechanisms/PROOF_noisy_vector.md",
+        "what a vector of counts with discrete Gaussian noise costs",
+    ),
+    "engines": ("release/engines/PROOF.md", "what each engine measures, and what that costs"),
+    "release": ("release/PROOF.md", "cells are public, counts are taken once, the engine pays, the rest is free"),
+    "check": (
+        "models/evaluation/PROOF.md",
+        "one unit moves two counts of each grid by one, and why the intervals cover",
+    ),
+}
+_RESTS_ON = {  # all but answers by ballot
+    "linear": ("privacy", "linear"),
+    "release": ("release", "engines", "noisy_vector"),
+    "check": ("check", "noisy_vector"),
 }
 
 
@@ -80,7 +95,7 @@ class Accuracy:
     source: str
 
     def __post_init__(self) -> None:
-        _numbers("accuracy.points", self.points, 3, shares=(1, 2))
+        _check_points("accuracy.points", self.points, 3, shares=(1, 2))
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,23 +155,23 @@ class ReportData:
 
     def __post_init__(self) -> None:
         if self.spending is not None:
-            _numbers("spending", self.spending, 2)
+            _check_points("spending", self.spending, 2)
         if self.answer_rate is not None:
-            _numbers("answer_rate", self.answer_rate, 2, shares=(1,))
+            _check_points("answer_rate", self.answer_rate, 2, shares=(1,))
 
     def as_dict(self) -> dict[str, Any]:
         """Return the same as plain dictionaries, lists, texts and numbers, for JSON."""
-        plain: dict[str, Any] = _plain(self)
-        return plain
+        document: dict[str, Any] = _to_json(self)
+        return document
 
 
-def _plain(value: Any) -> Any:
+def _to_json(value: Any) -> Any:
     if is_dataclass(value):
-        return {part.name: _plain(getattr(value, part.name)) for part in fields(value)}
+        return {part.name: _to_json(getattr(value, part.name)) for part in fields(value)}
     if isinstance(value, Mapping):
-        return {str(name): _plain(inner) for name, inner in value.items()}
+        return {str(name): _to_json(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(inner) for inner in value]
+        return [_to_json(inner) for inner in value]
     if hasattr(value, "item"):
         value = value.item()  # a NumPy scalar
     if isinstance(value, float) and not math.isfinite(value):
@@ -164,10 +179,10 @@ def _plain(value: Any) -> Any:
     return value if value is None or isinstance(value, bool | int | float | str) else str(value)
 
 
-def _numbers(name: str, points: Iterable[Iterable[float]], width: int, shares: tuple[int, ...] = ()) -> None:
+def _check_points(name: str, points: Iterable[Iterable[float]], width: int, shares: tuple[int, ...] = ()) -> None:
     rows = [tuple(point) for point in points]
-    right = bool(rows) and all(len(row) == width and all(math.isfinite(value) for value in row) for row in rows)
-    if not right or any(not 0 <= row[place] <= 1 for row in rows for place in shares):
+    finite = bool(rows) and all(len(row) == width and all(math.isfinite(value) for value in row) for row in rows)
+    if not finite or any(not 0 <= row[column] <= 1 for row in rows for column in shares):
         raise InvalidInput(
             f"{name} must hold at least one point of {width} finite numbers, with shares from 0 to 1; "
             "pass None to leave the section out"
@@ -177,16 +192,10 @@ def _numbers(name: str, points: Iterable[Iterable[float]], width: int, shares: t
 def proofs_for(aggregator: str | None = None) -> dict[str, str]:
     """Return the proofs that an answer of this aggregator rests on: file in the installed package, what it proves.
 
-    "linear" is for linear models, which have no ballots to count.
+    "linear", "release" and "check" are for linear models, releases and private tests, which have no ballots.
     """
-    proofs = {}
-    for key in ("privacy", "linear") if aggregator == "linear" else ("privacy", "predictors", aggregator):
-        if key not in _PROOFS:
-            continue
-        name, line = _PROOFS[key]
-        if resources.files("quorate").joinpath(name).is_file():
-            proofs[f"quorate/{name}"] = line
-    return proofs
+    keys = _RESTS_ON.get(aggregator or "", ("privacy", "predictors", aggregator))
+    return {f"quorate/{_PROOFS[key][0]}": _PROOFS[key][1] for key in keys if key in _PROOFS}
 
 
 def software_versions(packages: Sequence[str] = ("quorate", "opendp", "numpy", "scikit-learn")) -> dict[str, str]:

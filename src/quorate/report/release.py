@@ -1,27 +1,52 @@
-"""The page of a release: what was promised, what it cost, how good it is on simulated data."""
+"""The page of a release, or of its plan: what was promised, what it costs, and how good it is on simulated records.
 
-import os
+Simulated records are synthetic ones, made of what was released: their true answers are known and nobody's secret, so
+that the engine can be run on them again, at several epsilons, and held against the truth. Nothing is spent.
+"""
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from quorate.report.data import Claim
-from quorate.report.drawing import Plot
-from quorate.report.model_plots import plot_shares
-from quorate.report.release_plots import (
-    plot_answers,
-    plot_engines,
-    plot_epsilon,
-    plot_truth,
+import numpy as np
+
+from quorate.core.arrays import Floats
+from quorate.core.errors import QuorateError
+from quorate.release import QueryRelease
+from quorate.release.engines import ENGINES, expected_errors
+from quorate.release.people import RECORD
+from quorate.release.plan import ReleasePlan
+from quorate.release.utility import Utility, release_again
+from quorate.release.workloads.bound import MarginalWorkload
+from quorate.report.data import Claim, proofs_for, software_versions
+from quorate.report.model import plot_shares
+from quorate.report.pages import check_installed, decimals_for, figure, percent, render, words, write_page
+from quorate.report.plots import (
+    BLUE,
+    GREEN,
+    GREY,
+    LINE,
+    ORANGE,
+    Plot,
+    draw_lines,
+    draw_plot,
+    label_axis,
+    label_log_axis,
+    name_rows,
 )
-from quorate.report.rendering import check_installed, render, write_page
-from quorate.report.words import decimals_for, figure, words
 
-__all__ = ["ReleaseReport", "render_release", "write_release_report"]
+__all__ = ["ReleaseReport", "release_bill", "render_release", "write_plan_report", "write_release_report"]
 
-_SAID_ABOVE = {"epsilon", "delta", "privacy_unit"}  # by the guarantee
-_MOST_COLUMNS = 12  # plots of columns on a page
+_STATED_ABOVE = {"epsilon", "delta", "privacy_unit"}  # by the guarantee
+_NOT_TABLED = {"notes", "claim", "seconds"}
+_COLUMN_PLOTS = 12
+_ANSWER_BARS = 12
+_ANSWER_ROWS = 20
+_TRUTH_POINTS = 800
+_EPSILONS = (0.1, 0.3, 1.0, 3.0)  # of the plot of errors against epsilon
+_SIMULATED_ROWS = 200_000
+_PATIENCE = 5.0  # seconds of a run that is repeated for the plot against epsilon
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,9 +54,9 @@ class ReleaseReport:
     """What the page of a release may show: public and released values, and figures from simulated data.
 
     `truth` has (true share, answer, low, high) of simulated records, and `errors` (epsilon, largest error measured on
-    simulated records, expected one). `engines` are (name, expected error), `answers` rows of the released table,
-    `shares` each column with the released share of each of its values. `source` says what was simulated, `utility` in
-    sentences what the release is worth.
+    simulated records, expected one). `engines` are (name, expected error), `answers` rows of the released table, of
+    which `answers_left_out` more were released, and `shares` each column with the released share of each of its values.
+    `source` says what was simulated, `utility` in sentences what the release is worth.
     """
 
     title: str
@@ -48,51 +73,198 @@ class ReleaseReport:
     utility: Sequence[str] = ()
     shares: Sequence[tuple[str, Sequence[tuple[str, float]]]] = ()
     answers: Sequence[Mapping[str, Any]] = ()
-    more: int = 0
-    timing: Mapping[str, float] = field(default_factory=dict)
+    answers_left_out: int = 0
     proofs: Mapping[str, str] = field(default_factory=dict)
-    software: Mapping[str, str] = field(default_factory=dict)
+    software: Mapping[str, str] = field(default_factory=software_versions)
     notes: Sequence[str] = ()
 
 
-def write_release_report(data: ReleaseReport, path: str | os.PathLike[str]) -> Path:
-    """Write the page to `path` and return that path. A file that stands there is replaced."""
-    return write_page(render_release(data), path)
+def write_release_report(release: QueryRelease, path: Path, utility: Utility | None = None) -> Path:
+    """Write the page of a release to `path`, with its utility where that was measured; return the path."""
+    check_installed()
+    return write_page(render_release(_report_release(release, utility)), path)
+
+
+def write_plan_report(plan: ReleasePlan, path: Path) -> Path:
+    """Write the page of a plan to `path`, from public numbers alone; return the path."""
+    return write_page(render_release(_report_plan(plan)), path)
 
 
 def render_release(data: ReleaseReport) -> str:
-    """Return the page as text."""
+    """Return the page as text. One engine alone has nothing to be compared with."""
     check_installed()
-    return render(
-        "release.html",
-        data=data,
-        cards=data.cards,
-        bill={name: value for name, value in data.bill.items() if name not in _SAID_ABOVE},
-        pictures=_pictures(data),
-        plots=_plots(data),
-        answers=_answer_rows(data.answers),
-        timing={name: f"{seconds:.3g} s" for name, seconds in data.timing.items()},
-    )
-
-
-def _plots(data: ReleaseReport) -> list[Plot]:
-    """Return the plots there are figures for; one engine alone has nothing to be compared with."""
-    drawn = [
+    plots = [
         plot_truth(data.truth, data.source) if data.truth else None,
         plot_epsilon(data.errors, data.source) if data.errors else None,
         plot_engines(data.engines, data.engine) if len(data.engines) > 1 else None,
     ]
-    return [plot for plot in drawn if plot is not None]
+    return render(
+        "release.html",
+        data=data,
+        cards=data.cards,
+        bill={name: value for name, value in data.bill.items() if name not in _STATED_ABOVE},
+        released=_plot_released(data),
+        plots=[plot for plot in plots if plot],
+        answers=_answer_rows(data.answers),
+    )
 
 
-def _pictures(data: ReleaseReport) -> list[Plot]:
-    """Return what was released as bars: the columns one by one, or else the answers."""
-    if data.shares:
-        return [
-            plot_shares(f"column-{place}", f"Shares by {words(column)}", values)
-            for place, (column, values) in enumerate(data.shares[:_MOST_COLUMNS])
-        ]
-    return [plot_answers(data.answers, data.more)] if data.answers else []
+def release_bill(release: QueryRelease) -> dict[str, Any]:
+    """Return the figures of a release: public or released, except `seconds`, which only its owner may see."""
+    queries = release.domain_.queries
+    return {
+        "claim": release.claim_,
+        "privacy_unit": release.unit_,
+        "epsilon": release.budget_.epsilon,
+        "delta": release.budget_.delta,
+        "epsilon_spent": release.budget_.spent_epsilon(),
+        "records": release.records_,
+        "queries": queries.count,
+        "cells": queries.cells,
+        "engine": release.engine_,
+        "expected_error": release.expected_error_,
+        "engine_error_bound": release.engine_error_bound(0.025),
+        "cover_error_bound": release.domain_.share(0.025),
+        "seconds": release.seconds_,
+        "notes": list(release.notes_),
+    }
+
+
+def _report_plan(plan: ReleasePlan) -> ReleaseReport:
+    bill = {
+        "about": plan.subject,
+        "private_records": plan.records,
+        "public_records": plan.public,
+        "queries": plan.queries,
+        "cells": plan.cells,
+        "error_asked_for": plan.alpha,
+        "expected_error_of_the_engine": plan.error,
+        "error_of_the_cover": plan.cover,
+        "public_records_alone_if_a_fair_sample": plan.public_alone,
+        "feasible": "yes" if plan.feasible else "no",
+        "private_records_needed": plan.private_needed,
+        "public_records_needed": plan.public_needed,
+    }
+    return ReleaseReport(
+        title="A plan for a private release",
+        planned=True,
+        claim=_claim(plan.epsilon, plan.delta, RECORD),
+        cards={
+            "expected largest error": percent(plan.error, 2),
+            "error of the cover": percent(plan.cover, 2),
+            "engine": words(plan.engine),
+            "within what was asked": "yes" if plan.feasible else "no",
+        },
+        bill={name: value for name, value in bill.items() if value is not None},
+        engines=[(outlook.engine, outlook.error) for outlook in plan.engines],
+        engine=plan.engine,
+        sentences=plan.sentences,
+        notes=plan.published,
+    )
+
+
+def _report_release(release: QueryRelease, utility: Utility | None) -> ReleaseReport:
+    bill, budget, queries = release_bill(release), release.budget_, release.domain_.queries
+    truth, errors = _measure_errors(release)
+    outlook = expected_errors(
+        queries,
+        records=release.records_,
+        epsilon=budget.epsilon,
+        delta=budget.delta,
+        public=release.domain_.public(),
+    )
+    answers, answers_left_out = _first_answers(release)
+    cards = {
+        "queries answered": f"{queries.count:,}",
+        "private records" if release.unit_ == RECORD else "people": f"{release.records_:,}",
+        "expected largest error": percent(release.expected_error_, 2),
+    }
+    if cover := release.domain_.share(0.05):  # a workload has none
+        cards["error of the cover, at most"] = percent(cover, 2)
+    return ReleaseReport(
+        title="A private release of answers",
+        claim=_claim(budget.epsilon, budget.delta, release.unit_),
+        cards=cards,
+        bill={name: value for name, value in bill.items() if name not in _NOT_TABLED and value is not None},
+        engines=list(outlook.items()),
+        engine=release.engine_,
+        truth=truth,
+        errors=errors,
+        utility=() if utility is None else utility.summary().splitlines(),
+        source="synthetic records, made of what was released",
+        shares=_column_shares(release),
+        answers=answers,
+        answers_left_out=answers_left_out,
+        proofs=proofs_for("release"),
+        notes=(bill["claim"] + ".", *release.notes_),
+    )
+
+
+def _claim(epsilon: float, delta: float, unit: str) -> Claim:
+    replaced = "one private record replaced by any other" if unit == RECORD else "all records of one person replaced"
+    return Claim(epsilon=epsilon, delta=delta, unit=unit, neighbours=f"{replaced}; their number is public")
+
+
+def _column_shares(release: QueryRelease) -> list[tuple[str, list[tuple[str, float]]]]:
+    """Return each column of a workload of marginals with the share of each value, added up from released answers."""
+    workload = release.domain_.asked
+    if not isinstance(workload, MarginalWorkload):
+        return []
+    queries, columns, shares = workload.queries, workload.columns, []
+    for column, name in enumerate(columns.names):
+        clique = next(number for number, members in enumerate(queries.cliques) if column in members)
+        answers, _ = release.read(np.arange(queries.offsets[clique], queries.offsets[clique + 1]))
+        rest = tuple(axis for axis, member in enumerate(queries.cliques[clique]) if member != column)
+        sums = answers.reshape(queries.shapes[clique]).sum(axis=rest)
+        shares.append((name, [(columns.cells[name].name(code), float(share)) for code, share in enumerate(sums)]))
+    return shares
+
+
+def _simulate(release: QueryRelease, *, epsilon: float) -> tuple[Floats, Floats, tuple[Floats, Floats], float]:
+    """Run the same release on its own synthetic records: return true shares, answers, their intervals, the seconds."""
+    rows = min(release.records_, _SIMULATED_ROWS)
+    records = release.synthetic(rows)
+    queries = release.domain_.queries
+    again = release_again(release, records, epsilon=epsilon)
+    numbers = np.arange(queries.count)
+    if queries.count > _SIMULATED_ROWS:
+        numbers = np.unique(np.linspace(0, queries.count - 1, _SIMULATED_ROWS).astype(np.int64))
+    truth = again.domain_.seal(records)[0].put_to(lambda counts: queries.some(numbers, counts)) / rows  # nobody's
+    answers, (low, high) = again.released_.some(queries, numbers), again.released_.intervals(queries, rows)
+    ends = (low[numbers], high[numbers]) if low.size else (answers, answers)  # too many to list: no noise is known
+    return truth, answers, ends, again.seconds_
+
+
+def _measure_errors(release: QueryRelease) -> tuple[list[Any], list[Any]]:
+    """Return points of answers against the truth, and of the largest error against epsilon."""
+    truth, answers, ends, seconds = _simulate(release, epsilon=release.budget_.epsilon)
+    step = max(1, len(truth) // (2 * _TRUTH_POINTS))
+    low, high = (np.where(np.isnan(end), answers, end) for end in ends)
+    points = [tuple(map(float, point)) for point in np.stack([truth, answers, low, high], axis=1)[::step]]
+    errors = []
+    if seconds <= _PATIENCE:
+        settings: dict[str, Any] = {"delta": release.budget_.delta, "public": release.domain_.public()}
+        settings["records"] = min(release.records_, _SIMULATED_ROWS)
+        for epsilon in sorted({*_EPSILONS, release.budget_.epsilon}):
+            try:
+                truth, answers, _, _ = _simulate(release, epsilon=epsilon)
+            except QuorateError:  # too small an epsilon for this engine
+                continue
+            engine = ENGINES[release.engine_]
+            expected = engine.expected_error(release.domain_.queries, epsilon=epsilon, **settings)
+            errors.append((epsilon, float(np.abs(truth - answers).max()), expected))
+    return points, errors
+
+
+def _first_answers(release: QueryRelease) -> tuple[list[dict[str, Any]], int]:
+    """Return the first answers, and how many there are beyond them."""
+    try:
+        queries = release.domain_.every()
+    except QuorateError:
+        return [], 0
+    table = release.answer(queries[:_ANSWER_ROWS])
+    rows = table.select(["query", "answer", "error", "low", "high"]).to_pylist()
+    return rows, max(0, len(queries) - len(rows))
 
 
 def _answer_rows(answers: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
@@ -103,3 +275,87 @@ def _answer_rows(answers: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
         {name: f"{value:.{decimals}f}" if isinstance(value, float) else figure(value) for name, value in row.items()}
         for row in answers
     ]
+
+
+def _plot_released(data: ReleaseReport) -> list[Plot]:
+    """Return what was released as bars: the columns one by one, or else the answers."""
+    if data.shares:
+        return [
+            plot_shares(f"column-{number}", f"Shares by {words(column)}", values)
+            for number, (column, values) in enumerate(data.shares[:_COLUMN_PLOTS])
+        ]
+    return [plot_answers(data.answers, data.answers_left_out)] if data.answers else []
+
+
+def plot_engines(engines: Sequence[tuple[str, float]], engine: str) -> Plot:
+    """Return the expected largest error of each engine, the smallest on top, with the one that is used marked."""
+    ranked = [(words(name), error) for name, error in sorted(engines, key=lambda pair: pair[1])]
+    used = words(engine)
+
+    def draw(axes: Any) -> None:
+        label_log_axis(axes.xaxis, [error for _, error in ranked], labels=4)
+        for row, (name, error) in enumerate(ranked):
+            colour, marker = (ORANGE, "D") if name == used else (BLUE, "o")
+            axes.axhline(row, color=LINE, linewidth=0.8)
+            axes.plot([error], [row], color=colour, marker=marker, markersize=7)
+            axes.annotate(f"{error:.3g}", (error, row), (7, 2), textcoords="offset points")
+        name_rows(axes, [name for name, _ in ranked], used, "used")
+        axes.margins(x=0.25)  # room for the last figure
+        axes.set_xlabel("largest error, share of records")
+
+    errors = ", ".join(f"{name} {error:.3g}" for name, error in ranked)
+    description = f"Expected largest error: {errors}. Used: {used}."
+    return draw_plot("engines", "The engines, before the run", description, draw, height=0.75 + 0.3 * len(ranked))
+
+
+def plot_answers(answers: Sequence[Mapping[str, Any]], left_out: int) -> Plot:
+    """Return answers as bars with their intervals, where they are known."""
+    rows = answers[:_ANSWER_BARS]
+
+    def draw(axes: Any) -> None:
+        for position, row in enumerate(rows):
+            axes.barh(position, row["answer"], height=0.6, color=BLUE)
+            if row.get("low") is not None and row.get("high") is not None:
+                axes.plot([row["low"], row["high"]], [position, position], color=ORANGE, linewidth=1.6)
+        name_rows(axes, [str(row["query"]) for row in rows])
+        axes.set(xlabel="share of the records", xlim=(0, None))
+        label_axis(axes.xaxis)
+
+    smallest, largest = (choose(rows, key=lambda row: row["answer"]) for choose in (min, max))
+    rest = len(answers) - len(rows) + left_out
+    description = (
+        f"From {smallest['answer']:.3g} ({smallest['query']}) to {largest['answer']:.3g} ({largest['query']})"
+        + (f"; {rest:,} more were released." if rest else ".")
+    )
+    return draw_plot("answers", "Answers and 95% intervals", description, draw, height=0.7 + 0.24 * max(2, len(rows)))
+
+
+def plot_truth(points: Sequence[tuple[float, float, float, float]], source: str) -> Plot:
+    """Return how far answers are from the truth, with error bars where they are known."""
+    worst = max(abs(answer - true) for true, answer, _, _ in points)
+    step = max(1, -(-len(points) // _TRUTH_POINTS))
+    rows = sorted(points)[::step]
+
+    def draw(axes: Any) -> None:
+        truth = [true for true, _, _, _ in rows]
+        errors = [answer - true for true, answer, _, _ in rows]
+        below = [max(0.0, answer - low) for _, answer, low, _ in rows]
+        above = [max(0.0, high - answer) for _, answer, _, high in rows]
+        axes.errorbar(truth, errors, yerr=[below, above], fmt="none", ecolor=GREY, elinewidth=0.6, alpha=0.5, zorder=1)
+        axes.axhline(0, color=ORANGE, linewidth=1.2, zorder=2)
+        axes.plot(truth, errors, color=BLUE, linestyle="none", marker="o", markersize=2.4, zorder=3)
+        axes.set(xlabel="true answer, share of the records", ylabel="answer less truth")
+        label_axis(axes.xaxis, axes.yaxis)
+
+    description = f"Largest difference between an answer and the truth: {worst:.3g}, over {len(points):,} queries."
+    return draw_plot("truth", "Answers against the truth", description, draw, source=source)
+
+
+def plot_epsilon(points: Sequence[tuple[float, float, float]], source: str) -> Plot:
+    """Return the largest error against epsilon, measured and expected."""
+    rows = sorted(points)
+    lines = {"expected": (2, {"color": GREEN, "linestyle": "--"}), "measured": (1, {"color": BLUE, "marker": "o"})}
+    draw = draw_lines(rows, lines, xlabel="epsilon", ylabel="largest error, share of records")
+    first, last = rows[0], rows[-1]
+    description = f"Largest error: {first[1]:.3g} at epsilon {first[0]:g}, {last[1]:.3g} at epsilon {last[0]:g}."
+    return draw_plot("epsilon", "Largest error against epsilon", description, draw, source=source)
