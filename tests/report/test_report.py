@@ -347,7 +347,7 @@ def test_without_the_extra_it_says_what_to_install(monkeypatch):
 def test_proofs_and_versions_are_those_installed():
     from importlib.resources import files
 
-    for name in proofs_for("quorum"):
+    for name in [*proofs_for("quorum"), *proofs_for("linear"), *proofs_for("release"), *proofs_for("check")]:
         assert (files("quorate") / name.removeprefix("quorate/")).is_file()
     assert list(proofs_for("no such aggregator")) == list(proofs_for())
     assert "no-such-package" not in software_versions(["no-such-package"])

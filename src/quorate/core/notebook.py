@@ -19,7 +19,7 @@ def html_card(
     """
     rows = "".join(
         f'<tr><th style="{_CELL};font-weight:normal;opacity:.75">{escape(name)}</th>'
-        f'<td style="{_CELL}">{escape(_shown(value))}</td></tr>'
+        f'<td style="{_CELL}">{escape(_format(value))}</td></tr>'
         for name, value in facts.items()
     )
     text = "".join(f'<p style="margin:.3em 0;max-width:50em">{escape(line)}</p>' for line in lines)
@@ -32,14 +32,13 @@ def html_card(
 
 def _bar(measures: str, share: float) -> str:
     part = min(1.0, max(0.0, share))
-    shown = f"{measures}: {100 * part:.1f}%"
     return (
         f'<div role="meter" aria-valuemin="0" aria-valuemax="100" aria-valuenow="{100 * part:.1f}" '
         f'aria-label="{escape(measures)}" style="border:1px solid currentColor;height:.6em;width:20em;margin:.4em 0">'
         f'<div style="background:currentColor;opacity:.6;height:100%;width:{100 * part:.1f}%"></div></div>'
-        f"<div>{escape(shown)}</div>"
+        f"<div>{escape(measures)}: {100 * part:.1f}%</div>"
     )
 
 
-def _shown(value: Any) -> str:
+def _format(value: Any) -> str:
     return f"{value:,.4g}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)

@@ -3,9 +3,9 @@
     >>> import tempfile, numpy as np, quorate as qr
     >>> X = np.random.default_rng(0).normal(size=(4000, 2))
     >>> rule = qr.SemiPrivateClassifier(classes=[0, 1]).fit(X, (X[:, 0] > 0).astype(int), public=X[:100])
-    >>> place = tempfile.mkdtemp() + "/rule"
-    >>> save_model(rule, place)  # doctest: +SKIP
-    >>> mlflow.pyfunc.load_model(place).predict(X[:5])  # doctest: +SKIP
+    >>> folder = tempfile.mkdtemp() + "/rule"
+    >>> save_model(rule, folder)  # doctest: +SKIP
+    >>> mlflow.pyfunc.load_model(folder).predict(X[:5])  # doctest: +SKIP
 
 What MLflow keeps is the model's published folder, whose claim is among its metadata. A model that answers from a budget
 is refused: a registry hands out copies, and each would spend the budget again.
@@ -23,18 +23,16 @@ from quorate.models.saving.folder import Trusted
 
 __all__ = ["load_model", "log_model", "save_model"]
 
-_FLAVOUR = "quorate"
 
 
 def save_model(model: Any, path: str | Path, *, trusted: Trusted = None, **options: Any) -> None:
     """Write a published model, or the folder of one, as an MLflow model; `options` are those of `mlflow.pyfunc`.
 
-    >>> save_model(42, "model")  # doctest: +SKIP
-    Traceback (most recent call last):
-    quorate.core.errors.InvalidInput: ...
+    >>> save_model(rule, "model")  # doctest: +SKIP
     """
+    pyfunc = _import("mlflow.pyfunc")
     with tempfile.TemporaryDirectory() as home:
-        _flow().save_model(path=str(path), **_described(model, Path(home), trusted), **options)
+        pyfunc.save_model(path=str(path), **_describe_model(model, Path(home), trusted), **options)
 
 
 def log_model(model: Any, name: str, *, trusted: Trusted = None, **options: Any) -> Any:
@@ -44,8 +42,9 @@ def log_model(model: Any, name: str, *, trusted: Trusted = None, **options: Any)
     ...     log_model(model, "risk", registered_model_name="risk").registered_model_version
     1
     """
+    pyfunc = _import("mlflow.pyfunc")
     with tempfile.TemporaryDirectory() as home:
-        return _flow().log_model(name=name, **_described(model, Path(home), trusted), **options)
+        return pyfunc.log_model(name=name, **_describe_model(model, Path(home), trusted), **options)
 
 
 def load_model(uri: str, *, trusted: Trusted = None) -> Any:
@@ -54,11 +53,13 @@ def load_model(uri: str, *, trusted: Trusted = None) -> Any:
     >>> load_model("models:/risk/1").claim_  # doctest: +SKIP
     '(1, 1e-06)-differentially private under replacement of one row'
     """
-    kept = Path(_imported("mlflow.artifacts").download_artifacts(artifact_uri=uri))
-    flavour = _imported("mlflow.models").Model.load(str(kept)).flavors.get("python_function", {})
+    folder = Path(_import("mlflow.artifacts").download_artifacts(artifact_uri=uri))
+    flavour = _import("mlflow.models").Model.load(str(folder)).flavors.get("python_function", {})
     if flavour.get("loader_module") != __name__:
-        raise InvalidInput(f"{uri} is no model that quorate.models.mlflow has written")
-    return load(open_published(kept / flavour["data"]), trusted=trusted)
+        raise InvalidInput(
+            f"{uri} was not written by quorate.models.mlflow; log the model with quorate.models.mlflow.log_model"
+        )
+    return load(open_published(folder / flavour["data"]), trusted=trusted)
 
 
 def _is_published(model: Any) -> bool:
@@ -66,8 +67,8 @@ def _is_published(model: Any) -> bool:
     return isinstance(model, SavedModel) and model.spending.published and model.inputs == "rows"
 
 
-def _described(model: Any, home: Path, trusted: Trusted) -> dict[str, Any]:
-    """Return how MLflow keeps a model: its published folder, who loads it, and what is claimed of it."""
+def _describe_model(model: Any, home: Path, trusted: Trusted) -> dict[str, Any]:
+    """Return how MLflow keeps a model: its published folder, its loader and its claim."""
     model = model.saved_model() if isinstance(model, SavedModel) else model
     if not (isinstance(model, str | Path) or _is_published(model)):  # a budget would move to the new folder
         raise InvalidInput(
@@ -79,35 +80,30 @@ def _described(model: Any, home: Path, trusted: Trusted) -> dict[str, Any]:
     return {
         "loader_module": __name__,
         "data_path": str(folder),
-        "metadata": {_FLAVOUR: {"claim": claim, "trusted": list(trusted or ())}},
+        "metadata": {"quorate": {"claim": claim, "trusted": list(trusted or ())}},
         "pip_requirements": ["quorate"],
     }
 
 
-class _Asked:
+class _PyfuncModel:
     """A model as `pyfunc` asks it: with rows of any container, for labels or values."""
 
     def __init__(self, model: Any) -> None:
         self._model = model
 
     def predict(self, rows, params=None):  # type: ignore[no-untyped-def]  # MLflow would check hints, and warns of Any
-        """Return what the model says of each row."""
-        names = getattr(self._model, "feature_names_in_", None)
-        if names is None and hasattr(rows, "to_numpy"):  # a model of plain numbers
+        """Return what the model predicts for each row."""
+        if hasattr(rows, "to_numpy") and getattr(self._model, "feature_names_in_", None) is None:
             rows = rows.to_numpy()
         return self._model.predict(rows)
 
 
-def _load_pyfunc(path: str) -> _Asked:
-    """Return the model of a folder, as MLflow calls it."""
-    return _Asked(load(open_published(path)))
+def _load_pyfunc(path: str) -> _PyfuncModel:
+    """Return the model of a folder. MLflow calls this by its name."""
+    return _PyfuncModel(load(open_published(path)))
 
 
-def _flow() -> Any:
-    return _imported("mlflow.pyfunc")
-
-
-def _imported(module: str) -> ModuleType:
+def _import(module: str) -> ModuleType:
     from importlib import import_module  # noqa: PLC0415
 
     try:

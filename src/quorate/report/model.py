@@ -56,11 +56,11 @@ def render_report(data: ReportData) -> str:
     check_installed()
     bars, chosen = _rank_candidates(data.plan)
     plots = {
-        "spending": plot_spending(data.spending, data.claim) if data.spending else None,
-        "answer_rate": plot_answer_rate(data.answer_rate) if data.answer_rate else None,
-        "accuracy": plot_accuracy(data.accuracy) if data.accuracy else None,
-        "agreement": plot_agreement(data.agreement) if data.agreement else None,
-        "candidates": plot_candidates(bars, chosen) if bars else None,
+        "spending": _plot_spending(data.spending, data.claim) if data.spending else None,
+        "answer_rate": _plot_answer_rate(data.answer_rate) if data.answer_rate else None,
+        "accuracy": _plot_accuracy(data.accuracy) if data.accuracy else None,
+        "agreement": _plot_agreement(data.agreement) if data.agreement else None,
+        "candidates": _plot_candidates(bars, chosen) if bars else None,
         "labels": _plot_labels(data.label_counts) if data.label_counts else None,
     }
     return render(
@@ -90,17 +90,19 @@ def _cards(data: ReportData) -> dict[str, str]:
 
 def _plan_rows(plan: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return the table of the plan, without what is empty, plotted or stated elsewhere on the page."""
-    rows: dict[str, Any] = {}
-    for name, value in (plan or {}).items():
-        if name in {"candidates", "epsilon", "delta"} or value is None or value in ("", [], {}, ()):
-            continue
-        text: Any = percent(value) if name in _SHARES and _is_share(value) else value
-        if isinstance(value, bool):
-            text = "yes" if value else "no"
-        if isinstance(value, list | tuple):
-            text = [_to_sentence(entry) for entry in value]
-        rows[_PLAN_WORDS.get(name, words(name))] = words(value) if name == "aggregator" else text
-    return rows
+    return {
+        _PLAN_WORDS.get(name, words(name)): words(value) if name == "aggregator" else _plan_value(name, value)
+        for name, value in (plan or {}).items()
+        if name not in {"candidates", "epsilon", "delta"} and value not in (None, "", [], {}, ())
+    }
+
+
+def _plan_value(name: str, value: Any) -> Any:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list | tuple):
+        return [_to_sentence(entry) for entry in value]
+    return percent(value) if name in _SHARES and _is_share(value) else value
 
 
 def _to_sentence(entry: Any) -> Any:
@@ -125,7 +127,7 @@ def _is_share(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
 
 
-def plot_spending(points: Points, claim: Claim) -> Plot:
+def _plot_spending(points: Points, claim: Claim) -> Plot:
     """Return epsilon spent so far (ex post) over queries asked, with the line that it may not pass."""
     queries, spent = zip(*(points if points[0][0] == 0 else [(0, 0.0), *points]), strict=True)
 
@@ -143,7 +145,7 @@ def plot_spending(points: Points, claim: Claim) -> Plot:
     return draw_plot("spending", "Budget spent over queries", description, draw)
 
 
-def plot_answer_rate(points: Points) -> Plot:
+def _plot_answer_rate(points: Points) -> Plot:
     """Return the share of each batch that was answered."""
     queries, shares = zip(*points, strict=True)
 
@@ -157,7 +159,7 @@ def plot_answer_rate(points: Points) -> Plot:
     return draw_plot("answer-rate", "Answer rate over queries", description, draw)
 
 
-def plot_accuracy(accuracy: Accuracy) -> Plot:
+def _plot_accuracy(accuracy: Accuracy) -> Plot:
     """Return accuracy and answer rate against epsilon."""
     rows = sorted(accuracy.points)
     epsilons, right, answered = ([row[column] for row in rows] for column in range(3))
@@ -180,7 +182,7 @@ def plot_accuracy(accuracy: Accuracy) -> Plot:
     return draw_plot("accuracy", "Accuracy against epsilon", description, draw, source=accuracy.source)
 
 
-def plot_agreement(agreement: Agreement) -> Plot:
+def _plot_agreement(agreement: Agreement) -> Plot:
     """Return the histogram of the plurality's share on public points."""
     counts, bins = agreement.counts, len(agreement.counts)
     total = max(1, sum(counts))
@@ -198,7 +200,7 @@ def plot_agreement(agreement: Agreement) -> Plot:
     return draw_plot("agreement", "Agreement on public points", description, draw, source=agreement.source)
 
 
-def plot_candidates(bars: Sequence[Mapping[str, Any]], chosen: str) -> Plot:
+def _plot_candidates(bars: Sequence[Mapping[str, Any]], chosen: str) -> Plot:
     """Return the planned alternatives as bars; each has a `name`, and shares `right` and `answered`."""
 
     def draw(axes: Any) -> None:

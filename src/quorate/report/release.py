@@ -94,16 +94,16 @@ def render_release(data: ReleaseReport) -> str:
     """Return the page as text. One engine alone has nothing to be compared with."""
     check_installed()
     plots = [
-        plot_truth(data.truth, data.source) if data.truth else None,
-        plot_epsilon(data.errors, data.source) if data.errors else None,
-        plot_engines(data.engines, data.engine) if len(data.engines) > 1 else None,
+        _plot_truth(data.truth, data.source) if data.truth else None,
+        _plot_epsilon(data.errors, data.source) if data.errors else None,
+        _plot_engines(data.engines, data.engine) if len(data.engines) > 1 else None,
     ]
     return render(
         "release.html",
         data=data,
         cards=data.cards,
         bill={name: value for name, value in data.bill.items() if name not in _STATED_ABOVE},
-        released=_plot_released(data),
+        released=_plot_answers_or_columns(data),
         plots=[plot for plot in plots if plot],
         answers=_answer_rows(data.answers),
     )
@@ -196,7 +196,7 @@ def _report_release(release: QueryRelease, utility: Utility | None) -> ReleaseRe
         answers=answers,
         answers_left_out=answers_left_out,
         proofs=proofs_for("release"),
-        notes=(bill["claim"] + ".", *release.notes_),
+        notes=(f"{release.claim_[0].upper()}{release.claim_[1:]}.", *release.notes_),
     )
 
 
@@ -277,17 +277,17 @@ def _answer_rows(answers: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
     ]
 
 
-def _plot_released(data: ReleaseReport) -> list[Plot]:
+def _plot_answers_or_columns(data: ReleaseReport) -> list[Plot]:
     """Return what was released as bars: the columns one by one, or else the answers."""
     if data.shares:
         return [
             plot_shares(f"column-{number}", f"Shares by {words(column)}", values)
             for number, (column, values) in enumerate(data.shares[:_COLUMN_PLOTS])
         ]
-    return [plot_answers(data.answers, data.answers_left_out)] if data.answers else []
+    return [_plot_answers(data.answers, data.answers_left_out)] if data.answers else []
 
 
-def plot_engines(engines: Sequence[tuple[str, float]], engine: str) -> Plot:
+def _plot_engines(engines: Sequence[tuple[str, float]], engine: str) -> Plot:
     """Return the expected largest error of each engine, the smallest on top, with the one that is used marked."""
     ranked = [(words(name), error) for name, error in sorted(engines, key=lambda pair: pair[1])]
     used = words(engine)
@@ -308,7 +308,7 @@ def plot_engines(engines: Sequence[tuple[str, float]], engine: str) -> Plot:
     return draw_plot("engines", "The engines, before the run", description, draw, height=0.75 + 0.3 * len(ranked))
 
 
-def plot_answers(answers: Sequence[Mapping[str, Any]], left_out: int) -> Plot:
+def _plot_answers(answers: Sequence[Mapping[str, Any]], left_out: int) -> Plot:
     """Return answers as bars with their intervals, where they are known."""
     rows = answers[:_ANSWER_BARS]
 
@@ -330,7 +330,7 @@ def plot_answers(answers: Sequence[Mapping[str, Any]], left_out: int) -> Plot:
     return draw_plot("answers", "Answers and 95% intervals", description, draw, height=0.7 + 0.24 * max(2, len(rows)))
 
 
-def plot_truth(points: Sequence[tuple[float, float, float, float]], source: str) -> Plot:
+def _plot_truth(points: Sequence[tuple[float, float, float, float]], source: str) -> Plot:
     """Return how far answers are from the truth, with error bars where they are known."""
     worst = max(abs(answer - true) for true, answer, _, _ in points)
     step = max(1, -(-len(points) // _TRUTH_POINTS))
@@ -351,7 +351,7 @@ def plot_truth(points: Sequence[tuple[float, float, float, float]], source: str)
     return draw_plot("truth", "Answers against the truth", description, draw, source=source)
 
 
-def plot_epsilon(points: Sequence[tuple[float, float, float]], source: str) -> Plot:
+def _plot_epsilon(points: Sequence[tuple[float, float, float]], source: str) -> Plot:
     """Return the largest error against epsilon, measured and expected."""
     rows = sorted(points)
     lines = {"expected": (2, {"color": GREEN, "linestyle": "--"}), "measured": (1, {"color": BLUE, "marker": "o"})}

@@ -77,25 +77,25 @@ def write_card(folder: str | Path, out: str | Path, *, license: str = "other", t
 def _head(model: Any, license: str) -> str:
     """Return what the hub reads. JSON is YAML, so that no text can be read as anything else."""
     task = "tabular-regression" if is_regressor(model) else "tabular-classification"
-    said = {
+    head = {
         "license": license,
         "library_name": "quorate",
         "pipeline_tag": task,
         "tags": ["quorate", "sklearn", "skops", "differential-privacy", task],
         "metrics": [],
     }
-    return "---\n" + "".join(f"{name}: {json.dumps(value)}\n" for name, value in said.items()) + "---\n\n"
+    return "---\n" + "".join(f"{name}: {json.dumps(value)}\n" for name, value in head.items()) + "---\n\n"
 
 
 def _body(folder: PublishedFolder, model: Any, types: list[str]) -> str:
     """Return the page of the guarantee, and how to ask the model."""
     page = folder.contents.get(GUARANTEE_FILE, b"").decode()
-    told = page.partition("\n\n")[2] or f"{model.claim_[0].upper()}{model.claim_[1:]}.\n"
+    guarantee = page.partition("\n\n")[2] or f"{model.claim_[0].upper()}{model.claim_[1:]}.\n"
     trusted = f", trusted={types!r}" if types else ""
-    what = "the model" if model.published_estimator() is model else "the student, an estimator of scikit-learn"
+    content = "the model" if model.published_estimator() is model else "the student, an estimator of scikit-learn"
     return f"""# {type(model).__name__}, differentially private
 
-{told.rstrip()}
+{guarantee.rstrip()}
 
 ## How to ask it
 
@@ -108,7 +108,7 @@ model = qr.load(".")  # this folder
 labels = model.predict(X)
 ```
 
-`{_MODEL}` holds {what}, without pickle:
+`{_MODEL}` holds {content}, without pickle:
 
 ```python
 import skops.io

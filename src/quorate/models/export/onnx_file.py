@@ -21,10 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 
 import quorate
 from quorate.core.errors import InvalidInput
-from quorate.models.export.columns import encoded_columns
-from quorate.models.export.graph import OPSETS, Graph, import_onnx
-from quorate.models.export.rules import rule_nodes
-from quorate.models.export.trees import TREES, tree_shares
+from quorate.models.export.onnx_graph import OPSETS, TREES, Graph, add_columns, add_rule, add_trees, import_onnx
 from quorate.models.linear import PrivateLinearRegression, PrivateLogisticRegression
 from quorate.models.linear.model import LinearModel
 from quorate.models.selection import PrivateSearchCV
@@ -33,8 +30,8 @@ from quorate.models.students.cover import CoverClassifier
 
 __all__ = ["to_onnx"]
 
-_PROBED = 256  # rows on which a converted student must say what the student says
-_SIDES = (RidgeClassifier, LinearSVC)  # linear, without probabilities: skl2onnx writes them in 32 bits alone
+_PROBES = 256  # rows on which a converted student must say what the student says
+_LINEAR = (RidgeClassifier, LinearSVC)  # linear, without probabilities: skl2onnx writes them in 32 bits alone
 _KINDS = {"U": "STRING", "i": "INT64", "u": "INT64", "b": "BOOL", "f": "DOUBLE"}  # of labels
 
 
@@ -60,11 +57,11 @@ def to_onnx(model: Any, *, facts: Mapping[str, str] = MappingProxyType({})) -> b
     for kind, fitted, write in _WRITERS:
         if isinstance(model, kind):
             check_is_fitted(model, fitted)
-            made = write(model)
+            file = write(model)
             for name, text in facts.items():
-                made.metadata_props.add(key=name, value=text)
-            import_onnx().checker.check_model(made, full_check=True)
-            return bytes(made.SerializeToString())
+                file.metadata_props.add(key=name, value=text)
+            import_onnx().checker.check_model(file, full_check=True)
+            return bytes(file.SerializeToString())
     raise InvalidInput(
         f"a {type(model).__name__} cannot be exported: published linear models, students and hypotheses can. A model "
         "that answers from private records must stay with its budget"
@@ -73,29 +70,27 @@ def to_onnx(model: Any, *, facts: Mapping[str, str] = MappingProxyType({})) -> b
 
 def _facts(model: Any, classes: Any = None) -> dict[str, str]:
     """Return what a file says of its model."""
-    known = getattr(model, "classes_", None) if classes is None else classes
-    listed = {} if known is None else {"classes": json.dumps(np.asarray(known).tolist())}
-    about = {"claim": str(model.claim_), "kind": type(model).__name__, "quorate": quorate.__version__}
-    return about | listed
+    facts = {"claim": str(model.claim_), "kind": type(model).__name__, "quorate": quorate.__version__}
+    classes = getattr(model, "classes_", None) if classes is None else classes
+    return facts if classes is None else facts | {"classes": json.dumps(np.asarray(classes).tolist())}
 
 
-def _linear(model: Any) -> Any:
+def _write_linear(model: Any) -> Any:
     graph = Graph()
-    columns = encoded_columns(graph, model)
+    columns = add_columns(graph, model)
     predictor = graph.numbers("Add", graph.numbers("MatMul", columns, model.coef_.T), model.intercept_)
     if isinstance(model, PrivateLogisticRegression):
-        _probabilities(graph, predictor, model)
+        _output_probabilities(graph, predictor, model)
     elif isinstance(model, PrivateLinearRegression):
         low, high = (graph.constant(np.float64(bound)) for bound in model.bounds)
         graph.output("value", graph.node("Clip", predictor, low, high), "DOUBLE", [None])
     else:
-        means = graph.node("Exp", predictor)
-        least, largest = graph.constant(np.float64(0.0)), graph.constant(np.float64(model.largest))
-        graph.output("value", graph.node("Clip", means, least, largest), "DOUBLE", [None])
+        low, high = graph.constant(np.float64(0.0)), graph.constant(np.float64(model.largest))
+        graph.output("value", graph.node("Clip", graph.node("Exp", predictor), low, high), "DOUBLE", [None])
     return graph.model(_facts(model))
 
 
-def _probabilities(graph: Graph, predictor: str, model: Any) -> None:
+def _output_probabilities(graph: Graph, predictor: str, model: Any) -> None:
     """Give out labels and probabilities, as `predict` and `predict_proba` compute them."""
     shares, width = graph.node("Sigmoid", predictor), model.coef_.shape[0]
     if model.multilabel_:
@@ -106,16 +101,16 @@ def _probabilities(graph: Graph, predictor: str, model: Any) -> None:
         shares = graph.node("Concat", graph.node("Sub", graph.constant(np.ones(1)), shares), shares, axis=1)
     else:
         shares = graph.node("Div", shares, graph.node("ReduceSum", shares, graph.constant(np.array([1]))))
-    _give(graph, shares, model.classes_)
+    _output_shares(graph, shares, model.classes_)
 
 
-def _give(graph: Graph, shares: str, classes: Any) -> None:
+def _output_shares(graph: Graph, shares: str, classes: Any) -> None:
     """Give out the likeliest class, the first of equals, and the shares of all."""
-    _label(graph, graph.node("ArgMax", shares, axis=1, keepdims=0), classes)
+    _output_label(graph, graph.node("ArgMax", shares, axis=1, keepdims=0), classes)
     graph.output("probabilities", shares, "DOUBLE", [None, len(classes)])
 
 
-def _label(graph: Graph, numbers: str, classes: Any) -> None:
+def _output_label(graph: Graph, numbers: str, classes: Any) -> None:
     """Give out the labels of these class numbers."""
     kind = _KINDS.get(classes.dtype.kind)
     if kind is None:
@@ -124,41 +119,41 @@ def _label(graph: Graph, numbers: str, classes: Any) -> None:
     graph.output("label", graph.node("Gather", graph.constant(plain), numbers), kind, [None])
 
 
-def _rule(model: Any) -> Any:
+def _write_rule(model: Any) -> Any:
     graph = Graph()
     rows = graph.input("X", "DOUBLE", model.n_features_in_)
-    _label(graph, rule_nodes(graph, rows, model.hypothesis_), model.classes_)
+    _output_label(graph, add_rule(graph, rows, model.hypothesis_), model.classes_)
     return graph.model(_facts(model))
 
 
-def _student(model: Any) -> Any:
+def _write_student(model: Any) -> Any:
     student = model.student_
-    if model.form_ is None and isinstance(student, (*TREES, *_SIDES)):
+    if model.form_ is None and isinstance(student, (*TREES, *_LINEAR)):
         graph = Graph()
         rows = graph.input("X", "DOUBLE", model.n_features_in_)
         if isinstance(student, TREES):
-            _give(graph, tree_shares(graph, rows, student), student.classes_)
+            _output_shares(graph, add_trees(graph, rows, student), student.classes_)
         else:
-            _label(graph, _sides(graph, rows, student), student.classes_)
+            _output_label(graph, _linear_labels(graph, rows, student), student.classes_)
         return graph.model(_facts(model, student.classes_))
-    made = _converted(model)
-    made = import_onnx("onnx.compose").add_prefix(made, "s_", rename_inputs=False, rename_outputs=False)
-    _rename(made, {"output_label": "label", "output_probability": "probabilities"})
-    import_onnx().helper.set_model_props(made, _facts(model, student.classes_))
-    _check_labels(made, model)
-    return made
+    file = _convert_student(model)
+    file = import_onnx("onnx.compose").add_prefix(file, "s_", rename_inputs=False, rename_outputs=False)
+    _rename_outputs(file.graph, {"output_label": "label", "output_probability": "probabilities"})
+    import_onnx().helper.set_model_props(file, _facts(model, student.classes_))
+    _check_labels(file, model)
+    return file
 
 
-def _sides(graph: Graph, rows: str, student: Any) -> str:
+def _linear_labels(graph: Graph, rows: str, student: Any) -> str:
     """Return the class numbers of a linear classifier without probabilities."""
     along = graph.numbers("Add", graph.numbers("MatMul", rows, student.coef_.T), student.intercept_)
     if len(student.classes_) > 2:
         return graph.node("ArgMax", along, axis=1, keepdims=0)
-    above = graph.cast(graph.numbers("Greater", along, 0.0), "INT64")
-    return graph.node("Reshape", above, graph.constant(np.array([-1])))
+    labels = graph.cast(graph.numbers("Greater", along, 0.0), "INT64")
+    return graph.node("Reshape", labels, graph.constant(np.array([-1])))
 
 
-def _converted(model: Any) -> Any:
+def _convert_student(model: Any) -> Any:
     """Return the student as skl2onnx writes it, with 64-bit numbers."""
     student, convert = model.student_, import_onnx("skl2onnx")
     types = import_onnx("skl2onnx.common.data_types")
@@ -173,42 +168,39 @@ def _converted(model: Any) -> Any:
     try:
         return convert.to_onnx(student, initial_types=inputs, target_opset=OPSETS, options=options)
     except Exception as error:  # of a converter that somebody else wrote
-        told = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
-        raise InvalidInput(f"a student of type {type(student).__name__} cannot be converted to ONNX ({told})") from None
+        reason = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+        raise InvalidInput(
+            f"a student of type {type(student).__name__} cannot be converted to ONNX ({reason})"
+        ) from None
 
 
-def _rename(made: Any, names: dict[str, str]) -> None:
+def _rename_outputs(graph: Any, names: Mapping[str, str]) -> None:
     """Give the outputs of a converted model the names that all our files have."""
-    for output in made.graph.output:
-        told = names.get(output.name, output.name)
-        for node in made.graph.node:
-            for place, name in enumerate(node.output):
-                if name == output.name:
-                    node.output[place] = told
-            for place, name in enumerate(node.input):
-                if name == output.name:
-                    node.input[place] = told
-        output.name = told
+    for output in graph.output:
+        output.name = names.get(output.name, output.name)
+    for node in graph.node:
+        for values in (node.output, node.input):
+            values[:] = [names.get(name, name) for name in values]
 
 
-def _check_labels(made: Any, model: Any) -> None:
+def _check_labels(file: Any, model: Any) -> None:
     """Refuse a converted student that no runtime takes, or that says other labels than the student on made-up rows."""
     runtime, name = import_onnx("onnxruntime"), type(model.student_).__name__
     try:
-        session = runtime.InferenceSession(made.SerializeToString())
+        session = runtime.InferenceSession(file.SerializeToString())
         if model.form_ is not None:  # made-up texts would be of no category
             return
-        rows = np.random.default_rng(0).normal(size=(_PROBED, model.n_features_in_))
-        said = np.asarray(session.run(["label"], {"X": rows})[0]).ravel()
+        rows = np.random.default_rng(0).normal(size=(_PROBES, model.n_features_in_))
+        labels = np.asarray(session.run(["label"], {"X": rows})[0]).ravel()
     except Exception as error:  # of the runtime
-        told = str(error).partition("\n")[0]
-        raise InvalidInput(f"a student of type {name}, converted to ONNX, cannot be run ({told})") from None
-    if not np.array_equal(said.astype(model.classes_.dtype), model.predict(rows)):
+        reason = str(error).partition("\n")[0]
+        raise InvalidInput(f"a student of type {name}, converted to ONNX, cannot be run ({reason})") from None
+    if not np.array_equal(labels.astype(model.classes_.dtype), model.predict(rows)):
         raise InvalidInput(f"a student of type {name}, converted to ONNX, says other labels: it is not exported")
 
 
 _WRITERS: list[tuple[Any, str, Callable[[Any], Any]]] = [
-    (LinearModel, "coef_", _linear),
-    (CoverClassifier, "hypothesis_", _rule),
-    (StudentClassifier, "student_", _student),
+    (LinearModel, "coef_", _write_linear),
+    (CoverClassifier, "hypothesis_", _write_rule),
+    (StudentClassifier, "student_", _write_student),
 ]
