@@ -122,8 +122,8 @@ def _timing_figures(quick: bool) -> Iterator[Figure]:
 
     generator, arm = np.random.default_rng(0), 500 if quick else 3000
     X = generator.normal(size=(6000, 5))
-    asked = {"queries": 20 * arm, "no_quorums": 10 * arm}
-    classifier = PrivateClassifier(epsilon=1e6, teachers=200, aggregator="quorum", classes=[0, 1], **asked)  # type: ignore[arg-type]
+    limits = {"queries": 20 * arm, "no_quorums": 10 * arm}
+    classifier = PrivateClassifier(epsilon=1e6, teachers=200, aggregator="quorum", classes=[0, 1], **limits)  # type: ignore[arg-type]
     classifier.fit(X, (X[:, 0] > 0).astype(int))
     slow = Delayed(classifier.predict, when=lambda query: abs(query[0, 0]) < 1, seconds=2e-4)
     for name, ask in (("predict", classifier.predict), ("delayed", slow)):

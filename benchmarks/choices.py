@@ -183,13 +183,13 @@ def _worth(split: _Split, learner: Any, student: Any, *, teachers: int, seed: in
     fitted = batched.fit(split.X, split.y, Deal.by_assignment(owner, teachers=teachers), classes=2, one_scale=True)
     mechanism = _mechanism(teachers)
     answers = simulate(mechanism, fitted.votes(split.judges), seed=seed).labels
-    asked = split.public[random.permutation(len(split.public))[: _TARGET["queries"]]]
-    taught = simulate(mechanism, fitted.votes(asked), seed=seed + 1).labels
+    queries = split.public[random.permutation(len(split.public))[: _TARGET["queries"]]]
+    taught = simulate(mechanism, fitted.votes(queries), seed=seed + 1).labels
     accuracy = float((answers == split.labels).mean())
     known = taught >= 0
     if np.unique(taught[known]).size < 2:
         return accuracy, float((split.labels == taught.max()).mean()), 0.5
-    taught_student = clone(student).fit(asked[known], taught[known])
+    taught_student = clone(student).fit(queries[known], taught[known])
     area = roc_auc_score(split.labels, taught_student.predict_proba(split.judges)[:, 1])
     return accuracy, float(taught_student.score(split.judges, split.labels)), float(area)
 
@@ -291,4 +291,4 @@ def _gaps(splits: list[_Split], learners: tuple[Any, ...]) -> tuple[float, ...]:
     purposes = ((0, False), (1, True))
     default = [typical([(learners[0], split.planned(teach=teach)) for split in splits])[i] for i, teach in purposes]
     chosen = [typical([split.chosen(teach=teach) for split in splits])[i] for i, teach in purposes]
-    return tuple(float(best[place % 2] - found) for place, found in enumerate([*default, *chosen]))
+    return tuple(float(best[index % 2] - found) for index, found in enumerate([*default, *chosen]))

@@ -74,9 +74,9 @@ def overhead_figures(quick: bool) -> Iterator[Figure]:
             batches = [generator.normal(size=(_BATCH, 10)) for _ in range(size)]
             bare = _cpu(partial(_predict, trees), batches)
             counted = _cpu(teachers.votes, batches)
-            asked = _cpu(classifier.predict, batches)
-            added.append(asked - counted)
-            share.append(asked / bare - 1)
+            private = _cpu(classifier.predict, batches)
+            added.append(private - counted)
+            share.append(private / bare - 1)
         yield f"overhead.{aggregator}.microseconds_a_query", 1e6 * median(added), "us"
         yield f"overhead.{aggregator}.share_of_250_trees", median(share), "ratio"
 
@@ -95,8 +95,8 @@ def score_figures(quick: bool) -> Iterator[Figure]:
 
     table = read_table(path, role="public")
     splits = [_split(table, np.random.default_rng()) for _ in range(3 if quick else 5)]
-    for place, name in enumerate(_NAMES):
-        yield f"scores.bank.{name}", median(values[place] for values in splits), "share"
+    for index, name in enumerate(_NAMES):
+        yield f"scores.bank.{name}", median(values[index] for values in splits), "share"
 
 
 def _split(table: Any, random: np.random.Generator) -> tuple[float, ...]:
@@ -109,18 +109,21 @@ def _split(table: Any, random: np.random.Generator) -> tuple[float, ...]:
     order = random.permutation(len(table))
     private, public, rest = np.split(order, [len(order) * 2 // 3, len(order) * 5 // 6])
     schema = Schema.from_public(table.take(public), label="y", classes=["no", "yes"])
-    X, y, asked = schema.encode(table, role="public"), schema.labels(table, role="public"), rest[: _ASKED["queries"]]
+    X, y, queries = schema.encode(table, role="public"), schema.labels(table, role="public"), rest[: _ASKED["queries"]]
     prior = {label: float((y[public] == label).mean()) for label in ("no", "yes")}
     scored = PrivateClassifier(scores=True, threshold="balanced", prior=prior, **_ASKED)
     scored.fit(X[private], y[private], one_scale=schema.one_scale)
     labelled = PrivateClassifier(on_no_quorum="random", **_ASKED)
     labelled.fit(X[private], y[private], one_scale=schema.one_scale)
-    true, area = y[asked] == "yes", float(roc_auc_score(y[asked] == "yes", scored.decision_function(X[asked])))
-    counts = release_votes(scored.session_.answerer.ensemble, X[asked], lambda votes: votes)  # a bench may look
+    true, area = y[queries] == "yes", float(roc_auc_score(y[queries] == "yes", scored.decision_function(X[queries])))
+    counts = release_votes(scored.session_.answerer.ensemble, X[queries], lambda votes: votes)  # a bench may look
     return (
         area,
         float(roc_auc_score(true, counts[:, 1])) - area,
-        *(float(balanced_accuracy_score(true, made.predict(X[asked]).labels == "yes")) for made in (scored, labelled)),
+        *(
+            float(balanced_accuracy_score(true, made.predict(X[queries]).labels == "yes"))
+            for made in (scored, labelled)
+        ),
     )
 
 

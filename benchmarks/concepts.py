@@ -66,9 +66,9 @@ def _agnostic(concept: Concept, X: Numbers, y: Any) -> float:
     queries = 40
     settings: dict[str, Any] = {"aggregator": "sharp_majority", "classes": [0, 1]}  # one that answers every query
     classifier = AgnosticClassifier(concept, epsilon=1.0, delta=1e-6, queries=queries, **settings).fit(X, y)
-    asked, _ = _points(concept, queries, np.random.default_rng())
-    asked[:, 0] = (2 * np.arange(queries) + 1 + asked[:, 0]) / queries - 1  # one in each stripe
-    return float(np.mean(classifier.predict(asked).labels != (asked[:, 0] > 0)))
+    points, _ = _points(concept, queries, np.random.default_rng())
+    points[:, 0] = (2 * np.arange(queries) + 1 + points[:, 0]) / queries - 1  # one in each stripe
+    return float(np.mean(classifier.predict(points).labels != (points[:, 0] > 0)))
 
 
 def _stable(concept: Concept, X: Numbers, y: Any) -> float:
@@ -144,8 +144,8 @@ def plateau_records(
     if places is not None:
         X[:, 0] = places
     X[:, 1:] *= 0.01  # in the plane: a thin strip, so that only the first feature tells labels apart
-    place = X[:, 0]
-    y = np.where(place < -2 * gamma, 0, np.where(place < 0, 1, np.where(place < 2 * gamma, 0, 1)))
+    x = X[:, 0]
+    y = np.where(x < -2 * gamma, 0, np.where(x < 0, 1, np.where(x < 2 * gamma, 0, 1)))
     return X, y.astype(np.int64)
 
 
@@ -167,8 +167,8 @@ def plateau_errors(
     from quorate.models.predictors.concept_teachers import ErmClassifier
 
     X, y = plateau_records(records, gamma=gamma, features=concept.features)
-    places = (2 * np.arange(queries) + 1) / queries - 1
-    asked, told = plateau_records(queries, gamma=gamma, features=concept.features, places=places)
+    grid = (2 * np.arange(queries) + 1) / queries - 1
+    points, told = plateau_records(queries, gamma=gamma, features=concept.features, places=grid)
     shared: dict[str, Any] = {"epsilon": epsilon, "delta": 1e-6, "queries": queries, "teachers": teachers}
     shared |= {"classes": [0, 1], "aggregator": "quorum", "no_quorums": queries}
     classifiers: dict[str, Any] = {
@@ -176,7 +176,7 @@ def plateau_errors(
         "agnostic": AgnosticClassifier(concept, **shared),
     }
     return {
-        name: float(np.mean(np.asarray(one.fit(X, y).predict(asked).tolist(), dtype=object) != told))
+        name: float(np.mean(np.asarray(one.fit(X, y).predict(points).tolist(), dtype=object) != told))
         for name, one in classifiers.items()
     }
 
@@ -294,11 +294,11 @@ def stability_figures(quick: bool) -> Iterator[Figure]:
     generator = np.random.default_rng()
     choice = StableChoice.calibrate(Thresholds(), units=10_000, gamma=0.1)
     x = generator.uniform(-1, 1, size=10_000)
-    here = [(float(place), int((place > 0) ^ (generator.uniform() < 0.2))) for place in x]
+    here = [(float(value), int((value > 0) ^ (generator.uniform() < 0.2))) for value in x]
     drawn = [generator.permutation(10_000)[: choice.subset] for _ in range(20 if quick else 200)]
     there = [(0.0, 1 - here[0][1]), *here[1:]]  # moved to where it matters most, with the other label
-    places = np.linspace(-0.05, 0.05, 21).tolist()
-    moved = float(np.abs(_chances(choice, here, drawn, places) - _chances(choice, there, drawn, places)).max())
+    points = np.linspace(-0.05, 0.05, 21).tolist()
+    moved = float(np.abs(_chances(choice, here, drawn, points) - _chances(choice, there, drawn, points)).max())
     yield "stable.sampled_share_of_gamma", moved / choice.gamma, "ratio"
     planned = plan_concept(records=10**6, vc_dimension=3, gamma=0.1, alpha=0.1, queries=1).method("stable")
     assert planned.needed is not None
@@ -322,22 +322,21 @@ def _chances(choice: Any, data: Any, subsets: Any, places: list[float]) -> Any:
 
 def theory_figures(quick: bool) -> Iterator[Figure]:
     """Measure how the excess error falls with records, what label noise costs, and how many queries are answered."""
-    sweeps: list[tuple[str, str, Concept, tuple[int, ...], int]] = [
-        ("thresholds", "agnostic", Thresholds(both_directions=False), (20_000, 320_000), 6 if quick else 16),
-        ("thresholds", "stable", Thresholds(both_directions=False), (1000, 4000, 16_000), 10 if quick else 60),
-        ("thresholds", "pure", Thresholds(both_directions=False), (1000, 4000, 16_000), 10 if quick else 60),
-        ("thresholds", "semi-private", Thresholds(both_directions=False), (1000, 4000, 16_000), 20 if quick else 100),
-        ("halfspaces", "stable", Halfspaces(2), (1000, 8000), 3 if quick else 8),
-        ("halfspaces", "pure", Halfspaces(2), (1000, 8000), 3 if quick else 8),
-        ("halfspaces", "semi-private", Halfspaces(2), (1000, 8000), 3 if quick else 8),
+    line, plane = Thresholds(both_directions=False), Halfspaces(2)
+    sweeps: list[tuple[str, str, Concept, tuple[int, ...], tuple[int, int]]] = [  # with repeats, in full and quick
+        ("thresholds", "agnostic", line, (20_000, 320_000), (16, 6)),
+        ("thresholds", "stable", line, (1000, 4000, 16_000), (60, 10)),
+        ("thresholds", "pure", line, (1000, 4000, 16_000), (60, 10)),
+        ("thresholds", "semi-private", line, (1000, 4000, 16_000), (100, 20)),
+        ("halfspaces", "stable", plane, (1000, 8000), (8, 3)),
+        ("halfspaces", "pure", plane, (1000, 8000), (8, 3)),
+        ("halfspaces", "semi-private", plane, (1000, 8000), (8, 3)),
     ]
     for name, method, concept, sizes, repeats in sweeps:
-        sweep = excess_sweep(method, concept, sizes, repeats=repeats)
+        sweep = excess_sweep(method, concept, sizes, repeats=repeats[quick])
         yield f"theory.excess_exponent.{name}.{method.replace('-', '_')}", sweep.exponent, "power of n"
         yield f"theory.excess_at_most_records.{name}.{method.replace('-', '_')}", sweep.errors[-1], "error"
-    runs = [
-        plateau_errors(Thresholds(both_directions=False), records=200_000, gamma=0.2) for _ in range(1 if quick else 5)
-    ]
+    runs = [plateau_errors(line, records=200_000, gamma=0.2) for _ in range(1 if quick else 5)]
     for method in ("subsample", "agnostic"):
         yield f"theory.noise20.{method}_over_gamma", float(np.mean([run[method] for run in runs])) / 0.2, "ratio"
     for method, queries in answered_queries(records=1_000_000).items():

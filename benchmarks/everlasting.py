@@ -26,7 +26,6 @@ from quorate.planner.literature import published_records
 
 _PROBES = 4001
 _BATCH = 50_000
-_TAU = 1.1e10  # the paper's tau must be above this
 
 
 @dataclass(frozen=True)
@@ -216,9 +215,9 @@ def _stream_figures(
     own, rest = order[:records], order[records:]
     classifier.fit(X[own], y[own])
     for phase in range(1, phases + 1):
-        asked = np.random.default_rng().choice(rest, size=records)
-        answers = classifier.predict(X[asked])
-        right = answers.labels[answers.answered].astype(np.int64) == y[asked][answers.answered]
+        queries = np.random.default_rng().choice(rest, size=records)
+        answers = classifier.predict(X[queries])
+        right = answers.labels[answers.answered].astype(np.int64) == y[queries][answers.answered]
         when = {1: "first", phases: "last"}.get(phase)
         if when is not None:
             yield f"everlasting.{name}.answered_percent.{when}", 100 * float(answers.answered.mean()), "percent"
@@ -285,9 +284,9 @@ def _poison_figures(quick: bool) -> Iterator[Figure]:
         classifier.fit(X, line_truth(X))
         largest = 0.0
         for _ in range(phases):
-            asked = line_points(size)
-            asked[: size // share if share else 0] = 0.53
-            classifier.predict(np.random.default_rng().permutation(asked))
+            queries = line_points(size)
+            queries[: size // share if share else 0] = 0.53
+            classifier.predict(np.random.default_rng().permutation(queries))
             if refresh == "pool":
                 classifier.feed(line_points(size))
             classifier.predict(line_points(1))

@@ -71,14 +71,14 @@ def fitting_figures(
     X, slope = random.normal(size=(teachers * rows, features)), random.normal(size=features)
     y = (random.random(len(X)) < 1 / (1 + np.exp(-X @ slope))).astype(np.int64)
     y[::rows], y[1::rows] = 0, 1  # a loop of scikit-learn's needs both classes in every chunk
-    asked = random.normal(size=(queries, features))
+    points = random.normal(size=(queries, features))
     deal = Deal(np.arange(len(X)), np.full(teachers, rows))
     chunks = [slice(start, start + rows) for start in range(0, min(loop, teachers) * rows, rows)]
     with _one_thread():
         batch, fitted = _timed(lambda: BatchedLogistic().fit(X, y, deal, classes=2, device="cpu"), repeats)
         one_by_one, models = _timed(lambda: [LogisticRegression().fit(X[c], y[c]) for c in chunks], repeats)
-    ballots = np.stack([model.predict(asked) for model in models], axis=1)
-    agreement = float((fitted.ballots(asked)[:, : len(chunks)] == ballots).mean())
+    ballots = np.stack([model.predict(points) for model in models], axis=1)
+    agreement = float((fitted.ballots(points)[:, : len(chunks)] == ballots).mean())
     return FittingFigures(batch, one_by_one * teachers / len(chunks), agreement)
 
 
@@ -107,17 +107,17 @@ def counting_figures(
 ) -> CountingFigures:
     """Return the figures of counting that many queries against that many teachers."""
     random = np.random.default_rng(0)
-    asked, scores = random.normal(size=(queries, features)), 1 if classes == 2 else classes
+    points, scores = random.normal(size=(queries, features)), 1 if classes == 2 else classes
     fitted = LinearTeachers(random.normal(size=(teachers, scores, features + 1)), classes=classes, slices=slices)
     table = random.normal(size=(teachers * scores, features))
-    products = [partial(_bare_product, table, asked, *shape) for shape in _SHAPES]
+    products = [partial(_bare_product, table, points, *shape) for shape in _SHAPES]
     with _one_thread():
-        counted, *product = _timed_in_turn([lambda: fitted.votes(asked, device="cpu"), *products], repeats)
+        counted, *product = _timed_in_turn([lambda: fitted.votes(points, device="cpu"), *products], repeats)
     tracemalloc.start()
-    fitted.votes(asked, device="cpu")
+    fitted.votes(points, device="cpu")
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    return CountingFigures(counted, min(product), peak + asked.nbytes + fitted.arrays()["scores"].nbytes)
+    return CountingFigures(counted, min(product), peak + points.nbytes + fitted.arrays()["scores"].nbytes)
 
 
 def _bare_product(table: Matrix, asked: Matrix, high: int, wide: int) -> None:

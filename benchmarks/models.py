@@ -143,8 +143,8 @@ def _runs(
 def _medians(runs: Sequence[Sequence[float]]) -> list[Figure]:
     measures = (("auc", ""), ("accuracy_percent", "%"), ("balanced_percent", "%"))
     return [
-        (measure, median(run[place] for run in runs) if runs else None, unit)
-        for place, (measure, unit) in enumerate(measures)
+        (measure, median(run[index] for run in runs) if runs else None, unit)
+        for index, (measure, unit) in enumerate(measures)
     ]
 
 
@@ -229,8 +229,8 @@ def text_table(
     row = np.repeat(np.arange(rows), 5 + generator.poisson(_LENGTH, rows))
     topic = (np.cumsum(mixture, axis=1)[row] < generator.random(len(row))[:, None]).sum(axis=1).clip(max=topics - 1)
     word, level = np.empty(len(row), dtype=np.int64), generator.random(len(row))
-    for place, law in enumerate(np.cumsum(laws, axis=1)):
-        word[topic == place] = np.searchsorted(law, level[topic == place]).clip(max=words - 1)
+    for index, law in enumerate(np.cumsum(laws, axis=1)):
+        word[topic == index] = np.searchsorted(law, level[topic == index]).clip(max=words - 1)
     counts = sparse.csr_array((np.ones(len(row)), (row, word)), shape=(rows, words))
     counts.sum_duplicates()
     return counts, (generator.random(rows) < p).astype(np.int64), p

@@ -60,15 +60,16 @@ def _mnist_figures(quick: bool) -> Iterator[Figure]:
         judges += len(split.judges)
         if len(looked_at) < _MNIST_LOOKED_AT:
             looked_at.append(_digit_run(split))
-    for place, queries in enumerate(_MNIST_QUERIES):
-        share = fmean(run[place] for run in right) / 100 if right else None
+    accuracies: list[Any] = np.mean(right, axis=0).tolist() if right else [None] * len(_MNIST_QUERIES)
+    for queries, accuracy in zip(_MNIST_QUERIES, accuracies, strict=True):
         name = f"neighbours.mnist.accuracy_percent.queries{queries}"
-        yield name, None if share is None else 100 * share, "%"
-        off = None if share is None else 100 * math.sqrt(share * (1 - share) / judges)
-        yield f"{name}.standard_error", off, "points"  # of so many judges
-    for place, name in enumerate(_MNIST):
+        yield name, accuracy, "%"
+        error = None if accuracy is None else math.sqrt(accuracy * (100 - accuracy) / judges)
+        yield f"{name}.standard_error", error, "points"
+    means: list[Any] = np.mean(looked_at, axis=0).tolist() if looked_at else [None] * len(_MNIST)
+    for name, mean in zip(_MNIST, means, strict=True):
         unit = "epsilon/epsilon" if "over_global" in name else "points" if "points" in name else "%"
-        yield f"neighbours.mnist.{name}", fmean(run[place] for run in looked_at) if looked_at else None, unit
+        yield f"neighbours.mnist.{name}", mean, unit
 
 
 def _digit_model(split: DigitSplit, queries: int, epsilon: float = 1.0) -> NeighbourClassifier:
@@ -204,10 +205,10 @@ def _gpu_run(rows: int, queries: int) -> tuple[float, float]:
     start = time.perf_counter()
     model.predict(X[rows:])
     second = queries / (time.perf_counter() - start)
-    asked, same = model.space_.points(X[rows : rows + 256]), list[Any]()
+    points, same = model.space_.points(X[rows : rows + 256]), list[Any]()
     for one in (model.fit(X[:20_000], y[:20_000]), beside.fit(X[:20_000], y[:20_000])):
         units = one.session_.answerer.units
-        same.append(np.concatenate([units.count(asked).put_to(np.copy).ravel(), units.spends()]))
+        same.append(np.concatenate([units.count(points).put_to(np.copy).ravel(), units.spends()]))
     return second, float((same[0] == same[1]).mean())
 
 
@@ -230,9 +231,9 @@ def _churn_figures(model: NeighbourClassifier, X: Any, folder: Path) -> Iterator
 
     save(model, folder)
     inserted, forgotten = list[float](), list[float]()
-    for place in range(50):
+    for index in range(50):
         start = time.perf_counter()
-        names = model.insert(X[place : place + 1], [0])
+        names = model.insert(X[index : index + 1], [0])
         middle = time.perf_counter()
         model.forget(names)
         inserted.append(middle - start)

@@ -216,14 +216,14 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("folder", type=Path)
     parser.add_argument("peer", choices=PEERS)
     parser.add_argument("epsilons", type=float, nargs="+")
-    asked = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     warnings.filterwarnings("ignore")
-    rows = Rows(asked.folder)
-    fit = PEERS[asked.peer]
+    rows = Rows(options.folder)
+    fit = PEERS[options.peer]
     scores: dict[str, Any] = {
-        str(epsilon): fit(rows, epsilon, **best(rows, asked.peer, epsilon)) for epsilon in asked.epsilons
+        str(epsilon): fit(rows, epsilon, **best(rows, options.peer, epsilon)) for epsilon in options.epsilons
     }
-    np.savez(asked.folder / f"{asked.peer}.npz", **scores)
+    np.savez(options.folder / f"{options.peer}.npz", **scores)
     return 0
 
 

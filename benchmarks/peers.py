@@ -197,6 +197,11 @@ def run_peer(
     return float(np.abs(shares - truth).max()), mean_distance(queries, shares, truth), seconds
 
 
+def _adult15(folder: Path) -> tuple[Marginals, Rows]:
+    sizes, codes = adult_columns(folder, "adult15", "_private")
+    return Marginals.of_order(sizes, 2), Rows(codes, sizes)
+
+
 def peer_figures(quick: bool) -> Iterator[Figure]:
     """Measure each peer once at each epsilon: all 3-way marginals of 7 columns of Adult, all 2-way ones of 15.
 
@@ -204,19 +209,14 @@ def peer_figures(quick: bool) -> Iterator[Figure]:
     the limit is short.
     """
     folder = data_folder() / "adult_release"
-    tables: dict[str, tuple[Marginals, Rows] | None] = {"adult7": None, "adult15": None}
-    if folder.exists():
-        tables["adult7"] = adult_split(folder, 0)[:2]
-        if not quick:
-            sizes, codes = adult_columns(folder, "adult15", "_private")
-            tables["adult15"] = (Marginals.of_order(sizes, 2), Rows(codes, sizes))
-    for table, given in tables.items():
-        for name in PEERS if table == "adult7" else _WIDE:
+    few = adult_split(folder, 0)[:2] if folder.exists() else None
+    many = _adult15(folder) if folder.exists() and not quick else None
+    for table, peers, data in (("adult7", PEERS, few), ("adult15", _WIDE, many)):
+        for name in peers:
             for label, epsilon in _EPSILONS.items():
-                measured = None
-                if given is not None and (epsilon == 1.0 or not quick):
-                    measured = run_peer(name, *given, epsilon=epsilon, limit=45.0 if quick else 420.0)
-                about = f"release.peer.{name}.{table}.{label}"
-                yield f"{about}.largest_error", measured[0] if measured else None, "share"
-                yield f"{about}.mean_distance", measured[1] if measured else None, "share"
-                yield f"{about}.seconds", measured[2] if measured else None, "s"
+                measured: tuple[float | None, ...] | None = None
+                if data is not None and (epsilon == 1.0 or not quick):
+                    measured = run_peer(name, *data, epsilon=epsilon, limit=45.0 if quick else 420.0)
+                ends = ("largest_error", "share"), ("mean_distance", "share"), ("seconds", "s")
+                for (end, unit), value in zip(ends, measured or (None, None, None), strict=True):
+                    yield f"release.peer.{name}.{table}.{label}.{end}", value, unit

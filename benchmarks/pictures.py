@@ -203,9 +203,9 @@ def accuracy_as_records_wear(planned: int, *, records: int = 20_000, queries: in
     X = 1.6 * generator.normal(size=(10, 8))[y] + generator.normal(size=(len(y), 8))
     model = NeighbourClassifier(queries=planned, records=records, classes=list(range(10)))
     model.fit(X[:records], y[:records], public=X[records : records + 1000])
-    asked, truth = X[records + 1000 :], y[records + 1000 :]
+    points, truth = X[records + 1000 :], y[records + 1000 :]
     return [
-        (start + _BATCH, model.score(asked[start : start + _BATCH], truth[start : start + _BATCH]))
+        (start + _BATCH, model.score(points[start : start + _BATCH], truth[start : start + _BATCH]))
         for start in range(0, queries, _BATCH)
     ]
 

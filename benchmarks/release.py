@@ -15,7 +15,8 @@ Tables that grow: the error of 24 monthly updates over that of a single release 
 import math
 import time
 from collections.abc import Iterator
-from statistics import mean, median
+from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -68,39 +69,52 @@ def adult_figures(quick: bool) -> Iterator[Figure]:
     if not folder.exists():
         yield from ((name, None, unit) for name, unit in _names())
         return
-    slowest = 0.0
+    seconds = list[float]()
+    yield from _adult7_figures(folder, quick, seconds)
+    yield from _adult15_figures(folder, 1 if quick else _REPEATS, seconds)
+    yield "release.adult.fit_seconds.slowest", max(seconds), "s"
+
+
+def _adult7_figures(folder: Path, quick: bool, seconds: list[float]) -> Iterator[Figure]:
+    """Yield the errors of 7 columns, and add the seconds of the fits to a list."""
     splits = [adult_split(folder, seed) for seed in range(_SEEDS)] * (1 if quick else _MANY_REPEATS)
-    releases = 1 if quick else _REPEATS
     for label, epsilon in _EPSILONS.items():
         runs = [_run(*split, engine="auto", epsilon=epsilon) for split in splits]
         plain = [_run(*split, engine="plain", epsilon=epsilon) for split in splits]
-        slowest = max(slowest, *(run[1] for run in runs))
-        yield f"release.adult7.{label}.largest_error", median(run[0] for run in runs), "share"
-        yield f"release.adult7.{label}.plain_largest_error", median(run[0] for run in plain), "share"
+        seconds += [run[1] for run in runs]
+        yield f"release.adult7.{label}.largest_error", _largest(runs), "share"
+        yield f"release.adult7.{label}.plain_largest_error", _largest(plain), "share"
+
+
+def _adult15_figures(folder: Path, releases: int, seconds: list[float]) -> Iterator[Figure]:
+    """Yield the errors of 15 columns, with public records and without, and add the seconds of the fits to a list."""
     sizes, codes = adult_columns(folder, "adult15", "_private")
     queries, private = Marginals.of_order(sizes, 2), Rows(codes, sizes)
-    truth, far = queries.answers(private) / private.records, []
+    truth, refuted = queries.answers(private) / private.records, list[float]()
     for label, epsilon in _EPSILONS.items():
         plain = [_run(queries, private, private, engine="plain", epsilon=epsilon) for _ in range(releases)]
-        yield f"release.adult15.{label}.plain_largest_error", median(run[0] for run in plain), "share"
+        yield f"release.adult15.{label}.plain_largest_error", _largest(plain), "share"
         alone = [_run(queries, private, private, engine="residual", epsilon=epsilon) for _ in range(releases)]
-        worst, distance = median(run[0] for run in alone), _distance(queries, truth, alone)
+        worst, distance = _largest(alone), _distance(queries, truth, alone)
         yield f"release.adult15.{label}.alone_largest_error", worst, "share"
         for part in _PARTS:
             public = Rows(adult_columns(folder, "adult15", f"_public_{part}")[1], sizes)
             runs = [_run(queries, private, public, engine="auto", epsilon=epsilon) for _ in range(releases)]
-            slowest = max(slowest, *(run[1] for run in runs))
-            error = median(run[0] for run in runs)
+            seconds += [run[1] for run in runs]
+            error = _largest(runs)
             yield f"release.adult15.{part}.{label}.largest_error", error, "share"
             yield f"release.public.{part}.{label}.mean_over_alone", _distance(queries, truth, runs) / distance, "ratio"
             yield f"release.public.{part}.{label}.largest_over_alone", error / worst, "ratio"
             if part != "near":
-                ratio = error / median(run[0] for run in plain)
-                yield f"release.adult15.{part}.{label}.over_plain", ratio, "ratio"
+                yield f"release.adult15.{part}.{label}.over_plain", error / _largest(plain), "ratio"
             if part == "far":
-                far += [run[2].details.get("refuted", 0.0) for run in runs]
-    yield "release.adult15.far.refuted", float(np.mean(far)), "share"
-    yield "release.adult.fit_seconds.slowest", slowest, "s"
+                refuted += [run[2].details.get("refuted", 0.0) for run in runs]
+    yield "release.adult15.far.refuted", float(np.mean(refuted)), "share"
+
+
+def _largest(runs: list[tuple[float, float, Released]]) -> float:
+    """Return the median over runs of the largest error."""
+    return median(run[0] for run in runs)
 
 
 def _distance(queries: Marginals, truth: Floats, runs: list[tuple[float, float, Released]]) -> float:
@@ -166,10 +180,10 @@ def _adult_ratio() -> float | None:
     if not (folder / "adult7.csv.gz").is_file():
         return None
     sizes, codes = adult_columns(folder, "adult7")
-    declared = Columns.from_dict({f"c{place}": [str(code) for code in range(size)] for place, size in enumerate(sizes)})
+    declared = Columns.from_dict({f"c{index}": [str(code) for code in range(size)] for index, size in enumerate(sizes)})
     dealt = np.random.default_rng(0).permutation(len(codes))
     tables = [
-        {f"c{place}": codes[part, place].astype(str).tolist() for place in range(len(sizes))}
+        {f"c{index}": codes[part, index].astype(str).tolist() for index in range(len(sizes))}
         for part in (dealt[len(codes) // 10 :], dealt[: len(codes) // 10])
     ]
     release = QueryRelease(Workload.marginals(3), columns=declared).fit(*tables)
@@ -338,8 +352,8 @@ def _bands_held(runs: int) -> float:
     """Return in what share of the releases a band of 95% holds for all answers together."""
     sizes = (4, 3, 5, 6)
     codes = _classes(np.random.default_rng(0), 5000, sizes).astype(str)
-    table = {f"c{place}": codes[:, place].tolist() for place in range(len(sizes))}
-    declared = Columns.from_dict({f"c{place}": [str(code) for code in range(size)] for place, size in enumerate(sizes)})
+    table = {f"c{index}": codes[:, index].tolist() for index in range(len(sizes))}
+    declared = Columns.from_dict({f"c{index}": [str(code) for code in range(size)] for index, size in enumerate(sizes)})
     held = 0
     for _ in range(runs):
         release = QueryRelease(Workload.marginals(2), columns=declared, epsilon=0.5, engine="residual").fit(table)
@@ -384,25 +398,25 @@ def growing_figures(quick: bool) -> Iterator[Figure]:
         yield from ((name, None, "ratio") for name in names)
         return
     sizes, codes = adult_columns(folder, "adult7")
-    columns = {f"c{place}": [str(code) for code in range(size)] for place, size in enumerate(sizes)}
+    columns = {f"c{index}": [str(code) for code in range(size)] for index, size in enumerate(sizes)}
     dealt = np.random.default_rng(0).permutation(len(codes))
     tables = [_table(codes[part]) for part in np.array_split(dealt, _MONTHS)]
     whole = _table(codes)
-    single = [
-        _errors(QueryRelease(Workload.marginals(2), columns=columns).fit(whole), whole) for _ in range(_GROWING_REPEATS)
-    ]
-    grown = []
-    for _ in range(1 if quick else _GROWING_REPEATS):
-        release = GrowingRelease(Workload.marginals(2), columns=columns, updates=_MONTHS)
-        for number, table in enumerate(tables, start=1):
-            last = release.update(str(number), table)
-        grown.append(_errors(last, whole))
-    for place, name in enumerate(names):
-        yield name, mean(errors[place] for errors in grown) / mean(errors[place] for errors in single), "ratio"
+    pairs = QueryRelease(Workload.marginals(2), columns=columns)
+    single = [_errors(pairs.fit(whole), whole) for _ in range(_GROWING_REPEATS)]
+    grown = [_errors(_grow(tables, columns), whole) for _ in range(1 if quick else _GROWING_REPEATS)]
+    for name, ratio in zip(names, np.mean(grown, axis=0) / np.mean(single, axis=0), strict=True):
+        yield name, float(ratio), "ratio"
+
+
+def _grow(tables: list[dict[str, list[str]]], columns: dict[str, list[str]]) -> QueryRelease:
+    """Return the last of the releases of a table that grows month by month."""
+    growing = GrowingRelease(Workload.marginals(2), columns=columns, updates=len(tables))
+    return [growing.update(str(month), table) for month, table in enumerate(tables, start=1)][-1]
 
 
 def _table(codes: Any) -> dict[str, list[str]]:
-    return {f"c{place}": codes[:, place].astype(str).tolist() for place in range(codes.shape[1])}
+    return {f"c{index}": codes[:, index].astype(str).tolist() for index in range(codes.shape[1])}
 
 
 def _errors(release: QueryRelease, records: Any) -> tuple[float, float]:

@@ -237,12 +237,12 @@ def _line_figures(quick: bool) -> Iterator[Figure]:
 
 
 def _plane_figures(quick: bool) -> Iterator[Figure]:
-    seeds, asked = range(1 if quick else 3), 100 if quick else 2000
+    seeds, queries = range(1 if quick else 3), 100 if quick else 2000
     for name, concept, sizes in (("boxes", Boxes(2), _BOX_POINTS), ("halfspaces", Halfspaces(2), _HALFSPACE_POINTS)):
         series: list[Errors] = []
         for points in sizes:
             many = seeds if points == 40 else range(1)
-            runs = [plane_errors(concept, records=100_000, points=points, world=s, asked=asked) for s in many]
+            runs = [plane_errors(concept, records=100_000, points=points, world=s, asked=queries) for s in many]
             series.append(runs[0])
             prefix = f"release.{name}.points{points}"
             yield f"{prefix}.engine_error", median(run.of_engine for run in runs), "share"

@@ -88,35 +88,34 @@ def learned_areas(train: Table, test: Table) -> dict[str, float]:
     coded = [np.stack([_coded(one, train, test, name) for name in names], axis=1) for one in (train, test)]
     learned["boosted"] = (HistGradientBoostingClassifier(random_state=0, max_iter=100), coded)
     areas = {}
-    for name, (model, (rows, asked)) in learned.items():
+    for name, (model, (rows, queries)) in learned.items():
         model.fit(rows, labels[0])
-        areas[name] = float(roc_auc_score(labels[1], model.predict_proba(asked)[:, 1]))
+        areas[name] = float(roc_auc_score(labels[1], model.predict_proba(queries)[:, 1]))
     return areas
 
 
 def _coded(table: Table, train: Table, test: Table, name: str) -> Floats:
     if name in NUMBERS:
         return np.array(table[name], dtype=np.float64)
-    places = {value: place for place, value in enumerate(sorted({*train[name], *test[name]}))}
-    return np.array([places[value] for value in table[name]], dtype=np.float64)
+    indices = {value: index for index, value in enumerate(sorted({*train[name], *test[name]}))}
+    return np.array([indices[value] for value in table[name]], dtype=np.float64)
 
 
 def _spread(train: Table, test: Table) -> list[Floats]:
     """Return both tables with a column for each category, and numbers of mean 0 and deviation 1 in the first."""
-    parts: list[list[Floats]] = [[], []]
-    for name in train:
-        if name == TARGET:
-            continue
-        pair = [_coded(table, train, test, name) for table in (train, test)]
-        if name in NUMBERS:
-            scaled = [np.log1p(values) if "capital" in name else values for values in pair]
-            middle, width = scaled[0].mean(), scaled[0].std() or 1.0
-            columns = [((values - middle) / width)[:, None] for values in scaled]
-        else:
-            columns = [np.eye(int(max(values.max() for values in pair)) + 1)[values.astype(int)] for values in pair]
-        for part, column in zip(parts, columns, strict=True):
-            part.append(column)
-    return [np.concatenate(part, axis=1) for part in parts]
+    names = [name for name in train if name != TARGET]
+    pairs = [_spread_column(name, *(_coded(table, train, test, name) for table in (train, test))) for name in names]
+    return [np.concatenate(columns, axis=1) for columns in zip(*pairs, strict=True)]
+
+
+def _spread_column(name: str, train: Floats, test: Floats) -> tuple[Floats, Floats]:
+    if name not in NUMBERS:
+        codes = np.eye(int(max(train.max(), test.max())) + 1)
+        return codes[train.astype(int)], codes[test.astype(int)]
+    if "capital" in name:
+        train, test = np.log1p(train), np.log1p(test)
+    middle, width = train.mean(), train.std() or 1.0
+    return ((train - middle) / width)[:, None], ((test - middle) / width)[:, None]
 
 
 _ROWS = 100_000
@@ -210,12 +209,12 @@ def peer_records(name: str, train: Table, test: Table, *, limit: float) -> tuple
         with np.load(answered) as result:
             drawn = result["codes"]
     chance, records = np.random.default_rng(), {}
-    for place, column in enumerate(train):
+    for index, column in enumerate(train):
         if column in cells:
-            low, high = (ends[drawn[:, place]] for ends in cells[column])
+            low, high = (ends[drawn[:, index]] for ends in cells[column])
             records[column] = chance.integers(low, high, endpoint=True).astype(np.float64).tolist()
         else:
-            records[column] = np.array(texts[column])[drawn[:, place]].tolist()
+            records[column] = np.array(texts[column])[drawn[:, index]].tolist()
     return records, seconds
 
 

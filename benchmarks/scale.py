@@ -56,7 +56,7 @@ class Taken(NamedTuple):
 
 
 def _schema() -> Schema:
-    return Schema({f"x{place}": Number() for place in range(_COLUMNS)}, label=Label("y", [0, 1]))
+    return Schema({f"x{index}": Number() for index in range(_COLUMNS)}, label=Label("y", [0, 1]))
 
 
 def write_table(path: Path, rows: int) -> None:
@@ -67,7 +67,7 @@ def write_table(path: Path, rows: int) -> None:
     for start in range(0, rows, _ROWS):
         X = random.normal(size=(min(_ROWS, rows - start), _COLUMNS))
         y = (random.random(len(X)) < 1 / (1 + np.exp(-X @ slope))).astype(np.int64)
-        part = pa.table({f"x{place}": X[:, place] for place in range(_COLUMNS)} | {"y": y})
+        part = pa.table({f"x{index}": X[:, index] for index in range(_COLUMNS)} | {"y": y})
         writer = writer or pa.parquet.ParquetWriter(path, part.schema)
         writer.write_table(part)
     if writer is not None:
@@ -136,7 +136,7 @@ def write_numbers(path: Path, rows: int, *, digits: int | None = None) -> None:
     for start in range(0, rows, _PART):
         X = random.normal(size=(min(_PART, rows - start), _READ_COLUMNS))
         X = X if digits is None else X.round(digits)
-        part = pa.table({f"x{place}": X[:, place] for place in range(_READ_COLUMNS)})
+        part = pa.table({f"x{index}": X[:, index] for index in range(_READ_COLUMNS)})
         writer = writer or make(path, part.schema)
         writer.write_table(part)
     if writer is not None:
@@ -221,17 +221,17 @@ def _measure_gpu(teachers: int, queries: int) -> Iterator[float]:
     y = (random.random(len(X)) < 1 / (1 + np.exp(-X @ slope))).astype(np.int64)
     y[::_TEACHER_ROWS], y[1::_TEACHER_ROWS] = 0, 1  # scikit-learn needs both classes in every chunk
     yield from _fitting(X, y, teachers)
-    asked = random.normal(size=(queries, _FEATURES))
+    points = random.normal(size=(queries, _FEATURES))
     two = LinearTeachers(random.normal(size=(teachers, 1, _FEATURES + 1)), classes=2)
-    kernel = _kernel_seconds(two, asked)
+    kernel = _kernel_seconds(two, points)
     yield teachers * queries / kernel
-    yield teachers * queries / _gpu_seconds(lambda: two.votes(asked, device="cuda"))
-    few = asked[: queries // 10]
+    yield teachers * queries / _gpu_seconds(lambda: two.votes(points, device="cuda"))
+    few = points[: queries // 10]
     ten = LinearTeachers(random.normal(size=(teachers, 10, _FEATURES + 1)), classes=10)
     rate = teachers * len(few) / _kernel_seconds(ten, few)
     yield rate
     yield 10 * rate
-    clear = asked + 2 * np.sign(asked @ slope)[:, np.newaxis] * slope  # a run ends at its last no-quorum
+    clear = points + 2 * np.sign(points @ slope)[:, np.newaxis] * slope  # a run ends at its last no-quorum
     yield _predict_seconds(X, y, teachers, clear) / kernel
 
 
@@ -249,9 +249,9 @@ def _fitting(X: Matrix, y: Integers, teachers: int) -> Iterator[float]:
     fitted = fit_on_gpu(chunks, intercept=True)[:300]
     parts = [slice(start, start + _TEACHER_ROWS) for start in range(0, 300 * _TEACHER_ROWS, _TEACHER_ROWS)]
     models = [LogisticRegression(tol=1e-10, max_iter=10_000).fit(X[part], y[part]) for part in parts]
-    asked = np.random.default_rng(1).normal(size=(1000, _FEATURES))
-    expected = np.stack([model.decision_function(asked) for model in models], axis=1)
-    scores = asked @ fitted[:, :-1].T + fitted[:, -1]
+    queries = np.random.default_rng(1).normal(size=(1000, _FEATURES))
+    expected = np.stack([model.decision_function(queries) for model in models], axis=1)
+    scores = queries @ fitted[:, :-1].T + fitted[:, -1]
     yield float(((scores > 0) == (expected > 0)).mean())
     yield float(np.abs(scores - expected).max())
 

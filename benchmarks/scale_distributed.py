@@ -108,11 +108,11 @@ class Marked(NamedTuple):
         random = np.random.default_rng(0)
         X = random.normal(size=(rows, 3))
         y = np.where(X[:, 0] + random.normal(size=rows) > 0, "well", "ill")
-        columns = {f"x{place}": X[:, place] for place in range(3)} | {"mark": np.full(rows, mark), "y": y}
+        columns = {f"x{index}": X[:, index] for index in range(3)} | {"mark": np.full(rows, mark), "y": y}
         size = -(-rows // _FILES)
-        for place in range(_FILES):
-            part = pa.table(columns).slice(place * size, size)
-            pyarrow.parquet.write_table(part, folder / f"{place}.parquet", row_group_size=size // 3)
+        for index in range(_FILES):
+            part = pa.table(columns).slice(index * size, size)
+            pyarrow.parquet.write_table(part, folder / f"{index}.parquet", row_group_size=size // 3)
         return cls(folder, os.urandom(32), teachers), struct.pack("<d", mark)
 
     @staticmethod
@@ -271,15 +271,15 @@ def _accuracies(folder: Path, repeat: int) -> tuple[float, float, float]:
     from quorate import PrivateClassifier
 
     X, y = read_adult(folder / "train.csv.gz")
-    asked, truth = read_adult(folder / "test.csv.gz")
+    queries, truth = read_adult(folder / "test.csv.gz")
     with gzip.open(folder / "train.csv.gz", "rt", newline="") as file:
         occupations = [row["occupation"] for row in csv.DictReader(file, skipinitialspace=True)]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         pooled = PrivateClassifier(**_TERMS | {"classes": [0, 1]}, aggregator="noisy_max").fit(X, y)
     assert isinstance(pooled.mechanism_, NoisyMax)
-    one = pooled.session_.answerer.ensemble.fitted.votes(asked)
-    sites = _site_votes(_columns(X), y, site_numbers(occupations, repeat), _columns(asked))
+    one = pooled.session_.answerer.ensemble.fitted.votes(queries)
+    sites = _site_votes(_columns(X), y, site_numbers(occupations, repeat), _columns(queries))
     teachers = sum(int(votes[0].sum()) for votes in sites)
     shared = DistributedMax.calibrate(**_TERMS, teachers=teachers, sites=_SITES, corrupt=_CORRUPT)
     total, plain = np.sum(sites, axis=0), NoisyMax.calibrate(**_TERMS, teachers=teachers)

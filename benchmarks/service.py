@@ -89,9 +89,9 @@ def _caller_figures(folders: Sequence[Path], quick: bool) -> Iterator[Figure]:
     """Tell by the time of a refusal, which costs nothing, whether another caller has asked about the same town."""
     for (kind, pace), servers in _SERVERS.items():
         timing = probe_callers(folders, kind, pace=pace, servers=servers[quick])
-        for rows, (asked, not_asked) in timing.items():
+        for rows, (heard, unheard) in timing.items():
             name = f"service.callers.{kind}.{'paced' if pace else 'not_paced'}.rows{rows}.auc_from_half"
-            yield name, abs(area_under_curve(asked, not_asked) - 0.5), "share"
+            yield name, abs(area_under_curve(heard, unheard) - 0.5), "share"
 
 
 def probe_callers(
@@ -101,26 +101,32 @@ def probe_callers(
 
     A server is asked about every town of every model once: what a probe leaves behind would spoil the next.
     """
-    chance = np.random.default_rng()
     names = [folder.name for folder in folders]
-    pairs = [(name, town, _SIZES[place % 2]) for place, name in enumerate(names) for town in _TOWNS]
-    seconds, arms, sizes = [], [], np.array([rows for _, _, rows in pairs])
-    for _ in range(servers):
-        asked = np.zeros(len(pairs), dtype=np.bool_)
-        for rows in _SIZES:
-            places = chance.permutation(np.flatnonzero(sizes == rows))
-            asked[places[: len(places) // 2]] = True
-        victim = [_towns(name, town, 1, "1.5") for (name, town, _), one in zip(pairs, asked, strict=True) if one]
-        order = chance.permutation(len(pairs))
-        probes = [_towns(name, town, rows, "bad") for name, town, rows in (pairs[place] for place in order)]
-        with serving(folders, kind=kind, pace=pace) as server:
-            send(server.port, [_towns(name, "elsewhere", 1, "1.5") for name in names] * 20, 4)  # warm
-            send(server.port, victim, 4)
-            _, took = send(server.port, probes, 1, status=400)
-        seconds.append(took[np.argsort(order)])
-        arms.append(asked)
-    times, told, sizes = np.concatenate(seconds), np.concatenate(arms), np.tile(sizes, servers)
-    return {rows: (times[told & (sizes == rows)], times[~told & (sizes == rows)]) for rows in _SIZES}
+    pairs = [(name, town, _SIZES[index % 2]) for index, name in enumerate(names) for town in _TOWNS]
+    sizes = np.array([rows for _, _, rows in pairs])
+    runs = [_probe_server(folders, kind, pairs, pace=pace) for _ in range(servers)]
+    seconds, heard = (np.concatenate(parts) for parts in zip(*runs, strict=True))
+    by_size = {rows: np.tile(sizes == rows, servers) for rows in _SIZES}
+    return {rows: (seconds[heard & of_size], seconds[~heard & of_size]) for rows, of_size in by_size.items()}
+
+
+def _probe_server(
+    folders: Sequence[Path], kind: str, pairs: list[tuple[str, str, int]], *, pace: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return how long a probe of each pair of a model and a town took, and whether a victim had asked about it."""
+    chance, sizes = np.random.default_rng(), np.array([rows for _, _, rows in pairs])
+    heard = np.zeros(len(pairs), dtype=np.bool_)
+    for rows in _SIZES:
+        indices = chance.permutation(np.flatnonzero(sizes == rows))
+        heard[indices[: len(indices) // 2]] = True
+    victim = [_towns(*pairs[index][:2], 1, "1.5") for index in np.flatnonzero(heard)]
+    order = chance.permutation(len(pairs))
+    probes = [_towns(*pairs[index], "bad") for index in order]
+    with serving(folders, kind=kind, pace=pace) as server:
+        send(server.port, [_towns(folder.name, "elsewhere", 1, "1.5") for folder in folders] * 20, 4)  # warm
+        send(server.port, victim, 4)
+        _, seconds = send(server.port, probes, 1, status=400)
+    return seconds[np.argsort(order)], heard
 
 
 def _towns(model: str, town: str, rows: int, age: str) -> bytes:
@@ -162,7 +168,7 @@ def _queries(rows: int, *, clear: bool = True) -> np.ndarray:
 
 
 def _requests(write: Any, number: int, rows: int) -> list[bytes]:
-    return [write("bench", _queries(rows), _id(place)) for place in range(number)]
+    return [write("bench", _queries(rows), _id(index)) for index in range(number)]
 
 
 def _id(number: int) -> str:
@@ -179,8 +185,8 @@ class _Plain:
         from quorate.core.privacy import Cost
         from quorate.core.requests import Replies, rows_of
 
-        places = [(place, row) for place, request in enumerate(requests) for row in range(len(request.X))]
-        labels = self._ensemble.count(rows_of(requests, places)).put_to(lambda votes: votes.argmax(axis=1))
+        rows = [(index, row) for index, request in enumerate(requests) for row in range(len(request.X))]
+        labels = self._ensemble.count(rows_of(requests, rows)).put_to(lambda votes: votes.argmax(axis=1))
         ends = np.cumsum([len(request.X) for request in requests])
         return [
             Replies(labels=part, refused=np.zeros(len(part), dtype=np.bool_), spent=Cost(0.0))

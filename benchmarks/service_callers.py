@@ -109,7 +109,7 @@ def _burner_figures(folder: Path) -> Iterator[Figure]:
     with _ledger(folder) as ledger:
         burner = ledger.add_key("burner", **_BURNER)
         others = [ledger.add_key(f"other {number}") for number in range(4)]
-    over, answered, asked = threading.Event(), [0], [0]
+    over, answered, queries = threading.Event(), [0], [0]
 
     def burn(port: int) -> None:
         caller, refused = Caller(port, folder.name, burner), 0
@@ -122,7 +122,7 @@ def _burner_figures(folder: Path) -> Iterator[Figure]:
         caller = Caller(port, folder.name, token)
         while not over.is_set():
             status, said = caller.ask(_rows(1, clear=True))
-            asked[0] += 1
+            queries[0] += 1
             answered[0] += status == 200 and "refused" not in dumps(said)
 
     with serving([folder], pace=0.0, keys=True) as server:
@@ -130,7 +130,7 @@ def _burner_figures(folder: Path) -> Iterator[Figure]:
     with _ledger(folder) as ledger:
         met = {key.name: key.met for key in ledger.view().keys}
     yield "service.burner.no_quorums_off_share", abs(met["burner"] - _BURNER["no_quorums"]), "no-quorums"
-    yield "service.burner.others_answered", answered[0] / asked[0], "share"
+    yield "service.burner.others_answered", answered[0] / queries[0], "share"
 
 
 # --- Many with shares -------------------------------------------------------------------------------------------------
@@ -141,23 +141,28 @@ def _off_shares(home: Path, store: str, repeats: int) -> tuple[int, int] | None:
 
     None where there is no PostgreSQL on this machine.
     """
+    home.mkdir()
+    if store == "sqlite":
+        return _spend_shares([_shared_model(home / f"shared{number}", None) for number in range(repeats)])
     binaries = find_binaries()
-    if store == "postgres" and binaries is None:
+    if binaries is None:
         return None
-    database = PrivateServer(binaries) if store == "postgres" and binaries is not None else None
+    database = PrivateServer(binaries)
     try:
-        urls = [None if database is None else database.database() for _ in range(repeats)]
-        home.mkdir()
-        models = [_shared_model(home / f"shared{number}", url) for number, url in enumerate(urls)]
-        for start in range(0, repeats, _SERVED):
-            served = models[start : start + _SERVED]
-            with serving([folder for folder, _, _ in served], pace=0.0, workers=_WORKERS, keys=True) as server:
-                for folder, shares, _ in served:
-                    _threads([partial(_spend, server.port, folder.name, token) for token in shares])
-        return _off(models)
+        urls = [database.database() for _ in range(repeats)]
+        return _spend_shares([_shared_model(home / f"shared{number}", url) for number, url in enumerate(urls)])
     finally:
-        if database is not None:
-            database.stop()
+        database.stop()
+
+
+def _spend_shares(models: list[tuple[Path, dict[str, int], int]]) -> tuple[int, int]:
+    """Serve some models at a time, have all callers spend their shares, and count what is not exact."""
+    for start in range(0, len(models), _SERVED):
+        batch = models[start : start + _SERVED]
+        with serving([folder for folder, _, _ in batch], pace=0.0, workers=_WORKERS, keys=True) as server:
+            for folder, shares, _ in batch:
+                _threads([partial(_spend, server.port, folder.name, token) for token in shares])
+    return _off(models)
 
 
 def _shared_model(folder: Path, url: str | None) -> tuple[Path, dict[str, int], int]:

@@ -146,7 +146,7 @@ def _requests(model: str, number: int) -> list[bytes]:
     """Return so many requests of one row each, far from the boundary, with ids that are new."""
     X = np.random.default_rng().normal(size=(number, 1, 3))
     X[:, 0, 0] = 8.0
-    return [json_request(model, one, f"{place}-{os.urandom(6).hex()}") for place, one in enumerate(X)]
+    return [json_request(model, one, f"{index}-{os.urandom(6).hex()}") for index, one in enumerate(X)]
 
 
 def flood(port: int) -> None:

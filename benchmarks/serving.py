@@ -76,11 +76,11 @@ def serving(
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    places = [str(folder) for folder in folders]
-    command = ["-m", "quorate", "serve", *places, "--port", str(port), "--pace", str(pace)]
+    paths = [str(folder) for folder in folders]
+    command = ["-m", "quorate", "serve", *paths, "--port", str(port), "--pace", str(pace)]
     command += ["--workers", str(workers), "--keys" if keys else "--no-keys"]
     if kind != "served":
-        command = ["-m", "benchmarks.service", kind, str(port), str(pace), *places]
+        command = ["-m", "benchmarks.service", kind, str(port), str(pace), *paths]
     process = subprocess.Popen(  # noqa: S603  this program
         [sys.executable, *command],
         cwd=ROOT,

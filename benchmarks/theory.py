@@ -5,12 +5,10 @@ measured then, on the methods as they are.
 """
 
 import sys
-import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any
-
-import numpy as np
 
 from benchmarks.concepts import (
     METHODS,
@@ -23,8 +21,9 @@ from benchmarks.concepts import (
 )
 from quorate.models.concepts import Concept, Halfspaces, Thresholds
 from quorate.planner.concepts import plan_concept
+from quorate.report.plots import BLUE, GREEN, GREY, ORANGE, draw_plot, to_svg_file
 
-_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7")  # of Okabe and Ito
+_COLOURS = (BLUE, ORANGE, GREEN, "#cc79a7")  # of Okabe and Ito
 _SWEEPS: dict[str, tuple[Concept, dict[str, tuple[int, ...]], int]] = {
     "thresholds": (
         Thresholds(both_directions=False),
@@ -138,31 +137,20 @@ def _excess(plots: Path, quick: bool) -> list[str]:
 
 
 def _noise(plots: Path, quick: bool) -> list[str]:
-    runs = 1 if quick else 5
-    errors = {
-        gamma: [plateau_errors(Thresholds(both_directions=False), records=200_000, gamma=gamma) for _ in range(runs)]
-        for gamma in _GAMMAS
-    }
-    means = {
-        method: [float(np.mean([run[method] for run in errors[gamma]])) for gamma in _GAMMAS]
-        for method in ("subsample", "agnostic")
-    }
+    line: dict[str, Any] = {"concept": Thresholds(both_directions=False), "records": 200_000}
+    means = {gamma: _mean_errors(1 if quick else 5, gamma=gamma, **line) for gamma in _GAMMAS}
     _draw(plots / "noise.svg", _noise_axes, means)
-    rows = [
-        ["thresholds", f"{gamma:g}", f"{means['subsample'][place]:.3f}", f"{means['agnostic'][place]:.3f}"]
-        for place, gamma in enumerate(_GAMMAS)
-    ]
-    plane = [
-        plateau_errors(Halfspaces(2), records=20_000, gamma=0.2, queries=40, teachers=60, epsilon=32.0)
-        for _ in range(1 if quick else 3)
-    ]
-    shares = (float(np.mean([run[method] for run in plane])) for method in ("subsample", "agnostic"))
+    plane: dict[str, Any] = {"concept": Halfspaces(2), "records": 20_000, "queries": 40, "teachers": 60}
+    rows = [["thresholds", f"{gamma:g}", *(f"{share:.3f}" for share in shares)] for gamma, shares in means.items()]
+    shares = _mean_errors(1 if quick else 3, gamma=0.2, epsilon=32.0, **plane)
     rows.append(["halfspaces", "0.2", *(f"{share:.3f}" for share in shares)])
-    return [
-        _NOISE,
-        _table(["class", "gamma", "plain teachers", "after relabelling"], rows),
-        "",
-    ]
+    return [_NOISE, _table(["class", "gamma", "plain teachers", "after relabelling"], rows), ""]
+
+
+def _mean_errors(runs: int, **settings: Any) -> tuple[float, float]:
+    """Return the mean errors of plain teachers and of relabelled ones."""
+    errors = [plateau_errors(**settings) for _ in range(runs)]
+    return fmean(run["subsample"] for run in errors), fmean(run["agnostic"] for run in errors)
 
 
 def _queries(plots: Path, quick: bool) -> list[str]:
@@ -209,8 +197,8 @@ def _plan() -> list[str]:
         planned = plan_concept(records=10**6, vc_dimension=1, alpha=0.1, **given)  # type: ignore[arg-type]
         told = ", ".join(name if value is True else f"{name} {value:,}" for name, value in given.items())
         rows += [
-            [told if place == 0 else "", one.name, f"{one.error:.3f}", f"{one.needed:,}" if one.needed else "-"]
-            for place, one in enumerate(planned.methods)
+            [told if index == 0 else "", one.name, f"{one.error:.3f}", f"{one.needed:,}" if one.needed else "-"]
+            for index, one in enumerate(planned.methods)
         ]
     return [
         _PLAN,
@@ -224,20 +212,14 @@ def _table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def _draw(path: Path, fill: Callable[[Any, Any], None], data: Any) -> None:
-    """Write one plot as SVG: text as text, and no date, so that only new figures change the file."""
-    import matplotlib as mpl
+    """Write one plot as a file of its own. It carries no date, so that only new figures change it."""
 
-    mpl.use("svg")
-    from matplotlib import pyplot
-
-    with warnings.catch_warnings(), mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "theory"}):
-        warnings.simplefilter("ignore")
-        figure, axes = pyplot.subplots(figsize=(6, 3.6), layout="constrained")
+    def draw(axes: Any) -> None:
         fill(axes, data)
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.legend(frameon=False)
-        figure.savefig(path, metadata={"Date": None})
-        pyplot.close(figure)
+        axes.legend()
+
+    plot = draw_plot(path.stem, path.stem.replace("-", " "), "The page has the figures in a table.", draw, height=3.0)
+    path.write_text(to_svg_file(plot.svg), encoding="utf-8")
 
 
 def _excess_axes(axes: Any, sweeps: list[Sweep]) -> None:
@@ -246,15 +228,16 @@ def _excess_axes(axes: Any, sweeps: list[Sweep]) -> None:
         axes.loglog(sweep.records, sweep.errors, "o-", color=colour, label=f"{sweep.method} ({sweep.exponent:.2f})")
     low, high = min(sweep.records[0] for sweep in sweeps), max(sweep.records[-1] for sweep in sweeps)
     top = max(sweep.errors[0] for sweep in sweeps)
-    axes.loglog([low, high], [top, top * (high / low) ** -0.5], "--", color="#888888", label="power -0.5")
+    axes.loglog([low, high], [top, top * (high / low) ** -0.5], "--", color=GREY, label="power -0.5")
     axes.set(xlabel="records", ylabel="worst excess error")
 
 
-def _noise_axes(axes: Any, means: dict[str, list[float]]) -> None:
-    for (method, shares), colour in zip(means.items(), _COLOURS, strict=False):
-        axes.plot(_GAMMAS, shares, "o-", color=colour, label=method)
+def _noise_axes(axes: Any, means: dict[float, tuple[float, float]]) -> None:
+    curves = zip(("plain teachers", "after relabelling"), zip(*means.values(), strict=True), _COLOURS, strict=False)
+    for label, shares, colour in curves:
+        axes.plot(_GAMMAS, shares, "o-", color=colour, label=label)
     for times in (1, 2, 3):
-        axes.plot(_GAMMAS, [times * gamma for gamma in _GAMMAS], ":", color="#888888")
+        axes.plot(_GAMMAS, [times * gamma for gamma in _GAMMAS], ":", color=GREY)
         axes.annotate(f"{times} gamma", (_GAMMAS[-1], times * _GAMMAS[-1]))
     axes.set(xlabel="gamma: error of the best hypothesis", ylabel="share without the right label")
 

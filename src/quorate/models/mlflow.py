@@ -28,7 +28,9 @@ __all__ = ["load_model", "log_model", "save_model"]
 def save_model(model: Any, path: str | Path, *, trusted: Trusted = None, **options: Any) -> None:
     """Write a published model, or the folder of one, as an MLflow model; `options` are those of `mlflow.pyfunc`.
 
-    >>> save_model(rule, "model")  # doctest: +SKIP
+    >>> save_model(42, "model")  # doctest: +SKIP
+    Traceback (most recent call last):
+    quorate.core.errors.InvalidInput: a int is not kept in a registry: ...
     """
     pyfunc = _import("mlflow.pyfunc")
     with tempfile.TemporaryDirectory() as home:

@@ -278,8 +278,8 @@ def _plot_curve(name: str, curve: Curve) -> Plot:
         else:
             _draw_categories(axes, curve, bands, rows)
 
-    sizes = {} if curve.numeric else {"height": 0.8 + 0.22 * max(2, len(rows))}
-    return draw_plot(name, f"What {curve.column} adds", f"It adds {ends}.", draw, **sizes)
+    height = None if curve.numeric else 0.8 + 0.22 * max(2, len(rows))
+    return draw_plot(name, f"What {curve.column} adds", f"It adds {ends}.", draw, height=height)
 
 
 def _draw_numbers(axes: Any, curve: Curve, bands: Sequence[float]) -> None:

@@ -84,7 +84,7 @@ def draw_plot(
     draw: Callable[[Any], None],
     *,
     source: str = "",
-    height: float = _HEIGHT,
+    height: float | None = None,
     numbered: bool = False,
 ) -> Plot:
     """Return what `draw` draws on axes, as a plot. `name` is part of every id, so that pages may hold several."""
@@ -94,7 +94,7 @@ def draw_plot(
 
     with matplotlib.rc_context({**_SETTINGS, "svg.hashsalt": name}), warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # a letter that this font lacks: the reader's browser has it
-        drawing = Figure(figsize=(_WIDTH, height), layout="constrained", facecolor="none")
+        drawing = Figure(figsize=(_WIDTH, height or _HEIGHT), layout="constrained", facecolor="none")
         draw(drawing.add_subplot(facecolor="none"))
         stream = io.StringIO()
         FigureCanvasSVG(drawing).print_svg(stream, metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
