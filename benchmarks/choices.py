@@ -57,8 +57,8 @@ def _payable(planned: Plan, labels: Integers) -> int:
     if not isinstance(mechanism, ConfidentMax):
         return len(labels)
     query, answer = mechanism.query_cost(planned.order).renyi, mechanism.answer_cost(planned.order).renyi
-    before = np.concatenate([[0.0], np.cumsum(query + answer * (labels >= 0))[:-1]])
-    return int((before + query + answer <= planned.open_budget().capacity().renyi).sum())
+    paid_before = np.concatenate([[0.0], np.cumsum(query + answer * (labels >= 0))[:-1]])
+    return int((paid_before + query + answer <= planned.open_budget().capacity().renyi).sum())
 
 
 def _right(planned: Plan, rows: Integers, seed: int) -> float:
@@ -186,10 +186,10 @@ def _worth(split: _Split, learner: Any, student: Any, *, teachers: int, seed: in
     queries = split.public[random.permutation(len(split.public))[: _TARGET["queries"]]]
     taught = simulate(mechanism, fitted.votes(queries), seed=seed + 1).labels
     accuracy = float((answers == split.labels).mean())
-    known = taught >= 0
-    if np.unique(taught[known]).size < 2:
+    is_labelled = taught >= 0
+    if np.unique(taught[is_labelled]).size < 2:
         return accuracy, float((split.labels == taught.max()).mean()), 0.5
-    taught_student = clone(student).fit(queries[known], taught[known])
+    taught_student = clone(student).fit(queries[is_labelled], taught[is_labelled])
     area = roc_auc_score(split.labels, taught_student.predict_proba(split.judges)[:, 1])
     return accuracy, float(taught_student.score(split.judges, split.labels)), float(area)
 
@@ -198,17 +198,17 @@ def _rings(seed: int, rows: int = 40_000) -> _Split:
     """Return a table whose label depends on the distance from a centre in two of eight columns."""
     random = np.random.default_rng(seed)
     X = random.normal(size=(rows, 8))
-    return _drawn(random, X, 4 * (np.hypot(X[:, 0], X[:, 1]) - 1.2) + 0.5 * X[:, 2])
+    return _split_generated(random, X, 4 * (np.hypot(X[:, 0], X[:, 1]) - 1.2) + 0.5 * X[:, 2])
 
 
 def _crossed(seed: int, rows: int = 40_000) -> _Split:
     """Return a table in which the effect of one column has another sign in each half of another."""
     random = np.random.default_rng(seed)
     X = random.normal(size=(rows, 8))
-    return _drawn(random, X, np.where(X[:, 1] > 0.3, 4 * X[:, 0], -2 * X[:, 0] - 2) + 0.5 * X[:, 2])
+    return _split_generated(random, X, np.where(X[:, 1] > 0.3, 4 * X[:, 0], -2 * X[:, 0] - 2) + 0.5 * X[:, 2])
 
 
-def _drawn(random: np.random.Generator, X: NDArray[np.float64], score: NDArray[np.float64]) -> _Split:
+def _split_generated(random: np.random.Generator, X: NDArray[np.float64], score: NDArray[np.float64]) -> _Split:
     y = (random.random(len(X)) < 1 / (1 + np.exp(-score))).astype(np.int64)
     private, public = 3 * len(X) // 4, 7 * len(X) // 8
     return _Split(X[:private], y[:private], X[private:public], y[private:public], X[public:], y[public:])
@@ -226,11 +226,11 @@ def _read(folder: Path, name: str, seed: int) -> _Split:
         order = random.permutation(table.num_rows)
         private, rest = (table.take(part) for part in np.array_split(order, 2))
     public, judges = (rest.take(part) for part in np.array_split(random.permutation(rest.num_rows), 2))
-    y, known, labels = (_codes(table[label].to_pylist()) for table in (private, public, judges))
+    y, public_labels, labels = (_codes(table[label].to_pylist()) for table in (private, public, judges))
     private, public, judges = (table.drop_columns([label]) for table in (private, public, judges))
     schema = Schema.from_public(public, leave_out=["fnlwgt"] if name == "adult" else [])
     points, judged = (schema.encode(part, role="public") for part in (public, judges))
-    return _Split(schema.encode(private), y, points, known, judged, labels)
+    return _Split(schema.encode(private), y, points, public_labels, judged, labels)
 
 
 def _codes(values: list[Any]) -> Integers:
@@ -252,9 +252,9 @@ def teacher_figures(quick: bool) -> Iterator[Figure]:
         yield f"trees.student_auc_gain.{make.__name__[1:]}", median(gain[1] for gain in gains), "auc"
         yield f"chosen.vote_gain_points.{make.__name__[1:]}", 100 * median(gain[2] for gain in gains), "points"
     for name in _TABLES:
-        found = (data_folder() / name).exists()
-        splits = [_read(data_folder(), name, seed) for seed in range((1 if quick else 5) * found)]
-        gaps = _gaps(splits, (line, balanced, tree)) if found else (None,) * 4
+        has_data = (data_folder() / name).exists()
+        splits = [_read(data_folder(), name, seed) for seed in range((1 if quick else 5) * has_data)]
+        gaps = _gaps(splits, (line, balanced, tree)) if has_data else (None,) * 4
         for purpose, gap in zip(("vote", "student", "chosen.vote", "chosen.student"), gaps, strict=True):
             yield f"teachers.gap_points.{purpose}.{name}", gap, "points"
 
@@ -291,4 +291,4 @@ def _gaps(splits: list[_Split], learners: tuple[Any, ...]) -> tuple[float, ...]:
     purposes = ((0, False), (1, True))
     default = [typical([(learners[0], split.planned(teach=teach)) for split in splits])[i] for i, teach in purposes]
     chosen = [typical([split.chosen(teach=teach) for split in splits])[i] for i, teach in purposes]
-    return tuple(float(best[index % 2] - found) for index, found in enumerate([*default, *chosen]))
+    return tuple(float(best[index % 2] - value) for index, value in enumerate([*default, *chosen]))

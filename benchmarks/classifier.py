@@ -121,8 +121,8 @@ def _split(table: Any, random: np.random.Generator) -> tuple[float, ...]:
         area,
         float(roc_auc_score(true, counts[:, 1])) - area,
         *(
-            float(balanced_accuracy_score(true, made.predict(X[queries]).labels == "yes"))
-            for made in (scored, labelled)
+            float(balanced_accuracy_score(true, model.predict(X[queries]).labels == "yes"))
+            for model in (scored, labelled)
         ),
     )
 
@@ -163,13 +163,13 @@ def set_sizes(units: int, epsilon: float, *, simulations: int) -> float:
 
     X, y = draw(3000)
     model, (new, _) = LogisticRegression(max_iter=1000).fit(X, y), draw(10_000)
-    said, sizes = model.predict_proba(new), []
+    probabilities, sizes = model.predict_proba(new), []
     for _ in range(simulations):
         X, y = draw(units)
         scores = np.sort(1 - model.predict_proba(X)[np.arange(units), y])
-        plain = 1 - said <= scores[math.ceil((units + 1) * (1 - _ALPHA)) - 1]
+        plain = 1 - probabilities <= scores[math.ceil((units + 1) * (1 - _ALPHA)) - 1]
         private = ConformalClassifier(model, epsilon, _ALPHA).fit(X, y)
-        sizes.append((said >= private.threshold_).sum() / plain.sum())
+        sizes.append((probabilities >= private.threshold_).sum() / plain.sum())
     return float(np.mean(sizes))
 
 

@@ -168,7 +168,7 @@ def plateau_errors(
 
     X, y = plateau_records(records, gamma=gamma, features=concept.features)
     grid = (2 * np.arange(queries) + 1) / queries - 1
-    points, told = plateau_records(queries, gamma=gamma, features=concept.features, places=grid)
+    points, expected = plateau_records(queries, gamma=gamma, features=concept.features, places=grid)
     shared: dict[str, Any] = {"epsilon": epsilon, "delta": 1e-6, "queries": queries, "teachers": teachers}
     shared |= {"classes": [0, 1], "aggregator": "quorum", "no_quorums": queries}
     classifiers: dict[str, Any] = {
@@ -176,8 +176,8 @@ def plateau_errors(
         "agnostic": AgnosticClassifier(concept, **shared),
     }
     return {
-        name: float(np.mean(np.asarray(one.fit(X, y).predict(points).tolist(), dtype=object) != told))
-        for name, one in classifiers.items()
+        name: float(np.mean(np.asarray(classifier.fit(X, y).predict(points).tolist(), dtype=object) != expected))
+        for name, classifier in classifiers.items()
     }
 
 
@@ -288,17 +288,21 @@ def stability_figures(quick: bool) -> Iterator[Figure]:
     choice = StableChoice.calibrate(Thresholds(), units=rows, gamma=0.6, subset=1)
     every = list(itertools.product([0.0, 1.0, 2.0], (0, 1)))
     subsets = [np.array(chosen) for chosen in itertools.combinations(range(rows), choice.subset)]
-    shown = {data: _chances(choice, data, subsets, [0.0, 1.0, 2.0]) for data in itertools.product(every, repeat=rows)}
-    moved = max(float(np.abs(shown[data] - shown[changed, *data[1:]]).max()) for data in shown for changed in every)
+    chances = {data: _chances(choice, data, subsets, [0.0, 1.0, 2.0]) for data in itertools.product(every, repeat=rows)}
+    moved = max(
+        float(np.abs(chances[data] - chances[changed, *data[1:]]).max()) for data in chances for changed in every
+    )
     yield "stable.exact_share_of_gamma", moved / choice.gamma, "ratio"
     generator = np.random.default_rng()
     choice = StableChoice.calibrate(Thresholds(), units=10_000, gamma=0.1)
     x = generator.uniform(-1, 1, size=10_000)
     here = [(float(value), int((value > 0) ^ (generator.uniform() < 0.2))) for value in x]
-    drawn = [generator.permutation(10_000)[: choice.subset] for _ in range(20 if quick else 200)]
+    subsets_drawn = [generator.permutation(10_000)[: choice.subset] for _ in range(20 if quick else 200)]
     there = [(0.0, 1 - here[0][1]), *here[1:]]  # moved to where it matters most, with the other label
     points = np.linspace(-0.05, 0.05, 21).tolist()
-    moved = float(np.abs(_chances(choice, here, drawn, points) - _chances(choice, there, drawn, points)).max())
+    moved = float(
+        np.abs(_chances(choice, here, subsets_drawn, points) - _chances(choice, there, subsets_drawn, points)).max()
+    )
     yield "stable.sampled_share_of_gamma", moved / choice.gamma, "ratio"
     planned = plan_concept(records=10**6, vc_dimension=3, gamma=0.1, alpha=0.1, queries=1).method("stable")
     assert planned.needed is not None

@@ -204,8 +204,13 @@ def digit_splits(quick: bool, *, splits: int = 3) -> Iterator[DigitSplit]:
         order = np.roll(order, _DIGIT_JUDGES)  # the next thousand comes last
         public, judges = order[:-_DIGIT_JUDGES][:points], order[-_DIGIT_JUDGES:]
         features = DigitFeatures(stride=2, patches=48) if quick else DigitFeatures()
-        known = features.fit_transform(rest[public])
-        dealt = features.transform(private), arrays["y_train"][:images], known, features.transform(rest[judges])
+        public_features = features.fit_transform(rest[public])
+        dealt = (
+            features.transform(private),
+            arrays["y_train"][:images],
+            public_features,
+            features.transform(rest[judges]),
+        )
         yield DigitSplit(*dealt, arrays["y_test"][judges])
 
 
@@ -243,10 +248,10 @@ def _between(images: Images, y: Images, x: Images) -> Images:
     padded = np.pad(images, ((0, 0), (1, 2), (1, 2)))
     which = np.arange(len(images))[:, None, None]
     y, x = np.clip(y, -1, _SIDE) + 1, np.clip(x, -1, _SIDE) + 1
-    top, left = y.astype(np.int64), x.astype(np.int64)
-    low, far = y - top, x - left
-    upper = (1 - far) * padded[which, top, left] + far * padded[which, top, left + 1]
-    lower = (1 - far) * padded[which, top + 1, left] + far * padded[which, top + 1, left + 1]
+    top, column_before = y.astype(np.int64), x.astype(np.int64)
+    low, across = y - top, x - column_before
+    upper = (1 - across) * padded[which, top, column_before] + across * padded[which, top, column_before + 1]
+    lower = (1 - across) * padded[which, top + 1, column_before] + across * padded[which, top + 1, column_before + 1]
     return ((1 - low) * upper + low * lower).astype(np.float32)
 
 
@@ -262,24 +267,24 @@ class DigitFeatures:
         pooled = self._pooled(images)
         self._mean = pooled.mean(axis=0)
         values, vectors = np.linalg.eigh(np.cov((pooled - self._mean).T))
-        kept = slice(-1, -1 - min(_COMPONENTS, len(values)), -1)
-        self._components = (vectors[:, kept] / np.maximum(values[kept], 1e-9) ** 0.25).astype(np.float32)
+        ranking = slice(-1, -1 - min(_COMPONENTS, len(values)), -1)
+        self._components = (vectors[:, ranking] / np.maximum(values[ranking], 1e-9) ** 0.25).astype(np.float32)
         self._scale = 1.0
-        self._scale = float(self._projected(pooled).std())
-        rows = self._projected(pooled)
+        self._scale = float(self._project(pooled).std())
+        rows = self._project(pooled)
         self._learn_graph(rows)
-        return self._joined(rows, *self._neighbours.kneighbors())  # of each point, itself left out
+        return self._join(rows, *self._neighbours.kneighbors())  # of each point, itself left out
 
     def transform(self, images: Images) -> NDArray[np.float64]:
         """Return the features of other images: spectral coordinates, then principal components at half their weight."""
-        rows = self._projected(self._pooled(images))
-        return self._joined(rows, *self._neighbours.kneighbors(rows[:, :_GRAPH]))
+        rows = self._project(self._pooled(images))
+        return self._join(rows, *self._neighbours.kneighbors(rows[:, :_GRAPH]))
 
-    def _projected(self, pooled: NDArray[np.float32]) -> NDArray[np.float32]:
+    def _project(self, pooled: NDArray[np.float32]) -> NDArray[np.float32]:
         rows: NDArray[np.float32] = (pooled - self._mean) @ self._components / self._scale
         return rows
 
-    def _joined(self, rows: NDArray[np.float32], apart: Any, nearest: Any) -> NDArray[np.float64]:
+    def _join(self, rows: NDArray[np.float32], apart: Any, nearest: Any) -> NDArray[np.float64]:
         spectral = _average(self._coordinates, apart, nearest, self._reach)
         return np.hstack([spectral, 0.5 * rows]).astype(np.float64)
 
@@ -318,8 +323,8 @@ class DigitFeatures:
         shape = windows.shape[:3]
         white = (windows.reshape(-1, windows.shape[3]) - self._centre) @ self._whiten
         squares = (white**2).sum(axis=1)[:, None] + (self._typical**2).sum(axis=1) - 2 * white @ self._typical.T
-        apart = np.sqrt(np.maximum(squares, 0))
-        alike = np.maximum(apart.mean(axis=1, keepdims=True) - apart, 0).reshape(*shape, -1)
+        distances = np.sqrt(np.maximum(squares, 0))
+        alike = np.maximum(distances.mean(axis=1, keepdims=True) - distances, 0).reshape(*shape, -1)
         edges = np.linspace(0, shape[1], min(_GRID, shape[1]) + 1).astype(np.int64)[:-1]
         sums = np.add.reduceat(np.add.reduceat(alike, edges, axis=1), edges, axis=2)
         return np.sqrt(sums.reshape(len(sums), -1))
@@ -329,10 +334,10 @@ class DigitFeatures:
         from sklearn.utils.extmath import randomized_svd
 
         self._neighbours: Any = NearestNeighbors(n_neighbors=_NEIGHBOURS, algorithm="brute").fit(rows[:, :_GRAPH])
-        apart, nearest = self._neighbours.kneighbors()
-        self._reach = apart[:, -1]
+        distances, nearest = self._neighbours.kneighbors()
+        self._reach = distances[:, -1]
         graph = self._neighbours.kneighbors_graph()
-        graph.data = _likeness(apart, nearest, self._reach).ravel()
+        graph.data = _likeness(distances, nearest, self._reach).ravel()
         graph = graph.maximum(graph.T)
         root = np.sqrt(np.asarray(graph.sum(axis=1)).ravel())
         scaled = graph.multiply(1 / root[:, None]).multiply(1 / root[None, :]).tocsr()
@@ -343,7 +348,7 @@ class DigitFeatures:
         )
         vectors = vectors[:, 1:] / root[:, None]  # all but the constant one
         # Coordinates that change slowly along the graph tell the kinds apart: they weigh more.
-        weights = np.maximum(values[1:] - 1, 0) ** 5 / _average(vectors, apart, nearest, self._reach).std(axis=0)
+        weights = np.maximum(values[1:] - 1, 0) ** 5 / _average(vectors, distances, nearest, self._reach).std(axis=0)
         self._coordinates = vectors * weights
 
 

@@ -63,10 +63,10 @@ def run_phases(
     arrivals = classifier.fit(*draw(records)).session_.answerer
     counts, largest = np.zeros(4, dtype=np.int64), 0.0
     for _ in range(phases):
-        left = arrivals.seats.left or arrivals.next_size()
-        while left:
-            X, truth = draw(min(_BATCH, left))
-            left -= len(X)
+        remaining = arrivals.seats.left or arrivals.next_size()
+        while remaining:
+            X, truth = draw(min(_BATCH, remaining))
+            remaining -= len(X)
             predictions = classifier.predict(X)
             answered = predictions.answered
             wrong = int(np.count_nonzero(predictions.labels[answered].astype(np.int64) != truth[answered]))
@@ -121,12 +121,12 @@ def halfspace_course(estimator: Any = None, *, dimensions: int, records: int, ph
 _ABSTAINED = 20.0  # percent of queries without quorum, at most, where it works
 
 
-def _named(name: str, course: Course, *more: str) -> Iterator[Figure]:
+def _course_figures(name: str, course: Course, *more: str) -> Iterator[Figure]:
     yield f"everlasting.{name}.no_quorum_percent", course.no_quorum_percent, "percent"
     yield f"everlasting.{name}.error_percent", course.error_percent, "percent"
     yield f"everlasting.{name}.refused", course.refused, "queries"
     units = {"drift": "mass", "seconds": "s", "queries": "queries"}
-    yield from ((f"everlasting.{name}.{one}", getattr(course, one), units[one]) for one in more)
+    yield from ((f"everlasting.{name}.{figure}", getattr(course, figure), units[figure]) for figure in more)
 
 
 def _threshold_figures(quick: bool) -> Iterator[Figure]:
@@ -141,11 +141,13 @@ def _threshold_figures(quick: bool) -> Iterator[Figure]:
     if quick:
         small = {"epsilon": 1.0, "no_quorums": 2700, "chunk": 3}
     course = line_course(records=300_000, phases=phases, **large)
-    yield from _named("thresholds.n300000", course, "drift", "seconds", "queries")
-    yield from _named("thresholds.n100000", line_course(records=100_000, phases=phases, **small), "drift", "queries")
+    yield from _course_figures("thresholds.n300000", course, "drift", "seconds", "queries")
+    yield from _course_figures(
+        "thresholds.n100000", line_course(records=100_000, phases=phases, **small), "drift", "queries"
+    )
     for records, no_quorums, chunk in ((300_000, 3400, 15), (100_000, 2700, 3)):  # phases of one size: it walks
         even = line_course(records=records, phases=phases, epsilon=1.0, no_quorums=no_quorums, chunk=chunk)
-        yield from _named(f"thresholds.even.n{records}", even, "drift", "seconds", "queries")
+        yield from _course_figures(f"thresholds.even.n{records}", even, "drift", "seconds", "queries")
 
 
 def _smallest(
@@ -186,11 +188,11 @@ def _halfspace_figures(quick: bool) -> Iterator[Figure]:
     from sklearn.linear_model import LogisticRegression
 
     course = halfspace_course(dimensions=5, records=200_000, phases=1 if quick else 10, no_quorums=3500)
-    yield from _named("halfspaces5.n200000", course, "seconds")
+    yield from _course_figures("halfspaces5.n200000", course, "seconds")
     logistic = LogisticRegression(C=10.0, fit_intercept=False)
     records, no_quorums = (60_000, 12_000) if quick else (200_000, 11_700)
     other = halfspace_course(logistic, dimensions=5, records=records, phases=1, chunk=8, no_quorums=no_quorums)
-    yield from _named("halfspaces5.logistic", other)
+    yield from _course_figures("halfspaces5.logistic", other)
     ladders = {
         5: (3500, (20_000, 17_000, 14_000)),
         10: (7400, (45_000, 35_000, 30_000)),
@@ -212,8 +214,8 @@ def _stream_figures(
     """Fit on some rows and ask from the others, as many in each phase; what came of the first and of the last."""
     X, y = data
     order = np.random.default_rng().permutation(len(y))
-    own, rest = order[:records], order[records:]
-    classifier.fit(X[own], y[own])
+    private, rest = order[:records], order[records:]
+    classifier.fit(X[private], y[private])
     for phase in range(1, phases + 1):
         queries = np.random.default_rng().choice(rest, size=records)
         answers = classifier.predict(X[queries])
@@ -259,9 +261,11 @@ def _zeros_and_ones(path: Any) -> tuple[Any, Any]:
     with np.load(path) as file:
         images, digits, public, which = (file[name] for name in ("x_train", "y_train", "x_test", "y_test"))
     chosen = images[digits <= 1], public[which <= 1]
-    X, known = (part.reshape(-1, 14, 2, 14, 2).mean(axis=(2, 4)).reshape(len(part), -1) / 255.0 for part in chosen)
-    axes = np.linalg.eigh(np.cov(known.T))[1][:, -40:]
-    return (X - known.mean(axis=0)) @ axes, digits[digits <= 1].astype(np.int64)
+    X, public_images = (
+        part.reshape(-1, 14, 2, 14, 2).mean(axis=(2, 4)).reshape(len(part), -1) / 255.0 for part in chosen
+    )
+    axes = np.linalg.eigh(np.cov(public_images.T))[1][:, -40:]
+    return (X - public_images.mean(axis=0)) @ axes, digits[digits <= 1].astype(np.int64)
 
 
 def _poison_figures(quick: bool) -> Iterator[Figure]:
@@ -301,7 +305,7 @@ def _boost_figures(quick: bool) -> Iterator[Figure]:
         course = line_course(
             records=400_000, phases=1 if quick else 3, no_quorums=no_quorums, relabel=relabel, **shared
         )
-        yield from _named(f"{relabel}.epsilon2.n400000", course, "drift")
+        yield from _course_figures(f"{relabel}.epsilon2.n400000", course, "drift")
 
     def play(records: int) -> Course:
         return line_course(records=records, phases=1 if quick else 3, no_quorums=4000, relabel="labelboost", **shared)

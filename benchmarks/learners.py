@@ -122,8 +122,8 @@ def counting_figures(
 
 def _bare_product(table: Matrix, asked: Matrix, high: int, wide: int) -> None:
     room = np.empty((high, wide))
-    for left in range(0, len(asked), wide):
-        across = asked[left : left + wide].T.copy()
+    for start in range(0, len(asked), wide):
+        across = asked[start : start + wide].T.copy()
         for top in range(0, len(table), high):
             part = table[top : top + high]
             np.matmul(part, across, out=room[: len(part), : across.shape[1]])
@@ -132,7 +132,7 @@ def _bare_product(table: Matrix, asked: Matrix, high: int, wide: int) -> None:
 def _timed_in_turn(works: Sequence[Callable[[], object]], repeats: int) -> list[float]:
     """Return the median of each: in turn, so that what the machine does meanwhile weighs on all alike."""
     times = [[_timed(work, 1)[0] for work in works] for _ in range(repeats)]
-    return [median(each) for each in zip(*times, strict=True)]
+    return [median(seconds) for seconds in zip(*times, strict=True)]
 
 
 def _timed(work: Callable[[], _Result], repeats: int) -> tuple[float, _Result]:

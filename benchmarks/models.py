@@ -64,8 +64,8 @@ def _of_the_bank(public: Any) -> Any:
     assert bank is not None
     rows = bank.public[: len(public)]
     numbers, texts = cycle(bank.bounds), cycle(bank.categories)
-    taken = {name: rows[next(numbers if _is_number(public[name]) else texts)] for name in public}
-    return type(public)(taken)
+    columns = {name: rows[next(numbers if _is_number(public[name]) else texts)] for name in public}
+    return type(public)(columns)
 
 
 def _exchanged(public: Any) -> Any:
@@ -98,16 +98,16 @@ _WRONG: dict[str, Callable[[Any], Any]] = {
 
 def measure(quick: bool) -> Iterator[Figure]:
     """Yield the figures: None where there is no data."""
-    known: dict[str, list[Run]] = {}
+    runs_by_name: dict[str, list[Run]] = {}
     ours: dict[str, float | None] = {}
     for name, runs in _linear_runs(quick):
-        known[name] = runs
+        runs_by_name[name] = runs
         for measure, value, unit in _medians(runs):
             ours[f"{name}.{measure}"] = value
             yield f"{name}.{measure}", value, unit
         road = next((f"wrong_{wrong}" for wrong in _WRONG if f".wrong_{wrong}." in name), None)
         if road is not None:  # what is lost against no public rows, split by split
-            pairs = zip(known[name.replace(road, "nothing_public")], runs, strict=False)
+            pairs = zip(runs_by_name[name.replace(road, "nothing_public")], runs, strict=False)
             lost = [tuple(np.subtract(without, run)) for without, run in pairs]
             yield from ((f"{name}.{measure}_lost", value, unit) for measure, value, unit in _medians(lost)[:2])
     yield from _digit_figures(quick)
@@ -202,9 +202,9 @@ def _million_rows() -> tuple[float, float]:
     generator = np.random.default_rng(0)
     X = generator.normal(size=(1_000_000, 100))
     y = X[:, 0] + X[:, 1] + generator.normal(size=len(X)) > 0
-    before = time.perf_counter()
+    start = time.perf_counter()
     PrivateLogisticRegression(classes=[False, True]).fit(X, y, public=X[:2000] + 0.0)
-    return time.perf_counter() - before, float(peak_bytes())
+    return time.perf_counter() - start, float(peak_bytes())
 
 
 _WORDS, _ROWS, _PUBLIC, _JUDGES = 47_000, 8000, 2000, 3000
@@ -220,9 +220,11 @@ def text_table(
     world, generator = np.random.default_rng(5), np.random.default_rng((number, 5))
     usual = 1.0 / np.arange(1, words + 1)
     laws = np.tile(0.6 * usual / usual.sum(), (topics, 1))
-    own = 1.0 / np.arange(2, 2 + min(_OWN, words // 50))
+    topic_words = 1.0 / np.arange(2, 2 + min(_OWN, words // 50))
     for law in laws:
-        law[world.choice(np.arange(words // 500, words // 2), size=len(own), replace=False)] += 0.4 * own / own.sum()
+        law[world.choice(np.arange(words // 500, words // 2), size=len(topic_words), replace=False)] += (
+            0.4 * topic_words / topic_words.sum()
+        )
     effects = 4 * world.normal(size=topics)
     mixture = generator.dirichlet(np.full(topics, 0.1), size=rows)
     p = 1 / (1 + np.exp(-mixture @ effects))
@@ -246,16 +248,16 @@ def text_figures(quick: bool) -> Iterator[Figure]:
 
     X, y, _ = text_table(_ROWS, 0)
     public, (judges, labels, _) = text_table(_PUBLIC, 1)[0], text_table(_JUDGES, 2)
-    before = time.perf_counter()
+    start = time.perf_counter()
     model = PrivateLogisticRegression(epsilon=1.0, delta=1e-5, classes=[0, 1]).fit(X, y, public=public)
-    yield "linear.text.seconds", time.perf_counter() - before, "s"
+    yield "linear.text.seconds", time.perf_counter() - start, "s"
     auc = float(roc_auc_score(labels, model.decision_function(judges)))
     yield "linear.text.auc", auc, ""
     lost = None
     if not quick:
         scaled = TfidfTransformer(sublinear_tf=True).fit(X)
-        known = LogisticRegression(max_iter=300).fit(scaled.transform(X), y)
-        lost = float(roc_auc_score(labels, known.decision_function(scaled.transform(judges)))) - auc
+        open_model = LogisticRegression(max_iter=300).fit(scaled.transform(X), y)
+        lost = float(roc_auc_score(labels, open_model.decision_function(scaled.transform(judges)))) - auc
     yield "linear.text.auc_lost", lost, ""
 
 

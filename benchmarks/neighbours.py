@@ -56,7 +56,7 @@ def measure(quick: bool) -> Iterator[Figure]:
 def _mnist_figures(quick: bool) -> Iterator[Figure]:
     right, looked_at, judges = list[tuple[float, ...]](), list[tuple[float, ...]](), 0
     for split in digit_splits(quick, splits=_MNIST_SPLITS):
-        right.append(tuple(_asked(_digit_model(split, queries), split, queries) for queries in _MNIST_QUERIES))
+        right.append(tuple(_ask_judges(_digit_model(split, queries), split, queries) for queries in _MNIST_QUERIES))
         judges += len(split.judges)
         if len(looked_at) < _MNIST_LOOKED_AT:
             looked_at.append(_digit_run(split))
@@ -79,23 +79,23 @@ def _digit_model(split: DigitSplit, queries: int, epsilon: float = 1.0) -> Neigh
     return model.fit(split.private, split.labels, public=split.public)
 
 
-def _asked(model: NeighbourClassifier, split: DigitSplit, queries: int) -> float:
+def _ask_judges(model: NeighbourClassifier, split: DigitSplit, queries: int) -> float:
     """Ask public points until the judges are the last of so many queries, and return how many per cent are right."""
-    before = queries - len(split.judges)
-    model.predict(split.public[np.arange(before) % len(split.public)], caller="public")
+    warm_up = queries - len(split.judges)
+    model.predict(split.public[np.arange(warm_up) % len(split.public)], caller="public")
     return 100 * model.score(split.judges, split.truth)
 
 
 def _digit_run(split: DigitSplit) -> tuple[float, ...]:
     """Return what churn costs on one split, how many records are worn, and epsilon against one account for all."""
     model = _digit_model(split, 2000)
-    right = _asked(model, split, 2000)
+    right = _ask_judges(model, split, 2000)
     worn = 100 * model.wear().share
     churned = _digit_model(split, 2000)
     gone = np.random.default_rng(0).permutation(len(split.private))[: len(split.private) // 10]
     churned.forget(gone)
     churned.insert(split.private[gone], split.labels[gone])
-    lost = right - _asked(churned, split, 2000)
+    lost = right - _ask_judges(churned, split, 2000)
     return lost, worn, _epsilon_over_global(split, _NOISY), _epsilon_over_global(split, 1.0)
 
 
@@ -123,7 +123,7 @@ def _expected(counts: Any, scale: float, truth: Any) -> float:
     """Return the share of right answers, on average over draws of noise: normal numbers, since nobody is answered."""
     chance = np.random.default_rng(0)
     noisy = (counts + scale * chance.standard_normal(counts.shape) for _ in range(20))
-    return float(np.mean([(one.argmax(axis=1) == truth).mean() for one in noisy]))
+    return float(np.mean([(draw.argmax(axis=1) == truth).mean() for draw in noisy]))
 
 
 def _unfiltered(model: NeighbourClassifier, split: DigitSplit, shape: Shape, share: float) -> Any:
@@ -176,8 +176,8 @@ def _speed_figures(quick: bool) -> Iterator[Figure]:
     model.predict(X[rows : rows + 64], caller="first")
     start, used = time.perf_counter(), time.process_time()
     model.predict(X[rows:])
-    taken, used = time.perf_counter() - start, time.process_time() - used
-    yield "neighbours.queries_per_second", queries / taken * rows / 1_000_000, "/s"
+    seconds, used = time.perf_counter() - start, time.process_time() - used
+    yield "neighbours.queries_per_second", queries / seconds * rows / 1_000_000, "/s"
     yield "neighbours.cpu_over_product", used / (_product_seconds(X.shape[1] + 2) * rows * queries), "ratio"
     with tempfile.TemporaryDirectory() as home:
         yield from _churn_figures(model, X[rows:], Path(home) / "model")
@@ -206,8 +206,8 @@ def _gpu_run(rows: int, queries: int) -> tuple[float, float]:
     model.predict(X[rows:])
     second = queries / (time.perf_counter() - start)
     points, same = model.space_.points(X[rows : rows + 256]), list[Any]()
-    for one in (model.fit(X[:20_000], y[:20_000]), beside.fit(X[:20_000], y[:20_000])):
-        units = one.session_.answerer.units
+    for fitted in (model.fit(X[:20_000], y[:20_000]), beside.fit(X[:20_000], y[:20_000])):
+        units = fitted.session_.answerer.units
         same.append(np.concatenate([units.count(points).put_to(np.copy).ravel(), units.spends()]))
     return second, float((same[0] == same[1]).mean())
 

@@ -144,9 +144,9 @@ def _dp_sgd(
     )
     loss = torch.nn.BCEWithLogitsLoss()
     for _ in range(steps):
-        drawn = torch.rand(len(private)) < share  # Poisson sampling
+        batch_rows = torch.rand(len(private)) < share  # Poisson sampling
         optimizer.zero_grad()
-        loss(model(private[drawn])[:, 0], labels[drawn]).backward()
+        loss(model(private[batch_rows])[:, 0], labels[batch_rows]).backward()
         optimizer.step()
     with torch.no_grad():
         return np.asarray(model(judges)[:, 0].numpy())
@@ -204,10 +204,10 @@ def settings_of(peer: str) -> Iterator[Settings]:
 
 def best(rows: Rows, peer: str, epsilon: float) -> Settings:
     """Return the settings that did best for such rows at the nearest epsilon, or the only ones there are."""
-    found = SETTINGS.get((peer, rows.facts["table"], rows.public is not None))
-    if found is None:
+    settings = SETTINGS.get((peer, rows.facts["table"], rows.public is not None))
+    if settings is None:
         return next(settings_of(peer))
-    return found[int(np.argmin([abs(np.log(epsilon / known)) for known in _EPSILONS]))]
+    return settings[int(np.argmin([abs(np.log(epsilon / known)) for known in _EPSILONS]))]
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -121,8 +121,8 @@ _WIDE = ("smartnoise_mst",)  # the peers that are tried on 15 columns
 
 
 def _interpreters() -> tuple[str, ...]:
-    named = os.environ.get("QUORATE_PEERS", "")
-    return tuple(path for path in named.split(os.pathsep) if path) or (sys.executable,)
+    interpreters = os.environ.get("QUORATE_PEERS", "")
+    return tuple(path for path in interpreters.split(os.pathsep) if path) or (sys.executable,)
 
 
 @cache
@@ -181,9 +181,9 @@ def run_peer(
     """
     module, program = PEERS[name]
     with tempfile.TemporaryDirectory() as folder:
-        given, answered = Path(folder) / "given.npz", Path(folder) / "answered.npz"
-        np.savez(given, codes=private.codes, sizes=np.array(private.sizes), cliques=np.array(queries.cliques))
-        arguments = ["-c", program, str(given), str(answered), str(epsilon), str(loss_of(epsilon))]
+        records_file, answered = Path(folder) / "given.npz", Path(folder) / "answered.npz"
+        np.savez(records_file, codes=private.codes, sizes=np.array(private.sizes), cliques=np.array(queries.cliques))
+        arguments = ["-c", program, str(records_file), str(answered), str(epsilon), str(loss_of(epsilon))]
         seconds = run_program(name, module, arguments, limit=limit)
         if seconds is None:
             return None

@@ -55,25 +55,27 @@ def plot_neighbours(epsilon: float = 0.5) -> Plot:
         axes.set(xlabel="released number", ylabel="probability", ylim=(0, 0.36))
         axes.legend(loc="upper left")
 
-    told = f"Every bar of one colour is at most {np.exp(epsilon):.2f} times as high as its neighbour of the other."
-    return draw_plot("neighbours", f"A noisy count at epsilon {epsilon:g}", told, draw)
+    description = (
+        f"Every bar of one colour is at most {np.exp(epsilon):.2f} times as high as its neighbour of the other."
+    )
+    return draw_plot("neighbours", f"A noisy count at epsilon {epsilon:g}", description, draw)
 
 
 def plot_belief() -> Plot:
     """Return how sure an attacker can become that somebody is in the data, by how sure they were before."""
-    before = np.linspace(0.0, 1.0, 101)
+    prior = np.linspace(0.0, 1.0, 101)
     colours = {0.1: GREY, 0.5: GREEN, 1.0: BLUE, 2.0: ORANGE}
 
     def draw(axes: Any) -> None:
         for epsilon, colour in colours.items():
-            times = np.exp(epsilon) * before
-            axes.plot(before, times / (times + 1 - before), color=colour, label=f"epsilon {epsilon:g}")
+            times = np.exp(epsilon) * prior
+            axes.plot(prior, times / (times + 1 - prior), color=colour, label=f"epsilon {epsilon:g}")
         axes.set(xlabel="belief before", ylabel="belief after, at most")
         label_axis(axes.xaxis, axes.yaxis)
         axes.legend()
 
-    told = "From one half: " + ", ".join(f"epsilon {e:g} to {1 / (1 + np.exp(-e)):.2f}" for e in colours) + "."
-    return draw_plot("belief", "What all answers together can teach an attacker", told, draw)
+    description = "From one half: " + ", ".join(f"epsilon {e:g} to {1 / (1 + np.exp(-e)):.2f}" for e in colours) + "."
+    return draw_plot("belief", "What all answers together can teach an attacker", description, draw)
 
 
 def plot_quorum() -> Plot:
@@ -87,11 +89,11 @@ def plot_quorum() -> Plot:
             axes.plot(2 * votes, [correct_probability(mechanism, int(v)) for v in votes], color=colour, label=name)
         _finish(axes, xlabel="votes by which the first label leads the second", ylabel="answered correctly")
 
-    told = (
+    description = (
         f"2,000 teachers, epsilon 1. A quorum answers no query at a lead of 0 and nearly all at "
         f"{2 * int(votes[-1]):,}; below, it mostly stays silent. A majority for {_QUERIES:,} queries always answers."
     )
-    return draw_plot("quorum", "Who gets an answer", told, draw)
+    return draw_plot("quorum", "Who gets an answer", description, draw)
 
 
 def _finish(axes: Any, **settings: Any) -> None:
@@ -114,11 +116,11 @@ def plot_wear() -> Plot:
         axes.axhline(_TARGET["epsilon"], color=GREY, linewidth=1.2)
         _finish(axes, xlabel="queries", ylabel="epsilon spent, ex post", ylim=(0, 1.1))
 
-    told = (
+    description = (
         f"Both are allowed epsilon 1. One query in {_UNCLEAR} is unclear. After {_QUERIES:,} queries the majority has "
         f"spent {spent['SharpMajority'][-1][1]:.2f} and the quorum {spent['Quorum'][-1][1]:.2f}."
     )
-    return draw_plot("wear", "How a budget wears", told, draw)
+    return draw_plot("wear", "How a budget wears", description, draw)
 
 
 def plot_search() -> Plot:
@@ -126,22 +128,22 @@ def plot_search() -> Plot:
     numbers = (1, 2, 3, 4, 6, 8, 12, 20)
 
     def trials(method: Any) -> list[float]:
-        return [plan_search(candidates=one, delta=1e-5, method=method).trial_epsilon for one in numbers]
+        return [plan_search(candidates=count, delta=1e-5, method=method).trial_epsilon for count in numbers]
 
-    random, each = trials("random stopping"), trials("composition")
+    random, composed = trials("random stopping"), trials("composition")
 
     def draw(axes: Any) -> None:
         axes.plot(numbers, random, color=BLUE, marker="o", label="a secret random number of trials")
-        axes.plot(numbers, each, color=ORANGE, marker="o", label="one trial for each candidate")
+        axes.plot(numbers, composed, color=ORANGE, marker="o", label="one trial for each candidate")
         axes.set(xlabel="candidates", ylabel="epsilon of a trial", ylim=(0, 1.05))
         label_axis(axes.yaxis)
         axes.legend()
 
-    told = (
+    description = (
         f"Linear models, epsilon 1 in all. Of {numbers[-1]} candidates each trial gets {random[-1]:.2f} by random "
-        f"stopping and {each[-1]:.2f} by composition."
+        f"stopping and {composed[-1]:.2f} by composition."
     )
-    return draw_plot("search", "What choosing leaves to each trial", told, draw)
+    return draw_plot("search", "What choosing leaves to each trial", description, draw)
 
 
 def _spent_by_run(quorum: Quorum) -> list[tuple[int, float]]:
@@ -185,11 +187,13 @@ def plot_coverage(curves: Mapping[float, Curve]) -> Plot:
         label_axis(axes.yaxis)
         axes.legend()
 
-    told = "; ".join(
+    description = "; ".join(
         f"epsilon {epsilon:g}: {points[0][1]:.3f} at {points[0][0]:,}, {points[-1][1]:.3f} at {points[-1][0]:,}"
         for epsilon, points in curves.items()
     )
-    return draw_plot("coverage", "Coverage that was asked to be 0.9", f"{told}.", draw, source="simulated records")
+    return draw_plot(
+        "coverage", "Coverage that was asked to be 0.9", f"{description}.", draw, source="simulated records"
+    )
 
 
 _PLANNED = {1000: ORANGE, 8000: BLUE}  # queries that are planned for
@@ -220,12 +224,12 @@ def plot_nearest(curves: Mapping[int, Curve]) -> Plot:
         label_axis(axes.xaxis)
         axes.legend()
 
-    told = "; ".join(
+    description = "; ".join(
         f"planned for {planned:,} queries: {points[0][1]:.2f} of the first {points[0][0]:,} right, {points[-1][1]:.2f} "
         f"of the last, after {points[-1][0]:,}"
         for planned, points in curves.items()
     )
-    return draw_plot("wear", "Answers as records wear out", f"{told}.", draw, source="generated records")
+    return draw_plot("wear", "Answers as records wear out", f"{description}.", draw, source="generated records")
 
 
 _POINTS = (10, 30, 100, 300, 1000, 3000)  # public
@@ -274,10 +278,10 @@ def _crossing(rows: Sequence[tuple[float, float, float, float]]) -> str:
     """Say where public data alone (the last figure of a row) begin to do better than private data alone."""
     if rows[0][3] < rows[0][1]:
         return "Public data alone do better than private data alone, however few they are here."
-    for before, after in pairwise(rows):
-        if after[3] < after[1]:
+    for smaller, larger in pairwise(rows):
+        if larger[3] < larger[1]:
             return (
-                f"Public data alone overtake private data alone between {before[0]:,.0f} and {after[0]:,.0f} "
+                f"Public data alone overtake private data alone between {smaller[0]:,.0f} and {larger[0]:,.0f} "
                 "public records."
             )
     return "Public data alone never do as well as private data alone here."

@@ -39,9 +39,9 @@ def find_binaries() -> Path | None:
     folders = [Path(on_path).resolve().parent] if on_path else []
     folders += sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
     for name in _PACKAGES:
-        found = importlib.util.find_spec(name)
-        if found is not None and found.origin is not None:
-            folders += sorted(Path(found.origin).parent.glob("pginstall*/bin"), reverse=True)
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.origin is not None:
+            folders += sorted(Path(spec.origin).parent.glob("pginstall*/bin"), reverse=True)
     for folder in folders:
         if all(os.access(folder / name, os.X_OK) for name in ("initdb", "postgres")):
             return folder
@@ -69,7 +69,7 @@ class PrivateServer:
 
     def _make(self) -> None:
         options = ["--auth=trust", "--username=quorate", "--encoding=UTF8", "--no-locale", "--no-sync"]
-        made = subprocess.run(  # noqa: S603  programs of this machine
+        initdb = subprocess.run(  # noqa: S603  programs of this machine
             [self.binaries / "initdb", "-D", self.folder / "data", *options],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -78,8 +78,8 @@ class PrivateServer:
             check=False,
             **self._account,
         )
-        if made.returncode:
-            raise RuntimeError(f"initdb failed: {made.stdout.decode(errors='replace')[-2000:]}")
+        if initdb.returncode:
+            raise RuntimeError(f"initdb failed: {initdb.stdout.decode(errors='replace')[-2000:]}")
 
     def start(self) -> None:
         """Start it, for the first time or after `halt`."""

@@ -151,16 +151,16 @@ def _synthetic_figures(quick: bool) -> Iterator[Figure]:
     size = 20_000 if quick else 100_000
     line = QueryRelease(Thresholds()).fit(records := chance.standard_cauchy(size), chance.standard_cauchy(1000))
     yield "release.synthetic.thresholds_ratio", _ratio(line, records), "ratio"
-    points, known = chance.normal(size=(size, 2)), chance.normal(size=(20 if quick else 40, 2))
-    yield "release.synthetic.boxes_ratio", _ratio(QueryRelease(Boxes(2)).fit(points, known), points), "ratio"
-    planes = QueryRelease(Halfspaces(2)).fit(points, known[: 12 if quick else 20])
+    points, public_points = chance.normal(size=(size, 2)), chance.normal(size=(20 if quick else 40, 2))
+    yield "release.synthetic.boxes_ratio", _ratio(QueryRelease(Boxes(2)).fit(points, public_points), points), "ratio"
+    planes = QueryRelease(Halfspaces(2)).fit(points, public_points[: 12 if quick else 20])
     yield "release.synthetic.halfspaces_ratio", _ratio(planes, points), "ratio"
     yield "release.synthetic.adult_ratio", _adult_ratio(), "ratio"
 
 
 def _ratio(release: QueryRelease, records: Any) -> float:
-    truth, own = _shares(release, records), _released(release)
-    return float(np.abs(_shares(release, release.synthetic()) - truth).max() / np.abs(own - truth).max())
+    truth, released = _shares(release, records), _read_answers(release)
+    return float(np.abs(_shares(release, release.synthetic()) - truth).max() / np.abs(released - truth).max())
 
 
 def _shares(release: QueryRelease, records: Any) -> Floats:
@@ -170,7 +170,7 @@ def _shares(release: QueryRelease, records: Any) -> Floats:
     return answers
 
 
-def _released(release: QueryRelease) -> Floats:
+def _read_answers(release: QueryRelease) -> Floats:
     return release.released_.some(release.domain_.queries, np.arange(release.domain_.queries.count))
 
 
@@ -203,7 +203,7 @@ def _online_figures(quick: bool) -> Iterator[Figure]:
     truth = 1.0 - np.searchsorted(np.sort(private), [query.cut for query in queries]) / len(private)
     yield "release.online.opening_epsilon", online.opening_epsilon_, "epsilon"
     yield "release.online.paid_with_a_good_start", float(online.paid_), "answers"
-    yield "release.online.largest_error", float(np.abs([one.answer for one in answers] - truth).max()), "share"
+    yield "release.online.largest_error", float(np.abs([answer.answer for answer in answers] - truth).max()), "share"
     yield "release.online.payable", float(online.payable_), "answers"
     yield "release.online.queries_per_second", len(queries) / seconds, "queries/s"
     bad = OnlineRelease(Thresholds(), epsilon=1.0, delta=1e-6, alpha=0.05).fit(private, public + 0.7)
@@ -211,7 +211,7 @@ def _online_figures(quick: bool) -> Iterator[Figure]:
     yield "release.online.paid_with_a_bad_start", float(bad.paid_), "answers"
     yield (
         "release.online.largest_error_bad_start",
-        float(np.abs([one.answer for one in answers] - truth).max()),
+        float(np.abs([answer.answer for answer in answers] - truth).max()),
         "share",
     )
 
@@ -228,7 +228,7 @@ def table_figures(quick: bool) -> Iterator[Figure]:
     releases = 1 if quick else _RELEASES
     yield from _mean_figures(releases, quick)
     yield from _coverage_figures(quick)
-    yield "release.bands.held", _bands_held(_BANDS // 5 if quick else _BANDS), "share"
+    yield "release.bands.held", _band_coverage(_BANDS // 5 if quick else _BANDS), "share"
     yield from _wide_figures(quick)
 
 
@@ -241,9 +241,9 @@ def _adult() -> dict[str, tuple[Marginals, Rows]] | None:
     if not folder.exists():
         return None
     few, codes = adult_columns(folder, "adult7")
-    many, more = adult_columns(folder, "adult15", "_private")
+    many, codes15 = adult_columns(folder, "adult15", "_private")
     return {
-        "adult15": (Marginals.of_order(many, 2), Rows(more, many)),
+        "adult15": (Marginals.of_order(many, 2), Rows(codes15, many)),
         "adult7": (Marginals.of_order(few, 3), Rows(codes, few)),
     }
 
@@ -277,12 +277,12 @@ def _coverage_figures(quick: bool) -> Iterator[Figure]:
         if quick and engine == "adaptive":
             yield from ((f"release.coverage.{engine}.{name}", None, "share") for name in names)
             continue
-        each = [
+        shares = [
             float(np.mean([_covered(*table, engine, epsilon) for _ in range(1 if quick else releases)]))
             for table in _simulated_tables()
             for epsilon in _EPSILONS.values()
         ]
-        values = (float(np.mean(each)), 1.0 - float(np.mean(each)), min(each), max(each))
+        values = (float(np.mean(shares)), 1.0 - float(np.mean(shares)), min(shares), max(shares))
         yield from (
             (f"release.coverage.{engine}.{name}", value, "share") for name, value in zip(names, values, strict=True)
         )
@@ -348,21 +348,21 @@ def _tied(chance: np.random.Generator, rows: int, sizes: tuple[int, ...]) -> Int
     return np.stack(columns[2:], axis=1)
 
 
-def _bands_held(runs: int) -> float:
+def _band_coverage(runs: int) -> float:
     """Return in what share of the releases a band of 95% holds for all answers together."""
     sizes = (4, 3, 5, 6)
     codes = _classes(np.random.default_rng(0), 5000, sizes).astype(str)
     table = {f"c{index}": codes[:, index].tolist() for index in range(len(sizes))}
     declared = Columns.from_dict({f"c{index}": [str(code) for code in range(size)] for index, size in enumerate(sizes)})
-    held = 0
+    covered = 0
     for _ in range(runs):
         release = QueryRelease(Workload.marginals(2), columns=declared, epsilon=0.5, engine="residual").fit(table)
         sealed, records = release.domain_.seal(table)  # simulated records: their truth is no secret
         truth = sealed.put_to(release.domain_.queries.answers) / records
         band = release.answer(band=0.95)
         low, high = (np.array(band[end]) for end in ("low", "high"))
-        held += bool(((low <= truth + 1e-12) & (truth <= high + 1e-12)).all())
-    return held / runs
+        covered += bool(((low <= truth + 1e-12) & (truth <= high + 1e-12)).all())
+    return covered / runs
 
 
 def _wide_figures(quick: bool) -> Iterator[Figure]:
@@ -401,10 +401,10 @@ def growing_figures(quick: bool) -> Iterator[Figure]:
     columns = {f"c{index}": [str(code) for code in range(size)] for index, size in enumerate(sizes)}
     dealt = np.random.default_rng(0).permutation(len(codes))
     tables = [_table(codes[part]) for part in np.array_split(dealt, _MONTHS)]
-    whole = _table(codes)
+    full_table = _table(codes)
     pairs = QueryRelease(Workload.marginals(2), columns=columns)
-    single = [_errors(pairs.fit(whole), whole) for _ in range(_GROWING_REPEATS)]
-    grown = [_errors(_grow(tables, columns), whole) for _ in range(1 if quick else _GROWING_REPEATS)]
+    single = [_errors(pairs.fit(full_table), full_table) for _ in range(_GROWING_REPEATS)]
+    grown = [_errors(_grow(tables, columns), full_table) for _ in range(1 if quick else _GROWING_REPEATS)]
     for name, ratio in zip(names, np.mean(grown, axis=0) / np.mean(single, axis=0), strict=True):
         yield name, float(ratio), "ratio"
 

@@ -52,29 +52,29 @@ def line_errors(
     generator = np.random.default_rng(world)
     public, private = (generator.standard_cauchy(size=size) for size in (points, records))
     cover = make_cover(concept, public)
-    released, counts = _released(cover, private, public, engine)
+    released, counts = _release(cover, private, public, engine)
     truth = counts / records
-    weights = released.weights if released.weights is not None else np.diff(_listed(released), prepend=0.0)
-    answers, cuts = (np.concatenate([[0.0], np.cumsum(each[:-1])]) for each in (weights, truth))
+    weights = released.weights if released.weights is not None else np.diff(_answers_of(released), prepend=0.0)
+    answers, cuts = (np.concatenate([[0.0], np.cumsum(shares[:-1])]) for shares in (weights, truth))
     values, ordered = np.unique(public), np.sort(private)
     at = np.concatenate([[-np.inf], values])  # just above a value, and at the next one
     below = np.stack([np.searchsorted(ordered, at, side="right"), np.searchsorted(ordered, np.append(values, np.inf))])
     ends = below / records
     if isinstance(concept, Thresholds):  # counted from the top
         answers, cuts, ends = answers[::-1], cuts[::-1], 1.0 - ends
-    of_engine, of_cover, both = answers - cuts, ends - cuts, answers - ends
+    of_engine, of_cover, total = answers - cuts, ends - cuts, answers - ends
     return Errors(
         points=points,
         cells=cover.cells or 0,
         engine=released.engine,
-        largest=_largest(both, concept),
+        largest=_largest(total, concept),
         of_engine=_largest(of_engine, concept),
         of_cover=_largest(of_cover, concept),
         bound=cover.share(),
     )
 
 
-def _listed(released: Released) -> Floats:
+def _answers_of(released: Released) -> Floats:
     assert released.answers is not None
     return released.answers
 
@@ -86,7 +86,7 @@ def _largest(errors: Floats, concept: Concept) -> float:
     return float(np.abs(errors).max())
 
 
-def _released(cover: Cover, private: Any, public: Any, engine: str) -> tuple[Released, Any]:
+def _release(cover: Cover, private: Any, public: Any, engine: str) -> tuple[Released, Any]:
     counts, start = cover.count(private), cover.count(public)
     weighted = start if isinstance(start, Rows) else start.astype(np.float64)
     chosen = choose_engine(
@@ -104,14 +104,14 @@ def plane_errors(
     turn = np.array([[1.0, 0.5], [0.0, 1.0]])
     public, private = (generator.standard_t(3, size=(size, 2)) @ turn for size in (points, records))
     cover = make_cover(concept, public)
-    released, counts = _released(cover, private, public, engine)
+    released, counts = _release(cover, private, public, engine)
     truth = counts / records
     if released.answers is not None:
         of_engine = float(np.abs(released.answers - cover.queries.answers(truth)).max())
     else:
         assert released.weights is not None
         of_engine = cover.queries.largest(released.weights - truth)
-    hypotheses, exact = _asked(concept, private, asked, generator)
+    hypotheses, exact = _draw_hypotheses(concept, private, asked, generator)
     parts = cover.parts(cover.project(hypotheses))
     plus, minus = (np.where(part < 0, 0.0, cover.queries.some(np.maximum(part, 0), truth)) for part in parts)
     return Errors(
@@ -125,7 +125,9 @@ def plane_errors(
     )
 
 
-def _asked(concept: Concept, private: Floats, asked: int, generator: np.random.Generator) -> tuple[list[Any], Floats]:
+def _draw_hypotheses(
+    concept: Concept, private: Floats, asked: int, generator: np.random.Generator
+) -> tuple[list[Any], Floats]:
     """Return random boxes or halfspaces through records, and the shares of records that they hold."""
     exact = np.empty(asked)
     hypotheses: list[Any] = []
@@ -199,8 +201,8 @@ def crossover(*, features: int, records: int, points: tuple[int, ...], seeds: in
         for size in points:
             public = (generator.uniform(size=(size, features)) < means).astype(np.float64)
             rows = cover.count(public)
-            both = _stump_error("reweighting", cover, counts, rows, means)
-            errors[size].append((float(np.abs(public.mean(axis=0) - means).max()), alone, both))
+            combined = _stump_error("reweighting", cover, counts, rows, means)
+            errors[size].append((float(np.abs(public.mean(axis=0) - means).max()), alone, combined))
     medians = {size: np.median(np.array(runs), axis=0).tolist() for size, runs in errors.items()}
     return [Stage(size, *medians[size]) for size in points]
 
@@ -313,8 +315,8 @@ def _stumps(quick: bool) -> Iterator[Figure]:
     yield "release.stumps.private_alone_error", private, "share"
     yield "release.stumps.crossover_public_points", at, "points"
     yield "release.stumps.crossover_times_error_squared", at * private**2, "ratio"
-    before = [stage.gain for stage in stages if stage.points <= at / 3]
-    yield "release.stumps.gain_before_crossover", max(before, default=1.0), "ratio"
+    gains = [stage.gain for stage in stages if stage.points <= at / 3]
+    yield "release.stumps.gain_before_crossover", max(gains, default=1.0), "ratio"
 
 
 def exponent_crossing(sizes: list[int], values: list[float], level: float) -> float:

@@ -176,9 +176,9 @@ def learning_peer_figures(quick: bool) -> Iterator[Figure]:
         seconds = None
         if folder.exists() and not quick:
             train, test = read_table(folder / "train.csv.gz"), read_table(folder / "test.csv.gz")
-            drawn = peer_records(name, train, test, limit=420.0)
-            if drawn is not None:
-                synthetic, seconds = drawn
+            drawn_records = peer_records(name, train, test, limit=420.0)
+            if drawn_records is not None:
+                synthetic, seconds = drawn_records
                 real, reached = learned_areas(train, test), learned_areas(synthetic, test)
                 lost = {area: real[area] - reached[area] for area in AREAS}
         for area in AREAS:
@@ -200,21 +200,21 @@ def peer_records(name: str, train: Table, test: Table, *, limit: float) -> tuple
             sizes.append(len(texts[column]))
     module, program = LEARNED_PEERS[name]
     with tempfile.TemporaryDirectory() as folder:
-        given, answered = Path(folder) / "given.npz", Path(folder) / "answered.npz"
-        np.savez(given, codes=np.stack(codes, axis=1), sizes=np.array(sizes), rows=np.array(_ROWS))
-        arguments = ["-c", program, str(given), str(answered), str(loss_of(1.0) / 2)]
+        records_file, answered = Path(folder) / "given.npz", Path(folder) / "answered.npz"
+        np.savez(records_file, codes=np.stack(codes, axis=1), sizes=np.array(sizes), rows=np.array(_ROWS))
+        arguments = ["-c", program, str(records_file), str(answered), str(loss_of(1.0) / 2)]
         seconds = run_program(name, module, arguments, limit=limit)
         if seconds is None:
             return None
         with np.load(answered) as result:
-            drawn = result["codes"]
+            codes_drawn = result["codes"]
     chance, records = np.random.default_rng(), {}
     for index, column in enumerate(train):
         if column in cells:
-            low, high = (ends[drawn[:, index]] for ends in cells[column])
+            low, high = (ends[codes_drawn[:, index]] for ends in cells[column])
             records[column] = chance.integers(low, high, endpoint=True).astype(np.float64).tolist()
         else:
-            records[column] = np.array(texts[column])[drawn[:, index]].tolist()
+            records[column] = np.array(texts[column])[codes_drawn[:, index]].tolist()
     return records, seconds
 
 
@@ -227,11 +227,11 @@ def cells_of(column: str, values: list[float]) -> tuple[Integers, Integers]:
     >>> low.tolist(), high.tolist()
     ([17, 20, 24, 28, 32, 36, 40, 44, 48, 52], [19, 23, 27, 31, 35, 39, 43, 47, 51, 56])
     """
-    whole = np.array(values).astype(np.int64)
+    numbers = np.array(values).astype(np.int64)
     if column == "education-num":
-        low = np.unique(whole)
+        low = np.unique(numbers)
     else:
-        rest = whole[whole > 0] if column.startswith("capital") else whole
-        first = [0, 1] if column.startswith("capital") else [int(whole.min())]
+        rest = numbers[numbers > 0] if column.startswith("capital") else numbers
+        first = [0, 1] if column.startswith("capital") else [int(numbers.min())]
         low = np.unique([*first, *np.quantile(rest, np.arange(1, 10) / 10).astype(np.int64)])
-    return low, np.append(low[1:] - 1, whole.max())
+    return low, np.append(low[1:] - 1, numbers.max())

@@ -76,26 +76,26 @@ def write_table(path: Path, rows: int) -> None:
 
 def taken_streamed(path: Path, rows: int) -> Taken:
     """Fit while the table is read, with a gigabyte at the most."""
-    return _taken(lambda made: made.fit_table(path, _schema(), memory=_MEMORY), rows)
+    return _measure_fit(lambda classifier: classifier.fit_table(path, _schema(), memory=_MEMORY), rows)
 
 
 def taken_in_memory(path: Path, rows: int) -> Taken:
     """Read the table, encode it and fit."""
 
-    def fit(made: PrivateClassifier) -> PrivateClassifier:
+    def fit(classifier: PrivateClassifier) -> PrivateClassifier:
         table, schema = read_table(path, role="private"), _schema()
-        return made.fit(schema.encode(table), schema.labels(table))
+        return classifier.fit(schema.encode(table), schema.labels(table))
 
-    return _taken(fit, rows)
+    return _measure_fit(fit, rows)
 
 
-def _taken(fit: Callable[[PrivateClassifier], PrivateClassifier], rows: int) -> Taken:
+def _measure_fit(fit: Callable[[PrivateClassifier], PrivateClassifier], rows: int) -> Taken:
     from threadpoolctl import threadpool_limits
 
-    made = PrivateClassifier(teachers=rows // _CHUNK, queries=1000, classes=[0, 1])
+    classifier = PrivateClassifier(teachers=rows // _CHUNK, queries=1000, classes=[0, 1])
     start = time.process_time()
     with threadpool_limits(limits=1):
-        fit(made)
+        fit(classifier)
     return Taken(time.process_time() - start, peak_bytes())
 
 
@@ -112,10 +112,10 @@ def scale_figures(quick: bool) -> Iterator[Figure]:
         write_table(first, small)
         write_table(second, large)
         few, many = _apart(taken_streamed, first, small), _apart(taken_streamed, second, large)
-        whole = _apart(taken_in_memory, second, large)
+        in_memory = _apart(taken_in_memory, second, large)
     yield "scale.stream.peak_resident", float(many.peak), "bytes"
-    yield "scale.in_memory.peak_resident", float(whole.peak), "bytes"
-    yield "scale.stream.seconds_over_in_memory", many.seconds / whole.seconds, "ratio"
+    yield "scale.in_memory.peak_resident", float(in_memory.peak), "bytes"
+    yield "scale.stream.seconds_over_in_memory", many.seconds / in_memory.seconds, "ratio"
     yield "scale.stream.seconds_per_row.large_over_small", many.seconds / large / (few.seconds / small), "ratio"
     for classes, name in ((2, "two"), (10, "ten")):
         teachers = 2000 if quick or classes > 2 else 10_000
@@ -222,10 +222,10 @@ def _measure_gpu(teachers: int, queries: int) -> Iterator[float]:
     y[::_TEACHER_ROWS], y[1::_TEACHER_ROWS] = 0, 1  # scikit-learn needs both classes in every chunk
     yield from _fitting(X, y, teachers)
     points = random.normal(size=(queries, _FEATURES))
-    two = LinearTeachers(random.normal(size=(teachers, 1, _FEATURES + 1)), classes=2)
-    kernel = _kernel_seconds(two, points)
+    binary = LinearTeachers(random.normal(size=(teachers, 1, _FEATURES + 1)), classes=2)
+    kernel = _kernel_seconds(binary, points)
     yield teachers * queries / kernel
-    yield teachers * queries / _gpu_seconds(lambda: two.votes(points, device="cuda"))
+    yield teachers * queries / _gpu_seconds(lambda: binary.votes(points, device="cuda"))
     few = points[: queries // 10]
     ten = LinearTeachers(random.normal(size=(teachers, 10, _FEATURES + 1)), classes=10)
     rate = teachers * len(few) / _kernel_seconds(ten, few)
@@ -276,9 +276,9 @@ def _predict_seconds(X: Matrix, y: Integers, teachers: int, queries: Matrix) -> 
     classifier.fit(X, y, one_scale=True).predict(1.1 * queries[:9000])  # which compiles the kernel
     times = []
     for scale in (1.0, 1.01, 1.02):
-        fresh = scale * queries
+        batch = scale * queries
         start = time.perf_counter()
-        answers = classifier.predict(fresh)
+        answers = classifier.predict(batch)
         times.append(time.perf_counter() - start)
         assert answers.answered.mean() > 0.99
     return min(times)

@@ -124,14 +124,14 @@ class Marked(NamedTuple):
         """Return the ballots of the same teachers, fitted in this process."""
         stream, rows = TableStream(self.folder), SpilledRows(4, memory=10**9, dealer=Dealer(self.key))
         with closing(spilled(stream, Encoding(self.schema(), _CLASSES), rows)):
-            made = rows.ensemble(teachers=self.teachers, held_out=0, estimator=estimator, classes=2)[0]
-            return made.fitted.votes(queries)
+            ensemble = rows.ensemble(teachers=self.teachers, held_out=0, estimator=estimator, classes=2)[0]
+            return ensemble.fitted.votes(queries)
 
     def fitted(self, engine: Any, estimator: Any) -> PrivateClassifier:
         """Return a classifier whose teachers are fitted on a cluster."""
         settings: dict[str, Any] = {"epsilon": 4.0, "queries": 4 * _QUERIES, "aggregator": "noisy_max"}
-        made = PrivateClassifier(estimator, teachers=self.teachers, **settings)
-        return made.fit_table(ClusterTable(self.folder, engine, dealer=Dealer(self.key)), self.schema())
+        classifier = PrivateClassifier(estimator, teachers=self.teachers, **settings)
+        return classifier.fit_table(ClusterTable(self.folder, engine, dealer=Dealer(self.key)), self.schema())
 
     def queries(self) -> Floats:
         """Return queries; their mark is another."""
@@ -147,7 +147,7 @@ class Seen(NamedTuple):
     marks: int  # in the memory of the driver
 
 
-def _started(name: EngineName, workers: int) -> str:
+def _start_cluster(name: EngineName, workers: int) -> str:
     """Return what `cluster=` takes for so many workers on this machine."""
     if name == "dask":
         return f"local:{workers}"
@@ -165,16 +165,16 @@ def _drive(pipe: Any, name: EngineName, workers: int, table: Marked, kills: bool
     if kills:
         estimator = Mortal(folder=str(table.folder), driver=os.getpid())
         Path(table.folder, "fit").touch()
-    made = table.fitted(_started(name, workers), estimator)
-    electorate = made.session_.answerer.ensemble.fitted
+    classifier = table.fitted(_start_cluster(name, workers), estimator)
+    electorate = classifier.session_.answerer.ensemble.fitted
     first = electorate.votes(queries)
-    made.predict(queries[:_QUERIES])
+    classifier.predict(queries[:_QUERIES])
     if kills:
         Path(table.folder, "predict").touch()
-    made.predict(queries[_QUERIES:])
-    pipe.send((first, electorate.votes(queries), made.spent_epsilon()))
+    classifier.predict(queries[_QUERIES:])
+    pipe.send((first, electorate.votes(queries), classifier.spent_epsilon()))
     pipe.recv()  # until this process was searched
-    made.session_.close()
+    classifier.session_.close()
 
 
 def driven(name: EngineName, workers: int, table: Marked, mark: bytes, *, kills: bool) -> Seen:
@@ -195,7 +195,7 @@ def driven(name: EngineName, workers: int, table: Marked, mark: bytes, *, kills:
 
 def marks_in(process: int, mark: bytes) -> int:
     """Return how often the mark of records is in the memory of a process, in what it does not share with others."""
-    found = 0
+    count = 0
     with Path(f"/proc/{process}/mem").open("rb", buffering=0) as memory:
         for line in Path(f"/proc/{process}/maps").read_text().splitlines():
             span, rights = line.split()[:2]
@@ -204,10 +204,10 @@ def marks_in(process: int, mark: bytes) -> int:
             start, stop = (int(edge, 16) for edge in span.split("-"))
             try:
                 memory.seek(start)
-                found += memory.read(stop - start).count(mark)
+                count += memory.read(stop - start).count(mark)
             except (OSError, ValueError, OverflowError):  # a page that is gone, or not the process's own
                 continue
-    return found
+    return count
 
 
 def cluster_figures(quick: bool) -> Iterator[Figure]:
@@ -230,8 +230,8 @@ def _measure_cluster(name: EngineName, table: Marked, mark: bytes) -> Iterator[f
     }
     assert not {"fit", "predict"} & {path.name for path in table.folder.iterdir()}, "nobody was killed"
     yield float((runs[False].first == expected[False]).all(axis=1).mean())
-    after = [(one == expected[True]).all(axis=1).mean() for one in (runs[True].first, runs[True].second)]
-    yield float(min(after))
+    agreement = [(votes == expected[True]).all(axis=1).mean() for votes in (runs[True].first, runs[True].second)]
+    yield float(min(agreement))
     yield runs[True].spent / runs[False].spent
     yield float(sum(run.marks for run in runs.values()))
 

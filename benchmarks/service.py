@@ -78,7 +78,8 @@ def _timing_figures(folder: Path, quick: bool) -> Iterator[Figure]:
                 send(server.port, _requests(json_request, 200, 1), 8)
                 clear = np.random.default_rng().permutation(2 * arm) < arm
                 requests = [
-                    json_request("bench", _queries(1, clear=bool(one)), _id(number)) for number, one in enumerate(clear)
+                    json_request("bench", _queries(1, clear=bool(is_clear)), _id(number))
+                    for number, is_clear in enumerate(clear)
                 ]
                 _, seconds = send(server.port, requests, 8 if pace else 1)
             distance = abs(area_under_curve(seconds[clear], seconds[~clear]) - 0.5)
@@ -226,13 +227,13 @@ def _twin(kind: str, folder: Path, *, lease: int) -> Any:
     from quorate.service.model import Model
 
     classifier, schema = load(folder, lease=lease), schema_of(folder)
-    own = Model.of(folder.name, classifier, schema=schema)
+    model = Model.of(folder.name, classifier, schema=schema)
     session: Any = classifier.session_
     if kind == "remembering":
-        own.inputs.encoder = import_planted("lookups").RemembersTexts(schema)  # type: ignore[attr-defined]
+        model.inputs.encoder = import_planted("lookups").RemembersTexts(schema)  # type: ignore[attr-defined]
     else:
         session = _Plain(session.answerer.ensemble) if kind == "plain" else _Slow(session)
-    return Model(folder.name, session=session, inputs=own.inputs, outputs=own.outputs, claim=own.claim)
+    return Model(folder.name, session=session, inputs=model.inputs, outputs=model.outputs, claim=model.claim)
 
 
 def measure(quick: bool) -> Iterator[Figure]:

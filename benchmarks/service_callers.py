@@ -108,7 +108,7 @@ def _burner_figures(folder: Path) -> Iterator[Figure]:
     small_model(folder, no_quorums=500)
     with _ledger(folder) as ledger:
         burner = ledger.add_key("burner", **_BURNER)
-        others = [ledger.add_key(f"other {number}") for number in range(4)]
+        other_tokens = [ledger.add_key(f"other {number}") for number in range(4)]
     over, answered, queries = threading.Event(), [0], [0]
 
     def burn(port: int) -> None:
@@ -121,12 +121,12 @@ def _burner_figures(folder: Path) -> Iterator[Figure]:
     def ask(port: int, token: str) -> None:
         caller = Caller(port, folder.name, token)
         while not over.is_set():
-            status, said = caller.ask(_rows(1, clear=True))
+            status, reply = caller.ask(_rows(1, clear=True))
             queries[0] += 1
-            answered[0] += status == 200 and "refused" not in dumps(said)
+            answered[0] += status == 200 and "refused" not in dumps(reply)
 
     with serving([folder], pace=0.0, keys=True) as server:
-        _threads([partial(burn, server.port), *(partial(ask, server.port, token) for token in others)])
+        _threads([partial(burn, server.port), *(partial(ask, server.port, token) for token in other_tokens)])
     with _ledger(folder) as ledger:
         met = {key.name: key.met for key in ledger.view().keys}
     yield "service.burner.no_quorums_off_share", abs(met["burner"] - _BURNER["no_quorums"]), "no-quorums"
@@ -178,11 +178,11 @@ def _spend(port: int, model: str, token: str) -> None:
     """Ask on the boundary until the share is spent."""
     caller = Caller(port, model, token)
     while True:
-        status, said = caller.ask(_rows(1, clear=False))
-        if said.get("code") == "share_spent":
+        status, reply = caller.ask(_rows(1, clear=False))
+        if reply.get("code") == "share_spent":
             return
         if status not in (200, 429):
-            raise RuntimeError(f"the server answered with {status} {said.get('code')}")
+            raise RuntimeError(f"the server answered with {status} {reply.get('code')}")
         if status == 429:
             time.sleep(0.05)
 
@@ -199,15 +199,15 @@ def _off(models: list[tuple[Path, dict[str, int], int]]) -> tuple[int, int]:
         classifier.session_.close()
         with _ledger(folder) as ledger:
             state = ledger.state()
-            told = _told(ledger)
+            no_quorums_by_caller = _count_no_quorums(ledger)
         for token, share in shares.items():
             id = token.split("_")[1]
-            callers += not state.keys[id].met == told.get(id, 0) == share
+            callers += not state.keys[id].met == no_quorums_by_caller.get(id, 0) == share
         totals += state.spent[0] != before + unit * sum(shares.values())
     return callers, totals
 
 
-def _told(ledger: Any) -> Mapping[str, int]:
+def _count_no_quorums(ledger: Any) -> Mapping[str, int]:
     """Return how many no-quorums each caller was told."""
     from quorate.core.requests import NO_QUORUM
 
@@ -224,11 +224,11 @@ def _greedy_ratio(folder: Path, quick: bool) -> float:
     small_model(folder, no_quorums=500)
     count = 400 if quick else 2000
     with _ledger(folder) as ledger:
-        greedy, *others = (ledger.add_key(f"{number}") for number in range(9))
+        greedy, *other_tokens = (ledger.add_key(f"{number}") for number in range(9))
 
     def requests() -> list[bytes]:
         return [
-            json_request(folder.name, _rows(1, clear=True), f"{number}-{os.urandom(6).hex()}", others[number % 8])
+            json_request(folder.name, _rows(1, clear=True), f"{number}-{os.urandom(6).hex()}", other_tokens[number % 8])
             for number in range(count)
         ]
 

@@ -54,19 +54,19 @@ def _fault(name: str, folder: Path) -> Iterator[tuple[Path, Change, Change] | No
         with _small_disk(folder) as mounted:
             yield None if mounted is None else _disk_full(small_model(mounted / "model", no_quorums=500)[0])
     elif name == "ledger_gone":
-        made, _ = small_model(folder / "model", no_quorums=500)
-        there, gone = made / "ledger.sqlite", made / "gone"
-        yield made, lambda: os.rename(there, gone), lambda: os.rename(gone, there)
+        model, _ = small_model(folder / "model", no_quorums=500)
+        there, gone = model / "ledger.sqlite", model / "gone"
+        yield model, lambda: os.rename(there, gone), lambda: os.rename(gone, there)
     elif (binaries := find_binaries()) is None:
         yield None
     else:
         database = PrivateServer(binaries)
         try:
-            made, _ = small_model(folder / "model", no_quorums=500, url=database.database())
+            model, _ = small_model(folder / "model", no_quorums=500, url=database.database())
             if name == "database_stopped":
-                yield made, database.halt, database.start
+                yield model, database.halt, database.start
             else:
-                yield made, lambda: database.signal(signal.SIGSTOP), lambda: database.signal(signal.SIGCONT)
+                yield model, lambda: database.signal(signal.SIGSTOP), lambda: database.signal(signal.SIGCONT)
         finally:
             database.stop()
 
@@ -121,20 +121,20 @@ def _flood_ratio(folder: Path, seconds: float, quick: bool) -> float:
     """Return the p99 of a client that does no wrong in a flood, over its p99 when it is quiet."""
     small_model(folder, no_quorums=500)
     with serving([folder], pace=_PACE) as server:
-        _asked(server, folder.name, seconds=2.0)  # warm
-        quiet = _asked(server, folder.name, seconds=5.0 if quick else 20.0)
+        _time_requests(server, folder.name, seconds=2.0)  # warm
+        quiet = _time_requests(server, folder.name, seconds=5.0 if quick else 20.0)
         code = "import sys; from benchmarks.service_operation import flood; flood(int(sys.argv[1]))"
         process = subprocess.Popen([sys.executable, "-c", code, str(server.port)], cwd=ROOT)  # noqa: S603  this program
         try:
             time.sleep(2)
-            flooded = _asked(server, folder.name, seconds=seconds)
+            flooded = _time_requests(server, folder.name, seconds=seconds)
         finally:
             process.kill()
             process.wait()
     return float(np.quantile(flooded, 0.99) / np.quantile(quiet, 0.99))
 
 
-def _asked(server: Served, model: str, *, seconds: float) -> np.ndarray:
+def _time_requests(server: Served, model: str, *, seconds: float) -> np.ndarray:
     """Ask for so long over 4 connections, and return how long each answer took."""
     took, end = [], time.monotonic() + seconds
     while time.monotonic() < end:
@@ -146,7 +146,7 @@ def _requests(model: str, number: int) -> list[bytes]:
     """Return so many requests of one row each, far from the boundary, with ids that are new."""
     X = np.random.default_rng().normal(size=(number, 1, 3))
     X[:, 0, 0] = 8.0
-    return [json_request(model, one, f"{index}-{os.urandom(6).hex()}") for index, one in enumerate(X)]
+    return [json_request(model, row, f"{index}-{os.urandom(6).hex()}") for index, row in enumerate(X)]
 
 
 def flood(port: int) -> None:

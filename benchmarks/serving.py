@@ -113,11 +113,11 @@ def send(
 
     All must be answered with this status; None where any will do.
     """
-    told = {"port": port, "connections": connections, "lengths": [len(request) for request in requests]}
+    job = {"port": port, "connections": connections, "lengths": [len(request) for request in requests]}
     client = subprocess.run(
         [sys.executable, "-m", "benchmarks.serving"],
         cwd=ROOT,
-        input=json.dumps(told).encode() + b"\n" + b"".join(requests),
+        input=json.dumps(job).encode() + b"\n" + b"".join(requests),
         stdout=subprocess.PIPE,
         check=True,
     )
@@ -190,11 +190,11 @@ class _Connection(asyncio.Protocol):
         self._next()
 
     def _next(self) -> None:
-        taken = self._take()
-        if taken is None:
+        job = self._take()
+        if job is None:
             self._transport.close()
             return
-        self.waiting, request = taken
+        self.waiting, request = job
         self._sent = time.perf_counter()
         self._transport.write(request)
 
@@ -219,7 +219,7 @@ class _Connection(asyncio.Protocol):
 
 async def run_load(port: int, requests: list[bytes], connections: int) -> tuple[float, np.ndarray, np.ndarray]:
     """Send all requests over this many connections; return the seconds in all, of each, and the status of each."""
-    left = iter(enumerate(requests))
+    queue = iter(enumerate(requests))
     seconds, status = np.full(len(requests), np.nan), np.zeros(len(requests), dtype=int)
 
     def note(number: int, took: float, code: int) -> None:
@@ -228,10 +228,10 @@ async def run_load(port: int, requests: list[bytes], connections: int) -> tuple[
     loop = asyncio.get_running_loop()
     began = time.perf_counter()
     opened = [
-        (await loop.create_connection(lambda: _Connection(lambda: next(left, None), note), "127.0.0.1", port))[1]
+        (await loop.create_connection(lambda: _Connection(lambda: next(queue, None), note), "127.0.0.1", port))[1]
         for _ in range(connections)
     ]
-    await asyncio.gather(*(one.done for one in opened if one.done is not None))
+    await asyncio.gather(*(connection.done for connection in opened if connection.done is not None))
     return time.perf_counter() - began, seconds, status
 
 
@@ -239,9 +239,9 @@ def main() -> int:
     """Read what to send from standard input, send it, and write what was seen to standard output."""
     import uvloop
 
-    told = json.loads(sys.stdin.buffer.readline())
-    requests = [sys.stdin.buffer.read(length) for length in told["lengths"]]
-    total, seconds, status = uvloop.run(run_load(told["port"], requests, told["connections"]))
+    job = json.loads(sys.stdin.buffer.readline())
+    requests = [sys.stdin.buffer.read(length) for length in job["lengths"]]
+    total, seconds, status = uvloop.run(run_load(job["port"], requests, job["connections"]))
     seen = json.dumps({"total": total, "seconds": seconds.tolist(), "status": status.tolist()})
     with open(sys.stdout.fileno(), "w", encoding="ascii", closefd=False) as out:  # one with a buffer, whatever -u says:
         out.write(seen)  # without it, what a pipe does not take at once is lost

@@ -158,8 +158,8 @@ def _queries(plots: Path, quick: bool) -> list[str]:
     answered = [answered_queries(records=records) for records in sizes]
     _draw(plots / "queries.svg", _queries_axes, (sizes, answered))
     rows = [
-        [f"{records:,}", f"{one['agnostic']:,}", f"{one['subsample']:,}", f"{one['published']:,}"]
-        for records, one in zip(sizes, answered, strict=True)
+        [f"{records:,}", f"{method['agnostic']:,}", f"{method['subsample']:,}", f"{method['published']:,}"]
+        for records, method in zip(sizes, answered, strict=True)
     ]
     return [
         _QUERIES,
@@ -188,17 +188,22 @@ def _stability(quick: bool) -> list[str]:
 
 def _plan() -> list[str]:
     rows = []
-    for given in (
+    for settings in (
         {"queries": 1},
         {"queries": 1000},
         {"queries": 1000, "public": 2000},
         {"queries": 1000, "realizable": True},
     ):
-        planned = plan_concept(records=10**6, vc_dimension=1, alpha=0.1, **given)  # type: ignore[arg-type]
-        told = ", ".join(name if value is True else f"{name} {value:,}" for name, value in given.items())
+        planned = plan_concept(records=10**6, vc_dimension=1, alpha=0.1, **settings)  # type: ignore[arg-type]
+        text = ", ".join(name if value is True else f"{name} {value:,}" for name, value in settings.items())
         rows += [
-            [told if index == 0 else "", one.name, f"{one.error:.3f}", f"{one.needed:,}" if one.needed else "-"]
-            for index, one in enumerate(planned.methods)
+            [
+                text if index == 0 else "",
+                method.name,
+                f"{method.error:.3f}",
+                f"{method.needed:,}" if method.needed else "-",
+            ]
+            for index, method in enumerate(planned.methods)
         ]
     return [
         _PLAN,
