@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import quorate.release
 from quorate.core.errors import Infeasible, InvalidInput
 from quorate.release import QueryRelease
+from quorate.release.auto_cuts import AutoCuts
 from quorate.release.plan import plan_release
 from quorate.release.queries import Marginals, Matrix, Prefixes, Ranges, Rows
 from quorate.release.workloads import BoundWorkload, Columns, Workload
@@ -339,24 +339,6 @@ def test_a_text_among_numbers_and_many_categories_are_no_trouble():
     assert time.perf_counter() - began < 5  # looking through the list for each would take half a minute
 
 
-def test_groups_of_an_older_release_stand_on_one_line():
-    """Its folder does not say so, and its answers are prefixes over all groups: they are read as they were written."""
-    table = {"age": [20, 30, 40, 25, 70], "sex": ["f", "m", "f", "m", "f"]}
-    now = Workload.thresholds("age", by="sex").bind(public=table)
-    document = now.to_dict()
-    assert document["workload"].pop("apart") is True
-    then = BoundWorkload.from_dict(document)
-    assert then.to_dict()["workload"]["apart"] is False
-    assert (then.has_differences, now.has_differences) == (True, False)
-    numbers = np.arange(now.count_queries)
-    shares = [bound.read(bound.queries.answers(bound.count(table)), numbers) for bound in (now, then)]
-    np.testing.assert_array_equal(*shares)
-    assert now.describe() == then.describe()
-    assert BoundWorkload.from_dict(now.to_dict()).queries.lines == 3
-    with pytest.raises(InvalidInput, match="apart must be true or false"):
-        Workload.from_dict({"kind": "ranges", "column": "age", "apart": 1})
-
-
 def test_a_closed_column_has_no_cell_for_all_else_and_no_value_raises():
     document = {"sex": {"categories": ["f", "m"], "closed": True}, "age": {"cuts": [18.0, 65.0], "closed": True}}
     columns = Columns.from_dict(document)
@@ -437,13 +419,6 @@ def test_a_public_column_named_like_an_id_is_warned_of():
     with pytest.warns(UserWarning, match=r"'patient_id' looks like a number .* and is released, at the cost of all"):
         Workload.marginals(1).bind(public)
     Workload.marginals(1).bind(public, {"patient_id": {"cuts": [2]}})  # who declares it means it
-
-
-def test_the_old_names_of_declarations_still_work_and_say_so():
-    with pytest.warns(DeprecationWarning, match=r"Cuts is now quorate\.tables\.Number"):
-        assert quorate.release.Cuts([18]) == Number(cuts=[18])
-    with pytest.warns(DeprecationWarning, match=r"Categories is now quorate\.tables\.Category"):
-        assert quorate.release.Categories(["f"]) == Category(["f"])
 
 
 @pytest.mark.parametrize(
@@ -912,3 +887,25 @@ def test_a_plan_names_its_workload():
     assert planned.summary().startswith(
         "1000 private and 0 public records, asked for marginals: expected largest error"
     )
+
+
+def test_a_schema_with_reading_rules_is_read_by_them():
+    schema = Schema({"price": Number(cuts=[2.0, 1000.0]), "kind": Category(["a", "b"])}, missing_texts=["?"])
+    schema = schema.with_reading(decimal=",")
+    table = {"price": ["1,234", "1.234", "?"], "kind": ["a", "b", "?"]}
+    read = Columns.from_declaration(schema)
+    assert read.encode(table).codes.tolist() == [[0, 0], [2, 1], [3, 2]]
+    again = Columns.from_dict(json.loads(json.dumps(read.to_dict())))
+    assert again == read
+    assert again.reading == schema.reading
+    for columns in (read.select(["price"]), read.with_cuts({"price": [2.0, 1000.0]})):
+        assert columns.reading == schema.reading
+    bound = Workload.thresholds("price", by=["kind"]).bind(columns=schema)
+    assert bound.encode(table).codes.tolist() == [[0, 0], [1, 2], [2, 3]]
+    by_public = Workload.thresholds("price", by=["kind"]).bind(public=table, columns=schema)
+    assert by_public.encode(table).codes.tolist() == [[0, 0], [1, 2], [2, 3]]
+    asked = Workload.expressions(["price < 2"]).bind(columns=schema)
+    assert asked.encode(table).codes[:, 0].tolist() == [0, 1, 2]
+    assert Columns(schema.columns).encode(table).codes[0, 0] == 2, "by the default rules it is a thousand"
+    uncut = AutoCuts.of(Workload.marginals(1), Schema({"price": Number()}).with_reading(decimal=","), None)
+    assert uncut.widest.reading.decimal == ","

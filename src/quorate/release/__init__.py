@@ -11,10 +11,6 @@ to their cells and seals the counts, `engines` release them, and everything afte
 the whole proof.
 """
 
-import warnings
-from importlib import import_module
-from typing import TYPE_CHECKING
-
 from quorate.release.engines import ENGINES
 from quorate.release.growing import GrowingRelease
 from quorate.release.online import OnlineAnswer, OnlineRelease
@@ -34,15 +30,3 @@ __all__ = [
     "learn_from",
     "simulate_utility",
 ]
-
-if not TYPE_CHECKING:
-
-    def __getattr__(name):
-        if name in ("ReleasePlan", "plan_release"):  # which stand above what they plan
-            return getattr(import_module("quorate.planner"), name)
-        if name not in ("Categories", "Cuts"):
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        new = "Category(...)" if name == "Categories" else "Number(cuts=...)"
-        warnings.warn(f"{name} is now quorate.tables.{new}, for one release", DeprecationWarning, stacklevel=2)
-        tables = import_module("quorate.tables")
-        return tables.Category if name == "Categories" else lambda values: tables.Number(cuts=values)

@@ -16,7 +16,14 @@ from quorate.release.domain import Domain
 from quorate.release.queries import NOTHING
 from quorate.release.workloads.bound import Between
 
-__all__ = ["added", "as_counts", "keys_of", "name_between", "parse_queries", "shown_answers", "take_between", "taken"]
+__all__ = [
+    "as_counts",
+    "keys_of",
+    "name_between",
+    "parse_queries",
+    "shown_answers",
+    "take_between",
+]
 
 _DIGITS = 2000  # of a number: 1e999999999 would take all of the memory
 _SHOWN = 200  # letters of a query that cannot be read
@@ -78,16 +85,6 @@ def _halfspace(text: str, features: int) -> Hypothesis:
     if len(level[0]) != features or not any(level[0]):
         raise InvalidInput(f"a halfspace is asked by {features} numbers and an offset, a,b>c, not {text!r}")
     return Halfspace(features=features, levels=(level,), otherwise=0)
-
-
-def added(values: Floats, starts: Any) -> Floats:
-    """Return the sums of runs of values."""
-    return values if len(starts) == len(values) else np.asarray(np.add.reduceat(values, starts))
-
-
-def taken(values: Floats, numbers: Any) -> Floats:
-    """Return the values of queries by their numbers; of `NOTHING`, 0."""
-    return np.where(numbers == NOTHING, 0.0, values[np.maximum(numbers, 0)])
 
 
 def as_counts(bars: dict[str, Floats], records: int) -> dict[str, Any]:

@@ -81,10 +81,10 @@ class AutoCuts:
     @classmethod
     def of(cls, subject: Any, columns: Any, public: Any) -> "AutoCuts | None":
         """Return what is to be cut; None where nothing is, or where private records do not say how."""
-        if not isinstance(subject, Workload) or subject.kind != "marginals" or public is not None or columns is None:
+        if not isinstance(subject, Workload) or subject.kind != "marginals" or public is not None:
             return None
-        declared = columns if isinstance(columns, Columns) else Columns.from_dict(columns)
-        if not declared.uncut:
+        declared = Columns.from_declaration(columns)
+        if declared is None or not declared.uncut:
             return None
         for constraint in declared.constraints:
             if tied := names_in(constraint) & set(declared.uncut):
@@ -137,7 +137,7 @@ class AutoCuts:
         """Find the cuts, count the records by them, and release the marginals with the rest of the budget."""
         assert isinstance(engine, MeasuringEngine)
         names, spent = self.columns.uncut, 0.0
-        numbers = SealedCounts([read_numbers(private[name]) for name in names])
+        numbers = SealedCounts([read_numbers(private[name], self.columns.reading) for name in names])
 
         def draw(counts: Integers, *, squared_sensitivity: int) -> tuple[Integers, float]:
             nonlocal spent

@@ -38,7 +38,7 @@ from quorate.release.domain import Domain, Errors, SealedCounts, make_domain, re
 from quorate.release.engines import ENGINES, expected_errors
 from quorate.release.engines.base import Measurement, MeasuringEngine, Planned, Released, check_private, histogram_scale
 from quorate.release.people import PERSON, RECORD, Counted, Update, growing_claim
-from quorate.release.release import QueryRelease
+from quorate.release.release import QueryRelease, spent_budget
 from quorate.release.update_files import KeptUpdate, UpdateFiles
 
 __all__ = ["MOST_UPDATES", "GrowingRelease", "Plan", "RunningSums", "best_running_sums"]
@@ -434,8 +434,7 @@ class GrowingRelease(SavedModel):
         release.keep_released(
             self.domain_, released, records, expected, unit=self.unit_, update=update, total=self.total_
         )
-        release.budget_ = Budget(epsilon=self.epsilon, delta=self.delta, order=self.budget_.order, slack=0.0)
-        release.budget_.spend(release.budget_.remaining())
+        release.budget_ = spent_budget(self.epsilon, self.delta, order=self.budget_.order)
         release.seconds_ = 0.0
         return release
 

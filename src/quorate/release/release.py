@@ -8,7 +8,7 @@ has the proof.
 import math
 import time
 from collections.abc import Mapping
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -28,10 +28,11 @@ from quorate.models.account import Account
 from quorate.models.predictors.sklearn_compat import ShowsClaim
 from quorate.models.saving import saving
 from quorate.models.saving.contract import SavedModel, Spending, State
-from quorate.release.answers import added, as_counts, keys_of, name_between, take_between, taken
+from quorate.release.answers import as_counts, keys_of, name_between, take_between
 from quorate.release.auto_cuts import AutoCuts
 from quorate.release.domain import NOTHING, Domain, Errors, make_domain, target_column, weighed
-from quorate.release.engines import Released, around, choose_engine, half_interval
+from quorate.release.engines import Engine, Released, around, choose_engine, half_interval
+from quorate.release.engines.base import Public, sum_runs, take_answers
 from quorate.release.people import (
     PERSON,
     RECORD,
@@ -51,7 +52,7 @@ from quorate.release.workloads.lines import LineWorkload
 from quorate.tables.containers import shown_names
 from quorate.tables.results import Table, make_table
 
-__all__ = ["QueryRelease"]
+__all__ = ["QueryRelease", "spent_budget"]
 
 _LISTED = 200_000  # cells of a table that are weighted one by one
 _PRODUCT_ROWS = 50_000  # made up where no public rows can be weighted
@@ -138,54 +139,57 @@ class QueryRelease(SavedModel, ShowsClaim, BaseEstimator):
         """
         began = time.perf_counter()
         warn_of_private(public, private)
-        epsilon, delta = check_positive("epsilon", self.epsilon), check_delta(self.delta, zero=False)
         account = None if self.account is None else Account.of(self.account)
-        if account is not None:
-            epsilon, delta = account.whole(epsilon, delta)
+        epsilon, delta = self._check_loss(account)
         auto_cuts = AutoCuts.of(self.subject, self.columns, public)
-        domain = make_domain(
-            self.subject, public, self.columns if auto_cuts is None else auto_cuts.widest
-        )  # proof: step 1
-        queries = self._weigh(domain)
-        most = check_records_per_person(self.records_per_person, groups)
-        private = private if groups is None else first_records(private, groups, most)
-        known, unread = domain.public(), domain.unread(private)
+        columns = self.columns if auto_cuts is None else auto_cuts.widest
+        domain = make_domain(self.subject, public, columns)  # proof: step 1
+        queries, per_person = self._weigh(domain), check_records_per_person(self.records_per_person, groups)
+        private = private if groups is None else first_records(private, groups, per_person)
+        unread = domain.unread(private)
         private = private if auto_cuts is None else auto_cuts.read(private)
         sealed, records = domain.seal(private)  # proof: step 2
-        each = loss_for_each_record(epsilon, delta, most)
-        settings: dict[str, Any] = {"records": records, "epsilon": each[0], "delta": each[1], "public": known}
-        engine = choose_engine(
-            queries, engine=self.engine if auto_cuts is None else auto_cuts.engine(self.engine), **settings
-        )
-        expected = engine.expected_error(queries, **settings)
-        if not math.isfinite(expected):
-            raise Infeasible(
-                f"engine {engine.name!r} cannot answer these {domain.queries.count} queries"
-                + (" without public records" if known is None else "")
-                + f" at epsilon = {epsilon:g} and delta = {delta:g}; raise epsilon, or ask fewer"
-                + (", or leave engine='auto'" if self.engine != "auto" else "")
-            )
-        budget, unit = Budget(epsilon=each[0], delta=each[1], slack=0.0), RECORD if groups is None else PERSON
+        loss = loss_for_each_record(epsilon, delta, per_person)
+        engine, expected = self._choose(queries, auto_cuts, domain.public(), records, loss)
+        budget = Budget(epsilon=loss[0], delta=loss[1], slack=0.0)
+        unit = RECORD if groups is None else PERSON
         vectors = None if auto_cuts is None else auto_cuts.open(budget)
-        charge = None if account is None else account.charged(epsilon=epsilon, delta=delta, unit=unit)  # proof: step 8
-        what = f"releasing {domain.queries.count:,} queries by the engine {engine.name}"
-        with charge or nullcontext(), progress(what):
+        with _charge(account, epsilon, delta, unit), progress(f"releasing {queries.count:,} queries by {engine.name}"):
             if auto_cuts is not None and vectors is not None:
                 domain, released = auto_cuts.release(private, engine, vectors, self._weigh)  # proof: step 9
             else:
                 released = release_counts(  # proof: step 3
-                    sealed, lambda counted: engine.run(queries, counted, public=known, budget=budget)
+                    sealed, lambda counts: engine.run(queries, counts, public=domain.public(), budget=budget)
                 )
         if unread:
             note = f"columns that are neither declared nor public, and left out: {shown_names(unread)}"
             released = replace(released, notes=(*released.notes, note))
         total = None if account is None else account.total
-        self.keep_released(domain, released, records // most, expected, unit=unit, total=total)
-        self.budget_ = budget if most == 1 else Budget(epsilon=epsilon, delta=delta, slack=0.0)
-        if most > 1:
-            self.budget_.spend(self.budget_.remaining())  # what is paid for each record is all of it for a person
+        self.keep_released(domain, released, records // per_person, expected, unit=unit, total=total)
+        self.budget_ = budget if per_person == 1 else spent_budget(epsilon, delta)
         self.seconds_ = time.perf_counter() - began
         return self
+
+    def _check_loss(self, account: Account | None) -> tuple[float, float]:
+        epsilon, delta = check_positive("epsilon", self.epsilon), check_delta(self.delta, zero=False)
+        return (epsilon, delta) if account is None else account.whole(epsilon, delta)
+
+    def _choose(
+        self, queries: Queries, auto_cuts: AutoCuts | None, public: Public, records: int, loss: tuple[float, float]
+    ) -> tuple[Engine, float]:
+        """Return the engine and its expected error, or refuse one that cannot answer: by public values alone."""
+        name = self.engine if auto_cuts is None else auto_cuts.engine(self.engine)
+        settings: dict[str, Any] = {"records": records, "epsilon": loss[0], "delta": loss[1], "public": public}
+        engine = choose_engine(queries, engine=name, **settings)
+        expected = engine.expected_error(queries, **settings)
+        if not math.isfinite(expected):
+            raise Infeasible(
+                f"engine {engine.name!r} cannot answer these {queries.count} queries"
+                + (" without public records" if public is None else "")
+                + f" at epsilon = {self.epsilon:g} and delta = {self.delta:g}; raise epsilon, or ask fewer"
+                + (", or leave engine='auto'" if self.engine != "auto" else "")
+            )
+        return engine, expected
 
     def _weigh(self, domain: Domain) -> Queries:
         return weighed(domain, self.error, self.error_weights, self.target)
@@ -203,16 +207,17 @@ class QueryRelease(SavedModel, ShowsClaim, BaseEstimator):
     ) -> None:
         """Keep what was released: for `fit`, for a release that is loaded, and for an update of one that grows."""
         if self.target is not None and released.model is not None:  # of which synthetic records need to know
-            told = {"target": float(target_column(domain, self.target))}
-            released = replace(released, details={**released.details, **told})
+            released = replace(
+                released, details=released.details | {"target": float(target_column(domain, self.target))}
+            )
         self.domain_, self.released_ = domain, released
         self._fitted: tuple[Floats, Rows | None] | None = None
         self.engine_, self.records_, self._foreseen = released.engine, records, float(expected)
         self.notes_, self.unit_, self.update_ = tuple(released.notes), unit, update
         self.total_ = total
-        said: dict[str, Any] = {"unit": unit, "records_per_person": self.records_per_person, "total": total}
-        said |= {"records": records} if update is None else {"updates": update.updates}
-        self.claim_ = (release_claim if update is None else growing_claim)(self.epsilon, self.delta, **said)
+        facts: dict[str, Any] = {"unit": unit, "records_per_person": self.records_per_person, "total": total}
+        facts |= {"records": records} if update is None else {"updates": update.updates}
+        self.claim_ = (release_claim if update is None else growing_claim)(self.epsilon, self.delta, **facts)
 
     def answer(self, queries: Any = None, *, band: float | None = None, counts: bool = False) -> Table:
         """Return a tidy table: names of queries, `answer`, `error` (one standard deviation), `low` and `high` (95%).
@@ -256,7 +261,7 @@ class QueryRelease(SavedModel, ShowsClaim, BaseEstimator):
         numbers = np.asarray(numbers, dtype=np.int64)
         starts = np.arange(len(numbers)) if starts is None else starts
         each, deviations = self.read(numbers)
-        shares, errors = added(each, starts), np.sqrt(added(deviations**2, starts))
+        shares, errors = sum_runs(each, starts), np.sqrt(sum_runs(deviations**2, starts))
         low, high = self._ends(numbers, starts, shares, errors, band)
         return {
             "answer": np.clip(shares, 0, 1),
@@ -272,24 +277,16 @@ class QueryRelease(SavedModel, ShowsClaim, BaseEstimator):
 
         Where unbiased answers are kept, ends are made of these and of their noise, whatever the model or public data.
         """
-        released, beta = self.released_, None if band is None else 1.0 - check_rate("band", band)
+        beta = None if band is None else 1.0 - check_rate("band", band)
         if beta is not None and not self.has_error_bars:
-            raise InvalidInput(f"the engine {self.engine_!r} does not know its noise, and has no band")
-        if released.unbiased is None or released.deviations is None:
-            if beta is None:
-                return around(shares, shares, half_interval(errors))
-            wide = self.engine_error_bound(beta) * added(np.ones(len(numbers)), starts)
-            return shares - wide, shares + wide
-        plus, minus = self.domain_.parts(numbers)
-        centre = added(taken(released.unbiased, plus) - taken(released.unbiased, minus), starts)
-        noise, less = taken(released.deviations, plus), taken(released.deviations, minus)
-        half = half_interval(np.sqrt(added(noise**2 + less**2, starts)), self.records_)
-        if beta is not None:
-            half = np.maximum(half, released.level(self.domain_.queries.count, beta) * added(noise + less, starts))
-        if isinstance(self.domain_.queries, Marginals) and self.domain_.queries.held is not None:
-            occurs = added(taken(self.domain_.queries.held.astype(np.float64), plus), starts) > 0.0
-            centre, half = np.where(occurs, centre, 0.0), np.where(occurs, half, 0.0)
-        return around(shares, centre, half)
+            raise InvalidInput(f"band= is not available for engine {self.engine_!r}: it has no noise estimate")
+        if self.released_.unbiased is not None:
+            parts = self.domain_.parts(numbers)
+            return self.released_.ends(self.domain_.queries, shares, parts, starts, records=self.records_, beta=beta)
+        if beta is None:
+            return around(shares, shares, half_interval(errors))
+        half = self.engine_error_bound(beta) * sum_runs(np.ones(len(numbers)), starts)
+        return shares - half, shares + half
 
     def _facts(self) -> dict[str, Any]:
         counted = "private records" if self.unit_ == RECORD else "people"
@@ -304,7 +301,7 @@ class QueryRelease(SavedModel, ShowsClaim, BaseEstimator):
         errors = self.released_.errors
         if errors is None:
             return np.clip(shares, 0.0, 1.0), np.where((plus == NOTHING) & (minus == NOTHING), 0.0, np.nan)
-        return np.clip(shares, 0.0, 1.0), np.hypot(taken(errors, plus), taken(errors, minus))
+        return np.clip(shares, 0.0, 1.0), np.hypot(take_answers(errors, plus), take_answers(errors, minus))
 
     def _answers(self, numbers: Any) -> Floats:
         """Return the released answers; nothing at all is 0."""
@@ -448,3 +445,15 @@ class QueryRelease(SavedModel, ShowsClaim, BaseEstimator):
     def page_facts(self, schema: Any = None) -> list[str]:
         """Return the engine, how much was counted, and the errors to be expected."""
         return release_facts(self)
+
+
+def spent_budget(epsilon: float, delta: float, *, order: float | None = None) -> Budget:
+    """Return a budget of which nothing is left: that of a release that was paid for."""
+    budget = Budget(epsilon=epsilon, delta=delta, order=order, slack=0.0)
+    budget.spend(budget.remaining())
+    return budget
+
+
+def _charge(account: Account | None, epsilon: float, delta: float, unit: str) -> AbstractContextManager[Any]:
+    """Return the charge to an account, which is made before anything is drawn: PROOF.md, step 8."""
+    return nullcontext() if account is None else account.charged(epsilon=epsilon, delta=delta, unit=unit)

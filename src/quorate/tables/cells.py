@@ -18,7 +18,7 @@ from quorate.core.errors import InvalidInput
 from quorate.tables.columns import Category, Date, Kind, Number
 from quorate.tables.containers import shown_names
 from quorate.tables.dates import DateUnit, date_of, declared_moment, read_moments
-from quorate.tables.reading import MISSING_TEXTS
+from quorate.tables.reading import MISSING_TEXTS, Rules
 from quorate.tables.values import canonical_text, read_codes, read_numbers
 
 _EXACT = 2.0**53  # whole numbers below it are told apart by a 64-bit float
@@ -62,9 +62,9 @@ class CategoryCells:
     def _places(self) -> dict[str, int]:
         return {value: place for place, value in enumerate(self.values)}
 
-    def codes(self, column: pa.Array) -> Codes:
-        """Return the cell of each value. No value raises."""
-        codes = read_codes(column, self.values, MISSING_TEXTS)
+    def codes(self, column: pa.Array, rules: Rules = MISSING_TEXTS) -> Codes:
+        """Return the cell of each value, read by these rules. No value raises."""
+        codes = read_codes(column, self.values, rules)
         codes[codes < 0] = len(self.values)
         return np.where(codes < self.size, codes, 0)
 
@@ -114,15 +114,15 @@ class NumberCells:
         self.line = len(values) + 1  # cells that the line is cut into
         self.size = self.line + (not closed)
 
-    def codes(self, column: pa.Array) -> Codes:
-        """Return the cell of each value. No value raises."""
-        numbers = self._read(column)
+    def codes(self, column: pa.Array, rules: Rules = MISSING_TEXTS) -> Codes:
+        """Return the cell of each value, read by these rules. No value raises."""
+        numbers = self._read(column, rules)
         codes = np.searchsorted(np.array(self.values), numbers, side="right").astype(np.int64)
         codes[np.isnan(numbers)] = 0 if self.closed else self.line
         return codes
 
-    def _read(self, column: pa.Array) -> NDArray[np.float64]:
-        return read_numbers(column)
+    def _read(self, column: pa.Array, rules: Rules) -> NDArray[np.float64]:
+        return read_numbers(column, rules)
 
     def written(self, number: float) -> str:
         """Return a place on the line as people read it."""
@@ -259,8 +259,8 @@ class DateCells(NumberCells):
         super().__init__(values, closed=closed, bounds=bounds, spans=spans)
         self.unit = unit
 
-    def _read(self, column: pa.Array) -> NDArray[np.float64]:
-        return read_moments(column, self.unit)
+    def _read(self, column: pa.Array, rules: Rules) -> NDArray[np.float64]:
+        return read_moments(column, self.unit, rules)
 
     def written(self, number: float) -> str:
         """Return a place on the line as a date."""

@@ -20,7 +20,7 @@ from quorate.core.mechanisms.noisy_vector import NoisyVector, NoisyVectors
 from quorate.core.privacy import Budget, Cost
 from quorate.release.engines.components import Clique
 from quorate.release.engines.mixture import Mixture
-from quorate.release.queries import Marginals, Queries, Rows
+from quorate.release.queries import NOTHING, Marginals, Queries, Rows
 
 __all__ = [
     "Engine",
@@ -42,6 +42,8 @@ __all__ = [
     "project_simplex",
     "simplex_marginals",
     "spent_since",
+    "sum_runs",
+    "take_answers",
 ]
 
 Public = Rows | NDArray[np.float64] | None
@@ -118,14 +120,39 @@ class Released:
     def intervals(self, queries: Queries, records: int) -> tuple[Floats, Floats]:
         """Return the ends of a 95% interval for each answer; NaN where an engine does not know its noise."""
         answers = np.empty(0) if self.answers is None else self.answers
-        if self.unbiased is not None and self.deviations is not None:
-            held = queries.held if isinstance(queries, Marginals) else None
-            unbiased, deviations = (
-                each if held is None else np.where(held, each, 0.0) for each in (self.unbiased, self.deviations)
-            )
-            return around(answers, unbiased, half_interval(deviations, records))
-        errors = np.full(len(answers), np.nan) if self.errors is None else self.errors
-        return around(answers, answers, half_interval(errors))
+        if self.unbiased is None:
+            errors = np.full(len(answers), np.nan) if self.errors is None else self.errors
+            return around(answers, answers, half_interval(errors))
+        numbers = np.arange(len(answers))
+        return self.ends(queries, answers, (numbers, np.full_like(numbers, NOTHING)), numbers, records=records)
+
+    def ends(
+        self,
+        queries: Queries,
+        shares: Floats,
+        parts: tuple[Integers, Integers],
+        starts: Integers,
+        *,
+        records: int,
+        beta: float | None = None,
+    ) -> tuple[Floats, Floats]:
+        """Return the ends of intervals around sums of runs of queries, each less another: ../PROOF.md, step 5.
+
+        They are made of unbiased answers and of their noise, and widened to hold `shares`. Each holds by itself with
+        95%, or with `beta` all together with 1 - beta. A sum of cells none of which can occur is 0.
+        """
+        assert self.unbiased is not None
+        assert self.deviations is not None
+        plus, minus = parts
+        centre = sum_runs(take_answers(self.unbiased, plus) - take_answers(self.unbiased, minus), starts)
+        noise, less = take_answers(self.deviations, plus), take_answers(self.deviations, minus)
+        half = half_interval(np.sqrt(sum_runs(noise**2 + less**2, starts)), records)
+        if beta is not None:
+            half = np.maximum(half, self.level(queries.count, beta) * sum_runs(noise + less, starts))
+        if isinstance(queries, Marginals) and queries.held is not None:
+            occurs = sum_runs(take_answers(queries.held.astype(np.float64), plus), starts) > 0.0
+            centre, half = np.where(occurs, centre, 0.0), np.where(occurs, half, 0.0)
+        return around(shares, centre, half)
 
     def some(self, queries: Queries, which: ArrayLike) -> Floats:
         """Return the answers of some of the queries that were released."""
@@ -237,6 +264,16 @@ def around(answers: Floats, unbiased: Floats, half: Floats) -> tuple[Floats, Flo
     """
     centre = np.where(half > 0.0, unbiased, np.round(unbiased, 12))
     return np.minimum(centre - half, answers), np.maximum(centre + half, answers)
+
+
+def sum_runs(values: Floats, starts: Integers) -> Floats:
+    """Return the sums of runs of values, by where each run begins."""
+    return values if len(starts) == len(values) else np.asarray(np.add.reduceat(values, starts))
+
+
+def take_answers(values: Floats, numbers: Integers) -> Floats:
+    """Return the values of queries by their numbers; of `NOTHING`, 0."""
+    return np.where(numbers == NOTHING, 0.0, values[np.maximum(numbers, 0)])
 
 
 def expected_largest(deviation: float, count: int) -> float:

@@ -123,10 +123,7 @@ class BoundWorkload(Numbered, ABC):
 
         if not isinstance(document, Mapping) or set(document) != {"workload", "columns"}:
             raise InvalidInput('a workload on columns is an object with "workload" and "columns"')
-        asked = document["workload"]
-        if isinstance(asked, Mapping) and asked.get("kind") in ("thresholds", "ranges"):
-            asked = {"apart": False, **asked}  # as releases before 0.2 have it, which did not say so
-        return Workload.from_dict(asked).bind(columns=Columns.from_dict(document["columns"]))
+        return Workload.from_dict(document["workload"]).bind(columns=Columns.from_dict(document["columns"]))
 
 
 def tidy_name(text: str, named: Mapping[str, Any]) -> dict[str, Any]:

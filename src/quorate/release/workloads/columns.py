@@ -14,12 +14,13 @@ from quorate.core.checks import is_named_id, warn_of_id
 from quorate.core.errors import Infeasible, InvalidInput
 from quorate.release.queries import Possible, Rows
 from quorate.release.workloads.constraints import Constraints, check_constraints, names_in
-from quorate.tables import Category, Number
+from quorate.tables import Category, Number, Reading, Schema
 from quorate.tables.cells import CategoryCells, Cells, cells_of
 from quorate.tables.columns import Kind
-from quorate.tables.containers import open_columns
+from quorate.tables.containers import column_names, is_frame, open_columns
 from quorate.tables.document import kind_from_document, read_document
 from quorate.tables.infer import cuts_from_public
+from quorate.tables.reading import DEFAULT_READING
 
 __all__ = ["BINS", "Columns", "names_of"]
 
@@ -33,7 +34,8 @@ class Columns:
 
     A `Number` without cuts is cut by a release of marginals, for a part of its budget. Each column has a last cell for
     all else, unless it is declared to be `closed`. `constraints` say what cannot occur: a mapping from columns to cells
-    that no record has together, or a text that holds for every record. Synthetic records keep them.
+    that no record has together, or a text that holds for every record. Synthetic records keep them. `reading` has the
+    rules by which texts are read as numbers, dates and missing values.
 
     >>> columns = Columns({"sex": Category(["f", "m"]), "age": Number(cuts=[18, 65])})
     >>> columns.encode({"age": [30, "?"], "sex": ["m", "x"]}).codes.tolist()
@@ -45,8 +47,11 @@ class Columns:
     True
     """
 
-    def __init__(self, kinds: Mapping[str, Kind], *, constraints: Sequence[Any] = ()) -> None:
-        self.kinds, self.constraints = dict(kinds), check_constraints(constraints)
+    def __init__(
+        self, kinds: Mapping[str, Kind], *, constraints: Sequence[Any] = (), reading: Reading = DEFAULT_READING
+    ) -> None:
+        self.kinds, self.reading = dict(kinds), reading
+        self.constraints = check_constraints(constraints) if constraints else ()
         for name, kind in self.kinds.items():
             if not isinstance(name, str) or not name or not isinstance(kind, Category | Number):
                 raise InvalidInput(
@@ -73,7 +78,7 @@ class Columns:
         for name, values in cuts.items():
             known: Any = kinds[name]
             kinds[name] = replace(known, cuts=values, spans=None)
-        return Columns(kinds, constraints=self.constraints)
+        return Columns(kinds, constraints=self.constraints, reading=self.reading)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Columns) and list(self.to_dict().items()) == list(other.to_dict().items())
@@ -94,7 +99,24 @@ class Columns:
         >>> Columns.from_dict({"sex": ["f", "m"], "age": {"cuts": [18, 65]}})
         Columns(sex: 3 codes, age: 4 codes)
         """
-        return cls(_declared(document), constraints=document.get("constraints", ()) if _is_schema(document) else ())
+        if not isinstance(document, Mapping):
+            raise InvalidInput('columns must be an object such as {"sex": ["f", "m"], "age": {"cuts": [18, 65]}}')
+        if not _is_schema(document):
+            return cls({name: kind_from_document(name, declared) for name, declared in document.items()})
+        kinds = {name: kind_from_document(name, declared) for name, declared in document["columns"].items()}
+        reading = Reading.from_document(document.get("reading", {}))
+        if "missing_texts" in document:
+            reading = replace(reading, missing_texts=document["missing_texts"])
+        return cls(kinds, constraints=document.get("constraints", ()), reading=reading)
+
+    @classmethod
+    def from_declaration(cls, declared: "Columns | Schema | Mapping[str, Any] | None") -> "Columns | None":
+        """Return declared columns of any form: columns, a schema with its reading rules, or a JSON object."""
+        if declared is None or isinstance(declared, Columns):
+            return declared
+        if isinstance(declared, Schema):
+            return cls(declared.columns, reading=declared.reading)
+        return cls.from_dict(declared)
 
     @classmethod
     def load(cls, path: str | Path) -> "Columns":
@@ -119,7 +141,7 @@ class Columns:
         `dates`, texts that are dates are texts. With `codes`, a column of at most `bins` different whole numbers has
         these for categories.
         """
-        known = declared if isinstance(declared, Columns) else Columns.from_dict(declared) if declared else None
+        known = cls.from_declaration(declared)
         given = {} if known is None else known.kinds
         wanted = list(dict.fromkeys([*given, *_public_names(public)])) if names is None else list(names)
         new = [name for name in wanted if name not in given]
@@ -128,7 +150,9 @@ class Columns:
         for name in filter(is_named_id, new if names is None else ()):
             warn_of_id(name, "is released, at the cost of all other columns")
         kinds = {name: given.get(name) or inferred[name] for name in wanted}
-        return cls(kinds, constraints=() if known is None else known.constraints_on(kinds if names else None))
+        if known is None:
+            return cls(kinds)
+        return cls(kinds, constraints=known.constraints_on(kinds if names else None), reading=known.reading)
 
     def constraints_on(self, names: Iterable[str] | None) -> tuple[Any, ...]:
         """Return the constraints that are about these columns alone; all of them for None."""
@@ -158,7 +182,8 @@ class Columns:
         lacking = [name for name in names if name not in self.kinds]
         if lacking:
             raise InvalidInput(f"column {lacking[0]!r} is not declared; the columns are {', '.join(self.kinds)}")
-        return Columns({name: self.kinds[name] for name in names}, constraints=self.constraints_on(names))
+        kinds = {name: self.kinds[name] for name in names}
+        return Columns(kinds, constraints=self.constraints_on(names), reading=self.reading)
 
     def code(self, name: str, value: Any) -> int:
         """Return the cell of a value that is asked for, or refuse it by the column's name."""
@@ -173,7 +198,7 @@ class Columns:
             raise Infeasible(f"{count} rows of {len(columns)} columns are more than fit; declare fewer columns")
         codes = np.empty((len(columns), count), dtype=np.int64)
         for place, (name, cells) in enumerate(self.cells.items()):
-            codes[place] = cells.codes(columns[name])
+            codes[place] = cells.codes(columns[name], self.reading)
         return Rows(codes.T, self.sizes)
 
     def decode(self, codes: NDArray[np.int64]) -> dict[str, list[Any]]:
@@ -211,7 +236,10 @@ class Columns:
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON object that declares these columns: their cells, and nothing that learners alone use."""
         columns = {name: self._declaration(name) for name in self.kinds}
-        return {"columns": columns, "constraints": list(self.constraints)} if self.constraints else columns
+        beside: dict[str, Any] = {"constraints": list(self.constraints)} if self.constraints else {}
+        if self.reading != DEFAULT_READING:
+            beside |= {"missing_texts": list(self.reading.missing_texts), "reading": self.reading.to_document()}
+        return {"columns": columns} | beside if beside else columns
 
     def _declaration(self, name: str) -> dict[str, Any]:
         if name not in self.uncut:
@@ -226,20 +254,12 @@ class Columns:
         Path(path).write_text(json.dumps(self.to_dict(), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def _declared(document: Any) -> dict[str, Kind]:
-    if not isinstance(document, Mapping):
-        raise InvalidInput('columns must be an object such as {"sex": ["f", "m"], "age": {"cuts": [18, 65]}}')
-    if _is_schema(document):
-        if document.get("reading"):
-            raise InvalidInput("a release reads values by the default rules: leave out reading")
-        document = document["columns"]  # label, groups and other entries of a schema are not asked about
-    return {name: kind_from_document(name, given) for name, given in document.items()}
-
-
 def _is_schema(document: Any) -> bool:
     """Return whether an object has its columns under that name, and is not a mapping from the names of columns."""
     inner = document.get("columns") if isinstance(document, Mapping) else None
-    return isinstance(inner, Mapping) and not set(inner) & {"kind", "categories", "cuts"}
+    if not isinstance(inner, Mapping) or isinstance(inner.get("kind"), str):
+        return False
+    return not any(isinstance(inner.get(key), list | tuple) for key in ("categories", "cuts"))
 
 
 def _named(name: str, make: Any, *given: Any) -> Any:
@@ -252,10 +272,7 @@ def _named(name: str, make: Any, *given: Any) -> Any:
 
 def names_of(table: Any) -> list[str]:
     """Return the names of a table's columns, none where it has no names."""
-    if isinstance(table, Mapping):
-        return list(table)
-    named = table.column_names if hasattr(table, "column_names") else getattr(table, "columns", None)
-    return [] if named is None else [str(name) for name in named]
+    return [str(name) for name in column_names(table)] if isinstance(table, Mapping) or is_frame(table) else []
 
 
 def _public_names(table: Any) -> list[str]:

@@ -22,22 +22,12 @@ __all__ = ["LineWorkload"]
 class LineWorkload(BoundWorkload):
     """For each combination of the other columns, what lies below each cut, or between each two.
 
-    Each group is a line of its own, with the cells of the column, that for no number among them. Releases before 0.2
-    have all groups on one line, one after the other (`apart` is False): what lies below a cut in one group is then a
-    prefix of that line, less the prefix before the group.
+    Each group is a line of its own, with the cells of the column, that for no number among them.
     """
 
     queries: Prefixes | Ranges
 
-    def __init__(
-        self,
-        columns: Columns,
-        column: str,
-        by: Sequence[str],
-        kind: Literal["thresholds", "ranges"],
-        *,
-        apart: bool = True,
-    ) -> None:
+    def __init__(self, columns: Columns, column: str, by: Sequence[str], kind: Literal["thresholds", "ranges"]) -> None:
         chosen = columns.select([*by, column])
         cells = chosen.cells[column]
         if not isinstance(cells, NumberCells) or column in by:
@@ -47,37 +37,27 @@ class LineWorkload(BoundWorkload):
         check_cells(self._cells * self._groups, f"{kind} of {column!r} by {len(by)} columns")
         self._plain = Ranges(cells.line)  # those of one group, without what is no number
         each = cells.line if kind == "thresholds" else self._plain.count
-        lines = self._groups if apart else 1
-        length = self._cells * self._groups // lines
-        queries = Prefixes(length, lines) if kind == "thresholds" else Ranges(length, lines)
-        super().__init__(chosen, queries, each * self._groups)
-        self._each, self.apart = each, apart
+        make = Prefixes if kind == "thresholds" else Ranges
+        super().__init__(chosen, make(self._cells, self._groups), each * self._groups)
+        self._each = each
 
     def count(self, table: Any) -> Whole:
         """Return how many rows each cell has."""
         rows = self.encode(table)
         return np.bincount(rows.cell(range(len(rows.sizes))), minlength=self._cells * self._groups)
 
-    @property
-    def has_differences(self) -> bool:
-        """Whether these are thresholds of several groups on one line, less what stands before the group."""
-        return self.kind == "thresholds" and self._groups > self.queries.lines
-
     def parts(self, numbers: ArrayLike) -> tuple[Whole, Whole]:
-        """Return the prefixes whose difference each threshold is, or the range on the line that each range is."""
+        """Return the prefix of a group's line that each threshold is, or the range that each range is."""
         asked = np.asarray(numbers, dtype=np.int64)
-        group, place = np.divmod(asked, self._each)
+        nothing = asked == NOTHING
+        group, place = np.divmod(np.where(nothing, 0, asked), self._each)
         start = group * self._cells
         if isinstance(self.queries, Prefixes):
-            before = (
-                np.full_like(start, NOTHING) if self.apart else start - 1
-            )  # before the first group there is nothing
-            return np.where(asked == NOTHING, NOTHING, start + place), np.where(asked == NOTHING, NOTHING, before)
-        nothing = asked == NOTHING
-        first, last = self._plain.pair(np.where(nothing, 0, place))
-        start = np.where(nothing, 0, start)
-        plus = np.where(nothing, NOTHING, self.queries.number(start + first, start + last))
-        return plus, np.full_like(plus, NOTHING)
+            plus = start + place
+        else:
+            first, last = self._plain.pair(place)
+            plus = self.queries.number(start + first, start + last)
+        return np.where(nothing, NOTHING, plus), np.full_like(asked, NOTHING)
 
     def find(self, asked: Any) -> int:
         """Return the query at the nearest cuts: `{column: end}`, for ranges `{column: (lower, upper)}`."""
@@ -193,4 +173,4 @@ class LineWorkload(BoundWorkload):
         return (f"below {high}", f"{column} < {high}") if upper else (f"any {holds}", f"{column} is a {holds}")
 
     def _settings(self) -> dict[str, Any]:
-        return {"kind": self.kind, "column": self.column, "by": list(self.by), "apart": self.apart}
+        return {"kind": self.kind, "column": self.column, "by": list(self.by)}

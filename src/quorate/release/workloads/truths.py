@@ -104,7 +104,8 @@ def _columns(parsed: list[Expression], declared: Columns | None) -> Columns:
             if declared is not None:
                 _check_declared(number, comparison, declared)
             compared.setdefault(comparison.column, []).append(comparison)
-    return Columns({name: _kind(name, all_, declared) for name, all_ in compared.items()})
+    kinds = {name: _kind(name, listed, declared) for name, listed in compared.items()}
+    return Columns(kinds) if declared is None else Columns(kinds, reading=declared.reading)
 
 
 def _check_declared(number: int, comparison: Comparison, declared: Columns) -> None:

@@ -1,7 +1,7 @@
 """What is asked of a table, before its columns are known."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,6 +11,7 @@ from quorate.release.workloads.bound import BoundWorkload, HierarchyWorkload, Ma
 from quorate.release.workloads.columns import BINS, Columns
 from quorate.release.workloads.lines import LineWorkload
 from quorate.release.workloads.truths import ExpressionWorkload
+from quorate.tables import Schema
 
 __all__ = ["Workload"]
 
@@ -34,7 +35,6 @@ class Workload:
     by: tuple[str, ...] = ()
     texts: tuple[str, ...] = ()
     bins: int | None = None
-    apart: bool = True  # each group on a line of its own; a release that is read from a folder may have one for all
 
     @classmethod
     def marginals(cls, order: int, *, bins: int | None = None) -> "Workload":
@@ -84,9 +84,9 @@ class Workload:
             f"hierarchy:COLUMN[:BY,...] or expressions:FILE, not {text!r}"
         )
 
-    def bind(self, public: Any = None, columns: Columns | Mapping[str, Any] | None = None) -> BoundWorkload:
+    def bind(self, public: Any = None, columns: Columns | Schema | Mapping[str, Any] | None = None) -> BoundWorkload:
         """Return this workload on known columns: those that are declared, and for the others what public rows show."""
-        declared = columns if columns is None or isinstance(columns, Columns) else Columns.from_dict(columns)
+        declared = Columns.from_declaration(columns)
         if self.kind == "expressions":
             if declared is not None and declared.constraints:
                 raise InvalidInput("expressions cut columns where they compare them, and keep no constraints")
@@ -107,7 +107,7 @@ class Workload:
         assert self.column is not None
         if self.kind == "hierarchy":
             return HierarchyWorkload(self._hierarchy_columns(public, declared), self.column, self.by)
-        return LineWorkload(self._line_columns(public, declared), self.column, self.by, self.kind, apart=self.apart)
+        return LineWorkload(self._line_columns(public, declared), self.column, self.by, self.kind)
 
     def _hierarchy_columns(self, public: Any, declared: Columns | None) -> Columns:
         """Return the columns of groups, and the column itself, whose parents must be declared."""
@@ -128,20 +128,21 @@ class Workload:
     def _line_columns(self, public: Any, declared: Columns | None) -> Columns:
         """Return the columns of groups, in a few cells each, and the column itself, cut between all public values."""
         assert self.column is not None
-        given = declared.kinds if declared is not None else {}
         if public is None:
             assert declared is not None
             return declared.select([*self.by, self.column])
-        constraints = () if declared is None else declared.constraints_on([*self.by, self.column])
-        groups = (
-            Columns({name: given[name] for name in self.by if name in given}) if set(self.by) & set(given) else None
-        )
-        known = Columns.from_public(public, declared=groups, names=self.by, bins=BINS, codes=True) if self.by else None
-        kinds = {} if known is None else known.kinds
-        if self.column in given:
-            return Columns({**kinds, self.column: given[self.column]}, constraints=constraints)
-        own = Columns.from_public(public, names=[self.column], bins=self.bins).kinds
-        return Columns({**kinds, **own}, constraints=constraints)
+        names = [*self.by, self.column]
+        stated = [name for name in names if declared is not None and name in declared.kinds]
+        known = declared.select(stated) if declared is not None and stated else None
+        kinds = dict(known.kinds) if known is not None else {}
+        if self.by:
+            kinds |= Columns.from_public(public, declared=known, names=self.by, bins=BINS, codes=True).kinds
+        if self.column not in kinds:
+            kinds |= Columns.from_public(public, names=[self.column], bins=self.bins).kinds
+        ordered = {name: kinds[name] for name in names}
+        if declared is None:
+            return Columns(ordered)
+        return Columns(ordered, constraints=declared.constraints_on(names), reading=declared.reading)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON object that describes this workload."""
@@ -155,8 +156,8 @@ class Workload:
         kind = document.get("kind") if isinstance(document, Mapping) else None
         takes = {
             "marginals": ({"order"}, {"bins"}),
-            "thresholds": ({"column"}, {"by", "bins", "apart"}),
-            "ranges": ({"column"}, {"by", "bins", "apart"}),
+            "thresholds": ({"column"}, {"by", "bins"}),
+            "ranges": ({"column"}, {"by", "bins"}),
             "hierarchy": ({"column"}, {"by"}),
             "expressions": ({"expressions"}, set[str]()),
         }
@@ -171,11 +172,8 @@ class Workload:
             )
         if kind == "expressions":
             return cls.expressions(given["expressions"])
-        apart = given.pop("apart", True)
-        if not isinstance(apart, bool):
-            raise InvalidInput(f"apart must be true or false, not {apart!r}")
         workload: Workload = getattr(cls, str(kind))(**given)
-        return replace(workload, apart=apart)
+        return workload
 
 
 def _lines(path: Path) -> list[str]:
