@@ -4,8 +4,7 @@ import numpy as np
 
 from quorate import Budget
 from quorate.release.engines import ENGINES, Mixture
-from quorate.release.engines.agreement import agreeing_marginals, weigh_components
-from quorate.release.engines.components import least_squares
+from quorate.release.engines.components import agreeing_marginals, least_squares, weigh_components
 from quorate.release.queries import Marginals, Rows
 
 SIZES = (12, 12, 9, 8)

@@ -9,7 +9,7 @@ from marginal_runs import measure_marginals
 from quorate import Budget, QueryRelease, Workload
 from quorate.auditing.plays import SeededNoise
 from quorate.release import Columns
-from quorate.release.domain import make_domain, weighed
+from quorate.release.domain import make_domain, weigh_queries
 from quorate.release.engines import ENGINES, fitted
 from quorate.release.engines.base import check_private, simplex_marginals
 from quorate.release.engines.components import least_squares, plan_marginals
@@ -270,7 +270,7 @@ def test_pairs_with_a_target_get_about_half_of_the_budget(sizes):
     columns = {f"q{place}": [f"a{code}" for code in range(size)] for place, size in enumerate(sizes)}
     domain = make_domain(Workload.marginals(2), None, Columns.from_dict(columns))
     target = len(sizes) - 1
-    plan = plan_marginals(weighed(domain, "weighted", None, f"q{target}"), 1e-4)
+    plan = plan_marginals(weigh_queries(domain, "weighted", None, f"q{target}"), 1e-4)
     assert 0.4 < plan.shares[[target in clique for clique in plan.cliques]].sum() / plan.shares.sum() < 0.6
 
 

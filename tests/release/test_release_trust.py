@@ -50,7 +50,7 @@ def fresh(epsilon):
     return Budget(epsilon=epsilon, delta=1e-6, slack=0.0)
 
 
-def weighed(queries, data, public, epsilon, seed):
+def weigh_queries(queries, data, public, epsilon, seed):
     amount = public.records
     support = Rows(public.codes, public.sizes, public.weights / amount).merged()
     fair = data.records * amount / (data.records + amount)
@@ -86,7 +86,7 @@ def test_the_noise_and_the_sampling_error_vary_as_it_says():
 @pytest.mark.parametrize("epsilon", [0.05, 1.0, 10.0])
 def test_a_fair_sample_is_refuted_as_seldom_as_the_level_says(epsilon):
     queries, data = Marginals.of_order(SIZES, 2), survey(8000, 1)
-    refuted = [weighed(queries, data, survey(800, 2 + seed), epsilon, seed).refuted for seed in range(80)]
+    refuted = [weigh_queries(queries, data, survey(800, 2 + seed), epsilon, seed).refuted for seed in range(80)]
     assert np.mean(refuted) < 0.1  # at the level of 5%, and for these seeds
 
 
@@ -99,7 +99,7 @@ def test_a_small_fair_sample_of_few_answers_is_not_refuted_more_often(epsilon):
     queries = Marginals((3, 2), [(0, 1)])
     data = survey(8000, 1, sizes=(3, 2))
     refuted = [
-        weighed(queries, data, survey(300, 2 + seed, sizes=(3, 2)), epsilon, seed).refuted for seed in range(150)
+        weigh_queries(queries, data, survey(300, 2 + seed, sizes=(3, 2)), epsilon, seed).refuted for seed in range(150)
     ]
     assert np.mean(refuted) < 0.12  # at the level of 5%, and for these seeds
 
@@ -109,13 +109,13 @@ def test_a_table_at_the_resolution_is_refuted_as_often_as_the_power_says(epsilon
     queries, data = Marginals.of_order(SIZES, 2), survey(8000, 1)
     truth = queries.answers(data) / 8000
     other = queries.answers(survey(200_000, 3, population=7)) / 200_000
-    resolution = weighed(queries, data, survey(800, 2), epsilon, 0).resolution
+    resolution = weigh_queries(queries, data, survey(800, 2), epsilon, 0).resolution
     blend = resolution / np.sqrt(((truth - other) ** 2).mean())  # so many are from elsewhere
     refuted = []
     for seed in range(60):
         far = round(800 * blend)
         codes = np.concatenate([survey(800 - far, 5 + seed).codes, survey(far, 5 + seed, population=7).codes])
-        refuted.append(weighed(queries, data, Rows(codes, SIZES), epsilon, seed).refuted)
+        refuted.append(weigh_queries(queries, data, Rows(codes, SIZES), epsilon, seed).refuted)
     assert np.mean(refuted) > 0.85
 
 

@@ -8,6 +8,7 @@ without another that lies within it, or nothing at all (`NOTHING`).
 """
 
 import json
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeVar
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 
 from quorate.core.arrays import Floats
 from quorate.core.ballots import Ballots
-from quorate.core.checks import check_positive
+from quorate.core.checks import check_choice, check_positive
 from quorate.core.errors import InvalidInput
 from quorate.core.hypotheses.points import Points, check_points
 from quorate.models.concepts import Concept, Finite, Hypothesis
@@ -42,7 +43,7 @@ __all__ = [
     "TableDomain",
     "make_domain",
     "target_column",
-    "weighed",
+    "weigh_queries",
 ]
 
 MOST_LISTED = 2_000_000  # queries that are written out as a table
@@ -375,7 +376,7 @@ def _hypotheses(asked: Any) -> list[Hypothesis]:
 ERRORS: tuple[Errors, ...] = ("largest", "mean", "weighted")
 
 
-def weighed(
+def weigh_queries(
     domain: Domain, error: str, weights: Mapping[Any, float] | None = None, target: str | None = None
 ) -> Queries:
     """Return the queries of a domain, told which error is to be small: public things alone.
@@ -383,8 +384,7 @@ def weighed(
     `weights` has the weight of each marginal with a column, by its name, or of one marginal, by the names of its
     columns; those that are not named have 1. `target` is a column that a model is to predict.
     """
-    if error not in ERRORS:
-        raise InvalidInput(f"error must be one of {', '.join(ERRORS)}, not {error!r}")
+    check_choice("error", error, ERRORS)
     named = {} if weights is None else dict(weights)
     if (bool(named) or target is not None) != (error == "weighted"):
         raise InvalidInput(
@@ -401,15 +401,15 @@ def weighed(
             raise InvalidInput(f"{target!r} is the only column: there is none to predict it from")
         [column] = _columns(target, place)
         named[target] = named.get(target, 1.0) * _weight_of_target(asked.queries, column)
-    by_columns = [(_columns(key, place), check_positive("weight", weight)) for key, weight in named.items()]
-    importance = []
-    for clique in asked.queries.cliques:
-        weight = 1.0
-        for columns, factor in by_columns:
-            if columns == set(clique) or (len(columns) == 1 and columns <= set(clique)):
-                weight *= factor
-        importance.append(weight)
+    factors = [(_columns(key, place), check_positive("weight", weight)) for key, weight in named.items()]
+    importance = [_importance(set(clique), factors) for clique in asked.queries.cliques]
     return Marginals(asked.queries.sizes, asked.queries.cliques, importance, asked.queries.possible)
+
+
+def _importance(clique: set[int], factors: Sequence[tuple[set[int], float]]) -> float:
+    """Return the weight of a marginal: the product of those of its columns, and of its own."""
+    own = (factor for columns, factor in factors if columns == clique or (len(columns) == 1 and columns <= clique))
+    return math.prod(own, start=1.0)
 
 
 def target_column(domain: Domain, target: str) -> int:

@@ -34,7 +34,7 @@ from quorate.models.account import Account
 from quorate.models.saving.codecs import from_plain, to_plain
 from quorate.models.saving.contract import SavedModel, State
 from quorate.models.saving.folder import PrivateFolder
-from quorate.release.domain import Domain, Errors, SealedCounts, make_domain, read_domain, weighed
+from quorate.release.domain import Domain, Errors, SealedCounts, make_domain, read_domain, weigh_queries
 from quorate.release.engines import ENGINES, expected_errors
 from quorate.release.engines.base import Measurement, MeasuringEngine, Planned, Released, check_private, histogram_scale
 from quorate.release.people import PERSON, RECORD, Counted, Update, growing_claim
@@ -214,7 +214,7 @@ class GrowingRelease(SavedModel):
         most = 1 if records_per_person is None else check_count("records_per_person", records_per_person)
         self.error, self.error_weights, self.target = error, error_weights, target
         self.domain_ = make_domain(subject, public, columns) if domain is None else domain
-        self.queries_ = weighed(self.domain_, error, error_weights, target)
+        self.queries_ = weigh_queries(self.domain_, error, error_weights, target)
         self.budget_ = Budget(epsilon=self.epsilon, delta=self.delta, slack=0.0)
         self.unit_ = RECORD if records_per_person is None else PERSON
         self._counted = Counted(most)
@@ -315,16 +315,35 @@ class GrowingRelease(SavedModel):
             raise InvalidInput('an update has a name of its own, such as "2024-01"')
         if name in self.updates_:
             return self._released(self.updates_.index(name) + 1)
+        self._check_new(groups)
+        counted, people = (private, None) if groups is None else self._counted.choose(private, groups)
+        sealed, records = self._sealed(counted, people)
+        is_first = self.plan_ is None
+        plan = self.plan_ or self._planned(records)
+        measurement = self._check_measurement(plan, records)
+        vectors = sealed.put_to(lambda data: SealedCounts(self._vectors(measurement, data)))
+        if is_first and self.account is not None:
+            self.account.charge(epsilon=self.epsilon, delta=self.delta, unit=self.unit_)  # proof: step 8
+        noisy = self._draw(plan, vectors, budget=self.budget_ if is_first else None)  # charged once: proof: step 7
+        update = KeptUpdate(name, records, noisy, vectors, SealedCounts(people))
+        if self._store is not None:
+            self._store.keep(len(self._kept) + 1, update)  # before its answers leave
+        self.plan_ = plan
+        self._counted.remember(people)  # First: an interruption here must not leave people that count anew.
+        self._kept.append(update)
+        return self._released(len(self._kept))
+
+    def _check_new(self, groups: Any) -> None:
+        """Refuse an update beyond those declared, and one with groups where none were declared."""
         if len(self._kept) == self.updates:
             raise BudgetSpent(f"all {self.updates} updates that were declared are made: begin another release")
         if (groups is None) != (self.records_per_person is None):
             raise InvalidInput(
                 "groups says whose records they are, where records_per_person was declared, and only there"
             )
-        counted, people = (private, None) if groups is None else self._counted.choose(private, groups)
-        sealed, records = self._sealed(counted, people)
-        first = self.plan_ is None
-        plan = self.plan_ or self._planned(records)
+
+    def _check_measurement(self, plan: Plan, records: int) -> Measurement[Released]:
+        """Return what the plan measures; refuse what was not paid for, and counts that are not exact."""
         measurement = self._measurement(plan)
         if self._paid(measurement, plan.sums) != plan.mechanism.squared_sensitivities:  # proof: step 7
             raise InvalidInput(
@@ -333,17 +352,7 @@ class GrowingRelease(SavedModel):
             )
         if measurement.largest * int(plan.sums.coefficients.max()) * self._records(records) >= _LARGEST:
             raise Infeasible("these counts are too large to be measured exactly; use fewer records or cells")
-        vectors = sealed.put_to(lambda data: SealedCounts(self._vectors(measurement, data)))
-        if first and self.account is not None:
-            self.account.charge(epsilon=self.epsilon, delta=self.delta, unit=self.unit_)  # proof: step 8
-        noisy = self._draw(plan, vectors, budget=self.budget_ if first else None)  # charged once: proof: step 7
-        update = KeptUpdate(name, records, noisy, vectors, SealedCounts(people))
-        if self._store is not None:
-            self._store.keep(len(self._kept) + 1, update)  # before its answers leave
-        self.plan_ = plan
-        self._counted.remember(people)  # first: who is interrupted here must not leave people that count anew
-        self._kept.append(update)
-        return self._released(len(self._kept))
+        return measurement
 
     def close(self) -> None:
         """Close the folder, if there is one."""

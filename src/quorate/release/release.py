@@ -30,7 +30,7 @@ from quorate.models.saving import saving
 from quorate.models.saving.contract import SavedModel, Spending, State
 from quorate.release.answers import as_counts, keys_of, name_between, take_between
 from quorate.release.auto_cuts import AutoCuts
-from quorate.release.domain import NOTHING, Domain, Errors, make_domain, target_column, weighed
+from quorate.release.domain import NOTHING, Domain, Errors, make_domain, target_column, weigh_queries
 from quorate.release.engines import Engine, Released, around, choose_engine, half_interval
 from quorate.release.engines.base import Public, sum_runs, take_answers
 from quorate.release.people import (
@@ -192,7 +192,7 @@ class QueryRelease(SavedModel, ShowsClaim, BaseEstimator):
         return engine, expected
 
     def _weigh(self, domain: Domain) -> Queries:
-        return weighed(domain, self.error, self.error_weights, self.target)
+        return weigh_queries(domain, self.error, self.error_weights, self.target)
 
     def keep_released(
         self,

@@ -190,23 +190,29 @@ def _held(queries: Queries, number: int) -> NDArray[np.bool_]:
 
 def draw_records(queries: Queries, released: Released, rows: int) -> Rows:
     """Return records drawn from the model of a release, with pairs of columns as they were answered."""
-    model, answers = released.model, released.answers
+    model, answers, details = released.model, released.answers, released.details
     assert model is not None
     assert isinstance(queries, Marginals)
     pairs = None if answers is None else model.pairs(queries, answers)
-    possible = queries.possible
-    details = released.details
-    shrunk = "kept" in details and "target" not in details  # a target is drawn from all that the model has
-    mended = details.get("believed") or shrunk or possible is not None  # else answers are the model's own
-    codes = model.draw(rows, pairs if mended else None, possible)
-    if "target" in released.details and released.unbiased is not None and released.deviations is not None:
-        unbiased = released.unbiased if queries.held is None else np.where(queries.held, released.unbiased, 0.0)
-        target, told = int(released.details["target"]), model.pairs(queries, unbiased)
-        noise = _noise_beside(queries, released.deviations, target)
-        learned = draw_target(codes, model.sizes, target, told, noise) if noise is not None else codes
-        held = True if possible is None else possible.records(learned)[:, None]
-        codes = np.where(held, learned, codes)  # a target that cannot occur beside the others stays as it was drawn
-    return Rows(codes, model.sizes)
+    shrunk = "kept" in details and "target" not in details  # A target is drawn from all that the model has.
+    is_mended = bool(details.get("believed") or shrunk or queries.possible is not None)  # else answers are the model's
+    codes = model.draw(rows, pairs if is_mended else None, queries.possible)
+    return Rows(_with_target(queries, released, codes) if "target" in details else codes, model.sizes)
+
+
+def _with_target(queries: Marginals, released: Released, codes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return records whose target is drawn from their other columns, where that was measured and can occur."""
+    assert released.model is not None
+    if released.unbiased is None or released.deviations is None:
+        return codes
+    target = int(released.details["target"])
+    noise = _noise_beside(queries, released.deviations, target)
+    if noise is None:
+        return codes
+    unbiased = released.unbiased if queries.held is None else np.where(queries.held, released.unbiased, 0.0)
+    pairs = released.model.pairs(queries, unbiased)
+    learned = draw_target(codes, released.model.sizes, target, pairs, noise)
+    return learned if queries.possible is None else np.where(queries.possible.records(learned)[:, None], learned, codes)
 
 
 def _noise_beside(queries: Marginals, deviations: Floats, target: int) -> Floats | None:

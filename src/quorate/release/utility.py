@@ -17,7 +17,7 @@ from quorate.core.checks import check_count, check_positive
 from quorate.core.errors import InvalidInput
 from quorate.core.privacy import Budget
 from quorate.core.session import release_counts
-from quorate.release.domain import Domain, weighed
+from quorate.release.domain import Domain, weigh_queries
 from quorate.release.engines import ENGINES
 from quorate.release.people import RECORD
 from quorate.release.queries import MOST_LISTED, Marginals
@@ -126,7 +126,7 @@ def release_again(release: QueryRelease, records: Any, *, epsilon: float | None 
     }
     alone = {"account": None, "records_per_person": 1, "engine": release.engine_}
     again = QueryRelease(**release.get_params(deep=False) | alone | loss)
-    queries = weighed(domain, again.error, again.error_weights, again.target)
+    queries = weigh_queries(domain, again.error, again.error_weights, again.target)
     engine, known, budget = ENGINES[release.engine_], domain.public(), Budget(**loss, slack=0.0)
     sealed, count = domain.seal(records)
     expected = engine.expected_error(queries, records=count, public=known, **loss)

@@ -167,6 +167,8 @@ class Engine(ABC):
     """A way to answer all queries of a list from counts. Noise is drawn inside of mechanisms alone."""
 
     name: str
+    answered: tuple[type[Queries], ...] = (Queries,)  # lists that this engine answers
+    needs_public_rows = False
 
     def expected_error(
         self, queries: Queries, *, records: int, epsilon: float, delta: float, public: Public = None
@@ -175,6 +177,8 @@ class Engine(ABC):
 
         It is rounded to nine digits: engines are compared by it, and the last bits depend on the processor.
         """
+        if not isinstance(queries, self.answered) or (self.needs_public_rows and not isinstance(public, Rows)):
+            return math.inf
         try:
             error = self._expected(queries, records, epsilon, delta, public)
         except QuorateError:

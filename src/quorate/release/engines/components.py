@@ -7,6 +7,10 @@ of the precisions, and their best choice a small problem in public numbers (Xiao
 
 For the mean error, components are taken to be of some size (`_TYPICAL`), and what noise would drown is left to the fit,
 which takes it for nothing: with little budget, columns are measured and few pairs of them.
+
+Where a fitted model errs by more than the noise, each component of the answers lies between the model's and the noisy
+one: at the noisy one where that is far outside (block shrinkage: Cai 1999). Then all marginals together are brought to
+the nearest that agree and are nowhere negative. All of that is post-processing.
 """
 
 import itertools
@@ -16,17 +20,20 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 
 import numpy as np
-from scipy import sparse
+from scipy import sparse, stats
 
 from quorate.core.arrays import Floats
 from quorate.core.errors import Infeasible
 from quorate.release.engines.entropy import descend
+from quorate.release.engines.mixture import Mixture
 from quorate.release.queries import Marginals
 
 __all__ = [
+    "Agreement",
     "Clique",
     "MarginalStrategy",
     "NoisyTables",
+    "agreeing_marginals",
     "centred",
     "consistent_marginals",
     "least_squares",
@@ -35,9 +42,12 @@ __all__ = [
     "precisions_told",
     "split_components",
     "subsets",
+    "weigh_components",
     "without_impossible",
 ]
 
+_LEVEL = 1e-3  # of the tests whether a component, or a cell of one, is further off than noise explains
+_ROUNDS, _CLOSE = 60, 0.02  # of the search for answers that agree; deviations below 0 at which it ends
 Clique = tuple[int, ...]
 _SHARPNESS = (4.0, 16.0, 64.0, 256.0)  # powers whose means approach the largest variance
 _DECIMALS = 6  # of shares, in units of an equal one: the last bits of a search depend on the processor
@@ -270,3 +280,72 @@ def least_squares(queries: Marginals, noisy: NoisyTables) -> tuple[Floats, Float
         variances.append(variance)
     deviations = np.repeat(np.sqrt(variances), np.diff(queries.offsets))
     return consistent_marginals(queries, components, 1.0), deviations
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """By how much each noisy component is believed, from 0 (the model's is taken) to 1."""
+
+    beliefs: dict[Clique, float]
+
+    @property
+    def model_stands(self) -> bool:
+        """Whether the model is within the noise everywhere: it then gives all answers."""
+        return not any(self.beliefs.values())
+
+    def answers(self, queries: Marginals, noisy: NoisyTables, model: Mixture, deviations: Floats) -> Floats:
+        """Return the answers: shares that agree with each other, none below 0."""
+        if self.model_stands:
+            answers = model.answers(queries)
+            return answers if queries.held is None else agreeing_marginals(queries, answers, deviations)
+        found = _components(queries.sizes, noisy)
+        for part, belief in self.beliefs.items():
+            modelled = centred(model.table(part).reshape(found[part].shape))
+            found[part] = modelled + belief * (found[part] - modelled)
+        return agreeing_marginals(queries, consistent_marginals(queries, found, 1.0), deviations)
+
+
+def weigh_components(sizes: tuple[int, ...], noisy: NoisyTables, model: Mixture) -> Agreement:
+    """Return how far each noisy component is believed: by its distance from the model's in units of its noise."""
+    told, beliefs = precisions_told(sizes, noisy), {}
+    for part, component in _components(sizes, noisy).items():
+        freedom = math.prod(size - 1 for size in component.shape)
+        off = component - centred(model.table(part).reshape(component.shape))
+        square = float((off**2).sum()) * told[part]
+        belief = max(0.0, 1.0 - float(stats.chi2.isf(_LEVEL, freedom)) / square) if square > 0 else 0.0
+        left = (1.0 - belief) * float(np.abs(off).max()) * math.sqrt(told[part] * component.size / freedom)
+        beliefs[part] = 1.0 if left > stats.norm.isf(_LEVEL / (2 * component.size)) else belief
+    return Agreement(beliefs)
+
+
+def agreeing_marginals(queries: Marginals, answers: Floats, deviations: Floats) -> Floats:
+    """Return marginals that agree and are not negative, the nearest to these, each cell in units of its deviation.
+
+    Projections in turn onto those that agree and onto those that are not negative, and 0 where nothing can occur
+    (Dykstra 1983), until what is left outside is small against the noise.
+    """
+    precisions = [float(deviation) ** -2.0 if deviation > 0 else 1.0 for deviation in deviations[queries.offsets[:-1]]]
+    cliques = [tuple(sorted(clique)) for clique in queries.cliques]
+    near = _CLOSE * np.maximum(deviations, 1e-12)
+    most = np.inf if queries.held is None else np.where(queries.held, np.inf, 0.0)
+    owed = np.zeros_like(answers)
+    for _ in range(_ROUNDS):
+        if bool((answers >= -near).all() and (answers <= most + near).all()):
+            break
+        kept = np.clip(answers + owed, 0.0, most)
+        owed = answers + owed - kept
+        parts = split_components(queries.sizes, cliques, precisions, _sorted_tables(queries, kept))
+        answers = consistent_marginals(queries, parts, 1.0)
+    return np.clip(answers, 0.0, np.minimum(most, 1.0))
+
+
+def _sorted_tables(queries: Marginals, answers: Floats) -> list[Floats]:
+    """Return the marginals with their columns in order."""
+    tables = np.split(answers, queries.offsets[1:-1])
+    pairs = zip(tables, queries.shapes, queries.cliques, strict=True)
+    return [table.reshape(shape).transpose(np.argsort(clique)).ravel() for table, shape, clique in pairs]
+
+
+def _components(sizes: tuple[int, ...], noisy: NoisyTables) -> dict[Clique, Floats]:
+    tables, deviations = zip(*noisy.values(), strict=True)
+    return split_components(sizes, list(noisy), [deviation**-2.0 for deviation in deviations], tables)

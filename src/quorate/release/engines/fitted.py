@@ -21,11 +21,18 @@ import numpy as np
 
 from quorate.core.arrays import Floats
 from quorate.core.privacy import Cost
-from quorate.release.engines.agreement import Agreement, PairNoise, Shrunk, agreeing_marginals, weigh_components
 from quorate.release.engines.base import ErrorBars, Released, project_simplex
-from quorate.release.engines.components import Clique, NoisyTables, least_squares, without_impossible
+from quorate.release.engines.components import (
+    Agreement,
+    Clique,
+    NoisyTables,
+    agreeing_marginals,
+    least_squares,
+    weigh_components,
+    without_impossible,
+)
 from quorate.release.engines.mixture import Mixture
-from quorate.release.engines.mixture_fit import MixtureFit, fit_again, fit_mixture
+from quorate.release.engines.mixture_fit import MixtureFit, PairNoise, Shrunk, fit_again, fit_mixture
 from quorate.release.queries import Marginals
 
 __all__ = ["fits_in_memory", "release_tables", "tables_to_check"]

@@ -112,11 +112,10 @@ def marginal_measurement(
 class ResidualEngine(MeasuringEngine):
     """Marginals by the best strategy of independent Gaussian noise, and one table fitted to all of them."""
 
-    name = "residual"
+    name, answered = "residual", (Marginals,)
 
     def _expected(self, queries: Queries, records: int, epsilon: float, delta: float, public: Public) -> float:
-        if not isinstance(queries, Marginals):
-            return math.inf
+        assert isinstance(queries, Marginals)
         whole = histogram_scale(epsilon, delta) / records
         plan = plan_marginals(queries, whole)
         return expected_largest(whole * math.sqrt(float(plan.variances.max())), queries.count)
@@ -137,7 +136,7 @@ class ResidualEngine(MeasuringEngine):
 class AdaptiveEngine(Engine):
     """Marginals as `residual` measures them, and once more those that the fitted table gets most wrong."""
 
-    name = "adaptive"
+    name, answered = "adaptive", (Marginals,)
 
     def _expected(self, queries: Queries, records: int, epsilon: float, delta: float, public: Public) -> float:
         """Return the expected largest error of the first part alone: how much choices help is not known before."""
@@ -191,18 +190,24 @@ def _bars(queries: Marginals, plan: MarginalStrategy, alone: float) -> dict[Cliq
     """
     deviation = alone / math.sqrt(_EACH)
     planned = zip(plan.cliques, alone / np.sqrt(plan.shares), strict=True)
-    told = precisions_told(queries.sizes, {clique: (np.empty(0), float(one)) for clique, one in planned})
+    told = precisions_told(queries.sizes, {clique: (np.empty(0), float(scale)) for clique, scale in planned})
+    costs: dict[Clique, float] = {}
+    for part in _heavy_parts(queries):
+        sizes = [queries.sizes[column] for column in part]
+        shows = deviation * math.sqrt(2.0 * math.log(math.prod(sizes))) * min(sizes) < 1.0
+        if shows and told[part] * deviation**2 < 1.0:
+            costs[part] = _MISPLACED * min(deviation * math.prod(sizes), 1.0)
+    above = alone * math.sqrt(len(costs) / (2.0 * _SCORES)) * math.sqrt(2.0 * math.log(len(costs) + 1))
+    return {part: cost + above for part, cost in costs.items() if cost + above < 1.0}
+
+
+def _heavy_parts(queries: Marginals) -> list[Clique]:
+    """Return the sets of two and more columns within marginals of at least the mean weight."""
     weights = queries.importance or (1.0,) * len(queries.cliques)
     least = _ROUNDED * math.fsum(weights) / len(weights)
     heavy = [clique for clique, weight in zip(queries.cliques, weights, strict=True) if weight >= least]
     parts = {part for clique in heavy for part in subsets(sorted(c for c in clique if queries.sizes[c] > 1))}
-    costs: dict[Clique, float] = {}
-    for part in sorted(part for part in parts if len(part) > 1 and told[part] * deviation**2 < 1.0):
-        sizes = [queries.sizes[column] for column in part]
-        if deviation * math.sqrt(2.0 * math.log(math.prod(sizes))) * min(sizes) < 1.0:
-            costs[part] = _MISPLACED * min(deviation * math.prod(sizes), 1.0)
-    above = alone * math.sqrt(len(costs) / (2.0 * _SCORES)) * math.sqrt(2.0 * math.log(len(costs) + 1))
-    return {part: cost + above for part, cost in costs.items() if cost + above < 1.0}
+    return sorted(part for part in parts if len(part) > 1)
 
 
 @dataclass(repr=False)

@@ -6,6 +6,9 @@ independent. What is fitted to the first is held against the second. All of it i
 
 Pairs are compared with a mixture as one matrix of all codes by all codes. Tables of three columns and more are compared
 in groups: all that differ in their last two columns alone are one matrix, since few large products are faster.
+
+Pairs of columns of a fitted table are taken back towards independence as far as they may be noise, since one penalty
+for all pairs lets noise into those that are not tied (block shrinkage: James and Stein 1961, Cai 1999).
 """
 
 import itertools
@@ -20,8 +23,9 @@ from quorate.release.engines.components import Clique, NoisyTables
 from quorate.release.engines.entropy import descend
 from quorate.release.engines.mixture import Mixture, pairwise
 
-__all__ = ["Misfit", "MixtureFit", "fit_again", "fit_mixture", "fit_other_half", "split_noise"]
+__all__ = ["Misfit", "MixtureFit", "PairNoise", "Shrunk", "fit_again", "fit_mixture", "fit_other_half", "split_noise"]
 
+_MOST_MOVED = 1.0 / 3.0  # of the furthest that noise moves a cell of a pair: no cell is moved more
 _STANDS_OUT, _MOST_WEIGHT = 2.5, 10.0  # deviations of an answer; the factor of its weight
 _COMPONENTS = 100
 _SPREAD = 0.3  # of the components at the start, in logits of an even column
@@ -320,3 +324,63 @@ def _descend(fit: MixtureFit, penalty: float, steps: int) -> MixtureFit:
     weights, shares = read(point)
     value = 2.0 * measure.slope(weights, shares)[0] / max(measure.cells, 1)
     return replace(fit, mixture=Mixture(measure.sizes, weights, shares), misfit=value, point=point, penalty=penalty)
+
+
+@dataclass(frozen=True, repr=False)
+class Shrunk(Mixture):
+    """A mixture of which each pair of columns is kept in part: the rest is what independent columns have."""
+
+    kept: Floats  # columns by columns, from 0 to 1
+
+    @property
+    def mean_kept(self) -> float:
+        """How much of a pair is kept, in the mean over all pairs."""
+        return float(np.mean(self.kept[np.triu_indices(len(self.sizes), 1)]))
+
+    def table(self, columns: Sequence[int]) -> Floats:
+        """Return the marginal of some columns, the last running fastest."""
+        table = super().table(columns)
+        if len(columns) != 2:
+            return table
+        first, second = (super(Shrunk, self).table((column,)) for column in columns)
+        apart = np.outer(first, second).ravel()
+        return np.asarray(apart + self.kept[tuple(columns)] * (table - apart))
+
+
+@dataclass(frozen=True, repr=False)
+class PairNoise:
+    """How noise moves what a fit says of each pair of columns: its squares added up, and its largest cell."""
+
+    squares: Floats
+    largest: Floats
+
+    @classmethod
+    def of_fit(cls, fit: MixtureFit, noisy: NoisyTables, estimate: Callable[[NoisyTables], NoisyTables]) -> "PairNoise":
+        """Return the noise of a fit to noisy tables; `estimate` is what it was fitted with."""
+        assert fit.half is not None
+        other = fit_other_half(fit.half, noisy, estimate)
+        return cls(*_sizes(_beyond_columns(fit.half.mixture) - _beyond_columns(other), other.sizes))
+
+    def shrink(self, mixture: Mixture) -> Shrunk:
+        """Return the mixture with as much of each pair as stands out from this noise: PROOF.md, step 7."""
+        squares, largest = _sizes(_beyond_columns(mixture), mixture.sizes)
+        noise = np.minimum(self.squares / np.maximum(squares, 1e-300), 1.0)
+        least = 1.0 - _MOST_MOVED * self.largest / np.maximum(largest, 1e-300)
+        kept = np.maximum(np.maximum(1.0 - noise**2, least), 0.0)
+        return Shrunk(mixture.sizes, mixture.weights, mixture.shares, kept)
+
+
+def _beyond_columns(mixture: Mixture) -> Floats:
+    """Return the shares of all codes by all codes, less what they are in independent columns."""
+    owned = mixture.weights[:, None] * mixture.shares
+    columns = owned.sum(axis=0)
+    return np.asarray(owned.T @ mixture.shares - np.outer(columns, columns))
+
+
+def _sizes(cells: Floats, sizes: Sequence[int]) -> tuple[Floats, Floats]:
+    """Return the sum of the squares of each pair of columns, and its largest cell."""
+    starts = np.cumsum([0, *sizes[:-1]])
+    squares, largest = cells**2, np.abs(cells)
+    for axis in (0, 1):
+        squares, largest = np.add.reduceat(squares, starts, axis), np.maximum.reduceat(largest, starts, axis)
+    return squares, largest

@@ -110,11 +110,10 @@ def _factors(queries: Queries) -> dict[str, float]:
 class LevelsEngine(MeasuringEngine):
     """Every level of a hierarchy once, with equal shares, and answers that add up."""
 
-    name = "levels"
+    name, answered = "levels", (Levels,)
 
     def _expected(self, queries: Queries, records: int, epsilon: float, delta: float, public: Public) -> float:
-        if not isinstance(queries, Levels):
-            return math.inf
+        assert isinstance(queries, Levels)
         measured = sum(size > 1 for size in queries.sizes)
         scale = histogram_scale(epsilon, delta) * math.sqrt(max(measured, 1)) / records
         noise = [np.full(size, scale**2 if size > 1 else 0.0) for size in queries.sizes]

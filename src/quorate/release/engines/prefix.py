@@ -251,15 +251,14 @@ class PrefixEngine(MeasuringEngine):
     the total known and prefix sums made monotone.
     """
 
-    name = "prefix"
+    name, answered = "prefix", (Prefixes, Ranges, BoxRanges)
 
     def _expected(self, queries: Queries, records: int, epsilon: float, delta: float, public: Public) -> float:
         if isinstance(queries, BoxRanges):
             grid = make_grid(queries.shape)
             scale = histogram_scale(epsilon, delta, grid.squared_sensitivity)
             return expected_largest(scale * math.sqrt(grid.largest_variance), queries.cells) / records
-        if not isinstance(queries, Prefixes | Ranges):
-            return math.inf
+        assert isinstance(queries, Prefixes | Ranges)
         factor = best_factor(queries.length, queries.lines)
         scale = histogram_scale(epsilon, delta, factor.squared_sensitivity)
         deviation = scale * math.sqrt(float(factor.variances.max()))

@@ -187,11 +187,13 @@ def _sampling_square(queries: Marginals, support: Rows) -> float:
 class ReweightingEngine(MeasuringEngine):
     """Marginals measured as the residual engine does, and public records weighted to agree with them."""
 
-    name = "reweighting"
+    name, answered, needs_public_rows = "reweighting", (Marginals,), True
 
     def _expected(self, queries: Queries, records: int, epsilon: float, delta: float, public: Public) -> float:
         """Return the expected largest error if public and private records come from one population."""
-        if not isinstance(queries, Marginals) or not isinstance(public, Rows) or not public.weights.sum() > 0:
+        assert isinstance(queries, Marginals)
+        assert isinstance(public, Rows)
+        if not public.weights.sum() > 0:
             return math.inf
         whole = histogram_scale(epsilon, delta) / records
         deviations = whole * np.sqrt(plan_marginals(queries, whole).variances)

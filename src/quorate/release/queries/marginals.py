@@ -104,20 +104,15 @@ class Marginals(Queries):
     ) -> None:
         self.possible = possible
         self.sizes = tuple(check_count("size", size) for size in sizes)
-        self.cliques = tuple(tuple(int(column) for column in clique) for clique in cliques)
-        if not self.cliques:
-            raise InvalidInput("marginals take at least one clique of columns")
-        for clique in self.cliques:
-            if len(set(clique)) != len(clique) or not all(0 <= column < len(self.sizes) for column in clique):
-                raise InvalidInput(
-                    f"a clique names different columns from 0 to {len(self.sizes) - 1}, not {tuple(clique)}"
-                )
+        self.cliques = _check_cliques(cliques, len(self.sizes))
         self.shapes = tuple(tuple(self.sizes[column] for column in clique) for clique in self.cliques)
         ends = list(itertools.accumulate((math.prod(shape) for shape in self.shapes), initial=0))
         if ends[-1] > _MOST_QUERIES:
             raise InvalidInput(f"these marginals have {ends[-1]} cells, more than the {_MOST_QUERIES} that fit")
         self.offsets = np.array(ends, dtype=np.int64)
-        self.importance = None if importance is None else tuple(check_positive("weight", one) for one in importance)
+        self.importance = (
+            None if importance is None else tuple(check_positive("weight", weight) for weight in importance)
+        )
         if self.importance is not None and len(self.importance) != len(self.cliques):
             raise InvalidInput(f"{len(self.cliques)} marginals take as many weights, not {len(self.importance)}")
 
@@ -228,6 +223,17 @@ class Marginals(Queries):
 
     def __repr__(self) -> str:
         return f"Marginals({len(self.cliques)} marginals of {len(self.sizes)} columns, {self.count} queries)"
+
+
+def _check_cliques(cliques: Sequence[Sequence[int]], columns: int) -> tuple[tuple[int, ...], ...]:
+    """Return lists of different columns, at least one list."""
+    checked = tuple(tuple(int(column) for column in clique) for clique in cliques)
+    if not checked:
+        raise InvalidInput("marginals take at least one clique of columns")
+    for clique in checked:
+        if len(set(clique)) != len(clique) or not set(clique) <= set(range(columns)):
+            raise InvalidInput(f"a clique names different columns from 0 to {columns - 1}, not {clique}")
+    return checked
 
 
 def _project(table: Floats, columns: tuple[int, ...], wanted: Sequence[int]) -> Floats:

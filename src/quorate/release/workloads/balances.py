@@ -58,7 +58,7 @@ class Balances:
         self._whole = [holds_whole_numbers(each) for each in self._cells]
         self._power = self._finest()
         self._steps = np.array([2**self._power if whole else 1 for whole in self._whole])
-        self._ends = [self._ends_of(each, step) for each, step in zip(self._cells, self._steps.tolist(), strict=True)]
+        self._ends = list(map(self._ends_of, self._cells, self._steps.tolist()))
         self._limits = [row for one in tied for row in self._rows(one)]
 
     def _finest(self) -> int:

@@ -126,11 +126,11 @@ def _check_declared(number: int, comparison: Comparison, declared: Columns) -> N
 
 
 def _kind(name: str, comparisons: list[Comparison], declared: Columns | None) -> Kind:
-    constants = [constant for each in comparisons for constant in each.constants]
-    numbers = all(isinstance(constant, float) for constant in constants)
-    if declared is None and not numbers and any(isinstance(constant, float) for constant in constants):
+    constants = [constant for comparison in comparisons for constant in comparison.constants]
+    types = {type(constant) for constant in constants}
+    if declared is None and types == {float, str}:
         raise InvalidInput(f"column {name!r} is compared with numbers and with texts: put all in quotes, or none")
-    if (declared is None and not numbers) or (declared is not None and isinstance(declared.kinds[name], Category)):
+    if types == {str} if declared is None else isinstance(declared.kinds[name], Category):
         return Category(list(dict.fromkeys(canonical_text(constant) for constant in constants)))
     return Number(cuts=sorted({cut for each in comparisons for cut in _cuts(each)}))
 

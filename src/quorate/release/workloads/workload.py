@@ -97,17 +97,19 @@ class Workload:
                 '{"sex": ["f", "m"], "age": {"kind": "number"}}, or public= (--public)'
             )
         if self.kind == "marginals":
-            assert self.order is not None
-            bins = BINS if self.bins is None else self.bins
-            known = (
-                declared if public is None else Columns.from_public(public, declared=declared, bins=bins, codes=True)
-            )
-            assert known is not None
-            return MarginalWorkload(known, self.order)
+            return self._bind_marginals(public, declared)
         assert self.column is not None
         if self.kind == "hierarchy":
             return HierarchyWorkload(self._hierarchy_columns(public, declared), self.column, self.by)
         return LineWorkload(self._line_columns(public, declared), self.column, self.by, self.kind)
+
+    def _bind_marginals(self, public: Any, declared: Columns | None) -> MarginalWorkload:
+        assert self.order is not None
+        if public is not None:
+            bins = BINS if self.bins is None else self.bins
+            declared = Columns.from_public(public, declared=declared, bins=bins, codes=True)
+        assert declared is not None
+        return MarginalWorkload(declared, self.order)
 
     def _hierarchy_columns(self, public: Any, declared: Columns | None) -> Columns:
         """Return the columns of groups, and the column itself, whose parents must be declared."""
@@ -128,15 +130,13 @@ class Workload:
     def _line_columns(self, public: Any, declared: Columns | None) -> Columns:
         """Return the columns of groups, in a few cells each, and the column itself, cut between all public values."""
         assert self.column is not None
+        names = [*self.by, self.column]
         if public is None:
             assert declared is not None
-            return declared.select([*self.by, self.column])
-        names = [*self.by, self.column]
-        stated = [name for name in names if declared is not None and name in declared.kinds]
-        known = declared.select(stated) if declared is not None and stated else None
-        kinds = dict(known.kinds) if known is not None else {}
-        if self.by:
-            kinds |= Columns.from_public(public, declared=known, names=self.by, bins=BINS, codes=True).kinds
+            return declared.select(names)
+        kinds = {} if declared is None else {name: declared.kinds[name] for name in names if name in declared.kinds}
+        if lacking := [name for name in self.by if name not in kinds]:
+            kinds |= Columns.from_public(public, names=lacking, bins=BINS, codes=True).kinds
         if self.column not in kinds:
             kinds |= Columns.from_public(public, names=[self.column], bins=self.bins).kinds
         ordered = {name: kinds[name] for name in names}
