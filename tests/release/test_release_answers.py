@@ -77,7 +77,7 @@ def test_other_engines_have_bands_by_their_bound_or_none():
     assert math.isclose(row["answer"] - row["low"], line.engine_error_bound(0.1), rel_tol=1e-9)
     table = {name: list(values) for name, values in people(2000).items()}
     guessed = QueryRelease(Workload.marginals(2), columns=COLUMNS, engine="weights").fit(table)
-    with pytest.raises(InvalidInput, match="no band"):
+    with pytest.raises(InvalidInput, match="band= is not available"):
         guessed.answer(band=0.95)
 
 

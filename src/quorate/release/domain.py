@@ -395,13 +395,13 @@ def weigh_queries(
     asked = domain.asked
     if not isinstance(asked, MarginalWorkload):
         raise InvalidInput(f"error={error!r} is for marginals; other queries have their largest error made small")
-    place = {name: number for number, name in enumerate(asked.columns.names)}
+    index = {name: number for number, name in enumerate(asked.columns.names)}
     if target is not None:
         if asked.columns.names == (target,):
             raise InvalidInput(f"{target!r} is the only column: there is none to predict it from")
-        [column] = _columns(target, place)
+        [column] = _columns(target, index)
         named[target] = named.get(target, 1.0) * _weight_of_target(asked.queries, column)
-    factors = [(_columns(key, place), check_positive("weight", weight)) for key, weight in named.items()]
+    factors = [(_columns(key, index), check_positive("weight", weight)) for key, weight in named.items()]
     importance = [_importance(set(clique), factors) for clique in asked.queries.cliques]
     return Marginals(asked.queries.sizes, asked.queries.cliques, importance, asked.queries.possible)
 

@@ -78,14 +78,14 @@ class RunningSums:
         """Return what is measured after the last of these updates, of the vectors of each: exactly."""
         row = self.coefficients[len(months) - 1]
         pairs = [(int(weight), parts) for weight, parts in zip(row, months, strict=False)]
-        return [sum(weight * parts[place] for weight, parts in pairs) for place in range(len(months[0]))]  # type: ignore[misc]
+        return [sum(weight * parts[index] for weight, parts in pairs) for index in range(len(months[0]))]  # type: ignore[misc]
 
     def estimate(self, measured: list[list[NDArray[np.int64]]]) -> list[Floats]:
         """Return the sums over all updates so far, of what was measured after each."""
         row = self._rows[len(measured) - 1]
         return [
-            sum((weight * parts[place] for weight, parts in zip(row, measured, strict=False)), np.zeros(1))
-            for place in range(len(measured[0]))
+            sum((weight * parts[index] for weight, parts in zip(row, measured, strict=False)), np.zeros(1))
+            for index in range(len(measured[0]))
         ]
 
     def deviation(self, update: int) -> float:
@@ -409,8 +409,8 @@ class GrowingRelease(SavedModel):
         """Return what is measured after an update, with noise."""
 
         def drawn(last: list[Integers]) -> list[NDArray[np.int64]]:
-            before = [update.vectors.put_to(list) for update in self._kept]
-            return plan.mechanism.draw_release(plan.sums.measure([*before, last]), budget, None)
+            previous = [update.vectors.put_to(list) for update in self._kept]
+            return plan.mechanism.draw_release(plan.sums.measure([*previous, last]), budget, None)
 
         return release_counts(vectors, drawn)  # proof: step 7
 

@@ -117,7 +117,7 @@ class Proposals:
 
     def draw(self, X: Any) -> Answers:
         """Answer queries one after the other; raise `BudgetSpent` where not one of them can be answered."""
-        labels, ended, before = list[int](), None, len(self.paid)
+        labels, ended, previous = list[int](), None, len(self.paid)
         for query in zip(*(part.tolist() for part in self.domain.parts(X[:, 0] + NOTHING)), strict=True):
             try:
                 labels.append(self._asked(query))
@@ -126,14 +126,14 @@ class Proposals:
                 labels.append(REFUSED)
         if ended is not None and set(labels) == {REFUSED}:
             raise ended
-        spent = self.row_cost().times(len(self.paid) - before)
+        spent = self.row_cost().times(len(self.paid) - previous)
         return Answers(labels=np.array(labels, dtype=np.int64), spent=spent)
 
     def move(self, ledger: Ledger) -> None:
         """End the run here, and leave its secret noise and what was measured in the ledger."""
         ledger.keep_run(self.run.end())
-        for place, values in enumerate(self.measured):
-            ledger.keep({(OWN_CALLER, key): value for key, value in zip(_keys(place), values, strict=True)}, {}, [])
+        for index, values in enumerate(self.measured):
+            ledger.keep({(OWN_CALLER, key): value for key, value in zip(_keys(index), values, strict=True)}, {}, [])
 
     def close(self) -> None:
         """Do nothing: all of it is in this process."""
@@ -200,11 +200,11 @@ class Proposals:
         """
         while self._ledger is not None:
             self.catch_up()
-            place, values = len(self.measured), (*query, noisy)
+            index, values = len(self.measured), (*query, noisy)
             self._ledger.keep(
-                {(OWN_CALLER, key): value for key, value in zip(_keys(place), values, strict=True)}, {}, []
+                {(OWN_CALLER, key): value for key, value in zip(_keys(index), values, strict=True)}, {}, []
             )
-            if self._at(place) == values:
+            if self._at(index) == values:
                 return
 
     def catch_up(self) -> None:
@@ -423,9 +423,9 @@ class OnlineRelease(SavedModel, ShowsClaim, BaseEstimator):
         asked = list(zip(*(part.tolist() for part in self.domain_.parts(numbers)), strict=True))
         with self._lock:
             paid = self.session_.answerer.paid
-            before = len(paid)
+            previous = len(paid)
             replies = self.session_.ask(rows_of_numbers(numbers), caller=caller)
-            fresh = set(paid[before:])
+            fresh = set(paid[previous:])
         shares, errors = self.read(replies.labels)
         answers = []
         for name, query, share, error, refused in zip(names, asked, shares, errors, replies.refused, strict=True):

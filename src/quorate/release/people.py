@@ -69,13 +69,13 @@ class Counted:
         units, people = unit_numbers(_rows_of(private), groups)  # by their texts, as digests are
         first = np.unique(units, return_index=True)[1]
         names = lasting_names(groups)  # 7, 7.0 and " 007 " are one in every update, as everywhere
-        digests = [hashlib.sha256(names[place].encode()).digest()[:_DIGEST] for place in first.tolist()]
-        before = np.array([self._times.get(digest, 0) for digest in digests])
+        digests = [hashlib.sha256(names[index].encode()).digest()[:_DIGEST] for index in first.tolist()]
+        previous = np.array([self._times.get(digest, 0) for digest in digests])
         order = np.argsort(units, kind="stable")
         counts = np.bincount(units, minlength=people)
         turns = np.empty(len(units), dtype=np.int64)  # how many records of the same person stand before each
         turns[order] = np.arange(len(units)) - np.repeat(np.cumsum(counts) - counts, counts)
-        chosen = np.flatnonzero(before[units] + turns < self.most)
+        chosen = np.flatnonzero(previous[units] + turns < self.most)
         told = np.frombuffer(b"".join(digests), dtype=np.uint8).reshape(-1, _DIGEST)
         return _taken(private, chosen), told[units[chosen]]
 

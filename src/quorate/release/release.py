@@ -244,7 +244,7 @@ class QueryRelease(SavedModel, ShowsClaim, BaseEstimator):
         numbers, starts = self.domain_.find_sums(asked)
         names = self.domain_.describe(numbers[starts], asked)
         bars = self.bars(numbers, starts, band=band)
-        moved = {place: near for place, near in enumerate(self.domain_.between(asked)) if near is not None}
+        moved = {index: near for index, near in enumerate(self.domain_.between(asked)) if near is not None}
         if moved:
             inner = self.bars(np.array([near.inner for near in moved.values()]), band=band)
             take_between(bars, inner, moved)
@@ -325,8 +325,8 @@ class QueryRelease(SavedModel, ShowsClaim, BaseEstimator):
             self._fitted = self._fit_weights()
         fitted, support = self._fitted or (released.weights, released.support)
         assert fitted is not None
-        held = self.domain_.held(len(fitted), support)
-        return fitted if held is None else clear_weights(fitted, held), support
+        mask = self.domain_.held(len(fitted), support)
+        return fitted if mask is None else clear_weights(fitted, mask), support
 
     def _fit_weights(self) -> tuple[Floats, Rows | None]:
         """Return weights that answer as the release does, as near as can be to the public histogram."""

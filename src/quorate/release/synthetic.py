@@ -56,11 +56,11 @@ def _order(queries: Queries, support: Rows | None) -> NDArray[np.int64]:
     shape = queries.shape if isinstance(queries, BoxRanges) else queries.sizes if isinstance(queries, Marginals) else ()
     if len(shape) < 2:
         return np.arange(cells)
-    places = np.stack(np.unravel_index(np.arange(cells), shape), axis=1).astype(np.int64)
+    indices = np.stack(np.unravel_index(np.arange(cells), shape), axis=1).astype(np.int64)
     for axis in range(1, len(shape)):  # there and back again, so that a step goes to a neighbour
-        turned = places[:, :axis].sum(axis=1) % 2 == 1
-        places[turned, axis] = shape[axis] - 1 - places[turned, axis]
-    return np.lexsort(places.T[::-1])
+        turned = indices[:, :axis].sum(axis=1) % 2 == 1
+        indices[turned, axis] = shape[axis] - 1 - indices[turned, axis]
+    return np.lexsort(indices.T[::-1])
 
 
 def _moved(
@@ -183,9 +183,9 @@ class _Dual:
 
 
 def _held(queries: Queries, number: int) -> NDArray[np.bool_]:
-    held = np.zeros(queries.cells or 0, dtype=np.bool_)
-    held[queries.members(number)] = True
-    return held
+    mask = np.zeros(queries.cells or 0, dtype=np.bool_)
+    mask[queries.members(number)] = True
+    return mask
 
 
 def draw_records(queries: Queries, released: Released, rows: int) -> Rows:
@@ -246,24 +246,24 @@ def draw_target(
     """
     starts = np.cumsum([0, *sizes[:-1]])
     rows, others = len(codes), [column for column in range(len(sizes)) if column != target]
-    places = (codes + starts)[:, others]
-    held = sparse.csr_array(
-        (np.ones(places.size), places.ravel(), np.arange(rows + 1) * len(others)), shape=(rows, sum(sizes))
+    indices = (codes + starts)[:, others]
+    one_hot = sparse.csr_array(
+        (np.ones(indices.size), indices.ravel(), np.arange(rows + 1) * len(others)), shape=(rows, sum(sizes))
     )
     known = np.clip(pairs[:, starts[target] : starts[target] + sizes[target]], 0.0, None)
-    own = np.asarray(held.sum(axis=0)).ravel()[:, None] / rows
+    own = np.asarray(one_hot.sum(axis=0)).ravel()[:, None] / rows
     wanted = own * known / np.maximum(known.sum(axis=1, keepdims=True), 1e-300)  # of columns as they were drawn
     penalty = deviations[:, None] / _MOVED
 
     def objective(point: Floats) -> tuple[float, Floats]:
         terms = point.reshape(wanted.shape)
-        scores = held @ terms
+        scores = one_hot @ terms
         value = float(special.logsumexp(scores, axis=1).mean()) - float(np.vdot(terms, wanted))
-        slope = held.T @ special.softmax(scores, axis=1) / rows - wanted + penalty * terms
+        slope = one_hot.T @ special.softmax(scores, axis=1) / rows - wanted + penalty * terms
         return value + 0.5 * float(np.vdot(penalty * terms, terms)), slope.ravel()
 
     terms = descend(objective, np.zeros(wanted.size), steps=_TARGET_STEPS).reshape(wanted.shape)
-    upto = np.cumsum(special.softmax(held @ terms, axis=1), axis=1)
+    upto = np.cumsum(special.softmax(one_hot @ terms, axis=1), axis=1)
     spots = np.random.default_rng(0).random((rows, 1))
     drawn = codes.copy()
     drawn[:, target] = np.minimum((spots > upto).sum(axis=1), sizes[target] - 1)
@@ -277,12 +277,12 @@ def product_support(queries: Marginals, answers: Floats, rows: int) -> Rows:
     """
     columns = []
     for column, size in enumerate(queries.sizes):
-        place = next((number for number, clique in enumerate(queries.cliques) if column in clique), None)
-        if place is None:
+        index = next((number for number, clique in enumerate(queries.cliques) if column in clique), None)
+        if index is None:
             columns.append(np.zeros(rows, dtype=np.int64))
             continue
-        clique = queries.cliques[place]
-        table = answers[queries.offsets[place] : queries.offsets[place + 1]].reshape(queries.shapes[place])
+        clique = queries.cliques[index]
+        table = answers[queries.offsets[index] : queries.offsets[index + 1]].reshape(queries.shapes[index])
         others = tuple(axis for axis, name in enumerate(clique) if name != column)
         shares = np.clip(table.sum(axis=others), 0.2 / (size * rows) ** 0.5, None)
         upto = np.cumsum(shares / shares.sum())

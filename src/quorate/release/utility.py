@@ -90,7 +90,7 @@ def simulate_utility(
     True
     """
     target = release.target if target is None else target
-    domain, place = release.domain_, None if target is None else _place(release.domain_, target)
+    domain, index = release.domain_, None if target is None else _place(release.domain_, target)
     queries, rows = domain.queries, min(release.records_, _MOST_ROWS)
     if queries.count > MOST_LISTED:
         raise InvalidInput(f"{queries.count} queries are more than the {MOST_LISTED} whose errors are simulated")
@@ -106,8 +106,8 @@ def simulate_utility(
         synthetic, truth = again.synthetic(rows), _shares(domain, records)
         answers = again.released_.some(queries, np.arange(queries.count))
         found = [*_errors(domain, truth, answers), *_errors(domain, truth, _shares(domain, synthetic))]
-        if place is not None:
-            found += [_auc(SyntheticClassifier(domain, place, learned), others) for learned in (records, synthetic)]
+        if index is not None:
+            found += [_auc(SyntheticClassifier(domain, index, learned), others) for learned in (records, synthetic)]
         told.append(tuple(found))
     mean, largest, synthetic_mean, synthetic_largest, *areas = np.mean(told, axis=0).tolist()
     auc, synthetic_auc = areas or (None, None)
@@ -200,10 +200,10 @@ class SyntheticClassifier:
         return self.classes_[self.predict_proba(rows).argmax(axis=1)]
 
     def _one_hot(self, rows: Any) -> sparse.csr_array:
-        sizes = [size for place, size in enumerate(self._columns.sizes) if place != self._target]
-        places = np.asarray(rows).astype(np.int64) + np.cumsum([0, *sizes[:-1]])
-        ends = np.arange(len(places) + 1) * len(sizes)
-        return sparse.csr_array((np.ones(places.size), places.ravel(), ends), shape=(len(places), sum(sizes)))
+        sizes = [size for index, size in enumerate(self._columns.sizes) if index != self._target]
+        indices = np.asarray(rows).astype(np.int64) + np.cumsum([0, *sizes[:-1]])
+        ends = np.arange(len(indices) + 1) * len(sizes)
+        return sparse.csr_array((np.ones(indices.size), indices.ravel(), ends), shape=(len(indices), sum(sizes)))
 
 
 def learn_from(release: QueryRelease, target: str) -> SyntheticClassifier:
@@ -218,9 +218,9 @@ def _auc(learned: SyntheticClassifier, others: Any) -> float:
 
     rows, labels = learned.encode(others.slice(0, _MOST_LEARNED))
     scores, areas, weights = learned.predict_proba(rows), list[float](), list[float]()
-    for place, label in enumerate(learned.classes_):
+    for index, label in enumerate(learned.classes_):
         own = labels == label
         if own.any() and not own.all():
-            areas.append(float(roc_auc_score(own, scores[:, place])))
+            areas.append(float(roc_auc_score(own, scores[:, index])))
             weights.append(float(own.mean()))
     return float(np.average(areas, weights=weights)) if areas else 0.5

@@ -173,8 +173,8 @@ class BoxCover(Cover):
         super().__init__(concept, len(points), BoxRanges(self._shape))
 
     def _locate(self, points: Points) -> Any:
-        places = tuple(axis.locate(column) for axis, column in zip(self._axes, points.T, strict=True))
-        return np.ravel_multi_index(places, self._shape)
+        indices = tuple(axis.locate(column) for axis, column in zip(self._axes, points.T, strict=True))
+        return np.ravel_multi_index(indices, self._shape)
 
     def _project(self, hypotheses: Sequence[Any]) -> Any:
         lower = np.array([_box_ends(hypothesis)[0] for hypothesis in hypotheses]).reshape(-1, len(self._axes))

@@ -84,7 +84,7 @@ class ConjunctionCover(RowCover):
         if every > _MOST:
             raise Infeasible(f"these columns have {every} conjunctions, above {_MOST}; take marginals of a few columns")
         cliques = [each for order in range(len(sizes) + 1) for each in itertools.combinations(columns, order)]
-        self._cliques = {clique: place for place, clique in enumerate(cliques)}
+        self._cliques = {clique: index for index, clique in enumerate(cliques)}
         self._categories = np.array(concept.categories)
         super().__init__(concept, len(points), Marginals(sizes, cliques))
 
@@ -147,8 +147,8 @@ class StumpCover(RowCover):
         for feature, axis in enumerate(self._axes):
             values = points[:, feature]
             usable = (values == 0) | (values == 1) if self._binary else np.isfinite(values)
-            for place, cut in enumerate(axis.cuts, start=self._starts[feature]):
-                codes[place, usable] = values[usable] >= cut
+            for index, cut in enumerate(axis.cuts, start=self._starts[feature]):
+                codes[index, usable] = values[usable] >= cut
         return codes.T
 
     def _points(self, codes: Whole) -> Points:

@@ -34,23 +34,16 @@ Marks = NDArray[np.uint64]
 class Sides(Queries):
     """Query r is the faces above line r, and the last query is all faces. The last cell is in no query."""
 
+    cells: int
+
     def __init__(self, faces: Faces) -> None:
         self._found, self._lines, self._faces = faces, faces.lines, len(faces)
-
-    @property
-    def count(self) -> int:
-        """How many queries there are."""
-        return self._lines + 1
-
-    @property
-    def cells(self) -> int:
-        """How many cells there are."""
-        return self._faces + 1
+        self.count, self.cells = self._lines + 1, self._faces + 1
 
     @property
     def sensitivity(self) -> int:
         """A record that crosses all lines, or leaves the plane from above all of them, changes that many counts."""
-        return self._lines + 1
+        return self.count
 
     def answers(self, weights: ArrayLike | Rows) -> Floats:
         """Return the sum of the weights above each line, and of all faces."""

@@ -306,9 +306,9 @@ def project_simplex(values: Floats) -> Floats:
 def simplex_marginals(queries: Marginals, answers: Floats) -> Floats:
     """Return each marginal projected onto the simplex, with 0 in the cells that cannot occur."""
     projected = np.zeros_like(answers)
-    held = np.ones(len(answers), dtype=np.bool_) if queries.held is None else queries.held
+    mask = np.ones(len(answers), dtype=np.bool_) if queries.held is None else queries.held
     for start, end in zip(queries.offsets[:-1], queries.offsets[1:], strict=True):
-        cells = start + np.flatnonzero(held[start:end])
+        cells = start + np.flatnonzero(mask[start:end])
         projected[cells] = project_simplex(answers[cells])
     return projected
 
@@ -348,9 +348,9 @@ def measure_once(
     alone = NoisyVector.for_budget(budget, squared_sensitivities=(2,)).scales[0]
     planned = plan(alone / private.records)
     mechanism = NoisyVector.for_budget(budget, squared_sensitivities=planned.squares, shares=planned.shares)
-    before = budget.spent()
+    previous = budget.spent()
     noisy = mechanism.draw_release(planned.vectors(private), budget, noise)
-    return planned.finish(noisy, mechanism.scales, private.records, spent_since(before, budget))
+    return planned.finish(noisy, mechanism.scales, private.records, spent_since(previous, budget))
 
 
 def measure_rest(plan: Callable[[float], Measurement[Made]], private: Private, vectors: NoisyVectors) -> Made:

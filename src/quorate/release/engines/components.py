@@ -94,9 +94,9 @@ def _plan(
     known = sorted({part for clique in wanted for part in subsets(clique)}, key=lambda clique: (len(clique), clique))
     if not known:
         raise Infeasible("marginals of no column are known without a measurement; choose engine='plain'")
-    place = {clique: number for number, clique in enumerate(known)}
-    precision = _precisions(sizes, known, place)
-    variance = _variances(sizes, wanted, place)
+    index = {clique: number for number, clique in enumerate(known)}
+    precision = _precisions(sizes, known, index)
+    variance = _variances(sizes, wanted, index)
     start = np.array([0.0 if clique in set(wanted) else -4.0 for clique in known])
     shares = _search(precision, variance, start)
     if importance is not None:
@@ -189,8 +189,8 @@ def without_impossible(queries: Marginals, noisy: NoisyTables) -> NoisyTables:
     possible = queries.possible
     if possible is None:
         return noisy
-    held = {clique: possible.table(clique, queries.sizes) for clique in noisy}
-    return {clique: (np.where(held[clique], table, 0.0), deviation) for clique, (table, deviation) in noisy.items()}
+    mask = {clique: possible.table(clique, queries.sizes) for clique in noisy}
+    return {clique: (np.where(mask[clique], table, 0.0), deviation) for clique, (table, deviation) in noisy.items()}
 
 
 def centred(table: Floats) -> Floats:
@@ -219,9 +219,9 @@ def split_components(
     for clique, precision, flat in zip(cliques, precisions, tables, strict=True):
         table = np.asarray(flat, dtype=np.float64).reshape([sizes[column] for column in clique])
         for part in subsets(clique):
-            gone = tuple(place for place, column in enumerate(clique) if column not in part)
+            gone = tuple(index for index, column in enumerate(clique) if column not in part)
             component = centred(np.asarray(table.sum(axis=gone)))
-            weight = precision / math.prod(table.shape[place] for place in gone)
+            weight = precision / math.prod(table.shape[index] for index in gone)
             sums[part] = sums.get(part, 0.0) + weight * component
             weights[part] = weights.get(part, 0.0) + weight
     return {part: total / weights[part] for part, total in sums.items()}

@@ -162,7 +162,7 @@ class AdaptiveEngine(Engine):
         alone = NoisyVector.for_budget(budget, squared_sensitivities=(2,)).scales[0] / private.records
         plan = plan_marginals(queries, alone)
         bars = _bars(queries, plan, alone)
-        before, steps = budget.spent(), _Steps(queries, private, budget, noise, plan, bars)
+        previous, steps = budget.spent(), _Steps(queries, private, budget, noise, plan, bars)
         steps.measure_plan(_FIRST if bars else 1.0)
         first = precisions_told(queries.sizes, steps.noisy)
         chosen = steps.choose() if bars else []
@@ -171,7 +171,7 @@ class AdaptiveEngine(Engine):
         if bars:
             steps.measure_plan(steps.left)
         note = f"{len(chosen)} of {len(bars)} marginals chosen and measured by themselves"
-        spent = spent_since(before, budget)
+        spent = spent_since(previous, budget)
         apart, records = frozenset(chosen), private.records
         released = release_tables(queries, steps.noisy, spent, self.name, note, apart=apart, records=records)
         if not bars:  # a fixed design
@@ -270,7 +270,7 @@ class _Steps:
         scores = [misplaced(self.counts[clique], guess) for clique, guess in zip(cliques, guesses, strict=True)]
         drawn, _ = self._release(np.array(scores, dtype=np.int64), len(scores), self.take(_SCORES))  # proof: step 3
         above = drawn / records - np.array(list(self.bars.values()))
-        return [cliques[place] for place in np.argsort(-above, kind="stable")[:_MOST] if above[place] > 0]
+        return [cliques[index] for index in np.argsort(-above, kind="stable")[:_MOST] if above[index] > 0]
 
     def _release(self, vector: Integers, square: int, fraction: float) -> tuple[Integers, float]:
         """Pay for a vector with this fraction of what is left, and return it with noise, and the noise's scale."""

@@ -83,11 +83,11 @@ class Mixture:
         if rows <= _MOST_MENDED and len(self.sizes) > 1:
             wanted = (self.weights[:, None] * self.shares).T @ self.shares if pairs is None else pairs
             starts = np.cumsum([0, *self.sizes[:-1]])
-            allowed = None if possible is None else lambda places: possible.records(places - starts)
-            places = _mended(codes + starts, owner, rows * wanted, generator, allowed)
+            allowed = None if possible is None else lambda indices: possible.records(indices - starts)
+            indices = _mended(codes + starts, owner, rows * wanted, generator, allowed)
             if pairs is not None:  # what no swap within a component mends
-                places = _mended(places, np.zeros_like(owner), rows * wanted, generator, allowed)
-            codes = places - starts
+                indices = _mended(indices, np.zeros_like(owner), rows * wanted, generator, allowed)
+            codes = indices - starts
         return codes
 
     def _block(self, column: int) -> Floats:
@@ -105,15 +105,15 @@ def _draw_again(
     """Draw records that cannot occur again from the whole mixture, in their place, a few times."""
     weights, blocks = mixture
     for _ in range(_AGAIN):
-        places = np.flatnonzero(~possible.records(codes))
-        if not places.size:
+        indices = np.flatnonzero(~possible.records(codes))
+        if not indices.size:
             return
-        owner[places] = generator.choice(len(weights), size=len(places), p=weights / weights.sum())
+        owner[indices] = generator.choice(len(weights), size=len(indices), p=weights / weights.sum())
         for column, block in enumerate(blocks):
             upto = np.cumsum(block, axis=1)
-            spots = generator.random(len(places)) * upto[owner[places], -1]
-            within = (spots[:, None] >= upto[owner[places]]).sum(axis=1)
-            codes[places, column] = np.minimum(within, block.shape[1] - 1)
+            spots = generator.random(len(indices)) * upto[owner[indices], -1]
+            within = (spots[:, None] >= upto[owner[indices]]).sum(axis=1)
+            codes[indices, column] = np.minimum(within, block.shape[1] - 1)
 
 
 def _rounded(shares: Floats, totals: Integers, generator: np.random.Generator) -> Integers:

@@ -85,11 +85,11 @@ class Misfit:
         codes = [np.concatenate([np.r_[self.blocks[column]] for column in slices]) for slices in (middle, last)]
         target = np.zeros((math.prod(self.sizes[column] for column in first), len(codes[0]), len(codes[1])))
         weight = np.zeros_like(target)
-        places = {clique: (slice(None), middle[clique[-2]], last[clique[-1]]) for clique in cliques}
-        for clique, place in places.items():
+        indices = {clique: (slice(None), middle[clique[-2]], last[clique[-1]]) for clique in cliques}
+        for clique, index in indices.items():
             table, deviation = noisy[clique]
-            target[place], weight[place] = table.reshape(target[place].shape), deviation**-2.0
-        return _Group(first, codes[0], codes[1], places, target, weight)
+            target[index], weight[index] = table.reshape(target[index].shape), deviation**-2.0
+        return _Group(first, codes[0], codes[1], indices, target, weight)
 
     def emphasised(self, checked: NoisyTables, fitted: Callable[[Clique], Floats]) -> "Misfit":
         """Return the same with more weight on cells of which a fit is further from the best estimate than noise
@@ -100,7 +100,7 @@ class Misfit:
         heavier.one, heavier.one_weight = self.one.copy(), self.one_weight.copy()
         heavier.two, heavier.two_weight = self.two, self.two_weight.copy()
         heavier.groups = [replace(group, weight=group.weight.copy()) for group in self.groups]
-        weights = {clique: group.weight[place] for group in heavier.groups for clique, place in group.places.items()}
+        weights = {clique: group.weight[index] for group in heavier.groups for clique, index in group.places.items()}
         for clique, (table, deviation) in checked.items():
             off = np.abs(fitted(clique) - table) / max(deviation, 1e-12)
             factor = np.clip((off / _STANDS_OUT) ** 2, 1.0, _MOST_WEIGHT)
@@ -145,10 +145,10 @@ class Misfit:
         cube = (last @ pull.T).reshape(len(weights), -1, middle.shape[1])
         by_shares[:, group.middle] += (products[-1][:, None, :] @ cube)[:, 0]
         back = (cube @ middle[:, :, None])[:, :, 0]
-        for place in range(len(firsts) - 1, 0, -1):
-            cube = back.reshape(len(weights), -1, firsts[place].shape[1])
-            by_shares[:, self.blocks[group.first[place]]] += np.einsum("kij,ki->kj", cube, products[place - 1])
-            back = np.einsum("kij,kj->ki", cube, firsts[place])
+        for index in range(len(firsts) - 1, 0, -1):
+            cube = back.reshape(len(weights), -1, firsts[index].shape[1])
+            by_shares[:, self.blocks[group.first[index]]] += np.einsum("kij,ki->kj", cube, products[index - 1])
+            back = np.einsum("kij,kj->ki", cube, firsts[index])
         by_shares[:, self.blocks[group.first[0]]] += back
         return float(np.vdot(pull, off))
 
@@ -178,8 +178,8 @@ def fit_mixture(
     `estimate` returns the best estimate of each column, and of whatever must not stand out, from noisy tables. With
     `emphasis` cells that stand out get more weight, which makes the largest error smaller and the mean one larger.
     """
-    fitted, held = split_noise(noisy)
-    fit = _ladder(_settled(_begin(sizes, Misfit(sizes, fitted), estimate(fitted))), Misfit(sizes, held))
+    fitted, held_out = split_noise(noisy)
+    fit = _ladder(_settled(_begin(sizes, Misfit(sizes, fitted), estimate(fitted))), Misfit(sizes, held_out))
     return fit_again(replace(fit, half=fit), noisy, estimate, emphasis=emphasis)
 
 
@@ -220,12 +220,12 @@ def split_noise(noisy: NoisyTables) -> tuple[NoisyTables, NoisyTables]:
     """Return two copies of noisy tables whose noise is independent, the first with less of it."""
     generator = np.random.default_rng(2)
     fitted: dict[Clique, tuple[Floats, float]] = {}
-    held: dict[Clique, tuple[Floats, float]] = {}
+    held_out: dict[Clique, tuple[Floats, float]] = {}
     for clique, (table, deviation) in noisy.items():
         drawn = deviation * generator.normal(size=len(table))
         fitted[clique] = table + _APART * drawn, deviation * math.hypot(1.0, _APART)
-        held[clique] = table - drawn / _APART, deviation * math.hypot(1.0, 1.0 / _APART)
-    return fitted, held
+        held_out[clique] = table - drawn / _APART, deviation * math.hypot(1.0, 1.0 / _APART)
+    return fitted, held_out
 
 
 def _logarithms(measure: Misfit, checked: NoisyTables) -> Floats:
@@ -254,8 +254,8 @@ def _settled(fit: MixtureFit) -> MixtureFit:
     for _ in range(_STAGES):
         if fit.misfit <= 1.0:
             break
-        before, fit = fit, _descend(fit, fit.penalty, _START_STEPS)
-        if fit.misfit > _WORTHWHILE * before.misfit:
+        previous, fit = fit, _descend(fit, fit.penalty, _START_STEPS)
+        if fit.misfit > _WORTHWHILE * previous.misfit:
             break
     return fit
 

@@ -68,9 +68,9 @@ class PlainEngine(MeasuringEngine):
         return Measurement((2,), lambda private: [private.cells(queries)], partial(self._cells, queries))
 
     def _marginals(self, queries: Marginals, noisy: Any, scales: Any, records: int, spent: Cost) -> Released:
-        held = np.ones(queries.count) if queries.held is None else queries.held.astype(np.float64)  # the rest is known
-        shares = held * np.concatenate(noisy) / records
-        deviations = held * np.repeat(np.array(scales) / records, np.diff(queries.offsets))
+        mask = np.ones(queries.count) if queries.held is None else queries.held.astype(np.float64)  # the rest is known
+        shares = mask * np.concatenate(noisy) / records
+        deviations = mask * np.repeat(np.array(scales) / records, np.diff(queries.offsets))
         answers = simplex_marginals(queries, shares)
         return self._made(answers, shares, deviations, None, spent)
 
@@ -100,10 +100,10 @@ def _factors(queries: Queries) -> dict[str, float]:
     if isinstance(queries, Marginals):
         return {"queries": math.sqrt(queries.sensitivity / 2) if drawn else math.inf}
     cells = queries.cells
-    held = cells is not None and cells <= _MOST_DRAWS and queries.count <= MOST_LISTED
+    is_listed = cells is not None and cells <= _MOST_DRAWS and queries.count <= MOST_LISTED
     return {
         "queries": math.sqrt(max(queries.sensitivity, 1) / 2) if drawn else math.inf,
-        "cells": math.sqrt(cells or 1) / 2 if held else math.inf,
+        "cells": math.sqrt(cells or 1) / 2 if is_listed else math.inf,
     }
 
 

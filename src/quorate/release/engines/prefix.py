@@ -7,6 +7,7 @@ variance of its answer is the product of theirs.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
@@ -216,8 +217,8 @@ class Grid:
 
     def _along(self, matrices: list[Floats], values: Integers | Floats) -> Floats:
         grid = np.asarray(values, dtype=np.float64).reshape(self.shape)
-        for place, matrix in enumerate(matrices):
-            grid = np.moveaxis(np.tensordot(matrix, grid, axes=(1, place)), 0, place)
+        for index, matrix in enumerate(matrices):
+            grid = np.moveaxis(np.tensordot(matrix, grid, axes=(1, index)), 0, index)
         return grid.ravel()
 
 
@@ -295,38 +296,34 @@ class PrefixEngine(MeasuringEngine):
         sums = (factor.prefixes(noisy[0], float(records)) / records).reshape(queries.lines, queries.length)
         raw, weights = (np.diff(each, prepend=0.0, axis=1).ravel() for each in (sums, _monotone(sums)))
         deviations = scales[0] * np.sqrt(factor.variances) / records
-        listed = queries.count <= _MOST_ANSWERS
-        errors = _errors(queries, deviations) if listed else None
-        return Released(
-            queries.answers(weights) if listed else None,
-            errors,
-            weights,
-            None,
-            spent,
-            self.name,
-            () if listed else ("answers are read off the weights",),
-            {"deviation": float(deviations.max()) * (1.0 if isinstance(queries, Prefixes) else math.sqrt(2.0))},
-            unbiased=queries.answers(raw) if listed else None,
-            deviations=errors,
-        )
+        largest = float(deviations.max()) * (1.0 if isinstance(queries, Prefixes) else math.sqrt(2.0))
+        return self._read_off(queries, raw, weights, lambda: _errors(queries, deviations), largest=largest, spent=spent)
 
     def _boxes(self, noisy: Any, scales: Any, records: int, spent: Cost, *, queries: BoxRanges, grid: Grid) -> Released:
-        raw = grid.estimate(noisy[0], float(records)) / records
-        weights = grid.nearest_weights(raw)
-        scale, listed = scales[0] / records, queries.count <= _MOST_ANSWERS
-        errors = scale * grid.deviations() if listed else None
-        return Released(
-            np.clip(queries.answers(weights), 0.0, 1.0) if listed else None,
-            errors,
-            weights,
-            None,
-            spent,
-            self.name,
-            () if listed else ("answers are read off the weights",),
-            {"deviation": scale * math.sqrt(grid.largest_variance)},
-            unbiased=queries.answers(raw) if listed else None,
-            deviations=errors,
+        raw, scale = grid.estimate(noisy[0], float(records)) / records, scales[0] / records
+        largest = scale * math.sqrt(grid.largest_variance)
+        return self._read_off(
+            queries, raw, grid.nearest_weights(raw), lambda: scale * grid.deviations(), largest=largest, spent=spent
         )
+
+    def _read_off(
+        self,
+        queries: Queries,
+        raw: Floats,
+        weights: Floats,
+        deviations: Callable[[], Floats],
+        *,
+        largest: float,
+        spent: Cost,
+    ) -> Released:
+        """Return the answers of the weights, with the unbiased ones of `raw`, where they are not too many to list."""
+        details = {"deviation": largest}
+        if queries.count > _MOST_ANSWERS:
+            notes = ("answers are read off the weights",)
+            return Released(None, None, weights, None, spent, self.name, notes, details)
+        errors, answers = deviations(), np.clip(queries.answers(weights), 0.0, 1.0)
+        unbiased = queries.answers(raw)
+        return Released(answers, errors, weights, None, spent, self.name, (), details, None, unbiased, errors)
 
 
 def _monotone(sums: Floats) -> Floats:
@@ -345,6 +342,6 @@ def _errors(queries: Prefixes | Ranges, deviations: Floats) -> Floats:
     """Return one standard deviation an answer; for a range a bound, as if the errors of its ends were independent."""
     if isinstance(queries, Prefixes):
         return np.tile(deviations, queries.lines)
-    before = np.concatenate([[0.0], deviations])
+    previous = np.concatenate([[0.0], deviations])
     first, last = np.triu_indices(queries.length)
-    return np.tile(np.sqrt(before[last + 1] ** 2 + before[first] ** 2), queries.lines)
+    return np.tile(np.sqrt(previous[last + 1] ** 2 + previous[first] ** 2), queries.lines)

@@ -251,8 +251,8 @@ def reweight(queries: Marginals, measured: MeasuredMarginals, public: Rows, reco
     weights = _fit(queries, measured, support, evidence.strength)
     answers = queries.answers(support.weighted(weights))
     errors = posterior_errors(answers, measured.errors, evidence.cautious, amount)
-    held = np.ones(len(errors)) if queries.held is None else queries.held.astype(np.float64)
-    errors = held * errors  # what cannot occur is known
+    mask = np.ones(len(errors)) if queries.held is None else queries.held.astype(np.float64)
+    errors = mask * errors  # what cannot occur is known
     note = (
         "public data refuted: they differ from the noisy answers by more than sampling explains"
         if evidence.refuted

@@ -243,7 +243,7 @@ class WeightsEngine(Engine):
             records=private.records,
             **self._difficulty(queries, public),
         )
-        before = budget.spent()
+        previous = budget.spent()
         counts = private.counts(queries)
         measured: dict[int, list[float]] = {}
         steps = _Steps(counts, private.records, plan, budget, noise)
@@ -265,7 +265,7 @@ class WeightsEngine(Engine):
             None,
             weights,
             None,
-            spent_since(before, budget),
+            spent_since(previous, budget),
             self.name,
             (f"{plan.rounds} rounds, {len(measured)} different queries measured",),
             {"rounds": float(plan.rounds), "deviation": plan.scale / private.records},

@@ -88,19 +88,13 @@ class Rows:
 class Queries(ABC):
     """A finite list of queries, each the set of cells (numbered from 0) whose records it counts.
 
+    `count` is how many queries there are, `cells` how many cells, None where they are too many to list.
     `sensitivity` is the squared L2 change of the vector of all counts when one record is replaced (a whole number, the
     least one or a bound above it); one count alone changes by at most 1.
     """
 
-    @property
-    @abstractmethod
-    def count(self) -> int:
-        """How many queries there are."""
-
-    @property
-    @abstractmethod
-    def cells(self) -> int | None:
-        """How many cells there are, None where they are too many to list."""
+    count: int
+    cells: int | None
 
     @property
     @abstractmethod

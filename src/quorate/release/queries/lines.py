@@ -20,13 +20,11 @@ _PAIRS = 4_000_000  # pairs of cells up to which the sensitivity is searched, no
 class _Line(Queries):
     """Queries about so many cells on each of some lines, which are numbered one after the other."""
 
+    cells: int
+
     def __init__(self, cells: int, lines: int = 1) -> None:
         self.length, self.lines = check_count("cells", cells), check_count("lines", lines)
-
-    @property
-    def cells(self) -> int:
-        """How many cells there are."""
-        return self.length * self.lines
+        self.cells = self.count = self.length * self.lines
 
     def _by_line(self, weights: ArrayLike | Rows) -> Floats:
         return check_weights(weights, self.cells).reshape(self.lines, self.length)
@@ -37,11 +35,6 @@ class _Line(Queries):
 
 class Prefixes(_Line):
     """Thresholds: query j is cell j and those before it on its line. The last one of a line is all of it."""
-
-    @property
-    def count(self) -> int:
-        """How many queries there are."""
-        return self.cells
 
     @property
     def sensitivity(self) -> int:
@@ -65,14 +58,10 @@ class Prefixes(_Line):
 class Ranges(_Line):
     """Intervals: every pair first <= last of cells of a line, numbered pair by pair with `last` running fastest."""
 
-    @property
-    def _each(self) -> int:
-        return self.length * (self.length + 1) // 2  # of one line
-
-    @property
-    def count(self) -> int:
-        """How many queries there are."""
-        return self._each * self.lines
+    def __init__(self, cells: int, lines: int = 1) -> None:
+        super().__init__(cells, lines)
+        self._each = self.length * (self.length + 1) // 2  # ranges of one line
+        self.count = self._each * self.lines
 
     @property
     def sensitivity(self) -> int:
@@ -138,9 +127,9 @@ class Ranges(_Line):
     def largest(self, weights: ArrayLike | Rows) -> float:
         """Return the largest absolute sum over a range: the highest running sum of a line less the lowest."""
         sums = np.cumsum(self._by_line(weights), axis=1)
-        before = np.concatenate([np.zeros((self.lines, 1)), sums[:, :-1]], axis=1)
-        rise = float((sums - np.minimum.accumulate(before, axis=1)).max())
-        fall = float((np.maximum.accumulate(before, axis=1) - sums).max())
+        previous = np.concatenate([np.zeros((self.lines, 1)), sums[:, :-1]], axis=1)
+        rise = float((sums - np.minimum.accumulate(previous, axis=1)).max())
+        fall = float((np.maximum.accumulate(previous, axis=1) - sums).max())
         return max(rise, fall)
 
 
@@ -149,21 +138,14 @@ class BoxRanges(Queries):
     running fastest.
     """
 
+    cells: int
+
     def __init__(self, shape: Sequence[int]) -> None:
         self.shape = tuple(check_count("shape", size) for size in shape)
         if not 1 <= len(self.shape) <= _MOST_DIMENSIONS:
             raise InvalidInput(f"a grid has 1 to {_MOST_DIMENSIONS} dimensions, not {len(self.shape)}")
         self._axes = tuple(Ranges(size) for size in self.shape)
-
-    @property
-    def count(self) -> int:
-        """How many boxes there are."""
-        return math.prod(axis.count for axis in self._axes)
-
-    @property
-    def cells(self) -> int:
-        """How many cells there are."""
-        return math.prod(self.shape)
+        self.count, self.cells = math.prod(axis.count for axis in self._axes), math.prod(self.shape)
 
     @property
     def sensitivity(self) -> int:
@@ -175,8 +157,8 @@ class BoxRanges(Queries):
             return 2 * math.prod(int(axis.max()) for axis in around)
         both = np.ones((1, 1), dtype=np.int64)
         for size in self.shape:
-            place = np.arange(size)
-            low, high = np.minimum.outer(place, place), np.maximum.outer(place, place)
+            index = np.arange(size)
+            low, high = np.minimum.outer(index, index), np.maximum.outer(index, index)
             both = np.kron(both, (low + 1) * (size - high))
         alone = np.diag(both)
         return int((alone[:, None] + alone[None, :] - 2 * both).max())
@@ -213,8 +195,8 @@ class BoxRanges(Queries):
         total = np.zeros(np.shape(bounds[0][0]))
         for corner in range(2 ** len(self.shape)):
             low = [corner >> axis & 1 for axis in range(len(self.shape))]
-            place = tuple(first if side else last + 1 for side, (first, last) in zip(low, bounds, strict=True))
-            total = total + (-1) ** sum(low) * sums[place]
+            index = tuple(first if side else last + 1 for side, (first, last) in zip(low, bounds, strict=True))
+            total = total + (-1) ** sum(low) * sums[index]
         return np.asarray(total)
 
     def members(self, query: int) -> NDArray[np.int64]:
@@ -245,9 +227,9 @@ class BoxRanges(Queries):
             check_listed(len(first) * sums.size // sums.shape[axis], "sums")
             lines = np.take(sums, last + 1, axis=axis) - np.take(sums, first, axis=axis)
         sums = np.cumsum(lines, axis=-1)
-        before = np.concatenate([np.zeros_like(sums[..., :1]), sums[..., :-1]], axis=-1)
-        rise = (sums - np.minimum.accumulate(before, axis=-1)).max()
-        return float(max(rise, (np.maximum.accumulate(before, axis=-1) - sums).max()))
+        previous = np.concatenate([np.zeros_like(sums[..., :1]), sums[..., :-1]], axis=-1)
+        rise = (sums - np.minimum.accumulate(previous, axis=-1)).max()
+        return float(max(rise, (np.maximum.accumulate(previous, axis=-1) - sums).max()))
 
     def __repr__(self) -> str:
         return f"BoxRanges({self.shape})"

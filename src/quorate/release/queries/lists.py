@@ -1,6 +1,7 @@
 """Any list of queries written out, and the nodes of a hierarchy."""
 
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,7 +16,9 @@ _PAIRS = 4_000_000  # pairs of cells up to which the sensitivity is searched, no
 
 
 class Matrix(Queries):
-    """Queries as a table of truth values, one row a query and one column a cell."""
+    """Queries as a table of truth values, `rows`, one row a query and one column a cell."""
+
+    cells: int
 
     def __init__(self, rows: ArrayLike) -> None:
         table = np.asarray(rows)
@@ -24,55 +27,38 @@ class Matrix(Queries):
                 f"queries must be a table of truth values, one row a query, not {table.dtype} of shape {table.shape}"
             )
         check_listed(table.size // 8, "bytes of queries")
-        self._rows: NDArray[np.bool_] = np.ascontiguousarray(table)
-        self._sensitivity: int | None = None
+        self.rows: NDArray[np.bool_] = np.ascontiguousarray(table)
+        self.count, self.cells = (int(size) for size in table.shape)
 
-    @property
-    def rows(self) -> NDArray[np.bool_]:
-        """The table itself."""
-        return self._rows
-
-    @property
-    def count(self) -> int:
-        """How many queries there are."""
-        return len(self._rows)
-
-    @property
-    def cells(self) -> int:
-        """How many cells there are."""
-        return int(self._rows.shape[1])
-
-    @property
+    @cached_property
     def sensitivity(self) -> int:
         """In how many rows two columns differ, at most; a bound where the columns are many."""
-        if self._sensitivity is None:
-            ones = self._rows.sum(axis=0, dtype=np.int64)
-            if self.cells**2 > _PAIRS:  # two columns differ where one of them is set, and nowhere twice
-                changed = min(2 * int(ones.max()), self.count)
-            else:
-                dense = self._rows.astype(np.float32)
-                both = (dense.T @ dense).astype(np.int64)  # exact: whole numbers below 2**24
-                changed = int((ones[:, None] + ones[None, :] - 2 * both).max())
-            self._sensitivity = changed if self.count < 2**24 else self.count
-        return self._sensitivity
+        ones = self.rows.sum(axis=0, dtype=np.int64)
+        if self.cells**2 > _PAIRS:  # two columns differ where one of them is set, and nowhere twice
+            changed = min(2 * int(ones.max()), self.count)
+        else:
+            dense = self.rows.astype(np.float32)
+            both = (dense.T @ dense).astype(np.int64)  # exact: whole numbers below 2**24
+            changed = int((ones[:, None] + ones[None, :] - 2 * both).max())
+        return changed if self.count < 2**24 else self.count
 
     def answers(self, weights: ArrayLike | Rows) -> Floats:
         """Return the sum of the weights of each query's cells."""
-        return _product(self._rows, check_weights(weights, self.cells))
+        return _product(self.rows, check_weights(weights, self.cells))
 
     def some(self, which: ArrayLike, weights: ArrayLike | Rows) -> Floats:
         """Return the answers of some of the queries."""
-        return _product(self._rows[check_numbers(which, self.count)], check_weights(weights, self.cells))
+        return _product(self.rows[check_numbers(which, self.count)], check_weights(weights, self.cells))
 
     def members(self, query: int) -> NDArray[np.int64]:
         """Return the cells of one query."""
-        return np.flatnonzero(self._rows[int(check_numbers(query, self.count))])
+        return np.flatnonzero(self.rows[int(check_numbers(query, self.count))])
 
     def spread(self, values: ArrayLike, support: Rows | None = None) -> Floats:
         """Return for each cell the sum of the values of the queries that contain it."""
         each, total = check_weights(values, self.count), np.zeros(self.cells)
         for start in range(0, self.count, 1024):
-            total += each[start : start + 1024] @ self._rows[start : start + 1024]
+            total += each[start : start + 1024] @ self.rows[start : start + 1024]
         return total
 
     def __repr__(self) -> str:
@@ -91,10 +77,13 @@ class Levels(Queries):
     The last level has one node for each cell.
     """
 
+    cells: int
+
     def __init__(self, maps: Sequence[Whole]) -> None:
         self.maps = tuple(np.asarray(one, dtype=np.int64) for one in maps)
         self.sizes = tuple(int(one.max()) + 1 for one in self.maps)
         self.offsets = np.concatenate([[0], np.cumsum(self.sizes)]).astype(np.int64)
+        self.count, self.cells = int(self.offsets[-1]), self.sizes[-1]
         for upper, lower in zip(self.maps, self.maps[1:], strict=False):
             if len(set(zip(lower.tolist(), upper.tolist(), strict=True))) != int(lower.max()) + 1:
                 raise InvalidInput("each node of a level lies in one node of the level above it")
@@ -106,16 +95,6 @@ class Levels(Queries):
         parents = np.empty(self.sizes[level], dtype=np.int64)
         parents[self.maps[level]] = self.maps[level - 1]
         return parents
-
-    @property
-    def count(self) -> int:
-        """How many nodes there are."""
-        return int(self.offsets[-1])
-
-    @property
-    def cells(self) -> int:
-        """How many cells there are."""
-        return self.sizes[-1]
 
     @property
     def squares(self) -> tuple[int, ...]:

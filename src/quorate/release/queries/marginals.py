@@ -36,8 +36,8 @@ class Possible:
         whole = np.ones([sizes[column] for column in columns], dtype=np.bool_)
         for members, table in self.groups:
             if shared := [column for column in members if column in columns]:
-                seen = table.any(axis=tuple(place for place, column in enumerate(members) if column not in columns))
-                order = sorted(range(len(shared)), key=lambda place: columns.index(shared[place]))
+                seen = table.any(axis=tuple(index for index, column in enumerate(members) if column not in columns))
+                order = sorted(range(len(shared)), key=lambda index: columns.index(shared[index]))
                 shape = [sizes[column] if column in shared else 1 for column in columns]
                 whole &= np.asarray(seen).transpose(order).reshape(shape)
         return whole.ravel()
@@ -48,17 +48,17 @@ class Possible:
 
     def records(self, codes: Integers) -> Truths:
         """Return which of these records can occur."""
-        held = np.ones(len(codes), dtype=np.bool_)
+        mask = np.ones(len(codes), dtype=np.bool_)
         for members, table in self.groups:
-            held &= table[tuple(codes[:, column] for column in members)]
-        return held
+            mask &= table[tuple(codes[:, column] for column in members)]
+        return mask
 
     def kept(self, rows: Rows) -> Rows:
         """Return the records that can occur; where none can, one that does."""
-        held = self.records(rows.codes)
-        if not held.any():
+        mask = self.records(rows.codes)
+        if not mask.any():
             return Rows(self.repaired(rows.codes[:1]), rows.sizes)
-        return rows if held.all() else Rows(rows.codes[held], rows.sizes, rows.weights[held])
+        return rows if mask.all() else Rows(rows.codes[mask], rows.sizes, rows.weights[mask])
 
     def repaired(self, codes: Integers) -> Integers:
         """Return records that can all occur: a group of codes that cannot is taken from another record that can.
@@ -68,14 +68,14 @@ class Possible:
         codes, chance = codes.copy(), np.random.default_rng(3)
         for members, table in self.groups:
             columns = np.array(members)
-            held = table[tuple(codes[:, columns].T)]
-            if held.all():
+            mask = table[tuple(codes[:, columns].T)]
+            if mask.all():
                 continue
-            if held.any():
-                donors = chance.choice(np.flatnonzero(held), size=int((~held).sum()))
-                codes[np.ix_(~held, columns)] = codes[np.ix_(donors, columns)]
+            if mask.any():
+                donors = chance.choice(np.flatnonzero(mask), size=int((~mask).sum()))
+                codes[np.ix_(~mask, columns)] = codes[np.ix_(donors, columns)]
             else:
-                codes[np.ix_(~held, columns)] = np.argwhere(table)[0]
+                codes[np.ix_(~mask, columns)] = np.argwhere(table)[0]
         return codes
 
 
@@ -109,7 +109,9 @@ class Marginals(Queries):
         ends = list(itertools.accumulate((math.prod(shape) for shape in self.shapes), initial=0))
         if ends[-1] > _MOST_QUERIES:
             raise InvalidInput(f"these marginals have {ends[-1]} cells, more than the {_MOST_QUERIES} that fit")
-        self.offsets = np.array(ends, dtype=np.int64)
+        self.offsets, self.count = np.array(ends, dtype=np.int64), ends[-1]
+        table_cells = math.prod(self.sizes)
+        self.cells = table_cells if table_cells <= _MOST_CELLS else None
         self.importance = (
             None if importance is None else tuple(check_positive("weight", weight) for weight in importance)
         )
@@ -121,17 +123,6 @@ class Marginals(Queries):
         """Return all marginals of `order` columns."""
         cliques = list(itertools.combinations(range(len(sizes)), check_count("order", order)))
         return cls(sizes, cliques, possible=possible)
-
-    @property
-    def count(self) -> int:
-        """How many queries there are."""
-        return int(self.offsets[-1])
-
-    @property
-    def cells(self) -> int | None:
-        """How many cells the whole table has, None where it is not held."""
-        whole = math.prod(self.sizes)
-        return whole if whole <= _MOST_CELLS else None
 
     @property
     def sensitivity(self) -> int:
@@ -152,8 +143,8 @@ class Marginals(Queries):
         """Return the clique of a query and the codes that it asks for."""
         number = int(check_numbers(query, self.count))
         clique = int(np.searchsorted(self.offsets, number, side="right")) - 1
-        place = np.unravel_index(number - int(self.offsets[clique]), self.shapes[clique])
-        return clique, tuple(int(code) for code in place)
+        index = np.unravel_index(number - int(self.offsets[clique]), self.shapes[clique])
+        return clique, tuple(int(code) for code in index)
 
     def table(self, clique: int, weights: ArrayLike | Rows) -> Floats:
         """Return the marginal of one clique."""
@@ -238,7 +229,7 @@ def _check_cliques(cliques: Sequence[Sequence[int]], columns: int) -> tuple[tupl
 
 def _project(table: Floats, columns: tuple[int, ...], wanted: Sequence[int]) -> Floats:
     """Return the sums of a table over all columns but the wanted ones, in the order wanted."""
-    gone = tuple(place for place, column in enumerate(columns) if column not in wanted)
+    gone = tuple(index for index, column in enumerate(columns) if column not in wanted)
     left = [column for column in columns if column in wanted]
     return np.asarray(table.sum(axis=gone)).transpose([left.index(column) for column in wanted])
 

@@ -113,12 +113,12 @@ class Balances:
         low, high = self._tightened(*self._bounds(codes), self._asked(codes))
         left = np.flatnonzero((low <= high).all(axis=1))
         drawn, found = self._draw_again(codes[left], np.random.default_rng(4))
-        held = np.zeros(len(codes), dtype=np.bool_)
-        held[left[found]] = True
+        mask = np.zeros(len(codes), dtype=np.bool_)
+        mask[left[found]] = True
         self._shape = shape
-        self._places = np.cumsum(held) - 1
+        self._places = np.cumsum(mask) - 1
         self._witnesses = drawn[found]
-        return held.reshape(shape)
+        return mask.reshape(shape)
 
     def draw(self, codes: Integers) -> tuple[Truths, Floats]:
         """Return which records must keep any of it, and numbers of all columns that do: the same each time."""
@@ -145,7 +145,7 @@ class Balances:
 
     def _asked(self, codes: Integers) -> Truths:
         """Return for each record and each limit whether it must be kept: not where a number is missing."""
-        missing = np.stack([self.is_missing(place, codes[:, column]) for place, column in enumerate(self.columns)])
+        missing = np.stack([self.is_missing(index, codes[:, column]) for index, column in enumerate(self.columns)])
         return np.stack(
             [tied.asked(codes) & ~missing[np.flatnonzero(factors)].any(axis=0) for factors, _, tied in self._limits],
             axis=1,
@@ -162,26 +162,26 @@ class Balances:
         """Return the ends after nothing more follows from any one limit: a lower one above the upper has no values."""
         low, high = low.copy(), high.copy()
         for _ in range(_ROUNDS):
-            before = low.copy(), high.copy()
+            previous = low.copy(), high.copy()
             for number, (factors, limit, _) in enumerate(self._limits):
                 self._tighten(low, high, factors, limit, asked[:, number])
-            if (before[0] == low).all() and (before[1] == high).all():
+            if (previous[0] == low).all() and (previous[1] == high).all():
                 break
         return low, high
 
     def _tighten(self, low: Integers, high: Integers, factors: NDArray[np.int64], limit: int, asked: Truths) -> None:
         used = np.flatnonzero(factors)
-        least = {place: factors[place] * (low if factors[place] > 0 else high)[:, place] for place in used}
-        for place in used:
-            rest = sum((least[other] for other in used if other != place), np.zeros(len(low), dtype=np.int64))
+        least = {index: factors[index] * (low if factors[index] > 0 else high)[:, index] for index in used}
+        for index in used:
+            rest = sum((least[other] for other in used if other != index), np.zeros(len(low), dtype=np.int64))
             known = asked & (rest > -_ENDLESS // 2) & (rest < _ENDLESS // 2)
-            factor, step = int(factors[place]), int(self._steps[place])
+            factor, step = int(factors[index]), int(self._steps[index])
             if factor > 0:
                 end = (limit - rest) // factor // step * step
-                high[:, place] = np.where(known, np.minimum(high[:, place], end), high[:, place])
+                high[:, index] = np.where(known, np.minimum(high[:, index], end), high[:, index])
             else:
                 end = -((limit - rest) // -factor // step * step)
-                low[:, place] = np.where(known, np.maximum(low[:, place], end), low[:, place])
+                low[:, index] = np.where(known, np.maximum(low[:, index], end), low[:, index])
 
     def _draw_again(self, codes: Integers, chance: np.random.Generator) -> tuple[Integers, Truths]:
         """Return values of records, and for which of them they were found, after a few tries."""
@@ -201,12 +201,12 @@ class Balances:
         first, last = self._bounds(codes, usual=True)
         width = wider * np.clip(last - first, self._steps, _LARGEST >> 2 * _TRIES)
         first, last = np.where(low <= -_ENDLESS, first - width, first), np.where(high >= _ENDLESS, last + width, last)
-        for place in self._order():
-            step = int(self._steps[place])
-            begin, end = _overlap(low[:, place], high[:, place], first[:, place], last[:, place])
+        for index in self._order():
+            step = int(self._steps[index])
+            begin, end = _overlap(low[:, index], high[:, index], first[:, index], last[:, index])
             choices = np.maximum((end - begin) // step + 1, 1)
             drawn = begin + step * np.floor(chance.random(len(codes)) * choices).astype(np.int64)
-            low[:, place] = high[:, place] = drawn
+            low[:, index] = high[:, index] = drawn
             low, high = self._tightened(low, high, asked)
         within, beyond = self._bounds(codes)
         found = (low == high).all(axis=1) & (within <= low).all(axis=1) & (low <= beyond).all(axis=1)
@@ -223,7 +223,7 @@ class Balances:
                 others = [name for name, factor in one.balance.factors if factor * sign > 0]
                 if one.balance.sign == "=" and len(alone) == len(others) == 1 and len(one.balance.factors) > 2:
                     totals.add(alone[0])
-        return sorted(range(len(self.names)), key=lambda place: self.names[place] in totals)
+        return sorted(range(len(self.names)), key=lambda index: self.names[index] in totals)
 
 
 def _overlap(low: Integers, high: Integers, first: Integers, last: Integers) -> tuple[Integers, Integers]:

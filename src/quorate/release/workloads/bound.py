@@ -177,11 +177,11 @@ class MarginalWorkload(BoundWorkload):
         if not isinstance(asked, Mapping) or not 0 < len(asked) < self.order:
             return None
         codes = self._codes(asked)
-        tables = [place for place, clique in enumerate(self.queries.cliques) if set(codes) <= set(clique)]
-        place = min(tables, key=lambda table: math.prod(self.queries.shapes[table]))
-        index = tuple(codes.get(column, slice(None)) for column in self.queries.cliques[place])
-        cells = np.arange(math.prod(self.queries.shapes[place])).reshape(self.queries.shapes[place])
-        return np.asarray(cells[index].ravel() + self.queries.offsets[place])
+        tables = [position for position, clique in enumerate(self.queries.cliques) if set(codes) <= set(clique)]
+        position = min(tables, key=lambda table: math.prod(self.queries.shapes[table]))
+        index = tuple(codes.get(column, slice(None)) for column in self.queries.cliques[position])
+        cells = np.arange(math.prod(self.queries.shapes[position])).reshape(self.queries.shapes[position])
+        return np.asarray(cells[index].ravel() + self.queries.offsets[position])
 
     def describe_sum(self, asked: Mapping[str, Any]) -> dict[str, Any]:
         """Return the name of what is asked of fewer columns than a table has."""
@@ -255,7 +255,7 @@ class HierarchyWorkload(BoundWorkload):
         super().__init__(chosen, queries, queries.count)
         self._places = {"": (0, 0)} | ({} if cells.closed else {cells.rest: (len(levels), cells.size - 1)})
         for level, (names, _) in enumerate(levels, start=1):
-            self._places |= {name: (level, place) for place, name in enumerate(names) if name is not None}
+            self._places |= {name: (level, index) for index, name in enumerate(names) if name is not None}
 
     def count(self, table: Any) -> Whole:
         """Return how many rows each cell has."""
@@ -281,13 +281,13 @@ class HierarchyWorkload(BoundWorkload):
         name = str(asked.get(self.column, ""))
         if name not in self._places:
             raise InvalidInput(f"column {self.column!r}: {name!r} is no node of its hierarchy")
-        level, place = self._places[name]
+        level, index = self._places[name]
         groups = np.zeros(1, dtype=np.int64)
         for other in self.by:
             size = self.columns.cells[other].size
             codes = [self.columns.code(other, asked[other])] if other in asked else list(range(size))
             groups = (groups[:, None] * size + np.array(codes)).ravel()
-        return np.asarray(self.queries.offsets[level] + groups * len(self._names[level]) + place)
+        return np.asarray(self.queries.offsets[level] + groups * len(self._names[level]) + index)
 
     def describe_sum(self, asked: Mapping[str, Any]) -> dict[str, Any]:
         """Return the name of a sum over groups."""
@@ -295,11 +295,11 @@ class HierarchyWorkload(BoundWorkload):
 
     def _name(self, number: int) -> dict[str, Any]:
         level = int(np.searchsorted(self.queries.offsets, number, side="right")) - 1
-        group, place = divmod(number - int(self.queries.offsets[level]), len(self._names[level]))
+        group, index = divmod(number - int(self.queries.offsets[level]), len(self._names[level]))
         sizes = self.columns.sizes[:-1]
         codes = np.unravel_index(group, sizes) if sizes else ()
         groups = {name: self.columns.cells[name].name(int(code)) for name, code in zip(self.by, codes, strict=True)}
-        return self._named(self._names[level][place], groups)
+        return self._named(self._names[level][index], groups)
 
     def _named(self, node: str, groups: Mapping[str, str]) -> dict[str, Any]:
         said = [f"{name} = {value}" for name, value in groups.items() if value]

@@ -197,8 +197,8 @@ class Columns:
         if count * len(columns) > _MOST_CODES:
             raise Infeasible(f"{count} rows of {len(columns)} columns are more than fit; declare fewer columns")
         codes = np.empty((len(columns), count), dtype=np.int64)
-        for place, (name, cells) in enumerate(self.cells.items()):
-            codes[place] = cells.codes(columns[name], self.reading)
+        for index, (name, cells) in enumerate(self.cells.items()):
+            codes[index] = cells.codes(columns[name], self.reading)
         return Rows(codes.T, self.sizes)
 
     def decode(self, codes: NDArray[np.int64]) -> dict[str, list[Any]]:
@@ -209,8 +209,8 @@ class Columns:
         """
         given = np.asarray(codes, dtype=np.int64).reshape(-1, len(self.kinds))
         values = {}
-        for place, (name, cells) in enumerate(self.cells.items()):
-            values[name] = self._spread(cells, given[:, place], np.random.default_rng(place))
+        for index, (name, cells) in enumerate(self.cells.items()):
+            values[name] = self._spread(cells, given[:, index], np.random.default_rng(index))
         if self.constraints:
             self._rules.keep(given, values)
         return values
@@ -230,8 +230,8 @@ class Columns:
         order = shuffled[np.argsort(codes[shuffled], kind="stable")]
         turns = np.empty(len(codes), dtype=np.int64)  # which of the rows of its cell each is, in random order
         turns[order] = np.arange(len(codes)) - np.repeat(np.cumsum(counts) - counts, counts)
-        places = (ends - steps)[codes] + turns % steps[codes]
-        return [table[number] for number in places.tolist()]
+        indices = (ends - steps)[codes] + turns % steps[codes]
+        return [table[number] for number in indices.tolist()]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON object that declares these columns: their cells, and nothing that learners alone use."""

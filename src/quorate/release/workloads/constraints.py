@@ -64,7 +64,7 @@ class Constraints:
 
     def __init__(self, given: Sequence[Any], cells: Mapping[str, Cells]) -> None:
         self._cells = dict(cells)
-        self._places = {name: place for place, name in enumerate(cells)}
+        self._places = {name: index for index, name in enumerate(cells)}
         self._sizes = tuple(each.size for each in cells.values())
         tables, tied = list[Table](), list[Tied]()
         for number, one in enumerate(given):
@@ -74,12 +74,12 @@ class Constraints:
             else:
                 tables.append(made)
         self.balances = [
-            self._balances([tied[place] for place in part]) for part in _together(_tied_columns(tied, self._places))
+            self._balances([tied[index] for index in part]) for part in _together(_tied_columns(tied, self._places))
         ]
         tables += [(each.members, ~each.possible(self._sizes)) for each in self.balances]
         self.possible = Possible(
             tuple(
-                self._group([tables[place] for place in part])
+                self._group([tables[index] for index in part])
                 for part in _together([set(columns) for columns, _ in tables])
             )
         )
@@ -88,10 +88,10 @@ class Constraints:
         """Give records values that keep orders and totals in the place of those that they have."""
         for balances in self.balances:
             asked, numbers = balances.draw(codes)
-            for place, name in enumerate(balances.names):
-                changed = np.flatnonzero(asked & ~balances.is_missing(place, codes[:, self._places[name]]))
-                for row, number in zip(changed.tolist(), numbers[changed, place].tolist(), strict=True):
-                    values[name][row] = balances.shown(place, number)
+            for index, name in enumerate(balances.names):
+                changed = np.flatnonzero(asked & ~balances.is_missing(index, codes[:, self._places[name]]))
+                for row, number in zip(changed.tolist(), numbers[changed, index].tolist(), strict=True):
+                    values[name][row] = balances.shown(index, number)
 
     def _made(self, one: Any) -> Table | Tied:
         """Return which cells a constraint rules out, or the order or total that it asks for."""
@@ -118,13 +118,13 @@ class Constraints:
         columns = tuple(self._places[name] for name in one)
         ruled_out = np.ones(self._shape(columns), dtype=np.bool_)
         for axis, (name, given) in enumerate(one.items()):
-            cells, held = self._cells[name], np.zeros(self._cells[name].size, dtype=np.bool_)
+            cells, mask = self._cells[name], np.zeros(self._cells[name].size, dtype=np.bool_)
             for value in given if isinstance(given, list | tuple) else [given]:
                 try:
-                    held[cells.code(value)] = True
+                    mask[cells.code(value)] = True
                 except InvalidInput as error:
                     raise InvalidInput(f"column {name!r}: {error}") from None
-            ruled_out &= _along(held, axis, len(columns))
+            ruled_out &= _along(mask, axis, len(columns))
         return columns, ruled_out
 
     def _named(self, parts: Sequence[Expression]) -> tuple[int, ...]:
@@ -161,14 +161,14 @@ class Constraints:
     def _group(self, tables: Sequence[Table]) -> Table:
         """Return the columns that tables share, and which of their cells none of them rules out."""
         columns = tuple(sorted({column for names, _ in tables for column in names}))
-        held = np.ones(self._shape(columns), dtype=np.bool_)
+        mask = np.ones(self._shape(columns), dtype=np.bool_)
         for members, ruled_out in tables:
-            order = sorted(range(len(members)), key=lambda place: members[place])
+            order = sorted(range(len(members)), key=lambda index: members[index])
             spread = [self._sizes[column] if column in members else 1 for column in columns]
-            held &= ~ruled_out.transpose(order).reshape(spread)
-        if not held.any():
+            mask &= ~ruled_out.transpose(order).reshape(spread)
+        if not mask.any():
             raise InvalidInput(f"the constraints leave no record at all: no cells of {self._said(columns)} keep them")
-        return columns, held
+        return columns, mask
 
     def _shape(self, columns: Sequence[int]) -> list[int]:
         """Return how many cells each of these columns has, or refuse too many of them together."""
@@ -239,7 +239,7 @@ def _truth_of_numbers(comparison: Comparison, cells: NumberCells) -> Degrees:
 
 
 def _along(values: Truths, axis: int, axes: int) -> Truths:
-    return values.reshape([len(values) if place == axis else 1 for place in range(axes)])
+    return values.reshape([len(values) if index == axis else 1 for index in range(axes)])
 
 
 def _tied_columns(tied: Sequence[Tied], places: Mapping[str, int]) -> list[set[int]]:
@@ -252,10 +252,10 @@ def _together(sets: Sequence[set[int]]) -> Iterator[list[int]]:
     while left:
         part = [left.pop(0)]
         seen = set(sets[part[0]])
-        while near := [place for place in left if sets[place] & seen]:
+        while near := [index for index in left if sets[index] & seen]:
             part += near
-            left = [place for place in left if place not in near]
-            seen.update(*(sets[place] for place in near))
+            left = [index for index in left if index not in near]
+            seen.update(*(sets[index] for index in near))
         yield part
 
 

@@ -50,12 +50,12 @@ class LineWorkload(BoundWorkload):
         """Return the prefix of a group's line that each threshold is, or the range that each range is."""
         asked = np.asarray(numbers, dtype=np.int64)
         nothing = asked == NOTHING
-        group, place = np.divmod(np.where(nothing, 0, asked), self._each)
+        group, index = np.divmod(np.where(nothing, 0, asked), self._each)
         start = group * self._cells
         if isinstance(self.queries, Prefixes):
-            plus = start + place
+            plus = start + index
         else:
-            first, last = self._plain.pair(place)
+            first, last = self._plain.pair(index)
             plus = self.queries.number(start + first, start + last)
         return np.where(nothing, NOTHING, plus), np.full_like(asked, NOTHING)
 
@@ -101,8 +101,8 @@ class LineWorkload(BoundWorkload):
         """Return the query of the cells from `first` to before `last` in a group."""
         if first >= last:
             return NOTHING
-        place = last - 1 if self.kind == "thresholds" else int(self._plain.number(first, last - 1))
-        return group * self._each + place
+        index = last - 1 if self.kind == "thresholds" else int(self._plain.number(first, last - 1))
+        return group * self._each + index
 
     def even_columns(self, below: Floats, cells: int) -> Columns:
         """Return the column with cuts that split the records evenly, given the shares below all cuts and at all."""
@@ -113,15 +113,15 @@ class LineWorkload(BoundWorkload):
         chosen = sorted({int(np.abs(rising - share).argmin()) for share in wanted}) if rising.size else []
         kind: Any = self.columns.kinds[self.column]
         dated = isinstance(self._line, DateCells)
-        cuts = [self._line.written(self._cuts[place]) if dated else self._cuts[place] for place in chosen]
+        cuts = [self._line.written(self._cuts[index]) if dated else self._cuts[index] for index in chosen]
         return Columns({self.column: replace(kind, cuts=cuts, spans=None)})
 
     def answers_itself(self, asked: Any) -> bool:
         """Return whether the ends that are asked for are cuts of the column: others are moved to the nearest."""
         given = asked[self.column] if isinstance(asked, Mapping) else None
         ends = given if isinstance(given, tuple | list) else [given]
-        places = [self._line.number(end) for end in ends if end is not None]
-        return all(math.isinf(place) or place in self._cuts for place in places)
+        numbers = [self._line.number(end) for end in ends if end is not None]
+        return all(math.isinf(number) or number in self._cuts for number in numbers)
 
     def _number(self, end: Any) -> float:
         try:
@@ -150,11 +150,11 @@ class LineWorkload(BoundWorkload):
         return cell, float((end - cuts[cell - 1]) / (cuts[cell] - cuts[cell - 1]))
 
     def _name(self, number: int) -> dict[str, Any]:
-        group, place = divmod(number, self._each)
+        group, index = divmod(number, self._each)
         sizes = self.columns.sizes[:-1]
         codes = np.unravel_index(group, sizes) if sizes else ()
         named = {name: self.columns.cells[name].name(int(c)) for name, c in zip(self.by, codes, strict=True)}
-        first, last = (0, place) if self.kind == "thresholds" else (int(end) for end in self._plain.pair(place))
+        first, last = (0, index) if self.kind == "thresholds" else (int(end) for end in self._plain.pair(index))
         named[self.column], text = self._between(first, last)
         others = [f"{name} = {named[name]}" for name in self.by]
         return tidy_name(" and ".join([text, *others]), named)
