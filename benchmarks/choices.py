@@ -155,7 +155,7 @@ class _Split:
     def planned(self, *, teach: bool) -> int:
         """Return the default number of teachers, for answers or for a student."""
         rows, columns = self.X.shape
-        return plan(**_TARGET, records=rows, features=columns, teach=teach).teachers
+        return int(plan(**_TARGET, records=rows, features=columns, teach=teach).teachers)
 
     def chosen(self, *, teach: bool) -> tuple[Any, int]:
         """Return the learner and the number of teachers that do best on public points and their labels."""

@@ -26,11 +26,10 @@ from quorate.models.concepts.partitions import check_partitions, columns_within,
 from quorate.models.concepts.splits import DistinctSplits
 from quorate.models.predictors.base import allows_missing, check_matrix, takes_frames
 from quorate.models.predictors.estimate import Estimate, estimate_rates
-from quorate.models.predictors.flip import flip
 from quorate.models.predictors.labels import without_values
 from quorate.models.predictors.relabelled_sample import RelabelledSample, paper_no_quorums
 from quorate.models.predictors.stable import stable_subset
-from quorate.models.predictors.stable_choice import StableChoice, check_calibration, check_gamma
+from quorate.models.predictors.stable_choice import StableChoice, check_calibration, check_gamma, flip
 from quorate.models.saving.codecs import array_from, mechanism_of
 from quorate.models.students.tabulated import boosting_runs, published_queries, vote_table
 from quorate.models.students.training import try_student

@@ -3,6 +3,7 @@
 import copy
 import json
 import pickle
+from dataclasses import FrozenInstanceError
 
 import numpy as np
 import pandas as pd
@@ -15,6 +16,7 @@ from sklearn.compose import make_column_transformer
 from sklearn.exceptions import DataConversionWarning, NotFittedError
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.metrics import accuracy_score
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
@@ -77,7 +79,7 @@ def test_answers_are_labels_with_a_mask(asked):
     assert answers.no_quorum.tolist() == [False, False, True]
     assert answers.refused == 0
     assert answers.spent == asked.mechanism_.no_quorum_cost(asked.mechanism_.order)
-    assert isinstance(answers, np.ndarray)
+    assert np.asarray(answers).tolist() == list(answers) == answers.tolist()
     assert (answers == np.array(["yes", "no", "no"])).tolist() == [True, True, False]
 
 
@@ -483,13 +485,16 @@ def test_what_was_fitted_is_what_is_claimed(asked, records):
 
 def test_a_copy_of_predictions_knows_what_they_know(asked):
     answers = asked.predict(EASY + HARD)
-    for made in (answers.copy(), copy.deepcopy(answers)):
-        assert made.refused == 0
-        assert made.answered.tolist() == [True, True, False]
+    duplicate = copy.deepcopy(answers)
+    assert duplicate.refused == 0
+    assert duplicate.answered.tolist() == [True, True, False]
     numbers = PrivateClassifier(epsilon=20.0, teachers=50, aggregator="noisy_max", queries=5)
     answers = numbers.fit(np.arange(1000.0)[:, None] % 2, np.arange(1000) % 2).predict([[0.0], [1.0]])
-    answers += 1
-    assert answers.tolist() == [1, 2]
+    assert (np.asarray(answers) + 1).tolist() == [1, 2]
+    assert (np.array([0, 0]) == answers).tolist() == (answers == [0, 0]).tolist() == [True, False]
+    assert accuracy_score([0, 1], answers) == 1.0
+    with pytest.raises(FrozenInstanceError):
+        answers.refused = 1
 
 
 def test_what_is_asked_is_checked_first(asked):

@@ -30,9 +30,9 @@ from quorate.models.predictors import (
     pure_stable,
 )
 from quorate.models.predictors.pure_stable import PureStable
-from quorate.models.predictors.semi_private import choose_from_cover
 from quorate.models.predictors.stable_choice import StableChoice
 from quorate.models.predictors.unit_rows import fill_unit_rows
+from quorate.models.predictors.universal import choose_from_cover
 from quorate.models.students.semi_private import SemiPrivateClassifier
 
 LINE = (0.0, 1.0, 2.0)

@@ -20,13 +20,12 @@ from quorate.core.privacy import relabelling_epsilon
 from quorate.models.concepts import Finite, Intervals, Stumps, Thresholds
 from quorate.models.predictors import AgnosticClassifier
 from quorate.models.predictors.concept_teachers import fit_concept_teachers
-from quorate.models.predictors.flip import flip
 from quorate.models.predictors.pure_relabel import PureRelabelling
 from quorate.models.predictors.pure_stable import PureStable
 from quorate.models.predictors.relabelled_sample import RelabelledSample, paper_inner, paper_no_quorums, plan_sample
-from quorate.models.predictors.semi_private import choose_from_cover
-from quorate.models.predictors.stable_choice import StableChoice, secret_subset
+from quorate.models.predictors.stable_choice import StableChoice, flip, secret_subset
 from quorate.models.predictors.unit_rows import UnitRows, fill_unit_rows
+from quorate.models.predictors.universal import choose_from_cover
 
 LINE = [0.0, 1.0, 2.0]
 QUERIES = [-0.5, 0.5, 1.0, 1.5, 2.5]

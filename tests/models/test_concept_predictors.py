@@ -18,8 +18,8 @@ from quorate.core.session import Session
 from quorate.models.concepts import Conjunctions, Finite, Halfspaces, Intervals, Stumps, Thresholds
 from quorate.models.predictors import AgnosticClassifier, PureClassifier, StableClassifier, UniversalClassifier
 from quorate.models.predictors.concept_teachers import ErmClassifier
-from quorate.models.predictors.semi_private import choose_from_cover, cover_excess, cover_points
 from quorate.models.predictors.unit_rows import fill_unit_rows
+from quorate.models.predictors.universal import choose_from_cover, cover_points
 from quorate.models.saving import open_folder
 
 SECRET = 0.123456789  # stands in the private rows and nowhere else
@@ -47,7 +47,6 @@ def test_what_a_cover_costs_and_promises():
     with pytest.raises(InvalidInput, match="finite"):
         choose_from_cover(Thresholds(), X, y, [0.5, np.nan], epsilon=0.5)
     assert cover_points(vc_dimension=2, alpha=0.2, beta=0.1) == math.ceil(32 * (2 * math.log(5) + math.log(10)) / 0.2)
-    assert cover_excess(Thresholds(), public=50, epsilon=0.5, beta=0.1) == math.ceil(4 * math.log(510))
 
 
 # Universal

@@ -82,9 +82,9 @@ def _comparison(planned: Plan) -> Table:
     noise = ", ".join(f"{key.replace('_', ' ')} {value:.4g}" for key, value in planned.noise.items())
     caption = f"* chosen, with {noise}"
     table = Table(Column("aggregator", no_wrap=True), *columns, title="Expected: plurality labels", caption=caption)
-    for place, candidate in enumerate([planned, *planned.candidates]):
+    for rank, candidate in enumerate([planned, *planned.candidates]):
         table.add_row(
-            f"[bold]{candidate.aggregator}[/bold] *" if place == 0 else candidate.aggregator,
+            f"[bold]{candidate.aggregator}[/bold] *" if rank == 0 else candidate.aggregator,
             f"{candidate.answered:.1%}",
             f"{candidate.agreement:.1%}",
             f"{candidate.right:.1%}",
@@ -135,9 +135,9 @@ def _show_methods(console: Console, planned: Plan) -> None:
         title=f"{planned.records:,} records, VC dimension {planned.vc_dimension}",
         caption="* best here. The bounds hold for every law of the records: real data do better",
     )
-    for place, method in enumerate(planned.methods):
+    for rank, method in enumerate(planned.methods):
         table.add_row(
-            f"[bold]{method.name}[/bold] *" if place == 0 else method.name,
+            f"[bold]{method.name}[/bold] *" if rank == 0 else method.name,
             f"{method.error:.3g}",
             "no number" if method.needed is None else f"{method.needed:,}",
             method.reason,

@@ -54,8 +54,8 @@ def _wins(forecast: VoteForecast, teachers: int, scale: Floats | float) -> Float
     lead = (forecast.top[:, np.newaxis] - forecast.rivals) * teachers
     by_scale = np.asarray(scale)[..., np.newaxis]
     if len(forecast.copies) == 1 and forecast.copies[0] == 1:
-        both: Floats = ndtr(lead[:, 0] / (by_scale * math.sqrt(2)))
-        return both
+        two_labels: Floats = ndtr(lead[:, 0] / (by_scale * math.sqrt(2)))
+        return two_labels
     points, weights = normal_nodes(_NODES)
     product: Floats = np.ones((*by_scale.shape[:-1], len(lead), _NODES))
     for rival, copies in enumerate(forecast.copies.tolist()):
@@ -177,16 +177,16 @@ def draft_confident_max(task: Task, forecast: VoteForecast, teachers: int) -> Dr
     best: tuple[float, float, ConfidentMax] | None = None
     for ratio in _RATIOS:
         allowed, scales, worths = _confident_settings(task, forecast, teachers, thresholds, ratio)
-        place = int(np.argmax(worths))
-        if best is None or worths[place] > best[0]:
+        position = int(np.argmax(worths))
+        if best is None or worths[position] > best[0]:
             mechanism = ConfidentMax(
                 teachers=teachers,
                 classes=task.classes,
-                threshold=int(thresholds[place]),
-                test_scale=ratio * float(scales[place]),
-                winner_scale=float(scales[place]),
+                threshold=int(thresholds[position]),
+                test_scale=ratio * float(scales[position]),
+                winner_scale=float(scales[position]),
             )
-            best = float(worths[place]), float(allowed[place]), mechanism
+            best = float(worths[position]), float(allowed[position]), mechanism
     assert best is not None
     _, answers, mechanism = best
     expected = _expect_confident(mechanism, task, forecast, allowed=answers)
@@ -227,28 +227,28 @@ def expect_soft_majority(mechanism: SoftMajority, task: Task, forecast: VoteFore
 def _soft_epsilon(task: Task) -> float:
     """Return the largest epsilon of a query, to one in a million, that pays all queries at the task's order."""
     low = SoftMajority.calibrate(epsilon=task.epsilon, teachers=1, queries=task.queries).epsilon_per_query
-    high, each = task.epsilon, task.capacity / task.queries - 1 / RENYI_QUANTA
+    high, price = task.epsilon, task.capacity / task.queries - 1 / RENYI_QUANTA
     while task.delta > 0 and high > low * (1 + 1e-6):
         middle = math.sqrt(low * high)
-        low, high = (middle, high) if exponential_renyi(middle, order=task.order) <= each else (low, middle)
+        low, high = (middle, high) if exponential_renyi(middle, order=task.order) <= price else (low, middle)
     return low
 
 
-def _make_soft(task: Task, teachers: int, each: float) -> Calibrated:
-    mechanism = SoftMajority(teachers=teachers, epsilon=each)
+def _make_soft(task: Task, teachers: int, epsilon: float) -> Calibrated:
+    mechanism = SoftMajority(teachers=teachers, epsilon=epsilon)
     for order in dict.fromkeys((task.order, math.inf)):
         budget = Budget(epsilon=task.epsilon, delta=task.delta, order=order, slack=0.0)
         if budget.affordable(mechanism.query_cost(order)) >= task.queries:
             return Calibrated(mechanism, order, 0.0)
-    return _make_soft(task, teachers, each * (1 - 1e-5))
+    return _make_soft(task, teachers, epsilon * (1 - 1e-5))
 
 
 def draft_soft_majority(task: Task, forecast: VoteForecast, teachers: int) -> Draft:
     """Return the draft of a SoftMajority that answers every query."""
-    each = _soft_epsilon(task)
-    expected = expect_soft_majority(SoftMajority(teachers=teachers, epsilon=each), task, forecast)
+    epsilon = _soft_epsilon(task)
+    expected = expect_soft_majority(SoftMajority(teachers=teachers, epsilon=epsilon), task, forecast)
     return Draft(
-        "soft_majority", expected, None, {"epsilon_per_query": each}, partial(_make_soft, task, teachers, each)
+        "soft_majority", expected, None, {"epsilon_per_query": epsilon}, partial(_make_soft, task, teachers, epsilon)
     )
 
 
@@ -291,8 +291,8 @@ def _make_sharp(task: Task, forecast: VoteForecast, teachers: int, order: float)
         "teachers": teachers,
         "queries": task.queries,
     }
-    both = [SharpMajority.calibrate(**target), SharpMajority.calibrate(**target, order=order)]
-    mechanism = max(both, key=lambda each: expect_sharp_majority(each, task, forecast).right)
+    mechanisms = [SharpMajority.calibrate(**target), SharpMajority.calibrate(**target, order=order)]
+    mechanism = max(mechanisms, key=lambda made: expect_sharp_majority(made, task, forecast).right)
     return Calibrated(mechanism, mechanism.order, 0.0)
 
 

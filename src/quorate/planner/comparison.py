@@ -106,14 +106,14 @@ def _try_teachers(
     while teachers == 25 or records // teachers >= LEAST_ROWS:
         rows = _informative_rows(task, max(records // teachers, 1))
         share = ndtr(np.abs(_PLACES) * (2 * _STRENGTH * _information()) / math.sqrt(features / rows))
-        others = [np.zeros(len(share))] * (task.classes - 2)
-        votes = np.rint(np.stack([share, 1 - share, *others], axis=1) * _WHOLE).astype(np.int64)
+        rest = [np.zeros(len(share))] * (task.classes - 2)
+        votes = np.rint(np.stack([share, 1 - share, *rest], axis=1) * _WHOLE).astype(np.int64)
         draft = best_draft(aggregator, task, VoteForecast.from_votes(votes), teachers)
-        own = _share_off(
+        sampling_loss = _share_off(
             features / (_informative_rows(task, records) * _information()) / _STRENGTH**2
         )  # of all together
         right = draft.expected.right + (1 - draft.expected.answered) / task.classes
-        yield 1 - right + own, teachers, draft
+        yield 1 - right + sampling_loss, teachers, draft
         teachers *= 2
 
 

@@ -108,14 +108,14 @@ def _best(bounds: Iterable[MethodBound]) -> MethodBound:
     return min(bounds, key=lambda bound: bound.error, default=MethodBound(1.0))
 
 
-def _ladder(most: int) -> Iterator[int]:
+def _ladder(largest: int) -> Iterator[int]:
     """Yield whole numbers up to `most`, each about 1.4 times the one before, and `most` itself."""
     value = 1.0
-    while value < most:
+    while value < largest:
         yield math.ceil(value)
         value = max(value + 1, value * 1.4)
-    if most >= 1:
-        yield most
+    if largest >= 1:
+        yield largest
 
 
 def ballot_error(
@@ -166,15 +166,20 @@ def agnostic(records: int, *, log_growth: LogGrowth, epsilon: float, delta: floa
         sampled = int(rate * records)
         if sampled < 1:
             continue
-        whole, each = amplify_inverse(epsilon=epsilon, delta=delta, rate=rate)  # of all that is run on the sample
+        # What may be spent on the sample in all.
+        sample_epsilon, sample_delta = amplify_inverse(epsilon=epsilon, delta=delta, rate=rate)
         noise_free = deviation(log_growth, sampled)
         for kappa in _KAPPAS:
-            inner = whole - relabelling_epsilon(kappa=kappa)
+            inner = sample_epsilon - relabelling_epsilon(kappa=kappa)
             relabelled = noise_free + choice_excess(log_growth(sampled), epsilon=kappa, rows=sampled)
             if inner <= 0 or relabelled >= best.error:
                 continue
             votes = ballot_error(
-                lambda rows: net_error(log_growth, rows), rows=sampled, epsilon=inner, delta=each, queries=queries
+                lambda rows: net_error(log_growth, rows),
+                rows=sampled,
+                epsilon=inner,
+                delta=sample_delta,
+                queries=queries,
             )
             if relabelled + votes.error < best.error:
                 best = MethodBound(relabelled + votes.error, {"rate": rate, "kappa": kappa, **votes.settings})
@@ -201,10 +206,10 @@ def universal(records: int, *, log_growth: LogGrowth, epsilon: float, delta: flo
     bounds = []
     while low <= high:  # more of them make a better cover and worse answers: where do the two meet?
         first = ladder[(low + high) // 2]
-        after = semi_private(records, log_growth=log_growth, epsilon=epsilon / 2, public=first)
-        before = agnostic(records, log_growth=log_growth, epsilon=epsilon / 2, delta=delta, queries=first)
-        bounds.append(MethodBound(max(before.error, after.error), {"first_queries": first, **before.settings}))
-        if before.error < after.error:
+        hypothesis = semi_private(records, log_growth=log_growth, epsilon=epsilon / 2, public=first)
+        ballots = agnostic(records, log_growth=log_growth, epsilon=epsilon / 2, delta=delta, queries=first)
+        bounds.append(MethodBound(max(ballots.error, hypothesis.error), {"first_queries": first, **ballots.settings}))
+        if ballots.error < hypothesis.error:
             low = (low + high) // 2 + 1
         else:
             high = (low + high) // 2 - 1
@@ -230,10 +235,10 @@ def pure_stable(records: int, *, log_growth: LogGrowth, epsilon: float, queries:
     """A stable prediction, flipped with probability a: gamma = a (e^epsilon - 1) / (1 - 2a)."""
 
     def bounds() -> Iterator[MethodBound]:
-        each = math.expm1(min(epsilon / queries, 700.0))
+        odds = math.expm1(min(epsilon / queries, 700.0))
         for power in range(1, 60):
             flip = 0.45 * 0.8**power
-            gamma = flip * each / (1 - 2 * flip)
+            gamma = flip * odds / (1 - 2 * flip)
             if gamma < 0.99:
                 inner = stable(records, log_growth=log_growth, gamma=gamma)
                 yield MethodBound(inner.error + flip, {"flip": flip, **inner.settings})
@@ -250,20 +255,20 @@ def pure_relabel(records: int, *, log_growth: LogGrowth, epsilon: float, queries
     """
 
     def bounds() -> Iterator[MethodBound]:
-        each = min(epsilon / queries, 700.0)
+        epsilon_per_query = min(epsilon / queries, 700.0)
         for power in range(1, 130):
             eta = 0.75**power
-            left = each - 3 / (eta * records)
-            if left <= 0:
+            remaining = epsilon_per_query - 3 / (eta * records)
+            if remaining <= 0:
                 break
-            odds = math.expm1(left) / (4 * math.exp(3 * (1 + 1 / (eta * records))))
+            odds = math.expm1(remaining) / (4 * math.exp(3 * (1 + 1 / (eta * records))))
             rate = odds / (1 + odds)
             subset = int(rate * records)
             if subset < 2:
                 continue
             misses = math.log(2) + 2 * log_growth(2 * (subset - 1)) - eta * (subset - 1) * math.log(2) / 2
             mass = math.exp(min(0.0, misses)) * rate
-            flip = mass / (math.expm1(each) + 2 * mass)
+            flip = mass / (math.expm1(epsilon_per_query) + 2 * mass)
             votes = ballot_error(
                 lambda rows: net_error(log_growth, rows),
                 rows=records,

@@ -72,8 +72,8 @@ def plan_concept(
     records, queries = check_count("records", records), check_count("queries", queries)
     epsilon, delta = check_positive("epsilon", epsilon), check_delta(delta)
     alpha, public = check_rate("alpha", alpha), check_count("public", public, least=0)
-    known: dict[str, Any] = {"log_growth": log_growth, "epsilon": epsilon}
-    bounds = _bounds(known, delta, queries, public, realizable)
+    arguments: dict[str, Any] = {"log_growth": log_growth, "epsilon": epsilon}
+    bounds = _bounds(arguments, delta, queries, public, realizable)
     least = None
     if gamma is not None:
         gamma = check_rate("gamma", gamma)
@@ -110,25 +110,25 @@ def plan_concept(
 
 
 def _bounds(
-    known: dict[str, Any], delta: float, queries: int, public: int, realizable: bool
+    arguments: dict[str, Any], delta: float, queries: int, public: int, realizable: bool
 ) -> dict[str, tuple[Bound, str]]:
     """Return the bound and the guarantee of each method that is open."""
-    pure = f"({known['epsilon']:g}, 0)"
+    pure = f"({arguments['epsilon']:g}, 0)"
     bounds: dict[str, tuple[Bound, str]] = {
-        "pure-stable": (partial(pure_stable, **known, queries=queries), pure),
-        "pure-relabel": (partial(pure_relabel, **known, queries=queries), pure),
+        "pure-stable": (partial(pure_stable, **arguments, queries=queries), pure),
+        "pure-relabel": (partial(pure_relabel, **arguments, queries=queries), pure),
     }
     if realizable:
-        bounds["pure-realizable"] = (partial(subsample, **known, queries=queries), pure)
+        bounds["pure-realizable"] = (partial(subsample, **arguments, queries=queries), pure)
     if delta > 0:
-        target = f"({known['epsilon']:g}, {delta:g})"
-        bounds["agnostic"] = (partial(agnostic, **known, delta=delta, queries=queries), target)
-        bounds["universal"] = (partial(universal, **known, delta=delta), f"{target}, any number of queries")
+        target = f"({arguments['epsilon']:g}, {delta:g})"
+        bounds["agnostic"] = (partial(agnostic, **arguments, delta=delta, queries=queries), target)
+        bounds["universal"] = (partial(universal, **arguments, delta=delta), f"{target}, any number of queries")
         if realizable:
-            bounds["subsample"] = (partial(subsample, **known, delta=delta, queries=queries), target)
+            bounds["subsample"] = (partial(subsample, **arguments, delta=delta, queries=queries), target)
     if public:
         guarantee = f"{pure}, published: any number of queries"
-        bounds["semi-private"] = (partial(semi_private, **known, public=public), guarantee)
+        bounds["semi-private"] = (partial(semi_private, **arguments, public=public), guarantee)
     return bounds
 
 
@@ -147,8 +147,8 @@ def _keywords(best: Method, figures: dict[str, Any]) -> dict[str, Any]:
         return {"gamma": best.settings["gamma"]}
     if best.name.startswith("pure-"):
         return {name: figures[name] for name in ("epsilon", "queries")} | {"method": best.name.removeprefix("pure-")}
-    named = {"semi-private": ("epsilon",), "universal": ("epsilon", "delta")}
-    return {name: figures[name] for name in named.get(best.name, ("epsilon", "delta", "queries"))}
+    parameters = {"semi-private": ("epsilon",), "universal": ("epsilon", "delta")}
+    return {name: figures[name] for name in parameters.get(best.name, ("epsilon", "delta", "queries"))}
 
 
 def _text(methods: list[Method], figures: dict[str, Any]) -> str:
@@ -190,10 +190,10 @@ def _assumptions(realizable: bool, public: int) -> tuple[str, ...]:
 
 
 def _method(name: str, bound: Bound, guarantee: str, *, records: int, alpha: float, least: int | None) -> Method:
-    found = bound(records)
+    bounded = bound(records)
     needed = _needed(lambda count: bound(count).error, alpha)
-    error = min(1.0, found.error)
-    return Method(name, _ESTIMATORS[name], error, guarantee, True, needed, least, dict(found.settings))
+    error = min(1.0, bounded.error)
+    return Method(name, _ESTIMATORS[name], error, guarantee, True, needed, least, dict(bounded.settings))
 
 
 def _needed(error: Callable[[int], float], alpha: float) -> int | None:

@@ -88,8 +88,8 @@ class VoteForecast:
 
     def means(self, values: Floats) -> Floats:
         """Return the mean over queries, which are the last axis, of each row of values."""
-        rounded: Floats = np.round(np.minimum(values @ self.weights, 1.0), _DECIMALS)
-        return rounded
+        means: Floats = np.minimum(values @ self.weights, 1.0)
+        return means.round(_DECIMALS)
 
     @property
     def disagreement(self) -> float:
@@ -141,7 +141,7 @@ def binomial_capped_mean(trials: int, cap: float, probability: Floats) -> Floats
     for start in range(0, len(indices), at_once):
         block = indices[start : start + at_once]
         result[block] = _exact_capped_means(trials, cap, probability[block])
-    return result
+    return np.asarray(result, dtype=np.float64)
 
 
 def binomial_tail(trials: int, least: int, probability: Floats) -> Floats:

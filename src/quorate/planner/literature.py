@@ -26,8 +26,8 @@ def stability_teachers(*, epsilon: float, delta: float, queries: int, disagreeme
 
 def pate_epsilon(*, scale: float, queries: int, delta: float) -> float:
     """Return the epsilon of the plain cost order / scale**2 a query, at the best order (Papernot et al. 2018)."""
-    each = queries / scale**2
-    return each + 2 * math.sqrt(each * math.log(1 / delta))
+    ratio = queries / scale**2
+    return ratio + 2 * math.sqrt(ratio * math.log(1 / delta))
 
 
 def published_bounds(

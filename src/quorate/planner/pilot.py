@@ -94,8 +94,8 @@ def run_pilot(
     Every row is a unit of its own, unless told. `fitting` is as for `Ensemble.fit_parts`. Raises `Infeasible` where
     half of the units are fewer than a teacher has, or too few to show anything. The same rows give the same votes.
     """
-    known = np.arange(len(codes)) if units is None else units
-    people = np.unique(known)
+    owners_ = np.arange(len(codes)) if units is None else units
+    people = np.unique(owners_)
     needed = 2 * max(units_per_teacher, LEAST_HALF)
     if people.size < needed:
         raise Infeasible(
@@ -103,17 +103,17 @@ def run_pilot(
             f"takes {needed:,}, or more and smaller teachers"
         )
     random = np.random.default_rng(0)
-    place = random.permutation(people.size)[np.searchsorted(people, known)]
+    positions = random.permutation(people.size)[np.searchsorted(people, owners_)]
     halves = np.split(np.arange(people.size), [people.size // 2])
     votes, right, judged = [], [], []
-    for pool, others in (halves, halves[::-1]):
-        first, last = (np.flatnonzero(np.isin(place, half)) for half in (pool, others))
-        owners = [owner[place] for owner in _owners(random, pool, units_per_teacher, places=people.size)]
+    for pool, rest in (halves, halves[::-1]):
+        first, last = (np.flatnonzero(np.isin(positions, half)) for half in (pool, rest))
+        owners = [owner[positions] for owner in _owners(random, pool, units_per_teacher, places=people.size)]
         queries = take_rows(X, last)
         votes.append(_votes(X, codes, owners, queries, **fitting))
         right.append(_right(fitting["estimator"], take_rows(X, first), codes[first], queries, codes[last]))
         judged.append(codes[last])
-    known_right = [one for one in right if one is not None]
+    known_right = [mask for mask in right if mask is not None]
     alone = float(np.concatenate(known_right).mean()) if len(known_right) == len(right) else None
     return Pilot(votes=np.concatenate(votes), codes=np.concatenate(judged), alone=alone)
 

@@ -9,7 +9,7 @@ from quorate.core.errors import InvalidInput
 from quorate.core.notebook import html_card
 from quorate.core.privacy import Budget
 
-__all__ = ["Candidate", "Change", "Method", "Plan", "PublishedBound"]
+__all__ = ["Candidate", "Change", "Method", "Plan", "PublishedBound", "plan_card"]
 
 
 @dataclass(frozen=True)
@@ -109,10 +109,10 @@ class Plan:
 
     def method(self, name: str) -> Method:
         """Return one of the compared methods by its name."""
-        for method in self.methods:
-            if method.name == name:
-                return method
-        raise InvalidInput(f"the plan has no method {name!r}; it has {', '.join(each.name for each in self.methods)}")
+        methods = {method.name: method for method in self.methods}
+        if name not in methods:
+            raise InvalidInput(f"the plan has no method {name!r}; it has {', '.join(methods)}")
+        return methods[name]
 
     def open_budget(self) -> Budget:
         """Return a fresh budget of this epsilon and delta, at the order and slack that fit the mechanism of votes."""
@@ -144,12 +144,12 @@ class Plan:
     def from_dict(cls, described: Mapping[str, Any], mechanism: Any) -> "Plan":
         """Return the plan for votes that `as_dict` described, with its mechanism."""
         kinds = {"candidates": Candidate, "published": PublishedBound, "nearest": Change, "methods": Method}
-        known = {name: value for name, value in described.items() if name not in kinds}
-        known |= {name: tuple(kind(**entry) for entry in described[name]) for name, kind in kinds.items()}
-        known |= {name: tuple(described[name]) for name in ("assumptions", "warnings", "shown", "bar")}
-        known["order"] = math.inf if described["order"] is None else described["order"]
-        parts = {name: known.pop(name) for name in cls.__dataclass_fields__ if name != "figures"}
-        return cls(figures={**known, "mechanism": mechanism}, **parts)
+        values = {name: value for name, value in described.items() if name not in kinds}
+        values |= {name: tuple(kind(**entry) for entry in described[name]) for name, kind in kinds.items()}
+        values |= {name: tuple(described[name]) for name in ("assumptions", "warnings", "shown", "bar")}
+        values["order"] = math.inf if described["order"] is None else described["order"]
+        parts = {name: values.pop(name) for name in cls.__dataclass_fields__ if name != "figures"}
+        return cls(figures={**values, "mechanism": mechanism}, **parts)
 
     def _repr_html_(self) -> str:
         facts = {name.replace("_", " "): getattr(self, name) for name in self.shown}
@@ -169,9 +169,9 @@ def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and math.isinf(value) else value
 
 
-def plan_card(plan: Any, *named: str, bar: tuple[str, float] | None = None) -> str:
+def plan_card(plan: Any, *figures: str, bar: tuple[str, float] | None = None) -> str:
     """Return the notebook card of a plan that is not a `Plan`: these of its values, a bar and its summary."""
-    facts = {name.replace("_", " "): getattr(plan, name) for name in named}
+    facts = {name.replace("_", " "): getattr(plan, name) for name in figures}
     summary = plan.summary()
     return html_card(
         "Plan" if plan.feasible else "Plan, not feasible", facts, bar=bar, lines=[f"{summary[:1].upper()}{summary[1:]}"]

@@ -119,8 +119,8 @@ def answered_before_stop(queries: int, no_quorums: int, missed: Floats) -> Float
     """
     met = binomial_capped_mean(queries, no_quorums, missed)
     with np.errstate(divide="ignore", invalid="ignore"):
-        asked = np.where(missed > 0, met / missed, queries)
-    return (np.minimum(asked, queries) - met) / queries
+        queried = np.where(missed > 0, met / missed, queries)
+    return (np.minimum(queried, queries) - met) / queries
 
 
 def lasts(queries: int, no_quorums: int, missed: Floats) -> Floats:

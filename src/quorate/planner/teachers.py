@@ -104,8 +104,8 @@ _ENOUGH = 1.02  # the search for a change stops once its bracket is this narrow
 
 def drafts(aggregator: str, task: Task, forecast: VoteForecast, teachers: int) -> tuple[Draft, ...]:
     """Return the drafts of this aggregator, or of all that "auto" chooses from, the most worthy first."""
-    made = [AGGREGATORS[name](task, forecast, teachers) for name in _names(aggregator, task)]
-    return _ranked([draft for draft in made if draft is not None], task)
+    drafted = [AGGREGATORS[name](task, forecast, teachers) for name in _names(aggregator, task)]
+    return _ranked([draft for draft in drafted if draft is not None], task)
 
 
 def _names(aggregator: str, task: Task) -> tuple[str, ...]:
@@ -120,10 +120,10 @@ def _names(aggregator: str, task: Task) -> tuple[str, ...]:
     return names
 
 
-def _ranked(made: list[Draft], task: Task) -> tuple[Draft, ...]:
-    if not made:
+def _ranked(drafted: list[Draft], task: Task) -> tuple[Draft, ...]:
+    if not drafted:
         raise Infeasible(f"nothing is left for a query at epsilon={task.epsilon}, delta={task.delta}; raise either")
-    return tuple(sorted(made, key=lambda draft: -draft.expected.worth))
+    return tuple(sorted(drafted, key=lambda draft: -draft.expected.worth))
 
 
 def best_draft(aggregator: str, task: Task, forecast: VoteForecast, teachers: int) -> Draft:
@@ -131,16 +131,16 @@ def best_draft(aggregator: str, task: Task, forecast: VoteForecast, teachers: in
     names = _names(aggregator, task)
     if aggregator != "auto" or task.delta == 0:
         return drafts(aggregator, task, forecast, teachers)[0]
-    made = {name: AGGREGATORS[name](task, forecast, teachers) for name in ("sharp_majority", "noisy_max")}
-    if made["sharp_majority"] is None:  # It is right more often than a soft majority at every lead.
-        made["soft_majority"] = draft_soft_majority(task, forecast, teachers)
-    best = max(draft.expected.worth for draft in made.values() if draft is not None)
-    assert made["noisy_max"] is not None
+    drafted = {name: AGGREGATORS[name](task, forecast, teachers) for name in ("sharp_majority", "noisy_max")}
+    if drafted["sharp_majority"] is None:  # It is right more often than a soft majority at every lead.
+        drafted["soft_majority"] = draft_soft_majority(task, forecast, teachers)
+    best = max(draft.expected.worth for draft in drafted.values() if draft is not None)
+    assert drafted["noisy_max"] is not None
     if can_quorum_reach(best, task, forecast, teachers):
-        made["quorum"] = draft_quorum(task, forecast, teachers)
-    if most_of_confident_max(task, made["noisy_max"].expected) > best:
-        made["confident_max"] = draft_confident_max(task, forecast, teachers)
-    return _ranked([draft for name in names if (draft := made.get(name)) is not None], task)[0]
+        drafted["quorum"] = draft_quorum(task, forecast, teachers)
+    if most_of_confident_max(task, drafted["noisy_max"].expected) > best:
+        drafted["confident_max"] = draft_confident_max(task, forecast, teachers)
+    return _ranked([draft for name in names if (draft := drafted.get(name)) is not None], task)[0]
 
 
 def certify(draft: Draft, task: Task, forecast: VoteForecast) -> tuple[Calibrated, Expected]:
@@ -194,7 +194,7 @@ def best_teachers(aggregator: str, task: Task, forecast: VoteForecast, purpose: 
     """
     if purpose.columns is None or aggregator in SLOW:
         return None
-    coefficients, most = purpose.columns * (task.classes - 1), records // LEAST_ROWS
+    coefficients, largest = purpose.columns * (task.classes - 1), records // LEAST_ROWS
     losses: dict[int, float] = {}
 
     def attempt(teachers: int) -> None:
@@ -206,11 +206,11 @@ def best_teachers(aggregator: str, task: Task, forecast: VoteForecast, purpose: 
         )
         losses[teachers] = noise + _PLURALITY * coefficients * teachers / records
 
-    for power in range(_FEWEST.bit_length() - 1, most.bit_length() + 1):
-        attempt(min(most, 2**power))
+    for power in range(_FEWEST.bit_length() - 1, largest.bit_length() + 1):
+        attempt(min(largest, 2**power))
     for step in _STEPS:
         around = min(losses, key=lambda teachers: losses[teachers], default=0)
-        for teachers in {round(around / step), min(most, round(around * step))} - {0, *losses}:
+        for teachers in {round(around / step), min(largest, round(around * step))} - {0, *losses}:
             attempt(teachers)
     return min(losses, key=lambda teachers: losses[teachers]) if losses else None
 

@@ -173,8 +173,8 @@ def _search_worth(missed: Floats, weights: Floats, task: Task, forecast: VoteFor
     flat = rates.ravel()
     met = binomial_capped_mean(task.queries, count, flat)
     with np.errstate(divide="ignore", invalid="ignore"):
-        asked = np.minimum(np.where(flat > 0, met / flat, task.queries), task.queries)
-    worth = asked - met + (met / task.classes if task.guess else 0.0)
+        queried = np.minimum(np.where(flat > 0, met / flat, task.queries), task.queries)
+    worth = queried - met + (met / task.classes if task.guess else 0.0)
     return float(weights @ (worth.reshape(rates.shape) @ chances)) / task.queries
 
 
@@ -284,9 +284,9 @@ def shares_with_redraws(queries: int, no_quorums: int, missed: Floats, weights: 
     """
     coarse = math.ceil(queries / _LONGEST)
     steps = math.ceil(queries / coarse)
-    kept = np.power(1 - np.clip(missed, 0.0, 1.0), coarse)[:, np.newaxis]  # no no-quorum in one step of time
+    staying = np.power(1 - np.clip(missed, 0.0, 1.0), coarse)[:, np.newaxis]  # no no-quorum in one step of time
     times = np.arange(1, steps + 1)
-    law = weights @ (np.power(kept, times - 1) * (1 - kept))
+    law = weights @ (np.power(staying, times - 1) * (1 - staying))
     size = 2 ** math.ceil(math.log2(2 * steps + 2))
     damp = np.exp(-_DAMPING / size * np.arange(size))
     padded = np.zeros(size)
@@ -297,8 +297,8 @@ def shares_with_redraws(queries: int, no_quorums: int, missed: Floats, weights: 
         counted = np.where(np.abs(1 - transform) < 1e-12, no_quorums, transform * (1 - last) / (1 - transform))
     ended = np.cumsum(np.fft.irfft(last, size)[: steps + 1] / damp[: steps + 1])
     met = float((np.fft.irfft(counted, size)[: steps + 1] / damp[: steps + 1]).sum())
-    asked = steps - float(ended[:steps].sum())
-    answered = float(np.clip(asked * coarse - met, 0.0, queries)) / queries
+    queried = steps - float(ended[:steps].sum())
+    answered = float(np.clip(queried * coarse - met, 0.0, queries)) / queries
     return Shares(answered, met / queries, float(np.clip(1 - ended[steps - 1], 0.0, 1.0)))
 
 

@@ -91,9 +91,9 @@ class LearnerChoice:
         """The reason, in one sentence."""
         if not self.tried:
             return f"{self.learner}: nothing was tried, which takes {_LEAST_PUBLIC} public rows and learners in batches"
-        shown = ", ".join(f"{one.learner} {one.worth:.3f} ({one.teachers:,} teachers)" for one in self.tried)
+        trials = ", ".join(f"{trial.learner} {trial.worth:.3f} ({trial.teachers:,} teachers)" for trial in self.tried)
         rows = "public rows and their labels" if self.labels == "public" else "public rows with simulated labels"
-        return f"{self.learner}, tried on {rows}; expected {self.measure}: {shown}"
+        return f"{self.learner}, tried on {rows}; expected {self.measure}: {trials}"
 
 
 def coefficients(estimator: Any, features: int) -> int:
@@ -104,10 +104,10 @@ def coefficients(estimator: Any, features: int) -> int:
 
 def candidates(weights: Any) -> dict[str, Any]:
     """Return the estimators to try, by name; where classes are to be weighed, all of them do."""
-    made = {name: make() for name, make in CANDIDATES.items()}
+    estimators = {name: make() for name, make in CANDIDATES.items()}
     if weights is None:
-        return made
-    return {name: weigh_classes(made[name], weights) for name in made if name != "balanced-logistic"}
+        return estimators
+    return {name: weigh_classes(estimators[name], weights) for name in estimators if name != "balanced-logistic"}
 
 
 def choose_learner(estimators: Mapping[str, Any], X: Any, labels: Integers | None, goal: Goal) -> LearnerChoice:
@@ -122,25 +122,30 @@ def choose_learner(estimators: Mapping[str, Any], X: Any, labels: Integers | Non
     'quadratic'
     """
     first = next(iter(estimators))
-    learners = {name: batched_equivalent(estimator) for name, estimator in estimators.items()}
-    if X is None or len(X) < _LEAST_PUBLIC or learners[first] is None:
+    learners = {} if X is None or len(X) < _LEAST_PUBLIC else _batched_learners(estimators, X.shape[1])
+    if first not in learners:
         return LearnerChoice(first, goal.teachers, "none", goal.measure, ())
-    able = {
-        name: learner
-        for name, learner in learners.items()
-        if learner is not None and (name == first or learner.coefficients(X.shape[1]) <= _MOST_COEFFICIENTS)
-    }
-    given = [labels] if labels is not None else _simulated(X, goal.task.classes)
-    parts = [_Public(X, codes, goal) for codes in given]
-    trials = [_tried(name, learner, parts, goal, climb=labels is not None) for name, learner in able.items()]
-    best = max(trials, key=lambda one: one.worth)
-    error = _error(able[first], trials[0], able[best.learner], best, parts) * (math.sqrt(2) if goal.teach else 1.0)
+    laws = _simulate_laws(X, goal.task.classes) if labels is None else [labels]
+    parts = [_Public(X, codes, goal) for codes in laws]
+    trials = [_try_learner(name, learner, parts, goal, climb=labels is not None) for name, learner in learners.items()]
+    best = max(trials, key=lambda trial: trial.worth)
+    error = _standard_error(learners, trials[0], best, parts) * (math.sqrt(2) if goal.teach else 1.0)
     if best.worth <= trials[0].worth + _SURE * error:
         best = trials[0]
     source: Literal["public", "simulated"] = "simulated" if labels is None else "public"
-    found = goal.teachers or _planned(able[best.learner].coefficients(X.shape[1]), goal)
-    teachers = None if found is None else best.teachers
-    return LearnerChoice(best.learner, teachers, source, goal.measure, tuple(trials))
+    feasible = goal.teachers or _plan_teachers(learners[best.learner].coefficients(X.shape[1]), goal)
+    return LearnerChoice(best.learner, None if feasible is None else best.teachers, source, goal.measure, tuple(trials))
+
+
+def _batched_learners(estimators: Mapping[str, Any], columns: int) -> dict[str, Any]:
+    """Return the batched learners of the estimators that have one, but for those with too much to learn."""
+    first = next(iter(estimators))
+    learners = {name: batched_equivalent(estimator) for name, estimator in estimators.items()}
+    return {
+        name: learner
+        for name, learner in learners.items()
+        if learner is not None and (name == first or learner.coefficients(columns) <= _MOST_COEFFICIENTS)
+    }
 
 
 class _Public:
@@ -190,16 +195,16 @@ class _Public:
         class more than one that does not: only trying shows by how much.
         """
         classes = self._goal.task.classes
-        asked = min(len(votes) // 2, self._goal.task.queries)
-        answered, right = _chances(draft, self._goal.task, votes[:asked], teachers)
-        parts, shares = _counted_alike(self.labels[asked:], self._goal), []
+        labelled = min(len(votes) // 2, self._goal.task.queries)
+        answered, right = _chances(draft, self._goal.task, votes[:labelled], teachers)
+        parts, shares = _counted_alike(self.labels[labelled:], self._goal), []
         for seed in range(_STUDENTS):
             random = np.random.default_rng(seed)
-            turned = random.integers(1, classes, size=asked) * (random.random(asked) >= right)
-            rows = np.flatnonzero(random.random(asked) < answered)
-            released = ((votes[:asked].argmax(axis=1) + turned) % classes)[rows]
+            turned = random.integers(1, classes, size=labelled) * (random.random(labelled) >= right)
+            rows = np.flatnonzero(random.random(labelled) < answered)
+            released = ((votes[:labelled].argmax(axis=1) + turned) % classes)[rows]
             student = learner.fit(self.judges[rows], released, Deal.of([range(rows.size)]), classes=classes)
-            correct = student.ballots(self.judges[asked:])[:, 0] == self.labels[asked:]
+            correct = student.ballots(self.judges[labelled:])[:, 0] == self.labels[labelled:]
             shares += [float(correct[part].mean()) for part in parts]
         return sum(shares) / len(shares)
 
@@ -245,37 +250,44 @@ def _area(votes: Integers, labels: Integers, deviation: float) -> float:
     levels = np.arange(_COMMITTEE + 1) / _COMMITTEE
     above = ndtr((levels[:, np.newaxis] - levels) / (math.sqrt(2) * deviation))
     for code in np.unique(labels):
-        members, others = (
+        members, rest = (
             np.bincount(votes[part, code], minlength=_COMMITTEE + 1) for part in (labels == code, labels != code)
         )
-        areas.append(float(members @ above @ others) / max(1, int(members.sum() * others.sum())))
+        areas.append(float(members @ above @ rest) / max(1, int(members.sum() * rest.sum())))
     return sum(areas) / len(areas)
 
 
-def _tried(name: str, learner: Any, parts: list[_Public], goal: Goal, *, climb: bool) -> Trial:
-    """Return a candidate with its number of teachers: that of the plan, or, with `climb`, the best one near it.
+def _try_learner(name: str, learner: Any, parts: list[_Public], goal: Goal, *, climb: bool) -> Trial:
+    """Return a candidate with its number of teachers: that of the plan, or, with `climb`, the best one near it."""
+    worths: dict[int, float] = {}
+
+    def worth(teachers: int) -> float:
+        if teachers not in worths:
+            worths[teachers] = sum(part.worth(learner, teachers) for part in parts) / len(parts)
+        return worths[teachers]
+
+    planned = goal.teachers or _plan_teachers(learner.coefficients(parts[0].judges.shape[1]), goal)
+    best = planned or max(1, goal.records // (5 * LEAST_ROWS))
+    if climb and goal.teachers is None and planned is not None:
+        best = _climb(best, worth, goal, fewest=max(_FEWEST, -(-goal.records // (parts[0].most_rows + 1))))
+    return Trial(name, best, worth(best))
+
+
+def _climb(best: int, worth: Callable[[int], float], goal: Goal, *, fewest: int) -> int:
+    """Return the best number of teachers near this one.
 
     A number whose teachers have more rows than the public ones can show is not compared with others, nor is one whose
     plan would not be feasible.
     """
-    known: dict[int, float] = {}
-
-    def worth(teachers: int) -> float:
-        if teachers not in known:
-            known[teachers] = sum(part.worth(learner, teachers) for part in parts) / len(parts)
-        return known[teachers]
-
-    planned = goal.teachers or _planned(learner.coefficients(parts[0].judges.shape[1]), goal)
-    best = planned or max(1, goal.records // (5 * LEAST_ROWS))
-    fewest = max(_FEWEST, -(-goal.records // (parts[0].most_rows + 1)))
-    most = max(1, goal.records // LEAST_ROWS)
-    if climb and goal.teachers is None and planned is not None and fewest <= best:
-        for step in _STEPS:
-            for factor in (step, 1 / step):
-                other = round(best * factor)
-                while fewest <= other <= most and _is_feasible(other, goal) and worth(other) > worth(best):
-                    best, other = other, round(other * factor)
-    return Trial(name, best, worth(best))
+    if best < fewest:
+        return best
+    for factor in (factor for step in _STEPS for factor in (step, 1 / step)):
+        rival = round(best * factor)
+        while fewest <= rival <= max(1, goal.records // LEAST_ROWS) and _is_feasible(rival, goal):
+            if worth(rival) <= worth(best):
+                break
+            best, rival = rival, round(rival * factor)
+    return best
 
 
 def _forecast(goal: Goal) -> VoteForecast:
@@ -283,7 +295,7 @@ def _forecast(goal: Goal) -> VoteForecast:
 
 
 @lru_cache(maxsize=64)
-def _planned(columns: int, goal: Goal) -> int | None:
+def _plan_teachers(columns: int, goal: Goal) -> int | None:
     """Return the number of teachers that a plan would take for a learner of so many columns; None where none is."""
     purpose = Purpose(columns=columns, teach=goal.teach, rate=_RATE)
     return best_teachers(goal.aggregator, goal.task, _forecast(goal), purpose, records=goal.records)
@@ -294,16 +306,16 @@ def _is_feasible(teachers: int, goal: Goal) -> bool:
     return is_enough(best_draft(goal.aggregator, goal.task, _forecast(goal), teachers), goal.task, _RATE)
 
 
-def _error(learner: Any, one: Trial, rival: Any, other: Trial, parts: list[_Public]) -> float:
+def _standard_error(learners: Mapping[str, Any], first: Trial, best: Trial, parts: list[_Public]) -> float:
     """Return about the standard error of the difference between two candidates, over judges and laws."""
     differ = 0.0
     for part in parts:
-        mine, theirs = part.votes(learner, one.teachers), part.votes(rival, other.teachers)
-        differ += float((mine.argmax(axis=1) != theirs.argmax(axis=1)).mean())
+        labels, rivals = (part.votes(learners[trial.learner], trial.teachers).argmax(axis=1) for trial in (first, best))
+        differ += float((labels != rivals).mean())
     return math.sqrt(differ / len(parts) / len(parts[0].judges))
 
 
-def _simulated(X: Floats, classes: int) -> list[Integers]:
+def _simulate_laws(X: Floats, classes: int) -> list[Integers]:
     """Return labels by laws of three kinds in turn: linear, steps of single columns, products of two columns."""
     random = np.random.default_rng(0)
     spread = X.std(axis=0)
@@ -320,8 +332,8 @@ def _labels(random: np.random.Generator, scaled: Floats, kind: int, classes: int
         else:
             first, second = random.integers(columns, size=(2, 4))
             cuts = random.normal(size=(2, 4)) / 2
-            left, right = np.sign(scaled[:, first] - cuts[0]), np.sign(scaled[:, second] - cuts[1])
-            score = (left if kind == 1 else left * right) @ random.normal(size=4)
+            steps, second_steps = np.sign(scaled[:, first] - cuts[0]), np.sign(scaled[:, second] - cuts[1])
+            score = (steps if kind == 1 else steps * second_steps) @ random.normal(size=4)
         spread = float(score.std())
         scores[:, label] = _STRENGTH * score / (spread or 1.0)
     labels: Integers = (scores + random.gumbel(size=scores.shape)).argmax(axis=1)

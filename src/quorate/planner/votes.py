@@ -110,7 +110,7 @@ def plan(
     count, assumption = _choose_teachers(aggregator, task, forecast, purpose, teachers=teachers, records=records)
     drafted, calibrated, expected = _choose_mechanism(aggregator, task, forecast, count)
     feasible = expected.right >= answer_rate and expected.agreement >= least_agreement(task.classes)
-    known = {"rate": answer_rate, "records": records, "free": teachers is None}
+    search: dict[str, Any] = {"rate": answer_rate, "records": records, "free": teachers is None}
     rows = None if records is None else records // count
     figures = {
         **_describe(drafted, calibrated, expected),
@@ -133,8 +133,8 @@ def plan(
         "disagreement": premise.disagreement,
         "basis": premise.basis,
     }
-    named = ("epsilon", "delta", "queries", "teachers", "aggregator", "on_no_quorum", "no_quorums")
-    keywords = {name: figures[name] for name in named}
+    parameters = ("epsilon", "delta", "queries", "teachers", "aggregator", "on_no_quorum", "no_quorums")
+    keywords = {name: figures[name] for name in parameters}
     return Plan(
         family="votes",
         feasible=feasible,
@@ -143,7 +143,7 @@ def plan(
         text=_text(figures, expected),
         premise=_PREMISES[premise.basis].format(f"{100 * premise.disagreement:.3g}% of the votes"),
         shortage="" if feasible else _shortage(figures),
-        nearest=() if feasible else tuple(nearest_changes(aggregator, task, forecast, count, **known)),
+        nearest=() if feasible else tuple(nearest_changes(aggregator, task, forecast, count, **search)),
         methods=methods,
         assumptions=(*premise.assumptions, *assumption, *_loses_more(drafted, expected)),
         warnings=_warnings(prior, task.classes, aggregator=aggregator, weighted=class_weight is not None, rows=rows),
@@ -192,9 +192,9 @@ def _text(figures: dict[str, Any], expected: Expected) -> str:
     """Return what a plan expects, in a few sentences."""
     aggregator, queries, no_quorums = figures["aggregator"], figures["queries"], figures["no_quorums"]
     rows, guess = figures["rows_per_teacher"], 1 / figures["classes"]
-    each = "" if rows is None else f" of {rows:,} units each"
+    units = "" if rows is None else f" of {rows:,} units each"
     sentences = [
-        f"{figures['teachers']:,} teachers{each} vote through {_NAMES[aggregator]}.",
+        f"{figures['teachers']:,} teachers{units} vote through {_NAMES[aggregator]}.",
         f"Of {queries:,} queries about {expected.answered:.1%} are expected to be answered, {expected.agreement:.1%} "
         "of those with the teachers' plurality label.",
         f"All of it together keeps epsilon = {figures['epsilon']:g}, delta = {figures['delta']:g}.",
@@ -217,17 +217,17 @@ def _text(figures: dict[str, Any], expected: Expected) -> str:
 
 def _shortage(figures: dict[str, Any]) -> str:
     """Return which of the two conditions of a feasible plan fails, with its figures."""
-    count, least = figures["teachers"], least_agreement(figures["classes"])
+    count, threshold = figures["teachers"], least_agreement(figures["classes"])
     teachers, parts = "one teacher" if count == 1 else f"{count:,} teachers", []
     if figures["right"] < figures["answer_rate"]:
         parts.append(
             f"only {figures['right']:.1%} of {figures['queries']:,} queries would be answered with the teachers' "
             f"plurality label, and {figures['answer_rate']:.0%} are asked for"
         )
-    if figures["agreement"] < least:
+    if figures["agreement"] < threshold:
         parts.append(
-            f"only {figures['agreement']:.1%} of the answers would be the teachers' plurality label, and {least:.0%} "
-            "must be, halfway between guessing and certainty"
+            f"only {figures['agreement']:.1%} of the answers would be the teachers' plurality label, and "
+            f"{threshold:.0%} must be, halfway between guessing and certainty"
         )
     return f"with {teachers} {'; and '.join(parts)}"
 
@@ -360,6 +360,6 @@ def _choose_mechanism(
     calibrated, expected = certify(drafted[0], task, forecast)
     if expected.worth < drafted[0].expected.worth - 0.01:  # a stand-in misjudged it: look again
         certified = [(*certify(draft, task, forecast), draft) for draft in drafted]
-        calibrated, expected, best = max(certified, key=lambda each: each[1].worth)
+        calibrated, expected, best = max(certified, key=lambda certification: certification[1].worth)
         drafted = (best, *(draft for draft in drafted if draft is not best))
     return drafted, calibrated, expected

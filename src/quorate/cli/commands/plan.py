@@ -93,10 +93,10 @@ def plan(
     json
         Print one JSON object instead of tables.
     """
-    given = locals()
+    arguments = locals()
     when = "without --concept" if concept is None else "with --concept"
-    refuse_idle(plan, given, PLAN_OPTIONS[when], when)
-    used = {name: given[name] for name in PLAN_OPTIONS[when].split() if name != "json"}
+    refuse_idle(plan, arguments, PLAN_OPTIONS[when], when)
+    used = {name: arguments[name] for name in PLAN_OPTIONS[when].split() if name != "json"}
     from quorate.cli.plan import run_plan, run_plan_concept
 
     return run_plan(**used, as_json=json) if concept is None else run_plan_concept(**used, as_json=json)

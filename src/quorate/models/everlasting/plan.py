@@ -83,15 +83,38 @@ def simulated_points(concept: Any) -> Draw:
     )
 
 
-def _resampled(sample: Any) -> tuple[Draw, Draw]:
-    """Return sources of rows to teach and of rows to ask, from the two halves of a public sample."""
+@dataclass(frozen=True)
+class _Source:
+    """Where rows to teach and rows to ask come from; `rows` may teach, and `distinct` ones be asked."""
+
+    teaching: Draw
+    asking: Draw
+    classes: int
+    rows: int
+    distinct: int
+
+
+def _simulated_source(estimator: Any) -> _Source:
+    """Return a source of simulated points, which do not run out."""
+    draw = simulated_points(estimator)
+    return _Source(draw, draw, classes=2, rows=10**6, distinct=10**9)
+
+
+def _sample_source(sample: Any, rate: float) -> _Source:
+    """Return a source that teaches with one half of a public sample and asks the other."""
     X, y = np.asarray(sample[0]), np.unique(np.asarray(sample[1]), return_inverse=True)[1]
     if X.ndim != 2 or len(X) != len(y) or len(y) < 100:
         raise InvalidInput("sample must be (X, y): at least 100 public rows, and as many labels")
+    half = len(y) // 2
+    if rate * half < 1:
+        raise InvalidInput(
+            f"{2 * half:,} public rows cannot show a share of no-quorums as small as {rate:.2g}; give at least "
+            f"{math.ceil(2 / rate):,}, or a larger no_quorum_rate"
+        )
     random = np.random.default_rng()
     order = random.permutation(len(y))
 
-    def source(rows: NDArray[np.int64]) -> Draw:
+    def draw_from(rows: NDArray[np.int64]) -> Draw:
         def draw(count: int) -> tuple[Any, NDArray[np.int64]]:
             within = count <= rows.size
             chosen = random.permutation(rows)[:count] if within else random.choice(rows, size=count)
@@ -99,7 +122,7 @@ def _resampled(sample: Any) -> tuple[Draw, Draw]:
 
         return draw
 
-    return source(order[::2]), source(order[1::2])
+    return _Source(draw_from(order[::2]), draw_from(order[1::2]), len(np.unique(y)), rows=half, distinct=half)
 
 
 class _Table:
@@ -127,18 +150,18 @@ class _Votes:
     rows: int  # different ones that were asked
 
 
-def _votes(estimator: Any, chunk: int, teaching: Draw, asking: Draw, *, classes: int, most: int, rows: int) -> _Votes:
+def _votes(estimator: Any, chunk: int, source: _Source) -> _Votes:
     fast = isinstance(estimator, Thresholds | Stumps | MeanDirection) or batched_equivalent(estimator) is not None
     wanted = max(_TEACHERS, _ROWS // chunk) if fast else _SLOW
-    teachers = max(_LEAST, min(wanted, most // chunk))
-    X, y = teaching(teachers * chunk)
+    teachers = max(_LEAST, min(wanted, source.rows // chunk))
+    X, y = source.teaching(teachers * chunk)
     deal = Deal(np.arange(len(y)), np.full(teachers, chunk))
-    ensemble = teach(estimator, X, y, deal, classes=classes, first=False)
-    queries, labels = asking(_QUERIES)
+    ensemble = teach(estimator, X, y, deal, classes=source.classes, first=False)
+    queries, labels = source.asking(_QUERIES)
     counts = ensemble.count(queries).put_to(lambda votes: votes)  # of public or simulated rows
     ordered = np.sort(counts, axis=1)
     ahead, wrong = (ordered[:, -1] - ordered[:, -2]) / (2 * teachers), counts.argmax(axis=1) != labels
-    return _Votes(chunk, ahead, wrong, rows)
+    return _Votes(chunk, ahead, wrong, source.distinct)
 
 
 def _forecast(votes: _Votes, table: _Table, guarantee: Guarantee, records: int) -> ChunkForecast | None:
@@ -160,7 +183,8 @@ def _forecast(votes: _Votes, table: _Table, guarantee: Guarantee, records: int) 
 
 def _ranked(every: Sequence[_Votes], table: _Table, guarantee: Guarantee, records: int) -> list[ChunkForecast]:
     forecasts = [_forecast(votes, table, guarantee, records) for votes in every if votes.chunk <= records // _LEAST]
-    return sorted((one for one in forecasts if one is not None), key=lambda one: one.no_quorum_rate + one.error)
+    possible = [forecast for forecast in forecasts if forecast is not None]
+    return sorted(possible, key=lambda forecast: forecast.no_quorum_rate + forecast.error)
 
 
 def _smallest(every: Sequence[_Votes], table: _Table, guarantee: Guarantee, rate: float) -> int:
@@ -168,7 +192,7 @@ def _smallest(every: Sequence[_Votes], table: _Table, guarantee: Guarantee, rate
 
     def enough(step: int) -> bool:
         ranked = _ranked(every, table, guarantee, _step_records(step))
-        return bool(ranked) and _ROOM * min(one.no_quorum_rate for one in ranked) <= rate
+        return bool(ranked) and _ROOM * min(forecast.no_quorum_rate for forecast in ranked) <= rate
 
     low, high = 0, _MOST_STEPS
     if not enough(high):
@@ -211,23 +235,8 @@ def plan_everlasting(
     estimator = estimator.for_learning() if isinstance(estimator, Concept) else estimator
     guarantee = Guarantee(check_positive("epsilon", epsilon), check_delta(delta, zero=False))
     rate, phases = check_rate("no_quorum_rate", no_quorum_rate), check_count("phases", phases, least=0)
-    teaching, asking = (simulated_points(estimator),) * 2 if sample is None else _resampled(sample)
-    classes = 2 if sample is None else len(np.unique(np.asarray(sample[1])))
-    most = 10**6 if sample is None else len(sample[1]) // 2
-    rows = 10**9 if sample is None else most  # simulated ones do not run out
-    if rate * rows < 1:
-        raise InvalidInput(
-            f"{2 * most:,} public rows cannot show a share of no-quorums as small as {rate:.2g}; give at least "
-            f"{math.ceil(2 / rate):,}, or a larger no_quorum_rate"
-        )
-    sizes = [check_count("a chunk", chunk) for chunk in chunks]
-    every = [
-        _votes(estimator, one, teaching, asking, classes=classes, most=most, rows=rows)
-        for one in sizes
-        if _LEAST * one <= most
-    ]
-    if not every:
-        raise InvalidInput(f"chunks {tuple(sizes)} are too large for a sample of {2 * most} rows")
+    source = _simulated_source(estimator) if sample is None else _sample_source(sample, rate)
+    every = _vote_by_chunk(estimator, source, [check_count("a chunk", chunk) for chunk in chunks])
     table = _Table(max(_LEAST_EPSILON, 0.93 * guarantee.epsilon), 0.9 * guarantee.delta)
     count = _smallest(every, table, guarantee, rate) if records is None else check_count("records", records)
     for _ in range(_TRIES):
@@ -237,12 +246,19 @@ def plan_everlasting(
                 f"with {count:,} records half of all queries would find no quorum at any chunk size; it takes about "
                 f"{_smallest(every, table, guarantee, 0.2):,} records for one query in five"
             )
-        sources = teaching, asking
-        plan = _played(estimator, ranked, sources, guarantee, count, rate=rate, phases=phases, classes=classes)
+        plan = _play_best(estimator, ranked, source, guarantee, count, rate=rate, phases=phases)
         if plan.feasible or records is not None:
             break
         count = math.ceil(1.15 * count)  # the phases that were played had more no-quorums than the votes promised
     return plan if plan.feasible else replace(plan, nearest=_nearest(every, table, guarantee, rate, count))
+
+
+def _vote_by_chunk(estimator: Any, source: _Source, sizes: list[int]) -> list[_Votes]:
+    """Return the votes of teachers of each chunk size for which the source has enough rows."""
+    every = [_votes(estimator, size, source) for size in sizes if _LEAST * size <= source.rows]
+    if not every:
+        raise InvalidInput(f"chunks {tuple(sizes)} are too large for a sample of {2 * source.rows} rows")
+    return every
 
 
 def _nearest(
@@ -256,16 +272,15 @@ def _nearest(
     return (Change("records", needed, None, f"collect about {needed:,} records"),) if needed > records else ()
 
 
-def _played(
+def _play_best(
     estimator: Any,
     ranked: list[ChunkForecast],
-    sources: tuple[Draw, Draw],
+    source: _Source,
     guarantee: Guarantee,
     records: int,
     *,
     rate: float,
     phases: int,
-    classes: int,
 ) -> Plan:
     """Return the plan of the best chunk size whose phases pass; of the first if none does."""
     plans = []
@@ -282,8 +297,8 @@ def _played(
         except Infeasible:
             continue
         settings = {"chunk": chosen.chunk, "no_quorums": chosen.no_quorums}
-        played = _play(estimator, settings, sources, guarantee, records, phases=phases, classes=classes)
-        passed = all(one.refused == 0 and one.error <= max(0.01, 2 * chosen.error) for one in played)
+        played = _play(estimator, settings, source, guarantee, records, phases=phases)
+        passed = all(phase.refused == 0 and phase.error <= max(0.01, 2 * chosen.error) for phase in played)
         worst = max([chosen.no_quorum_rate, *(phase.no_quorum_rate for phase in played)])
         figures = {
             "records": records,
@@ -318,32 +333,31 @@ def _played(
 def _play(
     estimator: Any,
     settings: dict[str, int],
-    sources: tuple[Draw, Draw],
+    source: _Source,
     guarantee: Guarantee,
     records: int,
     *,
     phases: int,
-    classes: int,
 ) -> list[PlayedPhase]:
     if phases == 0:
         return []
-    X, y = sources[0](records)
+    X, y = source.teaching(records)
     classifier = EverlastingClassifier(
         estimator,
         epsilon=guarantee.epsilon,
         delta=guarantee.delta,
-        classes=list(range(classes)),
+        classes=list(range(source.classes)),
         **settings,  # type: ignore[arg-type]
     ).fit(X, y)
     played = []
     for _ in range(phases):
-        X, y = sources[1](records)
+        X, y = source.asking(records)
         answers = classifier.predict(X)
         right = answers.labels[answers.answered].astype(np.int64) == y[answers.answered]
-        asked = max(1, records - answers.refused)
+        admitted = max(1, records - answers.refused)
         played.append(
             PlayedPhase(
-                no_quorum_rate=float(answers.no_quorum.sum()) / asked,
+                no_quorum_rate=float(answers.no_quorum.sum()) / admitted,
                 refused=int(answers.refused),
                 error=1 - float(right.mean()) if right.size else 0.0,
             )

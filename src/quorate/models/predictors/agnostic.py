@@ -26,6 +26,7 @@ from quorate.core.mechanisms.relabel import Relabel
 from quorate.core.privacy import Budget
 from quorate.core.session import Session
 from quorate.models.concepts import Concept
+from quorate.models.predictors.base import check_auto_counts, check_jobs
 from quorate.models.predictors.concept_classifier import ConceptClassifier
 from quorate.models.predictors.concept_teachers import (
     fit_concept_teachers,
@@ -159,11 +160,8 @@ class AgnosticClassifier(ConceptClassifier):
         check_calibration(self.calibration)
         check_rate("alpha", self.alpha)
         check_rate("beta", self.beta)
-        for name in ("teachers", "no_quorums"):
-            if getattr(self, name) != "auto":
-                check_count(name, getattr(self, name))
-        if self.n_jobs == 0:
-            raise InvalidInput("n_jobs must be a number of processes, or -1 for all cores, not 0")
+        check_auto_counts(self, "teachers", "no_quorums")
+        check_jobs(self.n_jobs)
 
     def _sample(self, records: UnitRows) -> RelabelledSample:
         if self.calibration == "paper":
@@ -242,10 +240,11 @@ class AgnosticClassifier(ConceptClassifier):
         deal, _ = deal_units(
             records.owners, records.units, teachers=teachers, held_out=left_out
         )  # proof: steps 1 and 3
-        places = np.sort(deal.rows)
+        positions = np.sort(deal.rows)
         relabel = Relabel(concept=self.concept_, kappa=sample.kappa)
         labels = np.full(len(records.labels), -1)
-        labels[places] = relabel.relabel(records.points[places], records.labels[places]).labels  # proof: step 2
+        relabelled = relabel.relabel(records.points[positions], records.labels[positions])  # proof: step 2
+        labels[positions] = relabelled.labels
         return fit_concept_teachers(
             self.concept_, records.points, labels, deal, n_jobs=self.n_jobs, backend=self.backend
         )

@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, v
 
 from quorate.compute.learners import batched_equivalent
 from quorate.compute.learners.teachers import LARGEST
-from quorate.core.checks import is_named_id, warn_of_id
+from quorate.core.checks import check_count, is_named_id, warn_of_id
 from quorate.core.errors import BudgetSpent, InvalidInput, NoQuorum
 from quorate.core.mechanisms.base import ThresholdMechanism
 from quorate.core.privacy.claims import COLUMNS_READ, LABELS_READ, Claim, replaced
@@ -53,6 +53,8 @@ __all__ = [
     "SessionClassifier",
     "SessionModel",
     "allows_missing",
+    "check_auto_counts",
+    "check_jobs",
     "check_matrix",
     "check_records",
     "fill_missing",
@@ -80,23 +82,37 @@ def is_auto(estimator: Any) -> bool:
 def allows_missing(estimator: Any) -> bool:
     """Return whether teachers of this kind take missing values."""
     batched = batched_equivalent(estimator)
-    if isinstance(estimator, Concept) or batched is not None:
-        return batched is not None and batched.takes_missing
+    if batched is not None:
+        return batched.takes_missing
+    if isinstance(estimator, Concept):
+        return False
     if isinstance(estimator, Pipeline):  # its first step is the one that sees them
         return allows_missing(next(step for _, step in estimator.steps if step not in (None, "passthrough")))
     if isinstance(estimator, ColumnTransformer):  # each part sees its own columns, and one of them may fill in
         return any(allows_missing(part) for _, part, _ in estimator.transformers if not isinstance(part, str))
-    tags = get_tags(estimator)
-    parts = _estimators_in(estimator)
-    return bool(tags.input_tags.allow_nan or tags.no_validation or (parts and all(map(allows_missing, parts))))
+    tags, parts = get_tags(estimator), _estimators_in(estimator)
+    return tags.input_tags.allow_nan or tags.no_validation or (bool(parts) and all(map(allows_missing, parts)))
 
 
 def _estimators_in(estimator: Any) -> list[Any]:
-    """Return the estimators that one hands its rows to: a search, a vote, a union, a calibration."""
+    """Return the estimators that a search, a vote, a union or a calibration hands its rows to."""
     settings = estimator.get_params(deep=False).values() if hasattr(estimator, "get_params") else ()
-    lists = [value for value in settings if isinstance(value, list)]
-    named = [one[1] for listed in lists for one in listed if isinstance(one, tuple) and len(one) > 1]
-    return [one for one in (*settings, *named) if hasattr(one, "fit") and not isinstance(one, type)]
+    entries = [entry for value in settings if isinstance(value, list) for entry in value]
+    members = [entry[1] for entry in entries if isinstance(entry, tuple) and len(entry) > 1]
+    return [part for part in (*settings, *members) if hasattr(part, "fit") and not isinstance(part, type)]
+
+
+def check_jobs(n_jobs: int | None) -> None:
+    """Raise an error for a number of processes that joblib does not take."""
+    if n_jobs == 0:
+        raise InvalidInput("n_jobs must be a number of processes, or -1 for all cores, not 0")
+
+
+def check_auto_counts(classifier: Any, *names: str) -> None:
+    """Raise an error for settings that are neither "auto" nor a count."""
+    for name in names:
+        if getattr(classifier, name) != "auto":
+            check_count(name, getattr(classifier, name))
 
 
 def takes_frames(estimator: Any) -> bool:
@@ -121,26 +137,32 @@ def check_records(
     `role` says whose rows they are: private ones with `reset` and queries without it, unless it is given. No private
     value is refused. A query may miss values where the estimator takes gaps, or where `missing` says so.
     """
-    role = role or ("private" if reset else "query")
-    check_differ(column_names(X) if is_frame(X) else [])
+    role, framed = role or ("private" if reset else "query"), is_frame(X)
+    if framed:
+        check_differ(column_names(X))
     if reset:
         keeps = takes_frames(estimator) if frames is None else frames
-        classifier.form_ = FrameFormat.of(X) if is_frame(X) and keeps else None
+        classifier.form_ = FrameFormat.of(X) if framed and keeps else None
         classifier.columns_read_ = classifier.form_ is not None and role == "private"
     if classifier.form_ is None:
-        return check_matrix(
-            classifier, X, missing=allows_missing(estimator) if missing is None else missing, reset=reset, role=role
-        )
-    if not is_frame(X):
-        names = ", ".join(repr(name) for name in classifier.form_.columns[:5])
-        raise InvalidInput(
-            f"the model was fitted on a data frame, whose columns have names and types: ask with one too, of {names}"
-            + (", ..." if len(classifier.form_.columns) > 5 else "")
-        )
+        missing = allows_missing(estimator) if missing is None else missing
+        return check_matrix(classifier, X, missing=missing, reset=reset, role=role)
+    _check_same_format(classifier, framed)
     validate_data(classifier, X, reset=reset, skip_check_array=True)
     if len(X) < 1:
         raise InvalidInput("X has no rows; at least 1 is needed")
     return classifier.form_.read(X, role=role)
+
+
+def _check_same_format(classifier: Any, framed: bool) -> None:
+    """Refuse queries that are no data frame where the model was fitted on one."""
+    if framed:
+        return
+    columns = classifier.form_.columns
+    names = ", ".join(repr(name) for name in columns[:5]) + (", ..." if len(columns) > 5 else "")
+    raise InvalidInput(
+        f"the model was fitted on a data frame, whose columns have names and types: ask with one too, of {names}"
+    )
 
 
 def check_matrix(
@@ -156,34 +178,35 @@ def check_matrix(
             f"a sparse matrix is filled, and this one, {X.shape[0]:,} x {X.shape[1]:,}, would not fit. {_PROJECT}"
         )
     if is_frame(X):
-        check_differ(column_names(X))
-        validate_data(classifier, X, reset=reset, skip_check_array=True)
-        if reset:
-            for name in filter(is_named_id, column_names(X)):
-                warn_of_id(name)
-        given: Any = _frame_matrix(classifier, X, role)
-        checked = check_array(given, ensure_all_finite="allow-nan" if missing else False)
+        numbers = check_array(
+            _frame_matrix(classifier, X, role, reset=reset), ensure_all_finite="allow-nan" if missing else False
+        )
     else:
-        try:
-            checked = validate_data(
-                classifier,
-                X if role != "private" or _is_plain(X) else open_matrix(X),
-                reset=reset,
-                accept_sparse=_SPARSE,
-                dtype=np.float64,
-                ensure_all_finite="allow-nan" if missing and role != "private" else False,
-            )
-        except (TypeError, ValueError) as error:
-            if role != "private":
-                raise
-            raise type(error)(without_values(str(error), classifier)) from None  # which repeats rows
-    matrix, finite = canonical_and_finite(checked)
+        numbers = _array_matrix(classifier, X, role, missing=missing, reset=reset)
+    matrix, finite = canonical_and_finite(numbers)
     if role != "private" and not (finite or missing):
         try:
             assert_all_finite(matrix, estimator_name=type(classifier).__name__, input_name="X")
         except ValueError as error:
             raise ValueError(without_values(str(error), classifier)) from None
     return matrix
+
+
+def _array_matrix(classifier: Any, X: Any, role: Role, *, missing: bool, reset: bool) -> Any:
+    """Return an array, a list or a sparse matrix as scikit-learn reads it; errors repeat no private value."""
+    try:
+        return validate_data(
+            classifier,
+            X if role != "private" or _is_plain(X) else open_matrix(X),
+            reset=reset,
+            accept_sparse=_SPARSE,
+            dtype=np.float64,
+            ensure_all_finite="allow-nan" if missing and role != "private" else False,
+        )
+    except (TypeError, ValueError) as error:
+        if role != "private":
+            raise
+        raise type(error)(without_values(str(error), classifier)) from None
 
 
 def _is_plain(X: Any) -> bool:
@@ -201,8 +224,12 @@ def fill_missing(X: Any) -> Any:
     return np.nan_to_num(X, posinf=LARGEST, neginf=-LARGEST) if isinstance(X, np.ndarray) else X
 
 
-def _frame_matrix(classifier: Any, X: Any, role: Role) -> NDArray[np.float64]:
+def _frame_matrix(classifier: Any, X: Any, role: Role, *, reset: bool) -> NDArray[np.float64]:
     """Return a frame of numbers as a matrix. Columns of texts or dates are refused by their types, which are public."""
+    check_differ(column_names(X))
+    validate_data(classifier, X, reset=reset, skip_check_array=True)
+    for name in filter(is_named_id, column_names(X) if reset else []):
+        warn_of_id(name)
     opened = open_table(X, whose=subject(role))
     no_numbers = [name for name, kind in opened.kinds.items() if kind != "number" and not holds_objects(X, name)]
     if no_numbers:
@@ -339,11 +366,11 @@ class SessionClassifier(SessionModel, QuorateClassifier):
         queries, replies = self._asked(X, caller)
         return self._predictions(queries, replies.labels, refused=replies.refused, spent=replies.spent)
 
-    def _predictions(self, queries: Any, codes: NDArray[np.int64], **known: Any) -> Predictions:
-        """Return the replies as labels, with what is said where there was no quorum."""
-        told = Predictions.of(codes, classes=self.classes_, filled=self._filled(len(codes)), **known)
-        self._check_quorum(told)
-        return told
+    def _predictions(self, queries: Any, codes: NDArray[np.int64], **batch: Any) -> Predictions:
+        """Return the replies as labels; `batch` says what was refused and spent."""
+        predictions = Predictions.of(codes, classes=self.classes_, filled=self._filled(len(codes)), **batch)
+        self._check_quorum(predictions)
+        return predictions
 
     def _filled(self, rows: int) -> NDArray[np.int64] | None:
         """Return the classes to say where there was no quorum, or None to say nothing."""
@@ -352,10 +379,12 @@ class SessionClassifier(SessionModel, QuorateClassifier):
         words = np.frombuffer(os.urandom(8 * rows), dtype=np.uint64)
         return (words % len(self.classes_)).astype(np.int64)
 
-    def _check_quorum(self, told: Predictions) -> None:
-        if self.on_no_quorum == "raise" and told.no_quorum.any():
-            text = f"{int(told.no_quorum.sum())} of {told.size} queries found no quorum; they were paid for"
-            raise NoQuorum(f"{text}, and the batch is in this error's `predictions`", predictions=told)
+    def _check_quorum(self, predictions: Predictions) -> None:
+        """Raise an error for a query without a quorum, if that is how they are answered."""
+        if self.on_no_quorum == "raise" and predictions.no_quorum.any():
+            missed = int(predictions.no_quorum.sum())
+            text = f"{missed} of {predictions.size} queries found no quorum; they were paid for"
+            raise NoQuorum(f"{text}, and the batch is in this error's `predictions`", predictions=predictions)
 
     def stream(self, queries: Iterable[Any], caller: str = "") -> Iterator[Any]:
         """Yield an answer to each query as it arrives: a label, or None for no answer.
@@ -370,10 +399,11 @@ class SessionClassifier(SessionModel, QuorateClassifier):
         """Return the share of queries that are answered with `y`. All queries are asked and paid for, or none."""
         check_consistent_length(X, y, sample_weight)
         self._check_payable(X)
-        told = self.predict(X)
-        if told.refused:
-            raise BudgetSpent(f"{told.refused} of {told.size} queries could not be paid for, so that there is no score")
-        return float(np.average(told.labels == np.asarray(y), weights=sample_weight))
+        answers = self.predict(X)
+        if answers.refused:
+            refused = f"{answers.refused} of {answers.size} queries"
+            raise BudgetSpent(f"{refused} could not be paid for, so that there is no score")
+        return float(np.average(answers.labels == np.asarray(y), weights=sample_weight))
 
     def _check_payable(self, X: Any) -> None:
         """Refuse queries that cannot all be paid for, before one of them is.

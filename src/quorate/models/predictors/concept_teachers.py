@@ -67,9 +67,9 @@ def fit_concept_teachers(
     owner = np.full(len(labels), -1)
     owner[deal.rows] = np.repeat(np.arange(deal.teachers), deal.sizes)
     owner[(labels != 0) & (labels != 1)] = -1
-    kept = Deal.by_assignment(owner, teachers=deal.teachers)
+    usable = Deal.by_assignment(owner, teachers=deal.teachers)
     codes = np.maximum(labels, 0)
-    return Ensemble(fit_estimators(ErmClassifier(concept), X, codes, kept, classes=2, n_jobs=n_jobs, backend=backend))
+    return Ensemble(fit_estimators(ErmClassifier(concept), X, codes, usable, classes=2, n_jobs=n_jobs, backend=backend))
 
 
 def write_concept_teachers(ensemble: Ensemble) -> list[dict[str, Any]]:

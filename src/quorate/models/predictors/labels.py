@@ -62,13 +62,13 @@ def declared_classes(classes: Any, y: Any) -> tuple[NDArray[Any], Any]:
         )
     declared = None if classes is None else _listed(classes)
     labels = label_vector(y) if declared is None else _one_a_row(y)
-    known = np.unique(labels if declared is None else declared)
-    if declared is not None and len(known) != declared.size:
+    names = np.unique(labels if declared is None else declared)
+    if declared is not None and len(names) != declared.size:
         raise InvalidInput("classes must be declared once each")
-    if len(known) < 2:
-        source = "y shows one class" if classes is None else f"classes declares {len(known)}"
+    if len(names) < 2:
+        source = "y shows one class" if classes is None else f"classes declares {len(names)}"
         raise InvalidInput(f"a ballot needs at least 2 classes and {source}; declare all with classes=")
-    return known, labels
+    return names, labels
 
 
 def label_columns(y: Any) -> int:
@@ -83,11 +83,11 @@ def label_columns(y: Any) -> int:
 def _one_a_row(y: Any) -> Any:
     """Return labels, one a row, as they are given; a single column of them is a vector, with scikit-learn's warning."""
     nested = isinstance(y, list | tuple) and len(y) > 0 and all(isinstance(row, list | tuple | np.ndarray) for row in y)
-    given = as_vector(np.array(y, dtype=object) if nested else y)
-    shape = getattr(given, "shape", (0,))
+    labels = as_vector(np.array(y, dtype=object) if nested else y)
+    shape = getattr(labels, "shape", (0,))
     if len(shape) != 1:
         raise InvalidInput(f"y should be a 1d array, got an array of shape {shape} instead.")
-    return given
+    return labels
 
 
 def label_vector(y: Any, *, warn: bool = True) -> NDArray[Any]:
@@ -133,12 +133,12 @@ def _as_numpy(y: Any) -> Any:
 
 def as_vector(y: Any) -> Any:
     """Return labels or targets as they are, and a single column of them as a vector, with scikit-learn's warning."""
-    given = y if y is None or hasattr(y, "__getitem__") else np.asarray(y)
-    if getattr(given, "shape", ())[1:] != (1,):
-        return given
-    told = "A column-vector y was passed when a 1d array was expected: it is read as one"
-    warnings.warn(told, DataConversionWarning, stacklevel=4)
-    return np.asarray(given).ravel()
+    vector = y if y is None or hasattr(y, "__getitem__") else np.asarray(y)
+    if getattr(vector, "shape", ())[1:] != (1,):
+        return vector
+    message = "A column-vector y was passed when a 1d array was expected: it is read as one"
+    warnings.warn(message, DataConversionWarning, stacklevel=4)
+    return np.asarray(vector).ravel()
 
 
 def two_classes(classes: Any, X: Any, y: Any, *, instead: str) -> tuple[NDArray[Any], NDArray[np.int64]]:
@@ -146,14 +146,14 @@ def two_classes(classes: Any, X: Any, y: Any, *, instead: str) -> tuple[NDArray[
 
     A label that is missing or not a class counts as the first class: a hypothesis counts every row.
     """
-    known, labels = declared_classes(classes, y)
-    if len(known) > 2:
+    names, labels = declared_classes(classes, y)
+    if len(names) > 2:
         raise InvalidInput(
             "Only binary classification is supported. A hypothesis tells two classes apart, not "
-            f"{len(known)}: {instead} takes any number"
+            f"{len(names)}: {instead} takes any number"
         )
     check_consistent_length(X, labels)
-    return known, np.maximum(class_codes(known, labels), 0)
+    return names, np.maximum(class_codes(names, labels), 0)
 
 
 def class_codes(classes: NDArray[Any], labels: Any) -> Integers:
@@ -163,8 +163,8 @@ def class_codes(classes: NDArray[Any], labels: Any) -> Integers:
     """
     if labels is None:
         raise InvalidInput("this classifier requires y to be passed, but the target y is None")
-    known = [canonical_text(value) for value in classes.tolist()]
-    codes = read_codes(open_column(_one_a_row(labels), name="y"), known, ())
+    names = [canonical_text(value) for value in classes.tolist()]
+    codes = read_codes(open_column(_one_a_row(labels), name="y"), names, ())
     return np.where(codes < len(classes), codes, -1)
 
 
@@ -193,8 +193,8 @@ def without_values(text: str, model: Any = None) -> str:
     if "could not convert" in text:
         return f"X must be numbers, and some values are text; {numbers_for(model)}"
     if "contains NaN" in text:
-        told = "Input X contains NaN: values are missing, and this estimator does not take gaps"
-        return f"{told}; {_IMPUTE if _has_teachers(model) else _MARK_GAPS}"
+        message = "Input X contains NaN: values are missing, and this estimator does not take gaps"
+        return f"{message}; {_IMPUTE if _has_teachers(model) else _MARK_GAPS}"
     return text.partition("\n")[0]  # what follows shows rows
 
 

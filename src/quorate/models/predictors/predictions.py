@@ -167,5 +167,5 @@ class Predictions:
         first = ", ".join("no answer" if label is None else str(label) for label in self.labels[:_SHOWN].tolist())
         facts = {"queries": self.size, "no quorum": int(self.no_quorum.sum()), "refused": self.refused}
         share = float(self.answered.mean()) if self.size else 0.0
-        more = ", ..." if self.size > _SHOWN else ""
-        return html_card("Predictions", facts | {"labels": f"{first}{more}"}, bar=("answered", share))
+        ellipsis = ", ..." if self.size > _SHOWN else ""
+        return html_card("Predictions", facts | {"labels": f"{first}{ellipsis}"}, bar=("answered", share))

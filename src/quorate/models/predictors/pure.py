@@ -17,6 +17,7 @@ from quorate.core.mechanisms import SoftMajority
 from quorate.core.privacy import Budget, Cost
 from quorate.core.session import Answerer, Session
 from quorate.models.concepts import Concept
+from quorate.models.predictors.base import check_auto_counts, check_jobs
 from quorate.models.predictors.concept_classifier import ConceptClassifier
 from quorate.models.predictors.concept_teachers import (
     fit_concept_teachers,
@@ -100,12 +101,13 @@ class PureClassifier(ConceptClassifier):
         records = self._records(X, y, groups)
         self.epsilon_, self.delta_ = float(self.epsilon), 0.0
         # A whole number of quanta, rounded down: as many answers as were planned fit the budget.
-        each = SoftMajority.calibrate(epsilon=self.epsilon_, teachers=1, queries=self.queries).epsilon_per_query
-        self.epsilon_per_query_, self.method_ = each, self.method
+        majority = SoftMajority.calibrate(epsilon=self.epsilon_, teachers=1, queries=self.queries)
+        self.epsilon_per_query_ = epsilon = majority.epsilon_per_query
+        self.method_ = self.method
         if self.method == "realizable":
-            answerer: Answerer = self._realizable(records, each)
+            answerer: Answerer = self._realizable(records, epsilon)
         else:
-            self.scheme_: Any = self._stable(records, each) if self.method == "stable" else self._relabel(records, each)
+            self.scheme_: Any = (self._stable if self.method == "stable" else self._relabel)(records, epsilon)
             answerer = self.answerer(records)
         self.session_ = Session(answerer, Budget(epsilon=self.epsilon_, delta=0.0))
         return self
@@ -156,11 +158,8 @@ class PureClassifier(ConceptClassifier):
             check_alpha(self.alpha)
             if self.subset != "auto" and self.method == "stable" and self.calibration == "tight":
                 raise InvalidInput("alpha= chooses a subset, and subset= is one: give one of them")
-        for name in ("subset", "teachers"):
-            if getattr(self, name) != "auto":
-                check_count(name, getattr(self, name))
-        if self.n_jobs == 0:
-            raise InvalidInput("n_jobs must be a number of processes, or -1 for all cores, not 0")
+        check_auto_counts(self, "subset", "teachers")
+        check_jobs(self.n_jobs)
 
     def _stable(self, records: UnitRows, epsilon: float) -> PureStable:
         if self.calibration == "paper":

@@ -22,8 +22,7 @@ from quorate.core.privacy.cost import float_up
 from quorate.core.session import release_votes
 from quorate.models.concepts import Concept, Hypothesis
 from quorate.models.predictors.concept_teachers import fit_concept_teachers
-from quorate.models.predictors.flip import flip
-from quorate.models.predictors.stable_choice import secret_subset
+from quorate.models.predictors.stable_choice import flip, secret_subset
 from quorate.models.predictors.unit_rows import NO_LABEL, UnitRows
 
 __all__ = ["PureRelabelling"]
@@ -66,14 +65,14 @@ class PureRelabelling:
     ) -> "PureRelabelling":
         """Return the numbers with the smallest error to be expected among those that keep epsilon."""
         units, epsilon = check_count("units", units, least=2), min(check_positive("epsilon", epsilon), _MOST)
-        given: Any = {"teachers": teachers, "rows": check_count("rows", rows)}
+        arguments: Any = {"teachers": teachers, "rows": check_count("rows", rows)}
         schemes = [
             scheme
             for step in range(120)
             for share in _SHARES
             if (
                 scheme := _attempt(
-                    concept, units=units, epsilon=epsilon, scale=3.3 / epsilon * 1.1**step, share=share, **given
+                    concept, units=units, epsilon=epsilon, scale=3.3 / epsilon * 1.1**step, share=share, **arguments
                 )
             )
             is not None
@@ -88,9 +87,9 @@ class PureRelabelling:
     @property
     def log_miss(self) -> float:
         """The logarithm of a bound on the probability that a random subset tells too few hypotheses apart."""
-        others = self.units - 1
-        pairs = 2 * math.log(self.concept.growth(others * self.rows)) - math.log(2)
-        missed = (self.reach + 1) * math.log1p(-(self.subset - 1) / others)  # proof: step 11
+        remaining = self.units - 1
+        pairs = 2 * math.log(self.concept.growth(remaining * self.rows)) - math.log(2)
+        missed = (self.reach + 1) * math.log1p(-(self.subset - 1) / remaining)  # proof: step 11
         return min(0.0, pairs + missed + 1e-9 * (pairs - missed))
 
     @property
@@ -154,16 +153,16 @@ def _attempt(
     concept: Concept, *, units: int, epsilon: float, scale: float, share: float, teachers: int | None, rows: int
 ) -> PureRelabelling | None:
     """Return the largest subset that keeps epsilon with this scale and this share of it for the reach, if there is."""
-    reach, left = math.floor(share * scale), epsilon * (1 - 1e-9) - 3 / scale
-    if left <= 0 or scale > units / 4:
+    reach, remaining = math.floor(share * scale), epsilon * (1 - 1e-9) - 3 / scale
+    if remaining <= 0 or scale > units / 4:
         return None
-    odds = math.expm1(left) * math.exp(-rows * math.log(4) - 3 * (reach + 1) / scale)
-    most = concept.largest_set(units * rows) // rows
-    subset = min(int(odds / (1 + odds) * units), units - 1, most)
+    odds = math.expm1(remaining) * math.exp(-rows * math.log(4) - 3 * (reach + 1) / scale)
+    largest = concept.largest_set(units * rows) // rows
+    subset = min(int(odds / (1 + odds) * units), units - 1, largest)
     if subset < 2:
         return None
     wanted = math.ceil(_CLEAR * scale * math.log(units / scale)) if teachers is None else teachers
-    wanted = max(wanted, math.ceil(units / most))  # or a chunk would be more than the class can go through
+    wanted = max(wanted, math.ceil(units / largest))  # or a chunk would be more than the class can go through
     scheme = PureRelabelling(
         concept=concept,
         units=units,

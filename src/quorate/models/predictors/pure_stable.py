@@ -16,8 +16,7 @@ from quorate.core.checks import check_count, check_positive
 from quorate.core.errors import Infeasible, InvalidInput
 from quorate.core.privacy.cost import float_up
 from quorate.models.concepts import Concept
-from quorate.models.predictors.flip import flip
-from quorate.models.predictors.stable_choice import StableChoice
+from quorate.models.predictors.stable_choice import StableChoice, flip
 from quorate.models.predictors.unit_rows import UnitRows
 
 __all__ = ["PureStable", "check_alpha"]
@@ -46,8 +45,8 @@ class PureStable:
         """The epsilon of one answer, rounded up: the smaller of two bounds."""
         turned, rate = float(self.turned), self.choice.rate
         moved = math.log1p((1 - 2 * turned) * self.choice.gamma / turned)  # proof: step 10, first bound
-        both = max(self.choice.epsilon, math.log1p((1 - 2 * turned) * rate / turned))  # proof: step 10, second bound
-        return min(moved, both) * (1 + 1e-12)
+        parts = max(self.choice.epsilon, math.log1p((1 - 2 * turned) * rate / turned))  # proof: step 10, second bound
+        return min(moved, parts) * (1 + 1e-12)
 
     @classmethod
     def calibrate(
@@ -69,13 +68,13 @@ class PureStable:
             sizes = {int(check_alpha(alpha) * grown / (1 - 2 * alpha) * units)}
         else:
             sizes = {int(share * units) for share in _SHARES}
-        most = concept.largest_set(units * rows) // rows
+        largest = concept.largest_set(units * rows) // rows
         schemes = [
             cls(
                 choice=StableChoice(concept=concept, units=units, subset=size, epsilon=inner, rows=rows),
                 turned=_turned(Fraction(size, units), grown),
             )
-            for size in {min(size, units, most) for size in sizes} - {0}
+            for size in {min(size, units, largest) for size in sizes} - {0}
         ]
         if not schemes:
             raise Infeasible(f"{units} units are too few for epsilon={epsilon:g}; raise epsilon or alpha")

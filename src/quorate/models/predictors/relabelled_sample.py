@@ -47,8 +47,8 @@ class RelabelledSample:
     def total(self, inner: float) -> tuple[float, float]:
         """Return (epsilon, delta) of all that is released when what runs on the sample has spent `inner` of epsilon."""
         term = relabelling_epsilon(kappa=self.kappa, rows=self.rows)  # proof: step 2
-        before = float_up(Fraction(inner) + Fraction(term))
-        return amplify(epsilon=before, delta=self.delta, rate=self.rate)  # proof: step 3
+        sample_epsilon = float_up(Fraction(inner) + Fraction(term))
+        return amplify(epsilon=sample_epsilon, delta=self.delta, rate=self.rate)  # proof: step 3
 
     def spent(self, inner: float) -> float:
         """Return the epsilon of `total`, or 0 where nothing was run on the sample."""
@@ -60,15 +60,15 @@ def _inner(
 ) -> RelabelledSample | None:
     """Return what may be run on this sample under (epsilon, delta), or None where that is next to nothing."""
     rate = float_up(Fraction(sampled, units))
-    before, inside = amplify_inverse(epsilon=epsilon, delta=delta, rate=rate)
-    left = Fraction(before) - Fraction(relabelling_epsilon(kappa=kappa, rows=rows))
-    if left < Fraction(_LEAST_INNER):
+    sample_epsilon, inside = amplify_inverse(epsilon=epsilon, delta=delta, rate=rate)
+    remaining = Fraction(sample_epsilon) - Fraction(relabelling_epsilon(kappa=kappa, rows=rows))
+    if remaining < Fraction(_LEAST_INNER):
         return None
     sample = RelabelledSample(
         units=units,
         sampled=sampled,
         kappa=kappa,
-        epsilon=float_down(left * _DOWN),
+        epsilon=float_down(remaining * _DOWN),
         delta=min(inside * float(_DOWN), 0.1),
         rows=rows,
     )
@@ -95,15 +95,15 @@ def plan_sample(
     """
     units, rows = check_count("units", units), check_count("rows", rows)
     epsilon, delta = check_positive("epsilon", epsilon), check_delta(delta, zero=False)
-    most = concept.largest_set(units * rows) // rows
+    largest = concept.largest_set(units * rows) // rows
     rates = _RATES if rate is None else (check_rate("rate", rate),)
     kappas = _KAPPAS if kappa is None else (check_positive("kappa", kappa),)
-    sizes = {min(most, int(share * units)) for share in rates} - {0}
+    sizes = {min(largest, int(share * units)) for share in rates} - {0}
     samples = [
         sample
         for sampled in sizes
-        for each in kappas
-        if (sample := _inner(epsilon, delta, units=units, sampled=sampled, kappa=each, rows=rows)) is not None
+        for parameter in kappas
+        if (sample := _inner(epsilon, delta, units=units, sampled=sampled, kappa=parameter, rows=rows)) is not None
     ]
     if not samples:
         raise Infeasible(

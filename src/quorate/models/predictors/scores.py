@@ -60,8 +60,8 @@ class Scoring:
     def probabilities(self, answers: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the noisy share of each class; nan where there is no answer."""
         shares = np.full((len(answers), self.mechanism.classes), np.nan)
-        told = answers != NO_QUORUM
-        shares[told] = self.mechanism.shares(answers[told])
+        answered = answers != NO_QUORUM
+        shares[answered] = self.mechanism.shares(answers[answered])
         return shares
 
     def decisions(self, answers: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -77,9 +77,9 @@ class Scoring:
     def labels(self, answers: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the class number of each answer; `NO_QUORUM` where there is none."""
         decided = self.decisions(answers)
-        told = answers != NO_QUORUM
+        answered = answers != NO_QUORUM
         labels = np.full(len(answers), NO_QUORUM, dtype=np.int64)
-        labels[told] = decided[told] >= 0 if decided.ndim == 1 else decided[told].argmax(axis=1)
+        labels[answered] = decided[answered] >= 0 if decided.ndim == 1 else decided[answered].argmax(axis=1)
         return labels
 
     def _level(self) -> float:

@@ -51,8 +51,8 @@ class CountedCopies:
             return
         fits.append(1)
         if len(fits) == 2:
-            each = getattr(self, "epsilon", None)
-            amount = "" if each is None else f", epsilon = {each:g},"
+            epsilon = getattr(self, "epsilon", None)
+            amount = "" if epsilon is None else f", epsilon = {epsilon:g},"
             warnings.warn(
                 f"copies of one {type(self).__name__} are fitted, as by cross-validation or a grid search: each opens "
                 f"a budget of its own{amount} and they add up. docs/howto/evaluating.md says how to do without",
@@ -80,11 +80,11 @@ class ShowsClaim:
     """An estimator that shows its guarantee, and what is left of its budget, below scikit-learn's diagram of it."""
 
     def _repr_mimebundle_(self, **options: Any) -> Any:
-        shown = super()._repr_mimebundle_(**options)  # type: ignore[misc]
-        if "text/html" in shown and (claim := getattr(self, "claim_", None)) is not None:
+        bundle = super()._repr_mimebundle_(**options)  # type: ignore[misc]
+        if "text/html" in bundle and (claim := getattr(self, "claim_", None)) is not None:
             sentence = f"{claim[:1].upper()}{claim[1:]}."
-            shown["text/html"] += html_card("The guarantee", self._facts(), bar=self._bar(), lines=[sentence])
-        return shown
+            bundle["text/html"] += html_card("The guarantee", self._facts(), bar=self._bar(), lines=[sentence])
+        return bundle
 
     def _facts(self) -> dict[str, Any]:
         """Return what else is shown, by name."""

@@ -1,55 +1,74 @@
 """Other sources of a private classifier than rows in memory: a table of any size, or teachers that you bring."""
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils.validation import check_consistent_length
 
 from quorate.compute.ensemble import Electorate, Ensemble
 from quorate.compute.ensemble.clusters import ClusterRows, ClusterTable, ClusterTeachers
 from quorate.compute.ensemble.dealing import Encoded
 from quorate.compute.ensemble.electorate import as_electorate
 from quorate.compute.ensemble.sources import SpilledRows, Units
+from quorate.compute.learners import DeviceName
 from quorate.core.arrays import Integers
 from quorate.core.checks import check_bytes
-from quorate.core.errors import InvalidInput
+from quorate.core.errors import Infeasible, InvalidInput
+from quorate.core.mechanisms import NoisyShares
 from quorate.core.progress import progress
-from quorate.models.predictors.base import check_records
+from quorate.models.predictors.base import SessionClassifier, check_records, is_auto
 from quorate.models.predictors.estimate import Estimate
-from quorate.models.predictors.guided import GuidedClassifier
 from quorate.models.predictors.labels import declared_classes, known_codes
 from quorate.planner import Plan
+from quorate.planner.pilot import Pilot, run_pilot
+from quorate.planner.task import Task
+from quorate.planner.trial import Goal, LearnerChoice, candidates, choose_learner
 from quorate.tables import Schema, as_table
 from quorate.tables.files import TableStream
 
-__all__ = ["Encoding", "OtherSources", "spilled"]
+__all__ = ["Encoding", "OtherSources", "PublicRows", "spilled"]
 
-_OF_A_FIT = (
-    "estimator",
-    "teachers",
-    "holdout",
-    "class_weight",
-    "n_jobs",
-    "backend",
-    "device",
-)  # settings of teachers fitted here
+# Settings of teachers that are fitted here.
+_OF_A_FIT = ("estimator", "teachers", "holdout", "class_weight", "n_jobs", "backend", "device")
 _LEAST_MEMORY = 10**8  # bytes: a batch of rows of a wide table takes some ten million
 
 
-class OtherSources(GuidedClassifier, ABC):
-    """A classifier that need not have all rows in memory, nor fit its teachers itself."""
+class PublicRows(NamedTuple):
+    """Public rows as teachers take them, and the class numbers of their labels; None where there are none."""
 
+    X: Any
+    codes: NDArray[np.int64] | None
+
+
+class OtherSources(SessionClassifier, ABC):
+    """A classifier that need not have all rows in memory, nor fit its teachers itself, and that public rows may guide.
+
+    What guides it is handed no private row (proof: step 4).
+    """
+
+    estimator: Any
+    estimator_: Any
     epsilon: float
     delta: float
+    teachers: int | Literal["auto"]
+    aggregator: str
+    queries: int
+    disagreement: float | None
     holdout: float
+    scores: bool
+    class_weight: Any
     n_jobs: int | None
     backend: str | None
+    device: DeviceName
     estimate_: Estimate | None
+    chosen_: LearnerChoice | None
 
     @abstractmethod
     def _begin(self, classes: Any, y: Any) -> NDArray[Any]:
@@ -60,6 +79,22 @@ class OtherSources(GuidedClassifier, ABC):
         self, rows: Units, *, public: Any, public_labels: Any, public_votes: Any, one_scale: bool, teach: bool
     ) -> Self:
         """Plan from the number of units, deal and fit them, estimate what is asked for, open the budget."""
+
+    @abstractmethod
+    def _plan(self, held_out: int, *, must: bool = True, **facts: Any) -> Any:
+        """Return the plan from public numbers; one that is not feasible is refused if it must be."""
+
+    @abstractmethod
+    def _left(self, held_out: int) -> tuple[float, float]:
+        """Return (epsilon, delta) of the answers."""
+
+    @abstractmethod
+    def _open(self, ensemble: Ensemble, planned: Plan) -> None:
+        """Open the budget of the plan, from which the ensemble answers."""
+
+    @abstractmethod
+    def _class_weight(self) -> Any:
+        """Return the weights that teachers give to classes, or None for none."""
 
     def fit_table(
         self,
@@ -104,7 +139,8 @@ class OtherSources(GuidedClassifier, ABC):
         """
         if schema.label is None:
             raise InvalidInput("the schema has no label: declare its column and classes")
-        if cluster is not None or isinstance(source, ClusterTable):
+        by_person, elsewhere = schema.groups is not None, cluster is not None or isinstance(source, ClusterTable)
+        if elsewhere:
             self._check_place(memory, spill)
         self._begin(np.asarray(schema.label.classes), np.asarray(schema.label.classes))
         width = len(schema.feature_names)
@@ -112,17 +148,16 @@ class OtherSources(GuidedClassifier, ABC):
         guides: dict[str, Any] = {"public": None, "public_labels": None, "public_votes": None}
         if public is not None:
             guides["public"] = schema.encode(public, role="public")
-            shown = schema.label.column in as_table(public).column_names
-            guides["public_labels"] = schema.labels(public, role="public") if shown else None
-        self.unit_, self.declared_ = "row" if schema.groups is None else "person", True
-        if cluster is not None or isinstance(source, ClusterTable):
+            labelled = schema.label.column in as_table(public).column_names
+            guides["public_labels"] = schema.labels(public, role="public") if labelled else None
+        self.unit_, self.declared_ = "person" if by_person else "row", True
+        encoding = Encoding(schema, self.classes_)
+        if elsewhere:
             table = source if isinstance(source, ClusterTable) else ClusterTable(source, cluster)
-            encoding = Encoding(schema, self.classes_)
-            rows: SpilledRows | ClusterRows = table.dealt(encoding, features=width, by_person=schema.groups is not None)
+            rows: SpilledRows | ClusterRows = table.dealt(encoding, features=width, by_person=by_person)
         else:
             size = check_bytes("memory", "1GB" if memory is None else memory, least=_LEAST_MEMORY)
             stream = source if isinstance(source, TableStream) else TableStream(source)
-            encoding = Encoding(schema, self.classes_)
             rows = spilled(stream, encoding, SpilledRows(width, memory=size, folder=spill))
         with closing(rows):
             if not rows.count:
@@ -179,14 +214,13 @@ class OtherSources(GuidedClassifier, ABC):
         >>> made.predict([[9.0, 0.0], [-9.0, 0.0]]).tolist(), made.unit_
         (['ill', 'well'], 'teacher')
         """
-        made = cls(classes=classes, **settings)
-        shown = made._begin_brought(public, settings)
-        electorate = as_electorate(
-            teachers, labels=made.classes_.tolist(), public=shown, call_rows=call_rows, seconds=seconds
-        )
-        known = {} if public_votes is None else {"votes": public_votes, "disagreement": None}
-        made._open_brought(electorate, made._plan(0, teachers=electorate.teachers, **known))
-        return made
+        classifier = cls(classes=classes, **settings)
+        rows = classifier._begin_brought(public, settings)
+        labels = classifier.classes_.tolist()
+        electorate = as_electorate(teachers, labels=labels, public=rows, call_rows=call_rows, seconds=seconds)
+        votes = {} if public_votes is None else {"votes": public_votes, "disagreement": None}
+        classifier._open_brought(electorate, classifier._plan(0, teachers=electorate.teachers, **votes))
+        return classifier
 
     def _begin_brought(self, public: Any, settings: Iterable[str]) -> Any:
         """Settle the classes and the columns for teachers that are brought, and return the public rows as they are."""
@@ -206,6 +240,84 @@ class OtherSources(GuidedClassifier, ABC):
         self.unit_, self.declared_ = "teacher", True
         self.epsilon_, self.delta_ = float(self.epsilon), float(self.delta)
         self._open(Ensemble(electorate), planned)
+
+    def _public_rows(self, public: Any, labels: Any) -> PublicRows:
+        """Return public rows in canonical form, or say what is wrong with them."""
+        if public is None:
+            if labels is not None:
+                raise InvalidInput("public_labels are those of public rows: give public too")
+            return PublicRows(None, None)
+        if labels is None and not is_auto(self.estimator):
+            return PublicRows(None, None)  # they serve to try an estimator, as they are
+        X = check_records(self, public, estimator=self.estimator_, reset=False, role="public")
+        check_consistent_length(X, labels)
+        return PublicRows(X, None if labels is None else known_codes(self.classes_, labels, name="public_labels"))
+
+    def _choose(self, public: PublicRows, *, records: int, held_out: int, teach: bool) -> None:
+        """Take the estimator, where it is free, and the number of teachers that do best on public rows."""
+        self.chosen_ = None
+        if public.codes is None and not is_auto(self.estimator):
+            return
+        free = self.estimator is None or is_auto(self.estimator)
+        estimators = candidates(self._class_weight()) if free else {type(self.estimator_).__name__: self.estimator_}
+        epsilon, delta = self._left(held_out)
+        goal = Goal(
+            Task(epsilon, delta, self.queries, len(self.classes_), guess=self.on_no_quorum == "random"),
+            "noisy_shares" if self.scores else self.aggregator,
+            records,
+            teachers=None if self.teachers == "auto" else self.teachers,
+            teach=teach,
+            balanced=isinstance(self.class_weight, str) and self.class_weight == "balanced",
+        )
+        chosen = choose_learner(estimators, public.X, public.codes, goal)  # proof: step 4
+        self.chosen_, self.estimator_ = chosen, estimators[chosen.learner]
+
+    def _guided(self, held_out: int, facts: dict[str, Any], public: PublicRows) -> Plan:
+        """Return the plan, made with the help of labelled public rows if there are any, and repeat its warnings."""
+        if public.codes is None:
+            planned: Plan = self._plan(held_out, **facts)
+            self._warn_of(planned)
+            return planned
+        first = self._plan(held_out, must=False, **facts)
+        try:
+            pilot = self._pilot(public.X, public.codes, first)
+        except Infeasible as error:
+            planned = self._plan(held_out, **facts)
+            reason = f"disagreement could not be measured: {error}"
+            planned = replace(planned, assumptions=(*planned.assumptions, reason))
+        else:
+            if self.disagreement is None and "votes" not in facts and not held_out:
+                facts = facts | {"votes": pilot.votes, "teachers": first.teachers}
+            planned = self._plan(held_out, **facts)
+            scored = isinstance(planned.mechanism, NoisyShares)
+            text = None if scored else pilot.warning(planned.mechanism, queries=self.queries)
+            planned = replace(planned, warnings=(*planned.warnings, *([text] if text else [])))
+        self._warn_of(planned)
+        return planned
+
+    def _pilot(self, X: Any, codes: NDArray[np.int64], planned: Plan) -> Pilot:
+        """Try teachers of the planned size on labelled public rows, which do not stand for persons."""
+        if self.unit_ == "person":
+            raise Infeasible("teachers are dealt persons, and nobody says whose the public rows are")
+        return run_pilot(
+            X,
+            codes,
+            estimator=self.estimator_,
+            units_per_teacher=planned.rows_per_teacher or 1,
+            classes=len(self.classes_),
+            n_jobs=self.n_jobs,
+            backend=self.backend,
+            device=self.device,
+        )
+
+    def _warn_of(self, planned: Plan) -> None:
+        """Warn of what a plan warns of, and of one that falls short: where an aggregator is named, none is refused."""
+        self._warn(planned.warnings if planned.feasible else (planned.shortfall(), *planned.warnings))
+
+    def _warn(self, texts: Iterable[str]) -> None:
+        """Say what is wrong with a plan before its budget is opened."""
+        for text in texts:
+            warnings.warn(text, UserWarning, stacklevel=6)
 
 
 @dataclass(frozen=True, repr=False)
@@ -227,8 +339,8 @@ def spilled(stream: TableStream, encoding: Encoding, rows: SpilledRows) -> Spill
     """Read a table and write its rows to the disk."""
     try:
         with progress("reading records"):
-            for place, batch in stream.placed():
-                rows.add(encoding(batch), first=place)
+            for first, batch in stream.placed():
+                rows.add(encoding(batch), first=first)
     except BaseException:
         rows.close()
         raise
@@ -240,5 +352,5 @@ def _people(schema: Schema, table: Any) -> tuple[list[str], Integers] | None:
     names = schema.people(table)
     if names is None:
         return None
-    numbers = {name: place for place, name in enumerate(dict.fromkeys(names))}
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
     return list(numbers), np.array([numbers[name] for name in names], dtype=np.int64)

@@ -127,8 +127,8 @@ class StableClassifier(ConceptClassifier):
         >>> print(StableClassifier(gamma=0.5, classes=[0, 1]).fit([[0.0], [1.0]] * 30, [0, 1] * 30).claim_)
         each prediction is 0.5-uniformly stable: (0, 0.5)-differentially private under replacement of one row
         """
-        what = f"each prediction is {text_up(self.stability_)}-uniformly stable:"
-        return str(self._claim(0.0, self.stability_, what=what))
+        prediction = f"each prediction is {text_up(self.stability_)}-uniformly stable:"
+        return str(self._claim(0.0, self.stability_, what=prediction))
 
     def spent_epsilon(self) -> float:
         """Return 0: the cost of all predictions together is a delta, `spent_delta`."""
@@ -147,10 +147,10 @@ class StableClassifier(ConceptClassifier):
         """
         check_is_fitted(self)
         ledger = self.session_.ledger
-        drawn = self.session_.answerer.drawn if ledger is None else ledger.answers_kept()
+        draws = self.session_.answerer.drawn if ledger is None else ledger.answers_kept()
         if ledger is not None and ledger.choice() == LOST:
             return 1.0
-        return min(1.0, self.stability_ * drawn)
+        return min(1.0, self.stability_ * draws)
 
 
 def stable_subset(
@@ -160,5 +160,5 @@ def stable_subset(
     if subset != "auto":
         return check_count("subset", subset)
     wanted = int(gamma / 2 * units)
-    taken = concept.largest_set(max(1, wanted) * rows) // rows
-    return max(1, taken) if taken < wanted else None
+    size = concept.largest_set(max(1, wanted) * rows) // rows
+    return max(1, size) if size < wanted else None

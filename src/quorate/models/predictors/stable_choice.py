@@ -6,6 +6,7 @@ it, moves by at most `gamma` in total variation. PROOF_CONCEPTS.md, steps 6 and 
 
 import math
 import os
+import secrets
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
@@ -21,7 +22,7 @@ from quorate.core.privacy.cost import float_up
 from quorate.models.concepts import Concept, Hypothesis
 from quorate.models.predictors.unit_rows import UnitRows
 
-__all__ = ["Calibration", "StableChoice", "check_calibration", "check_gamma", "secret_subset"]
+__all__ = ["Calibration", "StableChoice", "check_calibration", "check_gamma", "flip", "secret_subset"]
 
 Calibration = Literal["tight", "paper"]
 _DOWN = 1 - 1e-9
@@ -48,6 +49,16 @@ def secret_subset(count: int, size: int) -> NDArray[np.int64]:
         chosen = np.flatnonzero(words <= np.partition(words, size - 1)[size - 1])  # by position, never by content
         if chosen.size == size:  # else words tie at the border: draw again
             return chosen
+
+
+def flip(label: int, probability: Fraction) -> int:
+    """Return the label, or with this probability the other one: randomised response on one bit.
+
+    The draw is exact, a whole number below another. PROOF_CONCEPTS.md, steps 10 and 13, says what it buys.
+    """
+    if not 0 <= probability <= 1 or label not in (0, 1):
+        raise InvalidInput("flip takes a label, 0 or 1, and a probability")
+    return label ^ (secrets.randbelow(probability.denominator) < probability.numerator)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -34,9 +34,9 @@ from quorate.core.privacy.budget import charged_together
 from quorate.core.rows import take_rows
 from quorate.core.session import Session, release_votes
 from quorate.models.predictors.base import Predictions, allows_missing, check_records
-from quorate.models.predictors.guided import PublicRows
 from quorate.models.predictors.labels import class_codes
 from quorate.models.predictors.sklearn_compat import KeepsPublished
+from quorate.models.predictors.sources import PublicRows
 from quorate.models.predictors.subsample import PrivateClassifier
 from quorate.models.saving.codecs import mechanism_document, mechanism_of
 from quorate.models.saving.contract import State
@@ -139,12 +139,12 @@ class StudentFirstClassifier(KeepsPublished, PrivateClassifier):
         except (NotFittedError, TypeError):
             raise InvalidInput("student must be fitted already, on points that are public; fit it first") from None
 
-    def _guided(self, held_out: int, known: dict[str, Any], public: PublicRows) -> Any:
-        return self._plan(held_out, **known)
+    def _guided(self, held_out: int, facts: dict[str, Any], public: PublicRows) -> Any:
+        return self._plan(held_out, **facts)
 
-    def _plan(self, held_out: int, *, must: bool = True, **known: Any) -> Any:
+    def _plan(self, held_out: int, *, must: bool = True, **facts: Any) -> Any:
         """Choose both mechanisms, and the number of teachers if need be, from public numbers."""
-        if "records" not in known:  # what sites, for one, have priced is another mechanism
+        if "records" not in facts:  # what sites, for one, have priced is another mechanism
             raise InvalidInput("a StudentFirstClassifier fits its teachers itself; a PrivateClassifier takes others")
         self._check_student()
         planned = plan_student_first(
@@ -154,7 +154,7 @@ class StudentFirstClassifier(KeepsPublished, PrivateClassifier):
             dissents=self.dissents,
             no_quorums=check_count("no_quorums", self.no_quorums),
             teachers=None if self.teachers == "auto" else self.teachers,
-            units=known["records"],
+            units=facts["records"],
         )
         if not planned.feasible:
             raise Infeasible(planned.shortfall())
@@ -236,11 +236,11 @@ class StudentFirstClassifier(KeepsPublished, PrivateClassifier):
         """
         return super().predict(X, caller=caller)
 
-    def _predictions(self, queries: Any, codes: NDArray[np.int64], **known: Any) -> Predictions:
+    def _predictions(self, queries: Any, codes: NDArray[np.int64], **batch: Any) -> Predictions:
         proposed = self._proposals(queries)
         filled = proposed if str(self.on_no_quorum) == "student" else self._filled(len(codes))
         corrected = (codes != NO_QUORUM) & (codes != proposed)
-        predictions = Predictions.of(codes, classes=self.classes_, filled=filled, corrected=corrected, **known)
+        predictions = Predictions.of(codes, classes=self.classes_, filled=filled, corrected=corrected, **batch)
         self._check_quorum(predictions)
         return predictions
 
@@ -272,14 +272,14 @@ class StudentFirstClassifier(KeepsPublished, PrivateClassifier):
         weight = check_count("weight", weight)
         labels = np.asarray(y)
         points, corrected = self.corrections_
-        own = np.asarray(X)
-        if own.ndim != 2 or own.shape[1] != self.n_features_in_ or labels.shape != (len(own),):
+        original = np.asarray(X)
+        if original.ndim != 2 or original.shape[1] != self.n_features_in_ or labels.shape != (len(original),):
             raise InvalidInput(
                 f"retrain takes the student's own points, {self.n_features_in_} features each, and one label for "
-                f"each; not shapes {own.shape} and {labels.shape}"
+                f"each; not shapes {original.shape} and {labels.shape}"
             )
         self._codes_of(labels)
-        rows: Any = np.concatenate([own, np.repeat(points, weight, axis=0)])
+        rows: Any = np.concatenate([original, np.repeat(points, weight, axis=0)])
         if hasattr(X, "iloc"):
             rows = type(X)(rows, columns=X.columns).astype(X.dtypes)
         student = self.student.estimator if isinstance(self.student, FrozenEstimator) else self.student

@@ -28,7 +28,15 @@ from quorate.core.ledger import LedgerView
 from quorate.core.mechanisms import NoisyShares
 from quorate.core.privacy.cost import float_down
 from quorate.core.session import Session
-from quorate.models.predictors.base import Predictions, allows_missing, check_records, fill_missing, is_auto
+from quorate.models.predictors.base import (
+    Predictions,
+    allows_missing,
+    check_auto_counts,
+    check_jobs,
+    check_records,
+    fill_missing,
+    is_auto,
+)
 from quorate.models.predictors.estimate import ESTIMATE_SHARE, Estimate, estimate_rates
 from quorate.models.predictors.labels import class_codes, declared_classes
 from quorate.models.predictors.scores import Scoring, Threshold, check_threshold
@@ -186,15 +194,15 @@ class PrivateClassifier(OtherSources):
         """Plan from the number of units, deal and fit them, estimate what is asked for, open the budget."""
         held_out = int(rows.count * self.holdout)
         units = rows.count - held_out
-        shown = self._public_rows(public, public_labels)
-        self._choose(shown, records=units, held_out=held_out, teach=teach)
-        known: dict[str, Any] = {"features": coefficients(self.estimator_, rows.features), "teach": teach}
+        guide = self._public_rows(public, public_labels)
+        self._choose(guide, records=units, held_out=held_out, teach=teach)
+        facts: dict[str, Any] = {"features": coefficients(self.estimator_, rows.features), "teach": teach}
         if self.chosen_ is not None and self.chosen_.teachers is not None:
-            known["teachers"] = self.chosen_.teachers
+            facts["teachers"] = self.chosen_.teachers
         if public_votes is not None:
-            known |= {"votes": public_votes, "disagreement": None}
-        planned = self._guided(held_out, known | {"records": units}, shown)
-        ensemble, held, codes = rows.ensemble(
+            facts |= {"votes": public_votes, "disagreement": None}
+        planned = self._guided(held_out, facts | {"records": units}, guide)
+        ensemble, held_rows, codes = rows.ensemble(
             teachers=planned.teachers,
             held_out=held_out,
             estimator=self.estimator_,
@@ -207,9 +215,9 @@ class PrivateClassifier(OtherSources):
         )
         self.estimate_ = None
         if held_out:
-            self.estimate_ = self._estimate(ensemble, held, codes)
-            told, planned = planned, self._plan_with(self.estimate_, held_out, planned.teachers)
-            self._warn([text for text in planned.warnings if text not in told.warnings])
+            self.estimate_ = self._estimate(ensemble, held_rows, codes)
+            first, planned = planned, self._plan_with(self.estimate_, held_out, planned.teachers)
+            self._warn([text for text in planned.warnings if text not in first.warnings])
         self.epsilon_, self.delta_ = float(self.epsilon), float(self.delta)
         self._open(ensemble, planned)
         return self
@@ -223,15 +231,15 @@ class PrivateClassifier(OtherSources):
         if not hasattr(estimator, "fit") or not is_classifier(estimator):
             kind = repr(estimator) if isinstance(estimator, str) else type(estimator).__name__
             raise InvalidInput(f"estimator must be a classifier, whose predictions are labels, not {kind}")
-        if self.n_jobs == 0:
-            raise InvalidInput("n_jobs must be a number of processes, or -1 for all cores, not 0")
+        check_jobs(self.n_jobs)
         choose_backend(self.device)
-        for name in ("teachers", "no_quorums"):
-            if getattr(self, name) != "auto":
-                check_count(name, getattr(self, name))
+        check_auto_counts(self, "teachers", "no_quorums")
         check_choice("on_no_quorum", self.on_no_quorum, ON_NO_QUORUM)
         if self.threshold is not None:
             check_threshold(self.threshold, scores=_gives_scores(self), prior=self.prior)
+        self._check_holdout()
+
+    def _check_holdout(self) -> None:
         if self._prior_is("holdout") and not self.holdout:
             raise InvalidInput("prior='holdout' is estimated on units held out: set holdout, a share of the units")
         if not isinstance(self.holdout, int | float) or not 0 <= self.holdout <= 0.5:
@@ -258,8 +266,8 @@ class PrivateClassifier(OtherSources):
         if weight is None or not isinstance(weight, str):
             return None if weight is None else by_class("class_weight", weight, self.classes_.tolist())
         check_choice("class_weight", weight, ("auto", "balanced"))
-        named = weight == "balanced" or (_gives_scores(self) and takes_class_weight(self._estimator()))
-        return "balanced" if named else None
+        balanced = weight == "balanced" or (_gives_scores(self) and takes_class_weight(self._estimator()))
+        return "balanced" if balanced else None
 
     @property
     def outputs(self) -> Outputs:
@@ -325,13 +333,11 @@ class PrivateClassifier(OtherSources):
         """Return (epsilon, delta) of the answers."""
         return self._shares()[1] if held_out else (self.epsilon, self.delta)
 
-    def _plan(self, held_out: int, *, must: bool = True, **known: Any) -> Plan:
+    def _plan(self, held_out: int, *, must: bool = True, **facts: Any) -> Plan:
+        """Return the plan from public numbers; one that is not feasible is refused if it must be."""
         epsilon, delta = self._left(held_out)
-        asked: dict[str, Any] = {"disagreement": self.disagreement, "prior": self._prior()}
-        if self.teachers != "auto":
-            asked["teachers"] = self.teachers
-        if self.no_quorums != "auto":
-            asked["no_quorums"] = self.no_quorums
+        settings: dict[str, Any] = {"disagreement": self.disagreement, "prior": self._prior()}
+        settings |= {name: getattr(self, name) for name in ("teachers", "no_quorums") if getattr(self, name) != "auto"}
         planned = plan(
             epsilon=epsilon,
             delta=delta,
@@ -341,7 +347,7 @@ class PrivateClassifier(OtherSources):
             on_no_quorum=self.on_no_quorum,
             scores=self.scores,
             class_weight=self._class_weight(),
-            **(asked | known),
+            **(settings | facts),
         )
         if must and not planned.feasible and self.aggregator == "auto":
             raise Infeasible(planned.shortfall())
@@ -417,12 +423,12 @@ class PrivateClassifier(OtherSources):
         threshold = self.threshold
         return Scoring(self.mechanism_, threshold, self._prior() if threshold == "balanced" else None)
 
-    def _predictions(self, queries: Any, codes: NDArray[np.int64], **known: Any) -> Predictions:
+    def _predictions(self, queries: Any, codes: NDArray[np.int64], **batch: Any) -> Predictions:
         if not isinstance(self.mechanism_, NoisyShares):
-            return super()._predictions(queries, codes, **known)
+            return super()._predictions(queries, codes, **batch)
         scoring = self.scoring()
         scores = scoring.probabilities(codes)
-        return Predictions.of(scoring.labels(codes), classes=self.classes_, scores=scores, **known)
+        return Predictions.of(scoring.labels(codes), classes=self.classes_, scores=scores, **batch)
 
     def checked(self, X: Any) -> Any:
         """Return queries in the form that teachers take, or say what is wrong with them. Nothing is asked."""

@@ -61,7 +61,7 @@ def fill_unit_rows(points: Points, labels: Labels, *, groups: Any = None, most: 
     order = np.argsort(units, kind="stable")
     starts = np.searchsorted(units[order], np.arange(count))
     rank = np.arange(len(labels)) - starts[units[order]]
-    kept, place = order[rank < most], (units[order] * most + rank)[rank < most]
-    filled, known = np.full((count * most, points.shape[1]), np.nan), np.full(count * most, NO_LABEL)
-    filled[place], known[place] = points[kept], labels[kept]
-    return UnitRows(filled, known, most=most)
+    rows, positions = order[rank < most], (units[order] * most + rank)[rank < most]
+    filled, codes = np.full((count * most, points.shape[1]), np.nan), np.full(count * most, NO_LABEL)
+    filled[positions], codes[positions] = points[rows], labels[rows]
+    return UnitRows(filled, codes, most=most)

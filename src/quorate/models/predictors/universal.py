@@ -10,6 +10,7 @@ between them, and the two shares add up to the claim. PROOF_CONCEPTS.md, steps 4
 
 import copy
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, replace
 from fractions import Fraction
@@ -25,8 +26,8 @@ from quorate.core.append_log import Journal
 from quorate.core.ballots import BallotSource
 from quorate.core.checks import check_count, check_positive, check_rate
 from quorate.core.errors import BudgetSpent, InvalidInput, RunEnded
-from quorate.core.hypotheses.points import say_by_row
-from quorate.core.hypotheses.sealed import sealed, works_alone
+from quorate.core.hypotheses.points import check_queries, say_by_row
+from quorate.core.hypotheses.sealed import opened, sealed, sealed_candidates, works_alone
 from quorate.core.ledger import LOST, Ledger, LedgerView
 from quorate.core.mechanisms import NO_QUORUM, Answers
 from quorate.core.mechanisms.exponential import ExponentialChoice
@@ -40,14 +41,13 @@ from quorate.models.predictors.base import Predictions
 from quorate.models.predictors.concept_classifier import ConceptClassifier
 from quorate.models.predictors.concept_teachers import write_concept_teachers
 from quorate.models.predictors.relabelled_sample import RelabelledSample
-from quorate.models.predictors.semi_private import choose_from_cover, cover_points
 from quorate.models.predictors.stable_choice import Calibration
 from quorate.models.predictors.unit_rows import UnitRows
 from quorate.models.saving.codecs import from_plain, mechanism_document, to_plain
 from quorate.models.saving.contract import State
 from quorate.models.saving.hypotheses import document_of, hypothesis_of
 
-__all__ = ["BallotsFirst", "UniversalClassifier"]
+__all__ = ["BallotsFirst", "UniversalClassifier", "choose_from_cover", "cover_points"]
 
 
 @dataclass(eq=False, repr=False)
@@ -218,13 +218,13 @@ class UniversalClassifier(ConceptClassifier):
     def _check_payable(self, X: Any) -> None:
         """Refuse nothing: where the ballots end, the hypothesis answers at no cost."""
 
-    def _predictions(self, queries: Any, codes: NDArray[np.int64], **known: Any) -> Predictions:
+    def _predictions(self, queries: Any, codes: NDArray[np.int64], **batch: Any) -> Predictions:
         """Answer by the hypothesis, once it is there, what the ballots found no quorum on: it is published."""
-        missed = (codes == NO_QUORUM) & ~known["refused"]
+        missed = (codes == NO_QUORUM) & ~batch["refused"]
         if self.switched_ and missed.any():
             codes = codes.copy()
             codes[missed] = say_by_row(self.hypothesis_.predict, queries[missed])
-        return super()._predictions(queries, codes, **known)
+        return super()._predictions(queries, codes, **batch)
 
 
 class BallotsFirst:
@@ -348,3 +348,32 @@ class BallotsFirst:
 
 def _text(hypothesis: Hypothesis) -> str:
     return json.dumps(document_of(hypothesis))
+
+
+def choose_from_cover(
+    concept: Concept, X: Any, y: Any, public: Any, *, epsilon: float, rows: int = 1, budget: Budget | None = None
+) -> tuple[Hypothesis, Cost]:
+    """Return one hypothesis for all that the public points tell apart, chosen by private mistakes, and its cost.
+
+    Claim (replace-one units of at most `rows` rows; the public points do not depend on the private rows, or only
+    through what was released about them): the chosen hypothesis is epsilon-DP. PROOF_CONCEPTS.md, step 5, says why
+    (Beimel, Nissim and Stemmer 2013; Alon, Bassily and Moran 2019).
+
+    `rows` is the most that one unit has among the private rows. Where a `budget` is given, it is charged before
+    anything is drawn; the cost is the one at its order, or plain epsilon where there is none.
+    """
+    choice = ExponentialChoice(epsilon=epsilon, sensitivity=rows)  # proof: step 5
+    candidates = concept.dichotomies(check_queries(public, features=concept.features))  # of public points alone
+    tally = sealed_candidates(candidates).tally(X, y)  # proof: step 0
+    cost = choice.choice_cost(math.inf if budget is None else budget.order)
+    return opened(choice.choose(tally, budget=budget)), cost
+
+
+def cover_points(*, vc_dimension: int, alpha: float, beta: float) -> int:
+    """Return how many public points from the same law make a cover of error alpha with probability 1 - beta.
+
+    32 (d log(1/alpha) + log(1/beta)) / alpha: Algorithm 4 of Nandi and Bassily (2020).
+    """
+    dimension = max(1, check_count("vc_dimension", vc_dimension, least=0))
+    alpha, beta = check_rate("alpha", alpha), check_rate("beta", beta)
+    return max(1, math.ceil(32 * (dimension * math.log(1 / alpha) + math.log(1 / beta)) / alpha))
