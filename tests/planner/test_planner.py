@@ -21,7 +21,7 @@ from quorate.planner import LEAST_ROWS, plan
 from quorate.planner.forecast import VoteForecast, binomial_capped_mean
 from quorate.planner.literature import pate_epsilon, stability_teachers
 from quorate.planner.task import Task, answered_before_stop
-from quorate.planner.teachers import AGGREGATORS, best_draft, certify, drafts
+from quorate.planner.teachers import AGGREGATORS, best_draft, drafts
 from quorate.planner.thresholds import certified_settings, expect_quorum, likely_settings, shares_with_redraws
 
 NAMES = tuple(AGGREGATORS)
@@ -435,7 +435,7 @@ def test_stand_ins_agree_with_what_is_certified():
     for teachers, queries in ((300, 100), (1000, 1000), (4000, 2000)):
         task = Task(epsilon=2.0, delta=1e-6, queries=queries, classes=2)
         for draft in drafts("auto", task, forecast, teachers):
-            assert certify(draft, task, forecast)[1].right == pytest.approx(draft.expected.right, abs=0.01)
+            assert draft.certify()[1].right == pytest.approx(draft.expected.right, abs=0.01)
 
 
 def test_published_bounds_are_the_formulas():

@@ -22,11 +22,6 @@ __all__ = [
     "draft_noisy_shares",
     "draft_sharp_majority",
     "draft_soft_majority",
-    "expect_confident_max",
-    "expect_noisy_max",
-    "expect_noisy_shares",
-    "expect_sharp_majority",
-    "expect_soft_majority",
     "most_of_confident_max",
 ]
 
@@ -83,7 +78,7 @@ def _scale(task: Task) -> float:
     return float(_scales(task, np.array([float(task.queries)]))[0])
 
 
-def expect_noisy_max(mechanism: NoisyMax, task: Task, forecast: VoteForecast) -> Expected:
+def _expect_noisy_max(mechanism: NoisyMax, task: Task, forecast: VoteForecast) -> Expected:
     """Return the expectation of a NoisyMax, which answers every query."""
     right = forecast.mean(_wins(forecast, mechanism.teachers, mechanism.scale))
     return Expected(1.0, right, right)
@@ -105,11 +100,12 @@ def _make_noisy_max(task: Task, teachers: int, scale: float) -> Calibrated:
 def draft_noisy_max(task: Task, forecast: VoteForecast, teachers: int) -> Draft:
     """Return the draft of a NoisyMax that answers every query."""
     scale = _scale(task)
-    expected = expect_noisy_max(NoisyMax(teachers=teachers, classes=task.classes, scale=scale), task, forecast)
-    return Draft("noisy_max", expected, None, {"scale": scale}, partial(_make_noisy_max, task, teachers, scale))
+    expect = partial(_expect_noisy_max, task=task, forecast=forecast)
+    expected = expect(NoisyMax(teachers=teachers, classes=task.classes, scale=scale))
+    return Draft("noisy_max", expected, None, {"scale": scale}, partial(_make_noisy_max, task, teachers, scale), expect)
 
 
-def expect_noisy_shares(mechanism: NoisyShares, task: Task, forecast: VoteForecast) -> Expected:
+def _expect_noisy_shares(mechanism: NoisyShares, task: Task, forecast: VoteForecast) -> Expected:
     """Return the expectation of NoisyShares: every query is answered, the better the nearer its shares are.
 
     With two classes one count has noise, which moves the lead by twice as much: as much as noise on both that is larger
@@ -129,18 +125,21 @@ def draft_noisy_shares(task: Task, forecast: VoteForecast, teachers: int) -> Dra
     """Return the draft of NoisyShares that answer every query."""
     scale = _share_scale(task.epsilon, task.delta, task.classes, task.queries)
     mechanism = NoisyShares(teachers=teachers, classes=task.classes, scale=scale)
-    expected = expect_noisy_shares(mechanism, task, forecast)
-    return Draft("noisy_shares", expected, None, {"scale": scale}, lambda: Calibrated(mechanism, task.order, 0.0))
+    expect, make = (
+        partial(_expect_noisy_shares, task=task, forecast=forecast),
+        partial(Calibrated, mechanism, task.order, 0.0),
+    )
+    return Draft("noisy_shares", expect(mechanism), None, {"scale": scale}, make, expect)
 
 
-def expect_confident_max(mechanism: ConfidentMax, task: Task, forecast: VoteForecast) -> Expected:
+def _expect_confident_max(mechanism: ConfidentMax, task: Task, forecast: VoteForecast) -> Expected:
     """Return the expectation of a ConfidentMax whose answers end with the budget."""
     tests = task.queries * mechanism.query_cost(task.order).renyi
     allowed = (task.capacity - tests) / mechanism.answer_cost(task.order).renyi
-    return _expect_confident(mechanism, task, forecast, allowed=max(0.0, min(task.queries, allowed)))
+    return _expect_answers(mechanism, task, forecast, allowed=max(0.0, min(task.queries, allowed)))
 
 
-def _expect_confident(mechanism: ConfidentMax, task: Task, forecast: VoteForecast, *, allowed: float) -> Expected:
+def _expect_answers(mechanism: ConfidentMax, task: Task, forecast: VoteForecast, *, allowed: float) -> Expected:
     """Return the expectation of a ConfidentMax whose budget pays for `allowed` answers."""
     passes = ndtr((forecast.top * mechanism.teachers - mechanism.threshold - 0.5) / mechanism.test_scale)
     wins = _wins(forecast, mechanism.teachers, mechanism.winner_scale)
@@ -189,9 +188,12 @@ def draft_confident_max(task: Task, forecast: VoteForecast, teachers: int) -> Dr
             best = float(worths[position]), float(allowed[position]), mechanism
     assert best is not None
     _, answers, mechanism = best
-    expected = _expect_confident(mechanism, task, forecast, allowed=answers)
+    expected = _expect_answers(mechanism, task, forecast, allowed=answers)
     noise = {name: float(getattr(mechanism, name)) for name in ("threshold", "test_scale", "winner_scale")}
-    return Draft("confident_max", expected, None, noise, lambda: Calibrated(mechanism, task.order, 0.0))
+    make = partial(Calibrated, mechanism, task.order, 0.0)
+    return Draft(
+        "confident_max", expected, None, noise, make, partial(_expect_confident_max, task=task, forecast=forecast)
+    )
 
 
 def _confident_settings(
@@ -215,7 +217,7 @@ def _confident_settings(
     return allowed, scales, np.round(share * agreement + guesses, 9)
 
 
-def expect_soft_majority(mechanism: SoftMajority, task: Task, forecast: VoteForecast) -> Expected:
+def _expect_soft_majority(mechanism: SoftMajority, task: Task, forecast: VoteForecast) -> Expected:
     """Return the expectation of a SoftMajority, which answers every query."""
     per_ballot = mechanism.epsilon_per_query / 2
     lead = (forecast.top[:, np.newaxis] - forecast.rivals) * (mechanism.teachers * per_ballot)
@@ -246,10 +248,9 @@ def _make_soft(task: Task, teachers: int, epsilon: float) -> Calibrated:
 def draft_soft_majority(task: Task, forecast: VoteForecast, teachers: int) -> Draft:
     """Return the draft of a SoftMajority that answers every query."""
     epsilon = _soft_epsilon(task)
-    expected = expect_soft_majority(SoftMajority(teachers=teachers, epsilon=epsilon), task, forecast)
-    return Draft(
-        "soft_majority", expected, None, {"epsilon_per_query": epsilon}, partial(_make_soft, task, teachers, epsilon)
-    )
+    expect = partial(_expect_soft_majority, task=task, forecast=forecast)
+    noise, make = {"epsilon_per_query": epsilon}, partial(_make_soft, task, teachers, epsilon)
+    return Draft("soft_majority", expect(SoftMajority(teachers=teachers, epsilon=epsilon)), None, noise, make, expect)
 
 
 @lru_cache(maxsize=256)
@@ -276,7 +277,7 @@ def _looked_up(lead: Floats, table: Floats) -> Floats:
     return wrong
 
 
-def expect_sharp_majority(mechanism: SharpMajority, task: Task, forecast: VoteForecast) -> Expected:
+def _expect_sharp_majority(mechanism: SharpMajority, task: Task, forecast: VoteForecast) -> Expected:
     """Return the expectation of a SharpMajority, which answers every query."""
     lead = forecast.gap * mechanism.teachers
     right = 1 - forecast.mean(_looked_up(lead, _probabilities(mechanism.table)))
@@ -292,7 +293,7 @@ def _make_sharp(task: Task, forecast: VoteForecast, teachers: int, order: float)
         "queries": task.queries,
     }
     mechanisms = [SharpMajority.calibrate(**target), SharpMajority.calibrate(**target, order=order)]
-    mechanism = max(mechanisms, key=lambda made: expect_sharp_majority(made, task, forecast).right)
+    mechanism = max(mechanisms, key=lambda made: _expect_sharp_majority(made, task, forecast).right)
     return Calibrated(mechanism, mechanism.order, 0.0)
 
 
@@ -308,4 +309,5 @@ def draft_sharp_majority(task: Task, forecast: VoteForecast, teachers: int) -> D
         return None
     right, order, price = best
     make = partial(_make_sharp, task, forecast, teachers, order)
-    return Draft("sharp_majority", Expected(1.0, right, right), None, {"price": price}, make)
+    expect = partial(_expect_sharp_majority, task=task, forecast=forecast)
+    return Draft("sharp_majority", Expected(1.0, right, right), None, {"price": price}, make, expect)

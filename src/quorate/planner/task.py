@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -86,13 +87,19 @@ class Calibrated:
 
 @dataclass(frozen=True)
 class Draft:
-    """One aggregator, not certified yet: what it is expected to give, and how to make it."""
+    """One aggregator, not certified yet: its expectation, how to make it, and the expectation once made."""
 
     aggregator: str
     expected: Expected
     no_quorums: int | None
     noise: Mapping[str, float]
     make: Callable[[], Calibrated]
+    expect: Callable[[Any], Expected]
+
+    def certify(self) -> tuple[Calibrated, Expected]:
+        """Return the calibrated mechanism, and its expectation by its own certified noise."""
+        calibrated = self.make()
+        return calibrated, self.expect(calibrated.mechanism)
 
 
 def unsure(rate: Floats, evidence: int | None) -> tuple[Floats, Floats]:

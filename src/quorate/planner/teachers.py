@@ -10,44 +10,20 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
 
 from quorate.core.errors import Infeasible
-from quorate.core.mechanisms import (
-    BetweenThresholds,
-    ConfidentMax,
-    NoisyMax,
-    NoisyShares,
-    Quorum,
-    SharpMajority,
-    SoftMajority,
-    StabilityTest,
-)
 from quorate.planner.aggregators import (
     draft_confident_max,
     draft_noisy_max,
     draft_noisy_shares,
     draft_sharp_majority,
     draft_soft_majority,
-    expect_confident_max,
-    expect_noisy_max,
-    expect_noisy_shares,
-    expect_sharp_majority,
-    expect_soft_majority,
     most_of_confident_max,
 )
 from quorate.planner.forecast import VoteForecast
 from quorate.planner.result import Change
-from quorate.planner.task import Calibrated, Draft, Expected, Task, least_agreement
-from quorate.planner.thresholds import (
-    can_quorum_reach,
-    draft_between_thresholds,
-    draft_quorum,
-    draft_stability,
-    expect_between_thresholds,
-    expect_quorum,
-    expect_stability,
-)
+from quorate.planner.task import Draft, Expected, Task, least_agreement
+from quorate.planner.thresholds import can_quorum_reach, draft_between_thresholds, draft_quorum, draft_stability
 
 __all__ = [
     "AGGREGATORS",
@@ -56,7 +32,6 @@ __all__ = [
     "Purpose",
     "best_draft",
     "best_teachers",
-    "certify",
     "drafts",
     "is_enough",
     "nearest_changes",
@@ -80,17 +55,6 @@ SLOW = ("stability", "between_thresholds")  # each calibration takes a moment
 _AUTO = ("quorum", "sharp_majority", "noisy_max", "confident_max", "soft_majority")  # Quorum needs a shorter distance
 _PURE = ("sharp_majority", "soft_majority")  # need no delta
 _BETWEEN_TWO = {"between_thresholds": "quorum", "sharp_majority": "noisy_max"}  # and what to use for more classes
-_EXPECT: dict[type, Callable[[Any, Task, VoteForecast], Expected]] = {
-    Quorum: expect_quorum,
-    StabilityTest: expect_stability,
-    BetweenThresholds: expect_between_thresholds,
-    NoisyMax: expect_noisy_max,
-    NoisyShares: expect_noisy_shares,
-    SharpMajority: expect_sharp_majority,
-    SoftMajority: expect_soft_majority,
-    ConfidentMax: expect_confident_max,
-}
-
 _AIM = 0.95  # share answered and right, where the number of teachers is free
 _NEAR = 0.005  # of what the most teachers would reach
 _MOST_TEACHERS, _MOST_EPSILON = 10**7, 16.0
@@ -141,12 +105,6 @@ def best_draft(aggregator: str, task: Task, forecast: VoteForecast, teachers: in
     if most_of_confident_max(task, drafted["noisy_max"].expected) > best:
         drafted["confident_max"] = draft_confident_max(task, forecast, teachers)
     return _ranked([draft for name in names if (draft := drafted.get(name)) is not None], task)[0]
-
-
-def certify(draft: Draft, task: Task, forecast: VoteForecast) -> tuple[Calibrated, Expected]:
-    """Return the calibrated mechanism of a draft, and its expectation by its own certified noise."""
-    calibrated = draft.make()
-    return calibrated, _EXPECT[type(calibrated.mechanism)](calibrated.mechanism, task, forecast)
 
 
 @lru_cache(maxsize=64)

@@ -34,9 +34,7 @@ __all__ = [
     "draft_between_thresholds",
     "draft_quorum",
     "draft_stability",
-    "expect_between_thresholds",
     "expect_quorum",
-    "expect_stability",
     "likely_settings",
     "shares_with_redraws",
 ]
@@ -254,13 +252,9 @@ def draft_quorum(task: Task, forecast: VoteForecast, teachers: int) -> Draft | N
         return None
     miss = partial(_likely_no_quorum, settings, forecast.distances(teachers))
     expected = _expect_run(miss, settings.threshold_scale, forecast, task, count=count, nodes=_SEARCH_NODES)
-    noise = {
-        "threshold_scale": settings.threshold_scale,
-        "margin": float(settings.margin),
-        "price": settings.price,
-        "order": settings.order,
-    }
-    return Draft("quorum", expected, count, noise, partial(_make_quorum, task, teachers, count))
+    noise = {name: float(getattr(settings, name)) for name in ("threshold_scale", "margin", "price", "order")}
+    expect = partial(expect_quorum, task=task, forecast=forecast)
+    return Draft("quorum", expected, count, noise, partial(_make_quorum, task, teachers, count), expect)
 
 
 @lru_cache(maxsize=64)
@@ -302,7 +296,7 @@ def shares_with_redraws(queries: int, no_quorums: int, missed: Floats, weights: 
     return Shares(answered, met / queries, float(np.clip(1 - ended[steps - 1], 0.0, 1.0)))
 
 
-def expect_stability(mechanism: StabilityTest, task: Task, forecast: VoteForecast) -> Expected:
+def _expect_stability(mechanism: StabilityTest, task: Task, forecast: VoteForecast) -> Expected:
     """Return the expectation of this StabilityTest."""
     middles = (np.arange(_LAPLACE_NODES) + 0.5) / _LAPLACE_NODES
     tails = np.log(2 * np.minimum(middles, 1 - middles))
@@ -315,7 +309,7 @@ def expect_stability(mechanism: StabilityTest, task: Task, forecast: VoteForecas
     return expected.guessed(task, no_quorum=shares.no_quorum, likely=shares.no_quorum)
 
 
-def expect_between_thresholds(mechanism: BetweenThresholds, task: Task, forecast: VoteForecast) -> Expected:
+def _expect_between_thresholds(mechanism: BetweenThresholds, task: Task, forecast: VoteForecast) -> Expected:
     """Return the expectation of this BetweenThresholds."""
     votes = np.round(forecast.top * mechanism.teachers).astype(np.int64)
 
@@ -335,7 +329,7 @@ def expect_between_thresholds(mechanism: BetweenThresholds, task: Task, forecast
     )
 
 
-def _rounded(count: float) -> int:
+def _round_count(count: float) -> int:
     """Return the count rounded up on a ladder of steps of 30%: few different calibrations, each remembered."""
     return math.ceil(1.3 ** math.ceil(math.log(max(1.0, count), 1.3) - 1e-9))
 
@@ -355,19 +349,9 @@ def _best(
     if best is None:
         return None
     mechanism = best[1]
-    noise = {
-        "threshold_scale": mechanism.threshold_scale,
-        "query_scale": mechanism.query_scale,
-        "margin": float(mechanism.margin),
-        "order": mechanism.order,
-    }
-    return Draft(
-        name,
-        best[0],
-        mechanism.no_quorums,
-        noise,
-        lambda: Calibrated(mechanism, mechanism.order, mechanism.run_cost(mechanism.order).slack),
-    )
+    noise = {name: float(getattr(mechanism, name)) for name in ("threshold_scale", "query_scale", "margin", "order")}
+    make = partial(Calibrated, mechanism, mechanism.order, mechanism.run_cost(mechanism.order).slack)
+    return Draft(name, best[0], mechanism.no_quorums, noise, make, expect)
 
 
 def draft_stability(task: Task, forecast: VoteForecast, teachers: int) -> Draft | None:
@@ -375,8 +359,8 @@ def draft_stability(task: Task, forecast: VoteForecast, teachers: int) -> Draft 
     count = best_no_quorums(task, forecast, teachers)
     counts = [count]
     if task.no_quorums is None:
-        counts = sorted({min(task.queries, _rounded(count * factor)) for factor in _FACTORS})
-    expect = partial(expect_stability, task=task, forecast=forecast)
+        counts = sorted({min(task.queries, _round_count(count * factor)) for factor in _FACTORS})
+    expect = partial(_expect_stability, task=task, forecast=forecast)
     return _best("stability", StabilityTest, expect, counts=counts, task=task, teachers=teachers)
 
 
@@ -384,7 +368,7 @@ def draft_between_thresholds(task: Task, forecast: VoteForecast, teachers: int) 
     """Return the draft of a BetweenThresholds with the no-quorums of a Quorum; None for more than two classes."""
     if task.classes != 2:
         return None
-    expect = partial(expect_between_thresholds, task=task, forecast=forecast)
+    expect = partial(_expect_between_thresholds, task=task, forecast=forecast)
     count = best_no_quorums(task, forecast, teachers)
-    counts = [count if task.no_quorums is not None else min(task.queries, _rounded(count))]
+    counts = [count if task.no_quorums is not None else min(task.queries, _round_count(count))]
     return _best("between_thresholds", BetweenThresholds, expect, counts=counts, task=task, teachers=teachers)

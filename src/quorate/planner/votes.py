@@ -17,7 +17,6 @@ from quorate.planner.teachers import (
     LEAST_ROWS,
     Purpose,
     best_teachers,
-    certify,
     drafts,
     nearest_changes,
     smallest_teachers,
@@ -357,9 +356,9 @@ def _choose_mechanism(
 ) -> tuple[tuple[Draft, ...], Calibrated, Expected]:
     """Return the drafts, the best one first, with its calibrated mechanism and certified expectation."""
     drafted = drafts(aggregator, task, forecast, teachers)
-    calibrated, expected = certify(drafted[0], task, forecast)
+    calibrated, expected = drafted[0].certify()
     if expected.worth < drafted[0].expected.worth - 0.01:  # a stand-in misjudged it: look again
-        certified = [(*certify(draft, task, forecast), draft) for draft in drafted]
+        certified = [(*draft.certify(), draft) for draft in drafted]
         calibrated, expected, best = max(certified, key=lambda certification: certification[1].worth)
         drafted = (best, *(draft for draft in drafted if draft is not best))
     return drafted, calibrated, expected
