@@ -60,7 +60,7 @@ def declared_classes(classes: Any, y: Any) -> tuple[NDArray[Any], Any]:
         raise InvalidInput(
             "this classifier requires y to be passed, but the target y is None; give one label for each row of X"
         )
-    declared = None if classes is None else _listed(classes)
+    declared = None if classes is None else _as_array(classes)
     labels = label_vector(y) if declared is None else _one_a_row(y)
     names = np.unique(labels if declared is None else declared)
     if declared is not None and len(names) != declared.size:
@@ -112,7 +112,7 @@ def label_vector(y: Any, *, warn: bool = True) -> NDArray[Any]:
     return np.asarray(labels)
 
 
-def _listed(classes: Any) -> NDArray[Any]:
+def _as_array(classes: Any) -> NDArray[Any]:
     """Return declared classes as an array: of a list, a set, an index, or anything else that names them one by one."""
     if isinstance(classes, str | bytes) or not hasattr(classes, "__iter__"):
         raise InvalidInput(f"classes must list every label, as in classes=['no', 'yes'], not {classes!r}")

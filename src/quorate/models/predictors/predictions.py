@@ -94,6 +94,10 @@ class Predictions:
         labels: list[Any] = self.labels.tolist()
         return labels
 
+    def ravel(self) -> NDArray[Any]:
+        """Return the labels as a plain vector, as scikit-learn's own tools ask for them."""
+        return self.labels.ravel()
+
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         return np.array(self.labels, dtype=dtype) if copy else np.asarray(self.labels, dtype=dtype)
 

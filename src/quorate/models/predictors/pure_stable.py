@@ -72,7 +72,7 @@ class PureStable:
         schemes = [
             cls(
                 choice=StableChoice(concept=concept, units=units, subset=size, epsilon=inner, rows=rows),
-                turned=_turned(Fraction(size, units), grown),
+                turned=_flip_probability(Fraction(size, units), grown),
             )
             for size in {min(size, units, largest) for size in sizes} - {0}
         ]
@@ -107,6 +107,6 @@ class PureStable:
         return flip(int(self.choice.draw(records).predict(row[np.newaxis, :])[0]), self.turned)
 
 
-def _turned(rate: Fraction, grown: float) -> Fraction:
+def _flip_probability(rate: Fraction, grown: float) -> Fraction:
     """Return how often a label must be turned so that a subset of this rate is covered for: q / (F - 1 + 2 q), up."""
     return Fraction(float_up(rate / (Fraction(grown) + 2 * rate)))  # proof: step 10

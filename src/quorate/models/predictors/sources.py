@@ -85,7 +85,7 @@ class OtherSources(SessionClassifier, ABC):
         """Return the plan from public numbers; one that is not feasible is refused if it must be."""
 
     @abstractmethod
-    def _left(self, held_out: int) -> tuple[float, float]:
+    def _answer_budget(self, held_out: int) -> tuple[float, float]:
         """Return (epsilon, delta) of the answers."""
 
     @abstractmethod
@@ -260,7 +260,7 @@ class OtherSources(SessionClassifier, ABC):
             return
         free = self.estimator is None or is_auto(self.estimator)
         estimators = candidates(self._class_weight()) if free else {type(self.estimator_).__name__: self.estimator_}
-        epsilon, delta = self._left(held_out)
+        epsilon, delta = self._answer_budget(held_out)
         goal = Goal(
             Task(epsilon, delta, self.queries, len(self.classes_), guess=self.on_no_quorum == "random"),
             "noisy_shares" if self.scores else self.aggregator,

@@ -334,7 +334,7 @@ class StudentFirst:
     def affordable(self, most: int) -> int:
         """Return `most`, unless the last dissent was met."""
         if self.dissent_run.no_quorums_left == 0:
-            raise self._ended()
+            raise self._out_of_dissents()
         return most
 
     def quote(self, most: int) -> tuple[int, Cost]:
@@ -350,7 +350,7 @@ class StudentFirst:
                 self.ensemble, X, lambda votes: self.dissent_run.answers(proposed_first(votes, proposed))
             )
         except (BudgetSpent, RunEnded):
-            raise self._ended() from None
+            raise self._out_of_dissents() from None
         labels = proposed[: len(stands.labels)].copy()
         dissents = np.flatnonzero(stands.labels == NO_QUORUM)
         spent = stands.spent or Cost(0.0)
@@ -371,7 +371,7 @@ class StudentFirst:
             labels[: len(answers.labels)], spent = answers.labels, answers.spent or Cost(0.0)
         return labels, spent
 
-    def _ended(self) -> BudgetSpent:
+    def _out_of_dissents(self) -> BudgetSpent:
         text = f"the ensemble has met its {self.dissent.no_quorums} dissents, or its budget is spent"
         return BudgetSpent(f"{text}. Ask the student itself, or fit again with a budget of its own")
 

@@ -329,13 +329,13 @@ class PrivateClassifier(OtherSources):
         rest = Fraction(self.epsilon) - Fraction(first[0]), Fraction(self.delta) - Fraction(first[1])
         return first, (float_down(rest[0]), float_down(rest[1]))
 
-    def _left(self, held_out: int) -> tuple[float, float]:
+    def _answer_budget(self, held_out: int) -> tuple[float, float]:
         """Return (epsilon, delta) of the answers."""
         return self._shares()[1] if held_out else (self.epsilon, self.delta)
 
     def _plan(self, held_out: int, *, must: bool = True, **facts: Any) -> Plan:
         """Return the plan from public numbers; one that is not feasible is refused if it must be."""
-        epsilon, delta = self._left(held_out)
+        epsilon, delta = self._answer_budget(held_out)
         settings: dict[str, Any] = {"disagreement": self.disagreement, "prior": self._prior()}
         settings |= {name: getattr(self, name) for name in ("teachers", "no_quorums") if getattr(self, name) != "auto"}
         planned = plan(
