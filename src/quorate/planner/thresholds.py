@@ -110,7 +110,10 @@ def _shape(order: float, price: float) -> tuple[float, float]:
     for _ in range(50):
         rest = math.exp(-fall / (order - 1))
         lost = order - (order - 1) * rest
-        fall -= (fall - math.log(lost) - price) / (1 - rest / lost)
+        step = (fall - math.log(lost) - price) / (1 - rest / lost)
+        fall -= step
+        if abs(step) <= 1e-13 * fall:
+            break
     return fall / (order - 1), order * float(np.interp(math.log(price), _LEAD_AT, _LEAD))
 
 
