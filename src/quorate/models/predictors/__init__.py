@@ -1,7 +1,7 @@
 """Classifiers that answer from private records, as scikit-learn estimators with a budget."""
 
 from quorate.models.predictors.agnostic import AgnosticClassifier
-from quorate.models.predictors.predictions import Predictions
+from quorate.models.predictors.base import Predictions
 from quorate.models.predictors.pure import PureClassifier
 from quorate.models.predictors.stable import StableClassifier
 from quorate.models.predictors.student_first import StudentFirstClassifier

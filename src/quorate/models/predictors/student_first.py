@@ -20,7 +20,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from quorate.compute.ensemble import Ensemble
 from quorate.compute.learners import DeviceName
-from quorate.compute.learners.backends import choose_backend
 from quorate.core.answerers import open_runs
 from quorate.core.append_log import Journal
 from quorate.core.checks import check_choice, check_count, check_delta, check_positive
@@ -131,7 +130,6 @@ class StudentFirstClassifier(KeepsPublished, PrivateClassifier):
         if self.teachers != "auto":
             check_count("teachers", self.teachers)
         check_choice("on_no_quorum", self.on_no_quorum, _ON_NO_QUORUM)
-        choose_backend(self.device)
         if not hasattr(self.student, "predict"):
             raise InvalidInput(f"student must be a fitted classifier, not {type(self.student).__name__}")
         try:

@@ -179,6 +179,7 @@ class PrivateClassifier(OtherSources):
     def _begin(self, classes: Any, y: Any) -> Any:
         """Forget an earlier fit, settle the classes and the estimator, and return the labels."""
         self.check_settings()
+        choose_backend(self.device)  # or raise an error, before anything is read
         self._forget("session_", "estimate_", "chosen_")
         self.classes_, labels = declared_classes(classes, y)
         self.estimator_ = clone(self._estimator())  # what is set later changes nothing of this fit
@@ -232,7 +233,6 @@ class PrivateClassifier(OtherSources):
             kind = repr(estimator) if isinstance(estimator, str) else type(estimator).__name__
             raise InvalidInput(f"estimator must be a classifier, whose predictions are labels, not {kind}")
         check_jobs(self.n_jobs)
-        choose_backend(self.device)
         check_auto_counts(self, "teachers", "no_quorums")
         check_choice("on_no_quorum", self.on_no_quorum, ON_NO_QUORUM)
         if self.threshold is not None:
