@@ -332,3 +332,16 @@ def test_what_a_stranger_gets_wrong_about_a_fit_is_said(tables, capsys):
     assert "delta = 0.001 is not below one over the number of units, 6,000" in capsys.readouterr().err
     assert main(["fit"]) == 0
     assert "Usage: quorate fit COMMAND" in capsys.readouterr().out
+
+
+def test_start_takes_how_a_file_is_written_and_hands_it_on(tmp_path):
+    """A file in another encoding, with a line of totals, reaches a fitted model without an edit by hand."""
+    rows = [f"{20 + n % 50}|{'café' if n % 2 else 'bar'}|{'no' if n % 3 else 'yes'}" for n in range(600)]
+    table, out = tmp_path / "t.csv", tmp_path / "out"
+    table.write_bytes("\n".join(["age|place|y", *rows, "Total||"]).encode("utf-16"))
+    words = ["start", str(table), "--label", "y", "--classes", "no,yes", "--epsilon", "2", "--out", str(out), "--run"]
+    assert main([*words, "--encoding", "utf-16", "--separator", "|", "--skip-last", "1"]) == 0
+    commands, script = (out / "commands.sh").read_text(), (out / "script.py").read_text()
+    assert "--encoding utf-16 --separator '|' --skip-last 1" in commands
+    assert 'encoding="utf-16", separator="|", skip_last=1, role="private")' in script
+    assert (out / "model").is_dir()

@@ -4,11 +4,14 @@ A bug replaces a function of `quorate.tables` wherever that was imported; the ho
 """
 
 import contextlib
+import hashlib
 import math
 import random
 import sys
+import tempfile
 import warnings
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +20,12 @@ import pyarrow.compute as pc
 
 from hostile_tables import broken_cells, cells
 from planted.bug import Caught, PlantedBug, replaced
+from quorate import NeighbourClassifier, save
 from quorate.core import rows
+from quorate.core.mechanisms import distributions, rounding
+from quorate.models.knn.ballots import Ballot
+from quorate.models.knn.unit_file import UnitFile
+from quorate.models.knn.units import SEALED
 from quorate.tables import columns, containers, dates, persons, values
 from quorate.tables import frames as frame_module
 from quorate.tables.reading import as_reading
@@ -292,6 +300,93 @@ _LIKELY = {
 }
 
 
+# --- Behind the gate: names that are kept, votes of records that cannot be read, costs ------------------------------
+
+
+def _names_hashed_without_a_key(sound: Any) -> Any:
+    return lambda self, name: SEALED + hashlib.blake2b(name.encode(), digest_size=16).hexdigest()
+
+
+def _the_first_class_for_no_vote(sound: Any) -> Any:
+    return property(lambda self: 0)
+
+
+def _rounded_to_the_nearest(sound: Any) -> Any:
+    def rounded(value: float, *, bits: int = 20) -> float:
+        fraction, exponent = math.frexp(value)
+        return math.ldexp(round(math.ldexp(fraction, bits)), exponent - bits)
+
+    return rounded
+
+
+def _neighbours() -> NeighbourClassifier:
+    settings: dict[str, Any] = {"radius": 0.5, "votes": 2.5, "classes": [0, 1], "device": "cpu"}
+    return NeighbourClassifier(**settings).fit([[0.0, 1.0], [0.0, -1.0]], [0, 1], groups=["p1", "p2"])
+
+
+def a_forgotten_name_can_be_tried(folder: Path) -> bool:
+    """Forget one person in two folders: a hash that both keep can be made by whoever guesses the name."""
+    hashes = []
+    for place in ("first", "second"):
+        model = _neighbours()
+        save(model, folder / place)
+        model.forget(["p1"])
+        hashes.append(model.forgotten()[0][0])
+        model.session_.close()
+    return hashes[0] == hashes[1]
+
+
+def an_unreadable_record_votes(folder: Path) -> bool:
+    """Insert a record whose label is no class, and look whether counts have changed."""
+    model, here = _neighbours(), [[1.0, 0.0]]
+    units, points = model.session_.answerer.units, model.space_.points(here)
+    before = units.count(points).put_to(list)
+    model.insert(here, ["no class"], ids=["q"])
+    return before != units.count(points).put_to(list)
+
+
+def a_cost_is_rounded_down(folder: Path) -> bool:
+    """Compare tails with sums that are exact to eleven digits."""
+    for scale in (1.5, 3.0, 7.25, 20.0):
+        masses = [math.exp(-(k**2) / (2 * scale**2)) for k in range(math.ceil(40 * scale))]
+        total = 2 * math.fsum(masses) - 1
+        for threshold in range(1, 12):
+            if distributions.gaussian_tail(scale, threshold) < math.fsum(masses[threshold + 1 :]) / total * (1 - 1e-11):
+                return True
+    return False
+
+
+def _bug_behind(name: str, what: str, bug: Bug, attack: Callable[[Path], bool]) -> PlantedBug:
+    def catch(twin: Bug | None) -> Caught:
+        with tempfile.TemporaryDirectory() as folder, contextlib.nullcontext() if twin is None else _replaced_everywhere(twin):
+            found = attack(Path(folder))
+        return Caught(what, str(attack.__doc__), found=found)
+
+    return PlantedBug(name, what, "state", lambda: bug, lambda: None, lambda twin, plays, seed: catch(twin))
+
+
+_BEHIND = (
+    _bug_behind(
+        "forgotten_names_without_a_key",
+        "forgotten names are hashed without a key",
+        (UnitFile, "seal", _names_hashed_without_a_key),
+        a_forgotten_name_can_be_tried,
+    ),
+    _bug_behind(
+        "unreadable_record_votes",
+        "a record that cannot be read votes",
+        (Ballot, "no_vote", _the_first_class_for_no_vote),
+        an_unreadable_record_votes,
+    ),
+    _bug_behind(
+        "costs_rounded_to_nearest",
+        "costs are rounded to the nearest",
+        (rounding, "stable_up", _rounded_to_the_nearest),
+        a_cost_is_rounded_down,
+    ),
+)
+
+
 def _bug(what: str, *bug: Any) -> PlantedBug:
     name = bug[2].__name__.strip("_")
     return PlantedBug(
@@ -299,4 +394,4 @@ def _bug(what: str, *bug: Any) -> PlantedBug:
     )
 
 
-GATE = tuple(_bug(*row) for row in _BUGS)
+GATE = (*(_bug(*row) for row in _BUGS), *_BEHIND)

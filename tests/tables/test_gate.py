@@ -1,5 +1,8 @@
 """The law of the gate: what a row becomes depends on public rules and on that row alone, bit for bit."""
 
+import copy
+import json
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -13,6 +16,7 @@ import quorate as qr
 from hostile_tables import BASES, ODD, READERS, SOURCES, broken_cells, packed
 from planted.gate import CELLS
 from quorate.auditing import entropy_tape
+from quorate.core.mechanisms import NoisyVectors, SparseHistogram
 from quorate.tables import Number, Schema
 from quorate.tables.features import AdditiveColumns
 
@@ -165,18 +169,91 @@ def test_one_float_among_labels_leaves_long_codes_apart():
     assert set(codes[0]) == {0, 1}
 
 
+ODD_RECORDS = ["33,a,no", ",a,no", "12a,a,no", "33,,no", "33,zzz,yes", "9e999,a,maybe"]
+
+
+def _table_with(path, odd):
+    base = ["age,job,y"] + [f"{20 + n % 50},{'ab'[n % 2]},{'no' if n % 3 else 'yes'}" for n in range(400)]
+    path.parent.mkdir()
+    path.write_text("\n".join([*base, odd]) + "\n")
+    return path
+
+
 def test_the_commands_that_start_writes_do_not_depend_on_private_values(tmp_path):
     from quorate.cli.app import main
 
-    base = ["age,job,y"] + [f"{20 + n % 50},{'ab'[n % 2]},{'no' if n % 3 else 'yes'}" for n in range(400)]
     written = []
-    for number, odd in enumerate(["33,a,no", ",a,no", "12a,a,no", "33,,no", "33,zzz,no"]):
-        table, out = tmp_path / f"t{number}" / "table.csv", tmp_path / f"t{number}" / "out"
-        table.parent.mkdir()
-        table.write_text("\n".join([*base, odd]) + "\n")
+    for number, odd in enumerate(ODD_RECORDS):
+        table, out = _table_with(tmp_path / f"t{number}" / "table.csv", odd), tmp_path / f"t{number}" / "out"
         assert (
             main(["start", str(table), "--label", "y", "--classes", "no,yes", "--epsilon", "2", "--out", str(out)]) == 0
         )
         texts = [(out / name).read_text().replace(f"t{number}", "t") for name in ("script.py", "commands.sh")]
         written.append([text.replace(str(tmp_path), "") for text in texts])
     assert all(texts == written[0] for texts in written)
+
+
+class _Replay:
+    """Keeps what all releases said, and lets later runs say the same; measures what moved against what was paid."""
+
+    def __init__(self, monkeypatch):
+        self.releases, self.place, self.over = [], None, 0.0
+        real_vectors, real_lists = NoisyVectors.release, SparseHistogram.release_within.__func__
+
+        def release(vectors, part, *, squared_sensitivity, fraction):
+            drawn = real_vectors(vectors, part, squared_sensitivity=squared_sensitivity, fraction=fraction)
+            counts = np.asarray(part, dtype=np.float64)
+            return self._told((counts, squared_sensitivity), drawn)
+
+        def release_within(cls, vectors, lists, **options):
+            return self._told((lists, 2 * len(lists)), real_lists(cls, vectors, lists, **options))
+
+        monkeypatch.setattr(NoisyVectors, "release", release)
+        monkeypatch.setattr(SparseHistogram, "release_within", classmethod(release_within))
+
+    def begin(self):
+        self.place = None if self.place is None and not self.releases else 0
+
+    def _told(self, asked, drawn):
+        if self.place is None:
+            self.releases.append((copy.deepcopy(asked), copy.deepcopy(drawn)))
+            return drawn
+        (before, paid), told = self.releases[self.place]
+        after, pays = asked
+        self.place += 1
+        assert pays == paid
+        if isinstance(before, list):
+            moved = sum(
+                (one.get(key, 0) - other.get(key, 0)) ** 2
+                for one, other in zip(before, after, strict=True)
+                for key in {*one, *other}
+            )
+        else:
+            assert before.shape == after.shape
+            moved = float(((before - after) ** 2).sum())
+        self.over = max(self.over, moved / paid)
+        return copy.deepcopy(told)
+
+
+def _published(folder):
+    """Return the content of a published folder, but for the time at which it was written."""
+    files = {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    manifest = json.loads(files.pop("manifest.json"))
+    return {key: value for key, value in manifest.items() if key not in ("created", "made", "saved")}, files
+
+
+def test_what_start_fits_and_publishes_depends_on_releases_alone(tmp_path, monkeypatch, capsys):
+    """Neighbours that are told the same noisy values get the same folder, byte for byte, and move what is paid for."""
+    from quorate.cli.app import main
+
+    replay, published = _Replay(monkeypatch), []
+    for number, odd in enumerate(ODD_RECORDS):
+        table, out = _table_with(tmp_path / f"t{number}" / "table.csv", odd), tmp_path / f"t{number}" / "out"
+        replay.begin()
+        words = ["start", str(table), "--label", "y", "--classes", "no,yes", "--epsilon", "2", "--run"]
+        assert main([*words, "--out", str(out)]) == 0
+        published.append(_published(out / "model"))
+        assert replay.place in (None, len(replay.releases))
+    assert len(replay.releases) > 3
+    assert all(folder == published[0] for folder in published)
+    assert replay.over <= 1 + 1e-9

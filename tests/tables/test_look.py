@@ -283,3 +283,22 @@ def test_what_to_install(tmp_path, monkeypatch, source, library, extra):
     monkeypatch.setitem(__import__("sys").modules, library, None)
     with pytest.raises(InvalidInput, match=rf"{library}; install it: pip install 'quorate\[{extra}\]'"):
         read_table(source)
+
+
+def test_a_streamed_fit_tells_the_owner_all_problems_of_the_files_at_once(tmp_path, capsys):
+    from quorate.cli.app import main
+
+    for name, odd in (("a", "12a,no"), ("b", ",maybe"), ("c", "7")):
+        rows = [f"{n % 90},{'no' if n % 3 else 'yes'}" for n in range(300)]
+        (tmp_path / f"{name}.csv").write_text("\n".join(["age,y", *rows, odd]) + "\n")
+    (tmp_path / "schema.json").write_text(
+        '{"columns": {"age": {"kind": "number", "low": 0, "high": 90}}, "label": {"column": "y", "classes": ["no", "yes"]}}'
+    )
+    words = ["fit", "subsample", str(tmp_path / "*.csv"), "--schema", str(tmp_path / "schema.json")]
+    assert main([*words, "--epsilon", "2", "--queries", "20", "--out", str(tmp_path / "model")]) == 0
+    told = capsys.readouterr().err
+    assert "For the owner alone" in told
+    assert "records with too few values: 1" in told
+    assert "column 'age': values that are no numbers, and count as missing: 1" in told
+    assert "column 'age': missing values: 1" in told
+    assert "column 'y': labels that are missing or none of the classes: 2" in told

@@ -30,13 +30,22 @@ from quorate.cli.output import (
     printed_aside,
     show_bill,
 )
-from quorate.cli.reading import Data, Tables, charge_and_fit, check_label, describe_columns, read_data
+from quorate.cli.reading import (
+    Data,
+    Tables,
+    charge_and_fit,
+    check_label,
+    describe_columns,
+    read_data,
+    show_problems,
+)
 from quorate.cli.signatures import with_options
 from quorate.core.errors import BudgetSpent, InvalidInput
 from quorate.core.progress import progress
 from quorate.models.saving import save
 from quorate.tables import SCHEMA_FILE, Schema, read_table
 from quorate.tables.files import TableStream, is_folder_or_pattern
+from quorate.tables.problems import Problem, add_problems, file_problems, find_problems
 
 __all__ = ["TARGET_FILE", "fit"]
 
@@ -354,7 +363,7 @@ def _open_stream(paths: list[Path], tables: Tables, settings: dict[str, Any]) ->
         with printed_aside(), closing(ClusterTable(paths, cluster)) as table:
             yield table
     elif "memory" in settings and (len(paths) > 1 or settings["memory"] or is_folder_or_pattern(paths[0])):
-        yield TableStream(paths, encoding=tables.encoding, skip_last=tables.skip_last)
+        yield TableStream(paths, **tables.file_settings())
     elif settings.get("spill") is not None:
         raise InvalidInput("--spill needs --memory: it is where rows wait that do not fit into memory")
     else:
@@ -376,7 +385,12 @@ def _fit_stream(stream: Any, tables: Tables, settings: dict[str, Any]) -> _Fitte
     data.units = None
     (estimator,) = METHODS["subsample"].classes()
     arguments, _ = _constructor_arguments("subsample", estimator, data, settings, is_learned=False)
+    problems: list[Problem] = []
+    if isinstance(stream, TableStream):  # on a cluster no record reaches this process
+        stream.observe = lambda batch: problems.extend(find_problems(schema, batch))
     model = estimator(**arguments).fit_table(stream, schema, public=public, **reading)
+    if isinstance(stream, TableStream):
+        show_problems([*file_problems(stream.found), *add_problems(problems)])
     return _Fitted(model, data)
 
 

@@ -32,6 +32,7 @@ __all__ = [
     "describe_columns",
     "read_data",
     "read_private",
+    "show_problems",
     "target_column",
     "warn_of_delta",
 ]
@@ -72,6 +73,9 @@ class Tables:
         unless the public table has some in that column or the schema allows it.
     encoding
         The encoding of CSV files, such as windows-1252. By default the first line of each shows it.
+    separator
+        What separates values of the private CSV file: a comma, a semicolon, a tab or a bar. By default its first line
+        shows it.
     skip_last
         How many records at the end of the private file are none, such as a line of totals.
     """
@@ -89,7 +93,12 @@ class Tables:
     missing_texts: str | None = None
     gaps: Annotated[bool, Parameter(negative=())] = False
     encoding: str | None = None
+    separator: str | None = None
     skip_last: int = 0
+
+    def file_settings(self) -> dict[str, Any]:
+        """Return how the private file is written, as `read_table` and `TableStream` take it."""
+        return {"encoding": self.encoding, "separator": self.separator, "skip_last": self.skip_last}
 
 
 @dataclass
@@ -191,16 +200,17 @@ def _read_features(tables: Tables, *, targets: Sequence[str] = ()) -> tuple[Any,
     problems = find_problems(schema, records, found)
     if public is None and tables.schema is None:  # nothing declares the columns, so that no value of them is wrong
         problems = [problem for problem in problems if problem.column not in schema.columns]
-    _show_problems(problems)
+    show_problems(problems)
     return records, public, schema
 
 
 def read_private(tables: Tables, found: Irregularities | None = None) -> Any:
     """Read the private table."""
-    return read_table(tables.table, role="private", encoding=tables.encoding, skip_last=tables.skip_last, found=found)
+    return read_table(tables.table, role="private", found=found, **tables.file_settings())
 
 
-def _show_problems(problems: Sequence[Problem]) -> None:
+def show_problems(problems: Sequence[Problem]) -> None:
+    """Tell the owner all problems of the records at once, on standard error."""
     if problems:
         print("\n".join([f"quorate: {OWNER_ALONE}", *(f"  {problem}" for problem in problems)]), file=sys.stderr)
 

@@ -8,7 +8,7 @@ records itself, within its own budget.
 
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from quorate.cli.commands.file_options import FileOptions
 from quorate.cli.output import check_apart, check_new_folder
 from quorate.cli.reading import classes_of_records
 from quorate.cli.start_files import Commands, write_start
@@ -67,6 +68,7 @@ def run_start(
     *,
     public: Path | None,
     schema: Path | None,
+    files: FileOptions,
     epsilon: float,
     delta: float,
     out: Path,
@@ -77,9 +79,8 @@ def run_start(
     check_positive("epsilon", epsilon)
     check_delta(delta)
     check_new_folder(out)
-    records = read_table(table, role="private")
-    ask = _Asker(speaks=sys.stdin.isatty() and not as_json)
-    situation, public = _situation(records, given, public, schema, ask)
+    records = read_table(table, role="private", **files.settings())
+    situation, public = _situation(records, given, public, schema, speaks=sys.stdin.isatty() and not as_json)
     check_apart(table, public)
     planned = _plan(situation, epsilon, delta)
     road = _chosen(planned, situation)
@@ -93,6 +94,7 @@ def run_start(
         declared=situation.declared,
         groups=situation.groups,
         schema=schema,
+        files=files,
         leave_out=(*situation.ids, *situation.leave_out),
         epsilon=epsilon,
         delta=delta,
@@ -114,104 +116,117 @@ def run_start(
     return commands.run() if run and feasible else 0 if feasible else 1
 
 
-class _Asker:
-    """Asks on a terminal until an answer will do; takes the default where there is none."""
+@dataclass(frozen=True)
+class _Question:
+    """A question of `quorate start`, the option that answers it, and what is taken if neither does."""
 
-    def __init__(self, *, speaks: bool) -> None:
-        self.speaks = speaks
+    text: str
+    option: str
+    default: str | None
+    parse: Callable[[str], Any]
 
-    def __call__(self, question: str, option: str, given: Any, default: Any, check: Callable[[str], Any]) -> Any:
-        if given is not None:
-            return check(str(given))
-        if not self.speaks:
-            if default is None:
-                raise InvalidInput(f"{question} Answer with {option}")
-            return check(default)
+    def answer(self, value: object, *, speaks: bool) -> Any:
+        """Return the option's value, or ask on a terminal until an answer will do, or take the default."""
+        if value is not None:
+            return self.parse(str(value))
+        if not speaks:
+            if self.default is None:
+                raise InvalidInput(f"{self.text} Answer with {self.option}")
+            return self.parse(self.default)
         while True:
             try:
-                said = input(f"{question}{f' [{default}]' if default else ''} ").strip() or default or ""
+                typed = input(f"{self.text}{f' [{self.default}]' if self.default else ''} ").strip()
             except EOFError:
-                raise InvalidInput(f"no answer was given: use {option} on the command line") from None
+                raise InvalidInput(f"no answer was given: use {self.option} on the command line") from None
             try:
-                return check(said)
+                return self.parse(typed or self.default or "")
             except InvalidInput as error:
                 print(f"  {error}")
 
 
-def _situation(
-    records: Any, given: Mapping[str, Any], public: Path | None, schema: Path | None, ask: _Asker
-) -> tuple[_Situation, Path | None]:
-    names = ", ".join(records.column_names)
+def _questions(names: Sequence[str]) -> dict[str, _Question]:
+    """Return the five questions about a table of these columns."""
 
     def column(text: str) -> str:
-        if text not in records.column_names:
-            raise InvalidInput(f"there is no column {text!r}; the columns are {names}")
+        if text not in names:
+            raise InvalidInput(f"there is no column {text!r}; the columns are {', '.join(names)}")
         return text
 
-    if ask.speaks:
-        print(f"{records.num_rows:,} rows; the columns are {names}.\n")
-    label = ask("1. Which column is the label, to be predicted?", "--label COLUMN", given["label"], None, column)
-    groups = ask(
-        "2. Who is protected? Name the column that says whose row it is, or none if each row is a person.",
-        "--groups COLUMN",
-        given["groups"],
-        "none",
-        lambda text: None if text == "none" else column(text),
-    )
-    queries = ask(
-        "3. How many queries will be asked, by everyone together? A number, or any.",
-        "--queries NUMBER",
-        given["queries"],
-        "1000",
-        lambda text: None if text == "any" else check_count("queries", _whole(text)),
-    )
-    abstain = ask(
-        "4. May a query stay without an answer where the records give no clear one? yes or no.",
-        "--abstain",
-        {True: "yes", False: "no", None: None}[given["abstain"]],
-        "no",
-        _yes,
-    )
-    public = ask(
-        "5. Is there a public table of the same columns? Its file, or none.",
-        "--public FILE",
-        "none" if schema is not None and public is None else public,
-        "none",
-        lambda text: None if text == "none" else _existing(text),
-    )
+    return {
+        "label": _Question("1. Which column is the label, to be predicted?", "--label COLUMN", None, column),
+        "groups": _Question(
+            "2. Who is protected? Name the column that says whose row it is, or none if each row is a person.",
+            "--groups COLUMN",
+            "none",
+            lambda text: None if text == "none" else column(text),
+        ),
+        "queries": _Question(
+            "3. How many queries will be asked, by everyone together? A number, or any.",
+            "--queries NUMBER",
+            "1000",
+            lambda text: None if text == "any" else check_count("queries", _whole(text)),
+        ),
+        "abstain": _Question(
+            "4. May a query stay without an answer where the records give no clear one? yes or no.",
+            "--abstain",
+            "no",
+            _yes,
+        ),
+        "public": _Question(
+            "5. Is there a public table of the same columns? Its file, or none.",
+            "--public FILE",
+            "none",
+            lambda text: None if text == "none" else _existing(text),
+        ),
+    }
+
+
+def _situation(
+    records: Any, given: Mapping[str, Any], public: Path | None, schema: Path | None, *, speaks: bool
+) -> tuple[_Situation, Path | None]:
+    """Return the situation that options and answers describe, and the file of the public table."""
+    names = records.column_names
+    if speaks:
+        print(f"{records.num_rows:,} rows; the columns are {', '.join(names)}.\n")
+    options = dict(given) | {
+        "abstain": {True: "yes", False: "no", None: None}[given["abstain"]],
+        "public": "none" if schema is not None and public is None else public,
+    }
+    answers = {name: asked.answer(options[name], speaks=speaks) for name, asked in _questions(names).items()}
+    label, groups, public = answers["label"], answers["groups"], answers.pop("public")
     classes = _classes(records, label) if given["classes"] is None else tuple(given["classes"].split(","))
     known = None if public is None else read_table(public, role="public")
-    ids = tuple(name for name in records.column_names if is_named_id(name) and name not in (label, groups))
-    left_out: tuple[str, ...] = ()
-    columns = [name for name in records.column_names if name not in (label, groups, *ids)]
-    features = _COLUMN_FEATURES * len(columns)
+    ids = tuple(name for name in names if is_named_id(name) and name not in (label, groups))
+    columns = len([name for name in names if name not in (label, groups, *ids)])
+    features, left_out = _COLUMN_FEATURES * columns, ()
     if schema is not None:
         features = len(Schema.load(schema).feature_names)
     elif known is not None:
-        declared = {"label": label, "classes": classes, "groups": groups}
-        try:
-            shown = Schema.from_public(known, leave_out=ids, **declared)
-        except TooManyTexts as error:
-            left_out = tuple(error.counts)
-            shown = Schema.from_public(known, leave_out=(*ids, *left_out), **declared)
-        features = len(shown.with_gaps().feature_names)
-    units = records.num_rows if groups is None else len(person_names(raw_column(records[groups]))[1])
+        features, left_out = _public_features(known, ids, label=label, classes=classes, groups=groups)
     situation = _Situation(
-        label=label,
+        **answers,
         classes=classes,
         declared=given["classes"] is not None,
-        groups=groups,
-        queries=queries,
-        abstain=abstain,
         public=known,
         schema=schema,
-        units=units,
+        units=records.num_rows if groups is None else len(person_names(raw_column(records[groups]))[1]),
         leave_out=left_out,
         ids=ids,
-        columns=len(columns),
+        columns=columns,
         features=features,
     )
     return situation, public
+
+
+def _public_features(known: Any, ids: tuple[str, ...], **declared: Any) -> tuple[int, tuple[str, ...]]:
+    """Return how many features a public table becomes, and the columns that have too many different texts."""
+    left_out: tuple[str, ...] = ()
+    try:
+        described = Schema.from_public(known, leave_out=ids, **declared)
+    except TooManyTexts as error:
+        left_out = tuple(error.counts)
+        described = Schema.from_public(known, leave_out=(*ids, *left_out), **declared)
+    return len(described.with_gaps().feature_names), left_out
 
 
 def _whole(text: str) -> int:
@@ -234,12 +249,12 @@ def _existing(text: str) -> Path:
 
 
 def _classes(records: Any, label: str) -> tuple[str, ...]:
-    found = classes_of_records(records, label)
-    if not 2 <= len(found) <= _MOST_CLASSES:
+    classes = classes_of_records(records, label)
+    if not 2 <= len(classes) <= _MOST_CLASSES:
         raise InvalidInput(
             f"{label!r} is no label with 2 to {_MOST_CLASSES} values; for numbers see quorate fit linear --bounds"
         )
-    return tuple(found)
+    return tuple(classes)
 
 
 def _plan(situation: _Situation, epsilon: float, delta: float) -> Plan:

@@ -5,6 +5,7 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
+from quorate.cli.commands.file_options import FileOptions
 from quorate.tables.results import Table, write_csv
 
 __all__ = ["Commands", "write_start"]
@@ -23,6 +24,7 @@ class Commands:
     declared: bool
     groups: str | None
     schema: Path | None
+    files: FileOptions
     leave_out: tuple[str, ...]
     epsilon: float
     delta: float
@@ -39,6 +41,8 @@ class Commands:
         fit += [] if self.public is None else ["--public", str(self.public), "--gaps"]
         fit += [] if self.schema is None else ["--schema", str(self.schema)]
         fit += ["--leave-out", ",".join(self.leave_out)] if self.leave_out else []
+        for name, value in self.files.declared().items():
+            fit += [f"--{name.replace('_', '-')}", str(value)]
         fit += ["--epsilon", f"{self.epsilon:g}", "--delta", f"{self.delta:g}"]
         fit += [] if self.linear else ["--queries", str(self.queries), "--aggregator", self.aggregator]
         fit += ["--out", str(self.out / "model")]
@@ -106,7 +110,10 @@ def _script(commands: Commands) -> str:
     declared["leave_out"] = commands.leave_out or None
     values = {
         "about": commands.label.replace("\\", "").replace('"', ""),
-        "table": literal(str(commands.table)),
+        "table": "".join(
+            [literal(str(commands.table))]
+            + [f", {name}={literal(value)}" for name, value in commands.files.declared().items()]
+        ),
         "public": literal(str(commands.public)),
         "declared": "".join(f"    {key}={literal(value)},\n" for key, value in declared.items() if value),
         "unit": "row" if commands.groups is None else "person",
@@ -139,7 +146,7 @@ import quorate as qr
 from quorate.tables import SCHEMA_FILE, Schema, read_table
 
 # The private records. Nothing of them leaves but what is paid for below.
-records = read_table({table})
+records = read_table({table}, role="private")
 '''
 _BY_NAMES = """# All columns in use are read as numbers; what is none counts as missing.
 schema = Schema.numbers(

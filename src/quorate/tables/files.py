@@ -17,7 +17,7 @@ stream has a place, the number of its file and of the row in it: the same place 
 import csv
 import importlib
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fnmatch import fnmatch
@@ -188,6 +188,7 @@ class TableStream:
     ) -> None:
         self._declared = CsvFormat(encoding, separator, skip_last)
         self.found = Irregularities()
+        self.observe: Callable[[pa.Table], None] | None = None  # sees each batch, for the owner's report
         self._dataset = source if hasattr(source, "to_batches") else None
         self._files = [] if self._dataset is not None else table_files(source)
         if self._dataset is None:
@@ -204,6 +205,8 @@ class TableStream:
         """Yield the rows, some ten thousand at a time, each time with the place of the first."""
         self.found = Irregularities()
         for place, table in self._batches():
+            if self.observe is not None:
+                self.observe(table)
             yield from ((place + start, table.slice(start, _ROWS)) for start in range(0, table.num_rows, _ROWS))
 
     def _batches(self) -> Iterator[tuple[int, pa.Table]]:

@@ -4,7 +4,8 @@ None of them is a reason to refuse the table: a value that cannot be read is mis
 are shown to whoever runs a command on the records, and nowhere else.
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from typing import Any
 
 from quorate.tables.columns import Date, Kind, Text, unknown_values, unreadable_values
@@ -57,6 +58,15 @@ def find_problems(schema: Schema, table: Any, found: Irregularities | None = Non
         advice = "All of them count as one person. Leave the rows out, or name the people."
         problems.append(Problem(schema.groups, names.null_count, "rows that name no person", advice))
     return [problem for problem in problems if problem.count]
+
+
+def add_problems(problems: Iterable[Problem]) -> list[Problem]:
+    """Return the problems of several parts of a table as one list, each with its total count."""
+    totals: dict[Problem, int] = {}
+    for problem in problems:
+        key = replace(problem, count=0)
+        totals[key] = totals.get(key, 0) + problem.count
+    return [replace(problem, count=count) for problem, count in totals.items()]
 
 
 def _column_problems(schema: Schema, name: str, values: Any) -> list[Problem]:

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 __all__ = ["start"]
+from quorate.cli.commands.file_options import FileOptions
 
 
 def start(
@@ -15,6 +16,7 @@ def start(
     abstain: bool | None = None,
     public: Path | None = None,
     schema: Path | None = None,
+    files: FileOptions = FileOptions(),  # noqa: B008  frozen
     epsilon: float = 1.0,
     delta: float = 1e-6,
     out: Path = Path("quorate-start"),
@@ -32,7 +34,7 @@ def start(
     Parameters
     ----------
     table
-        The private records: .csv, .csv.gz, .parquet, .arrow or .feather.
+        The private records: .csv, .csv.gz, .parquet, .arrow, .feather or .xlsx, or a query to a database.
     label
         The column to predict.
     classes
@@ -48,6 +50,8 @@ def start(
         schema, the model learns what the columns hold from the private records, within the same epsilon.
     schema
         A JSON file that declares the columns, as `quorate look` writes one.
+    files
+        How the file of the records is written.
     epsilon
         The total privacy loss allowed.
     delta
@@ -62,5 +66,5 @@ def start(
     from quorate.cli.start import run_start
 
     given = {"label": label, "classes": classes, "groups": groups, "queries": queries, "abstain": abstain}
-    known = {"public": public, "schema": schema}
+    known = {"public": public, "schema": schema, "files": files}
     return run_start(table, given, **known, epsilon=epsilon, delta=delta, out=out, run=run, as_json=json)

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from quorate.cli.commands.file_options import FileOptions
+
 __all__ = ["look"]
 
 
@@ -11,9 +13,7 @@ def look(
     label: str | None = None,
     groups: str | None = None,
     leave_out: str | None = None,
-    encoding: str | None = None,
-    separator: str | None = None,
-    skip_last: int = 0,
+    files: FileOptions = FileOptions(),  # noqa: B008  frozen
     out: Path | None = None,
     json: bool = False,
 ) -> int:
@@ -34,12 +34,8 @@ def look(
         The column that names the person of each row.
     leave_out
         Columns not to use, separated by commas.
-    encoding
-        The encoding of a CSV file, such as windows-1252. By default its first line shows it.
-    separator
-        What separates values of a CSV file: a comma, a semicolon, a tab or a bar. By default its first line shows it.
-    skip_last
-        How many records at the end of the file are none, such as a line of totals.
+    files
+        How the file is written.
     out
         A file for the schema, with a comment on each line.
     json
@@ -47,5 +43,5 @@ def look(
     """
     from quorate.cli.look import run_look
 
-    written = {"encoding": encoding, "separator": separator, "skip_last": skip_last}
-    return run_look(table, label=label, groups=groups, leave_out=leave_out, out=out, as_json=json, **written)
+    options = files.settings()
+    return run_look(table, label=label, groups=groups, leave_out=leave_out, out=out, as_json=json, **options)
