@@ -15,7 +15,7 @@ from quorate.models.linear import PrivateLogisticRegression
 from quorate.models.linear.sums import GRID, PrivateSums, grid_length
 from quorate.tables.features import AdditiveColumns
 from quorate.tables.features.blocks import Ramps, column_numbers, spread_ramps
-from quorate.tables.features.waves import Waves
+from quorate.tables.features.fourier import FourierFeatures
 
 _ROWS, _PEOPLE, _WAVES = 200, 60, 8
 
@@ -31,7 +31,7 @@ class _CrossesThatMatter(PrivateLogisticRegression):
         return super().fit(X, y, groups=groups, public=public)
 
 
-class _WavesOfTheBatch(Waves):
+class _WavesOfTheBatch(FourierFeatures):
     """Centres a column on the rows that are encoded together."""
 
     def spread(self, read: Any) -> NDArray[np.float64]:
@@ -89,7 +89,7 @@ def _crossed(model_type: type[PrivateLogisticRegression], _plays: int, seed: int
     return Caught("replay on neighbours", f"{said} crossed in the published model", found=crosses[0] != crosses[1])
 
 
-def _waved(kind: type[Waves], _plays: int, seed: int) -> Caught:
+def _waved(kind: type[FourierFeatures], _plays: int, seed: int) -> Caught:
     """Release the sum of the waves of two data sets that differ in the rows of one person, with the same noise."""
     generator = np.random.default_rng(seed)
     others, released = generator.uniform(size=(2 * _PEOPLE, 2)), []
@@ -135,7 +135,7 @@ COLUMNS = (
         "waves of columns that are centred on the rows encoded together",
         "replay",
         lambda: _WavesOfTheBatch,
-        lambda: Waves,
+        lambda: FourierFeatures,
         _waved,
     ),
 )

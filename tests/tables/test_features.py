@@ -17,7 +17,7 @@ from quorate.tables import Category
 from quorate.tables.features import AdditiveColumns
 from quorate.tables.features.additive import cuts_for
 from quorate.tables.features.blocks import Categories, Ramps, column_numbers, column_texts
-from quorate.tables.features.waves import _drawn
+from quorate.tables.features.fourier import _drawn
 
 FRAME = pandas.DataFrame({
     "age": np.arange(200.0) % 70,

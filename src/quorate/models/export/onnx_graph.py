@@ -18,8 +18,8 @@ from quorate.core.errors import InvalidInput
 from quorate.models.concepts import Box, Conjunction, Constant, Halfspace, Hypothesis, Interval
 from quorate.tables.features import AdditiveColumns
 from quorate.tables.features.blocks import Categories, Ramps, ramp_ends
-from quorate.tables.features.crosses import Cross
-from quorate.tables.features.waves import Waves
+from quorate.tables.features.fourier import FourierFeatures
+from quorate.tables.features.interactions import Interaction
 
 __all__ = ["OPSETS", "TREES", "Graph", "add_columns", "add_rule", "add_trees", "import_onnx"]
 
@@ -158,8 +158,8 @@ def _categories(graph: Graph, block: Categories, read: str) -> str:
     return graph.node("Gather", graph.constant(np.eye(other + 1)), flat, axis=0)
 
 
-def _together(graph: Graph, part: Cross | Waves, values: Sequence[str]) -> str:
-    if isinstance(part, Cross):
+def _together(graph: Graph, part: Interaction | FourierFeatures, values: Sequence[str]) -> str:
+    if isinstance(part, Interaction):
         first, second = (
             _spread(graph, block, values[column])
             for block, column in zip((part.first, part.second), part.places, strict=True)

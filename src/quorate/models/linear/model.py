@@ -14,6 +14,7 @@ from quorate.compute.ensemble import unit_numbers
 from quorate.core.arrays import Floats
 from quorate.core.checks import check_positive, warn_of_private
 from quorate.core.errors import InvalidInput
+from quorate.core.estimator_calls import one_thread
 from quorate.core.mechanisms import NoisyVectors
 from quorate.core.privacy import Budget
 from quorate.core.privacy.claims import Claim, replaced
@@ -151,30 +152,29 @@ class LinearModel(SavedModel, CountedCopies, ShowsClaim, BaseEstimator):
         check_positive("epsilon", self.epsilon)
         for name in _FITTED:
             self.__dict__.pop(name, None)  # of an earlier fit
-        if self._is_learned():
-            return self._fit_learned(X, targets, groups=groups, public=public, **problem)
-        columns = self._columns(X)
-        if public is None and columns.declared is None:
-            raise InvalidInput(
-                "without public rows the columns must be declared: columns=AdditiveColumns(declared=...), with (low, "
-                "high), cuts or categories for each, or fit(X, y, public=...)"
-            )
+        columns = self._unfitted_columns(X, public)
         wide = isinstance(columns, HashedColumns)
         known = None if public is None else self._public_rows(public, wide)
-        frame = X
-        X = self._private_rows(X, known, wide)
-        check_consistent_length(X, targets)
-        units, number = unit_numbers(X.shape[0], groups)
-        self.columns_ = columns.fit(known, units=number, epsilon=self.epsilon, outputs=problem["outputs"])
-        self.form_ = self._form(frame, X)
-        self.unit_ = "row" if groups is None else "person"
-        private = PrivateSums(self._encoder(X), targets, units, number, one_each=groups is None)
+        rows = self._private_rows(X, known, wide)
+        check_consistent_length(rows, targets)
+        units, number = unit_numbers(rows.shape[0], groups)
+        one_each = groups is None
+        self.unit_ = "row" if one_each else "person"
+        sizes = {"units": number, "epsilon": self.epsilon, "outputs": problem["outputs"]}
+        if columns is None:
+            noisy, columns = self._learn_columns(rows, None if one_each else units, number, problem["outputs"])
+        else:
+            noisy = None
+        self.columns_ = columns.fit(known, **sizes)
+        self.form_ = self._form(X, rows)
+        private = PrivateSums(self._encoder(rows), targets, units, number, one_each=one_each)
         described = self._described(problem)
-        budget = Budget(epsilon=self.epsilon, delta=self.delta, slack=0.0)
         self.entries_ = entries_of(described)
-        noisy = NoisyVectors(budget, entries=self.entries_)  # proof: step 3
+        if noisy is None:
+            noisy = NoisyVectors(self._budget(0.0), entries=self.entries_)  # proof: step 3
         points = None if known is None else self.columns_.encode(known)
-        with progress("fitting a linear model"):
+        # One thread: the matrices are small, and threads of linear algebra would spin ten times as long as they work.
+        with progress("fitting a linear model"), one_thread():
             fitted = fit(described, private, points, noisy)  # proof: step 4
         self.shift_ = fitted.shift
         return fitted
@@ -216,6 +216,23 @@ class LinearModel(SavedModel, CountedCopies, ShowsClaim, BaseEstimator):
             facts.append(f"Classes: {', '.join(map(str, self.classes_.tolist()))}.")
         return facts
 
+    def _budget(self, slack: float) -> Budget:
+        return Budget(epsilon=self.epsilon, delta=self.delta, slack=slack)
+
+    def _learn_columns(
+        self, rows: Any, units: NDArray[np.int64] | None, number: int, outputs: int
+    ) -> tuple[NoisyVectors, AdditiveColumns]:
+        """Learn the columns for a part of the budget that public numbers choose; return them and all that is left."""
+        names, slack = names_of(rows), slack_for_texts(self.delta)
+        width = _LEARNED_WIDTH * len(names) * outputs
+        noisy = NoisyVectors(self._budget(slack), entries=entries_of_schema(len(names)) + width)  # proof: step 6
+        self.schema_share_ = choose_share(noisy, units=number, columns=len(names), slack=slack)
+        values = {str(name): column_of(rows, name) for name in names}
+        columns = private_columns(values, list(values), first_rows(units))
+        learned = learn_columns(columns, noisy, units=number, slack=slack, share=self.schema_share_)
+        self.schema_ = self._learned_schema(learned, number)
+        return noisy, _named_as(AdditiveColumns.from_schema(self.schema_), names)
+
     def _described(self, problem: dict[str, Any]) -> Problem:
         shares = self.columns_.known_shares() if isinstance(self.columns_, AdditiveColumns) else None
         return Problem(atoms=self.columns_.atoms(), together=self.columns_.families(), shares=shares, **problem)
@@ -238,37 +255,6 @@ class LinearModel(SavedModel, CountedCopies, ShowsClaim, BaseEstimator):
     def _is_learned(self) -> bool:
         """Return whether the columns are to be learned from the private rows, within the model's own budget."""
         return isinstance(self.columns, str) and self.columns == LEARNED
-
-    def _fit_learned(self, X: Any, targets: Floats, *, groups: Any, public: Any, **problem: Any) -> Fitted:
-        """Learn the columns for a part of the budget that public numbers choose, then fit with all that is left."""
-        if public is not None:
-            raise InvalidInput(f'columns="{LEARNED}" takes no public rows: they would say what the columns are')
-        frame, X = X, self._private_rows(X, None, False)
-        check_consistent_length(X, targets)
-        units, number = unit_numbers(X.shape[0], groups)
-        names = names_of(X)
-        slack = slack_for_texts(self.delta)
-        budget = Budget(epsilon=self.epsilon, delta=self.delta, slack=slack)
-        width = _LEARNED_WIDTH * len(names) * problem["outputs"]
-        noisy = NoisyVectors(budget, entries=entries_of_schema(len(names)) + width)  # proof: step 6
-        self.schema_share_ = choose_share(noisy, units=number, columns=len(names), slack=slack)
-        one_each = groups is None
-        read = {str(name): column_of(X, name) for name in names}
-        columns = private_columns(read, list(read), None if one_each else first_rows(units))
-        learned = learn_columns(columns, noisy, units=number, slack=slack, share=self.schema_share_)
-        self.unit_ = "row" if one_each else "person"
-        self.schema_ = self._learned_schema(learned, number)
-        self.columns_ = _named_as(AdditiveColumns.from_schema(self.schema_), names).fit(
-            None, units=number, epsilon=self.epsilon, outputs=problem["outputs"]
-        )
-        self.form_ = self._form(frame, X)
-        private = PrivateSums(self._encoder(X), targets, units, number, one_each=one_each)
-        described = self._described(problem)
-        self.entries_ = entries_of(described)
-        with progress("fitting a linear model"):
-            fitted = fit(described, private, None, noisy)  # proof: step 4
-        self.shift_ = None
-        return fitted
 
     def _draw(self, fitted: Fitted, scale: float = 1.0) -> None:
         """Keep what each column adds; `scale` is a unit of the target."""
@@ -325,12 +311,23 @@ class LinearModel(SavedModel, CountedCopies, ShowsClaim, BaseEstimator):
             raise InvalidInput("the columns of X and those declared have different names")
         return FrameFormat.declared(X, names, [_kind_of_block(block) for block in self.columns_.blocks_])
 
-    def _columns(self, X: Any) -> AdditiveColumns | HashedColumns:
-        """Return unfitted columns: those given, or what a table of this kind and width takes."""
-        if self.columns is None:
-            return HashedColumns() if sparse.issparse(X) and X.shape[1] > _WIDE else AdditiveColumns()
-        columns: AdditiveColumns | HashedColumns = clone(check_columns(self.columns))
-        return columns
+    def _unfitted_columns(self, X: Any, public: Any) -> AdditiveColumns | HashedColumns | None:
+        """Return the columns given, or what a table of this kind and width takes; None if they are to be learned."""
+        if self._is_learned():
+            if public is not None:
+                raise InvalidInput(f'columns="{LEARNED}" takes no public rows: they would say what the columns are')
+            return None
+        wide = sparse.issparse(X) and X.shape[1] > _WIDE
+        default = HashedColumns() if wide else AdditiveColumns()
+        columns: AdditiveColumns | HashedColumns = (
+            default if self.columns is None else clone(check_columns(self.columns))
+        )
+        if public is None and columns.declared is None:
+            raise InvalidInput(
+                "without public rows the columns must be declared: columns=AdditiveColumns(declared=...), with (low, "
+                "high), cuts or categories for each, or fit(X, y, public=...)"
+            )
+        return columns  # type: ignore[no-any-return]
 
     def _claim(self, *conditions: str) -> str:
         open_ = () if self.shift_ is None else ("the public rows are not protected",)

@@ -22,20 +22,19 @@ from quorate.tables.features.blocks import (
     Column,
     Ramps,
     block_from_document,
+    block_of_kind,
     categories_from_public,
     check_input_names,
     column_numbers,
     declared_block,
     ramps_from_public,
+    shares_of_blocks,
     spread_ramps,
 )
-from quorate.tables.features.crosses import Cross, crosses_of
-from quorate.tables.features.schemas import block_of_kind, shares_of_blocks
-from quorate.tables.features.waves import Waves, waves_of
+from quorate.tables.features.fourier import FourierFeatures, make_fourier_features
+from quorate.tables.features.interactions import Interaction, make_interactions
 from quorate.tables.features.words import Words, number_for, words_from_public
 from quorate.tables.schema import Schema
-
-__all__ = ["AdditiveColumns", "column_of", "cuts_for", "names_of"]
 
 _CUTS = 8
 _MOST_COLUMNS = 600  # of numbers: what public rows tell of more takes minutes
@@ -145,10 +144,10 @@ class AdditiveColumns(TransformerMixin, BaseEstimator):
 
         self.blocks_ = [block(name) for name in names]
         self.names_ = names
-        waves = number if self.waves == "auto" else check_count("waves", self.waves, least=0)
-        self.together_: list[Cross | Waves] = [
-            *crosses_of(self.blocks_, names, self.crosses),
-            *waves_of(self.blocks_, waves),
+        count = number if self.waves == "auto" else check_count("waves", self.waves, least=0)
+        self.together_: list[Interaction | FourierFeatures] = [
+            *make_interactions(self.blocks_, names, self.crosses),
+            *make_fourier_features(self.blocks_, count),
         ]
         self.joined_ = _joined(self.blocks_, names, X)
         self._know(names)
@@ -267,8 +266,11 @@ class AdditiveColumns(TransformerMixin, BaseEstimator):
 
     def _together(self) -> dict[str, Any]:
         """Return the pairs of columns that are crossed, and the number of waves."""
-        crosses = [list(part.places) for part in self.together_ if isinstance(part, Cross)]
-        return {"crosses": crosses, "waves": sum(part.number for part in self.together_ if isinstance(part, Waves))}
+        crosses = [list(part.places) for part in self.together_ if isinstance(part, Interaction)]
+        return {
+            "crosses": crosses,
+            "waves": sum(part.number for part in self.together_ if isinstance(part, FourierFeatures)),
+        }
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return what `transform` needs as arrays: the directions of texts, by the place of their column."""
@@ -293,8 +295,8 @@ class AdditiveColumns(TransformerMixin, BaseEstimator):
         if len(columns.names_) != len(columns.blocks_):
             raise InvalidInput("the columns of the model are damaged or were changed")
         pairs = [[columns.names_[place] for place in pair] for pair in document.get("crosses", [])]
-        waves = waves_of(columns.blocks_, int(document.get("waves", 0)))
-        columns.together_ = [*crosses_of(columns.blocks_, columns.names_, pairs), *waves]
+        waves = make_fourier_features(columns.blocks_, int(document.get("waves", 0)))
+        columns.together_ = [*make_interactions(columns.blocks_, columns.names_, pairs), *waves]
         columns.joined_ = [[place] for place in range(len(columns.blocks_))]
         columns._know(columns.names_)
         return columns

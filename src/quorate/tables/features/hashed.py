@@ -14,8 +14,6 @@ from quorate.core.errors import InvalidInput
 from quorate.tables.features.blocks import check_input_names
 from quorate.tables.features.words import Words, number_for, words_from_public
 
-__all__ = ["HashedColumns"]
-
 
 class HashedColumns(TransformerMixin, BaseEstimator):
     """Numbers in [0, 1] from many sparse counts, by *public* rows. Never fit them on private records.

@@ -22,8 +22,6 @@ from quorate.core.errors import InvalidInput
 from quorate.tables.containers import open_matrix, raw_values
 from quorate.tables.values import read_texts
 
-__all__ = ["BUCKETS", "Words", "as_counts", "finite_numbers", "number_for", "words_from_public"]
-
 BUCKETS = 2**16  # columns beyond so many share one, and so do words
 _STEPS = 2.0**10  # of a count: with at most 2**17 squares of 2**36 steps a sum has 53 bits
 _LARGEST = 2.0**4  # a count, and a weight

@@ -18,14 +18,12 @@ from quorate.core.arrays import Floats
 from quorate.core.errors import InvalidInput
 from quorate.tables.features.blocks import Ramps, spread_ramps
 
-__all__ = ["Terms", "Waves", "waves_of"]
-
 _VALUES, _DIRECTIONS = 2.0**20, 2.0**16  # steps of a value and of a direction: sums of products have 53 bits
 _USUAL = 0.2  # the spread of a number between the ends of its line
 _FARTHEST = 4.0  # standard deviations of a direction's entry
 
 
-class Terms(NamedTuple):
+class FourierTerms(NamedTuple):
     """The cosine of rint(line * scale) @ directions / steps + phases is a wave."""
 
     scale: float
@@ -35,7 +33,7 @@ class Terms(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Waves:
+class FourierFeatures:
     """So many cosines of the columns at `places`, each of which is first a straight line from 0 to 1."""
 
     places: tuple[int, ...]
@@ -54,10 +52,10 @@ class Waves:
         along = np.rint(lines * terms.scale) @ terms.directions / terms.steps  # proof: step 2
         return np.asarray((cosm1(along + terms.phases) + 2) / 2)
 
-    def terms(self) -> "Terms":
+    def terms(self) -> "FourierTerms":
         """Return the numbers of its sums."""
         directions, phases = _drawn(len(self.places), self.number)
-        return Terms(_VALUES, directions, _VALUES * _DIRECTIONS, phases)
+        return FourierTerms(_VALUES, directions, _VALUES * _DIRECTIONS, phases)
 
     def atoms(self) -> list[Floats]:
         """Return values of each cosine."""
@@ -77,12 +75,12 @@ def _levels(number: int) -> Floats:
     return (np.asarray(np.random.PCG64(1).random_raw(number) >> np.uint64(12), dtype=np.float64) + 0.5) / 2.0**52
 
 
-def waves_of(blocks: Sequence[Any], number: int) -> list[Waves]:
-    """Return the waves of all columns of numbers, or nothing where none is asked for."""
+def make_fourier_features(blocks: Sequence[Any], number: int) -> list[FourierFeatures]:
+    """Return the Fourier features of all columns of numbers; none if `number` is 0."""
     if not number:
         return []
     places = [place for place, block in enumerate(blocks) if isinstance(block, Ramps) and len(block.points) > 2]
     if not places:
         raise InvalidInput("waves need a column of numbers")
     lines = [Ramps(blocks[place].name, (blocks[place].points[0], blocks[place].points[-1])) for place in places]
-    return [Waves(tuple(places), tuple(lines), number)]
+    return [FourierFeatures(tuple(places), tuple(lines), number)]

@@ -14,11 +14,9 @@ from quorate.core.arrays import Floats
 from quorate.core.errors import InvalidInput
 from quorate.tables.features.blocks import Categories, Ramps
 
-__all__ = ["Cross", "crosses_of"]
-
 
 @dataclass(frozen=True)
-class Cross:
+class Interaction:
     """The products of two blocks; `places` says which columns they are."""
 
     places: tuple[int, int]
@@ -48,17 +46,17 @@ def _products(one: Floats, other: Floats) -> Floats:
     return (one[:, :, None] * other[:, None, :]).reshape(len(one), -1)
 
 
-def crosses_of(blocks: Sequence[Any], names: Sequence[Any], pairs: Any) -> list[Cross]:
-    """Return the crosses of pairs of columns, which are named. A number is crossed in two straight pieces."""
-    crosses = []
+def make_interactions(blocks: Sequence[Any], names: Sequence[Any], pairs: Any) -> list[Interaction]:
+    """Return the interactions of pairs of columns, which are named. A number takes part in two straight pieces."""
+    interactions = []
     for pair in pairs or ():
         if isinstance(pair, str) or len(pair) != 2 or pair[0] == pair[1] or not set(pair) <= set(names):
             raise InvalidInput(f"a cross is a pair of two columns of the table, not {pair!r}")
         places = (list(names).index(pair[0]), list(names).index(pair[1]))
         if not all(isinstance(blocks[place], Ramps | Categories) for place in places):
             raise InvalidInput("a column of texts cannot be crossed")
-        crosses.append(Cross(places, *(_coarse(blocks[place]) for place in places)))
-    return crosses
+        interactions.append(Interaction(places, *(_coarse(blocks[place]) for place in places)))
+    return interactions
 
 
 def _coarse(block: Ramps | Categories) -> Ramps | Categories:
