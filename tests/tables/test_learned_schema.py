@@ -362,13 +362,14 @@ def test_a_tenth_of_epsilon_1_learns_a_real_table(name):
     for column, kind in schema.columns.items():
         if isinstance(kind, Category):
             counts = table[column].str.strip().value_counts()
-            assert set(counts[counts >= 0.07 * len(table)].index) <= set(kind.categories)  # 5 deviations sure
+            assert set(counts[counts >= 0.06 * len(table)].index) <= set(kind.categories)  # of 5%, 1 in 700 is missed
             assert all(counts[text] > 1 for text in kind.categories)
         else:
             values = table[column].astype(float).to_numpy()
             errors += decile_errors(values, kind.cuts, schema.learned.marginals[column].counts)
-    assert np.mean(errors) < 0.025
-    assert np.mean(np.array(errors) > 0.04) < 0.15
+    assert np.mean(errors) < 0.015
+    assert np.mean(np.array(errors) > 0.04) < 0.08  # the bar is 4 points: a tenth of 1 is little for 23 columns
+    assert max(errors) < 0.1
 
 
 def test_costs_of_lists_have_a_finite_order():

@@ -595,7 +595,7 @@ def test_a_schema_of_numbers_looks_at_names_alone(values):
         ('{"columns": {"a": {"kind": "number", "centre": 0, "spread": 0}}}', "spread must be a positive finite number"),
         (
             '{"columns": {"a": {"kind": "number", "missing": "zero"}}}',
-            'missing must be "refuse" or "indicator", not \'zero\'',
+            "missing must be one of refuse, indicator, not 'zero'",
         ),
         ('{"columns": {"a": {"kind": "category"}}}', "column 'a': a category needs its list of categories"),
         (

@@ -198,7 +198,8 @@ def _situation(
     known = None if public is None else read_table(public, role="public")
     ids = tuple(name for name in names if is_named_id(name) and name not in (label, groups))
     columns = len([name for name in names if name not in (label, groups, *ids)])
-    features, left_out = _COLUMN_FEATURES * columns, ()
+    features = _COLUMN_FEATURES * columns
+    left_out: tuple[str, ...] = ()
     if schema is not None:
         features = len(Schema.load(schema).feature_names)
     elif known is not None:

@@ -5,7 +5,7 @@ record has a declared value, and what is not declared counts in the first cell.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import date
 from functools import cached_property
 from typing import Any
@@ -100,37 +100,43 @@ class CategoryCells:
 class NumberCells:
     """The line, cut at rising numbers, and a last cell for what is missing or no number.
 
+    With a `unit` the numbers are dates, or dates with times, in units since the beginning of 1970, in UTC.
+
     A cell runs from a cut, included, to the next one, excluded; the first and the last cell of the line are unbounded.
     Synthetic values end there at `bounds`, where these are known in public; `spans` say for each cell of the line from
     where to where they are spread.
     """
 
-    holds = "number"
-
     def __init__(
-        self, values: tuple[float, ...], *, closed: bool = False, bounds: Span | None = None, spans: Spans | None = None
+        self,
+        values: tuple[float, ...],
+        *,
+        unit: DateUnit | None = None,
+        closed: bool = False,
+        bounds: Span | None = None,
+        spans: Spans | None = None,
     ) -> None:
-        self.values, self.closed, self.bounds, self.spans = values, closed, bounds, spans
+        self.values, self.unit, self.closed, self.bounds, self.spans = values, unit, closed, bounds, spans
+        self.holds = "number" if unit is None else "date"
         self.line = len(values) + 1  # cells that the line is cut into
         self.size = self.line + (not closed)
 
     def codes(self, column: pa.Array, rules: Rules = MISSING_TEXTS) -> Codes:
         """Return the cell of each value, read by these rules. No value raises."""
-        numbers = self._read(column, rules)
+        numbers = read_numbers(column, rules) if self.unit is None else read_moments(column, self.unit, rules)
         codes = np.searchsorted(np.array(self.values), numbers, side="right").astype(np.int64)
         codes[np.isnan(numbers)] = 0 if self.closed else self.line
         return codes
 
-    def _read(self, column: pa.Array, rules: Rules) -> NDArray[np.float64]:
-        return read_numbers(column, rules)
-
     def written(self, number: float) -> str:
         """Return a place on the line as people read it."""
-        return f"{number:.15g}"
+        return f"{number:.15g}" if self.unit is None else str(date_of(number, self.unit))
 
     def number(self, value: Any) -> float:
-        """Return the place on the line that a value names, or refuse it."""
+        """Return the place on the line that a value names, or refuse it. A date may be a text or one of Python."""
         number = math.nan
+        if self.unit is not None:
+            value = declared_moment(value.isoformat() if isinstance(value, date) else value, self.unit)
         if isinstance(value, int | float | np.number) and not isinstance(value, bool):
             try:
                 number = float(value)
@@ -176,6 +182,8 @@ class NumberCells:
         middle = self._place(code, share)
         low, high = self._ends(code)
         whole = math.floor(middle) if abs(middle) < _EXACT else middle
+        if self.unit is not None:
+            return self.written(whole if low <= whole < high else middle)
         if low <= whole < high and all(cut.is_integer() for cut in self.values):
             return whole
         width = 2.0 * (self._place(code, 0.75) - self._place(code, 0.25))
@@ -231,60 +239,22 @@ class NumberCells:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the declaration that a release writes down."""
-        return (
-            {"cuts": list(self.values)} | self._known(lambda value: value) | ({"closed": True} if self.closed else {})
+        ends = (
+            {}
+            if self.bounds is None
+            else {"low": self._declared(self.bounds[0]), "high": self._declared(self.bounds[1])}
         )
+        spans = [[self._declared(low), self._declared(high)] for low, high in self.spans or ()]
+        cuts = {"cuts": [self._declared(value) for value in self.values]}
+        declared = cuts if self.unit is None else {"kind": "date"} | cuts | {"unit": self.unit}
+        return declared | dict(ends) | ({"spans": spans} if spans else {}) | ({"closed": True} if self.closed else {})
 
-    def _known(self, written: Callable[[float], Any]) -> dict[str, Any]:
-        """Return what the declaration says of where values lie within cells."""
-        ends = {} if self.bounds is None else {"low": written(self.bounds[0]), "high": written(self.bounds[1])}
-        spans = [[written(low), written(high)] for low, high in self.spans or ()]
-        return ends | ({"spans": spans} if spans else {})
+    def _declared(self, number: float) -> Any:
+        return number if self.unit is None else date_of(number, self.unit)
 
 
 class DateCells(NumberCells):
-    """Dates, or dates with times, cut at some of them: a line of `unit`s since the beginning of 1970, in UTC."""
-
-    holds = "date"
-
-    def __init__(
-        self,
-        values: tuple[float, ...],
-        unit: DateUnit,
-        *,
-        closed: bool = False,
-        bounds: Span | None = None,
-        spans: Spans | None = None,
-    ) -> None:
-        super().__init__(values, closed=closed, bounds=bounds, spans=spans)
-        self.unit = unit
-
-    def _read(self, column: pa.Array, rules: Rules) -> NDArray[np.float64]:
-        return read_moments(column, self.unit, rules)
-
-    def written(self, number: float) -> str:
-        """Return a place on the line as a date."""
-        return str(date_of(number, self.unit))
-
-    def number(self, value: Any) -> float:
-        """Return the place on the line of a date, as a text or as a date of Python, or of a number of units."""
-        text = value.isoformat() if isinstance(value, date) else value
-        return super().number(declared_moment(text, self.unit))
-
-    def centre(self, code: int, share: float = 0.5) -> Any:
-        """Return a date in this cell, with this share of it before; None for the last one."""
-        if code == self.line:
-            return None
-        low, high = self._ends(code)
-        middle = self._place(code, share)
-        whole = math.floor(middle)
-        return self.written(whole if low <= whole < high else middle)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the declaration that a release writes down."""
-        cuts = [date_of(value, self.unit) for value in self.values]
-        known = self._known(lambda value: date_of(value, self.unit))
-        return {"kind": "date", "cuts": cuts, "unit": self.unit} | known | ({"closed": True} if self.closed else {})
+    """The cells of a line of dates, which has a unit."""
 
 
 Cells = CategoryCells | NumberCells
@@ -297,17 +267,12 @@ def cells_of(kind: Kind) -> Cells:
     if not isinstance(kind, Number):
         raise InvalidInput("a release takes numbers, dates and categories: leave texts out")
     if kind.cuts is None:
+        named, advice = "number", "or leave the column to public rows (marginals of private records alone find them)"
         if isinstance(kind, Date):
-            raise InvalidInput(
-                "a release needs the cuts of a date: declare them, as in Date(cuts=['2024-01-01', '2024-07-01']), or "
-                "leave the column to public rows"
-            )
-        raise InvalidInput(
-            "a release needs the cuts of a number: declare them, or leave the column to public rows (marginals "
-            "of private records alone find them)"
-        )
+            named, advice = "date", "as in Date(cuts=['2024-01-01', '2024-07-01']), or leave the column to public rows"
+        raise InvalidInput(f"a release needs the cuts of a {named}: declare them, {advice}")
     bounds = None if kind.low is None or kind.high is None else (kind.low, kind.high)
     cuts, spans = tuple(kind.cuts), None if kind.spans is None else tuple((low, high) for low, high in kind.spans)
-    if isinstance(kind, Date):
-        return DateCells(cuts, kind.unit, closed=kind.closed, bounds=bounds, spans=spans)
-    return NumberCells(cuts, closed=kind.closed, bounds=bounds, spans=spans)
+    unit = kind.unit if isinstance(kind, Date) else None
+    cells = NumberCells if unit is None else DateCells
+    return cells(cuts, unit=unit, closed=kind.closed, bounds=bounds, spans=spans)

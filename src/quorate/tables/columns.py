@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from quorate.core.arrays import Floats, Integers
-from quorate.core.checks import check_count, check_positive, set_validated
+from quorate.core.checks import check_choice, check_count, check_positive, set_validated
 from quorate.core.errors import InvalidInput
 from quorate.tables.containers import Role, refusal
 from quorate.tables.dates import DateUnit, check_unit, declared_moment, read_moments
@@ -71,7 +71,7 @@ class Number:
             set_validated(self, spread=check_positive("spread", self.spread))
         if self.low is not None and self.high is not None and not self.low < self.high:
             raise InvalidInput(f"low must be below high, not {self.low:g} and {self.high:g}")
-        set_validated(self, missing=_check_missing(self.missing), closed=_check_closed(self.closed))
+        _check_options(self)
         if self.cuts is not None:
             set_validated(self, cuts=_rising(self.cuts))
         if self.spans is not None:
@@ -134,9 +134,8 @@ class Category:
         set_validated(
             self, categories=tuple(canonical_text(value) for value in _listed("categories", self.categories, least=1))
         )
-        set_validated(self, missing=_check_missing(self.missing), closed=_check_closed(self.closed))
-        if self.unknown not in ("other", "refuse"):
-            raise InvalidInput(f'unknown must be "other" or "refuse", not {self.unknown!r}')
+        _check_options(self)
+        check_choice("unknown", self.unknown, get_args(Unknown))
         if self.parents is not None:
             set_validated(self, parents=_check_parents(tuple(self.categories), self.parents))
 
@@ -224,18 +223,10 @@ def _finite(name: str, value: object) -> float:
     return float(value)
 
 
-def _check_missing(value: object) -> Missing:
-    if value == "refuse":
-        return "refuse"
-    if value == "indicator":
-        return "indicator"
-    raise InvalidInput(f'missing must be "refuse" or "indicator", not {value!r}')
-
-
-def _check_closed(value: object) -> bool:
-    if not isinstance(value, bool):
-        raise InvalidInput(f"closed must be true or false, not {value!r}")
-    return value
+def _check_options(kind: "Number | Category") -> None:
+    check_choice("missing", kind.missing, get_args(Missing))
+    if not isinstance(kind.closed, bool):
+        raise InvalidInput(f"closed must be true or false, not {kind.closed!r}")
 
 
 def _rising(values: object) -> tuple[float, ...]:

@@ -18,13 +18,14 @@ import unicodedata
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, date, datetime, time, timedelta, timezone
-from typing import Literal, get_args
+from typing import Literal, cast, get_args
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from quorate.core.arrays import Floats, Integers
+from quorate.core.checks import check_choice
 from quorate.core.errors import InvalidInput
 from quorate.tables.reading import DEFAULT_READING, MISSING_TEXTS, Reading, Rules, as_reading
 from quorate.tables.values import canonical_text, read_texts
@@ -70,10 +71,8 @@ _MONTHS = (  # without accents
 
 def check_unit(unit: object) -> DateUnit:
     """Return `unit` if dates can be counted in it."""
-    for known in get_args(DateUnit):
-        if unit == known:
-            return known  # type: ignore[no-any-return]
-    raise InvalidInput(f"unit must be one of {', '.join(_SECONDS)}, not {unit!r}")
+    check_choice("unit", unit, get_args(DateUnit))
+    return cast("DateUnit", unit)
 
 
 def read_moment(text: str, unit: DateUnit, reading: Reading = DEFAULT_READING) -> float:

@@ -374,18 +374,18 @@ def _learn_numbers(
             trees[name].update(cells, scale)
     learned: dict[str, tuple[Kind, ColumnMarginal]] = {}
     for name, tree in trees.items():
-        cells = tree.marginal()
-        if len(cells.cuts) > 1:
-            marginal = ColumnMarginal(cells.counts, max(cells.missing, 0.0), cells.scale, cells.means)
-            learned[name] = _number_kind(cells, is_date=dates[name]), marginal
+        line = tree.marginal()
+        if len(line.cuts) > 1:
+            marginal = ColumnMarginal(line.counts, max(line.missing, 0.0), line.scale, line.means)
+            learned[name] = _number_kind(line, is_date=dates[name]), marginal
     return learned
 
 
-def _number_kind(cells: NumberMarginal, *, is_date: bool) -> Kind:
+def _number_kind(line: NumberMarginal, *, is_date: bool) -> Kind:
     declared: dict[str, Any] = {
-        "low": cells.cuts[0],
-        "high": cells.cuts[-1],
-        "cuts": cells.cuts,
+        "low": line.cuts[0],
+        "high": line.cuts[-1],
+        "cuts": line.cuts,
         "missing": "indicator",
     }
     return Date(**declared, unit=_DATE_UNIT) if is_date else Number(**declared)

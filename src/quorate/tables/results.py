@@ -3,7 +3,7 @@
 import importlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import pyarrow as pa
 import pyarrow.csv
@@ -11,7 +11,7 @@ import pyarrow.parquet
 
 from quorate.core.errors import InvalidInput
 
-Table = pa.Table
+Table: TypeAlias = pa.Table
 
 
 def make_table(columns: Mapping[str, Any], *, missing: Mapping[str, Any] | None = None) -> Table:

@@ -66,5 +66,5 @@ def start(
     from quorate.cli.start import run_start
 
     given = {"label": label, "classes": classes, "groups": groups, "queries": queries, "abstain": abstain}
-    known = {"public": public, "schema": schema, "files": files}
-    return run_start(table, given, **known, epsilon=epsilon, delta=delta, out=out, run=run, as_json=json)
+    budget = {"epsilon": epsilon, "delta": delta}
+    return run_start(table, given, public=public, schema=schema, files=files, **budget, out=out, run=run, as_json=json)

@@ -327,7 +327,7 @@ class LinearModel(SavedModel, CountedCopies, ShowsClaim, BaseEstimator):
                 "without public rows the columns must be declared: columns=AdditiveColumns(declared=...), with (low, "
                 "high), cuts or categories for each, or fit(X, y, public=...)"
             )
-        return columns  # type: ignore[no-any-return]
+        return columns
 
     def _claim(self, *conditions: str) -> str:
         open_ = () if self.shift_ is None else ("the public rows are not protected",)
