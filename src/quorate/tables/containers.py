@@ -11,19 +11,21 @@ Whose rows they are (`Role`) decides what is refused and what an error may name.
 no value is a reason to refuse it.
 """
 
+import shlex
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from quorate.core.arrays import Floats
+from quorate.core.checks import check_choice
 from quorate.core.errors import InvalidInput
-from quorate.tables.values import kind_of_type, object_texts, raw_column, read_numbers
+from quorate.tables.values import is_readable, kind_of_type, object_texts, raw_column, read_numbers
 
 _PLAIN = "fiub"  # kinds of NumPy types whose values are numbers
 _NUMBERS = (int, float, np.integer, np.floating, np.bool_)
@@ -361,6 +363,28 @@ def check_names(table: pa.Table) -> pa.Table:
             )
     check_differ(names)
     return table
+
+
+def check_columns(table: pa.Table, needed: Sequence[str], role: Role, *, known: Sequence[str] | None = None) -> None:
+    """Refuse a table that lacks columns, or has columns of types that cannot be read; with `known`, or other columns.
+
+    All problems are told at once.
+    """
+    check_choice("role", role, get_args(Role))
+    given, problems = table.column_names, list[str]()
+    if lacking := [name for name in needed if name not in given]:
+        shown = f"column {lacking[0]!r}" if known is None else f"columns {shown_names(lacking)}"
+        problems.append(f"{subject(role)} must have the {shown}; the columns are {shown_names(given)}")
+    if known is not None and (unknown := [name for name in given if name not in (*needed, *known)]):
+        named = "" if role == "query" else ' or name them under "leave_out" in the schema'
+        problems.append(
+            f"the schema does not know these columns of {subject(role)}: {shown_names(unknown)}; leave them out "
+            f"(--leave-out {shlex.quote(','.join(unknown))}){named}"
+        )
+    types = {name: table.schema.field(name).type for name in needed if name in given}
+    problems += [type_problem(subject(role), name, kind) for name, kind in types.items() if not is_readable(kind)]
+    if problems:
+        raise InvalidInput(". ".join(problems))
 
 
 def check_differ(names: Sequence[Any]) -> None:

@@ -8,6 +8,8 @@ from typing import Any
 from quorate.core.errors import InvalidInput
 from quorate.tables.columns import Category, Date, Kind, Label, Number, Text
 from quorate.tables.dates import date_of
+from quorate.tables.learned import LearnedFacts
+from quorate.tables.reading import Reading
 
 EXAMPLE = """{"columns": {"age": {"kind": "number", "centre": 40, "spread": 15},
              "hours": {"kind": "number", "low": 0, "high": 100},
@@ -120,6 +122,34 @@ def label_from_document(document: object) -> Label:
     if not isinstance(document, Mapping) or set(document) != {"column", "classes"}:
         raise InvalidInput('label must be an object such as {"column": "income", "classes": ["low", "high"]}')
     return Label(document["column"], document["classes"])
+
+
+def schema_fields(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of the schema that a JSON object describes."""
+    check_keys("a schema", document, SCHEMA_KEYS)
+    check_is_checked(document)
+    columns, label, learned = (document.get(key) for key in ("columns", "label", "learned"))
+    if not isinstance(columns, Mapping):
+        raise InvalidInput('a schema needs "columns", an object with one entry for each column to encode')
+    return {key: document[key] for key in ("groups", "leave_out", "missing_texts") if key in document} | {
+        "columns": {name: kind_from_document(name, described) for name, described in columns.items()},
+        "label": None if label is None else label_from_document(label),
+        "reading": Reading.from_document(document.get("reading", {})),
+        "learned": None if learned is None else LearnedFacts.from_document(learned),
+    }
+
+
+def schema_to_document(schema: Any) -> dict[str, Any]:
+    """Return the JSON object that describes a schema."""
+    document: dict[str, Any] = {"columns": {name: kind_to_document(kind) for name, kind in schema.columns.items()}}
+    if schema.label is not None:
+        document["label"] = {"column": schema.label.column, "classes": list(schema.label.classes)}
+    if schema.groups is not None:
+        document["groups"] = schema.groups
+    document |= {"leave_out": list(schema.leave_out), "missing_texts": list(schema.reading.missing_texts)}
+    rules = schema.reading.to_document()
+    learned = None if schema.learned is None else schema.learned.to_document()
+    return document | ({"reading": rules} if rules else {}) | ({"learned": learned} if learned else {})
 
 
 def check_keys(subject: str, document: Mapping[str, Any], known: Iterable[str]) -> None:

@@ -1,17 +1,16 @@
 """The public description of a table: its columns, their kinds, the label and the privacy unit."""
 
 import json
-import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from quorate.core.checks import check_choice, set_validated
+from quorate.core.checks import set_validated
 from quorate.core.errors import InvalidInput
 from quorate.core.rows import in_blocks
 from quorate.tables.columns import (
@@ -27,23 +26,14 @@ from quorate.tables.columns import (
     unreadable_values,
     unscaled,
 )
-from quorate.tables.containers import Role, as_table, column_names, shown_names, subject, type_problem
+from quorate.tables.containers import Role, as_table, check_columns, column_names
 from quorate.tables.dates import date_of
-from quorate.tables.document import (
-    SCHEMA_KEYS,
-    check_is_checked,
-    check_keys,
-    kind_from_document,
-    kind_to_document,
-    label_from_document,
-    parse_document,
-    read_document,
-)
+from quorate.tables.document import parse_document, read_document, schema_fields, schema_to_document
 from quorate.tables.infer import check_spelled, classes_from_public, kinds_from_names, kinds_from_public
 from quorate.tables.learned import LearnedFacts, learn_private_table
 from quorate.tables.persons import check_lasting_type, name_persons, person_names
 from quorate.tables.reading import DEFAULT_READING, Reading, check_texts
-from quorate.tables.values import is_readable, raw_column, read_texts
+from quorate.tables.values import raw_column, read_texts
 
 SCHEMA_FILE = "schema.json"  # in the folder of a model: how its queries are encoded
 
@@ -243,33 +233,11 @@ class Schema:
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> "Schema":
         """Return the schema that a JSON object describes."""
-        check_keys("a schema", document, SCHEMA_KEYS)
-        check_is_checked(document)
-        columns = document.get("columns")
-        if not isinstance(columns, Mapping):
-            raise InvalidInput('a schema needs "columns", an object with one entry for each column to encode')
-        label = document.get("label")
-        return cls(
-            {name: kind_from_document(name, described) for name, described in columns.items()},
-            label=None if label is None else label_from_document(label),
-            groups=document.get("groups"),
-            leave_out=document.get("leave_out", ()),
-            missing_texts=document.get("missing_texts", _THOSE_OF_READING),
-            reading=Reading.from_document(document.get("reading", {})),
-            learned=None if document.get("learned") is None else LearnedFacts.from_document(document["learned"]),
-        )
+        return cls(**schema_fields(document))
 
     def to_document(self) -> dict[str, Any]:
         """Return the JSON object that describes this schema."""
-        document: dict[str, Any] = {"columns": {name: kind_to_document(kind) for name, kind in self.columns.items()}}
-        if self.label is not None:
-            document["label"] = {"column": self.label.column, "classes": list(self.label.classes)}
-        if self.groups is not None:
-            document["groups"] = self.groups
-        document |= {"leave_out": list(self.leave_out), "missing_texts": list(self.reading.missing_texts)}
-        rules = self.reading.to_document()
-        learned = None if self.learned is None else self.learned.to_document()
-        return document | ({"reading": rules} if rules else {}) | ({"learned": learned} if learned else {})
+        return schema_to_document(self)
 
     @classmethod
     def load(cls, path: str | Path) -> "Schema":
@@ -410,10 +378,11 @@ class Schema:
         """
         table = as_table(table)
         self._check_columns(table, "private")
-        counts = {name: self._missing_in(kind, raw_column(table.column(name))) for name, kind in self.columns.items()}
+        counts = self._positive_counts(table, self._missing_in)
         if self.label is not None and self.label.column in table.column_names:
-            counts[self.label.column] = int((self.label_codes(table) < 0).sum())
-        return {name: count for name, count in counts.items() if count}
+            without_class = int((self.label_codes(table) < 0).sum())
+            counts |= {self.label.column: without_class} if without_class else {}
+        return counts
 
     def _missing_in(self, kind: Kind, values: pa.Array) -> int:
         gaps = read_texts(values, self.reading.missing_texts).null_count
@@ -435,11 +404,11 @@ class Schema:
         """
         table = as_table(table)
         self._check_columns(table, "query")
-        counts = {
-            name: int(unknown_values(kind, raw_column(table.column(name)), self.reading).sum())
-            for name, kind in self.columns.items()
-        }
-        return {name: count for name, count in counts.items() if count}
+        return self._positive_counts(table, lambda kind, values: unknown_values(kind, values, self.reading).sum())
+
+    def _positive_counts(self, table: pa.Table, count: Callable[[Kind, pa.Array], int]) -> dict[str, int]:
+        counts = {name: int(count(kind, raw_column(table.column(name)))) for name, kind in self.columns.items()}
+        return {name: number for name, number in counts.items() if number}
 
     def label_codes(self, table: Any, *, role: Role = "private") -> NDArray[np.int64]:
         """Return the place of each label among the declared classes; -1 for a private one that is not among them."""
@@ -491,35 +460,11 @@ class Schema:
         }
 
     def _special_column(self, table: pa.Table, name: str, role: Role) -> pa.Array:
-        check_choice("role", role, get_args(Role))
-        if name not in table.column_names:
-            raise InvalidInput(
-                f"{subject(role)} must have the column {name!r}; the columns are {shown_names(table.column_names)}"
-            )
-        if not is_readable(kind := table.schema.field(name).type):
-            raise InvalidInput(type_problem(subject(role), name, kind))
+        check_columns(table, [name], role)
         return raw_column(table.column(name))
 
     def _check_columns(self, table: pa.Table, role: Role) -> None:
-        check_choice("role", role, get_args(Role))
-        known = {*self.columns, *self.leave_out, *self._special()}
-        lacking = [name for name in self.columns if name not in table.column_names]
-        unknown = [name for name in table.column_names if name not in known]
-        problems = []
-        if lacking:
-            has = shown_names(table.column_names)
-            problems.append(f"{subject(role)} must have the columns {shown_names(lacking)}; the columns are {has}")
-        if unknown:
-            named = "" if role == "query" else ' or name them under "leave_out" in the schema'
-            problems.append(
-                f"the schema does not know these columns of {subject(role)}: {shown_names(unknown)}; leave them out "
-                f"(--leave-out {shlex.quote(','.join(unknown))}){named}"
-            )
-        for name in (name for name in self.columns if name not in lacking):
-            kind = table.schema.field(name).type
-            problems += [] if is_readable(kind) else [type_problem(subject(role), name, kind)]
-        if problems:
-            raise InvalidInput(". ".join(problems))
+        check_columns(table, list(self.columns), role, known=[*self.leave_out, *self._special()])
 
 
 def _label(column: str | None, classes: Sequence[Any] | None) -> Label | None:
