@@ -181,11 +181,11 @@ def _groups(places: Integers, rows: int) -> list[Integers]:
     """Return which queries are asked together: no two that have the same place."""
     groups: list[list[int]] = []
     taken = np.zeros(rows, dtype=np.int64)
-    for query, place in enumerate(places.tolist()):
-        if taken[place] == len(groups):
+    for query, index in enumerate(places.tolist()):
+        if taken[index] == len(groups):
             groups.append([])
-        groups[taken[place]].append(query)
-        taken[place] += 1
+        groups[taken[index]].append(query)
+        taken[index] += 1
     return [np.array(group, dtype=np.int64) for group in groups]
 
 

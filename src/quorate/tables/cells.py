@@ -54,13 +54,13 @@ class CategoryCells:
         while any(name in self.parents for name in names):
             above = [None if name is None else self.parents.get(name, name) for name in names]
             names = list(dict.fromkeys(above))  # what is not declared stays by itself, whatever nodes are called
-            place = {name: number for number, name in enumerate(names)}
-            found.append((tuple(names), np.array([place[name] for name in above])[found[-1][1]]))
+            index = {name: number for number, name in enumerate(names)}
+            found.append((tuple(names), np.array([index[name] for name in above])[found[-1][1]]))
         return found[::-1]
 
     @cached_property
     def _places(self) -> dict[str, int]:
-        return {value: place for place, value in enumerate(self.values)}
+        return {value: index for index, value in enumerate(self.values)}
 
     def codes(self, column: pa.Array, rules: Rules = MISSING_TEXTS) -> Codes:
         """Return the cell of each value, read by these rules. No value raises."""
@@ -86,10 +86,10 @@ class CategoryCells:
             return len(self.values)
         if text in self._places:
             return self._places[text]
-        place = int(read_codes(pa.array([text], type=pa.large_string()), self.values)[0])
-        if not 0 <= place < len(self.values):
+        index = int(read_codes(pa.array([text], type=pa.large_string()), self.values)[0])
+        if not 0 <= index < len(self.values):
             raise InvalidInput(f"{text!r} is not among the declared categories {shown_names(self.values)}")
-        return place
+        return index
 
     def to_dict(self) -> dict[str, Any]:
         """Return the declaration that a release writes down."""
@@ -209,8 +209,8 @@ class NumberCells:
             return min(cuts[0] - width * (1.0 - share), math.nextafter(cuts[0], -math.inf))
         if code == len(cuts):
             return cuts[-1] + (cuts[-1] - cuts[-2] if len(cuts) > 1 else _ALONE) * share
-        place = self.values[code - 1] * (1.0 - share) + self.values[code] * share
-        return place if self.values[code - 1] <= place < self.values[code] else self.values[code - 1]
+        index = self.values[code - 1] * (1.0 - share) + self.values[code] * share
+        return index if self.values[code - 1] <= index < self.values[code] else self.values[code - 1]
 
     def _span(self, code: int) -> Span | None:
         """Return from where to where the values of a cell are spread, if that is known in public."""

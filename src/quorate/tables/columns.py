@@ -266,7 +266,7 @@ def _listed(name: str, values: object, *, least: int) -> tuple[Any, ...]:
     if len(listed) < least:
         raise InvalidInput(f"{name} must be a list of at least {least}, not of {len(listed)}")
     if len(set(written)) < len(written):
-        twice = next(text for place, text in enumerate(written) if text in written[:place])
+        twice = next(text for index, text in enumerate(written) if text in written[:index])
         raise InvalidInput(f"{name} must differ: {twice!r} appears twice")
     return listed
 

@@ -42,8 +42,8 @@ def subject(role: Role) -> str:
 
 def refusal(role: Role, column: str, problem: str, *, row: int) -> InvalidInput:
     """Return the error for a value of a column. A private row is never named: neither its number nor its value."""
-    place = "" if role == "private" else f", row {row + 1} (the first such row, counted from 1)"
-    return InvalidInput(f"{subject(role)}, column {column!r}{place}: {problem}")
+    index = "" if role == "private" else f", row {row + 1} (the first such row, counted from 1)"
+    return InvalidInput(f"{subject(role)}, column {column!r}{index}: {problem}")
 
 
 def type_problem(whose: str, column: Any, kind: object) -> str:
@@ -101,7 +101,7 @@ def open_table(X: Any, names: Sequence[Any] | None = None, *, whose: str = "the 
     """Open the named columns of a frame or a mapping, all of them by default."""
     if hasattr(X, "iloc"):
         given = list(X.columns)
-        columns = {name: X.iloc[:, place] for place, name in enumerate(given)}
+        columns = {name: X.iloc[:, index] for index, name in enumerate(given)}
     elif isinstance(X, Mapping):
         given, columns = list(X), dict(X)
     elif hasattr(X, "get_column"):
@@ -130,7 +130,7 @@ def open_rows(X: Any, *, whose: str = "the table") -> OpenTable | Floats:
         raise InvalidInput(f"{whose} must be rows and columns, got an array of shape {given.shape}")
     if given.dtype.kind in _PLAIN:
         return _canonical(given)
-    columns = {place: _array_column(given[:, place], place, whose) for place in range(given.shape[1])}
+    columns = {index: _array_column(given[:, index], index, whose) for index in range(given.shape[1])}
     return OpenTable(columns, dict.fromkeys(columns, _numpy_kind(given.dtype)))
 
 
@@ -142,7 +142,7 @@ def open_columns(table: Any, names: Sequence[str], *, whose: str = "the table") 
                 f"{whose}, given as an array, must have one column for each of {shown_names(names)}, got shape "
                 f"{table.shape}"
             )
-        return {name: open_column(table[:, place], name=name, whose=whose) for place, name in enumerate(names)}
+        return {name: open_column(table[:, index], name=name, whose=whose) for index, name in enumerate(names)}
     return open_table(table, names, whose=whose).columns
 
 
@@ -308,15 +308,15 @@ def _object_matrix(rows: Sequence[Any]) -> NDArray[Any]:
     if len(widths) != 1 or -1 in widths:
         raise InvalidInput("a list of rows must have the same number of values in every row")
     objects = np.empty((len(rows), widths.pop()), dtype=object)
-    for place, row in enumerate(rows):
-        objects[place] = _objects(list(row))
+    for index, row in enumerate(rows):
+        objects[index] = _objects(list(row))
     return objects
 
 
 def _objects(values: Sequence[Any]) -> NDArray[Any]:
     objects = np.empty(len(values), dtype=object)
-    for place, value in enumerate(values):
-        objects[place] = value
+    for index, value in enumerate(values):
+        objects[index] = value
     return objects
 
 
@@ -356,10 +356,10 @@ def check_names(table: pa.Table) -> pa.Table:
     names = table.column_names
     if not names:
         raise InvalidInput("a table must have at least 1 column")
-    for place, name in enumerate(names):
+    for index, name in enumerate(names):
         if not name.strip():
             raise InvalidInput(
-                f"column {place + 1} has no name; if it is the index of a pandas frame, write it with index=False"
+                f"column {index + 1} has no name; if it is the index of a pandas frame, write it with index=False"
             )
     check_differ(names)
     return table
@@ -371,20 +371,26 @@ def check_columns(table: pa.Table, needed: Sequence[str], role: Role, *, known: 
     All problems are told at once.
     """
     check_choice("role", role, get_args(Role))
-    given, problems = table.column_names, list[str]()
-    if lacking := [name for name in needed if name not in given]:
-        shown = f"column {lacking[0]!r}" if known is None else f"columns {shown_names(lacking)}"
-        problems.append(f"{subject(role)} must have the {shown}; the columns are {shown_names(given)}")
-    if known is not None and (unknown := [name for name in given if name not in (*needed, *known)]):
-        named = "" if role == "query" else ' or name them under "leave_out" in the schema'
-        problems.append(
-            f"the schema does not know these columns of {subject(role)}: {shown_names(unknown)}; leave them out "
-            f"(--leave-out {shlex.quote(','.join(unknown))}){named}"
-        )
-    types = {name: table.schema.field(name).type for name in needed if name in given}
-    problems += [type_problem(subject(role), name, kind) for name, kind in types.items() if not is_readable(kind)]
+    names, rows, problems = table.column_names, subject(role), list[str]()
+    types = {name: table.schema.field(name).type for name in needed if name in names}
+    if lacking := [name for name in needed if name not in types]:
+        noun = "column" if known is None else "columns"
+        problems.append(f"{rows} must have the {noun} {shown_names(lacking)}; the columns are {shown_names(names)}")
+    if known is not None:
+        problems += _unknown_columns([name for name in names if name not in (*needed, *known)], role)
+    problems += [type_problem(rows, name, kind) for name, kind in types.items() if not is_readable(kind)]
     if problems:
         raise InvalidInput(". ".join(problems))
+
+
+def _unknown_columns(names: Sequence[str], role: Role) -> list[str]:
+    if not names:
+        return []
+    declared = "" if role == "query" else ' or name them under "leave_out" in the schema'
+    return [
+        f"the schema does not know these columns of {subject(role)}: {shown_names(names)}; leave them out "
+        f"(--leave-out {shlex.quote(','.join(names))}){declared}"
+    ]
 
 
 def check_differ(names: Sequence[Any]) -> None:

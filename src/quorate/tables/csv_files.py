@@ -175,8 +175,8 @@ def _without_headers(table: pa.Table, header: CsvHeader, found: Irregularities) 
     repeated = pc.equal(table.column(0), header.fields[0])
     if not pc.any(repeated).as_py():
         return table
-    for place, field in enumerate(header.fields):
-        repeated = pc.and_(repeated, pc.fill_null(pc.equal(table.column(place), field), False))
+    for index, field in enumerate(header.fields):
+        repeated = pc.and_(repeated, pc.fill_null(pc.equal(table.column(index), field), False))
     found.headers += pc.sum(repeated).as_py() or 0
     gap = pa.scalar(None, pa.large_string())
     return pa.table([pc.if_else(repeated, gap, column) for column in table.columns], names=table.column_names)
@@ -251,16 +251,16 @@ class _Source:
 
     def _line(self, data: bytes) -> tuple[str, bytes]:
         """Return the next line that is not empty, and what follows it."""
-        while not (found := re.match(rb"[\r\n]*([^\r\n]+)(\r\n|\n|\r(?=.))", data, re.DOTALL)):
+        while not (match := re.match(rb"[\r\n]*([^\r\n]+)(\r\n|\n|\r(?=.))", data, re.DOTALL)):
             part = self.read(_HEADER_PART) if len(data) < _LONGEST_HEADER else b""
             if not part:
-                found = re.match(rb"[\r\n]*([^\r\n]+)", data)
+                match = re.match(rb"[\r\n]*([^\r\n]+)", data)
                 break
             data += part
-        if found is None:
+        if match is None:
             raise InvalidInput(f"{self._path}: the file is empty; its first line must name the columns")
         try:
-            return found[1].decode("utf-8"), data[found.end() :]
+            return match[1].decode("utf-8"), data[match.end() :]
         except UnicodeDecodeError:
             raise InvalidInput(
                 f"{self._path}: the first line is no text of UTF-8; name its encoding: --encoding"

@@ -82,8 +82,8 @@ class RecordBlocks:
         if is_last:
             return len(data)
         end = self._line_end(data, len(data))
-        while end and (place := int(np.searchsorted(quotes, end - 1))) % 2:  # within a quoted value
-            end = self._line_end(data, int(quotes[place - 1]))
+        while end and (index := int(np.searchsorted(quotes, end - 1))) % 2:  # within a quoted value
+            end = self._line_end(data, int(quotes[index - 1]))
         return end
 
     def _has_regular_quotes(self, codes: np.ndarray, opening: np.ndarray, closing: np.ndarray) -> bool:
@@ -111,25 +111,25 @@ class RecordBlocks:
 
     def repair(self, data: bytes, *, is_last: bool = True) -> tuple[bytes, int]:
         """Return records of one width that a fast parser reads as the grammar says, and how many bytes they were."""
-        lines, place = list[bytes](), 0
-        while place < len(data):
-            line = _LINE.match(data, place)
+        lines, index = list[bytes](), 0
+        while index < len(data):
+            line = _LINE.match(data, index)
             assert line is not None
             is_whole = is_last or (line[2] != b"" and not (line[2] == b"\r" and line.end() == len(data)))
             if b'"' in line[1]:
-                record = self._record(data, place, is_last=is_last)
+                record = self._record(data, index, is_last=is_last)
                 if record is None:
                     break
-                values, place = record
-                lines.append(self._of_width(len(values), self._separator.join(map(self._written, values)), place, data))
+                values, index = record
+                lines.append(self._of_width(len(values), self._separator.join(map(self._written, values)), index, data))
             elif is_whole:
-                place = line.end()
+                index = line.end()
                 if line[1] or self._width == 1:
                     count = line[1].count(self._separator) + 1
-                    lines.append(self._of_width(count, line[1], place, data))
+                    lines.append(self._of_width(count, line[1], index, data))
             else:
                 break
-        return b"".join(line + b"\n" for line in lines), place
+        return b"".join(line + b"\n" for line in lines), index
 
     def _of_width(self, count: int, line: bytes, place: int, data: bytes) -> bytes:
         """Return a line of so many values as one of the right number."""
@@ -168,11 +168,11 @@ class RecordBlocks:
             stop = place + _LONGEST_QUOTE
             if stop >= len(data) and not is_last:
                 return None
-            found = self._quoted.match(data, place, stop)
-            if found is not None and (
-                found.end() < stop or data[stop : stop + 1] in (b"", b"\r", b"\n", self._separator)
+            match = self._quoted.match(data, place, stop)
+            if match is not None and (
+                match.end() < stop or data[stop : stop + 1] in (b"", b"\r", b"\n", self._separator)
             ):
-                return found[1].replace(b'""', b'"'), found.end()
+                return match[1].replace(b'""', b'"'), match.end()
         plain = self._plain.match(data, place)
         assert plain is not None
         return plain[0], plain.end()

@@ -125,13 +125,13 @@ def _iso_moment(text: str) -> datetime | None:
 
 def _other_moment(text: str, reading: Reading) -> datetime | None:
     """Return the moment that a text names in another way than ISO 8601, or None."""
-    found = _DATE_AND_TIME.fullmatch(text) if len(text) <= _LONGEST else None
-    if found is None:
+    match = _DATE_AND_TIME.fullmatch(text) if len(text) <= _LONGEST else None
+    if match is None:
         return None
-    for day in _days(found["date"], reading):
+    for day in _days(match["date"], reading):
         try:
-            zone = _zone(found["zone"])
-            clock = _clock(found["clock"], found["half"])
+            zone = _zone(match["zone"])
+            clock = _clock(match["clock"], match["half"])
             return (datetime.combine(day, time(tzinfo=zone)) + clock).astimezone(UTC)
         except (ValueError, OverflowError):
             continue
@@ -140,17 +140,17 @@ def _other_moment(text: str, reading: Reading) -> datetime | None:
 
 def _days(text: str, reading: Reading) -> Iterator[date]:
     """Yield the days that a text can mean, the declared one first."""
-    if found := _YEAR_FIRST.fullmatch(text):
-        orders = [(found[1], found[3], found[4])]
-    elif found := _DAY_OR_MONTH_FIRST.fullmatch(text):
-        first, mark, second, year = found.groups()
+    if match := _YEAR_FIRST.fullmatch(text):
+        orders = [(match[1], match[3], match[4])]
+    elif match := _DAY_OR_MONTH_FIRST.fullmatch(text):
+        first, mark, second, year = match.groups()
         orders = [(year, second, first)]
         if mark != ".":
             orders.append((year, first, second))
             orders = orders if reading.date_order == "dmy" else orders[::-1]
-    elif found := _MONTH_NAMED.fullmatch(text):
-        number = _month(found["name"] or found["named"])
-        year, day = found["year"] or found["year_after"], found["day"] or found["after"]
+    elif match := _MONTH_NAMED.fullmatch(text):
+        number = _month(match["name"] or match["named"])
+        year, day = match["year"] or match["year_after"], match["day"] or match["after"]
         orders = [] if number is None else [(year, str(number), day)]
     elif reading.compact_dates and _COMPACT.fullmatch(text):
         orders = [(text[:4], text[4:6], text[6:])]

@@ -161,7 +161,7 @@ def check_keys(subject: str, document: Mapping[str, Any], known: Iterable[str]) 
 
 def _no_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     names = [name for name, _ in pairs]
-    for place, name in enumerate(names):
-        if name in names[:place]:
+    for index, name in enumerate(names):
+        if name in names[:index]:
             raise InvalidInput(f"{name!r} appears twice in one object")
     return dict(pairs)

@@ -140,13 +140,13 @@ class TablePart:
         """Yield the rows, some ten thousand at a time, each time with the place of the first."""
         if self.stamp != _stamp(self.file):
             raise InvalidInput(f"{self.file}: the file has changed since the table was dealt; fit again")
-        place, wanted = self.number * _PLACES_PER_FILE + self.first, set(names)
+        index, wanted = self.number * _PLACES_PER_FILE + self.first, set(names)
         with _readable(self.file):
             for table in _batches(self.file, self.group, self.declared, private=True, found=found):
                 if set(table.column_names) != wanted:
                     raise InvalidInput(f"{self.file}: its columns are not those of the first file")
-                yield place, table
-                place += table.num_rows
+                yield index, table
+                index += table.num_rows
 
 
 def table_parts(files: Iterable[File]) -> list[TablePart]:
@@ -204,10 +204,10 @@ class TableStream:
     def placed(self) -> Iterator[tuple[int, pa.Table]]:
         """Yield the rows, some ten thousand at a time, each time with the place of the first."""
         self.found = Irregularities()
-        for place, table in self._batches():
+        for index, table in self._batches():
             if self.observe is not None:
                 self.observe(table)
-            yield from ((place + start, table.slice(start, _ROWS)) for start in range(0, table.num_rows, _ROWS))
+            yield from ((index + start, table.slice(start, _ROWS)) for start in range(0, table.num_rows, _ROWS))
 
     def _batches(self) -> Iterator[tuple[int, pa.Table]]:
         if self._dataset is not None:
@@ -215,11 +215,11 @@ class TableStream:
             if getattr(getattr(self._dataset, "format", None), "default_extname", "") == "parquet":
                 scan_options = importlib.import_module("pyarrow.dataset").ParquetFragmentScanOptions  # loads pandas
                 options["fragment_scan_options"] = scan_options(use_buffered_stream=True, **_IN_PARTS)
-            place = 0
+            index = 0
             with _readable(None):
                 for batch in self._dataset.to_batches(**options):
-                    yield place, pa.Table.from_batches([batch])
-                    place += batch.num_rows
+                    yield index, pa.Table.from_batches([batch])
+                    index += batch.num_rows
         for number, file in enumerate(self._files):
             part = TablePart(file, number, stamp=_stamp(file), declared=self._declared)
             yield from part.batches(self.header.column_names, self.found)
@@ -263,8 +263,8 @@ def _batches(
     else:
         with pa.OSFile(str(file)) as source:
             reader = pyarrow.ipc.open_file(source)
-            for place in range(reader.num_record_batches):
-                yield _without_index(pa.Table.from_batches([reader.get_batch(place)]))
+            for index in range(reader.num_record_batches):
+                yield _without_index(pa.Table.from_batches([reader.get_batch(index)]))
 
 
 def _without_last(tables: Iterator[pa.Table], count: int) -> Iterator[pa.Table]:

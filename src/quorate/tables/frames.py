@@ -120,11 +120,11 @@ def query_matrix(
     opened = open_table(table, given, whose=subject(role))
     columns = [read_column(name, opened.columns[name], "number", role) for name in given]
     matrix: Floats = np.stack(columns, axis=1)
-    for place, name in enumerate(given):
-        wrong = np.isnan(matrix[:, place]) & (not missing) | np.isinf(matrix[:, place])
+    for index, name in enumerate(given):
+        wrong = np.isnan(matrix[:, index]) & (not missing) | np.isinf(matrix[:, index])
         if role != "private" and wrong.any():
             first = int(wrong.argmax())
-            problem = "a number must be finite" if np.isinf(matrix[first, place]) else "a value is missing"
+            problem = "a number must be finite" if np.isinf(matrix[first, index]) else "a value is missing"
             raise refusal(role, name, f"{problem}; fill it in or leave the query out", row=first)
     return matrix
 

@@ -280,16 +280,19 @@ def learn_columns(
     `slack` of their budget pays for texts of a single unit; `sentences` are columns that are declared as such.
     """
     names = [name for name in columns if name not in sentences]
-    kinds: dict[str, Kind] = {name: Text() for name in columns if name in sentences}
+    kinds: dict[str, Kind] = dict.fromkeys(set(columns) & set(sentences), Text())
     if not names:
         return LearnedColumns(kinds, {}, {}, units)
     plan, purse = _Plan(vectors, share, units=units, slack=slack), _Purse(vectors, share)
     plan.check(len(names))
     kinds_part = plan.kinds_share(len(names))
     winners = dict(zip(names, _learn_kinds([columns[name] for name in names], purse, kinds_part), strict=True))
-    kinds |= {name: Text() for name, winner in winners.items() if winner == "sentence"}
-    texts = {name: columns[name] for name in names if winners[name] == "text"}
-    numbers = {name: columns[name] for name in names if winners[name] in ("whole", "fraction", "date")}
+
+    def won_by(*kinds_of_values: str) -> dict[str, pa.Array]:
+        return {name: columns[name] for name, winner in winners.items() if winner in kinds_of_values}
+
+    kinds |= dict.fromkeys(won_by("sentence"), Text())
+    texts, numbers = won_by("text"), won_by("whole", "fraction", "date")
     texts_part = (1 - kinds_part) * plan.texts_share(len(texts), len(numbers), 1 - kinds_part)
     learned = _learn_texts(texts, purse, texts_part, plan)
     learned |= _learn_numbers(numbers, winners, purse, 1 - kinds_part - texts_part, units)
@@ -356,6 +359,24 @@ def _learn_numbers(
     """Return ranges and cuts of columns of numbers and dates; a column that the noise hides is left out."""
     dates = {name: winners[name] == "date" for name in columns}
     trees = {name: CutTree(units, is_whole=winners[name] == "whole", is_date=dates[name]) for name in columns}
+    _grow_trees(trees, columns, dates, purse, part)
+    learned: dict[str, tuple[Kind, ColumnMarginal]] = {}
+    for name, tree in trees.items():
+        line = tree.marginal()
+        if len(line.cuts) > 1:
+            marginal = ColumnMarginal(line.counts, max(line.missing, 0.0), line.scale, line.means)
+            learned[name] = _number_kind(line, is_date=dates[name]), marginal
+    return learned
+
+
+def _grow_trees(
+    trees: Mapping[str, CutTree],
+    columns: Mapping[str, pa.Array],
+    dates: Mapping[str, bool],
+    purse: _Purse,
+    part: float,
+) -> None:
+    """Release the counts of all trees stage by stage, until none is open."""
     values = {
         name: read_moments(column, _DATE_UNIT) if dates[name] else read_numbers(column)
         for name, column in columns.items()
@@ -372,13 +393,6 @@ def _learn_numbers(
         parts = np.split(noisy, np.cumsum([len(cells) for cells in counts])[:-1])
         for name, cells in zip(open_, parts, strict=True):
             trees[name].update(cells, scale)
-    learned: dict[str, tuple[Kind, ColumnMarginal]] = {}
-    for name, tree in trees.items():
-        line = tree.marginal()
-        if len(line.cuts) > 1:
-            marginal = ColumnMarginal(line.counts, max(line.missing, 0.0), line.scale, line.means)
-            learned[name] = _number_kind(line, is_date=dates[name]), marginal
-    return learned
 
 
 def _number_kind(line: NumberMarginal, *, is_date: bool) -> Kind:
@@ -419,8 +433,8 @@ def kinds_of_values(column: pa.Array) -> Integers:
     if pa.types.is_large_string(column.type):
         coded = read_texts(column).dictionary_encode()
         distinct = np.append(_kinds_of_texts(coded.dictionary), ValueKind.MISSING)
-        places = pc.fill_null(coded.indices, len(distinct) - 1).to_numpy(zero_copy_only=False)
-        return np.asarray(distinct[places], dtype=np.int64)
+        indices = pc.fill_null(coded.indices, len(distinct) - 1).to_numpy(zero_copy_only=False)
+        return np.asarray(distinct[indices], dtype=np.int64)
     if pa.types.is_timestamp(column.type):
         return np.where(np.isnan(read_moments(column, _DATE_UNIT)), ValueKind.MISSING, ValueKind.DATE).astype(np.int64)
     numbers = read_numbers(column)

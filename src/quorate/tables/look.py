@@ -270,10 +270,10 @@ def _found_reading(texts: Mapping[str, pa.Array]) -> Reading:
     days_first = months_first = 0
     for column in texts.values():
         for text in pc.unique(column).to_pylist():
-            found = None if text is None else _SLASHES.fullmatch(text)
-            if found is not None:
-                days_first += int(found[1]) > 12 >= int(found[2])
-                months_first += int(found[2]) > 12 >= int(found[1])
+            match = None if text is None else _SLASHES.fullmatch(text)
+            if match is not None:
+                days_first += int(match[1]) > 12 >= int(match[2])
+                months_first += int(match[2]) > 12 >= int(match[1])
     return Reading(decimal="," if commas > points else ".", date_order="mdy" if months_first > days_first else "dmy")
 
 

@@ -27,7 +27,7 @@ class QueryEncoder:
             if isinstance(kind, Category):
                 gaps = self._reading.missing_texts if kind.missing == "indicator" else ()
                 texts = list(dict.fromkeys([*kind.categories, *gaps]))  # all that the schema itself spells out
-                self._tables[name] = {text: place for place, text in enumerate(texts)}, self._by_arrow(name, texts)
+                self._tables[name] = {text: index for index, text in enumerate(texts)}, self._by_arrow(name, texts)
             with suppress(InvalidInput):  # "0" may mean no value
                 # Arrow loads what it needs at its first use, and that takes a while: no caller's request is the first.
                 self._by_arrow(name, ["2000-01-01" if isinstance(kind, Date) else "0"])
@@ -38,8 +38,8 @@ class QueryEncoder:
         `InvalidInput` names the column and the first row that the schema refuses.
         """
         if name in self._tables and isinstance(values, list):
-            places, rows = self._tables[name]
-            known = [places.get(text, -1) for text in values]
+            indices, rows = self._tables[name]
+            known = [indices.get(text, -1) for text in values]
             if -1 not in known:
                 return rows[known]
         return self._by_arrow(name, values)

@@ -34,7 +34,7 @@ def divide_range(low: float, high: float, parts: int) -> list[float]:
     Between two powers of two the ranges have one width. Ends that fall together are left out.
     """
     first, last = (int(keys_of_numbers(np.array([end]))[0]) for end in (low, high))
-    keys = [first + (last - first) * place // parts for place in range(1, parts)]
+    keys = [first + (last - first) * index // parts for index in range(1, parts)]
     return sorted({number_of_key(key) for key in keys if first < key < last})
 
 
@@ -48,8 +48,8 @@ def shortest_decimal(low: float, width: float) -> float:
     with localcontext(Context()):  # not the caller's, which may have fewer digits, or raise where some are lost
         least, most = Decimal(repr(low)), Decimal(repr(low)) + Decimal(width)
         first = max(least.adjusted(), most.adjusted()) + 1
-        for place in range(first, first - _DIGITS, -1):
-            number = least.scaleb(-place).to_integral_value(ROUND_CEILING).scaleb(place)
+        for index in range(first, first - _DIGITS, -1):
+            number = least.scaleb(-index).to_integral_value(ROUND_CEILING).scaleb(index)
             if number < most:
                 return float(number) + 0.0  # -0.0 becomes 0.0
     return low

@@ -69,12 +69,12 @@ def person_names(values: Any, missing: Iterable[str] = ()) -> tuple[Integers, li
     coded = read_texts(column, missing).dictionary_encode()
     distinct = [*coded.dictionary.to_pylist(), None]
     seen: dict[str, int] = {}
-    places = pc.fill_null(coded.indices, len(distinct) - 1).to_numpy(zero_copy_only=False)
-    order = np.unique(places, return_index=True)
+    indices = pc.fill_null(coded.indices, len(distinct) - 1).to_numpy(zero_copy_only=False)
+    order = np.unique(indices, return_index=True)
     numbers = np.zeros(len(distinct), dtype=np.int64)
-    for place in order[0][np.argsort(order[1], kind="stable")].tolist():
-        numbers[place] = seen.setdefault(_name(distinct[place]), len(seen))
-    return numbers[places], list(seen)
+    for index in order[0][np.argsort(order[1], kind="stable")].tolist():
+        numbers[index] = seen.setdefault(_name(distinct[index]), len(seen))
+    return numbers[indices], list(seen)
 
 
 def name_persons(values: Any, missing: Iterable[str] = ()) -> list[str]:

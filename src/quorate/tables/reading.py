@@ -140,8 +140,8 @@ class Reading:
 
     def unit_of(self, text: str) -> str | None:
         """Return the sign or the unit behind a number, or None."""
-        found = self._parts.fullmatch(text)
-        return None if found is None else found["before"] or found["behind"] or None
+        match = self._parts.fullmatch(text)
+        return None if match is None else match["before"] or match["behind"] or None
 
     @cached_property
     def _truth_words(self) -> dict[bool, frozenset[str]]:
@@ -157,14 +157,14 @@ class Reading:
 
     def _marked_number(self, text: str) -> float:
         """Return a number with signs, units or marks between its digits, or NaN."""
-        found = self._parts.fullmatch(text.replace("\u2212", "-"))  # the minus of a typesetter
-        if found is None or (found["sign"] and found["inner"]):
+        match = self._parts.fullmatch(text.replace("\u2212", "-"))  # the minus of a typesetter
+        if match is None or (match["sign"] and match["inner"]):
             return math.nan
-        body = _BODY.fullmatch(found["body"])
+        body = _BODY.fullmatch(match["body"])
         plain = None if body is None else self._plain_digits(body[1], with_exponent=body[2] is not None)
         if body is None or plain is None:
             return math.nan
-        return float(f"{found['sign']}{found['inner']}{plain}{body[2] or ''}") + 0.0
+        return float(f"{match['sign']}{match['inner']}{plain}{body[2] or ''}") + 0.0
 
     def _plain_digits(self, body: str, *, with_exponent: bool) -> str | None:
         """Return digits with at most a point among them, or None where marks do not stand as in a number."""

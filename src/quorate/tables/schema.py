@@ -359,10 +359,10 @@ class Schema:
 
         def fill(rows: slice) -> None:
             block = used.slice(rows.start, rows.stop - rows.start)
-            for place, (name, kind) in enumerate(self.columns.items()):
+            for index, (name, kind) in enumerate(self.columns.items()):
                 values = raw_column(block.column(name))
                 features = encode_features(kind, values, name, role=role, rules=self.reading, start=rows.start)
-                encoded[rows, offsets[place] : offsets[place + 1]] = features
+                encoded[rows, offsets[index] : offsets[index + 1]] = features
 
         in_blocks(fill, table.num_rows, block=_BLOCK)
         return encoded

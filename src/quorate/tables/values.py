@@ -37,6 +37,17 @@ _MICROSECONDS = {"s": 10**6, "ms": 10**3, "us": 1}
 _LARGEST_MOMENT = 2**62  # microseconds: beyond it a moment is missing
 
 
+_IS = pa.types
+_KINDS_OF_TYPES: tuple[tuple[str, Callable[[pa.DataType], bool]], ...] = (
+    ("number", lambda kind: _IS.is_integer(kind) or _IS.is_floating(kind) or _IS.is_decimal(kind)),
+    ("number", lambda kind: _IS.is_boolean(kind) or _IS.is_time(kind) or _IS.is_duration(kind)),
+    ("date", lambda kind: _IS.is_date(kind) or _IS.is_timestamp(kind)),
+    ("text", lambda kind: _IS.is_string(kind) or _IS.is_large_string(kind) or _IS.is_string_view(kind)),
+    ("text", lambda kind: _IS.is_binary(kind) or _IS.is_large_binary(kind) or _IS.is_fixed_size_binary(kind)),
+    ("text", lambda kind: _IS.is_binary_view(kind) or _IS.is_null(kind)),
+)
+
+
 def is_readable(kind: pa.DataType) -> bool:
     """Return whether values of this Arrow type can be read. Lists, structs, maps and unions cannot."""
     return kind_of_type(kind) is not None
@@ -48,49 +59,39 @@ def kind_of_type(kind: pa.DataType) -> str | None:
     Nothing finer is ever taken from the type of a private column: not whether numbers are whole, nor a scale, a time
     zone or a dictionary.
     """
-    types = pa.types
-    if types.is_dictionary(kind):
+    if pa.types.is_dictionary(kind):
         return kind_of_type(kind.value_type)
     if isinstance(kind, pa.BaseExtensionType):
         return kind_of_type(kind.storage_type)
-    if types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind) or types.is_boolean(kind):
-        return "number"
-    if types.is_time(kind) or types.is_duration(kind):
-        return "number"
-    if types.is_date(kind) or types.is_timestamp(kind):
-        return "date"
-    textual = types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind) or types.is_null(kind)
-    binary = types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind)
-    return "text" if textual or binary or types.is_binary_view(kind) else None
+    return next((name for name, is_kind in _KINDS_OF_TYPES if is_kind(kind)), None)
 
 
-def raw_column(column: Any) -> pa.Array:  # noqa: PLR0911  one for each type
+def raw_column(column: Any) -> pa.Array:
     """Return an Arrow array, or a chunked one, as a raw column. Its type must be readable."""
     if isinstance(column, pa.ChunkedArray):
         parts = [raw_column(chunk) for chunk in column.chunks]
         if len(parts) == 1:
             return parts[0]
         return pa.concat_arrays(parts) if parts else raw_column(pa.array([], type=column.type))
-    kind, types = column.type, pa.types
-    if types.is_dictionary(kind):
+    if pa.types.is_dictionary(column.type):
         return raw_column(column.dictionary).take(column.indices)
-    if isinstance(kind, pa.BaseExtensionType):
+    if isinstance(column.type, pa.BaseExtensionType):
         return raw_column(column.storage)
-    if types.is_boolean(kind) or types.is_int64(kind) or types.is_uint64(kind):
+    kind = kind_of_type(column.type)
+    if kind is None:
+        raise InvalidInput(f"a column must hold numbers, texts, dates or truth values, got {column.type}")
+    return {"number": _raw_numbers, "date": _raw_moments, "text": _raw_texts}[kind](column)
+
+
+def _raw_numbers(column: pa.Array) -> pa.Array:
+    """Return truth values, whole numbers, floats, digits of decimals, or seconds of times and durations."""
+    if _IS.is_boolean(column.type) or _IS.is_int64(column.type) or _IS.is_uint64(column.type):
         return column
-    if types.is_integer(kind):
+    if _IS.is_integer(column.type):
         return column.cast(pa.int64())
-    if types.is_floating(kind):
+    if _IS.is_floating(column.type):
         return _raw_floats(column)
-    if types.is_decimal(kind):
-        return _decimal_texts(column)
-    if types.is_date(kind) or types.is_timestamp(kind):
-        return _raw_moments(column)
-    if types.is_time(kind) or types.is_duration(kind):
-        return _raw_seconds(column)
-    if kind_of_type(kind) == "text":
-        return _raw_texts(column)
-    raise InvalidInput(f"a column must hold numbers, texts, dates or truth values, got {kind}")
+    return _decimal_texts(column) if _IS.is_decimal(column.type) else _raw_seconds(column)
 
 
 def _raw_floats(column: pa.Array) -> pa.Array:
@@ -243,9 +244,9 @@ def _float_texts(values: Floats) -> pa.Array:
     written = pa.array(np.where(small, values, 0.0).astype(np.int64)).cast(pa.large_string())
     rest = ~small
     if rest.any():
-        distinct, places = np.unique(values[rest], return_inverse=True)
+        distinct, indices = np.unique(values[rest], return_inverse=True)
         texts = pa.array([None if math.isnan(v) else canonical_text(v) for v in distinct.tolist()], pa.large_string())
-        written = pc.replace_with_mask(written, pa.array(rest), texts.take(pa.array(places.ravel())))
+        written = pc.replace_with_mask(written, pa.array(rest), texts.take(pa.array(indices.ravel())))
     return written
 
 
@@ -283,19 +284,19 @@ class _CategoryFinder:
 
     def __init__(self, categories: Sequence[str], reading: Reading) -> None:
         self._truth, self._other = reading.truth, len(categories)
-        self._places = {text: place for place, text in enumerate(categories)}
+        self._places = {text: index for index, text in enumerate(categories)}
         self._letters, self._alike = _unique(categories, str.casefold), _unique(categories, _folded)
-        truths = {self._truth_value(text): place for place, text in enumerate(categories)}
+        truths = {self._truth_value(text): index for index, text in enumerate(categories)}
         self._truths = truths if len(categories) == 2 and set(truths) == {True, False} else {}
 
     def place(self, text: str) -> int:
-        place = self._places.get(text, self._letters.get(text.casefold()))
-        if place is None:
+        index = self._places.get(text, self._letters.get(text.casefold()))
+        if index is None:
             folded = _folded(text)
-            place = self._places.get(folded, self._alike.get(folded))
-        if place is None and self._truths:
-            place = self._truths.get(self._truth_value(text))
-        return self._other if place is None else place
+            index = self._places.get(folded, self._alike.get(folded))
+        if index is None and self._truths:
+            index = self._truths.get(self._truth_value(text))
+        return self._other if index is None else index
 
     def _truth_value(self, text: str) -> bool | None:
         return {"1": True, "0": False}.get(_folded(text), self._truth(text))
@@ -303,10 +304,10 @@ class _CategoryFinder:
 
 def _unique(categories: Sequence[str], fold: Callable[[str], str]) -> dict[str, int | None]:
     """Return the place of each category in another spelling, or None where two have the same."""
-    places: dict[str, int | None] = {}
-    for place, text in enumerate(categories):
-        places[fold(text)] = None if fold(text) in places else place
-    return places
+    indices: dict[str, int | None] = {}
+    for index, text in enumerate(categories):
+        indices[fold(text)] = None if fold(text) in indices else index
+    return indices
 
 
 def _folded(text: str) -> str:

@@ -55,7 +55,7 @@ def _points(columns: AdditiveColumns) -> Iterator[tuple[str, tuple[Any, ...], Fl
     """Yield the name of each column, values of it, what they become, and where that stands among all columns."""
     first = 0
     for group in columns.joined_:
-        blocks = [columns.blocks_[place] for place in group]
+        blocks = [columns.blocks_[index] for index in group]
         block, width = blocks[0], sum(len(one.names) for one in blocks)
         part = slice(first, first + width)
         first += width

@@ -172,12 +172,12 @@ class _Run:
         """Return the belief about each output after so many steps; shares beyond them are left for later."""
         beliefs = [Belief.before(intercept, self._usual()) for intercept in intercepts]
         history: list[list[tuple[Floats, Measurement]]] = [[] for _ in intercepts]
-        for place in range(number):
-            fraction = shares[place] / sum(shares[place:]) if place < len(shares) - 1 else 1.0
+        for index in range(number):
+            fraction = shares[index] / sum(shares[index:]) if index < len(shares) - 1 else 1.0
             plans = self._plans(beliefs, fraction, error)
             for seen, measured, plan in zip(history, self._measure(plans, fraction), plans, strict=True):
                 seen.append((measured, plan))
-            if place and error:
+            if index and error:
                 beliefs = [self._learn(belief, seen[-1:]) for belief, seen in zip(beliefs, history, strict=True)]
             else:
                 beliefs = [self._with_evidence(*each) for each in zip(intercepts, history, strict=True)]

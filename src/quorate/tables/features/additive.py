@@ -195,7 +195,7 @@ class AdditiveColumns(TransformerMixin, BaseEstimator):
         if X.shape[1] != len(self.names_):
             raise InvalidInput(f"rows must have {len(self.names_)} columns, got {X.shape[1]}")
         pairs = zip(self.blocks_, self.names_, strict=True)
-        return [block.read(column_of(X, name, place)) for place, (block, name) in enumerate(pairs)]
+        return [block.read(column_of(X, name, index)) for index, (block, name) in enumerate(pairs)]
 
     def spread(self, read: Sequence[NDArray[Any]]) -> Floats:
         """Return the rows of numbers for values that were read, all of them or some."""
@@ -274,8 +274,8 @@ class AdditiveColumns(TransformerMixin, BaseEstimator):
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return what `transform` needs as arrays: the directions of texts, by the place of their column."""
-        texts = [(place, block) for place, block in enumerate(self.blocks_) if isinstance(block, Words)]
-        return {f"{place}_{part}": values for place, block in texts for part, values in block.arrays().items()}
+        texts = [(index, block) for index, block in enumerate(self.blocks_) if isinstance(block, Words)]
+        return {f"{index}_{part}": values for index, block in texts for part, values in block.arrays().items()}
 
     @classmethod
     def from_document(
@@ -286,18 +286,18 @@ class AdditiveColumns(TransformerMixin, BaseEstimator):
         columns.names_ = list(document["names"])
         parts: list[dict[str, NDArray[Any]]] = [{} for _ in document["blocks"]]
         for key, values in arrays.items():
-            place, _, part = key.partition("_")
-            parts[int(place)][part] = values
+            index, _, part = key.partition("_")
+            parts[int(index)][part] = values
         columns.blocks_ = [
             Words.from_document(block, kept) if "drawn" in block else block_from_document(block)
             for block, kept in zip(document["blocks"], parts, strict=True)
         ]
         if len(columns.names_) != len(columns.blocks_):
             raise InvalidInput("the columns of the model are damaged or were changed")
-        pairs = [[columns.names_[place] for place in pair] for pair in document.get("crosses", [])]
+        pairs = [[columns.names_[index] for index in pair] for pair in document.get("crosses", [])]
         waves = make_fourier_features(columns.blocks_, int(document.get("waves", 0)))
         columns.together_ = [*make_interactions(columns.blocks_, columns.names_, pairs), *waves]
-        columns.joined_ = [[place] for place in range(len(columns.blocks_))]
+        columns.joined_ = [[index] for index in range(len(columns.blocks_))]
         columns._know(columns.names_)
         return columns
 
@@ -355,15 +355,15 @@ def _joined(blocks: list[Block], names: list[Any], X: Any) -> list[list[int]]:
     """Return which blocks go together: 0/1 columns side by side of which no public row has two."""
     groups: list[list[int]] = []
     filled = np.zeros(0)
-    for place, (block, name) in enumerate(zip(blocks, names, strict=True)):
+    for index, (block, name) in enumerate(zip(blocks, names, strict=True)):
         if X is not None and isinstance(block, Ramps) and block.cuts == (0.0, 1.0) and not block.missing:
             column = column_numbers(column_of(X, name))
             if filled.size and (filled + column).max() <= 1:
-                groups[-1].append(place)
+                groups[-1].append(index)
                 filled = filled + column
                 continue
             filled = column
         else:
             filled = np.zeros(0)
-        groups.append([place])
+        groups.append([index])
     return groups

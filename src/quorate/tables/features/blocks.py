@@ -102,8 +102,8 @@ def spread_ramps(blocks: tuple[Ramps, ...], values: Floats) -> Floats:
 def ramp_ends(blocks: tuple[Ramps, ...]) -> tuple[Floats, Floats, NDArray[np.int64], NDArray[np.int64]]:
     """Return where each ramp begins and ends, of which column it is, and which of them say that a value is missing."""
     ends = [
-        (low, high, place, missing)
-        for place, block in enumerate(blocks)
+        (low, high, index, missing)
+        for index, block in enumerate(blocks)
         for low, high, missing in (
             *([(*block.line, False)] if block.line else []),
             *((low, high, False) for low, high in pairwise(block.cuts)),
@@ -186,13 +186,13 @@ def ramps_from_public(name: str, values: Floats, *, cuts: int, rare: int) -> Ram
     if cuts <= _PIECES:  # a few straight pieces, clipped where public values become few
         pieces = np.unique(np.quantile(known, np.linspace(*_ENDS, cuts + 1)))
         return Ramps(name, tuple(pieces.tolist() if len(pieces) > 1 else distinct[[0, -1]].tolist()), missing)
-    places = np.linspace(0.0, 1.0, cuts + 1)
+    indices = np.linspace(0.0, 1.0, cuts + 1)
     shared = distinct[count >= known.size / cuts]
     chosen = [distinct[[0, -1]], shared]
     if len(distinct) <= cuts:
         chosen.append(distinct)
     else:
-        chosen.append(np.quantile(known, places[1:-1], method="lower"))
+        chosen.append(np.quantile(known, indices[1:-1], method="lower"))
         others = known[~np.isin(known, shared)]
         parts = min(cuts // 2, others.size // (2 * rare))
         if shared.size and parts:

@@ -43,11 +43,11 @@ class FourierFeatures:
     @property
     def names(self) -> list[str]:
         """The names of the cosines."""
-        return [f"wave {place}" for place in range(self.number)]
+        return [f"wave {index}" for index in range(self.number)]
 
     def spread(self, read: Sequence[NDArray[Any]]) -> Floats:
         """Return one row of cosines in [0, 1] for each row, of all columns as they were read."""
-        lines = spread_ramps(self.lines, np.stack([read[place] for place in self.places], axis=1))
+        lines = spread_ramps(self.lines, np.stack([read[index] for index in self.places], axis=1))
         terms = self.terms()
         along = np.rint(lines * terms.scale) @ terms.directions / terms.steps  # proof: step 2
         return np.asarray((cosm1(along + terms.phases) + 2) / 2)
@@ -79,8 +79,8 @@ def make_fourier_features(blocks: Sequence[Any], number: int) -> list[FourierFea
     """Return the Fourier features of all columns of numbers; none if `number` is 0."""
     if not number:
         return []
-    places = [place for place, block in enumerate(blocks) if isinstance(block, Ramps) and len(block.points) > 2]
-    if not places:
+    indices = [index for index, block in enumerate(blocks) if isinstance(block, Ramps) and len(block.points) > 2]
+    if not indices:
         raise InvalidInput("waves need a column of numbers")
-    lines = [Ramps(blocks[place].name, (blocks[place].points[0], blocks[place].points[-1])) for place in places]
-    return [FourierFeatures(tuple(places), tuple(lines), number)]
+    lines = [Ramps(blocks[index].name, (blocks[index].points[0], blocks[index].points[-1])) for index in indices]
+    return [FourierFeatures(tuple(indices), tuple(lines), number)]

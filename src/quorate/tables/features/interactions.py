@@ -30,7 +30,7 @@ class Interaction:
 
     def spread(self, read: Sequence[NDArray[Any]]) -> Floats:
         """Return one row of products for each row, of all columns as they were read."""
-        return _products(*(block.spread(read[place]) for block, place in zip(self._blocks, self.places, strict=True)))
+        return _products(*(block.spread(read[index]) for block, index in zip(self._blocks, self.places, strict=True)))
 
     def atoms(self) -> list[Floats]:
         """Return what every pair of values becomes."""
@@ -52,10 +52,10 @@ def make_interactions(blocks: Sequence[Any], names: Sequence[Any], pairs: Any) -
     for pair in pairs or ():
         if isinstance(pair, str) or len(pair) != 2 or pair[0] == pair[1] or not set(pair) <= set(names):
             raise InvalidInput(f"a cross is a pair of two columns of the table, not {pair!r}")
-        places = (list(names).index(pair[0]), list(names).index(pair[1]))
-        if not all(isinstance(blocks[place], Ramps | Categories) for place in places):
+        indices = (list(names).index(pair[0]), list(names).index(pair[1]))
+        if not all(isinstance(blocks[index], Ramps | Categories) for index in indices):
             raise InvalidInput("a column of texts cannot be crossed")
-        interactions.append(Interaction(places, *(_coarse(blocks[place]) for place in places)))
+        interactions.append(Interaction(indices, *(_coarse(blocks[index]) for index in indices)))
     return interactions
 
 

@@ -56,7 +56,7 @@ class Words:
     @property
     def names(self) -> list[str]:
         """The names of the numbers it becomes."""
-        return [f"{self.name} about {place}" for place in range(self.number)]
+        return [f"{self.name} about {index}" for index in range(self.number)]
 
     @cached_property
     def _whole_directions(self) -> Floats:
@@ -117,10 +117,10 @@ _ARRAYS = ("places", "weights", "directions", "centre", "scale")
 
 def _within(words: Words) -> bool:
     """Return whether the parts of words are as large as the sums allow."""
-    places = words.places
+    indices = words.places
     return bool(
-        places.dtype.kind == "i"
-        and ((places >= 0) & (places < BUCKETS)).all()
+        indices.dtype.kind == "i"
+        and ((indices >= 0) & (indices < BUCKETS)).all()
         and (np.abs(words.weights) <= _LARGEST).all()
         and words.directions.dtype.kind == "i"
         and (np.abs(words.directions) <= _DIRECTIONS).all()
@@ -141,18 +141,18 @@ def words_from_public(name: str, public: Any, *, number: int) -> Words:
         return _drawn(name, number)
     counts = _steps_of(as_counts(public))
     rows, shown = counts.shape[0], np.bincount(counts.indices, minlength=BUCKETS)
-    places = np.flatnonzero((shown >= _RARE) & (shown < rows))
-    if len(places) <= number or rows <= number:
+    indices = np.flatnonzero((shown >= _RARE) & (shown < rows))
+    if len(indices) <= number or rows <= number:
         raise InvalidInput(f"the public rows are too few, or too alike, to tell {number} directions of {name!r}")
-    weights = np.minimum(np.log((1 + rows) / (1 + shown[places])), _LARGEST)
-    nowhere = np.zeros((len(places), number), dtype=np.int32)
-    start = Words(name, number, places, weights, nowhere, np.zeros(number), np.ones(number))
+    weights = np.minimum(np.log((1 + rows) / (1 + shown[indices])), _LARGEST)
+    nowhere = np.zeros((len(indices), number), dtype=np.int32)
+    start = Words(name, number, indices, weights, nowhere, np.zeros(number), np.ones(number))
     public_rows = start.read(public) / _ROWS
     _, _, turned = randomized_svd(public_rows, n_components=number, random_state=0)
     directions = np.rint(turned.T * _DIRECTIONS).astype(np.int32)
     along = public_rows @ directions / _DIRECTIONS
     scale = 1 / (_SPREAD * np.maximum(along.std(axis=0), 1e-6))
-    return Words(name, number, places, weights, directions, along.mean(axis=0), scale)
+    return Words(name, number, indices, weights, directions, along.mean(axis=0), scale)
 
 
 def _drawn(name: str, number: int) -> Words:
