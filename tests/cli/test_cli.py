@@ -170,12 +170,8 @@ def test_an_interrupt_tells_what_is_spent(command, said, monkeypatch, tmp_path, 
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    for place in (
-        "quorate.core.session.Session._draw",
-        "quorate.models.predictors.subsample.PrivateClassifier._fit",
-        "quorate.release.release.count_cells",
-    ):
-        monkeypatch.setattr(place, interrupted, raising=False)
+    for place in ("session.Session._draw", "learners.batched.BatchedLogistic.fit", "release.release.release_counts"):
+        monkeypatch.setattr(f"quorate.{place}", interrupted)
     assert main(command.split()) == 130
     assert said in capsys.readouterr().err
 

@@ -17,6 +17,8 @@ from quorate.core.errors import QuorateError
 
 __all__ = ["app", "main"]
 
+_INTERRUPTED = "Interrupted. A charge that was made stays: quorate ledger show FOLDER shows what is spent."
+
 app = App(
     name="quorate",
     help="Private answers from sensitive data by secret ballot, with a proved differential-privacy guarantee.",
@@ -137,16 +139,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:  # a full disk, a folder that cannot be read
         if error.strerror is None:
             raise
-        print(f"quorate: {f'{error.filename}: ' if error.filename else ''}{error.strerror}", file=sys.stderr)
+        print(f"quorate: {_file_error(error)}", file=sys.stderr)
         return 1
     except KeyboardInterrupt as error:
         # The call that was interrupted notes what it has spent (`quorate.core.progress`); only it knows.
-        notes = getattr(error, "__notes__", ()) or (
-            "Interrupted. A charge that was made stays: quorate ledger show FOLDER shows what is spent.",
-        )
-        print(f"quorate: {' '.join(notes)}", file=sys.stderr)
+        print(f"quorate: {' '.join(getattr(error, '__notes__', [_INTERRUPTED]))}", file=sys.stderr)
         return 130
     return result if isinstance(result, int) else 0
+
+
+def _file_error(error: OSError) -> str:
+    return f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror)
 
 
 @contextmanager
@@ -154,11 +157,11 @@ def _warn_at_once() -> Iterator[None]:
     """Print warnings of the library as they occur: before anything is spent."""
     print_warning = warnings.showwarning
 
-    def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+    def show(message: Warning | str, category: type[Warning], *where: Any, **details: Any) -> None:
         if issubclass(category, UserWarning):
             print(f"quorate: {message}", file=sys.stderr)
         else:  # of another package
-            print_warning(message, category, *place, **more)
+            print_warning(message, category, *where, **details)
 
     with warnings.catch_warnings():
         warnings.simplefilter("default", UserWarning)

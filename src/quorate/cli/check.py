@@ -13,7 +13,7 @@ from cyclopts import Group, Parameter
 from quorate.cli.options import Trusted, listed
 from quorate.cli.output import check_report
 from quorate.cli.predict import rows_of_model
-from quorate.cli.reading import Data, Tables, check_named, read_data, read_private, target_column
+from quorate.cli.reading import Data, Tables, check_column_names, read_data, read_private, target_column
 from quorate.cli.signatures import options_from, with_options
 from quorate.core.errors import InvalidInput
 from quorate.core.progress import progress
@@ -66,34 +66,32 @@ def check(test: Test, tables: Tables, *, trusted: Trusted = "", **settings: Any)
     """Test a published classifier on held-out private records."""
     check_report(test.report, inputs=[tables.table, tables.public, tables.schema])
     folder, tables, model = _open_tested(test, tables, listed(trusted) or None)
-    by = test.by
     if test.min_auc is not None and (not hasattr(model, "predict_proba") or len(model.classes_) != 2):
         raise InvalidInput("--min-auc needs a model of two classes with probabilities")
-    schema = folder.schema()
-    features = folder.manifest.get("feature_names", ()) if schema is None else (*schema.columns, *schema.leave_out)
-    if by is not None and by not in features and by not in listed(tables.leave_out):
-        tables = replace(tables, leave_out=f"{tables.leave_out},{by}" if tables.leave_out else by)
     with progress("reading the table"):
-        data = read_held_out(folder, model, tables)
-        values = None if by is None else _declared_groups(by, test.by_values, data)
-    found = check_model(
-        model,
-        data.X,
-        data.y,
-        groups=data.units,
-        by=None if by is None else _groups(data.records, by, values or []),
-        by_values=values,
-        **settings,
-    )
+        data = read_held_out(folder, model, _without_groups(test.by, folder, tables))
+        if test.by is not None:
+            values = _declared_groups(test.by, test.by_values, data)
+            settings |= {"by": _groups(data.records, test.by, values), "by_values": values}
+    check = check_model(model, data.X, data.y, groups=data.units, **settings)
     if test.report is not None:
         from quorate.report.check import CheckReport, write_check_report
 
-        write_check_report(CheckReport(check=found), test.report)
-    failed = _failed_limits(found, test)
-    print(json.dumps(found.as_dict() | {"failed": failed}) if test.json else found.summary())
+        write_check_report(CheckReport(check=check), test.report)
+    failed = _failed_limits(check, test)
+    print(json.dumps(check.as_dict() | {"failed": failed}) if test.json else check.summary())
     for sentence in failed:
         print(f"quorate: {sentence}", file=sys.stderr)
     return 1 if failed else 0
+
+
+def _without_groups(by: str | None, folder: PublishedFolder, tables: Tables) -> Tables:
+    """Return the tables without the column of groups, if the model does not read it."""
+    schema = folder.schema()
+    features = folder.manifest.get("feature_names", ()) if schema is None else (*schema.columns, *schema.leave_out)
+    if by is None or by in features or by in listed(tables.leave_out):
+        return tables
+    return replace(tables, leave_out=f"{tables.leave_out},{by}" if tables.leave_out else by)
 
 
 def _open_tested(test: Test, tables: Tables, trusted: list[str] | None) -> tuple[PublishedFolder, Tables, Any]:
@@ -135,12 +133,12 @@ def read_held_out(folder: PublishedFolder, model: Any, tables: Tables) -> Data:
     """Read held-out records by the schema of the model, or by another; without one, as the model was fitted."""
     if folder.kind == "query release":
         records, label = read_private(tables), _label(tables)
-        check_named(records, label=[label], groups=[tables.groups])
+        check_column_names(records, label=[label], groups=[tables.groups])
         rows, labels = model.encode(records)
         return _with_rows(Data(records, None, None, label, labels), rows, tables)
     described = (tables.schema, tables.public, tables.classes, tables.texts, tables.missing_texts)
     if folder.schema() is None and described == (None,) * len(described) and not tables.gaps:
-        return _read_as_fitted(folder, model, tables)
+        return _read_by_model(folder, model, tables)
     is_classifier = hasattr(model, "classes_")
     if not is_classifier:
         _label(tables)
@@ -149,11 +147,11 @@ def read_held_out(folder: PublishedFolder, model: Any, tables: Tables) -> Data:
     return data
 
 
-def _read_as_fitted(folder: PublishedFolder, model: Any, tables: Tables) -> Data:
+def _read_by_model(folder: PublishedFolder, model: Any, tables: Tables) -> Data:
     """Read held-out records by the columns that the model knows; its classes are those of the label."""
     records, label = read_private(tables), _label(tables)
     leave_out = listed(tables.leave_out)
-    check_named(records, label=[label], groups=[tables.groups], leave_out=leave_out)
+    check_column_names(records, label=[label], groups=[tables.groups], leave_out=leave_out)
     unread = [name for name in (label, tables.groups, *leave_out) if name is not None]
     rows = rows_of_model(folder, records.drop_columns(unread), role="private")
     if not hasattr(model, "classes_"):
@@ -197,11 +195,11 @@ def _groups(records: Any, by: str, values: Sequence[str]) -> list[str]:
     return [str(name) for name in names[np.where(codes < 0, len(values), codes)]]
 
 
-def _failed_limits(found: ModelCheck, test: Test) -> list[str]:
+def _failed_limits(check: ModelCheck, test: Test) -> list[str]:
     """Return a sentence for each limit that the intervals do not show to hold."""
     sentences = []
-    if test.max_error is not None and (high := found.measure("error").high) > test.max_error:
+    if test.max_error is not None and (high := check.measure("error").high) > test.max_error:
         sentences.append(f"the error is not shown to be at most {test.max_error:g}: its interval ends at {high:.4f}")
-    if test.min_auc is not None and (low := found.measure("auc").low) < test.min_auc:
+    if test.min_auc is not None and (low := check.measure("auc").low) < test.min_auc:
         sentences.append(f"the auc is not shown to be at least {test.min_auc:g}: its interval begins at {low:.4f}")
     return sentences

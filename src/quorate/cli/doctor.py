@@ -6,7 +6,7 @@ import re
 import ssl
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from json import dumps
@@ -61,7 +61,7 @@ def doctor(*, json: AsJson = False) -> int:
         print(dumps({"sound": sound, "findings": [asdict(finding) for finding in findings]}))
         return 0 if sound else 1
     print(f"quorate {__version__}")
-    show_rows([asdict(finding) for finding in findings], asked=True, most=len(findings))
+    show_rows([asdict(finding) for finding in findings], asked=True, limit=len(findings))
     print("This machine is sound." if sound else "This machine is not sound: see above.")
     return 0 if sound else 1
 
@@ -72,17 +72,19 @@ def _packages() -> Iterator[Finding]:
     extras: dict[str, list[str]] = {}
     for line in metadata.requires("quorate") or ():
         package, extra = re.split(r"[\s<>=!~;\[(]", line, maxsplit=1)[0], re.search(r"extra == ['\"](\w+)['\"]", line)
-        if extra is not None and package != "quorate":
-            extras.setdefault(extra[1], []).append(package)
-        elif extra is None:
-            version = _version(package)
-            told = "not installed, and needed: pip install quorate" if version is None else version
-            yield Finding(package, "unsound" if version is None else "ok", told)
+        if package != "quorate":
+            extras.setdefault(extra[1] if extra else "", []).append(package)
+    for package in extras.pop("", ()):
+        version = _version(package)
+        if version is None:
+            yield Finding(package, "unsound", "not installed, and needed: pip install quorate")
+        else:
+            yield Finding(package, "ok", version)
     for name, packages in extras.items():
         missing = [package for package in packages if _version(package) is None]
-        told = _PURPOSES.get(name, ", ".join(packages))
-        told += f": pip install 'quorate[{name}]' brings {', '.join(missing)}" if missing else ""
-        yield Finding(f"extra {name}", "missing" if missing else "ok", told)
+        text = _PURPOSES.get(name, ", ".join(packages))
+        text += f": pip install 'quorate[{name}]' brings {', '.join(missing)}" if missing else ""
+        yield Finding(f"extra {name}", "missing" if missing else "ok", text)
 
 
 def _version(package: str) -> str | None:
@@ -93,13 +95,14 @@ def _version(package: str) -> str | None:
 
 
 def _machine() -> Iterator[Finding]:
-    for subject, check in {
+    checks: dict[str, Callable[[], tuple[Verdict, str]]] = {
         "entropy": _entropy,
         "noise": _noise,
         "clock": _clock,
         "sync, this folder": lambda: _sync(Path.cwd()),
         "sync, state folder": lambda: _sync(state_folder()),
-    }.items():
+    }
+    for subject, check in checks.items():
         try:
             yield Finding(subject, *check())
         except (OSError, QuorateError) as error:
@@ -132,9 +135,9 @@ def _noise() -> tuple[Verdict, str]:
 def _clock() -> tuple[Verdict, str]:
     if time.time() < _EARLIEST_CLOCK:
         return "unsound", "the clock is years behind: keys, quotas and ledgers carry its times"
-    before = time.monotonic()
+    start = time.monotonic()
     time.sleep(0.002)
-    if time.monotonic() <= before:
+    if time.monotonic() <= start:
         return "unsound", "the monotonic clock stands still"
     return "ok", f"{time.strftime('%Y-%m-%d %H:%M UTC', time.gmtime())}; hosts must agree within five minutes"
 
@@ -154,14 +157,14 @@ def _sync(folder: Path | None) -> tuple[Verdict, str]:
             os.fsync(file.fileno())
             times.append(time.perf_counter() - start)
     median = sorted(times)[_SYNCS // 2]
-    told = f"{folder}: {1000 * median:.2g} ms a sync" + (f" on {system}" if system else "")
+    text = f"{folder}: {1000 * median:.2g} ms a sync" + (f" on {system}" if system else "")
     if system in _MEMORY_SYSTEMS:
-        return "warning", f"{told}, which a restart empties: keep no model there"
+        return "warning", f"{text}, which a restart empties: keep no model there"
     if system in _SHARED_SYSTEMS:
-        return "warning", f"{told}, which several hosts share: keep the ledger in PostgreSQL"
+        return "warning", f"{text}, which several hosts share: keep the ledger in PostgreSQL"
     if median < _INSTANT_SECONDS:
-        return "warning", f"{told}: too fast for a disk. A power cut may forget what was charged"
-    return "ok", told
+        return "warning", f"{text}: too fast for a disk. A power cut may forget what was charged"
+    return "ok", text
 
 
 def _file_system(folder: Path) -> str | None:

@@ -26,7 +26,7 @@ def linear_arguments(name: str, data: Data, settings: Mapping[str, Any], *, is_l
         if settings["cuts"] is not None or settings["cross"] or settings["waves"]:
             raise InvalidInput("--cuts, --cross and --waves need a public table (--public) or a schema (--schema)")
         return {"columns": LEARNED}
-    columns = AdditiveColumns(declared=_declared(data.schema) if data.public is None else None)
+    columns = AdditiveColumns(declared=_declare_columns(data.schema) if data.public is None else None)
     if name == "search":
         model = PrivateLogisticRegression(columns=columns, classes=data.classes)
         return {"estimator": model, "param_grid": {"columns__cuts": _numbers(settings["cuts"])}}
@@ -34,18 +34,18 @@ def linear_arguments(name: str, data: Data, settings: Mapping[str, Any], *, is_l
     return {"columns": columns.set_params(cuts=settings["cuts"], crosses=crosses, waves=settings["waves"])}
 
 
-def _crosses(text: str, schema: Schema) -> list[tuple[int, int]] | None:
+def _crosses(text: str, schema: Schema) -> list[tuple[int, ...]] | None:
     """Return the pairs of encoded columns that stand for pairs of columns of the table."""
     if not text:
         return None
-    places: dict[str, list[int]] = {}
+    positions: dict[str, list[int]] = {}
     for column, kind in schema.columns.items():
-        first = sum(map(len, places.values()))
-        places[column] = list(range(first, first + len(feature_names(kind, column))))
+        first = sum(map(len, positions.values()))
+        positions[column] = list(range(first, first + len(feature_names(kind, column))))
     pairs = [tuple(pair.split(":")) for pair in text.split(",")]
-    if not all(len(pair) == 2 and set(pair) <= set(places) for pair in pairs):
+    if not all(len(pair) == 2 and set(pair) <= set(positions) for pair in pairs):
         raise InvalidInput(f"--cross must be pairs of columns, as in age:sex,age:ward, got {text!r}")
-    return [(one, other) for pair in pairs for one, other in product(*(places[column] for column in pair))]
+    return [position for pair in pairs for position in product(*(positions[column] for column in pair))]
 
 
 def _numbers(text: str) -> list[int]:
@@ -55,23 +55,23 @@ def _numbers(text: str) -> list[int]:
         raise InvalidInput(f"--cuts must be whole numbers, as in 1,4,8, got {text!r}") from None
 
 
-def _declared(schema: Schema) -> list[Any]:
+def _declare_columns(schema: Schema) -> list[Any]:
     """Return what a schema that says how large every number may be declares of the encoded columns."""
     from quorate.tables.features.blocks import Ramps
 
-    declared: list[Any] = []
+    declarations: list[Any] = []
     for name, kind in schema.columns.items():
         flags = [Ramps(feature, (0.0, 1.0)) for feature in feature_names(kind, name)]
         if isinstance(kind, Category):
-            declared += flags
+            declarations += flags
         elif isinstance(kind, Number) and kind.low is not None:
-            declared += [(-1.0, 1.0), *flags[1:]]  # what `low` and `high` become
+            declarations += [(-1.0, 1.0), *flags[1:]]  # what `low` and `high` become
         else:
             raise InvalidInput(
                 f"the bounds of {name!r} are not known: pass public rows (--public), or a schema (--schema) with low "
                 "and high for every number"
             )
-    return declared
+    return declarations
 
 
 def named_curves(curves: tuple["Curve", ...], schema: Schema) -> tuple["Curve", ...]:
@@ -81,20 +81,22 @@ def named_curves(curves: tuple["Curve", ...], schema: Schema) -> tuple["Curve", 
         for column, kind in schema.columns.items()
         for name in feature_names(kind, column)
     ]
-    named, first = [], 0
+    renamed, first = [], 0
     for curve in curves:
         column, name, kind = features[first]
         if isinstance(kind, Number):
-            named.append(replace(curve, column=column, values=_as_in_table(kind, curve.values)))
+            renamed.append(replace(curve, column=column, values=_as_in_table(kind, curve.values)))
         elif curve.numeric:  # a category by itself, or the mark of missing values: 0 or 1
-            named.append(replace(curve, column=name))
+            renamed.append(replace(curve, column=name))
         else:
             group = features[first : first + len(curve.values) - 1]
-            columns = list(dict.fromkeys(one for one, _, _ in group))  # more than one where no public row has two marks
+            columns = list(
+                dict.fromkeys(name for name, _, _ in group)
+            )  # more than one where no public row has two marks
             texts = [text.removeprefix(f"{column}=") if len(columns) == 1 else text for _, text, _ in group]
-            named.append(replace(curve, column=" and ".join(columns), values=(*texts, curve.values[-1])))
+            renamed.append(replace(curve, column=" and ".join(columns), values=(*texts, curve.values[-1])))
         first += 1 if curve.numeric else len(curve.values) - 1
-    return tuple(named)
+    return tuple(renamed)
 
 
 def _as_in_table(kind: Number, values: Sequence[Any]) -> tuple[Any, ...]:

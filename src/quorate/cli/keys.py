@@ -56,7 +56,7 @@ class Limits:
     budget: float | None = None
     "The share of the whole budget that it may spend, from 0 to 1. Shares may add up to more than 1."
 
-    def given(self, lift: Collection[str] = ()) -> dict[str, Any]:
+    def changes(self, lift: Collection[str] = ()) -> dict[str, Any]:
         """Return the limits that were given, and None for those to lift."""
         unknown = set(lift) - {field.name for field in fields(Limits)}
         if unknown:
@@ -74,12 +74,12 @@ class KeyLimits(Limits):
     expires: float | None = None
     "The number of days, from now, after which it expires."
 
-    def given(self, lift: Collection[str] = ()) -> dict[str, Any]:
+    def changes(self, lift: Collection[str] = ()) -> dict[str, Any]:
         """Return what was given, and None for limits to lift."""
         days = self.expires
         if days is not None and not 0 < days < 36525:
             raise InvalidInput(f"--expires must be a number of days above 0, got {days!r}")
-        return super().given(lift) | ({} if days is None else {"expires": time.time() + days * _DAY})
+        return super().changes(lift) | ({} if days is None else {"expires": time.time() + days * _DAY})
 
 
 @keys.command(name="add")
@@ -95,7 +95,7 @@ def _add(
 ) -> int:
     """Make a key and print it once: only a hash is kept. A running server accepts it within a second or so."""
     with opened_ledger(model) as ledger:
-        token = ledger.add_key(name, scopes=tuple(dict.fromkeys(scope)), **(limits or KeyLimits()).given())
+        token = ledger.add_key(name, scopes=tuple(dict.fromkeys(scope)), **(limits or KeyLimits()).changes())
     return _show_token(token, name, model, {"scopes": list(scope)}, as_json=json)
 
 
@@ -133,7 +133,7 @@ def _change(
 ) -> int:
     """Change the limits of a key; those that are not given stay. Its use stays counted, and its answers are kept."""
     with opened_ledger(model) as ledger:
-        ledger.change_key(id, **(limits or KeyLimits()).given(lift))
+        ledger.change_key(id, **(limits or KeyLimits()).changes(lift))
         return _show_key(ledger, id, "changed", as_json=json)
 
 
@@ -162,7 +162,7 @@ def _project(
 ) -> int:
     """Make a project, or change the limits that its keys share; those that are not given stay."""
     with opened_ledger(model) as ledger:
-        ledger.set_project(name, **(limits or Limits()).given(lift))
+        ledger.set_project(name, **(limits or Limits()).changes(lift))
         view = ledger.view()
         (figures,) = (share_figures(project, view) for project in view.projects if project.name == name)
     text = f"keys of {name!r} share its limits: quorate keys add {model} NAME --project ..."
@@ -180,11 +180,11 @@ def _list(model: ModelPath, *, json: AsJson = False) -> int:
     elif not figures:
         print(f"quorate: there are no keys; quorate keys add {model} NAME makes one", file=sys.stderr)
     else:
-        show_rows([_shown(key) for key in figures], asked=True, most=len(figures))
+        show_rows([_describe_key(key) for key in figures], asked=True, limit=len(figures))
     return 0
 
 
-def _shown(key: dict[str, Any]) -> dict[str, str]:
+def _describe_key(key: dict[str, Any]) -> dict[str, str]:
     """Return what a table shows of a key."""
     pace = "" if key["per_minute"] is None else f", {key['per_minute']:,} a minute"
     return {

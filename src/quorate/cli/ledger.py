@@ -62,7 +62,7 @@ def _ledger_figures(model: Path, view: LedgerView) -> dict[str, Any]:
         "projects": [{"name": project.name} | share_figures(project, view) for project in view.projects],
     }
     phase = getattr(view, "phase", None)  # of an everlasting model; whoever holds the folder is the owner
-    return figures | ({} if phase is None else {shown: getattr(phase, name) for name, shown in _PHASE.items()})
+    return figures | ({} if phase is None else {figure: getattr(phase, name) for name, figure in _PHASE.items()})
 
 
 def key_figures(key: Key, view: LedgerView) -> dict[str, Any]:
@@ -120,9 +120,9 @@ def _account(
         What is protected. An account of persons refuses releases that protect only records.
     """
     account = Account(folder) if epsilon is None else Account(folder, epsilon=epsilon, delta=delta, unit=unit)
-    left = account.left()
+    epsilon_left, delta_left = account.left()
     figures = {"epsilon": account.epsilon, "delta": account.delta, "privacy_unit": account.unit}
-    figures |= {"epsilon_left": left[0], "delta_left": left[1]}
+    figures |= {"epsilon_left": epsilon_left, "delta_left": delta_left}
     account.close()
     show_bill(f"The account in {folder}", figures, as_json=json, asked=True)
     return 0
@@ -209,9 +209,9 @@ def _compact(model: ModelPath, *, answers: float | None = None, json: AsJson = F
         an id whose answer is forgotten stays used, and is refused. Without this, all answers are kept.
     """
     with opened_ledger(model) as opened:
-        before = opened.state()
+        forgotten_before = opened.state().answers_forgotten
         compaction = opened.compact(answers_days=answers)
-        forgotten = opened.state().answers_forgotten - before.answers_forgotten
+        forgotten = opened.state().answers_forgotten - forgotten_before
     text = f"entries up to {compaction.through:,} are compacted, and {forgotten:,} answers forgotten"
     return show_line(text, {"through": compaction.through, "answers_forgotten": forgotten}, as_json=json)
 

@@ -33,7 +33,7 @@ NeighbourFolder = Annotated[
 
 
 @contextmanager
-def _opened(folder: Path | Folder) -> Iterator[Any]:
+def _open_model(folder: Path | Folder) -> Iterator[Any]:
     model = load(folder, kind="neighbours")
     try:
         yield model
@@ -58,7 +58,7 @@ def _plan(
     bounds: str | None = None,
     leave_out: str = "",
     json: AsJson = False,
-    **options: Any,
+    **settings: Any,
 ) -> int:
     """Forecast the answers as records wear out, from a public table alone. Exit code 1 if noise spoils half of them.
 
@@ -81,8 +81,8 @@ def _plan(
         labels = None if label is None else schema.labels(table, role="public")
     else:
         schema = Schema.from_public(table, leave_out=without if label is None else [*without, label])
-        labels, options["bounds"] = None if label is None else target_column(table, label), two_numbers(bounds)
-    plan = plan_neighbours(schema.encode(table, role="public"), labels, **options)
+        labels, settings["bounds"] = None if label is None else target_column(table, label), two_numbers(bounds)
+    plan = plan_neighbours(schema.encode(table, role="public"), labels, **settings)
     if json:
         print(jsons.dumps({"feasible": plan.feasible} | plan.as_dict()))
     else:
@@ -97,8 +97,8 @@ def _show_plan(plan: Any, measure: str | None) -> None:
     if measure is not None:
         lines.add_column(measure, justify="right")
     for queries, worn, value in plan.forecast:
-        shown = [] if value is None else [f"{value:.1%}" if measure == "right" else f"{value:.3g}"]
-        lines.add_row(f"{queries:,}", f"{worn:.0%}", *shown)
+        forecast = [] if value is None else [f"{value:.1%}" if measure == "right" else f"{value:.3g}"]
+        lines.add_row(f"{queries:,}", f"{worn:.0%}", *forecast)
     console.print(lines)
 
 
@@ -125,7 +125,7 @@ def _insert(folder: NeighbourFolder, table: Path, *, json: AsJson = False) -> in
     records = read_table(table, role="private")
     labels = schema.labels(records) if target is None else target_column(records, target.decode())
     rows, people = schema.encode(records), schema.people(records, lasting=True)
-    with _opened(opened) as model:
+    with _open_model(opened) as model:
         names = model.insert(rows, labels, ids=people)
     show_bill("Inserted", {"inserted": len(names), "names": names}, as_json=json)
     return 0
@@ -144,19 +144,19 @@ def _forget(folder: NeighbourFolder, names: str, *, json: AsJson = False) -> int
     names
         Whom to forget, separated by commas.
     """
-    with _opened(folder) as model:
+    with _open_model(folder) as model:
         count = model.forget(listed(names))
     show_bill("Forgotten", {"forgotten": count}, as_json=json)
     return 0
 
 
 @neighbours.command(name="forgotten")
-def _forgotten(folder: NeighbourFolder, *, json: AsJson = False) -> int:
+def _list_forgotten(folder: NeighbourFolder, *, json: AsJson = False) -> int:
     """List the forgotten units and when, for the owner's records of deletion requests.
 
     Example: `quorate neighbours forgotten model --json`
     """
-    with _opened(folder) as model:
+    with _open_model(folder) as model:
         times = [(name, time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at))) for name, at in model.forgotten()]
     if json:
         print(jsons.dumps({"forgotten": [{"name": name, "at": at} for name, at in times]}))
@@ -171,7 +171,7 @@ def _wear(folder: NeighbourFolder, *, json: AsJson = False) -> int:
 
     Example: `quorate neighbours wear model`
     """
-    with _opened(folder) as model:
+    with _open_model(folder) as model:
         wear = model.wear()
     show_bill("Wear", vars(wear) | {"worn_share": wear.share}, as_json=json, asked=True)
     return 0

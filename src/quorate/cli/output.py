@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import math
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -26,6 +27,7 @@ __all__ = [
     "check_apart",
     "check_new_file",
     "check_new_folder",
+    "check_query_columns",
     "check_report",
     "printed_aside",
     "readable",
@@ -34,6 +36,7 @@ __all__ = [
     "show_line",
     "show_rows",
     "steps",
+    "to_csv",
     "verdict",
     "write_file",
 ]
@@ -55,17 +58,17 @@ def show_bill(title: str, bill: dict[str, Any], *, as_json: bool, asked: bool = 
     table = Table(title=escape(title), show_header=False)
     for name, value in bill.items():
         if not isinstance(value, dict | list):
-            shown = f"{value:,.4g}" if isinstance(value, float) else str(value)
-            table.add_row(_SHOWN.get(name, name.replace("_", " ")), escape(shown))
+            text = f"{value:,.4g}" if isinstance(value, float) else str(value)
+            table.add_row(_SHOWN.get(name, name.replace("_", " ")), escape(text))
     Console(stderr=not asked).print(table)
 
 
-def show_rows(rows: Sequence[Mapping[str, Any]], *, asked: bool = False, most: int = _SHOWN_ROWS) -> None:
+def show_rows(rows: Sequence[Mapping[str, Any]], *, asked: bool = False, limit: int = _SHOWN_ROWS) -> None:
     """Show the first rows as a table for people, on standard error or, where it is what was `asked`, on output."""
     if not rows:
         return
     cells = [
-        [f"{value:.4g}" if isinstance(value, float) else str(value) for value in row.values()] for row in rows[:most]
+        [f"{value:.4g}" if isinstance(value, float) else str(value) for value in row.values()] for row in rows[:limit]
     ]
     widths = [min(_LEAST_WIDTH, max(map(len, column))) for column in zip(*cells, strict=True)]
     table = Table(*(Column(name, min_width=width) for name, width in zip(rows[0], widths, strict=True)))
@@ -73,8 +76,8 @@ def show_rows(rows: Sequence[Mapping[str, Any]], *, asked: bool = False, most: i
         table.add_row(*map(escape, row))
     console = Console(stderr=not asked)
     console.print(table)
-    if len(rows) > most:
-        console.print(f"and {len(rows) - most} more")
+    if len(rows) > limit:
+        console.print(f"and {len(rows) - limit} more")
 
 
 def show_line(text: str, figures: Mapping[str, Any], *, as_json: bool) -> int:
@@ -98,12 +101,12 @@ def printed_aside() -> Iterator[None]:
     Standard output is for what a command was asked for. Ray prints there from a thread of its own.
     """
     sys.stdout.flush()
-    with redirect_stdout(sys.stderr), ExitStack() as after:
+    with redirect_stdout(sys.stderr), ExitStack() as stack:
         with suppress(OSError):  # of a stream that is closed
             ours = os.dup(1)
-            after.callback(os.close, ours)
+            stack.callback(os.close, ours)
             os.dup2(2, 1)
-            after.callback(os.dup2, ours, 1)
+            stack.callback(os.dup2, ours, 1)
         yield
 
 
@@ -140,6 +143,13 @@ def check_report(path: Path | None, *, inputs: Iterable[Path | None] = ()) -> No
     if path is not None:
         check_new_file(path, inputs=inputs)
         check_installed()
+
+
+def check_query_columns(table: Any, leave_out: Iterable[str], key: str | None) -> None:
+    """Refuse --leave-out and --key if they name columns that the queries do not have."""
+    for option, name in (*(("--leave-out", name) for name in leave_out), *([("--key", key)] if key else [])):
+        if name not in table.column_names:
+            raise InvalidInput(f"{option} names {name!r}, and the queries have no such column")
 
 
 def check_new_file(path: Path, *, inputs: Iterable[Path | None] = ()) -> None:
@@ -197,7 +207,7 @@ def show_answers(
         columns = dict(beside)
         if "score" in beside:
             rows = [row or [""] * len(scored) for row in columns.pop("score")]
-            columns |= {f"score_{name}": [row[place] for row in rows] for place, name in enumerate(scored)}
+            columns |= {f"score_{name}": [row[position] for row in rows] for position, name in enumerate(scored)}
         text = answers_as_csv(labels, outcomes, columns, keys)
         if out is None:
             sys.stdout.write(text)
@@ -214,12 +224,25 @@ def answers_as_csv(
     labels: Sequence[Any], outcomes: Sequence[str], columns: Mapping[str, Sequence[Any]], keys: Keys
 ) -> str:
     """Return a line for each query, in their order; sets and several labels are JSON lists."""
+    names = [keys.name, "answer", "outcome", *columns]
+    rows = zip(keys.values, labels, outcomes, *columns.values(), strict=True)
+    return to_csv([dict(zip(names, row, strict=True)) for row in rows], names)
+
+
+def to_csv(rows: Iterable[Mapping[str, Any]], names: Sequence[str], *, full: bool = False) -> str:
+    """Return rows as CSV, numbers with the digits that people read, or with all of them; lists are JSON."""
+
+    def format_cell(value: Any) -> Any:
+        if value is None or (isinstance(value, float) and math.isnan(value)):
+            return ""
+        if isinstance(value, list):
+            return json.dumps(value)
+        return value if full else readable(value)
+
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
-    writer.writerow([keys.name, "answer", "outcome", *columns])
-    for name, label, outcome, *cells in zip(keys.values, labels, outcomes, *columns.values(), strict=True):
-        answer, *extra = (json.dumps(cell) if isinstance(cell, list) else readable(cell) for cell in (label, *cells))
-        writer.writerow([name, "" if label is None else answer, outcome, *extra])
+    writer.writerow(names)
+    writer.writerows([format_cell(row[name]) for name in names] for row in rows)
     return file.getvalue()
 
 

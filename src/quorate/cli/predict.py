@@ -12,7 +12,7 @@ from cyclopts import Parameter
 from numpy.typing import NDArray
 
 from quorate.cli.options import Device, Trusted, listed, use_device
-from quorate.cli.output import Keys, check_new_file, check_report, show_answers, show_bill, verdict
+from quorate.cli.output import Keys, check_new_file, check_query_columns, check_report, show_answers, show_bill, verdict
 from quorate.core.errors import BudgetSpent, InvalidInput
 from quorate.core.mechanisms.base import ThresholdMechanism
 from quorate.core.requests import Quote
@@ -81,38 +81,44 @@ def predict(
     """
     if device != "auto":
         use_device(device)
-    if dry_run and not (out is report is None):
-        raise InvalidInput("--dry-run asks nothing and writes nothing: leave --out and --report out")
     if out is not None:
         check_new_file(out, inputs=[queries])
     check_report(report, inputs=[queries, out])
     opened = open_folder(folder)
-    if report is not None and opened.kind != "classifier":
-        raise InvalidInput(f"there is no report of a model of kind {opened.kind}; its folder or its server has a page")
-    if opened.kind in _RELEASES and not dry_run:
+    _check_request(opened, dry_run=dry_run, writes=not (out is report is None), reports=report is not None)
+    if opened.kind in _RELEASES:
         return _ask_release(opened, queries, out=out, caller=caller, as_json=json)
-    if dry_run and opened.kind in (*_RELEASES, "everlasting"):
-        raise InvalidInput(f"there is no dry run of a model of kind {opened.kind}: see quorate ledger show {folder}")
     rows, keys, notes = _read_queries(opened, queries, key=key, leave_out=listed(leave_out), unknown=unknown)
     model = load(opened, trusted=listed(trusted) or None)  # a changed file or manifest is refused here
     try:
         if dry_run:
             return _show_quote(opened, model, rows, caller, notes, as_json=json)
-        asked = _ask_model(opened, model, rows, caller=caller, on_no_quorum=on_no_quorum)
+        replies = _ask_model(opened, model, rows, caller=caller, on_no_quorum=on_no_quorum)
         if report is not None:
-            _write_report(model, asked, report)
+            _write_report(model, replies, report)
     finally:
         if hasattr(model, "session_"):
             model.session_.close()  # the next command opens the folder
-    bill = asked.bill | notes
-    answers = (asked.labels, asked.outcomes, asked.beside)
+    bill = replies.bill | notes
+    answers = (replies.labels, replies.outcomes, replies.beside)
     show_answers(*answers, keys, scored=_score_names(model), bill=bill, out=out, as_json=json)
     why = _CLOSED_PHASE if opened.kind == "everlasting" else "the budget cannot pay for them"
     return verdict(bill, on_no_quorum, why=why)
 
 
+def _check_request(folder: Folder, *, dry_run: bool, writes: bool, reports: bool) -> None:
+    """Refuse options that do not go together, or not with this kind of model."""
+    if dry_run and writes:
+        raise InvalidInput("--dry-run asks nothing and writes nothing: leave --out and --report out")
+    if reports and folder.kind != "classifier":
+        raise InvalidInput(f"there is no report of a model of kind {folder.kind}; its folder or its server has a page")
+    if dry_run and folder.kind in (*_RELEASES, "everlasting"):
+        show = f"quorate ledger show {folder.path}"
+        raise InvalidInput(f"there is no dry run of a model of kind {folder.kind}: see {show}")
+
+
 @dataclass
-class _Asked:
+class _Replies:
     """The answers, the columns beside them, the bill, and the epsilon spent before and after."""
 
     labels: list[Any]
@@ -122,37 +128,37 @@ class _Asked:
     spending: tuple[tuple[float, float], ...] = ()
 
 
-def _ask_model(folder: Folder, model: Any, rows: Any, *, caller: str, on_no_quorum: str) -> _Asked:
+def _ask_model(folder: Folder, model: Any, rows: Any, *, caller: str, on_no_quorum: str) -> _Replies:
     """Ask all queries in one batch: the session draws and keeps large batches block by block."""
     if isinstance(folder, PublishedFolder):
         labels = np.asarray(model.predict(rows)).tolist()
         bill = {"queries": len(labels), "answered": len(labels), "no_quorum": 0, "refused": 0, "epsilon_spent": 0.0}
-        return _Asked(labels, ["answered"] * len(labels), _extra_columns(model, rows), bill)
+        return _Replies(labels, ["answered"] * len(labels), _extra_columns(model, rows), bill)
     if folder.kind == "everlasting":
         if on_no_quorum == "random":
             raise InvalidInput("--on-no-quorum of an everlasting model must be abstain or raise, got random")
-        asked = _asked_of(model.predict(rows))
-        asked.bill |= {name: model.progress_[name] for name in ("phase", "seats_taken", "seats")}
-        return asked
+        replies = _replies_of(model.predict(rows))
+        replies.bill |= {name: model.progress_[name] for name in ("phase", "seats_taken", "seats")}
+        return replies
     # "raise" sets the exit code here: answers that were paid for are not thrown away.
     model.on_no_quorum = "random" if on_no_quorum == "random" else "abstain"
     if (warning := _budget_warning(model, rows, caller)) is not None:
         print(f"quorate: {warning}", file=sys.stderr)
-    before = model.spent_epsilon()
+    spent_before = model.spent_epsilon()
     try:
-        asked = _asked_of(model.predict(rows, caller=caller))
+        replies = _replies_of(model.predict(rows, caller=caller))
     except BudgetSpent as error:
         print(f"quorate: {error}", file=sys.stderr)
         count = len(rows)
-        beside = {"score": [[]] * count} if getattr(model, "scores", False) else {}
+        beside: dict[str, list[Any]] = {"score": [[]] * count} if getattr(model, "scores", False) else {}
         bill = {"queries": count, "answered": 0, "no_quorum": 0, "refused": count}
-        asked = _Asked([None] * count, ["refused"] * count, beside, bill)
-    asked.bill |= _spending(model)
-    asked.spending = ((0, before), (len(asked.labels), model.spent_epsilon()))
-    return asked
+        replies = _Replies([None] * count, ["refused"] * count, beside, bill)
+    replies.bill |= _spending(model)
+    replies.spending = ((0, spent_before), (len(replies.labels), model.spent_epsilon()))
+    return replies
 
 
-def _asked_of(predictions: Any) -> _Asked:
+def _replies_of(predictions: Any) -> _Replies:
     """Return predictions, or the values of a regressor, with the outcome of each query."""
     if not isinstance(predictions, Predictions):
         labels, outcomes, scores = predictions.tolist(), ["answered"] * len(predictions), None
@@ -162,9 +168,9 @@ def _asked_of(predictions: Any) -> _Asked:
     counts = Counter(outcomes)
     bill = {"queries": len(labels)} | {name: counts[name] for name in ("answered", "no_quorum", "refused")}
     if scores is None:
-        return _Asked(labels, outcomes, {}, bill)
+        return _Replies(labels, outcomes, {}, bill)
     answered = predictions.answered.tolist()
-    return _Asked(
+    return _Replies(
         labels,
         outcomes,
         {"score": [row if paid else [] for row, paid in zip(scores.tolist(), answered, strict=True)]},
@@ -199,7 +205,7 @@ def _extra_columns(model: Any, rows: Any) -> dict[str, list[Any]]:
 def _score_names(model: Any) -> list[Any]:
     """Return the classes, or the labels of a multilabel model, that scores belong to."""
     names = model.labels_ if getattr(model, "multilabel_", False) else getattr(model, "classes_", ())
-    return np.asarray(names).tolist()
+    return list(np.asarray(names).tolist())
 
 
 def _show_quote(folder: Folder, model: Any, rows: Any, caller: str, notes: dict[str, Any], *, as_json: bool) -> int:
@@ -238,9 +244,7 @@ def _read_queries(
 ) -> tuple[Any, Keys, dict[str, Any]]:
     """Return the queries as the model takes them, the names of their rows, and unknown categories for the bill."""
     table = read_table(queries, role="query")
-    for option, name in (*(("--leave-out", name) for name in leave_out), *([("--key", key)] if key else [])):
-        if name not in table.column_names:
-            raise InvalidInput(f"{option} names {name!r}, and the queries have no such column")
+    check_query_columns(table, leave_out, key)
     keys, schema = Keys.of(table, key), folder.schema()
     columns = schema.columns if schema is not None else folder.manifest.get("feature_names") or ()
     unread = {*leave_out} - {key} if key in columns else {*leave_out, *([key] if key else [])}
@@ -276,20 +280,20 @@ def _budget_warning(model: Any, rows: NDArray[np.float64], caller: str) -> str |
     """
     quote = model.cost(rows, caller=caller)
     planned = getattr(model, "queries", 0)
-    before = model.session_.ledger.answers_kept()
+    answered = model.session_.ledger.answers_kept()
     if isinstance(getattr(model, "mechanism_", None), ThresholdMechanism):
-        if before + quote.queries - quote.repeated <= planned:
+        if answered + quote.queries - quote.repeated <= planned:
             return None
-        return f"{before:,} queries were answered before, and the model is planned for {planned:,} in all. {quote}"
+        return f"{answered:,} queries were answered before, and the model is planned for {planned:,} in all. {quote}"
     return str(quote) if quote.refused else None
 
 
-def _write_report(model: Any, asked: _Asked, path: Path) -> None:
+def _write_report(model: Any, replies: _Replies, path: Path) -> None:
     """Write a page of what was released, for readers who may see the answers."""
     counts = Counter(
-        str(label) for label, outcome in zip(asked.labels, asked.outcomes, strict=True) if outcome == "answered"
+        str(label) for label, outcome in zip(replies.labels, replies.outcomes, strict=True) if outcome == "answered"
     )
-    parts = np.array_split(np.array(asked.outcomes) == "answered", min(_RATE_POINTS, len(asked.outcomes)))
+    parts = np.array_split(np.array(replies.outcomes) == "answered", min(_RATE_POINTS, len(replies.outcomes)))
     ends = np.cumsum([len(part) for part in parts]).tolist()
     data = ReportData(
         title="A private model, asked",
@@ -300,8 +304,8 @@ def _write_report(model: Any, asked: _Asked, path: Path) -> None:
             labels="declared" if model.declared_ else "read from y, and public",
         ),
         plan=model.plan_.as_dict(),
-        results={name: value for name, value in asked.bill.items() if name != "delta"},
-        spending=asked.spending,
+        results={name: value for name, value in replies.bill.items() if name != "delta"},
+        spending=replies.spending,
         answer_rate=tuple((end, float(part.mean())) for end, part in zip(ends, parts, strict=True)),
         label_counts={str(label): counts[str(label)] for label in model.classes_.tolist()},
         proofs=proofs_for(model.plan_.aggregator),

@@ -26,8 +26,8 @@ __all__ = [
     "Data",
     "Tables",
     "charge_and_fit",
+    "check_column_names",
     "check_label",
-    "check_named",
     "classes_of_records",
     "describe_columns",
     "read_data",
@@ -143,19 +143,28 @@ class Data:
 def read_data(tables: Tables, *, number: bool = False, several: bool = False) -> Data:
     """Read the private and the public table, and encode the label: classes, a number, or several flags."""
     names = listed(tables.label)
-    if not number and not (several and len(names) > 1):
-        records, public, schema = _read_features(tables)
-        label = check_label(schema)
-        classes = None if tables.read_classes else list(label.classes)
-        return Data(records, public, schema, label.column, schema.labels(records), classes)
-    if number and (len(names) != 1 or tables.classes is not None or tables.read_classes):
+    if number:
+        return _read_number(tables, names)
+    if several and len(names) > 1:
+        return _read_flags(tables, names)
+    records, public, schema = _read_features(tables)
+    label = check_label(schema)
+    classes = None if tables.read_classes else list(label.classes)
+    return Data(records, public, schema, label.column, schema.labels(records), classes)
+
+
+def _read_number(tables: Tables, names: list[str]) -> Data:
+    if len(names) != 1 or tables.classes is not None or tables.read_classes:
         raise InvalidInput("a number to predict takes one --label, a column of numbers, and no classes")
+    records, public, schema = _read_features(tables, targets=names)
+    _check_public_numbers(public, names[0])
+    return Data(records, public, schema, names[0], target_column(records, names[0]))
+
+
+def _read_flags(tables: Tables, names: list[str]) -> Data:
     if tables.read_classes:
         raise InvalidInput("--read-classes takes one --label that is a class")
     records, public, schema = _read_features(tables, targets=names)
-    if number:
-        _check_public_numbers(public, names[0])
-        return Data(records, public, schema, names[0], target_column(records, names[0]))
     values = ["0", "1"] if tables.classes is None else listed(tables.classes)
     if len(values) != 2:
         raise InvalidInput(f"several labels take two --classes, the second for a label that is set, got {len(values)}")
@@ -194,19 +203,19 @@ def _check_public_numbers(public: Any, name: str) -> None:
 
 def _read_features(tables: Tables, *, targets: Sequence[str] = ()) -> tuple[Any, Any, Schema]:
     """Read both tables, tell the owner what is odd in the records, and return the schema without the targets."""
-    found = Irregularities()
-    records = read_private(tables, found)
+    irregularities = Irregularities()
+    records = read_private(tables, irregularities)
     public, schema = describe_columns(tables, records, targets=targets)
-    problems = find_problems(schema, records, found)
+    problems = find_problems(schema, records, irregularities)
     if public is None and tables.schema is None:  # nothing declares the columns, so that no value of them is wrong
         problems = [problem for problem in problems if problem.column not in schema.columns]
     show_problems(problems)
     return records, public, schema
 
 
-def read_private(tables: Tables, found: Irregularities | None = None) -> Any:
-    """Read the private table."""
-    return read_table(tables.table, role="private", found=found, **tables.file_settings())
+def read_private(tables: Tables, irregularities: Irregularities | None = None) -> Any:
+    """Read the private table, and count its irregular lines."""
+    return read_table(tables.table, role="private", found=irregularities, **tables.file_settings())
 
 
 def show_problems(problems: Sequence[Problem]) -> None:
@@ -222,15 +231,15 @@ def describe_columns(tables: Tables, records: Any, *, targets: Sequence[str] = (
     """
     label = None if targets else tables.label
     leave_out, texts, missing = (listed(text) for text in (tables.leave_out, tables.texts, tables.missing_texts))
-    check_named(records, label=[label, *targets], groups=[tables.groups], leave_out=leave_out, texts=texts)
+    check_column_names(records, label=[label, *targets], groups=[tables.groups], leave_out=leave_out, texts=texts)
     check_apart(tables.table, tables.public)
     public = None if tables.public is None else read_table(tables.public, role="public", encoding=tables.encoding)
     leave_out = list(dict.fromkeys([*leave_out, *targets]))
     classes = None if targets else _declared_classes(tables, records)
     if tables.schema is None:
         rows, make = (records, Schema.numbers) if public is None else (public, Schema.from_public)
-        named: dict[str, Any] = {"leave_out": leave_out, "texts": texts, "missing_texts": (*MISSING_TEXTS, *missing)}
-        schema = make(rows, label=label, classes=classes, groups=tables.groups, **named)
+        columns: dict[str, Any] = {"leave_out": leave_out, "texts": texts, "missing_texts": (*MISSING_TEXTS, *missing)}
+        schema = make(rows, label=label, classes=classes, groups=tables.groups, **columns)
     else:
         schema = Schema.load(tables.schema).without(leave_out).with_texts(texts).with_missing_texts(missing)
         schema = schema if tables.groups is None else schema.with_groups(tables.groups)
@@ -255,11 +264,11 @@ def _declared_classes(tables: Tables, records: Any) -> list[str] | None:
     return classes_of_records(records, tables.label)
 
 
-def check_named(records: Any, **named: Sequence[str | None]) -> None:
+def check_column_names(records: Any, **options: Sequence[str | None]) -> None:
     """Refuse options that name columns which are not there, all at once: names are public."""
     wrong = [
         f"--{option.replace('_', '-')} names {name!r}, and there is no such column"
-        for option, names in named.items()
+        for option, names in options.items()
         for name in names
         if name and name not in records.column_names
     ]

@@ -25,6 +25,7 @@ from quorate.cli.output import (
     check_report,
     show_bill,
     show_rows,
+    to_csv,
     write_file,
 )
 from quorate.cli.reading import warn_of_delta
@@ -37,7 +38,6 @@ from quorate.cli.release_tables import (
     private_records,
     public_records,
     show_release,
-    to_csv,
     warn_of_gaps,
     warn_of_moved_cuts,
     write_release,
@@ -52,7 +52,7 @@ from quorate.release import Columns, GrowingRelease, OnlineRelease, QueryRelease
 from quorate.release.answers import parse_queries, shown_answers
 from quorate.release.auto_cuts import AutoCuts
 from quorate.release.domain import make_domain
-from quorate.release.plan import plan_release
+from quorate.release.plan import ReleasePlan, plan_release
 from quorate.release.synthetic import MOST_ROWS
 from quorate.release.utility import simulate_utility
 from quorate.report.release import write_release_report
@@ -172,17 +172,13 @@ class ReleaseOptions:
 @with_options(options_of_method(_SETTINGS))
 def release(table: _Table = None, *, options: ReleaseOptions = ReleaseOptions(), **settings: Any) -> int:
     """Release, plan, or ask a release that was published before, and print what it promises."""
-    mode = "without --plan, --online or --growing"
-    if options.plan or options.online:
-        mode = "with --plan" if options.plan else "with --online"
-    elif options.growing is not None:
-        mode = f"with a --growing folder that {'exists' if options.growing.exists() else 'is new'}"
-    mode = "when a release is asked" if table is not None and table.is_dir() else mode
+    mode = _find_mode(table, options)
     refuse_idle(release, {"table": table, "options": options, **settings}, RELEASE_OPTIONS[mode], mode)
     used = {name: value for name, value in settings.items() if name in RELEASE_OPTIONS[mode].split()}
-    if table is not None and table.is_dir():
+    if mode == "when a release is asked":
+        assert table is not None
         return _ask_folder(table, options)
-    if table is not None and mode.endswith("exists"):
+    if mode == "with a --growing folder that exists":
         return _continue_growing(table, options)
     subject = _parse_subject(options, table)
     declared = None if options.columns is None else Columns.load(options.columns)
@@ -194,16 +190,21 @@ def release(table: _Table = None, *, options: ReleaseOptions = ReleaseOptions(),
     queries = parse_queries(options.queries, subject.about)
     if options.online:
         return _release_online(subject, table, declared, queries, options, settings=used)
-    if options.groups is None and used["records_per_person"] != 1:
-        raise InvalidInput("--records-per-person needs --groups, the column that names the person of each record")
+    _check_people(options, used)
     if options.growing is not None:
         return _begin_growing(subject, table, options, {**used, "columns": declared})
-    if options.out is None:
-        raise InvalidInput("--out FOLDER says where to write the release")
-    check_new_folder(options.out)
-    check_report(options.report, inputs=[table, options.public, options.columns])
-    _check_answers(options)
     return _release_once(QueryRelease(subject.about, columns=declared, **used), subject, table, queries, options)
+
+
+def _find_mode(table: Path | None, options: ReleaseOptions) -> str:
+    """Return which options go together in this command, as a key of `RELEASE_OPTIONS`."""
+    if table is not None and table.is_dir():
+        return "when a release is asked"
+    if options.plan or options.online:
+        return "with --plan" if options.plan else "with --online"
+    if options.growing is None:
+        return "without --plan, --online or --growing"
+    return f"with a --growing folder that {'exists' if options.growing.exists() else 'is new'}"
 
 
 def _parse_subject(options: ReleaseOptions, table: Path | None) -> Subject:
@@ -219,6 +220,11 @@ def _parse_subject(options: ReleaseOptions, table: Path | None) -> Subject:
     return subject
 
 
+def _check_people(options: ReleaseOptions, settings: Mapping[str, Any]) -> None:
+    if options.groups is None and settings["records_per_person"] != 1:
+        raise InvalidInput("--records-per-person needs --groups, the column that names the person of each record")
+
+
 def _check_answers(options: ReleaseOptions) -> None:
     """Refuse what could not be read of a release before it is paid for."""
     if options.synthetic is not None:
@@ -231,7 +237,11 @@ def _release_once(
     release: QueryRelease, subject: Subject, table: Path, queries: Sequence[Any], options: ReleaseOptions
 ) -> int:
     """Fit a release, write it, and print what it promises."""
-    assert options.out is not None
+    if options.out is None:
+        raise InvalidInput("--out FOLDER says where to write the release")
+    check_new_folder(options.out)
+    check_report(options.report, inputs=[table, options.public, options.columns])
+    _check_answers(options)
     public = public_records(subject, options.public, options.groups)
     private, people = private_records(subject, table, options.groups)
     subject.check_left_out(options.groups)
@@ -250,8 +260,8 @@ def _release_once(
         write_release_report(release, options.report, utility)
     if utility is not None and not options.json:
         print(utility.summary(), file=sys.stderr)
-    more = {"utility": utility.as_dict()} if utility is not None and options.json else {}
-    return show_release(release, queries, options.out, options.reading, more, as_json=options.json)
+    figures = {"utility": utility.as_dict()} if utility is not None and options.json else {}
+    return show_release(release, queries, options.out, options.reading, figures, as_json=options.json)
 
 
 def _begin_growing(subject: Subject, table: Path, options: ReleaseOptions, settings: Mapping[str, Any]) -> int:
@@ -266,9 +276,11 @@ def _begin_growing(subject: Subject, table: Path, options: ReleaseOptions, setti
     return _update(growing, subject, table, options)
 
 
-def _continue_growing(table: Path, options: ReleaseOptions) -> int:
+def _continue_growing(table: Path | None, options: ReleaseOptions) -> int:
     """Make an update of the release in a folder, or answer one that was made before as it was."""
     assert options.growing is not None
+    if table is None:
+        raise InvalidInput("name the table of private records of this update")
     folder = open_folder(options.growing)
     growing = load(folder, kind="growing release")
     subject = Subject(growing.subject, tuple(names_in(folder)))
@@ -298,8 +310,8 @@ def _update(growing: GrowingRelease, subject: Subject, table: Path, options: Rel
         growing.close()
     write_release(update, subject.names, options.out, options.synthetic)
     assert update.update_ is not None
-    more = {"update": update.update_.name, "number": update.update_.number, "updates": update.update_.updates}
-    return show_release(update, queries, options.out, options.reading, more, as_json=options.json)
+    figures = {"update": update.update_.name, "number": update.update_.number, "updates": update.update_.updates}
+    return show_release(update, queries, options.out, options.reading, figures, as_json=options.json)
 
 
 def _release_online(
@@ -324,8 +336,8 @@ def _release_online(
     if options.out is not None:
         check_new_folder(options.out)
     public = public_records(subject, options.public, options.groups)
-    given = {name: value for name, value in settings.items() if value is not None}
-    online = OnlineRelease(subject.about, columns=columns, **given)
+    set_options = {name: value for name, value in settings.items() if value is not None}
+    online = OnlineRelease(subject.about, columns=columns, **set_options)
     make_domain(subject.about, public, columns).find(queries)  # what cannot be asked is refused before it is paid
     private, people = private_records(subject, table, options.groups)
     online.fit(private, public, groups=people)
@@ -352,7 +364,7 @@ def ask_online(folder: Folder, texts: Sequence[str], *, out: Path | None, caller
 def _show_online(
     online: OnlineRelease,
     queries: Sequence[Any],
-    more: dict[str, Any],
+    figures: dict[str, Any],
     *,
     out: Path | None = None,
     caller: str = "",
@@ -369,7 +381,7 @@ def _show_online(
     names = ("query", "answer", "error", "paid")
     answers = [{name: getattr(reply, name) for name in names} for reply in replies if not reply.refused]
     refused = len(queries) - len(answers)
-    bill = more | {
+    bill = figures | {
         "claim": online.claim_,
         "privacy_unit": online.unit_,
         "epsilon": online.budget_.epsilon,
@@ -438,13 +450,13 @@ def ask_published(
     table = published.answer(parse_queries(texts, published.subject) if texts else None, **reading)
     rows = table.to_pylist()
     warn_of_gaps(rows)
-    shown = shown_answers(rows, published.records_)
+    rounded = shown_answers(rows, published.records_)
     if out is not None:
-        write_table(out, table, rows=shown)
+        write_table(out, table, rows=rounded)
     if as_json:
         print(json.dumps({"claim": published.claim_, "answers": rows if out is None else len(rows)}))
     elif out is None:
-        print(to_csv(shown, table.column_names), end="")
+        print(to_csv(rounded, table.column_names), end="")
     return 0
 
 
@@ -454,15 +466,20 @@ def _plan(subject: Subject, columns: Columns | None, options: ReleaseOptions, se
     if options.records is None:
         raise InvalidInput("--plan reads no private record: --records says how many there are")
     public = 0 if options.public is None else subject.records(read_table(options.public, role="public"))
-    given = {name: value for name, value in settings.items() if value is not None}
-    plan = plan_release(subject.about, records=options.records, public=public, columns=columns, **given)
+    set_options = {name: value for name, value in settings.items() if value is not None}
+    plan = plan_release(subject.about, records=options.records, public=public, columns=columns, **set_options)
     if options.report is not None:
         from quorate.report.release import write_plan_report
 
         write_plan_report(plan, options.report)
     if options.json:
         print(json.dumps(plan.as_dict()))
-        return 0 if plan.feasible else 1
+    else:
+        _show_plan(plan)
+    return 0 if plan.feasible else 1
+
+
+def _show_plan(plan: ReleasePlan) -> None:
     console = Console()
     console.print(plan.summary())
     table = Table("engine", "expected largest error", title="Expected", caption="* chosen by auto")
@@ -475,4 +492,3 @@ def _plan(subject: Subject, columns: Columns | None, options: ReleaseOptions, se
         console.print(f"Beside it, as published: {sentence}.")
     if not plan.feasible:
         console.print(f"[bold]Not feasible[/bold]: {plan.error + plan.cover:.3g} is above alpha = {plan.alpha:g}.")
-    return 0 if plan.feasible else 1

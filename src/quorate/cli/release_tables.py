@@ -1,9 +1,6 @@
 """The tables that `quorate release` reads, and the answers that it writes."""
 
-import csv
-import io
 import json
-import math
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
@@ -13,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from quorate.cli.output import readable, show_bill, show_rows, write_file
+from quorate.cli.output import show_bill, show_rows, to_csv, write_file
 from quorate.core.errors import InvalidInput
 from quorate.models.concepts import Boxes, Concept, Halfspaces
 from quorate.models.saving import Folder
@@ -34,7 +31,6 @@ __all__ = [
     "private_records",
     "public_records",
     "show_release",
-    "to_csv",
     "warn_of_gaps",
     "warn_of_moved_cuts",
     "write_release",
@@ -137,20 +133,20 @@ def show_release(
     queries: Sequence[Any],
     out: Path,
     reading: Mapping[str, Any],
-    more: Mapping[str, Any] = MappingProxyType({}),
+    figures: Mapping[str, Any] = MappingProxyType({}),
     *,
     as_json: bool,
 ) -> int:
     """Print the answers of a release that was published, and what it promises."""
     answers = release.answer(queries, **reading).to_pylist() if queries else []
     warn_of_gaps(answers)
-    bill = {**release_bill(release), **more, "folder": str(out), "answers": answers}
+    bill = {**release_bill(release), **figures, "folder": str(out), "answers": answers}
     if as_json:
         show_bill(f"release in {out}", bill, as_json=True)
         return 0
     show_rows(answers)
-    known = {name: value for name, value in bill.items() if value is not None}  # cells that are too many to list
-    show_bill(f"release in {out}", known, as_json=False)
+    listed = {name: value for name, value in bill.items() if value is not None}  # cells may be too many to list
+    show_bill(f"release in {out}", listed, as_json=False)
     for note in release.notes_:
         print(f"Note: {note}.", file=sys.stderr)
     return 0
@@ -161,8 +157,8 @@ def write_synthetic(release: QueryRelease, path: Path, rows: int, names: Sequenc
     check_table_name(path)
     records = release.synthetic(rows)
     if not is_arrow(records):
-        known = names or [f"x{place + 1}" for place in range(records.shape[1])]
-        records = make_table({name: records[:, place] for place, name in enumerate(known)})
+        columns = names or [f"x{position + 1}" for position in range(records.shape[1])]
+        records = make_table({name: records[:, position] for position, name in enumerate(columns)})
     write_table(path, records, full=True)
 
 
@@ -181,34 +177,19 @@ def write_table(path: Path, table: Any, *, rows: Sequence[dict[str, Any]] | None
     write_file(path, parquet_bytes(table))
 
 
-def to_csv(rows: Sequence[dict[str, Any]], names: Sequence[str], *, full: bool = False) -> str:
-    """Return rows as CSV, numbers with the digits that people read, or with all of them."""
-
-    def shown(value: Any) -> Any:
-        if value is None or (isinstance(value, float) and math.isnan(value)):
-            return ""
-        return value if full else readable(value)
-
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(names)
-    writer.writerows([shown(row[name]) for name in names] for row in rows)
-    return file.getvalue()
-
-
 def warn_of_moved_cuts(domain: Domain, queries: Sequence[Any]) -> None:
     """Print which queries are asked at other cuts than they were given, where each is one of the workload."""
-    named = domain.describe(domain.find(queries), queries) if queries else []
-    _print_moved([(name["asked"], f"at the nearest cut: {name['query']}") for name in named if "asked" in name])
+    descriptions = domain.describe(domain.find(queries), queries) if queries else []
+    _print_moves([(row["asked"], f"at the nearest cut: {row['query']}") for row in descriptions if "asked" in row])
 
 
 def warn_of_gaps(answers: Sequence[dict[str, Any]]) -> None:
     """Print which answers lie between two queries, and how far these are apart."""
     near = [row for row in answers if row.get("gap") is not None]
-    _print_moved([(row["asked"], f"{row['query']}, which are {row['gap']:.3g} apart") for row in near])
+    _print_moves([(row["asked"], f"{row['query']}, which are {row['gap']:.3g} apart") for row in near])
 
 
-def _print_moved(moved: Sequence[tuple[str, str]]) -> None:
+def _print_moves(moved: Sequence[tuple[str, str]]) -> None:
     for query, answer in moved[:_MOVED]:
         print(f"quorate: {query} is answered {answer}", file=sys.stderr)
     if len(moved) > _MOVED:

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 from cyclopts import Parameter
 
 from quorate.cli.options import Device, ModelPath, Trusted, listed, use_device
-from quorate.cli.output import Keys, check_new_file, show_answers, verdict
+from quorate.cli.output import Keys, check_new_file, check_query_columns, show_answers, verdict
 from quorate.cli.signatures import options_from, with_options
 from quorate.core.errors import InvalidInput
 from quorate.tables import read_table
@@ -80,9 +80,7 @@ def ask(
     if out is not None:
         check_new_file(out, inputs=[queries])
     table, unread = read_table(queries, role="query"), listed(leave_out)
-    for option, name in (*(("--leave-out", name) for name in unread), *([("--key", key)] if key else [])):
-        if name not in table.column_names:
-            raise InvalidInput(f"{option} names {name!r}, and the queries have no such column")
+    check_query_columns(table, unread, key)
     keys = Keys.of(table, key)
     secret = _read_key(key_file)
     with Client(url, model=model, key=secret, seconds=seconds, rows=rows, insecure=insecure) as client:
@@ -156,7 +154,7 @@ def _server_options() -> Iterator[inspect.Parameter]:
 @with_options(_server_options())
 def serve(
     model: ModelPath,
-    *more: Annotated[Path, Parameter(help="More models. Each is served under the name of its folder.")],
+    *models: Annotated[Path, Parameter(help="More models. Each is served under the name of its folder.")],
     pace: Annotated[
         float,
         Parameter(
@@ -183,15 +181,15 @@ def serve(
         raise InvalidInput(f"port must be a number from 0 to 65535, got {port}")
     if device != "auto":
         use_device(device)
-    server = Settings.of(model, *more, pace_ms=pace, trusted=tuple(listed(trusted)), **settings)
-    folders = [open_folder(path) for path in (model, *more)]
+    server = Settings.of(model, *models, pace_ms=pace, trusted=tuple(listed(trusted)), **settings)
+    folders = [open_folder(path) for path in (model, *models)]
     private = [folder for folder in folders if not isinstance(folder, PublishedFolder)]
 
     def ready() -> None:
-        shown = f"[{host}]" if ":" in host else host
+        address = f"[{host}]" if ":" in host else host
         need = "everybody may ask what is published" if keys else "everybody on this machine may ask"
         if keys and private:
             need = f"callers need a key: quorate keys add {private[0].path} NAME"
-        print(f"quorate: the dashboard is at http://{shown}:{port}/; {need}. Ctrl-C stops", file=sys.stderr)
+        print(f"quorate: the dashboard is at http://{address}:{port}/; {need}. Ctrl-C stops", file=sys.stderr)
 
     return serve(server, ready=ready if sys.stderr.isatty() else None)  # logs are for programs

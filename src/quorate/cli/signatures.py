@@ -30,7 +30,7 @@ def options_from(
     """
     seen = set(skip.split())
     for position, target in enumerate(targets):
-        known = _parameter_helps(target)
+        documented = _parameter_helps(target)
         for name, parameter in inspect.signature(target).parameters.items():
             if name in seen:
                 continue
@@ -40,7 +40,9 @@ def options_from(
             if position > 0:
                 kind, default = kind | None, None
             variable = None if prefix is None else f"{prefix}{name.upper()}"
-            yield option(name, kind, default, helps.get(name) or known.get(name, ""), group=group, env_var=variable)
+            yield option(
+                name, kind, default, helps.get(name) or documented.get(name, ""), group=group, env_var=variable
+            )
 
 
 def option(name: str, kind: Any, default: Any, text: str, *, group: Any = None, env_var: Any = None) -> Any:
@@ -55,18 +57,18 @@ def with_options(
 ) -> Callable[[Callable[..., int]], Callable[..., int]]:
     """Return a decorator that gives a command these options for its `**settings`, and hides parameters `without`."""
     added = list(options)
-    defaults = {each.name: each.default for each in added if each.default is not each.empty}
+    defaults = {option.name: option.default for option in added if option.default is not option.empty}
 
     def decorate(command: Callable[..., int]) -> Callable[..., int]:
         @wraps(command)
         def run(*arguments: Any, **settings: Any) -> int:
             return command(*arguments, **(defaults | settings))
 
-        own = inspect.signature(command).parameters.values()
-        kept = [each for each in own if each.kind != each.VAR_KEYWORD and each.name not in without.split()]
-        parameters = sorted([*kept, *added], key=lambda each: each.kind)
+        hidden = {*without.split(), "settings"}
+        visible = [item for name, item in inspect.signature(command).parameters.items() if name not in hidden]
+        parameters = sorted([*visible, *added], key=lambda parameter: parameter.kind)
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        run.__annotations__ = {each.name: each.annotation for each in parameters}
+        run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
         return run
 
     return decorate

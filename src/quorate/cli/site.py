@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
-from quorate.cli.options import listed
+from quorate.cli.options import AsJson, Trusted, listed
 from quorate.cli.output import check_new_folder, show_bill
 from quorate.core.errors import InvalidInput
 
@@ -28,7 +28,6 @@ ModeName = Annotated[
 Corrupt = Annotated[
     int, Parameter(help="With --mode noise: how many sites may be corrupt, so that the noise of the others suffices.")
 ]
-AsJson = Annotated[bool, Parameter(help="Print one JSON object.")]
 
 
 def _sites() -> Any:
@@ -57,10 +56,9 @@ def _keys(
 ) -> int:
     """Make the keys of a site or of the coordinator, and its card, card.json, for the other parties."""
     keys = _sites().Keys.make(out, name, hosts=host)
-    told = {"name": keys.card.name, "card": str(out / "card.json")}
-    show_bill(
-        "Keys", told | {"give": "card.json, by a way that its reader trusts; nothing else"}, as_json=json, asked=True
-    )
+    bill = {"name": keys.card.name, "card": str(out / "card.json")}
+    bill["give"] = "card.json, by a way that its reader trusts; nothing else"
+    show_bill("Keys", bill, as_json=json, asked=True)
     return 0
 
 
@@ -82,28 +80,26 @@ def _serve(
         "127.0.0.1"
     ),
     port: Annotated[int, Parameter(help="The port to listen on; 0 for any that is free.")] = 8901,
-    trusted: Annotated[
-        str | None,
-        Parameter(help="Types of estimators that are not known to be safe, as for `quorate predict`."),
-    ] = None,
+    trusted: Trusted = "",
 ) -> int:
     """Send ballots of this owner's teachers to one coordinator, each charged to the model's ledger first."""
     sites = _sites()
     from quorate.service.sites.server import open_site
 
     if not 0 <= port < 2**16:
-        raise InvalidInput(f"port must be a number from 0 to 65535, not {port}")
-    own, peers = sites.Keys.read(keys), [sites.Card.read(path) for path in peer]
+        raise InvalidInput(f"port must be a number from 0 to 65535, got {port}")
+    party, peers = sites.Keys.read(keys), [sites.Card.read(path) for path in peer]
     card = sites.Card.read(coordinator)
-    types = listed(trusted) if trusted else None
-    opened = open_site(model, own, mode=mode, peers=peers, corrupt=corrupt, trusted=types)
+    opened = open_site(model, party, mode=mode, peers=peers, corrupt=corrupt, trusted=listed(trusted) or None)
 
     def ready(host: str, port: int) -> None:
         print(
             f"quorate: site {opened.name} answers {card.name} at https://{host}:{port}. Ctrl-C stops", file=sys.stderr
         )
 
-    return int(sites.serve_site(opened, own, card, host=host, port=port, ready=ready if sys.stderr.isatty() else None))
+    return int(
+        sites.serve_site(opened, party, card, host=host, port=port, ready=ready if sys.stderr.isatty() else None)
+    )
 
 
 @site.command(name="join")
@@ -134,8 +130,8 @@ def _join(
     from quorate.models.saving import save
 
     check_new_folder(out)
-    own, cards = sites.Keys.read(keys), dict(_address(text) for text in address)
-    together = sites.Sites(cards, own, mode=mode, corrupt=corrupt, seconds=seconds)
+    party, cards = sites.Keys.read(keys), dict(_address(text) for text in address)
+    together = sites.Sites(cards, party, mode=mode, corrupt=corrupt, seconds=seconds)
     try:
         extra = _schema_file(schema, together.check_agreement().schema)
         settings = {"epsilon": epsilon, "delta": delta, "queries": queries, "aggregator": aggregator}
@@ -153,11 +149,11 @@ def _join(
 def _address(text: str) -> "tuple[str, Card]":
     url, equals, card = text.rpartition("=")
     if not equals:
-        raise InvalidInput(f"a site is named by its address and its card, as https://HOST:PORT=CARD, not {text!r}")
+        raise InvalidInput(f"a site is named by its address and its card, as https://HOST:PORT=CARD, got {text!r}")
     return url, _sites().Card.read(card)
 
 
-def _schema_file(schema: Path | None, told: str) -> dict[str, bytes] | None:
+def _schema_file(schema: Path | None, digest: str) -> dict[str, bytes] | None:
     """Return the schema for the coordinator's folder, if it is the one by which the sites encode."""
     from hashlib import sha256
 
@@ -167,10 +163,10 @@ def _schema_file(schema: Path | None, told: str) -> dict[str, bytes] | None:
         content = None if schema is None else schema.read_bytes()
     except OSError as error:
         raise InvalidInput(f"{schema} cannot be read: {error.strerror}") from None
-    if (content is None) != (told == "") or (content is not None and sha256(content).hexdigest() != told):
+    if (content is None) != (digest == "") or (content is not None and sha256(content).hexdigest() != digest):
         raise InvalidInput(
             "the sites were fitted with a schema: give its file, schema.json of any site's model, as --schema"
-            if told
+            if digest
             else "the sites were fitted on plain numbers: leave --schema out"
         )
     return None if content is None else {SCHEMA_FILE: content}
