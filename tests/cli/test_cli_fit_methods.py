@@ -142,12 +142,15 @@ def test_every_method_fits_writes_and_tells_its_claim(method, records, capsys, m
     monkeypatch.chdir(records.parent)
     (records.parent / "public.csv").write_bytes(records.read_bytes())
     settings = [*METHOD_OPTIONS[method].split(), "--label", "ill", "--classes", "no,yes", "--json"]
+    settings += ["--report", "page.html"] if METHODS[method].reports else []
     code = main(["fit", method, "records.csv", "--out", "new", *settings])
     shown = capsys.readouterr()
     bill = json.loads(shown.out)
     assert code == (1 if bill.get("refused") else 0)
     assert {"claim", "privacy_unit", "epsilon", "delta", "label", "classes", "features"} <= set(bill)
     assert (bill["folder"], bill["method"], bill["classes"]) == ("new", method, ["no", "yes"])
+    if METHODS[method].reports:
+        assert bill["claim"].split(",")[0] in (records.parent / "page.html").read_text()
     kept = not (records.parent / "new" / "claim.json").exists()
     assert kept == ("--ask" not in settings)
     if kept:

@@ -391,7 +391,7 @@ def test_the_command_refuses_a_limit_that_cannot_be_measured(tmp_path, capsys):
     folder, table = save(rule, tmp_path / "rule"), write_table(tmp_path / "held.csv", 500, 4)
     told = ["check", folder, table, "--label", "y", "--classes", "ill,well", "--leave-out", "sex", "--min-auc", "0.5"]
     assert main([str(part) for part in told]) == 1
-    assert "--min-auc takes a model" in capsys.readouterr().err
+    assert "--min-auc needs a model" in capsys.readouterr().err
 
 
 @pytest.mark.filterwarnings("error")

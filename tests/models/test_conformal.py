@@ -670,7 +670,7 @@ def test_a_classifier_saved_from_python_has_sets_and_is_tested_by_the_command_li
     assert main(["check", str(tmp_path / "rule"), *told, "--max-error", "0.2"]) == 0
     assert main(["fit", "conformal", *told, "--model", str(tmp_path / "rule"), "--out", str(tmp_path / "x"),
                  "--largest-error", "1"]) == 1  # fmt: skip
-    assert "--largest-error is for a regression" in " ".join(capsys.readouterr().err.split())
+    assert "--largest-error does not apply to this model" in " ".join(capsys.readouterr().err.split())
 
 
 def test_sets_of_several_labels_are_refused():

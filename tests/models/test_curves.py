@@ -138,7 +138,7 @@ def test_the_command_line_crosses_columns_of_the_table(tmp_path, capsys):
     names = load(tmp_path / "model").columns_.get_feature_names_out().tolist()
     assert sum(" and " in name for name in names) == 4  # two pieces for each sex
     assert main([*fit, "age:ward", "--out", f"{tmp_path}/other"]) == 1
-    assert "--cross takes pairs" in capsys.readouterr().err
+    assert "--cross must be pairs" in capsys.readouterr().err
 
 
 @pytest.mark.long

@@ -642,7 +642,7 @@ def test_the_command_line_asks_and_the_owner_sees_the_count(folder, tmp_path, ca
     assert main(["predict", str(folder), str(tmp_path / "queries.csv"), "--out", str(tmp_path / "answers.csv")]) == 0
     assert (tmp_path / "answers.csv").read_text() == "row,answer,outcome\n1,1,answered\n2,0,answered\n"
     assert main(["predict", str(folder), str(tmp_path / "queries.csv"), "--on-no-quorum", "random"]) == 1
-    assert "say abstain or raise" in capsys.readouterr().err
+    assert "must be abstain or raise" in capsys.readouterr().err
     assert main(["ledger", "show", str(folder), "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)
     assert (shown["phase"], shown["seats_taken"], shown["no_quorums"], shown["closed"]) == (1, 4, 0, False)

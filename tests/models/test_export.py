@@ -222,7 +222,7 @@ def test_the_command_writes_both_and_refuses_what_is_private(tmp_path, capsys, r
     assert np.array_equal(session.run(["label"], {"X": NEW})[0], model.predict(NEW))
     assert (tmp_path / "card" / "README.md").exists()
     for arguments, text in (
-        ([folder], "say what to write"),
+        ([folder], "nothing to write"),
         ([folder, "--card", folder], "is not an empty folder"),
         ([folder, "--onnx", str(tmp_path)], "it is a folder"),
     ):

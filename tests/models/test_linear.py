@@ -931,10 +931,10 @@ def test_counts_and_wrong_labels_on_the_command_line(tables, capsys):
     assert 0.7 < woman < 1.3
     assert 2.6 < man < 3.4
     wrong = (
-        (["--label", "falls,sex", "--largest", "20"], "take one --label"),
-        (["--label", "falls", "--largest", "20", "--classes", "0,1"], "no --classes"),
-        (["--label", "falls", "--largest", "20", "--bounds", "0,9"], "not both"),
-        (["--label", "falls", "--bounds", "nine"], "--bounds takes two numbers"),
+        (["--label", "falls,sex", "--largest", "20"], "takes one --label"),
+        (["--label", "falls", "--largest", "20", "--classes", "0,1"], "no classes"),
+        (["--label", "falls", "--largest", "20", "--bounds", "0,9"], "do not go together"),
+        (["--label", "falls", "--bounds", "nine"], "--bounds must be two numbers"),
         (["--label", "falls,sex", "--classes", "a,b,c"], "take two --classes"),
         (["--label", "falls,nobody"], "--label names 'nobody'"),
     )

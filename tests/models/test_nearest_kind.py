@@ -518,7 +518,7 @@ def test_a_plan_and_a_regressor_by_the_command_line(tmp_path, capsys, monkeypatc
     high, low = json.loads(capsys.readouterr().out)["answers"]
     assert high - low > 40
     assert main([*fit.split(), "--scores", "--out", "other"]) == 1
-    assert "--bounds takes" in capsys.readouterr().err
+    assert "--bounds and --scores do not go together" in capsys.readouterr().err
 
 
 def test_scores_by_the_command_line(tmp_path, capsys, monkeypatch):

@@ -324,7 +324,7 @@ def test_the_command_line_takes_weights_and_warns(tables, capsys):
     assert main([*fit, "--class-weight", "none", "--scores", "--out", str(tables / "plain")]) == 0
     assert load(tables / "plain").class_weight is None
     assert main([*fit, "--prior", "no=most", "--out", str(tables / "none")]) == 1
-    assert "--prior takes a number for each class" in capsys.readouterr().err
+    assert "--prior must be a number for each class" in capsys.readouterr().err
     assert main(["plan", "--teachers", "500", "--prior", "0.9,0.1", "--json"]) == 0
     assert "a class of share 10%" in json.loads(capsys.readouterr().out)["warnings"][0]
     assert main(["plan", "--records", "30000", "--epsilon", "4", "--scores"]) == 0

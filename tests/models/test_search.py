@@ -605,10 +605,10 @@ def test_a_search_on_the_command_line(tmp_path, capsys):
     given += ["--public", f"{tmp_path}/public.csv", "--json", "--out", f"{tmp_path}/model"]
     assert main([*given, "--cuts", "1,8", "--scoring", "roc_auc", "--method", "composition"]) == 0
     bill = json.loads(capsys.readouterr().out)
-    assert (bill["cuts"], bill["method"], bill["candidates"], bill["epsilon"]) == (8, "composition", 2, 9.0)
+    assert (bill["cuts"], bill["search_method"], bill["candidates"], bill["epsilon"]) == (8, "composition", 2, 9.0)
     assert load(tmp_path / "model").claim_ == bill["claim"]
     assert main([*given[:-1], f"{tmp_path}/other", "--cuts", "few"]) == 1
-    assert "--cuts takes whole numbers" in capsys.readouterr().err
+    assert "--cuts must be whole numbers" in capsys.readouterr().err
 
 
 def test_a_setting_of_columns_that_are_not_there_is_refused():

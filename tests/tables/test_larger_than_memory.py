@@ -379,7 +379,7 @@ def test_the_command_reads_several_files_a_folder_and_a_pattern_as_one_table(tmp
         assert told["plan"]["rows_per_teacher"] == len(set(names.tolist())) // 80
     for wrong, text in (
         ([*files, "--read-classes", "--label", "y"], "--read-classes reads a whole table first"),
-        ([files[0], "--spill", str(tmp_path), *asked], "give --memory too"),
+        ([files[0], "--spill", str(tmp_path), *asked], "--spill needs --memory"),
         ([files[0], "--memory", "much", *asked], "memory must be a size"),
         ([*files, "--label", "z", "--classes", "a,b"], "--label names 'z', and there is no such column"),
     ):

@@ -47,6 +47,8 @@ _CONCEPT_PROOFS = {
 _FIGURES = {  # of the bill, by the attribute of a fitted model that has them
     "chosen_.why": "learner",
     "plan_.aggregator": "aggregator",
+    "plan_.method": "search_method",
+    "plan_.candidates": "candidates",
     "plan_.trial_epsilon": "trial_epsilon",
     "plan_.naive_epsilon": "naive_epsilon",
     "plan_.right": "expected_right",
@@ -141,7 +143,7 @@ def _run(
         _write_report(METHODS[name], fitted, bill, report)
     show_bill(f"The model in {output.out}", bill, as_json=output.json)
     if not output.json:
-        _show_plan(getattr(fitted.model, "plan_", None))
+        _show_plan(fitted.plan)
     return 1 if bill.get("refused") else 0
 
 
@@ -233,13 +235,15 @@ def _find_figure(owner: Any, path: str) -> Any:
         return None
     value = value() if callable(value) else value
     value = value.item() if isinstance(value, np.generic) else value
-    return min(value, sys.float_info.max) if isinstance(value, float) else value
+    if isinstance(value, float):
+        return min(value, sys.float_info.max)
+    return value if isinstance(value, str | int) else None
 
 
 def _write_report(method: Method, fitted: Fitted, bill: dict[str, Any], path: Path) -> None:
     from quorate.report import Claim, ReportData, proofs_for, software_versions, write_report
 
-    model = fitted.model
+    model = getattr(fitted.model, "best_estimator_", fitted.model)  # of a search
     is_declared = getattr(model, "multilabel_", False) or getattr(model, "classes", ()) is not None
     labels = "declared" if is_declared else "read from y, and public"
     notes = [f"The claim in full: {bill['claim']}."]
@@ -250,21 +254,21 @@ def _write_report(method: Method, fitted: Fitted, bill: dict[str, Any], path: Pa
     data = ReportData(
         title=method.title,
         claim=Claim(bill["epsilon"], bill["delta"], bill["privacy_unit"], labels=labels),
-        plan=bill.get("plan"),
+        plan=bill["plan"] if "aggregator" in bill else None,
         results={name: value for name, value in bill.items() if isinstance(value, str | int | float)},
         proofs=_CONCEPT_PROOFS if method.proofs == "concepts" else proofs_for(method.proofs or bill.get("aggregator")),
         software=software_versions(),
         notes=tuple(notes),
-        **(_curves(fitted, bill) if hasattr(model, "curves_") else {}),
+        **(_curves(model.curves_, fitted, bill) if hasattr(model, "curves_") else {}),
     )
     write_report(data, path)
 
 
-def _curves(fitted: Fitted, bill: Mapping[str, Any]) -> dict[str, Any]:
+def _curves(curves: Any, fitted: Fitted, bill: Mapping[str, Any]) -> dict[str, Any]:
     """Return the curves of a linear model for its report, with the names of the table's columns."""
     from quorate.cli.fit_linear import named_curves
 
-    curves, classes = fitted.model.curves_, bill.get("classes", ())
+    classes = bill.get("classes", ())
     return {
         "curves": curves if fitted.is_learned else named_curves(curves, fitted.data.schema),
         "curves_of": f"the log odds of {classes[1]!r}" if len(classes) == 2 else None,

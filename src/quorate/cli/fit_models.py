@@ -40,6 +40,7 @@ class Fitted:
     trusted: list[str] | None = None
     is_learned: bool = False  # the model has learned its own schema
     queries: Any = None
+    plan: Any = None
 
 
 def fit_table(name: str, tables: Tables, settings: dict[str, Any], ask: Path | None) -> Fitted:
@@ -54,7 +55,7 @@ def fit_table(name: str, tables: Tables, settings: dict[str, Any], ask: Path | N
     if settings.get("queries", 0) is None:
         settings["queries"] = _QUERIES if queries is None else max(1, len(queries))
     arguments = _constructor_arguments(estimator, data, settings)
-    notes = {"concept": settings["concept"]} if "concept" in settings else {}
+    notes, plan = {"concept": settings["concept"]} if "concept" in settings else {}, None
     if name in ("linear", "search"):
         from quorate.cli.fit_linear import linear_arguments
 
@@ -68,7 +69,15 @@ def fit_table(name: str, tables: Tables, settings: dict[str, Any], ask: Path | N
         notes["columns_hidden_by_noise"] = list(model.schema_.learned.notes)
     elif name in ("linear", "search", "semi-private") and data.schema.label is not None:
         notes |= _compare_with_public_rows(model, data)
-    return Fitted(model, data, notes, trusted, is_learned=is_learned, queries=queries)
+    return Fitted(
+        model,
+        data,
+        notes,
+        trusted,
+        is_learned=is_learned,
+        queries=queries,
+        plan=plan or getattr(model, "plan_", None),
+    )
 
 
 def _read(name: str, tables: Tables, settings: dict[str, Any], trusted: list[str] | None) -> tuple[Any, Data]:
@@ -239,7 +248,7 @@ def fit_stream(stream: Any, tables: Tables, settings: dict[str, Any]) -> Fitted:
     model = estimator(**arguments).fit_table(stream, schema, public=public, memory=memory, spill=spill)
     if is_local:
         show_problems([*file_problems(stream.found), *add_problems(problems)])
-    return Fitted(model, data)
+    return Fitted(model, data, plan=model.plan_)
 
 
 def _compare_with_public_rows(model: Any, data: Data) -> dict[str, Any]:
