@@ -134,11 +134,11 @@ def _run(
     check_report(report, inputs=[tables.table, tables.public, tables.schema, ask])
     with open_stream([tables.table, *files], tables, settings) as stream:
         fitted = fit_stream(stream, tables, settings) if stream else fit_table(name, tables, settings, ask)
-    bill = {"folder": str(output.out), "method": name} | _bill(fitted.model, fitted.data) | fitted.notes
-    if fitted.queries is None:
-        _save(fitted, output.out)
-    else:
-        bill |= _ask(fitted, bill, output.out, is_published=name == "semi-private")
+        bill = {"folder": str(output.out), "method": name} | _bill(fitted.model, fitted.data) | fitted.notes
+        if fitted.queries is None:
+            _save(fitted, output.out)
+        else:
+            bill |= _ask(fitted, bill, output.out, is_published=name == "semi-private")
     if report is not None:
         _write_report(METHODS[name], fitted, bill, report)
     show_bill(f"The model in {output.out}", bill, as_json=output.json)

@@ -88,8 +88,10 @@ def predict(
     _check_request(opened, dry_run=dry_run, writes=not (out is report is None), reports=report is not None)
     if opened.kind in _RELEASES:
         return _ask_release(opened, queries, out=out, caller=caller, as_json=json)
-    rows, keys, notes = _read_queries(opened, queries, key=key, leave_out=listed(leave_out), unknown=unknown)
-    model = load(opened, trusted=listed(trusted) or None)  # a changed file or manifest is refused here
+    rows, keys, notes = _read_queries(
+        opened, queries, key=key, leave_out=listed(leave_out) if leave_out else [], unknown=unknown
+    )
+    model = load(opened, trusted=listed(trusted) if trusted else None)  # a changed file or manifest is refused here
     try:
         if dry_run:
             return _show_quote(opened, model, rows, caller, notes, as_json=json)
