@@ -58,7 +58,7 @@ from quorate.release.utility import simulate_utility
 from quorate.report.release import write_release_report
 from quorate.tables import read_table
 
-__all__ = ["ask_online", "ask_published", "release"]
+__all__ = ["ReleaseOptions", "ask_online", "ask_published", "release"]
 
 _SETTINGS = Method(
     "",
