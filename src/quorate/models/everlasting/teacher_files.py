@@ -9,8 +9,8 @@ from quorate.models.everlasting.cuts import CutTeachers
 from quorate.models.everlasting.directions import DirectionTeachers, MeanDirection
 from quorate.models.everlasting.teaching import SteadyClassifier
 from quorate.models.predictors.concept_teachers import ErmClassifier
+from quorate.models.saving.codecs import put_teachers, read_teachers
 from quorate.models.saving.contract import State
-from quorate.models.saving.teachers import put_teachers, read_teachers
 
 __all__ = ["TRUSTED", "ensemble_files", "ensemble_from"]
 

@@ -37,9 +37,8 @@ from quorate.models.predictors.labels import class_codes
 from quorate.models.predictors.sklearn_compat import KeepsPublished
 from quorate.models.predictors.sources import PublicRows
 from quorate.models.predictors.subsample import PrivateClassifier
-from quorate.models.saving.codecs import mechanism_document, mechanism_of
+from quorate.models.saving.codecs import mechanism_document, mechanism_of, put_teachers, read_teachers
 from quorate.models.saving.contract import State
-from quorate.models.saving.teachers import put_teachers, read_teachers
 from quorate.planner import plan_student_first
 from quorate.tables.frames import named_matrix
 

@@ -42,14 +42,18 @@ from quorate.models.predictors.labels import class_codes, declared_classes
 from quorate.models.predictors.scores import Scoring, Threshold, check_threshold
 from quorate.models.predictors.sklearn_compat import only_with
 from quorate.models.predictors.sources import OtherSources
-from quorate.models.saving.codecs import from_plain, mechanism_document, mechanism_of, to_plain
+from quorate.models.saving.codecs import (
+    from_plain,
+    mechanism_document,
+    mechanism_of,
+    put_teachers,
+    read_teachers,
+    to_plain,
+)
 from quorate.models.saving.contract import Outputs, Spending, State
-from quorate.models.saving.teachers import put_teachers, read_teachers
 from quorate.planner import ON_NO_QUORUM, Plan, plan
 from quorate.planner.classes import by_class, check_prior, takes_class_weight, weigh_classes
 from quorate.planner.trial import LearnerChoice, Trial, coefficients
-
-__all__ = ["PrivateClassifier"]
 
 
 def _gives_scores(classifier: "PrivateClassifier") -> bool:

@@ -3,6 +3,7 @@
 arrays         NumPy's npz, without objects
 skops          scikit-learn estimators, of types that are known to be safe and those that the caller names
 plain          dataclasses, named tuples and numbers as JSON, of classes that the reader names; mechanisms by a list
+teachers       arrays if they were fitted as one, addresses of those elsewhere, estimators otherwise; into a `State`
 """
 
 import io
@@ -11,12 +12,19 @@ import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from fractions import Fraction
+from importlib import import_module
 from inspect import signature
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from quorate.compute.ensemble import Electorate
+from quorate.compute.ensemble.clusters import ClusterTeachers
+from quorate.compute.ensemble.electorate import FunctionTeachers
+from quorate.compute.ensemble.endpoints import EndpointTeachers
+from quorate.compute.ensemble.estimators import EstimatorTeachers
+from quorate.compute.learners import Teachers, teachers_from_arrays
 from quorate.core.errors import InvalidInput
 from quorate.core.mechanisms import (
     BetweenThresholds,
@@ -42,7 +50,9 @@ __all__ = [
     "from_skops",
     "mechanism_document",
     "mechanism_of",
+    "put_teachers",
     "reaching_settings",
+    "read_teachers",
     "skops_types",
     "to_plain",
     "to_skops",
@@ -61,6 +71,7 @@ _COUNTING = (
     SoftMajority,
     StabilityTest,
 )
+_ENDPOINT_SETTINGS = ("urls", "labels", "features", "call_rows", "seconds")
 MECHANISMS: dict[str, Any] = {mechanism.__name__: mechanism for mechanism in _COUNTING}  # that count ballots
 # Types beyond those that skops trusts. Each was read: making one, or giving it its state, sets attributes and arrays
 # and does nothing else; a function computes from arrays, and reads and writes no file. So a forged file can make a
@@ -276,6 +287,8 @@ def to_plain(value: Any) -> Any:
         return {"kind": type(value).__name__} | {name: to_plain(getattr(value, name)) for name in parameters}
     if isinstance(value, tuple | list):
         return [to_plain(part) for part in value]
+    if isinstance(value, Mapping):
+        return {name: to_plain(part) for name, part in value.items()}
     return value.item() if isinstance(value, np.generic) else value
 
 
@@ -291,6 +304,8 @@ def from_plain(plain: Any, *classes: type) -> Any:
         return plain
     values = dict(plain)
     name = values.pop("kind", None)
+    if name is None:
+        return {key: from_plain(part, *classes) for key, part in values.items()}
     if name == "float":
         return float(values["text"])
     known: Any = {known.__name__: known for known in (Fraction, *classes)}.get(str(name))
@@ -317,3 +332,43 @@ def mechanism_of(document: Mapping[str, Any]) -> Any:
     if "table" in values:
         values["table"] = tuple(values["table"])
     return MECHANISMS[name](**values)
+
+
+def put_teachers(state: Any, teachers: Electorate) -> None:
+    """Keep fitted teachers: plain arrays if they were fitted as one, addresses of those elsewhere, or estimators.
+
+    Functions are code, which no file keeps, and an electorate that stands elsewhere is not ours to keep. Teachers on a
+    cluster are brought here.
+    """
+    if isinstance(teachers, ClusterTeachers):
+        teachers = teachers.gathered()
+    if isinstance(teachers, EndpointTeachers):
+        state.put_document("teachers", {name: getattr(teachers, name) for name in _ENDPOINT_SETTINGS})
+    elif hasattr(teachers, "document"):  # sites of a federation: where they are, and the keys by which they are asked
+        state.put_document("sites", teachers.document())
+    elif isinstance(teachers, Teachers):
+        state.put_arrays("teachers", **teachers.arrays())
+    elif isinstance(teachers, EstimatorTeachers) and not isinstance(teachers, FunctionTeachers):
+        models, majorities = zip(*teachers.fitted, strict=True)
+        parts = {"models": list(models), "majorities": list(majorities), "classes": teachers.classes}
+        state.put_estimator("teachers", parts)
+    else:
+        raise InvalidInput(
+            f"a model of {type(teachers).__name__} cannot be written to a file: its teachers were brought, and live in "
+            "this program. Bring models on servers by their addresses, or open the model anew where it is needed; each "
+            "opening has a budget of its own"
+        )
+
+
+def read_teachers(state: Any) -> Electorate:
+    """Return the teachers that `put_teachers` kept."""
+    if "teachers.npz" in state:
+        return teachers_from_arrays(state.arrays("teachers"))
+    if "teachers.skops" in state:
+        parts = state.estimator("teachers")
+        return EstimatorTeachers(list(zip(parts["models"], parts["majorities"], strict=True)), classes=parts["classes"])
+    if "teachers.json" in state:
+        document = state.document("teachers")
+        return EndpointTeachers(document.pop("urls"), **document)
+    sites: Electorate = import_module("quorate.service.sites.coordinator").Sites.from_document(state.document("sites"))
+    return sites

@@ -181,8 +181,9 @@ class StudentClassifier(QuorateClassifier):
     def to_state(self) -> State:
         """Return settings, plan, the fitted student, and the points that were asked; the teachers are gone."""
         check_is_fitted(self, "student_")
-        plan = {"mechanism": mechanism_document(self.plan_.mechanism), "plan": self.plan_.as_dict()}
-        state, labelled = State({**self.fitted_values(), **plan}), self.labelled_
+        mechanism, plan = mechanism_document(self.plan_.mechanism), self.plan_.as_dict()
+        state = State({**self.fitted_values(), "mechanism": mechanism, "plan": plan})
+        labelled = self.labelled_
         state.put_estimator("student", {"student": clone(self.unfitted_student()), "fitted": self.student_})
         codes = class_codes(self.classes_, labelled.labels)
         state.put_arrays("labelled", asked=labelled.asked, answered=labelled.answered, codes=codes)
