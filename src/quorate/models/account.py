@@ -69,12 +69,13 @@ class Account:
             raise InvalidInput(f"unit must be 'record' or 'person', not {unit!r}")
         path = Path(folder)
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
-            self._folder = _opened(path)
+            self._folder = _open_account(path)
             self.ledger: Ledger = self._folder.ledger()
         else:
             if epsilon is None:
                 raise InvalidInput(f"{path} holds no account yet: epsilon= and delta= say the total of a new one")
-            self._folder, self.ledger = _created(path, epsilon, 1e-6 if delta is None else delta, unit or "record")
+            total = epsilon, 1e-6 if delta is None else delta
+            self._folder, self.ledger = _create_account(path, *total, unit or "record")
         manifest = self._folder.manifest
         self.epsilon, self.delta = float(manifest["epsilon"]), float(manifest["delta"])
         self.unit = str(manifest["unit"])
@@ -168,14 +169,14 @@ class Account:
         self.ledger.close()
 
 
-def _opened(path: Path) -> PrivateFolder:
+def _open_account(path: Path) -> PrivateFolder:
     folder = open_folder(path)
     if folder.kind != KIND or not isinstance(folder, PrivateFolder):
         raise InvalidInput(f"{path} holds a model of kind {folder.kind!r}, and no account")
     return folder
 
 
-def _created(path: Path, epsilon: float, delta: float, unit: str) -> tuple[PrivateFolder, Ledger]:
+def _create_account(path: Path, epsilon: float, delta: float, unit: str) -> tuple[PrivateFolder, Ledger]:
     epsilon, delta = check_positive("epsilon", epsilon), check_delta(delta)
     manifest = {"epsilon": epsilon, "delta": delta, "unit": unit}
     folder = PrivateFolder.create(path, KIND, manifest, {})
