@@ -39,10 +39,10 @@ def parse_queries(texts: Sequence[str], about: Any) -> list[Any]:
         return [_box(text, about.features) for text in texts]
     if isinstance(about, Halfspaces):
         return [_halfspace(text, about.features) for text in texts]
-    return [_named(text) for text in texts]
+    return [_parse_named(text) for text in texts]
 
 
-def _named(text: str) -> Any:
+def _parse_named(text: str) -> Any:
     if not text.lstrip().startswith("{"):
         return text
     try:
@@ -133,10 +133,10 @@ def shown_answers(rows: Sequence[Mapping[str, Any]], records: int) -> list[dict[
     [{'answer': '0.123457', 'error': '0.001', 'low': '0.121456', 'high': '0.125457'}]
     """
     places = max(6, math.ceil(math.log10(records)) + 2)
-    return [{name: _shown(name, value, places) for name, value in row.items()} for row in rows]
+    return [{name: _format_cell(name, value, places) for name, value in row.items()} for row in rows]
 
 
-def _shown(name: str, value: Any, places: int) -> Any:
+def _format_cell(name: str, value: Any, places: int) -> Any:
     if not isinstance(value, float) or math.isnan(value):
         return value
     if name not in ("answer", "low", "high"):

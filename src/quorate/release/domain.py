@@ -261,7 +261,7 @@ class TableDomain(Domain):
 
     def find(self, asked: Any) -> Whole:
         """Return the numbers of the queries that these numbers, names or expressions say."""
-        numbers = np.array([self._number(one) for one in _listed(asked)], dtype=np.int64)
+        numbers = np.array([self._number(one) for one in _as_list(asked)], dtype=np.int64)
         if numbers.size and not (numbers.min() >= NOTHING and numbers.max() < self.bound.count_queries):
             raise InvalidInput(f"a query of this workload has a number from 0 to {self.bound.count_queries - 1}")
         return numbers
@@ -271,10 +271,10 @@ class TableDomain(Domain):
 
         Of what lies between two queries, the larger one.
         """
-        parts = None if isinstance(asked, np.ndarray) else [self._parts_of(one) for one in _listed(asked)]
+        parts = None if isinstance(asked, np.ndarray) else [self._parts_of(one) for one in _as_list(asked)]
         if parts is None or all(part is None for part in parts):
             return super().find_sums(asked)
-        pairs = zip(parts, _listed(asked), strict=True)
+        pairs = zip(parts, _as_list(asked), strict=True)
         lists = [self.find([one]) if part is None else part for part, one in pairs]
         return np.concatenate(lists), np.cumsum([0, *map(len, lists[:-1])])
 
@@ -284,16 +284,16 @@ class TableDomain(Domain):
 
     def between(self, asked: Any) -> list[Between | None]:
         """Return for each thing that is asked the two queries between which it lies, None where it is one itself."""
-        return [] if isinstance(asked, np.ndarray) else [self.bound.between(one) for one in _listed(asked)]
+        return [] if isinstance(asked, np.ndarray) else [self.bound.between(one) for one in _as_list(asked)]
 
     def _number(self, one: Any) -> int:
         if isinstance(one, int | np.integer) and not isinstance(one, bool):
             return int(one)
         if isinstance(one, str) and not isinstance(self.bound, ExpressionWorkload):
-            return self._named(one)
+            return self._find_name(one)
         return int(self.bound.find(one))
 
-    def _named(self, text: str) -> int:
+    def _find_name(self, text: str) -> int:
         """Return the number of the query of this name, as `describe` gives it."""
         if self._names is None:
             self._names = {row["query"]: number for number, row in enumerate(self.bound.describe())}
@@ -316,7 +316,7 @@ class TableDomain(Domain):
     def describe(self, numbers: Whole, asked: Any) -> list[dict[str, Any]]:
         """Return the tidy names of these queries; `asked` is what was asked, where a query near it is answered."""
         named = self.bound.describe(numbers)
-        for name, one in zip(named, _listed(asked), strict=True):
+        for name, one in zip(named, _as_list(asked), strict=True):
             if self.bound.summed(one) is not None:
                 name.update(self.bound.describe_sum(one))
             elif not self.bound.answers_itself(one):
@@ -362,7 +362,7 @@ def read_domain(values: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -
     return domain.bound, domain
 
 
-def _listed(asked: Any) -> list[Any]:
+def _as_list(asked: Any) -> list[Any]:
     return [asked] if isinstance(asked, str | Mapping | int) or not isinstance(asked, Iterable) else list(asked)
 
 

@@ -317,9 +317,9 @@ class GrowingRelease(SavedModel):
             return self._released(self.updates_.index(name) + 1)
         self._check_new(groups)
         counted, people = (private, None) if groups is None else self._counted.choose(private, groups)
-        sealed, records = self._sealed(counted, people)
+        sealed, records = self._seal(counted, people)
         is_first = self.plan_ is None
-        plan = self.plan_ or self._planned(records)
+        plan = self.plan_ or self._make_plan(records)
         measurement = self._check_measurement(plan, records)
         vectors = sealed.put_to(lambda data: SealedCounts(self._vectors(measurement, data)))
         if is_first and self.account is not None:
@@ -359,7 +359,7 @@ class GrowingRelease(SavedModel):
         if self._store is not None:
             self._store.close()
 
-    def _sealed(self, private: Any, people: NDArray[np.uint8] | None) -> tuple[SealedCounts, int]:
+    def _seal(self, private: Any, people: NDArray[np.uint8] | None) -> tuple[SealedCounts, int]:
         """Return the records by their cells, sealed, and how many there are; an update may bring nobody new."""
         if people is not None and len(people) == 0:
             return SealedCounts(None), 0
@@ -368,7 +368,7 @@ class GrowingRelease(SavedModel):
     def _records(self, more: int = 0) -> int:
         return sum(update.records for update in self._kept) + more
 
-    def _planned(self, records: int) -> Plan:
+    def _make_plan(self, records: int) -> Plan:
         """Return the plan for as many records in each update as in the first."""
         if not records:
             raise InvalidInput("the first update must hold at least one record")

@@ -54,7 +54,7 @@ def first_records(private: Any, groups: Any, most: int = 1) -> Any:
     counts = np.bincount(units, minlength=people)
     kept = np.minimum(counts, most)
     starts = np.cumsum(counts) - counts
-    return _taken(private, np.concatenate([order[starts + turn % kept] for turn in range(most)]))
+    return _take_records(private, np.concatenate([order[starts + turn % kept] for turn in range(most)]))
 
 
 class Counted:
@@ -77,7 +77,7 @@ class Counted:
         turns[order] = np.arange(len(units)) - np.repeat(np.cumsum(counts) - counts, counts)
         chosen = np.flatnonzero(previous[units] + turns < self.most)
         told = np.frombuffer(b"".join(digests), dtype=np.uint8).reshape(-1, _DIGEST)
-        return _taken(private, chosen), told[units[chosen]]
+        return _take_records(private, chosen), told[units[chosen]]
 
     def remember(self, digests: NDArray[np.uint8] | None) -> None:
         """Count the people of these digests once for each time they stand here."""
@@ -97,7 +97,7 @@ def _rows_of(private: Any) -> int:
     return int(rows.pop())
 
 
-def _taken(private: Any, chosen: NDArray[np.int64]) -> Any:
+def _take_records(private: Any, chosen: NDArray[np.int64]) -> Any:
     if isinstance(private, Mapping):
         return {name: _safe_indexing(column, chosen) for name, column in private.items()}
     return private.take(chosen) if is_arrow(private) else _safe_indexing(private, chosen)
@@ -130,7 +130,7 @@ def release_claim(
 ) -> str:
     """Return the claim of a release that is made once."""
     replaced = f"one of {records} private records" if unit == RECORD else f"all records of one of {records} people"
-    conditions = (*_counted(records_per_person, "each person count"), *_together(total), _OPEN)
+    conditions = (*_counting_conditions(records_per_person, "each person count"), *_total_conditions(total), _OPEN)
     return str(Claim(epsilon, delta, unit=replaced, what="the whole release is", conditions=conditions))
 
 
@@ -140,15 +140,15 @@ def growing_claim(
     """Return the claim of all updates of a release that grows."""
     replaced = "one record of one update" if unit == RECORD else "all records of one person, in the same updates"
     public = "how many records each update counts is public"
-    counted = _counted(records_per_person, "each person count over all updates")
-    conditions = (public, *counted, *_together(total), _OPEN)
+    counted = _counting_conditions(records_per_person, "each person count over all updates")
+    conditions = (public, *counted, *_total_conditions(total), _OPEN)
     what = f"all {updates} updates together are"
     return str(Claim(epsilon, delta, unit=replaced, what=what, conditions=conditions))
 
 
-def _counted(most: int, who: str) -> tuple[str, ...]:
+def _counting_conditions(most: int, who: str) -> tuple[str, ...]:
     return (f"up to {most} records of {who}",) if most > 1 else ()
 
 
-def _together(total: Total | None) -> tuple[str, ...]:
+def _total_conditions(total: Total | None) -> tuple[str, ...]:
     return () if total is None else (str(total),)

@@ -397,9 +397,9 @@ class QueryRelease(SavedModel, ShowsClaim, BaseEstimator):
             return min(1.0, parts * (level * details["deviation"] + details["moved"]))
         errors = self.released_.errors
         largest = details["deviation"] if errors is None else float(errors.max())
-        return min(1.0, parts * self._projected() * level * largest)
+        return min(1.0, parts * self._projection_factor() * level * largest)
 
-    def _projected(self) -> int:
+    def _projection_factor(self) -> int:
         """Return by how much the largest error may grow where answers are made to agree: PROOF.md, step 5."""
         queries = self.domain_.queries
         if self.engine_ == "prefix" and isinstance(queries, Prefixes | Ranges) and queries.lines > 1:

@@ -45,7 +45,7 @@ def round_weights(queries: Queries, weights: Floats, rows: int, *, support: Rows
     counts[order] = np.diff(marks, prepend=0)
     if isinstance(queries, Prefixes | Ranges) or queries.count > _LISTED:
         return counts
-    return _moved(queries, shares, counts, rows, support)
+    return _move_rows(queries, shares, counts, rows, support)
 
 
 def _order(queries: Queries, support: Rows | None) -> NDArray[np.int64]:
@@ -63,7 +63,7 @@ def _order(queries: Queries, support: Rows | None) -> NDArray[np.int64]:
     return np.lexsort(indices.T[::-1])
 
 
-def _moved(
+def _move_rows(
     queries: Queries, shares: Floats, counts: NDArray[np.int64], rows: int, support: Rows | None
 ) -> NDArray[np.int64]:
     """Return the counts after moving single rows from one cell to another, as long as it helps the worst query."""
@@ -105,7 +105,7 @@ def fit_weights(
 ) -> Floats:
     """Return weights whose answers come close to released ones, and that otherwise stay near the start."""
     if isinstance(queries, Prefixes) and queries.lines == 1:
-        return np.diff(_rising(np.clip(answers, 0.0, 1.0)), prepend=0.0)
+        return np.diff(_fit_isotonic(np.clip(answers, 0.0, 1.0)), prepend=0.0)
     size = queries.cells if support is None else support.records
     if size is None:
         raise Infeasible("the cells are too many to list; fit with public records, whose rows can be weighted")
@@ -153,7 +153,7 @@ class _Dual:
     def newton(self) -> Floats:
         """Return the weights by Newton's method, each step shortened until it helps."""
         queries = self._queries
-        table = np.stack([_held(queries, number) for number in range(queries.count)]).astype(np.float32)
+        table = np.stack([_mask_cells(queries, number) for number in range(queries.count)]).astype(np.float32)
         multipliers = np.zeros(queries.count)
         value, slope = self.value(multipliers)
         for _ in range(_NEWTON):
@@ -182,7 +182,7 @@ class _Dual:
         return self.weigh(multipliers)[0]
 
 
-def _held(queries: Queries, number: int) -> NDArray[np.bool_]:
+def _mask_cells(queries: Queries, number: int) -> NDArray[np.bool_]:
     mask = np.zeros(queries.cells or 0, dtype=np.bool_)
     mask[queries.members(number)] = True
     return mask
@@ -291,7 +291,7 @@ def product_support(queries: Marginals, answers: Floats, rows: int) -> Rows:
     return Rows(np.stack(columns, axis=1), queries.sizes)
 
 
-def _rising(values: Floats) -> Floats:
+def _fit_isotonic(values: Floats) -> Floats:
     """Return the closest values that never fall and end at 1: pool adjacent violators."""
     from sklearn.isotonic import isotonic_regression  # noqa: PLC0415
 

@@ -90,7 +90,7 @@ def simulate_utility(
     True
     """
     target = release.target if target is None else target
-    domain, index = release.domain_, None if target is None else _place(release.domain_, target)
+    domain, index = release.domain_, None if target is None else _target_index(release.domain_, target)
     queries, rows = domain.queries, min(release.records_, _MOST_ROWS)
     if queries.count > MOST_LISTED:
         raise InvalidInput(f"{queries.count} queries are more than the {MOST_LISTED} whose errors are simulated")
@@ -101,7 +101,7 @@ def simulate_utility(
         if told and time.perf_counter() - began > seconds:
             break
         order = np.random.default_rng(number).permutation(2 * rows)
-        records, others = _taken(drawn, order[:rows]), _taken(drawn, order[rows:])
+        records, others = _take_rows(drawn, order[:rows]), _take_rows(drawn, order[rows:])
         again = release_again(release, records)
         synthetic, truth = again.synthetic(rows), _shares(domain, records)
         answers = again.released_.some(queries, np.arange(queries.count))
@@ -136,11 +136,11 @@ def release_again(release: QueryRelease, records: Any, *, epsilon: float | None 
     return again
 
 
-def _taken(records: Any, rows: Integers) -> Any:
+def _take_rows(records: Any, rows: Integers) -> Any:
     return records.take(rows) if is_arrow(records) else records[rows]
 
 
-def _place(domain: Domain, target: str) -> int:
+def _target_index(domain: Domain, target: str) -> int:
     if not isinstance(domain.asked, MarginalWorkload) or target not in domain.asked.columns.names:
         raise InvalidInput(f"target must be a column of marginals that were released, not {target!r}")
     if len(domain.asked.columns.names) == 1:
@@ -209,7 +209,7 @@ class SyntheticClassifier:
 def learn_from(release: QueryRelease, target: str) -> SyntheticClassifier:
     """Return a classifier of a column that learns from synthetic records, for a private test of their utility."""
     rows = min(release.records_, _MOST_LEARNED)
-    return SyntheticClassifier(release.domain_, _place(release.domain_, target), release.synthetic(rows))
+    return SyntheticClassifier(release.domain_, _target_index(release.domain_, target), release.synthetic(rows))
 
 
 def _auc(learned: SyntheticClassifier, others: Any) -> float:

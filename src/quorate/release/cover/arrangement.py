@@ -37,8 +37,8 @@ class Lines:
         self.intercepts = [intercepts[line] for line in self.order]
         steeper = [here != before for before, here in itertools.pairwise(self.slopes)]
         self.ranks = np.cumsum([0, *steeper]) if self.slopes else np.empty(0, dtype=np.int64)  # equal if parallel
-        self.float_slopes, self._slope_error = _rounded(self.slopes)
-        self.float_intercepts, self._intercept_error = _rounded(self.intercepts)
+        self.float_slopes, self._slope_error = _to_floats(self.slopes)
+        self.float_intercepts, self._intercept_error = _to_floats(self.intercepts)
 
     def __len__(self) -> int:
         return len(self.slopes)
@@ -57,7 +57,7 @@ class Lines:
         vertices = np.concatenate([[0], np.cumsum(sure)])[: others.size]
         if sure.all():
             return others, vertices, places
-        return self._settled(line, others, vertices, places)
+        return self._sort_exactly(line, others, vertices, places)
 
     def _places(self, line: int, others: Integers) -> tuple[Values, Values]:
         """Return about where the others cross a line, and how far off that may be."""
@@ -73,7 +73,7 @@ class Lines:
         places[open_], errors[open_] = 0.0, np.inf
         return places, errors
 
-    def _settled(
+    def _sort_exactly(
         self, line: int, others: Integers, runs: Integers, places: Values
     ) -> tuple[Integers, Integers, Values]:
         """Sort exactly what floats leave open: within a run of neighbours, by fractions."""
@@ -248,7 +248,7 @@ def _left_points(table: _Table, faces: Faces) -> Iterator[tuple[Fraction, Fracti
             yield x, above - step if above is not None else (below or Fraction(0)) + step
 
 
-def _rounded(values: Sequence[Fraction]) -> tuple[Values, Values]:
+def _to_floats(values: Sequence[Fraction]) -> tuple[Values, Values]:
     """Return numbers as floats, and how far off each may be: not at all where it is one."""
     floats = np.array([nearest(value) for value in values], dtype=np.float64)
     same = [

@@ -231,13 +231,13 @@ def check_cells(cells: int, what: str) -> None:
 
 def _is_matrix(records: list[Any] | tuple[Any, ...], features: int) -> bool:
     """Return whether each record of a list has as many values as there are features."""
-    return bool(records) and all(_is_listed(record) and len(record) == features for record in records)
+    return bool(records) and all(_is_row(record) and len(record) == features for record in records)
 
 
-def _is_listed(record: Any) -> bool:
+def _is_row(record: Any) -> bool:
     return isinstance(record, list | tuple) or (isinstance(record, np.ndarray) and record.ndim == 1)
 
 
 def _point(record: Any, features: int) -> list[float]:
-    values = list(record) if _is_listed(record) else [record]
+    values = list(record) if _is_row(record) else [record]
     return read_numbers(object_texts(values)).tolist() if len(values) == features else [math.nan] * features

@@ -79,7 +79,7 @@ class HalfspaceCover(Cover):
         self.lines, self._numbers = _parting_lines(self._public)
         faces, self._centres = find_points(self.lines)
         self._scaled, self._offsets = _scaled(self.lines)
-        self._words, marks = _marked(faces)
+        self._words, marks = _mark_faces(faces)
         self._faces = np.argsort(marks)
         self._marks = marks[self._faces]
         super().__init__(concept, len(points), Sides(faces))
@@ -197,14 +197,14 @@ def _key(labels: Any) -> bytes:
     return np.packbits(np.asarray(labels).astype(np.bool_)).tobytes()
 
 
-def _marked(faces: Faces) -> tuple[Marks, Marks]:
+def _mark_faces(faces: Faces) -> tuple[Marks, Marks]:
     """Return the sums of the words of eight lines for each byte, and a mark for each face: all marks differ.
 
     The mark of a face is the sum of the words of the lines that it lies above. Words are fixed numbers that look like
     random ones; should two faces share a mark, other words are taken.
     """
     for attempt in range(64):
-        words = _mixed(np.arange(faces.lines, dtype=np.uint64) + np.uint64(attempt << 32))
+        words = _mix_bits(np.arange(faces.lines, dtype=np.uint64) + np.uint64(attempt << 32))
         marks = faces.spread(words)
         if np.unique(marks).size == marks.size:
             break
@@ -214,7 +214,7 @@ def _marked(faces: Faces) -> tuple[Marks, Marks]:
     return (bytes_[np.newaxis] * padded.reshape(-1, 1, 8)).sum(axis=2, dtype=np.uint64), marks
 
 
-def _mixed(numbers: Marks) -> Marks:
+def _mix_bits(numbers: Marks) -> Marks:
     """Return words that look random, one for each number (Steele, Lea and Flood 2014)."""
     mixed = (numbers + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

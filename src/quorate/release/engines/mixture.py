@@ -66,11 +66,11 @@ class Mixture:
         all can.
         """
         generator = np.random.default_rng(0)
-        owned = _rounded(self.weights[None, :], np.array([rows]), generator)[0]
+        owned = _round_shares(self.weights[None, :], np.array([rows]), generator)[0]
         owner = np.repeat(np.arange(len(owned)), owned)
         codes = np.empty((rows, len(self.sizes)), dtype=np.int64)
         for column, size in enumerate(self.sizes):
-            counts = _rounded(self._block(column), owned, generator)
+            counts = _round_shares(self._block(column), owned, generator)
             drawn = np.repeat(np.tile(np.arange(size), len(owned)), counts.ravel())
             codes[:, column] = drawn[np.lexsort((generator.random(rows), owner))]
         if possible is not None:
@@ -78,15 +78,15 @@ class Mixture:
             _draw_again(codes, owner, possible, (self.weights, blocks), generator)
             codes = possible.repaired(codes)
             if pairs is not None and len(self.sizes) > 1:
-                chosen = _raked(codes, self.sizes, pairs)
+                chosen = _rake_records(codes, self.sizes, pairs)
                 codes, owner = codes[chosen], owner[chosen]
         if rows <= _MOST_MENDED and len(self.sizes) > 1:
             wanted = (self.weights[:, None] * self.shares).T @ self.shares if pairs is None else pairs
             starts = np.cumsum([0, *self.sizes[:-1]])
             allowed = None if possible is None else lambda indices: possible.records(indices - starts)
-            indices = _mended(codes + starts, owner, rows * wanted, generator, allowed)
+            indices = _mend_pairs(codes + starts, owner, rows * wanted, generator, allowed)
             if pairs is not None:  # what no swap within a component mends
-                indices = _mended(indices, np.zeros_like(owner), rows * wanted, generator, allowed)
+                indices = _mend_pairs(indices, np.zeros_like(owner), rows * wanted, generator, allowed)
             codes = indices - starts
         return codes
 
@@ -116,7 +116,7 @@ def _draw_again(
             codes[indices, column] = np.minimum(within, block.shape[1] - 1)
 
 
-def _rounded(shares: Floats, totals: Integers, generator: np.random.Generator) -> Integers:
+def _round_shares(shares: Floats, totals: Integers, generator: np.random.Generator) -> Integers:
     """Return counts that add up to the total of each row, each within 1 of its share: systematic rounding."""
     upto = np.cumsum(shares, axis=1)
     upto = upto / upto[:, -1:]
@@ -126,7 +126,7 @@ def _rounded(shares: Floats, totals: Integers, generator: np.random.Generator) -
     return np.diff(marks, prepend=0, axis=1)
 
 
-def _raked(codes: Integers, sizes: tuple[int, ...], pairs: Floats) -> Integers:
+def _rake_records(codes: Integers, sizes: tuple[int, ...], pairs: Floats) -> Integers:
     """Return as many of these records, some more than once, so that each column has its shares: by iterated scaling."""
     weights = np.full(len(codes), 1.0 / len(codes))
     starts = np.cumsum([0, *sizes])
@@ -142,7 +142,7 @@ def _raked(codes: Integers, sizes: tuple[int, ...], pairs: Floats) -> Integers:
     return np.asarray(order[np.minimum(np.searchsorted(upto, marks), len(codes) - 1)])
 
 
-def _mended(
+def _mend_pairs(
     places: Integers,
     owner: Integers,
     wanted: Floats,

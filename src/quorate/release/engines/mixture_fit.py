@@ -179,7 +179,7 @@ def fit_mixture(
     `emphasis` cells that stand out get more weight, which makes the largest error smaller and the mean one larger.
     """
     fitted, held_out = split_noise(noisy)
-    fit = _ladder(_settled(_begin(sizes, Misfit(sizes, fitted), estimate(fitted))), Misfit(sizes, held_out))
+    fit = _ladder(_settle(_begin(sizes, Misfit(sizes, fitted), estimate(fitted))), Misfit(sizes, held_out))
     return fit_again(replace(fit, half=fit), noisy, estimate, emphasis=emphasis)
 
 
@@ -209,7 +209,7 @@ def fit_again(
     """Return the fit of the same penalty to all of the noise, or to other noise, from where this one is."""
     checked = estimate(noisy)
     measure = Misfit(fit.mixture.sizes, noisy)
-    fit = _descend(replace(_moved(fit, _logarithms(measure, checked)), measure=measure), fit.penalty, steps)
+    fit = _descend(replace(_rebase(fit, _logarithms(measure, checked)), measure=measure), fit.penalty, steps)
     for _ in range(_CHECKS if emphasis else 0):
         emphasised = fit.measure.emphasised(checked, fit.mixture.table)
         fit = replace(_descend(replace(fit, measure=emphasised), fit.penalty, _CHECK_STEPS), misfit=fit.misfit)
@@ -249,7 +249,7 @@ def _begin(sizes: Sequence[int], measure: Misfit, checked: NoisyTables, penalty:
     return _descend(start, penalty, _START_STEPS)
 
 
-def _settled(fit: MixtureFit) -> MixtureFit:
+def _settle(fit: MixtureFit) -> MixtureFit:
     """Return the fit after more steps, as long as it is further from its tables than noise is and they help."""
     for _ in range(_STAGES):
         if fit.misfit <= 1.0:
@@ -260,7 +260,7 @@ def _settled(fit: MixtureFit) -> MixtureFit:
     return fit
 
 
-def _moved(fit: MixtureFit, base: Floats) -> MixtureFit:
+def _rebase(fit: MixtureFit, base: Floats) -> MixtureFit:
     """Return the same mixture, to be held against other shares of the columns."""
     beyond, weights = _parts(fit.point, len(base))
     logits = fit.base + beyond * _scale(fit.base)

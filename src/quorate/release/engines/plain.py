@@ -72,11 +72,11 @@ class PlainEngine(MeasuringEngine):
         shares = mask * np.concatenate(noisy) / records
         deviations = mask * np.repeat(np.array(scales) / records, np.diff(queries.offsets))
         answers = simplex_marginals(queries, shares)
-        return self._made(answers, shares, deviations, None, spent)
+        return self._make_released(answers, shares, deviations, None, spent)
 
     def _queries(self, queries: Queries, noisy: Any, scales: Any, records: int, spent: Cost) -> Released:
         shares, deviations = noisy[0] / records, np.full(queries.count, scales[0] / records)
-        return self._made(np.clip(shares, 0.0, 1.0), shares, deviations, None, spent, "measured: queries")
+        return self._make_released(np.clip(shares, 0.0, 1.0), shares, deviations, None, spent, "measured: queries")
 
     def _cells(self, queries: Queries, noisy: Any, scales: Any, records: int, spent: Cost) -> Released:
         shares, scale = noisy[0] / records, scales[0] / records
@@ -84,9 +84,9 @@ class PlainEngine(MeasuringEngine):
         shares = shares - (shares.sum() - 1.0) / shares.size  # the number of records is public
         unbiased, sizes = queries.answers(shares), queries.answers(np.ones(shares.size))
         deviations = scale * np.sqrt(np.maximum(sizes * (1 - sizes / shares.size), 0.0))
-        return self._made(np.clip(unbiased, 0.0, 1.0), unbiased, deviations, weights, spent, "measured: cells")
+        return self._make_released(np.clip(unbiased, 0.0, 1.0), unbiased, deviations, weights, spent, "measured: cells")
 
-    def _made(
+    def _make_released(
         self, answers: Floats, unbiased: Floats, deviations: Floats, weights: Floats | None, spent: Cost, *notes: str
     ) -> Released:
         """Return answers that are made of unbiased ones, and are taken to err as these do."""
@@ -128,13 +128,13 @@ class LevelsEngine(MeasuringEngine):
             raise InvalidInput(f"the levels engine answers the nodes of a hierarchy, not {type(queries).__name__}")
 
         def finish(noisy: Any, scales: Any, records: int, spent: Cost) -> Released:
-            return self._released(queries, [part / records for part in noisy], np.array(scales) / records, spent)
+            return self._combine_levels(queries, [part / records for part in noisy], np.array(scales) / records, spent)
 
         return Measurement(
             queries.squares, lambda private: np.split(private.counts(queries), queries.offsets[1:-1]), finish
         )
 
-    def _released(self, queries: Levels, noisy: list[Floats], scales: Floats, spent: Cost) -> Released:
+    def _combine_levels(self, queries: Levels, noisy: list[Floats], scales: Floats, spent: Cost) -> Released:
         known = [
             np.full(size, scale**2 if size > 1 else 0.0) for size, scale in zip(queries.sizes, scales, strict=True)
         ]

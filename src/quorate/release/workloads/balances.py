@@ -110,7 +110,7 @@ class Balances:
             )
         codes = np.zeros((math.prod(shape), len(sizes)), dtype=np.int64)
         codes[:, self.members] = np.stack(np.unravel_index(np.arange(len(codes)), shape), axis=1)
-        low, high = self._tightened(*self._bounds(codes), self._asked(codes))
+        low, high = self._tightened(*self._bounds(codes), self._binding_limits(codes))
         left = np.flatnonzero((low <= high).all(axis=1))
         drawn, found = self._draw_again(codes[left], np.random.default_rng(4))
         mask = np.zeros(len(codes), dtype=np.bool_)
@@ -122,7 +122,7 @@ class Balances:
 
     def draw(self, codes: Integers) -> tuple[Truths, Floats]:
         """Return which records must keep any of it, and numbers of all columns that do: the same each time."""
-        asked = np.asarray(self._asked(codes).any(axis=1))
+        asked = np.asarray(self._binding_limits(codes).any(axis=1))
         some = codes[asked]
         values = np.zeros((len(codes), len(self.names)), dtype=np.int64)
         drawn, found = self._draw_again(some, np.random.default_rng(5))
@@ -143,7 +143,7 @@ class Balances:
         """Return which of these codes of a column are no number."""
         return np.asarray(codes == self._cells[place].line)
 
-    def _asked(self, codes: Integers) -> Truths:
+    def _binding_limits(self, codes: Integers) -> Truths:
         """Return for each record and each limit whether it must be kept: not where a number is missing."""
         missing = np.stack([self.is_missing(index, codes[:, column]) for index, column in enumerate(self.columns)])
         return np.stack(
@@ -196,7 +196,7 @@ class Balances:
 
     def _draw(self, codes: Integers, chance: np.random.Generator, wider: int) -> tuple[Integers, Truths]:
         """Return one draw; cells without an end are taken to be so many times wider than they usually are."""
-        asked = self._asked(codes)
+        asked = self._binding_limits(codes)
         low, high = self._tightened(*self._bounds(codes), asked)
         first, last = self._bounds(codes, usual=True)
         width = wider * np.clip(last - first, self._steps, _LARGEST >> 2 * _TRIES)

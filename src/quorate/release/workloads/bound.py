@@ -185,7 +185,7 @@ class MarginalWorkload(BoundWorkload):
 
     def describe_sum(self, asked: Mapping[str, Any]) -> dict[str, Any]:
         """Return the name of what is asked of fewer columns than a table has."""
-        return self._named(self._codes(asked))
+        return self._make_name(self._codes(asked))
 
     def _codes(self, asked: Mapping[str, Any]) -> dict[int, int]:
         chosen = self.columns.select(list(asked))
@@ -193,9 +193,9 @@ class MarginalWorkload(BoundWorkload):
 
     def _name(self, number: int) -> dict[str, Any]:
         clique, codes = self.queries.find(number)
-        return self._named(dict(zip(self.queries.cliques[clique], codes, strict=True)))
+        return self._make_name(dict(zip(self.queries.cliques[clique], codes, strict=True)))
 
-    def _named(self, codes: Mapping[int, int]) -> dict[str, Any]:
+    def _make_name(self, codes: Mapping[int, int]) -> dict[str, Any]:
         names = self.columns.names
         said = {names[column]: self.columns.cells[names[column]].name(codes[column]) for column in sorted(codes)}
         text = " and ".join(f"{name} = {value}" for name, value in said.items())  # a category may be a blank
@@ -291,7 +291,7 @@ class HierarchyWorkload(BoundWorkload):
 
     def describe_sum(self, asked: Mapping[str, Any]) -> dict[str, Any]:
         """Return the name of a sum over groups."""
-        return self._named(str(asked.get(self.column, "")), {name: str(asked.get(name, "")) for name in self.by})
+        return self._make_name(str(asked.get(self.column, "")), {name: str(asked.get(name, "")) for name in self.by})
 
     def _name(self, number: int) -> dict[str, Any]:
         level = int(np.searchsorted(self.queries.offsets, number, side="right")) - 1
@@ -299,9 +299,9 @@ class HierarchyWorkload(BoundWorkload):
         sizes = self.columns.sizes[:-1]
         codes = np.unravel_index(group, sizes) if sizes else ()
         groups = {name: self.columns.cells[name].name(int(code)) for name, code in zip(self.by, codes, strict=True)}
-        return self._named(self._names[level][index], groups)
+        return self._make_name(self._names[level][index], groups)
 
-    def _named(self, node: str, groups: Mapping[str, str]) -> dict[str, Any]:
+    def _make_name(self, node: str, groups: Mapping[str, str]) -> dict[str, Any]:
         said = [f"{name} = {value}" for name, value in groups.items() if value]
         said = [*([f"{self.column} = {node}"] if node else []), *said]
         return tidy_name(" and ".join(said) or "all", {**groups, self.column: node})

@@ -65,7 +65,7 @@ class Columns:
     @cached_property
     def cells(self) -> dict[str, Cells]:
         """The cells of each column; refused where a number is not cut yet."""
-        return {name: _named(name, cells_of, kind) for name, kind in self.kinds.items()}
+        return {name: _call_for_column(name, cells_of, kind) for name, kind in self.kinds.items()}
 
     @property
     def uncut(self) -> tuple[str, ...]:
@@ -187,7 +187,7 @@ class Columns:
 
     def code(self, name: str, value: Any) -> int:
         """Return the cell of a value that is asked for, or refuse it by the column's name."""
-        code: int = _named(name, self.cells[name].code, value)
+        code: int = _call_for_column(name, self.cells[name].code, value)
         return code
 
     def encode(self, table: Any) -> Rows:
@@ -243,7 +243,7 @@ class Columns:
 
     def _declaration(self, name: str) -> dict[str, Any]:
         if name not in self.uncut:
-            declared: dict[str, Any] = _named(name, cells_of, self.kinds[name]).to_dict()
+            declared: dict[str, Any] = _call_for_column(name, cells_of, self.kinds[name]).to_dict()
             return declared
         kind: Any = self.kinds[name]
         ends = {"low": kind.low, "high": kind.high} if kind.low is not None else {}
@@ -262,7 +262,7 @@ def _is_schema(document: Any) -> bool:
     return not any(isinstance(inner.get(key), list | tuple) for key in ("categories", "cuts"))
 
 
-def _named(name: str, make: Any, *given: Any) -> Any:
+def _call_for_column(name: str, make: Any, *given: Any) -> Any:
     """Call, and put the column's name before what an error says."""
     try:
         return make(*given)

@@ -42,7 +42,7 @@ def check_constraints(given: Any) -> tuple[Any, ...]:
     if len(given) > _MOST:
         raise InvalidInput(f"at most {_MOST} constraints may be declared, not {len(given)}")
     for number, one in enumerate(given):
-        _numbered(number, names_in, one)
+        _call_for_constraint(number, names_in, one)
     return tuple(dict(one) if isinstance(one, Mapping) else one for one in given)
 
 
@@ -68,7 +68,7 @@ class Constraints:
         self._sizes = tuple(each.size for each in cells.values())
         tables, tied = list[Table](), list[Tied]()
         for number, one in enumerate(given):
-            made = _numbered(number, self._made, one)
+            made = _call_for_constraint(number, self._read_constraint, one)
             if isinstance(made, Tied):
                 tied.append(made)
             else:
@@ -93,7 +93,7 @@ class Constraints:
                 for row, number in zip(changed.tolist(), numbers[changed, index].tolist(), strict=True):
                     values[name][row] = balances.shown(index, number)
 
-    def _made(self, one: Any) -> Table | Tied:
+    def _read_constraint(self, one: Any) -> Table | Tied:
         """Return which cells a constraint rules out, or the order or total that it asks for."""
         for name in names_in(one):
             if name not in self._cells:
@@ -103,13 +103,13 @@ class Constraints:
         condition, holds = parse_constraint(one)
         if not isinstance(holds, Balance):
             parts = [each for each in (condition, holds) if each is not None]
-            columns = self._named(parts)
+            columns = self._named_columns(parts)
             truth = self._truth(holds, columns)
             return columns, np.asarray(
                 (truth if condition is None else np.maximum(-self._truth(condition, columns), truth)) < 0
             )
         self._check_numbers(holds)
-        columns = () if condition is None else self._named([condition])
+        columns = () if condition is None else self._named_columns([condition])
         return Tied(
             holds, columns, np.ones((), dtype=np.bool_) if condition is None else self._truth(condition, columns) > 0
         )
@@ -127,7 +127,7 @@ class Constraints:
             ruled_out &= _along(mask, axis, len(columns))
         return columns, ruled_out
 
-    def _named(self, parts: Sequence[Expression]) -> tuple[int, ...]:
+    def _named_columns(self, parts: Sequence[Expression]) -> tuple[int, ...]:
         return tuple(sorted({self._places[each.column] for part in parts for each in comparisons(part)}))
 
     def _truth(self, part: Expression, columns: tuple[int, ...]) -> Degrees:
@@ -167,7 +167,9 @@ class Constraints:
             spread = [self._sizes[column] if column in members else 1 for column in columns]
             mask &= ~ruled_out.transpose(order).reshape(spread)
         if not mask.any():
-            raise InvalidInput(f"the constraints leave no record at all: no cells of {self._said(columns)} keep them")
+            raise InvalidInput(
+                f"the constraints leave no record at all: no cells of {self._column_list(columns)} keep them"
+            )
         return columns, mask
 
     def _shape(self, columns: Sequence[int]) -> list[int]:
@@ -175,12 +177,12 @@ class Constraints:
         shape = [self._sizes[column] for column in columns]
         if math.prod(shape) > _MOST_CELLS:
             raise Infeasible(
-                f"constraints tie together {math.prod(shape)} cells of {self._said(columns)}, more than {_MOST_CELLS}; "
-                "declare fewer cells of these columns, or fewer constraints"
+                f"constraints tie together {math.prod(shape)} cells of {self._column_list(columns)}, more than "
+                f"{_MOST_CELLS}; declare fewer cells of these columns, or fewer constraints"
             )
         return shape
 
-    def _said(self, columns: Sequence[int]) -> str:
+    def _column_list(self, columns: Sequence[int]) -> str:
         return ", ".join(list(self._cells)[column] for column in columns)
 
 
@@ -259,7 +261,7 @@ def _together(sets: Sequence[set[int]]) -> Iterator[list[int]]:
         yield part
 
 
-def _numbered(number: int, read: Callable[[Any], Any], one: Any) -> Any:
+def _call_for_constraint(number: int, read: Callable[[Any], Any], one: Any) -> Any:
     """Call, and put the constraint's number before what an error says."""
     try:
         return read(one)

@@ -133,7 +133,7 @@ class _Parser:
     def whole(self) -> Expression:
         expression = self._expression()
         if self._peek().kind != "end":
-            raise _refused(self._peek(), "and, or, or the end is expected")
+            raise _refusal(self._peek(), "and, or, or the end is expected")
         return expression
 
     def constraint(self) -> tuple[Expression | None, Expression | Balance]:
@@ -154,7 +154,7 @@ class _Parser:
         if sign == "!=":
             raise InvalidInput("columns of numbers are compared by <, <=, >, >= and =, not by !=")
         if self._peek().kind != "end":
-            raise _refused(self._peek(), "+, - or the end is expected")
+            raise _refusal(self._peek(), "+, - or the end is expected")
         if sign in (">", ">="):
             left, right, sign = right, left, _TURNED[sign]
         factors: dict[str, int] = {}
@@ -180,7 +180,7 @@ class _Parser:
     def _term(self) -> _Token:
         token = self._take()
         if token.kind not in ("name", "number"):
-            raise _refused(token, "a column or a number is expected")
+            raise _refusal(token, "a column or a number is expected")
         return token
 
     def _peek(self) -> _Token:
@@ -195,9 +195,9 @@ class _Parser:
         return self._peek().kind == kind and self._peek().value in values
 
     def _expression(self) -> Expression:
-        return self._joined("or", lambda: self._joined("and", self._factor))
+        return self._parse_junction("or", lambda: self._parse_junction("and", self._factor))
 
-    def _joined(self, word: str, read: Any) -> Expression:
+    def _parse_junction(self, word: str, read: Any) -> Expression:
         parts = [read()]
         while self._is("word", word):
             self._take()
@@ -207,7 +207,7 @@ class _Parser:
     def _factor(self) -> Expression:
         self._depth += 1
         if self._depth > _DEEPEST:
-            raise _refused(
+            raise _refusal(
                 self._peek(), f"at most {_DEEPEST} brackets and nots may stand within each other", shown=False
             )
         if self._is("word", "not"):
@@ -226,40 +226,40 @@ class _Parser:
         self._comparisons += 1
         first = self._take()
         if self._comparisons > _MOST_COMPARISONS:
-            raise _refused(first, f"at most {_MOST_COMPARISONS} comparisons may stand in an expression", shown=False)
+            raise _refusal(first, f"at most {_MOST_COMPARISONS} comparisons may stand in an expression", shown=False)
         if first.kind in ("number", "text"):
             sign = self._sign()
-            return _compared(self._column(), _TURNED[sign], (first.value,))
+            return _make_comparison(self._column(), _TURNED[sign], (first.value,))
         if first.kind != "name":
-            raise _refused(first, "a column, a bracket or not is expected")
+            raise _refusal(first, "a column, a bracket or not is expected")
         negated = self._is("word", "not")
         if negated:
             self._take()
         if self._is("word", "in"):
             self._take()
-            comparison: Expression = Comparison(first.value, "=", self._listed())
+            comparison: Expression = Comparison(first.value, "=", self._parse_list())
         elif self._is("word", "between"):
             self._take()
             low = self._constant(number=True)
             self._expect("word", "and", "and is expected between the two ends")
             comparison = Comparison(first.value, "between", (low, self._constant(number=True)))
         elif negated:
-            raise _refused(self._peek(), "in or between is expected after not")
+            raise _refusal(self._peek(), "in or between is expected after not")
         else:
             sign = self._sign()
-            return _compared(first, sign, (self._constant(),))
+            return _make_comparison(first, sign, (self._constant(),))
         return Negation(comparison) if negated else comparison
 
     def _column(self) -> _Token:
         token = self._take()
         if token.kind != "name":
-            raise _refused(token, "a column is expected")
+            raise _refusal(token, "a column is expected")
         return token
 
     def _sign(self) -> str:
         token = self._take()
         if token.kind != "sign" or token.value in "(),+-":
-            raise _refused(token, "a comparison such as <, = or in is expected")
+            raise _refusal(token, "a comparison such as <, = or in is expected")
         return _SAME.get(token.value, str(token.value))
 
     def _constant(self, *, number: bool = False) -> Constant:
@@ -268,11 +268,11 @@ class _Parser:
             return str(token.value)
         if token.kind != "number" and (token.kind != "text" or number):
             what = "a number" if number else "a number or a text in single quotes"
-            raise _refused(token, f"{what} is expected")
+            raise _refusal(token, f"{what} is expected")
         constant: Constant = token.value
         return constant
 
-    def _listed(self) -> tuple[Constant, ...]:
+    def _parse_list(self) -> tuple[Constant, ...]:
         self._expect("sign", "(", "an opening bracket is expected after in")
         constants = [self._constant()]
         while self._is("sign", ","):
@@ -283,11 +283,11 @@ class _Parser:
 
     def _expect(self, kind: str, value: str, expected: str) -> None:
         if not self._is(kind, value):
-            raise _refused(self._peek(), expected)
+            raise _refusal(self._peek(), expected)
         self._take()
 
 
-def _compared(column: _Token, sign: str, constants: tuple[Constant, ...]) -> Expression:
+def _make_comparison(column: _Token, sign: str, constants: tuple[Constant, ...]) -> Expression:
     if sign == "!=":
         return Negation(Comparison(column.value, "=", constants))
     if sign != "=" and not isinstance(constants[0], float):
@@ -321,6 +321,6 @@ def _token(kind: str, text: str, place: int, words: Set[str]) -> _Token:
     return _Token("name" if kind == "word" else "sign", text, place)
 
 
-def _refused(token: _Token, expected: str, *, shown: bool = True) -> InvalidInput:
+def _refusal(token: _Token, expected: str, *, shown: bool = True) -> InvalidInput:
     given = "" if not shown else ", not the end of the expression" if token.kind == "end" else f", not {token.value!r}"
     return InvalidInput(f"at character {token.place + 1}: {expected}{given}")

@@ -61,7 +61,7 @@ class LineWorkload(BoundWorkload):
 
     def find(self, asked: Any) -> int:
         """Return the query at the nearest cuts: `{column: end}`, for ranges `{column: (lower, upper)}`."""
-        group, (lower, upper) = self._asked(asked)
+        group, (lower, upper) = self._read_request(asked)
         first, last = self._nearest(lower), self._nearest(upper)
         if self.kind == "ranges" and first >= last:
             raise InvalidInput(f"column {self.column!r}: no cut of the column lies between these two ends")
@@ -71,7 +71,7 @@ class LineWorkload(BoundWorkload):
         """Return the cells that lie within the ends as a whole, and those that also lie there in part."""
         if not isinstance(asked, Mapping):
             return None
-        group, ends = self._asked(asked)
+        group, ends = self._read_request(asked)
         low, high = (self._place(end) for end in ends)
         if low[1] == high[1] == 0.0:
             return None
@@ -82,7 +82,7 @@ class LineWorkload(BoundWorkload):
         inner = self._run(group, low[0] + (low[1] > 0), high[0])
         return Between(inner, self._run(group, low[0], high[0] + (high[1] > 0)), weight)
 
-    def _asked(self, asked: Any) -> tuple[int, tuple[float, float]]:
+    def _read_request(self, asked: Any) -> tuple[int, tuple[float, float]]:
         """Return the group and the two ends that are asked for."""
         given = check_asked(asked, self.columns.names)
         group = 0

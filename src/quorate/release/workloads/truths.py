@@ -102,13 +102,13 @@ def _columns(parsed: list[Expression], declared: Columns | None) -> Columns:
     for number, each in enumerate(parsed):
         for comparison in comparisons(each):
             if declared is not None:
-                _check_declared(number, comparison, declared)
+                _check_column(number, comparison, declared)
             compared.setdefault(comparison.column, []).append(comparison)
     kinds = {name: _kind(name, listed, declared) for name, listed in compared.items()}
     return Columns(kinds) if declared is None else Columns(kinds, reading=declared.reading)
 
 
-def _check_declared(number: int, comparison: Comparison, declared: Columns) -> None:
+def _check_column(number: int, comparison: Comparison, declared: Columns) -> None:
     try:
         cells = declared.select([comparison.column]).cells[comparison.column]
         if isinstance(cells, DateCells):

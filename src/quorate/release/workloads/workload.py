@@ -90,7 +90,7 @@ class Workload:
         if self.kind == "expressions":
             if declared is not None and declared.constraints:
                 raise InvalidInput("expressions cut columns where they compare them, and keep no constraints")
-            return ExpressionWorkload(self.texts, self._known(public, declared))
+            return ExpressionWorkload(self.texts, self._expression_columns(public, declared))
         if public is None and declared is None:
             raise InvalidInput(
                 "columns must be declared or read off public rows: pass columns= (--columns), such as "
@@ -121,7 +121,7 @@ class Workload:
             return declared.select(names)
         return Columns.from_public(public, declared=declared, names=names, bins=BINS, codes=True)
 
-    def _known(self, public: Any, declared: Columns | None) -> Columns | None:
+    def _expression_columns(self, public: Any, declared: Columns | None) -> Columns | None:
         """Return the columns of expressions, which compare dates as texts."""
         if public is None:
             return declared
