@@ -120,7 +120,7 @@ def _probe_server(
     for rows in _SIZES:
         indices = chance.permutation(np.flatnonzero(sizes == rows))
         heard[indices[: len(indices) // 2]] = True
-    victim = [_towns(*pairs[index][:2], 1, "1.5") for index in np.flatnonzero(heard)]
+    victim = [_towns(name, town, 1, "1.5") for name, town, _ in (pairs[index] for index in np.flatnonzero(heard))]
     order = chance.permutation(len(pairs))
     probes = [_towns(*pairs[index], "bad") for index in order]
     with serving(folders, kind=kind, pace=pace) as server:

@@ -21,7 +21,7 @@ from benchmarks.concepts import (
 )
 from quorate.models.concepts import Concept, Halfspaces, Thresholds
 from quorate.planner.concepts import plan_concept
-from quorate.report.plots import BLUE, GREEN, GREY, ORANGE, draw_plot, to_svg_file
+from quorate.report.plots import BLUE, GREEN, GREY, ORANGE, draw_plot, label_axis, label_log_axis, to_svg_file
 
 _COLOURS = (BLUE, ORANGE, GREEN, "#cc79a7")  # of Okabe and Ito
 _SWEEPS: dict[str, tuple[Concept, dict[str, tuple[int, ...]], int]] = {
@@ -230,10 +230,12 @@ def _draw(path: Path, fill: Callable[[Any, Any], None], data: Any) -> None:
 def _excess_axes(axes: Any, sweeps: list[Sweep]) -> None:
     for sweep in sweeps:
         colour = _COLOURS[tuple(METHODS).index(sweep.method)]
-        axes.loglog(sweep.records, sweep.errors, "o-", color=colour, label=f"{sweep.method} ({sweep.exponent:.2f})")
+        axes.plot(sweep.records, sweep.errors, "o-", color=colour, label=f"{sweep.method} ({sweep.exponent:.2f})")
     low, high = min(sweep.records[0] for sweep in sweeps), max(sweep.records[-1] for sweep in sweeps)
     top = max(sweep.errors[0] for sweep in sweeps)
-    axes.loglog([low, high], [top, top * (high / low) ** -0.5], "--", color=GREY, label="power -0.5")
+    axes.plot([low, high], [top, top * (high / low) ** -0.5], "--", color=GREY, label="power -0.5")
+    label_log_axis(axes.xaxis, [low, high], labels=4)
+    label_log_axis(axes.yaxis, [error for sweep in sweeps for error in sweep.errors])
     axes.set(xlabel="records", ylabel="worst excess error")
 
 
@@ -245,12 +247,15 @@ def _noise_axes(axes: Any, means: dict[float, tuple[float, float]]) -> None:
         axes.plot(_GAMMAS, [times * gamma for gamma in _GAMMAS], ":", color=GREY)
         axes.annotate(f"{times} gamma", (_GAMMAS[-1], times * _GAMMAS[-1]))
     axes.set(xlabel="gamma: error of the best hypothesis", ylabel="share without the right label")
+    label_axis(axes.xaxis, axes.yaxis)
 
 
 def _queries_axes(axes: Any, data: tuple[Sequence[int], list[dict[str, int]]]) -> None:
     sizes, payable = data
     for method, colour in zip(("agnostic", "subsample", "published"), _COLOURS, strict=False):
-        axes.loglog(sizes, [max(one[method], 0.5) for one in payable], "o-", color=colour, label=method)
+        axes.plot(sizes, [max(queries[method], 0.5) for queries in payable], "o-", color=colour, label=method)
+    label_log_axis(axes.xaxis, sizes, labels=4)
+    label_log_axis(axes.yaxis, [max(count, 0.5) for queries in payable for count in queries.values()])
     axes.set(xlabel="records", ylabel="queries (0 is drawn as 0.5)")
 
 
