@@ -122,7 +122,7 @@ def _probe_server(
         heard[indices[: len(indices) // 2]] = True
     victim = [_towns(name, town, 1, "1.5") for name, town, _ in (pairs[index] for index in np.flatnonzero(heard))]
     order = chance.permutation(len(pairs))
-    probes = [_towns(*pairs[index], "bad") for index in order]
+    probes = [_towns(name, town, rows, "bad") for name, town, rows in (pairs[index] for index in order)]
     with serving(folders, kind=kind, pace=pace) as server:
         send(server.port, [_towns(folder.name, "elsewhere", 1, "1.5") for folder in folders] * 20, 4)  # warm
         send(server.port, victim, 4)
