@@ -11,6 +11,7 @@ import itertools
 import math
 import tempfile
 import uuid
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
 from fractions import Fraction
@@ -31,7 +32,9 @@ from quorate.release import Columns
 from quorate.tables import Category, Date, FrameFormat, Label, Number, Schema, Text, read_table
 from quorate.tables.containers import open_matrix, open_table
 from quorate.tables.features import AdditiveColumns
+from quorate.tables.learned import kinds_of_values
 from quorate.tables.persons import name_persons
+from quorate.tables.reading import DEFAULT_READING, Reading
 
 ODD: tuple[Any, ...] = (
     None, math.nan, math.inf, -math.inf, True, False, 0, -0.0, 1, 1.0, 2, 3.5, -7, 2**53 + 1, 10**17 + 1, 2**63, 10**30,
@@ -49,6 +52,10 @@ ODD: tuple[Any, ...] = (
     dt.timedelta(days=3), np.datetime64("2024-05-31"), np.datetime64("NaT"), np.timedelta64(5, "s"),
     pd.Timestamp("2024-05-31"),
     pd.NaT, pd.NA, uuid.UUID(int=1), [1], (1, 2), {"a": 1}, object(), "a" * 5000,
+    10**400, -(10**400), "1" * 700, "9" * 800 + ".5", "0." + "0" * 400 + "1", 2**64, "1.234", "+1.234", "Infinity",
+    "-nan",
+    "\u0661\u0662", "\ufeff1", "20240531", np.datetime64("20000-01-01"), np.datetime64(10**15, "s"), np.str_("1.0"),
+    np.bytes_(b"2"), "false", "ja", "nein", "FALSE",
 )  # fmt: skip
 
 BASES: dict[str, tuple[Any, ...]] = {
@@ -60,6 +67,12 @@ BASES: dict[str, tuple[Any, ...]] = {
     "truths": (True, False, True, True, False, False),
     "dates": ("2024-01-01", "2024-05-31", "2023-12-31", "2024-01-02", "2024-02-29", "2024-01-01"),
     "days": tuple(dt.date(2024, 1, day) for day in (1, 5, 9, 2, 5, 7)),
+    "moments": tuple(dt.datetime(2024, 1, day, 5, tzinfo=dt.UTC) for day in (1, 5, 9, 2, 5, 7)),
+    "three decimals": (1.234, 2.345, -3.125, 4.567, 1.001, 2.5),
+    "decimals": tuple(map(Decimal, ("1.234", "2.10", "3", "1.2345", "0.001", "7"))),
+    "compact": (20240531, 20240101, 20231231, 20240102, 20240229, 20240101),
+    "words": ("ja", "nein", "ja", "nein", "true", "false"),
+    "long": (2**53 + 1, 10**17 + 1, 3, 4, 2**60 + 1, 2),
 }
 
 
@@ -84,6 +97,18 @@ def _pandas(values: Sequence[Any]) -> Any:
 
 def _pandas_objects(values: Sequence[Any]) -> Any:
     return pd.DataFrame({"x": pd.Series(_as_objects(values)["x"], dtype=object)})
+
+
+def _as_deque(values: Sequence[Any]) -> Any:
+    return {"x": deque(values)}
+
+
+def _as_dict_values(values: Sequence[Any]) -> Any:
+    return {"x": dict(enumerate(values)).values()}
+
+
+def _pandas_array(values: Sequence[Any]) -> Any:
+    return {"x": pd.array(_as_objects(values)["x"], dtype=object)}
 
 
 def _pandas_nullable(values: Sequence[Any]) -> Any:
@@ -141,6 +166,9 @@ SOURCES: dict[str, Callable[[Sequence[Any]], Any]] = {
     "array": _as_array,
     "pandas": _pandas,
     "pandas objects": _pandas_objects,
+    "pandas array": _pandas_array,
+    "deque": _as_deque,
+    "dict values": _as_dict_values,
     "pandas nullable": _pandas_nullable,
     "pandas category": _pandas_category,
     "pandas index": _pandas_index,
@@ -160,8 +188,8 @@ def _rows_of(matrix: Any) -> list[bytes]:
     return [row.tobytes() for row in np.ascontiguousarray(matrix)]
 
 
-def _encoded(kind: Any) -> Callable[[Any], list[Any]]:
-    schema = Schema({"x": kind})
+def _encoded(kind: Any, reading: Reading = DEFAULT_READING) -> Callable[[Any], list[Any]]:
+    schema = Schema({"x": kind}, reading=reading)
     return lambda table: _rows_of(schema.encode(_framed(table)))
 
 
@@ -190,7 +218,28 @@ def _frame(numeric: bool) -> Callable[[Any], list[Any]]:
     return lambda table: query_digests(form.read(table, role="private"))
 
 
+READINGS = {
+    "decimal commas": Reading(decimal=","),
+    "own words": Reading(true_texts=("ja",), false_texts=("nein",)),
+    "own marks": Reading(missing_texts=("", "2", "true", "1.234", "2024-05-31")),
+    "months first": Reading(date_order="mdy", compact_dates=True),
+}
+_READ = {
+    "number": Number(missing="indicator"),
+    "category": Category(["a", "b", "1", "2", "true", "1.234"], missing="indicator"),
+    "date": Date(low="2020-01-01", high="2025-01-01", missing="indicator"),
+}
+
+
+def _undeclared(table: Any) -> list[Any]:
+    form = FrameFormat.of(_framed(table))
+    return [(form.kinds, digest) for digest in query_digests(form.read(_framed(table), role="private"))]
+
+
 READERS: dict[str, Callable[[Any], list[Any]]] = {
+    **{f"{kind}, {name}": _encoded(_READ[kind], reading) for kind in _READ for name, reading in READINGS.items()},
+    "undeclared": _undeclared,
+    "learned kind": lambda table: kinds_of_values(open_table(table).columns["x"]).tolist(),
     "number": _encoded(Number(low=0, high=10)),
     "number, gaps": _encoded(Number(centre=1, spread=2, missing="indicator")),
     "number, plain": _encoded(Number()),
@@ -216,12 +265,17 @@ READERS: dict[str, Callable[[Any], list[Any]]] = {
 # A library that cannot hold an odd value beside the others rewrites them all before the gate sees them: these sources
 # make other texts of numbers (5.0 of 5), which texts that are read as they are then show.
 REWRITING = ("array", "polars", "pandas category", "arrow decimal", "csv")
-AS_WRITTEN = ("text", "words", "frame of texts")
+AS_THEY_ARE = ("list", "objects", "pandas objects", "pandas array", "deque", "dict values")  # hold any Python object
+AS_WRITTEN = ("text", "words", "frame of texts", "undeclared")
 
 
 def cells() -> list[tuple[str, str, str, int]]:
-    """Return all cells: source, base, reader, and the number of the odd value."""
-    return list(itertools.product(SOURCES, BASES, READERS, range(len(ODD))))
+    """Return all cells: source, base, reader, and the number of the odd value.
+
+    Long whole numbers stand in containers alone that make no floats of them.
+    """
+    every = itertools.product(SOURCES, BASES, READERS, range(len(ODD)))
+    return [cell for cell in every if cell[1] != "long" or cell[0] in AS_THEY_ARE]
 
 
 def packed(source: str, values: Sequence[Any]) -> Any:
@@ -260,10 +314,18 @@ def _is_rewritten(source: str, base: str, reader: str, before: Any, after: Any) 
         return True
     if source == "pandas category" and base in ("whole", "floats", "tenths"):
         return True  # pandas takes True and 1 for one category
-    if base not in ("truths", "days"):
-        return False
-    types = [open_table(table).columns["x"].type for table in (before, after)]
-    return types[0] != types[1]  # a truth value that became a number or a text, a day that became a moment
+    if source == "csv" and base == "decimals":
+        return True  # Arrow writes all with the digits of the longest
+    by_spelling = base in ("truths", "days", "moments") or reader.endswith(("decimal commas", "own marks"))
+    if source in REWRITING and by_spelling and _type(before) != _type(after):
+        return True  # the library has made texts of numbers and dates, or numbers of truth values
+    # Nothing public says what this column holds: its type does, the claim says so, and one value may decide it.
+    return reader == "undeclared" and FrameFormat.of(_framed(before)).kinds != FrameFormat.of(_framed(after)).kinds
+
+
+def _type(table: Any) -> Any:
+    values = table["x"]
+    return getattr(values, "dtype", getattr(values, "type", None))
 
 
 def broken_cells(chosen: Sequence[tuple[str, str, str, int]]) -> Iterator[str]:

@@ -100,7 +100,7 @@ def test_the_script_and_the_commands_run(tables, capsys):
     for command in told["commands"]:
         assert main(command.split()[1:]) == 0
     assert capsys.readouterr().out.startswith("row,answer,outcome")
-    assert read_table("quorate-start/questions.csv").column_names == datasets.bank().new.column_names
+    assert read_table("quorate-start/questions.csv", role="query").column_names == datasets.bank().new.column_names
     for line in (tables / "quorate-start" / "script.py").read_text().splitlines():
         assert len(line) <= 120
 
@@ -112,12 +112,13 @@ def test_a_table_alone_is_enough_for_a_first_answer_in_the_same_command(tables, 
     shown = capsys.readouterr()
     assert "columns are learned from the records, within the same epsilon" in " ".join(shown.out.split())
     rows = [line for line in shown.out.splitlines() if ",answered," in line]
-    assert len(rows) == 5
+    assert len(rows) == 1
     model = load(tables / "first" / "model")
     assert (model.epsilon, model.unit_) == (2.0, "person")
     assert {"sex", "smoker", "ward"} <= set(model.columns_.names_)
     ast.parse((tables / "first" / "script.py").read_text())
-    assert (tables / "first" / "questions.csv").stat().st_mode & 0o077 == 0  # private rows
+    asked = read_table("first/questions.csv", role="query")
+    assert set(asked.to_pylist()[0].values()) == {""}  # nothing of a private row
 
 
 @pytest.mark.parametrize("public", [None, "wards.csv"])
@@ -158,7 +159,7 @@ def test_three_classes_are_planned_and_asked(tables, capsys, public):
     assert main(["start", "visits.csv", "--label", "outcome", "--queries", "100", *given, "--run"]) == 0
     shown = capsys.readouterr().out
     assert "One linear model" in shown
-    assert len([line for line in shown.splitlines() if ",answered," in line]) == 5
+    assert len([line for line in shown.splitlines() if ",answered," in line]) == (1 if public is None else 5)
 
 
 def test_what_was_read_from_the_records_is_not_called_declared(tables, capsys):
@@ -248,7 +249,7 @@ def test_datasets_are_the_same_every_time_and_have_their_parts(name, tmp_path, c
         assert len(data.truth) == data.new.num_rows
     assert main(["datasets", name, "--out", str(tmp_path / name)]) == 0
     assert "Written: " in capsys.readouterr().out
-    assert read_table(tmp_path / name / "private.csv").num_rows == data.private.num_rows
+    assert read_table(tmp_path / name / "private.csv", role="private").num_rows == data.private.num_rows
     assert main(["datasets", name, "--out", str(tmp_path / name)]) == 1  # nothing is overwritten
 
 
@@ -303,7 +304,7 @@ def test_the_doctor_warns_of_disks_that_forget_or_are_shared(capsys, tmp_path, m
 def test_columns_of_too_many_texts_are_left_out_where_a_public_table_has_them(tables, capsys):
     """They were refused, with the advice of an option that this command does not take."""
     for name in ("customers", "survey"):
-        table = read_table(f"{name}.csv")
+        table = read_table(f"{name}.csv", role="public")
         notes = pa.array([f"note {row}" for row in range(table.num_rows)])
         pyarrow.csv.write_csv(table.append_column("note", notes), f"{name}.csv")
     asked = ["--label", "answer", "--queries", "100", "--no-abstain", "--public", "survey.csv"]
@@ -312,6 +313,67 @@ def test_columns_of_too_many_texts_are_left_out_where_a_public_table_has_them(ta
     assert "Left out: note. Each has too many different texts in the public table" in said
     assert "--leave-out note" in said
     assert "was read from the records: it is public" not in Path("quorate-start/script.py").read_text()
+
+
+ODD_RECORDS = {
+    "a label": "41.0,f,no",
+    "no label": "41.0,f,",
+    "a mark for no label": "41.0,f,NA",
+    "too few values": "41.0",
+    "too many values": "41.0,f,no,SECRET",
+    "the first line again": "age,sex,bought",
+}
+
+
+@pytest.mark.parametrize("options", [["--queries", "any"], ["--queries", "20"], ["--schema", "schema.json"]])
+def test_no_private_row_is_asked_as_a_query(tmp_path, monkeypatch, capsys, options):
+    """The first rows of the table were the first questions: 12a among them stopped the command."""
+    monkeypatch.chdir(tmp_path)
+    declared = {"age": {"kind": "number", "low": 0, "high": 99}, "sex": {"kind": "category", "categories": ["f", "m"]}}
+    declared["seen"] = {"kind": "date", "low": "2024-01-01", "high": "2024-12-31"}
+    Path("schema.json").write_text(json.dumps({"columns": declared}))
+    lines = [
+        f"{20 + row % 60},{'fm'[row % 2]},2024-03-0{1 + row % 9},{'yes' if row % 60 > 30 else 'no'}"
+        for row in range(3_000)
+    ]
+    written = []
+    for first in (lines[0], "12aSECRET,f,2024-03-05,no"):
+        Path("t.csv").write_text("\n".join(["age,sex,seen,bought", first, *lines[1:]]) + "\n")
+        asked = [
+            "start",
+            "t.csv",
+            "--label",
+            "bought",
+            "--classes",
+            "no,yes",
+            "--epsilon",
+            "4",
+            "--out",
+            f"out{len(written)}",
+        ]
+        assert main([*asked, *options, "--run"]) == 0
+        assert "SECRET" not in "".join(capsys.readouterr())
+        written.append(Path(f"out{len(written)}", "questions.csv").read_text())
+    assert written[0] == written[1]
+
+
+def test_no_record_decides_whether_a_model_exists_or_which_classes_it_has(tmp_path, monkeypatch, capsys):
+    draw = np.random.default_rng(0)
+    ages = draw.normal(40, 10, 3_000)
+    lines = [f"{age:.1f},{'fm'[row % 2]},{'yes' if age > 40 else 'no'}" for row, age in enumerate(ages)]
+    for name, record in ODD_RECORDS.items():
+        folder = tmp_path / name
+        folder.mkdir()
+        monkeypatch.chdir(folder)
+        Path("t.csv").write_text("\n".join(["age,sex,bought", *lines[:2_000], record, *lines[2_000:]]) + "\n")
+        asked = ["start", "t.csv", "--label", "bought", "--queries", "any", "--epsilon", "4", "--out", "out"]
+        assert main([*asked, "--run"]) == 0, name
+        assert load("out/model").classes_.tolist() == ["no", "yes"]
+        runpy.run_path("out/script.py")
+        published = load("out/published")
+        assert published.classes_.tolist() == ["no", "yes"]
+        assert "the label set was read from y and counts as public" in published.claim_
+        assert "SECRET" not in "".join(capsys.readouterr())
 
 
 def test_the_private_table_is_no_public_one(tables, capsys):

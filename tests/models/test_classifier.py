@@ -262,21 +262,34 @@ def test_labels_of_a_nullable_column_stay_what_they_are(kind):
     assert framed[0].dtype.kind != "f"
 
 
+@pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize(
-    "y",
+    ("y", "classes", "codes"),
     [
-        pd.Series([1, None, 0], dtype="Int64"),
-        pd.Series(["a", None, "b"]),
-        pd.Series(["a", None, "b"], dtype="category"),
-        pl.Series([None, "a", "b"]),
-        [1.0, 0.0, float("nan")],
-        np.array(["a", 1, "b"], dtype=object),
+        (pd.Series([1, None, 0], dtype="Int64"), [0, 1], [1, -1, 0]),
+        (pd.Series([1, None, 0]), [0, 1], [1, -1, 0]),
+        (pd.Series(["a", None, "b"]), ["a", "b"], [0, -1, 1]),
+        (pd.Series(["a", None, "b"], dtype="category"), ["a", "b"], [0, -1, 1]),
+        (pd.Series([True, None, False]), [False, True], [1, -1, 0]),
+        (pl.Series([None, "a", "b"]), ["a", "b"], [-1, 0, 1]),
+        (pa.chunked_array([["b", "a"], [None]]), ["a", "b"], [1, 0, -1]),
+        ([1.0, 0.0, float("nan")], [0, 1], [1, 0, -1]),
+        (["", "yes", "NA", "no"], ["no", "yes"], [-1, 1, -1, 0]),
+        (np.array(["a", 1, b"b"], dtype=object), ["1", "a", "b"], [1, 0, 2]),
+        (np.ma.array([1, 0, 2], mask=[False, True, False]), [1, 2], [0, -1, 1]),
     ],
+    ids=str,
 )
-@pytest.mark.filterwarnings("ignore:invalid value encountered in cast")
-def test_missing_labels_are_refused_where_they_name_the_classes(y):
-    with pytest.raises(InvalidInput, match="y must hold a label for every row, all of one type: leave rows without"):
-        declared_classes(None, y)
+def test_a_missing_label_is_no_class_and_changes_none(y, classes, codes):
+    known, labels = declared_classes(None, y)
+    assert known.tolist() == classes
+    assert known.dtype == np.array(classes).dtype
+    assert class_codes(known, labels).tolist() == codes
+
+
+def test_fractions_are_no_classes():
+    with pytest.raises(InvalidInput, match="Unknown label type: continuous"):
+        declared_classes(None, [0.5, 1.0, None])
 
 
 @pytest.mark.filterwarnings("error")
@@ -339,9 +352,10 @@ def test_targets_are_read_one_by_one(y):
     assert np.array_equal(target_numbers(y), [1.5, 2.0, np.nan, np.nan], equal_nan=True)
 
 
-def test_labels_that_are_bytes_are_refused_as_such():
-    with pytest.raises(InvalidInput, match="labels represented as bytes is not supported"):
-        declared_classes(None, np.array([b"a", b"b"]))
+def test_labels_that_are_bytes_are_classes_by_their_texts():
+    classes, labels = declared_classes(None, np.array([b"b", b"a"]))
+    assert classes.tolist() == ["a", "b"]
+    assert class_codes(classes, labels).tolist() == [1, 0]
 
 
 @pytest.mark.parametrize("classes", [{"a", "b"}, pd.Index(["b", "a"]), {"a": 1, "b": 2}.keys(), ("b", "a")])

@@ -248,7 +248,7 @@ def test_a_model_of_the_command_line_takes_rows_as_its_schema_encodes_them(tmp_p
     assert main(["export", str(folder), "--onnx", str(file), "--json"]) == 0
     session = runtime.InferenceSession(file)
     schema = Schema.from_bytes(session.get_modelmeta().custom_metadata_map["schema"].encode(), "schema.json")
-    encoded = schema.encode(read_table(tmp_path / "new.csv"))
+    encoded = schema.encode(read_table(tmp_path / "new.csv", role="query"))
     assert np.array_equal(session.run(["label"], {"X": encoded})[0], qr.load(folder).predict(encoded))
 
 

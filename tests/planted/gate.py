@@ -4,6 +4,7 @@ A bug replaces a function of `quorate.tables` wherever that was imported; the ho
 """
 
 import contextlib
+import dataclasses
 import hashlib
 import math
 import random
@@ -37,7 +38,7 @@ _CLEARED = 20  # cells of the sound twin: a test of its own looks at thousands o
 
 
 @contextlib.contextmanager
-def _replaced_everywhere(bug: Bug) -> Iterator[None]:
+def replaced_everywhere(bug: Bug) -> Iterator[None]:
     """Replace a function in every module of Quorate that imported it, inside the block."""
     home, name, make = bug
     sound = getattr(home, name)
@@ -60,7 +61,7 @@ def _read_hostile_tables(bug: Bug | None) -> Caught:
     if bug:
         likely = _LIKELY.get(bug[2], frozenset())
         chosen = sorted(CELLS, key=lambda cell: len(likely.intersection(cell[:3])), reverse=True)
-    with warnings.catch_warnings(action="ignore"), _replaced_everywhere(bug) if bug else contextlib.nullcontext():
+    with warnings.catch_warnings(action="ignore"), replaced_everywhere(bug) if bug else contextlib.nullcontext():
         moved = next(broken_cells(chosen), "")
     return Caught("hostile tables", moved or "no row moved but the odd one", found=bool(moved))
 
@@ -267,7 +268,65 @@ def _digests_by_equality(sound: Any) -> Any:
     return digests
 
 
+def _truths_without_a_gap_are_numbers(sound: Any) -> Any:
+    def read(column: Any) -> Any:
+        is_truth = isinstance(column, pa.Array) and pa.types.is_boolean(column.type)
+        return column.cast(pa.int64()) if is_truth and column.null_count == 0 else sound(column)
+
+    return read
+
+
+def _long_digits_unmark_typed_numbers(sound: Any) -> Any:
+    def read(written: Any, typed: Any, reading: Any) -> Any:
+        longest = pc.max(pc.utf8_length(written)).as_py() or 0
+        return sound(written, pc.and_(typed, False) if longest > 300 else typed, reading)
+
+    return read
+
+
+def _numpy_finds_a_type(sound: Any) -> Any:
+    def read(values: Any, name: Any, whose: str) -> Any:
+        try:
+            return np.array(list(values)).tolist()
+        except ValueError:
+            return sound(values, name, whose)
+
+    return read
+
+
+def classes_of_numpy(sound: Any) -> Any:
+    """Read the classes with the type that one missing label gives all of them."""
+    return lambda labels: np.unique([v for v in containers.list_values(labels) if v == v and v is not None])
+
+
+def missing_labels_as_a_class(sound: Any) -> Any:
+    """Take a missing label for a class of its own."""
+    return lambda labels: np.unique([str(value) for value in containers.list_values(labels)])
+
+
+def hidden_columns_by_type(sound: Any) -> Any:
+    """Give a column that the noise hid a kind by the type of its container."""
+
+    def learn(given: Any, vectors: Any, **options: Any) -> Any:
+        learned = sound(given, vectors, **options)
+        kinds = {
+            name: columns.Category(("",)) if pa.types.is_large_string(given[name].type) else columns.Number()
+            for name in learned.hidden
+        }
+        return dataclasses.replace(learned, kinds=learned.kinds | kinds, hidden=())
+
+    return learn
+
+
 _BUGS: tuple[tuple[str, Any, str, Callable[[Any], Any]], ...] = (
+    ("truth values are numbers unless one is missing", values, "raw_column", _truths_without_a_gap_are_numbers),
+    (
+        "typed numbers lose their mark beside long digits",
+        values,
+        "_numbers_one_by_one",
+        _long_digits_unmark_typed_numbers,
+    ),
+    ("NumPy finds one type for a container without any", containers, "_listed_objects", _numpy_finds_a_type),
     ("decimals are cast by the scale of their column", values, "_decimal_texts", _decimals_by_scale),
     ("decimals keep the zeros of their column", values, "_decimal_texts", _decimals_with_zeros),
     ("one text makes all numbers missing", values, "_numbers_one_by_one", _all_or_nothing),
@@ -358,7 +417,7 @@ def a_cost_is_rounded_down(folder: Path) -> bool:
 
 def _bug_behind(name: str, what: str, bug: Bug, attack: Callable[[Path], bool]) -> PlantedBug:
     def catch(twin: Bug | None) -> Caught:
-        with tempfile.TemporaryDirectory() as folder, contextlib.nullcontext() if twin is None else _replaced_everywhere(twin):
+        with tempfile.TemporaryDirectory() as folder, contextlib.nullcontext() if twin is None else replaced_everywhere(twin):
             found = attack(Path(folder))
         return Caught(what, str(attack.__doc__), found=found)
 

@@ -6,10 +6,13 @@ import math
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from benchmarks.figures import data_folder
+from planted.gate import hidden_columns_by_type, replaced_everywhere
 from planted.schemas import exact_delta_of_lists, neighbouring_lists, told_schema
+from quorate.auditing import entropy_tape
 from quorate.core.errors import BudgetSpent, Infeasible, InvalidInput
 from quorate.core.mechanisms import NoisyVectors, SparseHistogram
 from quorate.core.privacy import Budget, Cost
@@ -18,8 +21,10 @@ from quorate.tables import Category, Date, Number, Schema, Text
 from quorate.tables import learned as learning
 from quorate.tables.containers import open_column
 from quorate.tables.cut_tree import CutTree, most_cells
+from quorate.tables.dates import read_moments
 from quorate.tables.features import AdditiveColumns
 from quorate.tables.learned import ValueKind, choose_share, count_texts, kinds_of_values, slack_for_texts
+from quorate.tables.values import raw_column, read_numbers, read_texts
 
 ODD = ["", "NA", "nan", "0", "-0", "7", "7.5", "1e300", "inf", "-inf", "2024-01-31", "2024-02-31", "true", "False", "x"]
 ODD += ["a b", "it has been a long time since", "-2.5e-12", "é", " 3 ", "0x10", "1,5"]
@@ -129,6 +134,72 @@ def test_kinds_of_values():
     }
     kinds = kinds_of_values(open_column(list(expected)))
     assert [ValueKind(kind).name for kind in kinds] == list(expected.values())
+
+
+TYPED = {
+    "whole": pa.array([3, 0, -7, 2**60, None, 5]),
+    "unsigned": pa.array([3, 0, 7, 2**63 + 5, None, 5], pa.uint64()),
+    "floats": pa.array([3.0, 0.5, math.inf, 1e300, None, -2.5]),
+    "truths": pa.array([True, False, True, True, None, False]),
+    "moments": pa.array([0, 86_400, -(10**10), 253_402_300_799, None, 5], pa.timestamp("s")),
+    "far moments": pa.array([253_402_300_800, -62_135_596_801, 2**61, -(2**61), None, 0], pa.timestamp("s")),
+    "days": pa.array([0, 19_000, 2**31 - 1, -(2**31), None, 1], pa.date32()),
+    "nanoseconds": pa.array([1, -1, 2**62, -(2**62), None, 999], pa.timestamp("ns")),
+    "times": pa.array([5, 3_600, 0, 86_399, None, 1], pa.time32("s")),
+}
+
+
+def retyped(values):
+    """Return a raw column, and its values as texts, which is what it becomes once one of its values is a text."""
+    column = raw_column(values)
+    return column, pc.cast(read_texts(column, ()), pa.large_string())
+
+
+@pytest.mark.parametrize("name", TYPED)
+def test_a_value_is_learned_alike_in_a_column_of_any_type(name):
+    typed, texts = retyped(TYPED[name])
+    assert kinds_of_values(typed).tolist() == kinds_of_values(texts).tolist()
+    assert count_texts(typed) == count_texts(texts)
+    assert read_numbers(typed).tobytes() == read_numbers(texts).tobytes()
+    assert read_moments(typed, "days").tobytes() == read_moments(texts, "days").tobytes()
+
+
+def learn_alike(retype):
+    """Learn columns of all types, some of which noise hides, with fixed draws."""
+    rows = 4_000
+    often = {name: pa.concat_arrays([values] * 667)[:rows] for name, values in TYPED.items()}
+    seldom = {
+        f"few {name}": pa.concat_arrays([values[:3], pa.nulls(rows - 3, values.type)]) for name, values in TYPED.items()
+    }
+    columns = {name: retyped(values)[retype] for name, values in (often | seldom).items()}
+    with entropy_tape(3):
+        vectors = NoisyVectors(Budget(epsilon=4.0, delta=1e-6, slack=2e-7), entries=10**6)
+        return learning.learn_columns(columns, vectors, units=rows, slack=2e-7)
+
+
+def test_the_type_of_a_column_decides_nothing_that_is_learned():
+    typed, texts = learn_alike(False), learn_alike(True)
+    assert typed == texts
+    assert {"few truths", "few days", "few whole"} <= set(typed.hidden)
+    with replaced_everywhere((learning, "learn_columns", hidden_columns_by_type)):
+        assert learn_alike(False) != learn_alike(True)
+
+
+def test_one_text_in_a_hidden_column_changes_no_block_of_a_model():
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    age = rng.normal(40, 10, 4_000)
+    y = (age + rng.normal(0, 5, 4_000) > 40).astype(int)
+    blocks, claims = [], []
+    for odd in (7.0, "HIV", None):
+        rare = [*map(float, range(39)), odd, *[None] * 3_960]
+        with entropy_tape(5):
+            model = PrivateLogisticRegression(epsilon=1.0, delta=1e-6, classes=[0, 1], columns="learned")
+            model.fit(pandas.DataFrame({"age": age, "rare": rare}), y)
+        blocks.append((model.columns_.blocks_, model.form_))
+        claims.append(model.claim_)
+    assert blocks[0] == blocks[1] == blocks[2]
+    assert claims[0].endswith("the names of the columns and the number of units are public")
 
 
 # ---------------------------------------------------------------- what a replaced row moves

@@ -207,7 +207,7 @@ def test_excel_is_read_cell_by_cell(tmp_path):
     empty = openpyxl.Workbook()
     empty.save(path)
     with pytest.raises(InvalidInput, match="the first sheet is empty"):
-        read_table(path)
+        read_table(path, role="query")
 
 
 def test_duckdb_queries_are_streamed(tmp_path):
@@ -225,7 +225,7 @@ def test_duckdb_queries_are_streamed(tmp_path):
     schema = Schema({"age": Number(), "pay": Number()})
     assert schema.encode(whole).tobytes() == schema.encode(pa.concat_tables(batches)).tobytes()
     pyarrow.parquet.write_table(pa.table({"a": [1, 2]}), tmp_path / "a.parquet")
-    assert read_table(f"duckdb:?query=SELECT * FROM '{tmp_path}/a.parquet'").num_rows == 2
+    assert read_table(f"duckdb:?query=SELECT * FROM '{tmp_path}/a.parquet'", role="query").num_rows == 2
     for wrong, message in (
         (f"duckdb:{place}?query=SELECT 'secret'::INTEGER AS a", "duckdb: the query failed"),
         (f"duckdb:{place}?query=DROP TABLE visits", "duckdb: the query failed"),
@@ -282,7 +282,7 @@ def test_what_to_install(tmp_path, monkeypatch, source, library, extra):
     Path("t.xlsx").write_bytes(b"")
     monkeypatch.setitem(__import__("sys").modules, library, None)
     with pytest.raises(InvalidInput, match=rf"{library}; install it: pip install 'quorate\[{extra}\]'"):
-        read_table(source)
+        read_table(source, role="query")
 
 
 def test_a_streamed_fit_tells_the_owner_all_problems_of_the_files_at_once(tmp_path, capsys):

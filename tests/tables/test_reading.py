@@ -3,6 +3,9 @@
 import gzip
 import json
 import math
+import re
+import sys
+import zipfile
 from decimal import Decimal
 
 import numpy as np
@@ -14,6 +17,7 @@ from hypothesis import strategies as st
 
 from quorate.core.errors import InvalidInput
 from quorate.tables import Category, Date, Label, Number, Reading, Schema, read_table
+from quorate.tables.csv_files import _ENCODINGS
 from quorate.tables.csv_records import Irregularities, RecordBlocks
 from quorate.tables.dates import read_moments
 from quorate.tables.files import TableStream
@@ -281,9 +285,23 @@ def test_bytes_that_are_no_utf_8_are_read_as_windows_1252_and_counted(tmp_path):
     assert read == [{"a": "1", "b": "ÿþ"}, {"a": "2", "b": "é"}]
     read_table(tmp_path / "t.csv", role="private", found=found)
     assert found.undecoded == 1
-    for wrong in ("utf8x", "base64"):
-        with pytest.raises(InvalidInput, match="encoding must be a known one"):
-            read_table(tmp_path / "t.csv", encoding=wrong)
+    for wrong in ("utf8x", "base64", "iso2022_jp", "hz", "utf-7"):
+        with pytest.raises(
+            InvalidInput, match="encoding must be one in which no byte changes the meaning of later ones"
+        ):
+            read_table(tmp_path / "t.csv", role="private", encoding=wrong)
+
+
+@pytest.mark.parametrize("encoding", sorted(_ENCODINGS - {"utf-8-sig"}))
+def test_no_byte_of_a_record_swallows_the_next(tmp_path, encoding):
+    """Of encodings that have one byte for a line break; those of two or four take records of as many bytes."""
+    if encoding.startswith(("utf-16", "utf-32")):
+        pytest.skip("the number of bytes of a record is taken as given")
+    for byte in range(0x80, 0x100):
+        for odd in (bytes([byte]), bytes([byte, byte]), bytes([byte, 0x30])):
+            text = b"a,b\n1,x" + odd + b"\n2,y\n"
+            assert text.decode(encoding, "replace").count("\n") == 3
+            assert text.decode(encoding, "replace").endswith("\n2,y\n")
 
 
 @pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
@@ -297,7 +315,7 @@ def test_separators_are_found_in_the_first_line(tmp_path, separator):
 def test_semicolons_say_that_a_comma_precedes_decimals(tmp_path):
     read = rows_of(tmp_path / "t.csv", "a;b\n1,234;1,234,567\n1.234;x, y\n")
     schema = Schema({"a": Number(), "b": Category(["x, y"])})
-    table = read_table(tmp_path / "t.csv")
+    table = read_table(tmp_path / "t.csv", role="query")
     assert read[0] == {"a": "1,2340", "b": "1,234,567"}
     for decimal in ".,":
         encoded = schema.with_reading(decimal=decimal).encode(table)
@@ -349,7 +367,7 @@ def test_repeated_first_lines_and_a_last_line_of_totals(tmp_path):
     assert read == [{"a": "1", "b": "2"}, gap, {"a": "3", "b": "4"}, gap, {"a": "a", "b": "c"}]
     assert len(rows_of(tmp_path / "t.csv", content)) == 6
     with pytest.raises(InvalidInput, match="skip_last must be a whole number"):
-        read_table(tmp_path / "t.csv", skip_last=-1)
+        read_table(tmp_path / "t.csv", role="query", skip_last=-1)
 
 
 PIECES = st.lists(
@@ -424,3 +442,66 @@ def test_a_record_that_is_written_properly_changes_no_other(rows, place, other, 
     assert written(changed)[:place] == written(rows)[:place]
     assert written(changed)[place + 1 :] == written(rows)[place + 1 :]
     assert written([rows[place]]) == written(rows)[place : place + 1]
+
+
+# --- Errors and standard error show no value --------------------------------------------------------------------------
+
+
+def test_no_error_of_a_database_repeats_a_value(tmp_path):
+    duckdb = pytest.importorskip("duckdb")
+    with duckdb.connect(str(tmp_path / "c.db")) as connection:
+        connection.execute("CREATE TABLE t AS SELECT '5' AS age FROM range(3000)")
+        connection.execute("INSERT INTO t VALUES ('SECRET')")
+    address = f"duckdb:{tmp_path}/c.db?query=SELECT CAST(age AS INTEGER) AS age FROM t"
+    relation = duckdb.sql("SELECT CAST(v AS INTEGER) AS age FROM (VALUES ('1'), ('SECRET')) t(v)")
+    reads = [
+        lambda: read_table(address, role="private"),
+        lambda: list(TableStream(address)),
+        lambda: Schema({"age": Number()}).encode(relation),
+    ]
+    for read in reads:
+        with pytest.raises(InvalidInput) as refused:
+            read()
+        assert "SECRET" not in str(refused.value)
+
+
+def test_a_query_to_a_csv_file_must_read_texts(tmp_path):
+    pytest.importorskip("duckdb")
+    path = tmp_path / "t.csv"
+    for odd in ("005", "x05"):
+        path.write_text("id\n" + "007\n" * 50 + f"{odd}\n")
+        with pytest.raises(InvalidInput, match="all_varchar=true"):
+            read_table(f"duckdb:?query=SELECT * FROM '{path}'", role="private")
+        table = read_table(f"duckdb:?query=SELECT * FROM read_csv('{path}', all_varchar=true)", role="private")
+        assert table["id"][0].as_py() == "007"
+
+
+@pytest.mark.parametrize(
+    "odd", [b"5,x,SECRET", b"5,SEC\xe9RET,1", b"SEC\xe9RET", b'5,"SEC\xe9RET', b"5,\xff\xfeSECRET"]
+)
+def test_no_byte_of_a_record_is_shown_on_standard_error(tmp_path, capfd, monkeypatch, odd):
+    shown = []
+    monkeypatch.setattr(sys, "unraisablehook", shown.append)
+    (tmp_path / "t.csv").write_bytes(b"age,sex\n" + b"1,f\n" * 3 + odd + b"\n" + b"2,m\n" * 3)
+    assert read_table(tmp_path / "t.csv", role="private").num_rows == 7
+    assert shown == []
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    "cell", ['t="n"><v>abc', 't="d"><v>2024-99-99', 't="b"><v>x', 't="s"><v>999', 't="n" s="x"><v>1']
+)
+@pytest.mark.parametrize("columns", [1, 2])
+def test_no_cell_of_a_workbook_stops_it(tmp_path, cell, columns):
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    for row in (["a", "b"], [1, "x"], [2, "y"], [3, "z"]):
+        book.active.append(row[:columns])
+    book.save(tmp_path / "sound.xlsx")
+    with zipfile.ZipFile(tmp_path / "sound.xlsx") as sound, zipfile.ZipFile(tmp_path / "odd.xlsx", "w") as odd:
+        for name in sound.namelist():
+            text = sound.read(name).decode()
+            odd.writestr(name, re.sub(r'<c r="A3"[^>]*>.*?</c>', f'<c r="A3" {cell}</v></c>', text))
+    table = read_table(tmp_path / "odd.xlsx", role="private")
+    assert table["a"].to_pylist() == ["1", "", "3"]
+    assert columns == 1 or table["b"].to_pylist() == ["x", "y", "z"]

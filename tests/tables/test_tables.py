@@ -114,10 +114,13 @@ def test_a_row_means_the_same_in_any_file(tmp_path_factory, rows):
     digits = whole.set_column(0, "x", pa.array([float(f"{x:.16g}") for x, _ in rows]))  # as Excel files keep them
     for suffix in SUFFIXES:
         encoded = schema.encode(digits) if suffix == ".xlsx" else expected
-        assert schema.encode(read_table(folder / f"t{suffix}")).tobytes() == encoded.tobytes(), suffix
+        assert schema.encode(read_table(folder / f"t{suffix}", role="query")).tobytes() == encoded.tobytes(), suffix
     for start in range(len(rows)):
         pyarrow.csv.write_csv(whole.slice(start, 1), folder / "one.csv")
-        assert schema.encode(read_table(folder / "one.csv")).tobytes() == expected[start : start + 1].tobytes()
+        assert (
+            schema.encode(read_table(folder / "one.csv", role="query")).tobytes()
+            == expected[start : start + 1].tobytes()
+        )
 
 
 def test_numbers_of_every_type():
@@ -231,12 +234,12 @@ def write(path, text):
 
 def test_csv_as_people_write_it(tmp_path):
     text = '\ufeffage, "work" ,note\r\n39, State-gov,"a, ""b"" c"\r\n\r\n 40,?,\r\n'
-    read = read_table(write(tmp_path / "t.CSV", text))
+    read = read_table(write(tmp_path / "t.CSV", text), role="query")
     assert read.to_pylist() == [
         {"age": "39", '"work"': " State-gov", "note": 'a, "b" c'},
         {"age": " 40", '"work"': "?", "note": ""},
     ]
-    one = read_table(write(tmp_path / "one.csv", "age\n1\n\n3\n"))
+    one = read_table(write(tmp_path / "one.csv", "age\n1\n\n3\n"), role="query")
     assert one.num_rows == 3  # the empty line is a query without a value, and no answer may slip to another row
 
 
@@ -252,7 +255,7 @@ def test_csv_as_people_write_it(tmp_path):
 )
 def test_what_separates_values_is_read_off_the_first_line(tmp_path, content, rows):
     write(tmp_path / "t.csv", content)
-    assert read_table(tmp_path / "t.csv").to_pylist() == rows
+    assert read_table(tmp_path / "t.csv", role="query").to_pylist() == rows
 
 
 @pytest.mark.parametrize(
@@ -290,7 +293,7 @@ def test_files_that_are_refused(tmp_path, name, content, text):
     if content is not None:
         write(tmp_path / name, content)
     with pytest.raises(InvalidInput) as refused:
-        read_table(tmp_path / name)
+        read_table(tmp_path / name, role="query")
     assert text in str(refused.value)
     assert str(tmp_path / name) in str(refused.value)
 
@@ -298,7 +301,7 @@ def test_files_that_are_refused(tmp_path, name, content, text):
 def test_a_folder_is_no_file(tmp_path):
     (tmp_path / "t.csv").mkdir()
     with pytest.raises(InvalidInput, match="there is no such file"):
-        read_table(tmp_path / "t.csv")
+        read_table(tmp_path / "t.csv", role="query")
 
 
 def test_no_private_record_is_refused(tmp_path):
@@ -309,7 +312,7 @@ def test_no_private_record_is_refused(tmp_path):
 
 def test_parquet_written_by_pandas_has_no_index(tmp_path):
     pd.DataFrame({"a": [1, 2]}, index=[5, 3]).to_parquet(tmp_path / "t.parquet")
-    assert read_table(tmp_path / "t.parquet").column_names == ["a"]
+    assert read_table(tmp_path / "t.parquet", role="query").column_names == ["a"]
     with pytest.raises(InvalidInput, match="role must be one of private, public, query, not 'secret'"):
         read_table(tmp_path / "t.parquet", role="secret")
 
@@ -542,10 +545,10 @@ def test_tables_of_numbers_need_no_schema(tmp_path):
     schema = Schema.numbers(rows, label="y", classes=["u", "v"], groups="who")
     assert schema.columns == {"a": Number(), "b": Number()}
     assert schema.encode(rows).tolist() == [[1, 1], [200, 0]]
-    read = read_table(write(tmp_path / "t.csv", "a,b\n1,2\n3, 4\n"))
+    read = read_table(write(tmp_path / "t.csv", "a,b\n1,2\n3, 4\n"), role="query")
     assert Schema.numbers(read).columns == {"a": Number(), "b": Number()}
     # Other rows under the same header give the same schema.
-    assert Schema.numbers(read_table(write(tmp_path / "t.csv", "a,b\n9,9\n"))) == Schema.numbers(read)
+    assert Schema.numbers(read_table(write(tmp_path / "t.csv", "a,b\n9,9\n"), role="query")) == Schema.numbers(read)
     with pytest.raises(InvalidInput, match="the classes of the label 'y' must be declared"):
         Schema.numbers(rows, label="y")
 

@@ -24,15 +24,20 @@ from quorate.cli.start_files import Commands, write_start
 from quorate.core.checks import check_count, check_delta, check_positive, is_named_id
 from quorate.core.errors import InvalidInput
 from quorate.planner import Method, Plan, plan
-from quorate.tables import Schema, read_table
+from quorate.tables import Category, Date, Schema, Text, read_table
+from quorate.tables.columns import Kind
+from quorate.tables.dates import date_of
 from quorate.tables.infer import TooManyTexts
 from quorate.tables.learned import check_learnable
 from quorate.tables.persons import person_names
+from quorate.tables.results import Table as ResultTable
+from quorate.tables.results import make_table
 from quorate.tables.values import raw_column
 
 __all__ = ["run_start"]
 
 _MOST_CLASSES = 50
+_EXAMPLES = 5  # queries to ask first
 _WIDTH = 40  # characters of a bar
 _COLUMN_FEATURES = 6  # that a column of a table becomes, about, where nothing is known of it
 _ANY = 1_000  # queries that votes are planned for, beside a model that any number may ask
@@ -107,12 +112,11 @@ def run_start(
     if not as_json:
         _show(Console(highlight=False), planned, road, situation, feasible=feasible)
     if feasible:
-        questions = records if situation.public is None else situation.public
-        write_start(commands, questions)
+        write_start(commands, _example_queries(situation, records.column_names, linear=commands.linear))
     if as_json:
         print(json.dumps(_as_dict(planned, road, situation, commands, feasible=feasible)))
     elif feasible:
-        _show_written(Console(highlight=False), commands, private_questions=situation.public is None)
+        _show_written(Console(highlight=False), commands, situation)
     return commands.run() if run and feasible else 0 if feasible else 1
 
 
@@ -337,11 +341,37 @@ def _show_bars(console: Console, title: str, bars: Mapping[str, tuple[float, str
     console.print(title, picture)
 
 
-def _show_written(console: Console, commands: Commands, *, private_questions: bool) -> None:
-    whose = "private" if private_questions else "public"
+def _example_queries(situation: _Situation, names: Sequence[str], *, linear: bool) -> ResultTable:
+    """Return queries to ask first, made of public things alone: no private row is asked about."""
+    if situation.public is not None:
+        return situation.public.slice(0, _EXAMPLES)
+    if situation.schema is None:  # a query without any value; teachers that take all columns for numbers need some
+        return make_table({name: ["" if linear else "0"] for name in names})
+    columns = Schema.load(situation.schema).columns
+    return make_table({name: [_example(kind, row) for row in range(_EXAMPLES)] for name, kind in columns.items()})
+
+
+def _example(kind: Kind, row: int) -> str:
+    """Return a value of a declared column: one category after the other, or numbers from one end to the other."""
+    if isinstance(kind, Category):
+        return kind.categories[row % len(kind.categories)]
+    if isinstance(kind, Text):
+        return "a note"
+    low, high = (0.0, 1.0) if kind.cuts is None else (kind.cuts[0], kind.cuts[-1])
+    if kind.low is not None and kind.high is not None:
+        low, high = kind.low, kind.high
+    elif kind.centre is not None and kind.spread is not None:
+        low, high = kind.centre - kind.spread, kind.centre + kind.spread
+    value = low + (high - low) * row / (_EXAMPLES - 1)
+    return str(date_of(float(round(value)), kind.unit)) if isinstance(kind, Date) else f"{value:g}"
+
+
+def _show_written(console: Console, commands: Commands, situation: _Situation) -> None:
+    examples = "five public rows" if situation.public is not None else "five made-up rows"
+    examples = "a row without values, to be filled in," if situation.is_learned else examples
     console.print(
         f"\nWritten to {escape(str(commands.out))}: script.py does it all in Python, commands.sh on the command line; "
-        f"questions.csv holds five {whose} rows to ask about first. Run one of the two: each opens a budget of its own."
+        f"questions.csv holds {examples} to ask about first. Run one of the two: each opens a budget of its own."
     )
     for line in commands.lines():
         console.print(f"$ {escape(line)}", soft_wrap=True)

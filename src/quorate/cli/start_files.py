@@ -10,8 +10,6 @@ from quorate.tables.results import Table, write_csv
 
 __all__ = ["Commands", "write_start"]
 
-_QUESTIONS = 5  # rows to ask about first
-
 
 @dataclass(frozen=True, kw_only=True)
 class Commands:
@@ -64,15 +62,13 @@ class Commands:
 
 
 def write_start(commands: Commands, questions: Table) -> None:
-    """Write the folder. The questions are the first rows of this table, without columns that are not used."""
+    """Write the folder, with these questions, without columns that are not used."""
     commands.out.mkdir(parents=True, exist_ok=True)
     (commands.out / "script.py").write_text(_script(commands), encoding="utf-8")
     (commands.out / "commands.sh").write_text(_shell(commands), encoding="utf-8")
     unused = {commands.label, commands.groups, *commands.leave_out}
     left = [name for name in questions.column_names if name not in unused]
-    path = commands.out / "questions.csv"
-    path.touch(mode=0o600)  # they may be private rows
-    write_csv(questions.select(left).slice(0, _QUESTIONS), path)
+    write_csv(questions.select(left), commands.out / "questions.csv")
 
 
 _READ_CLASSES = """# The classes were read from the records: which of them occur is public with the model, and its claim
@@ -154,7 +150,7 @@ schema = Schema.numbers(
 {declared})
 """
 _BY_PUBLIC = """# How columns become numbers is learned from public rows, never from private ones.
-public = read_table({public})
+public = read_table({public}, role="public")
 schema = Schema.from_public(
     public,
 {declared}).with_gaps()  # values may be missing in any column: another says where
@@ -171,7 +167,7 @@ print(model.claim_)
 
 # A folder that anybody may read. Asking the model costs nothing.
 qr.save(model, {folder})
-questions = read_table({questions})
+questions = read_table({questions}, role="query")
 print(model.predict(questions))
 print(model.predict_proba(questions).round(3))  # one column a class, in the order of model.classes_
 """
@@ -186,7 +182,7 @@ print(model.claim_)
 
 # A folder that anybody may read. Asking the model costs nothing.
 qr.save(model, {folder}, extra={{SCHEMA_FILE: schema.to_json().encode()}})
-questions = schema.encode(read_table({questions}), role="query")
+questions = schema.encode(read_table({questions}, role="query"), role="query")
 print(model.predict(questions))
 print(model.predict_proba(questions).round(3))  # one column a class, in the order of model.classes_
 """
@@ -209,7 +205,7 @@ print(clf.claim_)
 
 # The folder keeps the model and its budget, so that a restart cannot spend twice. It is for its owner alone.
 qr.save(clf, {folder}, extra={{SCHEMA_FILE: schema.to_json().encode()}})
-questions = schema.encode(read_table({questions}), role="query")
+questions = schema.encode(read_table({questions}, role="query"), role="query")
 answers = clf.predict(questions)
 print(answers.labels)  # None where the teachers do not agree
 print(f"epsilon spent so far: {{clf.spent_epsilon():.3g}} of {epsilon}")

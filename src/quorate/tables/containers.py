@@ -13,8 +13,8 @@ no value is a reason to refuse it.
 
 import shlex
 import warnings
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from quorate.core.arrays import Floats
 from quorate.core.checks import check_choice
-from quorate.core.errors import InvalidInput
+from quorate.core.errors import InvalidInput, QuorateError
 from quorate.tables.values import is_readable, kind_of_type, object_texts, raw_column, read_numbers
 
 _PLAIN = "fiub"  # kinds of NumPy types whose values are numbers
@@ -44,6 +44,17 @@ def refusal(role: Role, column: str, problem: str, *, row: int) -> InvalidInput:
     """Return the error for a value of a column. A private row is never named: neither its number nor its value."""
     index = "" if role == "private" else f", row {row + 1} (the first such row, counted from 1)"
     return InvalidInput(f"{subject(role)}, column {column!r}{index}: {problem}")
+
+
+@contextmanager
+def foreign(problem: str) -> Iterator[None]:
+    """Raise an error that says `problem` for any exception of another library, whose text may hold private values."""
+    try:
+        yield
+    except QuorateError:
+        raise
+    except Exception:
+        raise InvalidInput(problem) from None
 
 
 def type_problem(whose: str, column: Any, kind: object) -> str:
@@ -151,6 +162,14 @@ def open_column(values: Any, *, name: Any = None, whose: str = "the table") -> p
     return _opened(name, values, whose)[0]
 
 
+def list_values(values: Any) -> list[Any]:
+    """Return one value a row as a list of Python objects, of any container."""
+    for method in ("to_pylist", "to_list", "tolist"):  # of Arrow, of polars and pandas, of NumPy
+        if hasattr(values, method):
+            return list(getattr(values, method)())
+    return list(values)
+
+
 def raw_values(values: Any) -> pa.Array:
     """Return a raw column as it is, and one value a row of any other container as a raw column."""
     return values if isinstance(values, pa.Array) else open_column(values)
@@ -200,8 +219,8 @@ def _opened(name: Any, values: Any, whose: str) -> tuple[pa.Array, str]:
     kind = getattr(values, "dtype", None)
     if hasattr(kind, "categories") and hasattr(kind, "ordered"):  # of pandas
         return _pandas_categories(values), "text"
-    if isinstance(kind, np.dtype) or isinstance(values, list | tuple):
-        array = _list_column(values) if isinstance(values, list | tuple) else np.asarray(values)
+    if isinstance(kind, np.dtype) or not _has_arrow_type(values):
+        array = np.asarray(values) if kind is not None else _list_column(_listed_objects(values, name, whose))
         if array.ndim != 1:
             raise InvalidInput(f"{whose}, column {name!r}: one value a row is expected, got shape {array.shape}")
         return _array_column(array, name, whose), _numpy_kind(array.dtype)
@@ -225,6 +244,13 @@ def _pandas_categories(values: Any) -> pa.Array:
     return object_texts(listed).take(pa.array(codes, mask=codes < 0))
 
 
+def _has_arrow_type(values: Any) -> bool:
+    """Return whether a container declares an Arrow type. In any other Arrow would look for one for all values."""
+    backing = values.array if hasattr(values, "iloc") else values  # of pandas, whose series stream objects too
+    declared = ("__arrow_array__",) if hasattr(values, "iloc") else ("__arrow_c_stream__", "__arrow_array__")
+    return isinstance(values, pa.Array | pa.ChunkedArray) or any(hasattr(backing, name) for name in declared)
+
+
 def _arrow_column(values: Any) -> Any:
     """Return the values as Arrow has them, or None where their library has Python objects, or refuses one by value."""
     if isinstance(values, pa.Array | pa.ChunkedArray):
@@ -233,15 +259,14 @@ def _arrow_column(values: Any) -> Any:
         return None
     try:
         return pa.chunked_array(values) if hasattr(values, "__arrow_c_stream__") else pa.array(values)
-    except (pa.ArrowException, ArithmeticError, TypeError, ValueError):  # the text of the error would name a value
+    except Exception:  # of any library; its text would name a value
         return None
 
 
 def _listed_objects(values: Any, name: Any, whose: str) -> list[Any]:
-    objects = values.to_list() if hasattr(values, "to_list") else np.asarray(values, dtype=object).tolist()
-    if not isinstance(objects, list):
+    if not isinstance(values, Iterable) or isinstance(values, str | bytes | Mapping):
         raise InvalidInput(f"{whose}, column {name!r}: one value a row is expected")
-    return objects
+    return list_values(values)
 
 
 def _series_kind(kind: Any) -> str:
@@ -341,14 +366,10 @@ def as_table(frame: Any) -> pa.Table:
         raise InvalidInput(
             f"a table must be a data frame or an Arrow table, with __arrow_c_stream__, got {type(frame).__name__}"
         )
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)
-            return check_names(pa.table(frame))
-    except (pa.ArrowException, TypeError, ValueError):  # the text of the error may hold a private value
-        raise InvalidInput(
-            "a table must be a data frame or an Arrow table; this one's columns cannot be read"
-        ) from None
+    unreadable = "a table must be a data frame or an Arrow table; this one's columns cannot be read"
+    with foreign(unreadable), warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return check_names(pa.table(frame))
 
 
 def check_names(table: pa.Table) -> pa.Table:

@@ -34,6 +34,25 @@ _HEADER_PART = 2**12  # bytes that are read together to find the first line
 _LONGEST_HEADER = 2**24
 _SEPARATORS = (",", ";", "\t", "|")
 _MARKS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
+# Without shifts: in iso2022_jp, hz or utf-7 one record could change how all records behind it are read.
+_ENCODINGS = frozenset(
+    ["ascii", "utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be"]
+    + [f"iso8859-{part}" for part in (*range(1, 12), *range(13, 17))]
+    + [f"cp{page}" for page in (437, 850, 852, 855, 857, 858, 860, 861, 862, 863, 864, 865, 866, 869, 874)]
+    + [f"cp{page}" for page in range(1250, 1259)]
+    + [
+        "koi8-r",
+        "koi8-u",
+        "mac-roman",
+        "mac-cyrillic",
+        "mac-greek",
+        "mac-latin2",
+        "mac-turkish",
+        "mac-iceland",
+        "tis-620",
+    ]
+    + ["shift_jis", "cp932", "euc_jp", "euc_kr", "cp949", "gb2312", "gbk", "gb18030", "big5", "cp950", "big5hkscs"]
+)
 _HINT = re.compile(r'"?sep=(.)"?', re.IGNORECASE)  # a line that spreadsheets write before the names
 _TWO_READINGS = r"^(\s*[+-]?[1-9][0-9]{0,2},[0-9]{3})(\s*)$"
 
@@ -133,29 +152,22 @@ def _parsed(block: pa.Buffer, header: CsvHeader, blocks: RecordBlocks, found: Ir
 
 def _arrow_table(block: pa.Buffer, header: CsvHeader, kind: pa.DataType, *, at_once: int) -> pa.Table | None:
     """Return the records of a block as Arrow reads them, so many bytes at once, or None if it would refuse one."""
-    irregular: list[bool] = []
-
-    def note(_: Any) -> str:
-        irregular.append(True)
-        return "skip"
-
     options = {
         "read_options": pyarrow.csv.ReadOptions(column_names=header.names, block_size=at_once),
         "parse_options": pyarrow.csv.ParseOptions(
             delimiter=header.separator,
             newlines_in_values=_has_quotes(block),
+            # No handler of irregular rows: Arrow decodes them for it, and shows one that it cannot decode on stderr.
             ignore_empty_lines=len(header.fields) > 1,  # in a single column an empty line is a missing value
-            invalid_row_handler=note,
         ),
         "convert_options": pyarrow.csv.ConvertOptions(
             column_types=dict.fromkeys(header.names, kind), strings_can_be_null=False
         ),
     }
     try:
-        table = pyarrow.csv.read_csv(pa.BufferReader(block), **options)
-    except pa.ArrowInvalid:  # no UTF-8, or a line that is longer than a block
+        return pyarrow.csv.read_csv(pa.BufferReader(block), **options)
+    except pa.ArrowInvalid:  # no UTF-8, another number of values, or a line that is longer than a block
         return None
-    return None if irregular else table
 
 
 def _is_utf8(value: bytes) -> bool:
@@ -287,14 +299,14 @@ def _opened(path: Path, declared: CsvFormat) -> Iterator[_Source]:
 
 
 def _check_encoding(name: object) -> str:
-    try:
+    with contextlib.suppress(LookupError, ValueError):
         found = codecs.lookup(str(name)).name
-        "".encode(found)
-    except (LookupError, ValueError):
-        raise InvalidInput(
-            f"encoding must be a known one, such as utf-8, utf-16, latin-1 or windows-1252, got {name!r}"
-        ) from None
-    return "utf-8" if found == "utf-8-sig" else found
+        if found in _ENCODINGS:
+            return "utf-8" if found == "utf-8-sig" else found
+    raise InvalidInput(
+        "encoding must be one in which no byte changes the meaning of later ones, such as utf-8, utf-16, latin-1, "
+        f"windows-1252 or shift_jis, got {name!r}"
+    )
 
 
 def _is_number(name: str) -> bool:

@@ -87,7 +87,7 @@ def read_moments(column: pa.Array, unit: DateUnit, rules: Rules = MISSING_TEXTS)
     if pa.types.is_timestamp(column.type):
         return _with_gaps(column, unit)
     is_text = pa.types.is_large_string(column.type)
-    if not is_text and not (reading.compact_dates and not pa.types.is_boolean(column.type)):
+    if not is_text and not reading.compact_dates:
         return np.full(len(column), np.nan)  # numbers are no dates
     written = read_texts(column, reading.missing_texts)
     plain = pc.fill_null(pc.match_substring_regex(written, _PLAIN), False)

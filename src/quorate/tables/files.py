@@ -14,7 +14,6 @@ that depend on several. Errors repeat neither a value nor what a library says, b
 stream has a place, the number of its file and of the row in it: the same place whoever reads it, in any company.
 """
 
-import csv
 import importlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -32,7 +31,7 @@ import pyarrow.parquet
 
 from quorate.core.checks import check_choice
 from quorate.core.errors import InvalidInput
-from quorate.tables.containers import Role, check_names
+from quorate.tables.containers import Role, check_names, foreign
 from quorate.tables.csv_files import FOUND, CsvFormat, csv_header, empty_texts, stream_csv
 from quorate.tables.csv_records import Irregularities
 from quorate.tables.sources import is_query, open_excel, open_query
@@ -53,7 +52,7 @@ File = Path | str  # the latter is an address
 def read_table(
     path: str | Path,
     *,
-    role: Role = "query",
+    role: Role,
     encoding: str | None = None,
     separator: str | None = None,
     skip_last: int = 0,
@@ -64,7 +63,7 @@ def read_table(
     path
         The file, or an address such as `duckdb:clinic.db?query=SELECT * FROM visits`.
     role
-        Whose rows these are. No private record is refused, whatever it holds.
+        Whose rows these are: "private", "public" or "query". No private record is refused, whatever it holds.
     encoding, separator
         Those of a CSV file. By default its first line shows them.
     skip_last
@@ -75,7 +74,8 @@ def read_table(
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     _ = Path(folder, "people.csv").write_text("age,sex\n39,f\n")
-    ...     read_table(Path(folder, "people.csv")).to_pylist()  # texts, until a schema says what they mean
+    ...     table = read_table(Path(folder, "people.csv"), role="private")
+    >>> table.to_pylist()  # texts, until a schema says what they mean
     [{'age': '39', 'sex': 'f'}]
     """
     check_choice("role", role, get_args(Role))
@@ -170,10 +170,10 @@ def table_parts(files: Iterable[File]) -> list[TablePart]:
 class TableStream:
     """Private records in batches, in the order in which they stand. Only names and types of columns are looked at.
 
-    `source` is what `table_files` takes, or a `pyarrow.dataset.Dataset`, whose types must be public: of CSV files, name
-    them, or Arrow looks at records to guess them. All files have the columns of the first, in any order. `encoding`,
-    `separator` and `skip_last` say how CSV files are written, as for `read_table`. `found` counts the irregular records
-    of what has been read, for the owner.
+    `source` is what `table_files` takes, or a `pyarrow.dataset.Dataset`. CSV files of a dataset are read as texts, like
+    any others: Arrow would look at records to guess their types, or refuse a value of another type. All files have the
+    columns of the first, in any order. `encoding`, `separator` and `skip_last` say how CSV files are written, as for
+    `read_table`. `found` counts the irregular records of what has been read, for the owner.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -190,11 +190,17 @@ class TableStream:
         self.found = Irregularities()
         self.observe: Callable[[pa.Table], None] | None = None  # sees each batch, for the owner's report
         self._dataset = source if hasattr(source, "to_batches") else None
-        self._files = [] if self._dataset is not None else table_files(source)
+        if self._dataset is not None:
+            _check_fragments(self._dataset)
+            if separator_of_csv := _csv_separator(self._dataset):
+                self._dataset = None
+                self._declared = CsvFormat(encoding, separator or separator_of_csv, skip_last)
+        self._files = [] if self._dataset is not None else table_files(getattr(source, "files", source))
         if self._dataset is None:
             self.header = table_header(self._files[0], self._declared)
+            if hasattr(source, "schema") and set(self.header.column_names) != set(source.schema.names):
+                raise InvalidInput("the first lines of a dataset's CSV files must name its columns")
         else:
-            _check_fragments(self._dataset)
             self.header = _named("the dataset", self._dataset.schema.empty_table())
 
     def __iter__(self) -> Iterator[pa.Table]:
@@ -223,6 +229,20 @@ class TableStream:
         for number, file in enumerate(self._files):
             part = TablePart(file, number, stamp=_stamp(file), declared=self._declared)
             yield from part.batches(self.header.column_names, self.found)
+
+
+def _csv_separator(dataset: Any) -> str | None:
+    """Return what separates values in the CSV files of a dataset, or None if it has none; refuse others of texts."""
+    kinds = {getattr(getattr(part, "format", None), "default_extname", None) for part in dataset.get_fragments()}
+    if not kinds & {"csv", "json"}:
+        return None
+    is_plain = kinds == {"csv"} and hasattr(dataset, "files") and dataset.filesystem.type_name == "local"
+    if not is_plain:
+        raise InvalidInput(
+            "a dataset of CSV or JSON files has types that values decide: give CSV files of this machine by path, "
+            "or write the records as Parquet"
+        )
+    return str(dataset.format.parse_options.delimiter)
 
 
 def table_header(file: File, declared: CsvFormat = FOUND, *, private: bool = True) -> pa.Table:
@@ -380,14 +400,11 @@ def _stamp(file: File) -> tuple[int, int]:
 @contextmanager
 def _readable(file: File | None) -> Iterator[None]:
     """Say that a file cannot be read, and nothing else: the text of these errors may hold values of private rows."""
-    try:
+    problem = "the dataset cannot be read: it has a filter, or a file is damaged or not of its types"
+    if file is not None:
+        problem = f"{_shown(file)}: not a readable {_suffix(file)} file; it may be damaged or misnamed"
+    with foreign(problem):
         yield
-    except (pa.ArrowException, OSError, EOFError, UnicodeDecodeError, csv.Error):
-        if file is None:
-            raise InvalidInput("the dataset cannot be read: a file may be damaged, or not of its types") from None
-        raise InvalidInput(
-            f"{_shown(file)}: not a readable {_suffix(file)} file; it may be damaged or misnamed"
-        ) from None
 
 
 def _suffix(path: File) -> str | None:

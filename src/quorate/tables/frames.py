@@ -2,8 +2,9 @@
 
 A model that was fitted on a data frame has a `FrameFormat`: the library, the names of the columns and whether each is
 a number, a date or a text. Records of a fit and queries become frames of that format, value by value, whatever frame
-they come in. The kinds are those of the columns' types, which are public; nothing finer is taken from private records:
-no categories, no whole numbers against floats, no type that a missing value sets.
+they come in. The kinds are those of public rows or of a model that was published. Only where neither exists are they
+those of the private columns' types, which are then public, and the claim says so. Nothing finer is taken from private
+records: no categories, no whole numbers against floats.
 """
 
 import importlib
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 
 from quorate.core.arrays import Floats
 from quorate.core.errors import InvalidInput
-from quorate.tables.containers import Role, column_names, open_table, refusal, shown_names, subject
+from quorate.tables.containers import Role, column_names, is_frame, open_table, refusal, shown_names, subject
 from quorate.tables.dates import DateUnit, read_moments
 from quorate.tables.reading import MISSING_TEXTS
 from quorate.tables.values import read_numbers, read_texts
@@ -46,6 +47,15 @@ class FrameFormat:
         """Return the format for the columns of a frame, by their names and types alone."""
         opened = open_table(X)
         return cls(_library(X), tuple(opened.columns), tuple(opened.kinds.values()))  # type: ignore[arg-type]
+
+    @classmethod
+    def of_public(cls, public: Any, X: Any) -> "FrameFormat | None":
+        """Return the format of a private frame's columns by the types that public rows have, or None without any."""
+        if not is_frame(public) or not is_frame(X):
+            return None
+        names = column_names(X)
+        kinds = open_table(public, names, whose="the public table").kinds
+        return cls.declared(X, names, [kinds[name] for name in names])  # type: ignore[misc]
 
     @classmethod
     def declared(cls, X: Any, columns: Sequence[Any], kinds: Sequence[ColumnKind]) -> "FrameFormat":
@@ -146,7 +156,8 @@ def read_column(
         given = pc.is_valid(read_texts(column, missing)).to_numpy(zero_copy_only=False)
         wrong = np.isnan(values) & given
         if wrong.any():
-            raise refusal(role, name, f"a {kind} is expected, not a text", row=int(wrong.argmax()))
+            expected = "a number" if kind == "number" else "a date or a number"
+            raise refusal(role, name, f"{expected} is expected, not a text", row=int(wrong.argmax()))
     return values
 
 

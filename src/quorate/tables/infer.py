@@ -16,7 +16,7 @@ from quorate.core.errors import InvalidInput
 from quorate.core.hypotheses.line import cut_points
 from quorate.tables.columns import Category, Date, Kind, Number, Text
 from quorate.tables.dates import DateUnit, read_moments
-from quorate.tables.reading import MISSING_TEXTS, Reading
+from quorate.tables.reading import MISSING_TEXTS, TRUTHS, Reading
 from quorate.tables.values import is_readable, raw_column, read_numbers, read_texts
 
 MOST_CATEGORIES = 256  # a column with more different texts is a name or a number of a person, more often than not
@@ -88,14 +88,21 @@ def _kind(name: str, column: pa.ChunkedArray, reading: Reading) -> Kind:
         )
     values, missing = raw_column(column), reading.missing_texts
     written = read_texts(values, missing)
-    if pa.types.is_boolean(values.type):
+    if pa.types.is_boolean(column.type):
         return Category(("false", "true"), missing="indicator" if values.null_count else "refuse")
-    numbers, dates = read_numbers(values, reading), read_moments(values, "days", reading)
+    numbers, dates = _numbers_without_words(values, reading), read_moments(values, "days", reading)
     for kind, given in ((Number, numbers), (Date, dates)):
         if np.isnan(given).sum() == written.null_count:
             return _scaled_by_public(kind, name, given)
     _check_not_gaps(name, values, reading)
     return Category(_different(name, values, missing), missing="indicator" if written.null_count else "refuse")
+
+
+def _numbers_without_words(values: pa.Array, reading: Reading) -> NDArray[np.float64]:
+    """Return public values as numbers; NaN for true and false too, which are categories where nothing is declared."""
+    lowered = pc.utf8_lower(read_texts(values, ()))
+    truths = pc.fill_null(pc.is_in(lowered, value_set=pa.array(TRUTHS, pa.large_string())), False)
+    return np.where(truths.to_numpy(zero_copy_only=False), np.nan, read_numbers(values, reading))
 
 
 def _scaled_by_public(kind: type[Number], name: str, given: NDArray[np.float64]) -> Number:
@@ -114,7 +121,7 @@ def _scaled_by_public(kind: type[Number], name: str, given: NDArray[np.float64])
 def _check_not_gaps(name: str, values: pa.Array, reading: Reading) -> None:
     """Refuse numbers among which a mark stands for a missing value: as categories they would mean nothing."""
     written = read_texts(values, reading.missing_texts)
-    given = read_numbers(values, reading)
+    given = _numbers_without_words(values, reading)
     marks = pc.is_in(written, value_set=pa.array(_MARKS, type=pa.large_string())).to_numpy(zero_copy_only=False)
     if np.isnan(given).all() or np.isnan(given).sum() > written.null_count + marks.sum():
         return
@@ -132,13 +139,11 @@ def cuts_from_public(name: str, column: pa.Array, *, bins: int | None, dates: bo
     Whole numbers are cut at whole numbers; with `codes` few of them are categories. A few texts among numbers are no
     numbers, and count as missing.
     """
-    if pa.types.is_boolean(column.type):
-        return Category(("false", "true"))
     if pa.types.is_timestamp(column.type):
         return _dates_cut(name, column, bins)
-    values = read_numbers(column, _WITHOUT_WORDS)
-    known = values[np.isfinite(values)]
     written = read_texts(column)
+    values = _numbers_without_words(column, _WITHOUT_WORDS)
+    known = values[np.isfinite(values)]
     given = len(written) - written.null_count
     whole = bool(known.size and (known == np.floor(known)).all())
     if codes and whole and bins is not None and pc.count_distinct(written).as_py() <= bins:

@@ -1,7 +1,8 @@
 """Learn the kinds, categories, ranges and cuts of private columns from noisy counts.
 
 Claim (replace-one units): what is learned is covered by the budget of the `NoisyVectors` that pay for it, its slack
-included. Names of columns, their container types and the number of units are public. Proof: PROOF.md.
+included. Names of columns and the number of units are public; the container type of a column decides nothing. Proof:
+PROOF.md.
 
 kinds of values -> lists of texts that pass a threshold -> cells of numbers and dates, refined stage by stage
 """
@@ -43,7 +44,7 @@ _LARGEST_THRESHOLD = 0.3  # of the units: above it nearly all categories would b
 _BLURRED = 0.2  # of the units in other texts than those found: the owner is told
 _MODEL_SHARES = (0.02, 0.03, 0.05, 0.08, 0.12, 0.18, 0.25, 0.4)  # of a model's budget, tried in this order
 _NUMBER_NOISE = 0.01  # of the units: the scale at which deciles are off by one or two points
-_PUBLIC_FACTS = "the names and container types of the columns and the number of units are public"
+PUBLIC_FACTS = "the names of the columns and the number of units are public"
 _DATE_UNIT: DateUnit = "days"
 _SENTENCE_BLANKS = 5  # a text with as many gaps between words is a sentence
 
@@ -109,11 +110,11 @@ class LearnedFacts:
 
 @dataclass(frozen=True)
 class LearnedColumns:
-    """Kinds and marginals of columns; and of those that the noise hid, whether they hold texts."""
+    """Kinds and marginals of columns, and the names of those that the noise hid."""
 
     kinds: dict[str, Kind]
     marginals: dict[str, ColumnMarginal]
-    hidden: dict[str, bool]
+    hidden: tuple[str, ...]
     units: int
 
     @property
@@ -121,7 +122,7 @@ class LearnedColumns:
         """What the owner should know, from released values alone."""
         notes = []
         if self.hidden:
-            notes.append(f"the noise hid these columns: {shown_names(list(self.hidden))}; declare them")
+            notes.append(f"the noise hid these columns: {shown_names(self.hidden)}; declare them")
         if blurred := [name for name in self.kinds if self._is_blurred(name)]:
             notes.append(f"the noise hid many categories of these columns: {shown_names(blurred)}; declare them")
         return tuple(notes)
@@ -262,7 +263,7 @@ def learn_private_table(
     vectors = NoisyVectors(budget, entries=entries_of_schema(len(names)))  # proof: step 4
     learned = learn_columns(columns, vectors, units=units, slack=slack, sentences=sentences)
     unit = replaced("row" if groups is None else "person")
-    claim = Claim(epsilon, delta, unit=unit, conditions=(_PUBLIC_FACTS,))
+    claim = Claim(epsilon, delta, unit=unit, conditions=(PUBLIC_FACTS,))
     return learned, LearnedFacts(str(claim), epsilon, delta, units, learned.marginals, learned.notes)
 
 
@@ -282,7 +283,7 @@ def learn_columns(
     names = [name for name in columns if name not in sentences]
     kinds: dict[str, Kind] = dict.fromkeys(set(columns) & set(sentences), Text())
     if not names:
-        return LearnedColumns(kinds, {}, {}, units)
+        return LearnedColumns(kinds, {}, (), units)
     plan, purse = _Plan(vectors, share, units=units, slack=slack), _Purse(vectors, share)
     plan.check(len(names))
     kinds_part = plan.kinds_share(len(names))
@@ -298,13 +299,8 @@ def learn_columns(
     learned |= _learn_numbers(numbers, winners, purse, 1 - kinds_part - texts_part, units)
     kinds |= {name: kind for name, (kind, _) in learned.items()}
     marginals = {name: marginal for name, (_, marginal) in learned.items()}
-    hidden = {name: _holds_texts(winners[name], columns[name]) for name in columns if name not in kinds}
+    hidden = tuple(name for name in columns if name not in kinds)  # whatever their types
     return LearnedColumns({name: kinds[name] for name in columns if name in kinds}, marginals, hidden, units)
-
-
-def _holds_texts(winner: str, column: pa.Array) -> bool:
-    """Return whether a column that the noise hid is one of texts: by its noisy kind, or else by its public type."""
-    return winner == "text" or (winner == "hidden" and pa.types.is_large_string(column.type))
 
 
 def _learn_kinds(columns: Sequence[pa.Array], purse: _Purse, part: float) -> list[str]:
@@ -437,11 +433,7 @@ def kinds_of_values(column: pa.Array) -> Integers:
         return np.asarray(distinct[indices], dtype=np.int64)
     if pa.types.is_timestamp(column.type):
         return np.where(np.isnan(read_moments(column, _DATE_UNIT)), ValueKind.MISSING, ValueKind.DATE).astype(np.int64)
-    numbers = read_numbers(column)
-    kinds = _kinds_of_numbers(numbers)
-    if pa.types.is_boolean(column.type):
-        kinds[~np.isnan(numbers)] = ValueKind.TRUTH
-    return kinds
+    return _kinds_of_numbers(read_numbers(column))
 
 
 def _kinds_of_numbers(numbers: Floats) -> Integers:

@@ -32,6 +32,7 @@ _UNITS = (
     "°C", "°F", "W", "kW", "kWh", "V", "Hz", "J", "kJ", "cal", "kcal", "bpm", "mmHg", "mg/dl", "mg/dL", "mmol/l",
     "mmol/L",
 )  # fmt: skip
+TRUTHS = ("false", "true")  # as every container writes a truth value: all readings have them
 _TRUE = ("true", "yes", "y", "ja", "j", "oui", "si", "sí", "wahr", "vrai")
 _FALSE = ("false", "no", "n", "nein", "non", "falsch", "faux")
 
@@ -62,7 +63,8 @@ class Reading:
     units
         Units that are dropped behind a number, in these letters.
     true_texts, false_texts
-        Words for 1 and 0, in any letters: as numbers, and in a category column that declares a pair of them.
+        Words for 1 and 0, in any letters: as numbers, and in a category column that declares a pair of them. "true"
+        and "false" are always among them, because that is how a truth value of any container is written.
     date_order
         Whether 05/06/2024 has the day first, "dmy", or the month, "mdy".
     compact_dates
@@ -146,7 +148,9 @@ class Reading:
     @cached_property
     def _truth_words(self) -> dict[bool, frozenset[str]]:
         listed = {True: self.true_texts, False: self.false_texts}
-        return {truth: frozenset(text.casefold() for text in texts) for truth, texts in listed.items()}
+        return {
+            truth: frozenset([TRUTHS[truth], *(text.casefold() for text in texts)]) for truth, texts in listed.items()
+        }
 
     @cached_property
     def _parts(self) -> re.Pattern[str]:

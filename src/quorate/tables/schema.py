@@ -180,8 +180,8 @@ class Schema:
         >>> schema.columns["sex"].categories, any(35 < cut < 45 for cut in schema.columns["age"].cuts)
         (('f', 'm'), True)
         >>> schema.learned.claim
-        '(1, 1e-06)-differentially private under replacement of one row; the names and container types of the columns
-        and the number of units are public'
+        '(1, 1e-06)-differentially private under replacement of one row; the names of the columns and the number of
+        units are public'
         """
         named = _label(label, classes)
         names = [str(name) for name in column_names(table)]

@@ -16,12 +16,15 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from quorate.core.errors import InvalidInput
+from quorate.tables.containers import foreign
 from quorate.tables.csv_files import empty_texts
 from quorate.tables.values import object_texts
 
 _ROWS = 2**14  # read together
 _DATABASE = re.compile(r"(duckdb|postgres|postgresql):(.*?)[?&]query=(.+)", re.DOTALL)
 _POSTGRES_TEXTS = ("date", "timestamp", "timestamptz", "time", "timetz", "interval")  # Python refuses far ones
+
+_GUESSES_TYPES = re.compile(r"read_(csv|json|ndjson)", re.IGNORECASE)  # in a plan of DuckDB
 
 Result = tuple[pa.Table, Iterator[pa.Table]]  # a header without rows, and the rows
 
@@ -44,12 +47,10 @@ def _object_tables(names: Sequence[str], rows: Iterator[tuple[Any, ...]]) -> Ite
 def open_excel(path: Path) -> Iterator[Result]:
     """Give the header of the first sheet of a workbook, and its rows, but for those without any value."""
     openpyxl = _imported("openpyxl", f"{path}: reading Excel", "excel")
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            book = openpyxl.load_workbook(path, read_only=True, data_only=True)
-    except Exception:  # of zip, XML or openpyxl; the text of the error may hold values of private rows
-        raise InvalidInput(f"{path}: not a readable .xlsx file; it may be damaged, encrypted or misnamed") from None
+    unreadable = f"{path}: not a readable .xlsx file; it may be damaged, encrypted or misnamed"
+    with foreign(unreadable), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        book = openpyxl.load_workbook(path, read_only=True, data_only=True)
     with closing(book):
         sheet = book.worksheets[0]
         sheet.reset_dimensions()  # which some programs write wrong
@@ -63,10 +64,29 @@ def open_excel(path: Path) -> Iterator[Result]:
 
 
 def _sheet_rows(path: Path, sheet: Any) -> Iterator[tuple[Any, ...]]:
-    try:
-        yield from sheet.iter_rows(values_only=True)
-    except Exception:  # as above
-        raise InvalidInput(f"{path}: not a readable .xlsx file; it may be damaged") from None
+    """Yield the values of each row, and "" for a cell whose value is none of its type: openpyxl would stop there."""
+    parser_class = importlib.import_module("openpyxl.worksheet._reader").WorkSheetParser
+
+    class Parser(parser_class):  # type: ignore[misc, valid-type]
+        def parse_cell(self, element: Any) -> Any:
+            column: int = self.col_counter
+            try:
+                return super().parse_cell(element)
+            except Exception:  # by a value; without it, what is left is the place of the cell
+                self.col_counter = column
+                element.attrib.pop("s", None)
+                for part in list(element):
+                    element.remove(part)
+                return super().parse_cell(element) | {"value": ""}
+
+    book = sheet.parent
+    names = ("_date_formats", "_timedelta_formats", "_shared_strings", "_get_source", "_get_row")
+    parts: list[Any] = [getattr(sheet, name, getattr(book, name, None)) for name in names]
+    dates, spans, strings, open_source, row_of = parts
+    with foreign(f"{path}: not a readable .xlsx file; it may be damaged"), open_source() as source:
+        parser = Parser(source, strings, data_only=True, epoch=book.epoch, date_formats=dates, timedelta_formats=spans)
+        for _, cells in parser.parse():
+            yield row_of(cells, values_only=True)
 
 
 @contextmanager
@@ -77,13 +97,8 @@ def open_query(address: str) -> Iterator[Result]:
     system, query = match[1], unquote(match[3])
     library = _imported("duckdb" if system == "duckdb" else "psycopg", f"{system}:...: a query", "sql")
     result = _duckdb(library, unquote(match[2]), query) if system == "duckdb" else _postgres(library, match[2], query)
-    try:
-        with result as opened:
-            yield opened
-    except library.Error as error:  # its class says enough
-        raise InvalidInput(
-            f"{system}: the query failed ({type(error).__name__}); try it in the database's own shell"
-        ) from None
+    with foreign(f"{system}: the query failed; try it in the database's own shell"), result as opened:
+        yield opened
 
 
 @contextmanager
@@ -94,6 +109,11 @@ def _duckdb(duckdb: Any, place: str, query: str) -> Iterator[Result]:
         rows = connection.sql(query)
         if rows is None:
             raise InvalidInput("duckdb: the query returns no table; write one that begins with SELECT")
+        if _GUESSES_TYPES.search(rows.explain()) and "all_varchar" not in query:
+            raise InvalidInput(
+                "duckdb: in a query to a CSV or JSON file values decide the types, and one could change all others; "
+                "read the file itself, or write read_csv('...', all_varchar=true)"
+            )
         # Older versions of DuckDB have another name for it.
         read = rows.to_arrow_reader if hasattr(rows, "to_arrow_reader") else rows.fetch_arrow_reader
         reader = read(_ROWS)

@@ -1,8 +1,8 @@
 """Values of one column, each read by itself: as a number, a moment, a text or a code.
 
-`raw_column` turns an Arrow array of any type into one of six:
+`raw_column` turns an Arrow array of any type into one of five:
 
-    bool, int64, uint64, float64, timestamp[us] in UTC, large_string
+    int64, uint64, float64, timestamp[us] in UTC, large_string
 
 What a value is read as depends on that value and on public rules, never on its column's type or on other rows. So 5,
 5.0, "5" and Decimal("5.00") are the same number and the same text, in every container. A value that cannot be read is
@@ -28,13 +28,15 @@ from quorate.core.arrays import Floats, Integers
 from quorate.core.errors import InvalidInput
 from quorate.tables.reading import DEFAULT_READING, MISSING_TEXTS, PLAIN_NUMBER, Reading, Rules, as_reading
 
-_PLAIN_NUMBER = r"^-?[0-9]+(\.[0-9]*)?$"  # what Arrow reads as Python does; the rest is read one by one
+# What Arrow reads as Python does, of any length that it takes. The rest is read one by one.
+_PLAIN_NUMBER = r"^-?[0-9]{1,100}(\.[0-9]{0,100})?$"
 _TWO_READINGS = r"^-?[1-9][0-9]{0,2}\.[0-9]{3}$"  # a point before decimals, or between thousands
 # A blank behind a number that came with a type, such as Decimal("1.234"): by any rules its point precedes decimals.
 _TYPED = "\x1f"
 _EXPONENT_LIMIT = 300  # digits of a whole number that is written out; a larger one keeps its exponent
 _MICROSECONDS = {"s": 10**6, "ms": 10**3, "us": 1}
-_LARGEST_MOMENT = 2**62  # microseconds: beyond it a moment is missing
+_FIRST_MOMENT = -62_135_596_800 * 10**6  # microseconds: the year 1, as texts have it
+_END_OF_MOMENTS = 253_402_300_800 * 10**6  # the year 10000
 
 
 _IS = pa.types
@@ -84,8 +86,10 @@ def raw_column(column: Any) -> pa.Array:
 
 
 def _raw_numbers(column: pa.Array) -> pa.Array:
-    """Return truth values, whole numbers, floats, digits of decimals, or seconds of times and durations."""
-    if _IS.is_boolean(column.type) or _IS.is_int64(column.type) or _IS.is_uint64(column.type):
+    """Return whole numbers, floats, digits of decimals, seconds of times and durations, or truth values as texts."""
+    if _IS.is_boolean(column.type):
+        return column.cast(pa.large_string())  # "true" and "false", which every reading takes for 1 and 0
+    if _IS.is_int64(column.type) or _IS.is_uint64(column.type):
         return column
     if _IS.is_integer(column.type):
         return column.cast(pa.int64())
@@ -121,9 +125,10 @@ def _raw_moments(column: pa.Array) -> pa.Array:
         counts, scale = column.view(pa.int64()), _MICROSECONDS.get(getattr(kind, "unit", "ms"), 0)
     missing = counts.is_null().to_numpy(zero_copy_only=False)
     whole = pc.fill_null(counts, 0).to_numpy()
-    moments = whole // 1000 if scale == 0 else np.where(np.abs(whole) < _LARGEST_MOMENT // scale, whole, 0) * scale
-    beyond = missing | (np.abs(whole) >= _LARGEST_MOMENT // max(scale, 1))
-    return pa.array(moments, type=pa.timestamp("us"), mask=beyond)
+    moments = whole // 1000 if scale == 0 else whole
+    scale = max(scale, 1)
+    beyond = missing | (moments < _FIRST_MOMENT // scale) | (moments >= _END_OF_MOMENTS // scale)
+    return pa.array(np.where(beyond, 0, moments) * scale, type=pa.timestamp("us"), mask=beyond)
 
 
 def _raw_seconds(column: pa.Array) -> pa.Array:
@@ -169,9 +174,8 @@ def read_numbers(column: pa.Array, rules: Rules = MISSING_TEXTS) -> Floats:
         return np.full(len(column), np.nan)
     if pa.types.is_large_string(kind):
         return _text_numbers(column, reading)
-    plain = column.cast(pa.uint8()) if pa.types.is_boolean(kind) else column
-    numbers: Floats = plain.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
-    if reading.missing_numbers and not pa.types.is_boolean(kind):
+    numbers: Floats = column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    if reading.missing_numbers:
         absent = pc.is_null(read_texts(column, reading.missing_texts)).to_numpy(zero_copy_only=False)
         numbers = np.where(absent, np.nan, numbers)
     return np.asarray(numbers, dtype=np.float64)
@@ -202,10 +206,7 @@ def _numbers_one_by_one(written: pa.Array, typed: pa.Array, reading: Reading) ->
     if reading.decimal == ",":
         plain = pc.and_(plain, pc.or_(typed, pc.invert(pc.match_substring_regex(written, _TWO_READINGS))))
     plain = pc.fill_null(plain, False)
-    try:
-        numbers = _floats(pc.if_else(plain, written, pa.scalar(None, pa.large_string())))
-    except pa.ArrowInvalid:  # hundreds of digits
-        numbers, plain = np.full(len(written), np.nan), pa.array(np.zeros(len(written), dtype=np.bool_))
+    numbers = _floats(pc.if_else(plain, written, pa.scalar(None, pa.large_string())))
     rest = pc.and_(pc.invert(plain), pc.is_valid(written))
     coded = written.filter(rest).dictionary_encode()
     each = np.array([reading.number(text) for text in coded.dictionary.to_pylist()], dtype=np.float64)
@@ -390,7 +391,8 @@ def _plain_object(value: Any) -> Any:  # noqa: PLR0911  one for each type
 
 
 def _numpy_moment(value: np.datetime64) -> str | None:
-    return None if np.isnat(value) else _moment_text(str(value.astype("datetime64[us]")))
+    text: str | None = read_texts(raw_column(pa.array(np.array([value]).astype("datetime64[us]"))))[0].as_py()
+    return text
 
 
 def _seconds(value: Any) -> float | None:

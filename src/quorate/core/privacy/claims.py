@@ -10,7 +10,8 @@ __all__ = ["COLUMNS_READ", "LABELS_READ", "Claim", "Total", "added_or_removed", 
 LABELS_READ = "the label set was read from y and counts as public"  # a condition, where classes are not declared
 
 COLUMNS_READ = (  # a condition, where nothing else declares the columns of a data frame
-    "the names of the columns and whether each holds numbers, dates or texts count as public"
+    "the names of the columns and whether the type of each is of numbers, dates or texts count as public (in a column "
+    "of truth values or of objects one value may decide the type: declare a Schema to keep that private)"
 )
 
 

@@ -6,11 +6,13 @@ refused either, be it missing, infinite or no number: the model takes it, or fai
 """
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.compose import ColumnTransformer
+from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.validation import check_consistent_length
 
 from quorate.compute.ensemble import unit_numbers
@@ -22,14 +24,15 @@ from quorate.core.progress import progress
 from quorate.core.rows import query_digests, take_rows
 from quorate.models.predictors.base import check_records
 from quorate.models.predictors.labels import class_codes
-from quorate.tables.containers import is_frame
+from quorate.tables.containers import column_names, is_frame
 from quorate.tables.features.words import finite_numbers
-from quorate.tables.frames import named_matrix
+from quorate.tables.frames import FrameFormat, named_matrix
 
 __all__ = [
     "check_published",
     "classes_of",
     "first_rows",
+    "format_of_model",
     "labels_by_row",
     "model_rows",
     "private_rows",
@@ -76,19 +79,87 @@ def model_rows(model: Any, X: Any) -> Any:
 
 
 def private_rows(columns: Any, model: Any, X: Any) -> Any:
-    """Return private rows as a model is asked about them, and let `columns` learn their names and types.
+    """Return private rows as a model is asked about them, and let `columns` learn their names.
 
-    What is refused depends on their shape, names and types: proof: step 1. Where a model says how it reads private
-    rows, as the linear ones do, its rule is taken.
+    What is refused depends on their shape and names: proof: step 1. Where a model says how it reads private rows, as
+    the linear ones do, its rule is taken. Else the columns in which it has seen texts are texts, and all others are
+    numbers or dates. Only for a model that does not show this do the types of private columns decide.
     """
     if hasattr(model, "private_queries"):
         X = model.private_queries(X)
     elif not is_frame(X):
         X = finite_numbers(X)
-    rows = check_records(columns, X, estimator=model, reset=True, frames=True, missing=True)
+    form = format_of_model(model, X) if is_frame(X) else None
+    rows = check_records(columns, X, estimator=model, reset=True, frames=True, missing=True, form=form)
     columns.columns_read_ &= not hasattr(model, "private_queries")  # the model declares its columns
     check_published(model, rows.shape[1])
     return rows
+
+
+def format_of_model(model: Any, X: Any) -> FrameFormat | None:
+    """Return the format in which a published model takes the columns of a frame, or None where it does not show it."""
+    known = getattr(model, "form_", None)
+    names = list(column_names(X) if known is None else known.columns)
+    if known is None and hasattr(model, "feature_names_in_") and len(names) == len(model.feature_names_in_):
+        names = model.feature_names_in_.tolist()
+    if known is not None:
+        return FrameFormat.declared(X, names, known.kinds)
+    if hasattr(model, "form_"):  # a model of ours that was fitted on a matrix
+        return FrameFormat.declared(X, names, ["number"] * len(names))
+    texts = _text_columns(model, names)
+    return None if texts is None else FrameFormat.declared(X, names, ["text" if n in texts else "date" for n in names])
+
+
+def _text_columns(part: Any, names: Sequence[Any]) -> set[Any] | None:
+    """Return in which of the named columns a fitted model of scikit-learn has seen texts.
+
+    None where it may have seen texts and does not show in which columns: a part that is not of scikit-learn, a function
+    of its user, categories without names.
+    """
+    is_function = isinstance(part, FunctionTransformer) and part.func is not None  # None passes columns through
+    is_open = is_function or getattr(part, "is_categorical_", None) is not None
+    if is_open or not type(part).__module__.startswith("sklearn."):
+        return None
+    if isinstance(part, ColumnTransformer):
+        inner = [
+            (fitted, _named_columns(columns, names))
+            for _, fitted, columns in part.transformers_
+            if not isinstance(fitted, str)
+        ]
+        texts = {columns for _, columns in inner if isinstance(columns, str)}
+        inner = [(fitted, columns) for fitted, columns in inner if not isinstance(columns, str)]
+    else:
+        seen = getattr(part, "categories_", getattr(part, "statistics_", ()))
+        shown = [any(isinstance(value, str) for value in np.atleast_1d(values)) for values in seen]
+        if any(shown) and len(shown) != len(names):
+            return None
+        texts = {name for name, is_text in zip(names, shown, strict=False) if is_text}
+        inner = [(one, names) for one in _fitted_parts(part)]
+    for fitted, columns in inner:
+        found = _text_columns(fitted, columns)
+        if found is None:
+            return None
+        texts |= found
+    return texts
+
+
+def _named_columns(columns: Any, names: Sequence[Any]) -> Any:
+    """Return the names of the columns of a transformer: a text as it is, numbers and slices by their places."""
+    if isinstance(columns, str):
+        return columns
+    if isinstance(columns, slice):
+        return list(names)[columns]
+    listed = np.asarray(columns)
+    return [names[place] for place in np.arange(len(names))[listed]] if listed.dtype.kind in "iub" else listed.tolist()
+
+
+def _fitted_parts(part: Any) -> Iterator[Any]:
+    """Yield the estimators that one of scikit-learn is made of."""
+    for value in vars(part).values():
+        for one in value if isinstance(value, list | tuple) else [value]:
+            for inner in one if isinstance(one, tuple) else [one]:
+                if hasattr(inner, "get_params") or type(inner).__name__ == "_CalibratedClassifier":
+                    yield inner
 
 
 def probabilities_by_row(model: Any, X: Any) -> NDArray[np.float64]:

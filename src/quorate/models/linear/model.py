@@ -25,7 +25,8 @@ from quorate.models.linear.sums import PrivateSums
 from quorate.models.predictors.base import check_matrix, check_records
 from quorate.models.predictors.sklearn_compat import CountedCopies, ShowsClaim
 from quorate.models.saving.contract import Outputs, SavedModel, Spending, State
-from quorate.tables import Category, ColumnMarginal, LearnedFacts, Number, Schema
+from quorate.tables import Category, ColumnMarginal, LearnedFacts, Schema
+from quorate.tables.columns import Kind
 from quorate.tables.containers import OpenTable, column_names, is_frame, open_matrix, open_rows
 from quorate.tables.features import AdditiveColumns, HashedColumns
 from quorate.tables.features.additive import column_of, names_of
@@ -33,6 +34,7 @@ from quorate.tables.features.blocks import Ramps
 from quorate.tables.features.words import as_counts, finite_numbers
 from quorate.tables.frames import ColumnKind, FrameFormat
 from quorate.tables.learned import (
+    PUBLIC_FACTS,
     LearnedColumns,
     choose_share,
     entries_of_schema,
@@ -238,17 +240,11 @@ class LinearModel(SavedModel, CountedCopies, ShowsClaim, BaseEstimator):
         return Problem(atoms=self.columns_.atoms(), together=self.columns_.families(), shares=shares, **problem)
 
     def _learned_schema(self, learned: LearnedColumns, units: int) -> Schema:
-        """Return the learned schema. Columns that the noise hid are numbers from 0 to 1, or texts of one category."""
-        hidden = {
-            name: Category(("",)) if is_text else Number(cuts=(0.0, 1.0), missing="indicator")
-            for name, is_text in learned.hidden.items()
-        }
-        scale = max((one.scale for one in learned.marginals.values()), default=float(units))
-        unseen = {
-            name: ColumnMarginal((0.0, float(units)) if is_text else (0.0, float(units), 0.0), 0.0, scale)
-            for name, is_text in learned.hidden.items()
-        }
-        claim = str(Claim(self.epsilon, self.delta, unit=replaced(self.unit_), conditions=(_WITH_MODEL,)))
+        """Return the learned schema. A column that the noise hid is one of a single category, whatever its type."""
+        scale = max((marginal.scale for marginal in learned.marginals.values()), default=float(units))
+        hidden: dict[str, Kind] = dict.fromkeys(learned.hidden, Category(("",)))  # proof: step 6
+        unseen = dict.fromkeys(learned.hidden, ColumnMarginal((0.0, float(units)), 0.0, scale))
+        claim = str(Claim(self.epsilon, self.delta, unit=replaced(self.unit_), conditions=(_WITH_MODEL, PUBLIC_FACTS)))
         facts = LearnedFacts(claim, self.epsilon, self.delta, units, learned.marginals | unseen, learned.notes)
         return Schema(learned.kinds | hidden, learned=facts)
 
@@ -331,7 +327,9 @@ class LinearModel(SavedModel, CountedCopies, ShowsClaim, BaseEstimator):
 
     def _claim(self, *conditions: str) -> str:
         open_ = () if self.shift_ is None else ("the public rows are not protected",)
-        if not self._is_learned() and getattr(self.columns_, "shares", None) is not None:
+        if self._is_learned():
+            open_ = (*open_, PUBLIC_FACTS)
+        elif getattr(self.columns_, "shares", None) is not None:
             open_ = (*open_, _WITH_SCHEMA)
         return str(Claim(self.epsilon, self.delta, unit=replaced(self.unit_), conditions=(*open_, *conditions)))
 

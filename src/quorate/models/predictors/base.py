@@ -134,11 +134,13 @@ def check_records(
     frames: bool | None = None,
     missing: bool | None = None,
     role: Role | None = None,
+    form: FrameFormat | None = None,
 ) -> Any:
     """Return records or queries in canonical form, and check (or, with `reset`, learn) names and columns.
 
     The format is fixed by `reset` and kept as `form_`: a data frame stays one for an estimator that is fitted through
     joblib, which may choose columns by name (or where `frames` says so); anything else becomes a matrix of numbers.
+    Public rows or a published model declare it as `form`; without it, the types of the columns decide.
     `role` says whose rows they are: private ones with `reset` and queries without it, unless it is given. No private
     value is refused. A query may miss values where the estimator takes gaps, or where `missing` says so.
     """
@@ -147,8 +149,8 @@ def check_records(
         check_differ(column_names(X))
     if reset:
         keeps = takes_frames(estimator) if frames is None else frames
-        classifier.form_ = FrameFormat.of(X) if framed and keeps else None
-        classifier.columns_read_ = classifier.form_ is not None and role == "private"
+        classifier.form_ = (form or FrameFormat.of(X)) if framed and keeps else None
+        classifier.columns_read_ = classifier.form_ is not None and form is None and role == "private"
     if classifier.form_ is None:
         missing = allows_missing(estimator) if missing is None else missing
         return check_matrix(classifier, X, missing=missing, reset=reset, role=role)

@@ -1,20 +1,18 @@
 """The labels of private records: classes, the number of each label, targets of regressions. No error repeats one."""
 
 import warnings
-from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import DataConversionWarning
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_consistent_length, column_or_1d
+from sklearn.utils.validation import check_consistent_length
 
 from quorate.core.arrays import Integers
 from quorate.core.errors import InvalidInput
-from quorate.core.isolation import silence
-from quorate.tables.containers import open_column
-from quorate.tables.values import canonical_text, read_codes, read_numbers
+from quorate.tables.containers import list_values, open_column
+from quorate.tables.reading import PLAIN_NUMBER
+from quorate.tables.values import canonical_text, object_texts, read_codes, read_numbers, read_texts
 
 __all__ = [
     "as_vector",
@@ -22,7 +20,6 @@ __all__ = [
     "declared_classes",
     "known_codes",
     "label_columns",
-    "label_vector",
     "numbers_for",
     "target_numbers",
     "two_classes",
@@ -44,25 +41,21 @@ _MARK_GAPS = (
     "mark them by further columns: quorate.tables.Schema.from_public(public).with_gaps().encode(table), or fill them "
     "with values that are public"
 )
-_NO_LABELS = (
-    "y must hold a label for every row, all of one type: leave rows without a label out, or give them a class of "
-    "their own"
-)
 
 
 def declared_classes(classes: Any, y: Any) -> tuple[NDArray[Any], Any]:
     """Return the classes, sorted, and the labels, one a row.
 
-    Classes that are not declared are the distinct labels of `y`, which are then public: published as they are. With
-    declared classes no label is looked at here.
+    Classes that are not declared are the distinct labels of `y`, which are then public: published as they are. A
+    missing label is none of them. With declared classes no label is looked at here.
     """
     if y is None:
         raise InvalidInput(
             "this classifier requires y to be passed, but the target y is None; give one label for each row of X"
         )
     declared = None if classes is None else _as_array(classes)
-    labels = label_vector(y) if declared is None else _one_a_row(y)
-    names = np.unique(labels if declared is None else declared)
+    labels = _one_a_row(y)
+    names = _label_set(labels) if declared is None else np.unique(declared)
     if declared is not None and len(names) != declared.size:
         raise InvalidInput("classes must be declared once each")
     if len(names) < 2:
@@ -90,26 +83,38 @@ def _one_a_row(y: Any) -> Any:
     return labels
 
 
-def label_vector(y: Any, *, warn: bool = True) -> NDArray[Any]:
-    """Return labels as a vector, or refuse what are none; the text of a refusal does not repeat them.
+def _label_set(labels: Any) -> NDArray[Any]:
+    """Return the distinct labels of a vector, sorted: whole numbers, numbers, truth values or texts.
 
-    scikit-learn warns of few rows that show many classes, unless `warn` says that this is no surprise.
+    It is a function of the set of labels alone. Missing labels and the type that they give a container change nothing:
+    a class is the whole number 1 beside a NaN, too. Labels of different types are classes by their texts.
     """
-    try:
-        labels: NDArray[Any] = column_or_1d(_as_numpy(y), warn=True)
-        with nullcontext() if warn else silence():
-            check_classification_targets(labels)
-        if labels.dtype == object:
-            np.unique(labels)  # which orders them
-    except TypeError as error:
-        raise InvalidInput(str(error) if str(error).startswith("Support for labels") else _NO_LABELS) from None  # bytes
-    except ValueError as error:
-        if "label type: unknown" in str(error):
-            raise InvalidInput(f"Unknown label type: {_NO_LABELS}") from None
-        if "contains NaN" in str(error):
-            raise InvalidInput(_NO_LABELS) from None
-        raise type(error)(without_values(str(error))) from None
-    return np.asarray(labels)
+    if isinstance(labels, np.ndarray) and labels.dtype.kind in "iufb":
+        labels = np.unique(labels)
+    values = list_values(labels)
+    by_text = {}
+    for text, value in zip(read_texts(object_texts(values)).to_pylist(), values, strict=True):
+        if text is not None:
+            by_text[text, _label_type(value, text)] = text
+    types = {kind for _, kind in by_text}
+    if float in types and types <= {int, float}:
+        raise InvalidInput(
+            "Unknown label type: continuous. Labels must be classes, and some are fractions; a regression predicts "
+            "numbers"
+        )
+    kind = types.pop() if len(types) == 1 else str
+    return np.array(sorted({text == "true" if kind is bool else kind(text) for text in by_text.values()}))
+
+
+def _label_type(value: object, text: str) -> type:
+    """Return the type of a class that is written so: int for whole numbers of any type, float for other numbers."""
+    if isinstance(value, str | bytes | bytearray):
+        return str
+    if isinstance(value, bool | np.bool_):
+        return bool
+    if PLAIN_NUMBER.fullmatch(text) is None:
+        return str
+    return int if text.lstrip("-").isdigit() else float
 
 
 def _as_array(classes: Any) -> NDArray[Any]:
@@ -119,21 +124,9 @@ def _as_array(classes: Any) -> NDArray[Any]:
     return np.asarray(classes if hasattr(classes, "__array__") else list(classes))
 
 
-def _as_numpy(y: Any) -> Any:
-    """Return a nullable column of pandas as the plain one of its type: scikit-learn would make floats of labels."""
-    if hasattr(y, "iloc") and getattr(y, "shape", ())[1:] == (1,) and hasattr(y.iloc[:, 0].dtype, "numpy_dtype"):
-        return as_vector(_as_numpy(y.iloc[:, 0])[:, np.newaxis])
-    plain = getattr(getattr(y, "dtype", None), "numpy_dtype", None)
-    if plain is None or plain.kind not in "biuf":
-        return y
-    if bool(y.isna().any()):
-        raise InvalidInput(_NO_LABELS)
-    return y.to_numpy(dtype=plain)
-
-
 def as_vector(y: Any) -> Any:
     """Return labels or targets as they are, and a single column of them as a vector, with scikit-learn's warning."""
-    vector = y if y is None or hasattr(y, "__getitem__") else np.asarray(y)
+    vector = y if y is None or hasattr(y, "__getitem__") else np.asarray(y) if hasattr(y, "__array__") else list(y)
     if getattr(vector, "shape", ())[1:] != (1,):
         return vector
     message = "A column-vector y was passed when a 1d array was expected: it is read as one"

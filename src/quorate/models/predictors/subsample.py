@@ -54,6 +54,7 @@ from quorate.models.saving.contract import Outputs, Spending, State
 from quorate.planner import ON_NO_QUORUM, Plan, plan
 from quorate.planner.classes import by_class, check_prior, takes_class_weight, weigh_classes
 from quorate.planner.trial import LearnerChoice, Trial, coefficients
+from quorate.tables.frames import FrameFormat
 
 
 def _gives_scores(classifier: "PrivateClassifier") -> bool:
@@ -173,7 +174,7 @@ class PrivateClassifier(OtherSources):
         """
         warn_of_private(public, X)
         labels = self._begin(self.classes, y)
-        X = check_records(self, X, estimator=self.estimator_, reset=True)
+        X = check_records(self, X, estimator=self.estimator_, reset=True, form=FrameFormat.of_public(public, X))
         check_consistent_length(X, labels)
         self.unit_, self.declared_ = "row" if groups is None else "person", self.classes is not None
         rows = RowsInMemory(X, class_codes(self.classes_, labels), groups)

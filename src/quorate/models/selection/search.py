@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
@@ -41,9 +42,8 @@ from quorate.models.selection.scores import Scoring, scoring_of
 from quorate.models.students import StudentClassifier
 from quorate.models.students.cover import CoverClassifier
 from quorate.models.students.halves import labels_of
-from quorate.tables.containers import is_frame
+from quorate.tables.containers import as_table, is_arrow, is_frame
 from quorate.tables.features.words import as_counts
-from quorate.tables.frames import FrameFormat
 
 __all__ = ["PrivateSearchCV"]
 
@@ -293,8 +293,11 @@ class _Trials:
         self._epsilon, self._delta, self._public = epsilon, delta, public
 
     def deal(self, X: Any, y: Any, groups: Any, *, held_out: float) -> None:
-        """Deal the units to the part that fits and the part that scores: proof: step 1."""
-        rows = FrameFormat.of(X).read(X, role="private") if is_frame(X) else X
+        """Deal the units to the part that fits and the part that scores: proof: step 1.
+
+        A frame keeps its types: candidates read its values by declarations or by public rows.
+        """
+        rows = as_table(X) if is_frame(X) and not (hasattr(X, "iloc") or hasattr(X, "get_column")) else X
         if not hasattr(rows, "shape"):
             rows = np.asarray(rows) if hasattr(rows, "__array__") else np.array(rows, dtype=object)
         if len(rows.shape) != 2 or rows.shape[1] < 1:
@@ -307,8 +310,9 @@ class _Trials:
             raise Infeasible(f"held_out={held_out:g} leaves one of both parts of {count} units empty")
         deal, scored = deal_units(units, count, teachers=1, held_out=scoring)
         fitted = np.sort(deal.rows)
-        self._fitted = take_rows(rows, fitted), labels_of(y, fitted)
-        self._scored = take_rows(rows, scored), labels_of(y, scored)
+        take = rows.take if is_arrow(rows) else partial(take_rows, rows)
+        self._fitted = take(fitted), labels_of(y, fitted)
+        self._scored = take(scored), labels_of(y, scored)
         self._people = {} if groups is None else {"groups": labels_of(groups, fitted)}
 
     def run(self, number: int) -> tuple[float, _Found | None]:
