@@ -417,7 +417,10 @@ def a_cost_is_rounded_down(folder: Path) -> bool:
 
 def _bug_behind(name: str, what: str, bug: Bug, attack: Callable[[Path], bool]) -> PlantedBug:
     def catch(twin: Bug | None) -> Caught:
-        with tempfile.TemporaryDirectory() as folder, contextlib.nullcontext() if twin is None else replaced_everywhere(twin):
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            contextlib.nullcontext() if twin is None else replaced_everywhere(twin),
+        ):
             found = attack(Path(folder))
         return Caught(what, str(attack.__doc__), found=found)
 

@@ -696,7 +696,10 @@ def test_a_private_table_without_a_header_is_not_repeated(tmp_path):
 
 @pytest.mark.parametrize("kind", [pa.float16(), pa.float32(), pa.float64(), pa.decimal128(12, 2)], ids=str)
 def test_lasting_names_are_refused_by_the_type_of_their_column_alone(kind):
-    """Floats of few bits have lost digits that the next data may have: a person would have a second name, and budget."""
+    """Floats of few bits have lost digits that the next data may have:
+
+    a person would have a second name, and budget.
+    """
     people = pa.array([7, None, 7, 9], pa.int8()).cast(kind)
     for column in (people, *([] if pa.types.is_float16(kind) else [people.dictionary_encode()])):  # Arrow has none
         assert SCHEMA.people(table(person=column)) == ["7", "", "7", "9"]

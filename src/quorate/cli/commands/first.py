@@ -16,7 +16,7 @@ def start(
     abstain: bool | None = None,
     public: Path | None = None,
     schema: Path | None = None,
-    files: FileOptions = FileOptions(),  # noqa: B008  frozen
+    files: FileOptions = FileOptions(),
     epsilon: float = 1.0,
     delta: float = 1e-6,
     out: Path = Path("quorate-start"),

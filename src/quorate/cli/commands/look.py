@@ -13,7 +13,7 @@ def look(
     label: str | None = None,
     groups: str | None = None,
     leave_out: str | None = None,
-    files: FileOptions = FileOptions(),  # noqa: B008  frozen
+    files: FileOptions = FileOptions(),
     out: Path | None = None,
     json: bool = False,
 ) -> int:

@@ -1,9 +1,10 @@
 """An ONNX graph, and parts of models as its nodes: columns of linear models, hypotheses, trees and forests.
 
-All numbers are 64-bit: a threshold of 32 bits would change labels. Columns compute what `quorate.tables.features` computes, in
-the same order and with the same 64-bit numbers. Trees do without the operators that ONNX has for them, which add up
-32-bit numbers and change labels: all trees of a forest go down one level with each step. As in scikit-learn, a row is
-rounded to 32 bits before it is compared with 64-bit thresholds, and the shares of trees are added one by one.
+All numbers are 64-bit: a threshold of 32 bits would change labels. Columns compute what `quorate.tables.features`
+computes, in the same order and with the same 64-bit numbers. Trees do without the operators that ONNX has for them,
+which add up 32-bit numbers and change labels: all trees of a forest go down one level with each step. As in
+scikit-learn, a row is rounded to 32 bits before it is compared with 64-bit thresholds, and the shares of trees are
+added one by one.
 """
 
 from collections.abc import Callable, Sequence

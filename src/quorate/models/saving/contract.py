@@ -7,8 +7,9 @@ A class that can be saved derives from `SavedModel` and says in its own module
     inputs, outputs         what a query is, and what an answer is
     spending                how it spends privacy: once, by its fit, or from a ledger, by its answers
 
-`quorate.models.saving.saving` writes and reads folders of it, `quorate.service.model` serves it, `quorate.models.account` charges it.
-A class enters the registry by naming its kind; `find_class` imports the package of a kind when a folder names it.
+`quorate.models.saving.saving` writes and reads folders of it, `quorate.service.model` serves it,
+`quorate.models.account` charges it. A class enters the registry by naming its kind; `find_class` imports the package of
+a kind when a folder names it.
 """
 
 import json
