@@ -292,8 +292,8 @@ def test_a_streamed_fit_tells_the_owner_all_problems_of_the_files_at_once(tmp_pa
         rows = [f"{n % 90},{'no' if n % 3 else 'yes'}" for n in range(300)]
         (tmp_path / f"{name}.csv").write_text("\n".join(["age,y", *rows, odd]) + "\n")
     (tmp_path / "schema.json").write_text(
-        '{"columns": {"age": {"kind": "number", "low": 0, "high": 90}}, "label": {"column": "y", "classes": ["no",
-        "yes"]}}'
+        '{"columns": {"age": {"kind": "number", "low": 0, "high": 90}}, '
+        '"label": {"column": "y", "classes": ["no", "yes"]}}'
     )
     words = ["fit", "subsample", str(tmp_path / "*.csv"), "--schema", str(tmp_path / "schema.json")]
     assert main([*words, "--epsilon", "2", "--queries", "20", "--out", str(tmp_path / "model")]) == 0

@@ -39,9 +39,10 @@ __all__ = ["TARGET_FILE", "Output", "fit"]
 ANSWERS_FILE, CLAIM_FILE = "answers.csv", "claim.json"
 TARGET_FILE = "target.txt"  # in the folder of neighbours: the column of the numbers to predict
 _CONCEPT_PROOFS = {
-    "quorate/models/students/PROOF_CONCEPTS.md": "a hypothesis is chosen among public candidates, by counts that a unit "
-    "hardly moves",
-    "quorate/models/predictors/PROOF_CONCEPTS.md": "what relabelling, sampling, a stable choice and a turned label cost",
+    "quorate/models/students/PROOF_CONCEPTS.md": "a hypothesis is chosen among public candidates, by counts that a "
+    "unit hardly moves",
+    "quorate/models/predictors/PROOF_CONCEPTS.md": "what relabelling, sampling, a stable choice and a turned label "
+    "cost",
     "quorate/core/mechanisms/PROOF_exponential.md": "a choice by mistakes is epsilon-DP, and drawn exactly",
 }
 _FIGURES = {  # of the bill, by the attribute of a fitted model that has them

@@ -81,8 +81,8 @@ class Account:
         self.unit = str(manifest["unit"])
         if epsilon not in (None, self.epsilon) or delta not in (None, self.delta) or unit not in (None, self.unit):
             self.close()
-            total = f"({self.epsilon:g}, {self.delta:g}) for each {self.unit}"
-            raise InvalidInput(f"{path} holds an account of {total}, which stays as it is")
+            claim = f"({self.epsilon:g}, {self.delta:g}) for each {self.unit}"
+            raise InvalidInput(f"{path} holds an account of {claim}, which stays as it is")
 
     @classmethod
     def of(cls, account: "Account | str | Path") -> "Account":

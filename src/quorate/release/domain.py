@@ -348,7 +348,7 @@ def make_domain(subject: Any, public: Any, columns: Any = None) -> Domain:
     if isinstance(subject, BoundWorkload):
         return TableDomain(subject, public)
     raise InvalidInput(
-        f"a release is about a class of hypotheses (quorate.models.concepts) or a workload (quorate.release.Workload), not "
+        "subject must be a class of hypotheses (quorate.models.concepts) or a workload (quorate.release.Workload), got "
         f"{type(subject).__name__}"
     )
 

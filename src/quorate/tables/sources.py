@@ -68,8 +68,10 @@ def _sheet_rows(path: Path, sheet: Any) -> Iterator[tuple[Any, ...]]:
     parser_class = importlib.import_module("openpyxl.worksheet._reader").WorkSheetParser
 
     class Parser(parser_class):  # type: ignore[misc, valid-type]
+        col_counter: int
+
         def parse_cell(self, element: Any) -> Any:
-            column: int = self.col_counter
+            column = self.col_counter
             try:
                 return super().parse_cell(element)
             except Exception:  # by a value; without it, what is left is the place of the cell
