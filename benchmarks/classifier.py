@@ -27,7 +27,7 @@ from benchmarks.choices import auto_figures, teacher_figures
 from benchmarks.figures import Figure, data_folder
 from benchmarks.learners import learner_figures
 from benchmarks.students import student_figures
-from quorate.core.session import release_votes
+from quorate.core.ballots import release_votes
 from quorate.models.evaluation import ConformalClassifier, ConformalRegressor
 
 _BATCH = 1000

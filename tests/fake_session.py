@@ -5,9 +5,10 @@ from types import SimpleNamespace
 
 import numpy as np
 
+from quorate.core.ballots import release_votes
 from quorate.core.errors import BudgetSpent, IdReused
 from quorate.core.privacy import Cost
-from quorate.core.session import Replies, release_votes
+from quorate.core.requests import Replies
 from quorate.service.model import Model
 from quorate.service.tensors import MatrixInput, Outputs
 

@@ -13,7 +13,8 @@ from quorate.core.ledger import Ledger
 from quorate.core.ledger.store import is_url
 from quorate.core.mechanisms import SoftMajority
 from quorate.core.privacy import Budget
-from quorate.core.session import Request, Session
+from quorate.core.requests import Request
+from quorate.core.session import Session
 
 UNITS, SPENT, LEASE = 512, 12, 8
 

@@ -29,7 +29,7 @@ from quorate.compute.ensemble.estimators import EstimatorTeachers, fit_estimator
 from quorate.compute.learners import Deal
 from quorate.core.ballots import Ballots
 from quorate.core.estimator_calls import CALL, call_rows
-from quorate.core.session import Replies, Request
+from quorate.core.requests import Replies, Request
 from quorate.models.concepts.finite import Member
 from quorate.service.app import make_app
 from quorate.service.model import Model

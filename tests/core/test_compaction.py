@@ -29,8 +29,7 @@ from quorate.core.ledger import Ledger, Phase, check_export, compaction, export_
 from quorate.core.ledger.chain import Mark
 from quorate.core.ledger.rules import Event, apply, to_json
 from quorate.core.privacy import Budget
-from quorate.core.requests import Asked
-from quorate.core.session import Request
+from quorate.core.requests import Asked, Request
 
 __all__ = ["path", "used"]  # fixtures
 

@@ -20,8 +20,8 @@ from quorate.core.ledger import Ledger, move, restore
 from quorate.core.ledger import budget as leases
 from quorate.core.ledger.rules import Event, apply, from_json, to_json
 from quorate.core.mechanisms import NoisyMax, Quorum, SoftMajority
-from quorate.core.requests import Asked
-from quorate.core.session import Request, Session
+from quorate.core.requests import Asked, Request
+from quorate.core.session import Session
 
 UNIT = Cost(renyi=1 / 64)
 

@@ -19,8 +19,8 @@ from quorate.core.ledger.rules import Event, Phase, apply, to_json
 from quorate.core.mechanisms import NO_QUORUM, ConfidentMax, Quorum, SoftMajority
 from quorate.core.privacy import Cost
 from quorate.core.privacy.budget import to_quanta
-from quorate.core.requests import Admitted, Asked
-from quorate.core.session import Request, Session
+from quorate.core.requests import Admitted, Asked, Request
+from quorate.core.session import Session
 from quorate.service.batcher import RequestBatcher
 
 TEACHERS = 400

@@ -16,7 +16,8 @@ from quorate.core.answerers import Votes
 from quorate.core.errors import ShareSpent
 from quorate.core.ledger import Ledger
 from quorate.core.mechanisms import NO_QUORUM, Quorum
-from quorate.core.session import Request, Session
+from quorate.core.requests import Request
+from quorate.core.session import Session
 
 pytestmark = pytest.mark.crash
 

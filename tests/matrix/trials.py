@@ -12,8 +12,8 @@ import numpy as np
 from matrix.containers import Container
 from matrix.subjects import Subject, Table, base_table
 from matrix.watch import Stage, Watch, files_of, shown, told, watched
+from quorate.core.ballots import release_counts
 from quorate.core.errors import BudgetSpent, InvalidInput, NoQuorum
-from quorate.core.session import release_counts
 from quorate.models.saving import load, save
 from quorate.release.people import first_records
 

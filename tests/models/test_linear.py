@@ -19,7 +19,7 @@ from quorate.auditing.replay import entropy_tape
 from quorate.cli import main
 from quorate.core.mechanisms import NoisyVectors
 from quorate.core.privacy import Budget
-from quorate.core.session import Request
+from quorate.core.requests import Request
 from quorate.models.linear import PrivateLinearRegression, PrivateLogisticRegression, PrivatePoissonRegression
 from quorate.models.linear.calibration import calibration
 from quorate.models.linear.exact import exact_features, exact_weights, lengths, unit_means

@@ -15,7 +15,7 @@ import pytest
 from model_contract import check_model
 from quorate import BudgetSpent, InvalidInput, OnlineRelease, Workload, load, save
 from quorate.core.ledger import find_ledger
-from quorate.core.session import Replies, Request
+from quorate.core.requests import Replies, Request
 from quorate.models.concepts import Box, Boxes, Threshold, Thresholds
 from quorate.models.saving import PrivateFolder, open_folder
 from quorate.service import Settings

@@ -16,9 +16,10 @@ from sklearn.utils import get_tags
 from quorate import BudgetSpent, Infeasible, InvalidInput, NoQuorum
 from quorate.compute.ensemble import Ensemble
 from quorate.compute.ensemble.estimators import EstimatorTeachers
+from quorate.core.ballots import release_votes
 from quorate.core.mechanisms import Dissent, Quorum
 from quorate.core.mechanisms.dissent import proposed_first
-from quorate.core.session import Request, release_votes
+from quorate.core.requests import Request
 from quorate.models.predictors.student_first import StudentFirstClassifier
 from quorate.service.batcher import RequestBatcher
 

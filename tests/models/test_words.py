@@ -21,7 +21,7 @@ from quorate import InvalidInput, PrivateLogisticRegression, load, make_private_
 from quorate.auditing.replay import entropy_tape
 from quorate.core.mechanisms import NoisyVectors
 from quorate.core.privacy import Budget
-from quorate.core.session import Request
+from quorate.core.requests import Request
 from quorate.models.linear.sums import SQUARED_SENSITIVITY, PrivateSums, grid_length
 from quorate.service.model import Model
 from quorate.tables.features import AdditiveColumns, HashedColumns

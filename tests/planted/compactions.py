@@ -23,7 +23,8 @@ from quorate.core.ledger.chain import canonical
 from quorate.core.ledger.rules import Compaction
 from quorate.core.mechanisms import SoftMajority
 from quorate.core.privacy import Budget
-from quorate.core.session import Replies, Request, Session
+from quorate.core.requests import Replies, Request
+from quorate.core.session import Session
 
 _TEACHERS, _UNITS, _LEASE, _ASKED = 60, 512, 8, 3
 

@@ -23,7 +23,7 @@ from hostile_tables import broken_cells, cells
 from planted.bug import Caught, PlantedBug, replaced
 from quorate import NeighbourClassifier, save
 from quorate.core import rows
-from quorate.core.mechanisms import distributions, rounding
+from quorate.core.mechanisms import distributions
 from quorate.models.knn.ballots import Ballot
 from quorate.models.knn.unit_file import UnitFile
 from quorate.models.knn.units import SEALED
@@ -443,7 +443,7 @@ _BEHIND = (
     _bug_behind(
         "costs_rounded_to_nearest",
         "costs are rounded to the nearest",
-        (rounding, "stable_up", _rounded_to_the_nearest),
+        (distributions, "stable_up", _rounded_to_the_nearest),
         a_cost_is_rounded_down,
     ),
 )

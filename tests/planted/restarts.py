@@ -19,7 +19,7 @@ from planted.thresholds import small_quorum
 from quorate.auditing.replay import entropy_tape
 from quorate.compute.ensemble import Ensemble
 from quorate.compute.ensemble.estimators import EstimatorTeachers
-from quorate.core.answerers import Votes
+from quorate.core.answerers import Answerer, Votes
 from quorate.core.append_log import Journal
 from quorate.core.arrays import Integers
 from quorate.core.ballots import Ballots
@@ -31,7 +31,7 @@ from quorate.core.mechanisms.cutoff import CutoffRun, NoisyCutoff
 from quorate.core.mechanisms.dissent import calibrate_with_quorum
 from quorate.core.privacy import Budget
 from quorate.core.requests import KeptAnswers
-from quorate.core.session import Answerer, Session
+from quorate.core.session import Session
 from quorate.models.concepts import Threshold, Thresholds
 from quorate.models.everlasting import EverlastingClassifier
 from quorate.models.everlasting import classifier as everlasting

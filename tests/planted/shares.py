@@ -20,8 +20,8 @@ from quorate.core.errors import QuorateError
 from quorate.core.ledger import Ledger
 from quorate.core.mechanisms import NO_QUORUM, Quorum
 from quorate.core.privacy import Budget
-from quorate.core.requests import Admitted, Asked, Outcome, Query, SetAside
-from quorate.core.session import Replies, Request, Session
+from quorate.core.requests import Admitted, Asked, Outcome, Query, Replies, Request, SetAside
+from quorate.core.session import Session
 
 _TEACHERS = 400
 _SHARE = 1  # no-quorums of the one caller

@@ -35,8 +35,9 @@ from quorate.models.concepts import (
 )
 from quorate.models.saving.hypotheses import concept_document, concept_of
 from quorate.release import ENGINES, Columns, QueryRelease, Workload
-from quorate.release.domain import NOTHING, CoverDomain, SealedCounts, TableDomain, make_domain
+from quorate.release.domain import CoverDomain, SealedCounts, TableDomain, make_domain
 from quorate.release.queries import BoxRanges, Marginals, Matrix, Prefixes, Ranges, Rows
+from quorate.release.queries.base import NOTHING
 from quorate.release.synthetic import fit_weights, product_support, round_weights
 
 

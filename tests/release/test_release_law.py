@@ -137,7 +137,7 @@ def test_public_weights_fitted_on_private_data_are_caught(monkeypatch):
 def _fit_in_the_wrong_order(release, private, public):
     """As `fit`, but what is public is asked for after the private records were counted."""
     from quorate import Budget
-    from quorate.core.session import release_counts
+    from quorate.core.ballots import release_counts
     from quorate.release.domain import make_domain
     from quorate.release.engines import ENGINES
 

@@ -13,7 +13,7 @@ import pytest
 from fake_session import FakeSession, fake_model
 from quorate.core.errors import LedgerRefused, RateLimited
 from quorate.core.ledger.shares import Key, allow
-from quorate.core.session import Request
+from quorate.core.requests import Request
 from quorate.service import app as app_module
 from quorate.service.app import make_app
 from quorate.service.batcher import RequestBatcher

@@ -19,8 +19,8 @@ from quorate.core.answerers import Votes
 from quorate.core.errors import IdReused, InProgress
 from quorate.core.mechanisms import DistributedMax, NoisyMax, Quorum
 from quorate.core.privacy import Budget
-from quorate.core.requests import Asked
-from quorate.core.session import Request, Session
+from quorate.core.requests import Asked, Request
+from quorate.core.session import Session
 from quorate.models.saving import load
 from quorate.models.saving.codecs import mechanism_document
 from quorate.service.sites.declared import DeclaredSites

@@ -15,8 +15,6 @@ from quorate import __version__
 from quorate.cli.commands import audit, look, plan, start
 from quorate.core.errors import QuorateError
 
-__all__ = ["app", "main"]
-
 _INTERRUPTED = "Interrupted. A charge that was made stays: quorate ledger show FOLDER shows what is spent."
 
 app = App(

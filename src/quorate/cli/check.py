@@ -24,8 +24,6 @@ from quorate.tables.cells import OTHER
 from quorate.tables.containers import open_columns
 from quorate.tables.values import read_codes
 
-__all__ = ["Test", "check", "check_columns", "open_published", "read_held_out"]
-
 
 @Parameter(name="*", group=Group("Test", sort_key=0))
 @dataclass(frozen=True)

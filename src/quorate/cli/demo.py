@@ -11,8 +11,6 @@ from quorate.core.checks import check_count, check_delta, check_positive
 from quorate.core.progress import LINE, progress
 from quorate.report import ReportData, write_report
 
-__all__ = ["demo"]
-
 
 def demo(
     *,

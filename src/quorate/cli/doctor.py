@@ -19,8 +19,6 @@ from quorate.cli.output import show_rows
 from quorate.core.errors import QuorateError
 from quorate.core.ledger.chain import state_folder
 
-__all__ = ["Finding", "doctor"]
-
 Verdict = Literal["ok", "missing", "warning", "unsound"]
 _PURPOSES = {  # of the extras
     "report": "report pages",

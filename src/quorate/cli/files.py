@@ -10,8 +10,6 @@ from quorate.core.errors import InvalidInput
 from quorate.tables import SCHEMA_FILE
 from quorate.tables import datasets as shipped
 
-__all__ = ["datasets", "export"]
-
 
 def export(
     folder: Path,

@@ -34,8 +34,6 @@ from quorate.core.errors import BudgetSpent
 from quorate.models.saving import save
 from quorate.tables import SCHEMA_FILE
 
-__all__ = ["TARGET_FILE", "Output", "fit"]
-
 ANSWERS_FILE, CLAIM_FILE = "answers.csv", "claim.json"
 TARGET_FILE = "target.txt"  # in the folder of neighbours: the column of the numbers to predict
 _CONCEPT_PROOFS = {

@@ -17,8 +17,6 @@ from quorate.tables.features import AdditiveColumns
 if TYPE_CHECKING:
     from quorate.models.linear.curves import Curve
 
-__all__ = ["linear_arguments", "named_curves"]
-
 
 def linear_arguments(name: str, data: Data, settings: Mapping[str, Any], *, is_learned: bool) -> dict[str, Any]:
     """Return the columns of a linear model, or the model and the candidates of a search."""

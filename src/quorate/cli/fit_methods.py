@@ -15,8 +15,6 @@ from cyclopts import Group
 from quorate.cli.options import ConceptName, LearnerName, Trusted
 from quorate.cli.signatures import option, options_from
 
-__all__ = ["METHODS", "Method", "options_of_method"]
-
 _NOT_OPTIONS = (
     "account backend beta calibration classes columns concept cutoff_epsilon estimator kappa labelled model most_seats "
     "on_no_quorum param_grid rate seats student"

@@ -22,8 +22,6 @@ from quorate.tables import read_table
 from quorate.tables.files import TableStream, is_folder_or_pattern
 from quorate.tables.problems import Problem, add_problems, file_problems, find_problems
 
-__all__ = ["Fitted", "fit_stream", "fit_table", "open_stream"]
-
 _QUERIES = 100  # of a concept method, planned for by default
 _CHUNK = 10  # units of an everlasting teacher without a plan
 _PROBES = 100  # public points that are asked when a phase opens, and show its drift

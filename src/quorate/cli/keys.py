@@ -17,8 +17,6 @@ from quorate.cli.output import show_line, show_rows
 from quorate.core.errors import InvalidInput
 from quorate.core.ledger import Ledger, share_figures
 
-__all__ = ["KeyLimits", "Limits", "keys"]
-
 keys = App(name="keys", help_format="markdown")
 
 _DAY = 24 * 3600.0

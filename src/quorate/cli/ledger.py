@@ -27,8 +27,6 @@ from quorate.models.account import Account
 from quorate.models.saving import reopen, whole_spending
 from quorate.models.saving.folder import open_private
 
-__all__ = ["key_figures", "ledger", "opened_ledger"]
-
 ledger = App(name="ledger", help_format="markdown")
 
 _PHASE = {"number": "phase", "seats": "seats", "taken": "seats_taken", "met": "no_quorums"}

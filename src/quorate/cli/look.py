@@ -16,8 +16,6 @@ from quorate.tables.csv_files import CsvFormat, csv_header
 from quorate.tables.csv_records import Irregularities
 from quorate.tables.look import TableLook, look_at
 
-__all__ = ["run_look"]
-
 _NOT_PRIVATE = "NOT PRIVATE: this shows values and counts of private records. Do not share it."
 
 

@@ -7,8 +7,6 @@ from quorate.cli.options import ConceptName, LearnerName
 from quorate.core.errors import InvalidInput
 from quorate.models.concepts import Boxes, Concept, Conjunctions, Halfspaces, Intervals, Stumps, Thresholds
 
-__all__ = ["make_concept", "make_learner"]
-
 
 def make_concept(name: ConceptName, features: int) -> Concept:
     """Return the class of hypotheses of this name over this many columns of numbers.

@@ -23,8 +23,6 @@ from quorate.models.knn import NeighbourClassifier, plan_neighbours
 from quorate.models.saving import Folder, load, open_folder
 from quorate.tables import Schema, read_table
 
-__all__ = ["neighbours"]
-
 neighbours = App(name="neighbours", help_format="markdown")
 
 NeighbourFolder = Annotated[

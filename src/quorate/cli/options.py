@@ -14,22 +14,6 @@ from cyclopts import Parameter
 
 from quorate.core.errors import InvalidInput
 
-__all__ = [
-    "PLAN_OPTIONS",
-    "RELEASE_OPTIONS",
-    "AsJson",
-    "ConceptName",
-    "Device",
-    "LearnerName",
-    "ModelPath",
-    "Trusted",
-    "listed",
-    "options_of",
-    "refuse_idle",
-    "two_numbers",
-    "use_device",
-]
-
 LearnerName = Literal[
     "logistic", "quadratic", "ridge", "centroid", "naive-bayes", "stump", "tree", "forest", "boosting"
 ]

@@ -21,26 +21,6 @@ from quorate.core.errors import InvalidInput
 from quorate.core.progress import hidden_progress
 from quorate.report import check_installed
 
-__all__ = [
-    "Keys",
-    "answers_as_csv",
-    "check_apart",
-    "check_new_file",
-    "check_new_folder",
-    "check_query_columns",
-    "check_report",
-    "printed_aside",
-    "readable",
-    "show_answers",
-    "show_bill",
-    "show_line",
-    "show_rows",
-    "steps",
-    "to_csv",
-    "verdict",
-    "write_file",
-]
-
 _SHOWN_ROWS = 20
 _LEAST_WIDTH = 10  # of a column whose texts are longer
 _PLURALS = {"score": "scores", "set": "sets", "low": "lows", "high": "highs"}

@@ -14,8 +14,6 @@ from quorate.cli.options import ConceptName
 from quorate.core.errors import InvalidInput
 from quorate.planner import Plan, plan, plan_concept
 
-__all__ = ["read_votes", "run_plan", "run_plan_concept"]
-
 
 def read_votes(path: Path) -> NDArray[np.int64]:
     """Return the counts in a .npy or .csv file, one row a public point and one column a class."""

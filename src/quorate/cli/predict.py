@@ -21,8 +21,6 @@ from quorate.models.saving import Folder, PublishedFolder, load, open_folder
 from quorate.report import Claim, ReportData, proofs_for, software_versions, write_report
 from quorate.tables import FrameFormat, query_matrix, read_table
 
-__all__ = ["predict", "rows_of_model"]
-
 _RELEASES = ("query release", "online release", "growing release")
 _RATE_POINTS = 20  # of the answer rate that a report plots
 _CLOSED_PHASE = "the phase is closed, and the next one begins when its seats are taken"

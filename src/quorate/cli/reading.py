@@ -22,21 +22,6 @@ from quorate.tables.problems import OWNER_ALONE, Problem, find_problems
 from quorate.tables.results import make_table
 from quorate.tables.values import distinct_texts, read_numbers
 
-__all__ = [
-    "Data",
-    "Tables",
-    "charge_and_fit",
-    "check_column_names",
-    "check_label",
-    "classes_of_records",
-    "describe_columns",
-    "read_data",
-    "read_private",
-    "show_problems",
-    "target_column",
-    "warn_of_delta",
-]
-
 
 @Parameter(name="*", group=Group("Tables", sort_key=1))
 @dataclass(frozen=True)

@@ -58,8 +58,6 @@ from quorate.release.utility import simulate_utility
 from quorate.report.release import write_release_report
 from quorate.tables import read_table
 
-__all__ = ["ReleaseOptions", "ask_online", "ask_published", "release"]
-
 _SETTINGS = Method(
     "",
     ("quorate.release:QueryRelease", "quorate.release:GrowingRelease", "quorate.release:OnlineRelease"),

@@ -22,22 +22,6 @@ from quorate.tables.containers import is_arrow, open_columns, shown_names
 from quorate.tables.results import make_table, parquet_bytes
 from quorate.tables.values import read_numbers
 
-__all__ = [
-    "Subject",
-    "check_declared",
-    "check_table_name",
-    "columns_file",
-    "names_in",
-    "private_records",
-    "public_records",
-    "show_release",
-    "warn_of_gaps",
-    "warn_of_moved_cuts",
-    "write_release",
-    "write_synthetic",
-    "write_table",
-]
-
 _SYNTHETIC_FILE = "synthetic.csv"
 _UNWRITTEN_FORMATS = (".gz", ".arrow", ".feather", ".json", ".xlsx")
 COLUMNS_FILE = "columns.json"  # beside a release about a class of hypotheses: the columns that its points have

@@ -21,8 +21,6 @@ from quorate.tables import read_table
 from quorate.tables.results import Table, make_table
 from quorate.tables.values import kind_of_type, raw_column, read_texts
 
-__all__ = ["ask", "serve"]
-
 _PATIENCE = 3.0  # seconds without an answer after which a note is printed
 
 

@@ -9,8 +9,6 @@ from typing import Annotated, Any, get_origin
 
 from cyclopts import Parameter
 
-__all__ = ["option", "options_from", "with_options"]
-
 _NOTHING: Mapping[str, Any] = {}
 
 

@@ -13,8 +13,6 @@ from quorate.core.errors import InvalidInput
 if TYPE_CHECKING:
     from quorate.service.sites import Card
 
-__all__ = ["site"]
-
 site = App(name="site", help_format="markdown")
 
 KeysPath = Annotated[Path, Parameter(help="The folder of this party's keys, as `quorate site keys` made it.")]

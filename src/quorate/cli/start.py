@@ -34,8 +34,6 @@ from quorate.tables.results import Table as ResultTable
 from quorate.tables.results import make_table
 from quorate.tables.values import raw_column
 
-__all__ = ["run_start"]
-
 _MOST_CLASSES = 50
 _EXAMPLES = 5  # queries to ask first
 _WIDTH = 40  # characters of a bar

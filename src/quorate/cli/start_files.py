@@ -8,8 +8,6 @@ from pathlib import Path
 from quorate.cli.commands.file_options import FileOptions
 from quorate.tables.results import Table, write_csv
 
-__all__ = ["Commands", "write_start"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Commands:

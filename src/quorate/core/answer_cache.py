@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 from quorate.core.arrays import Integers
 from quorate.core.rows import in_blocks
 
-__all__ = ["WIDEST", "AnsweredRows", "EnteredRows"]
-
 WIDEST = 32  # columns: wider rows take more room than a digest and its place in a dictionary
 
 _BLOCK = 2**14  # rows hashed or compared together: few enough for the cache of a core, and so many that threads seldom

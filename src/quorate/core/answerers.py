@@ -14,8 +14,6 @@ from quorate.core.mechanisms.base import QueryMechanism, Run, ThresholdMechanism
 from quorate.core.privacy import Budget, Cost
 from quorate.core.privacy.budget import charged_together
 
-__all__ = ["Answerer", "Mechanism", "OneByOne", "Votes", "open_runs"]
-
 Mechanism = QueryMechanism | ThresholdMechanism
 
 

@@ -10,8 +10,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Journal"]
-
 
 class Journal:
     """Lines of plain values: in memory, and in a file where there is one.

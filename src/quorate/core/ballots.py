@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 
 from quorate.core.mechanisms import Answers
 
-__all__ = ["BallotSource", "Ballots", "release_counts", "release_votes", "release_votes_each"]
-
 Released = TypeVar("Released")
 
 

@@ -30,8 +30,6 @@ from quorate.core.requests import (
 )
 from quorate.core.rows import take_rows
 
-__all__ = ["Batch", "advance_progress", "explain_end", "is_about_one"]
-
 Payer = Tally | Allowance
 
 

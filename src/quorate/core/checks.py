@@ -12,26 +12,6 @@ from typing import Any
 
 from quorate.core.errors import InvalidInput, WrongProcess
 
-__all__ = [
-    "check_bounds",
-    "check_bytes",
-    "check_choice",
-    "check_count",
-    "check_delta",
-    "check_divergence",
-    "check_order",
-    "check_positive",
-    "check_process",
-    "check_rate",
-    "check_scale",
-    "is_named_id",
-    "process_identity",
-    "set_validated",
-    "validate_fields",
-    "warn_of_id",
-    "warn_of_private",
-]
-
 _SIZE = re.compile(r"(\d+(?:\.\d+)?) ?(KB|MB|GB|TB)?", re.IGNORECASE)
 _UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _ID = re.compile(r"(?i:(.*[_ .-])?(id|uuid|guid|nr|index|rownum|rowid)|unnamed: \d+)|.*[a-z]I[dD]")

@@ -25,28 +25,6 @@ Invalid votes (negative, or with a wrong sum, which no data set and no neighbour
 that repeats none of them. Each class has a `code`, a name for programs that never changes.
 """
 
-__all__ = [
-    "BudgetSpent",
-    "ClusterLost",
-    "IdReused",
-    "InProgress",
-    "Infeasible",
-    "InvalidInput",
-    "KeyClosed",
-    "LedgerRefused",
-    "NoQuorum",
-    "QuorateError",
-    "QuotaSpent",
-    "RateLimited",
-    "RunEnded",
-    "ServerRefused",
-    "ShareInUse",
-    "ShareSpent",
-    "SiteRefused",
-    "Unanswered",
-    "WrongProcess",
-]
-
 
 class QuorateError(Exception):
     """Base class of all exceptions that this package raises on purpose.

@@ -31,9 +31,6 @@ from threadpoolctl import ThreadpoolController
 from quorate.core.arrays import Integers
 from quorate.core.rows import copy_rows, query_digests, take_rows
 
-__all__ = ["CALL", "Calls", "asks_a_copy", "call_rows", "one_thread"]
-
-
 CALL = 256  # rows of a call whose shape is fixed
 _KNOWN = ("quorate", "xgboost", "lightgbm", "catboost")  # packages whose models answer row by row
 _MODULES = (  # of scikit-learn, all of whose estimators do (compute/ensemble/PROOF.md, step 6)

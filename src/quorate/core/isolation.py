@@ -9,8 +9,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["global_randomness", "randomness_kept", "silence"]
-
 
 class _Silence:
     """Lets no warning out: it would speak of one teacher's rows. Threads share the filters: the last restores them."""

@@ -25,9 +25,6 @@ from quorate.core.checks import check_count, check_positive, process_identity
 from quorate.core.errors import InvalidInput, WrongProcess
 from quorate.core.rows import usable_cores
 
-__all__ = ["NoiseSource", "SystemNoise", "system_noise"]
-
-
 enable_features("contrib")  # OpenDP's own name for mechanisms whose proofs are published but not yet vetted
 
 _BLOCK = 4096  # integers in one call of the sampler: past this the cost of the call itself is below one part in ten

@@ -4,8 +4,6 @@ from collections.abc import Iterable, Mapping
 from html import escape
 from typing import Any
 
-__all__ = ["html_card"]
-
 _CELL = "text-align:left;padding:.1em 1em .1em 0;vertical-align:top"
 
 

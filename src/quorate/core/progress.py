@@ -13,8 +13,6 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TextIO
 
-__all__ = ["HIDDEN", "LINE", "NOTHING_SPENT", "Progress", "advance", "hidden_progress", "progress", "set_progress"]
-
 NOTHING_SPENT = "Interrupted: nothing was fitted, released or answered, and so nothing is spent."
 
 _WAIT, _TICK = 0.5, 0.5  # seconds until a line appears, and between two of its changes

@@ -17,29 +17,6 @@ from quorate.core.errors import BudgetSpent, IdReused, InvalidInput, QuorateErro
 from quorate.core.privacy import Cost
 from quorate.core.rows import join_rows, named_rows, query_digests, row_digest, take_rows
 
-__all__ = [
-    "NO_QUORUM",
-    "OWN_CALLER",
-    "REFUSED",
-    "Admitted",
-    "Asked",
-    "KeptAnswers",
-    "Memory",
-    "Outcome",
-    "Query",
-    "Quote",
-    "Replies",
-    "Request",
-    "SetAside",
-    "check_caller",
-    "firsts_of",
-    "outcome_of",
-    "replies_of",
-    "replies_to",
-    "reused",
-    "rows_of",
-]
-
 NO_QUORUM = -1  # in place of a label: the teachers did not agree
 REFUSED = -2  # in an outcome: the budget could not pay for the query, and it was not put to the vote
 

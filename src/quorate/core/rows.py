@@ -13,19 +13,6 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "canonical_and_finite",
-    "canonical_matrix",
-    "copy_rows",
-    "in_blocks",
-    "join_rows",
-    "named_rows",
-    "query_digests",
-    "row_digest",
-    "take_rows",
-    "usable_cores",
-]
-
 Result = TypeVar("Result")
 
 _DIGEST = 16  # bytes

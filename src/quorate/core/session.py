@@ -15,8 +15,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar
 
 from quorate.core.answerers import Answerer
-from quorate.core.ballots import release_counts, release_votes, release_votes_each
-from quorate.core.batch import Batch, advance_progress, explain_end, is_about_one
+from quorate.core.batch import Batch, advance_progress, explain_end
 from quorate.core.checks import check_process, process_identity
 from quorate.core.errors import BudgetSpent, QuorateError, RunEnded
 from quorate.core.ledger import Ledger
@@ -25,17 +24,6 @@ from quorate.core.mechanisms import Answers
 from quorate.core.privacy import Budget, Cost
 from quorate.core.requests import Asked, KeptAnswers, Memory, Quote, Replies, Request, check_caller, replies_to
 from quorate.core.rows import query_digests
-
-__all__ = [
-    "Answerer",
-    "Replies",
-    "Request",
-    "Session",
-    "is_about_one",
-    "release_counts",
-    "release_votes",
-    "release_votes_each",
-]
 
 Result = TypeVar("Result")
 

@@ -21,8 +21,6 @@ from quorate.core.privacy.cost import float_down
 from quorate.models.saving.contract import SavedModel
 from quorate.models.saving.folder import PrivateFolder, open_folder
 
-__all__ = ["Account"]
-
 KIND = "account"
 _STAYS = "Interrupted: the account was charged before anything was drawn, and what was charged stays charged."
 Unit = Literal["record", "person"]

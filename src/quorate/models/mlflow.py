@@ -21,8 +21,6 @@ from quorate.models.export import open_published
 from quorate.models.saving import SavedModel, load, save
 from quorate.models.saving.folder import Trusted
 
-__all__ = ["load_model", "log_model", "save_model"]
-
 
 def save_model(model: Any, path: str | Path, *, trusted: Trusted = None, **options: Any) -> None:
     """Write a published model, or the folder of one, as an MLflow model; `options` are those of `mlflow.pyfunc`.

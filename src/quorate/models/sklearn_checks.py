@@ -7,8 +7,6 @@ checked.
 
 from typing import Any
 
-__all__ = ["COPY", "NOISE", "NO_ANSWER", "VALUE", "WEIGHT", "expected_failed_checks"]
-
 COPY = "a fitted model that answers from a budget cannot be copied or pickled: the copy would spend it a second time"
 NOISE = "it compares two fits on the same rows, and each draws its own noise and deals the records anew, without a seed"
 VALUE = "it expects an error where a private value is no finite number, and the error would tell of that value"

@@ -16,15 +16,6 @@ from quorate.core.privacy import RENYI_QUANTA, Budget, exponential_renyi, to_cap
 from quorate.planner.forecast import VoteForecast, binomial_capped_mean, binomial_tail, normal_nodes
 from quorate.planner.task import Calibrated, Draft, Expected, Task, unsure
 
-__all__ = [
-    "draft_confident_max",
-    "draft_noisy_max",
-    "draft_noisy_shares",
-    "draft_sharp_majority",
-    "draft_soft_majority",
-    "most_of_confident_max",
-]
-
 _NODES = 24  # of the first label's noise
 _THRESHOLDS = tuple(step / 12 for step in range(13))  # quantiles of the largest share that are tried as the threshold
 _LOWER = (0.0, 0.5, 0.8)  # of the smallest largest share: tests that nearly all pass

@@ -10,15 +10,6 @@ from typing import Any, Literal
 
 from quorate.core.errors import InvalidInput
 
-__all__ = [
-    "by_class",
-    "check_prior",
-    "few_rows_warning",
-    "rare_class_warning",
-    "takes_class_weight",
-    "weigh_classes",
-]
-
 _SUM = 1e-6  # by how much shares may miss 1, for those who round them
 _RARE = 0.4  # of an equal share: below, a class is rare (with two classes, below a fifth of the records)
 _EACH = 5  # records of each class that a teacher learns from, at least

@@ -35,8 +35,6 @@ from quorate.planner.result import Method
 from quorate.planner.task import Draft, Task
 from quorate.planner.teachers import LEAST_ROWS, best_draft
 
-__all__ = ["compare_methods"]
-
 _STRENGTH = 2.0  # of the reference table's logistic law
 _PLACES = ndtri((np.arange(200) + 0.5) / 200)  # distances of queries from the boundary
 _PUBLIC_STEPS, _OWN_STEPS = 2.0, 6.0  # noise of a fit in steps over that of one release: with public rows, and without

@@ -17,25 +17,6 @@ from functools import cache
 from quorate.core.checks import check_count
 from quorate.core.privacy import amplify_inverse, relabelling_epsilon
 
-__all__ = [
-    "LogGrowth",
-    "MethodBound",
-    "agnostic",
-    "ballot_error",
-    "choice_excess",
-    "consistent_error",
-    "cover_deviation",
-    "deviation",
-    "net_error",
-    "pure_relabel",
-    "pure_stable",
-    "sauer_growth",
-    "semi_private",
-    "stable",
-    "subsample",
-    "universal",
-]
-
 _KAPPAS = (0.5, 1.0, 2.0, 4.0)
 _MOST_FIRST = 10**7  # queries that `universal` answers by ballots
 _SHARES = (0.2, 0.25, 0.3, 0.35, 0.4)

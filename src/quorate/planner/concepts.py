@@ -27,8 +27,6 @@ from quorate.planner.concept_bounds import (
 )
 from quorate.planner.result import Change, Method, Plan
 
-__all__ = ["plan_concept"]
-
 _MOST_RECORDS = 10**15
 _ESTIMATORS = {
     "agnostic": "AgnosticClassifier",

@@ -12,15 +12,6 @@ from scipy.special import betaincinv, ndtr
 from quorate.core.arrays import Floats
 from quorate.core.errors import InvalidInput
 
-__all__ = [
-    "CONCENTRATION",
-    "DEFAULT_DISAGREEMENT",
-    "VoteForecast",
-    "binomial_capped_mean",
-    "binomial_tail",
-    "normal_nodes",
-]
-
 DEFAULT_DISAGREEMENT = 0.1
 CONCENTRATION = 4.0  # of the Beta law of disagreement; 3.6 fits PATE's Adult votes, 11 its MNIST votes
 _QUANTILES = 400  # queries that stand for the Beta law; more and more of them towards those that are disputed

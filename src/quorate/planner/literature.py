@@ -5,8 +5,6 @@ import math
 from quorate.core.checks import check_count, check_delta, check_positive
 from quorate.planner.result import PublishedBound
 
-__all__ = ["pate_epsilon", "published_bounds", "published_records", "stability_teachers"]
-
 _FAILURE = 0.05  # the probability beta with which the published guarantee of accuracy may fail
 _TAU = 1.1e10  # the tau of GenericBBL must be above this
 

@@ -20,8 +20,6 @@ from quorate.core.isolation import silence
 from quorate.core.mechanisms.base import ThresholdMechanism
 from quorate.core.rows import take_rows
 
-__all__ = ["LEAST_HALF", "Pilot", "run_pilot", "scaled_votes"]
-
 LEAST_HALF = 50  # public units: fewer show nothing
 _COMMITTEE = 64  # teachers, at least: fewer do not show how much they disagree
 _MOST_TEACHERS = 100  # of a half: more show nothing new

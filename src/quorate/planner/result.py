@@ -9,8 +9,6 @@ from quorate.core.errors import InvalidInput
 from quorate.core.notebook import html_card
 from quorate.core.privacy import Budget
 
-__all__ = ["Candidate", "Change", "Method", "Plan", "PublishedBound", "plan_card"]
-
 
 @dataclass(frozen=True)
 class Change:
@@ -107,7 +105,7 @@ class Plan:
         """Return the keyword arguments of the estimator that follows the plan."""
         return dict(self.keywords)
 
-    def method(self, name: str) -> Method:
+    def find_method(self, name: str) -> Method:
         """Return one of the compared methods by its name."""
         methods = {method.name: method for method in self.methods}
         if name not in methods:

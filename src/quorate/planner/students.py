@@ -6,8 +6,6 @@ from dataclasses import replace
 from quorate.core.mechanisms.dissent import RATE, calibrate_with_quorum
 from quorate.planner.result import Change, Plan
 
-__all__ = ["plan_student_first"]
-
 _MANY = 2**31  # teachers to calibrate with where their number is not yet known
 _CLEAR = 0.9  # the share of teachers that agree where the ensemble is clear
 _BY_CHANCE = 0.1  # the share of the dissents that traffic may use up where the student is right

@@ -12,9 +12,6 @@ from quorate.core.mechanisms.base import QueryMechanism, ThresholdMechanism
 from quorate.core.privacy import best_order, to_capacity
 from quorate.planner.forecast import binomial_capped_mean, binomial_tail, normal_nodes
 
-__all__ = ["Calibrated", "Draft", "Expected", "Task", "answered_before_stop", "lasts", "least_agreement", "unsure"]
-
-
 _DECIMALS = 9
 _SPREAD_OF_A_GUESS = 0.4  # standard deviation of the logarithm of a rate that rests on a guessed disagreement
 

@@ -25,19 +25,6 @@ from quorate.planner.result import Change
 from quorate.planner.task import Draft, Expected, Task, least_agreement
 from quorate.planner.thresholds import can_quorum_reach, draft_between_thresholds, draft_quorum, draft_stability
 
-__all__ = [
-    "AGGREGATORS",
-    "LEAST_ROWS",
-    "SLOW",
-    "Purpose",
-    "best_draft",
-    "best_teachers",
-    "drafts",
-    "is_enough",
-    "nearest_changes",
-    "smallest_teachers",
-]
-
 LEAST_ROWS = 20  # records a teacher learns from, at least
 
 Drafting = Callable[[Task, VoteForecast, int], Draft | None]

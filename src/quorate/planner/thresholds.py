@@ -26,19 +26,6 @@ from quorate.core.privacy import RENYI_QUANTA, best_order, gaussian_renyi, to_ca
 from quorate.planner.forecast import VoteForecast, binomial_capped_mean, normal_nodes
 from quorate.planner.task import Calibrated, Draft, Expected, Task, answered_before_stop, lasts, unsure
 
-__all__ = [
-    "Shares",
-    "best_no_quorums",
-    "can_quorum_reach",
-    "certified_settings",
-    "draft_between_thresholds",
-    "draft_quorum",
-    "draft_stability",
-    "expect_quorum",
-    "likely_settings",
-    "shares_with_redraws",
-]
-
 _KNOTS = np.log([1, 2, 5, 20, 100, 1000, 10_000])  # of no-quorums; what `best_settings` finds there, at any target:
 _ORDER = (1.6, 1.65, 1.66, 1.49, 1.22, 1.06, 1.02)  # (order - 1) over that of the best order for small costs
 _OPENING = (0.48, 0.37, 0.30, 0.18, 0.11, 0.055, 0.026)  # share of the capacity spent on the threshold noise

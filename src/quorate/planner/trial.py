@@ -25,8 +25,6 @@ from quorate.planner.forecast import DEFAULT_DISAGREEMENT, VoteForecast
 from quorate.planner.task import Draft, Task
 from quorate.planner.teachers import AGGREGATORS, LEAST_ROWS, SLOW, Purpose, best_draft, best_teachers, is_enough
 
-__all__ = ["CANDIDATES", "Goal", "LearnerChoice", "Trial", "candidates", "choose_learner", "coefficients"]
-
 CANDIDATES: dict[str, Callable[[], Any]] = {  # the first is the default
     "logistic": LogisticRegression,
     "balanced-logistic": lambda: LogisticRegression(class_weight="balanced"),

@@ -22,8 +22,6 @@ from quorate.planner.teachers import (
     smallest_teachers,
 )
 
-__all__ = ["ON_NO_QUORUM", "plan"]
-
 ON_NO_QUORUM = ("abstain", "random", "raise")
 _CERTAIN = 0.999  # no more than this is said of an expectation
 _NO_QUORUM = ("quorum", "confident_max", "stability", "between_thresholds")  # do not answer every query

@@ -16,15 +16,6 @@ from quorate.release.domain import Domain
 from quorate.release.queries import NOTHING
 from quorate.release.workloads.bound import Between
 
-__all__ = [
-    "as_counts",
-    "keys_of",
-    "name_between",
-    "parse_queries",
-    "shown_answers",
-    "take_between",
-]
-
 _DIGITS = 2000  # of a number: 1e999999999 would take all of the memory
 _SHOWN = 200  # letters of a query that cannot be read
 

@@ -12,10 +12,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from quorate.core.arrays import Floats, Integers
+from quorate.core.ballots import release_counts
 from quorate.core.errors import InvalidInput
 from quorate.core.mechanisms import NoisyVectors
 from quorate.core.privacy import Budget
-from quorate.core.session import release_counts
 from quorate.release.domain import Domain, SealedCounts, make_domain
 from quorate.release.engines import Released
 from quorate.release.engines.base import Engine, MeasuringEngine
@@ -28,8 +28,6 @@ from quorate.tables.cells import OTHER
 from quorate.tables.containers import open_columns, shown_names
 from quorate.tables.cut_tree import STAGES, CutTree, most_cells
 from quorate.tables.values import read_numbers
-
-__all__ = ["AutoCuts", "Draw", "find_cuts"]
 
 _FRACTIONS_SHARE = 0.005  # of the budget: tells columns of whole numbers from others
 _STAGE_SHARE = 0.095 / STAGES  # of the budget: all cuts together widen the noise of the marginals by a twentieth

@@ -32,20 +32,6 @@ from quorate.release.workloads.bound import Between, MarginalWorkload
 from quorate.release.workloads.truths import ExpressionWorkload
 from quorate.tables.results import make_table
 
-__all__ = [
-    "ERRORS",
-    "MOST_LISTED",
-    "NOTHING",
-    "CoverDomain",
-    "Domain",
-    "Errors",
-    "SealedCounts",
-    "TableDomain",
-    "make_domain",
-    "target_column",
-    "weigh_queries",
-]
-
 MOST_LISTED = 2_000_000  # queries that are written out as a table
 
 Released = TypeVar("Released")

@@ -23,13 +23,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quorate.core.arrays import Floats, Integers
+from quorate.core.ballots import release_counts
 from quorate.core.checks import check_count, check_delta, check_positive, check_process, process_identity
 from quorate.core.errors import BudgetSpent, Infeasible, InvalidInput
 from quorate.core.mechanisms.noisy_vector import NoisyVector
 from quorate.core.notebook import html_card
 from quorate.core.privacy import Budget
 from quorate.core.privacy.claims import Total
-from quorate.core.session import release_counts
 from quorate.models.account import Account
 from quorate.models.saving.codecs import from_plain, to_plain
 from quorate.models.saving.contract import SavedModel, State
@@ -40,8 +40,6 @@ from quorate.release.engines.base import Measurement, MeasuringEngine, Planned, 
 from quorate.release.people import PERSON, RECORD, Counted, Update, growing_claim
 from quorate.release.release import QueryRelease, spent_budget
 from quorate.release.update_files import KeptUpdate, UpdateFiles
-
-__all__ = ["MOST_UPDATES", "GrowingRelease", "Plan", "RunningSums", "best_running_sums"]
 
 _SETTINGS = ("epsilon", "delta", "updates", "engine", "records_per_person", "error", "target")
 

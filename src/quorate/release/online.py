@@ -21,6 +21,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from quorate.core.answerers import open_runs
+from quorate.core.ballots import release_counts
 from quorate.core.checks import check_delta, check_positive, check_rate
 from quorate.core.errors import BudgetSpent, Infeasible, InvalidInput
 from quorate.core.ledger import Ledger
@@ -32,25 +33,15 @@ from quorate.core.privacy import Budget, Cost
 from quorate.core.privacy.budget import charged_together
 from quorate.core.privacy.claims import Claim
 from quorate.core.requests import OWN_CALLER, REFUSED
-from quorate.core.session import Session, release_counts
+from quorate.core.session import Session
 from quorate.models.predictors.sklearn_compat import ShowsClaim
 from quorate.models.saving.codecs import from_plain, to_plain
 from quorate.models.saving.contract import SavedModel, State
-from quorate.release.domain import NOTHING, Domain, SealedCounts, make_domain, read_domain
+from quorate.release.domain import Domain, SealedCounts, make_domain, read_domain
 from quorate.release.engines.weights import LearnedWeights, mask_query
 from quorate.release.people import PERSON, RECORD, first_records
 from quorate.release.queries import Rows
-
-__all__ = [
-    "EXACT",
-    "MEASURED",
-    "PROPOSED",
-    "OnlineAnswer",
-    "OnlineRelease",
-    "Proposals",
-    "read_labels",
-    "rows_of_numbers",
-]
+from quorate.release.queries.base import NOTHING
 
 Query = tuple[int, int]  # an engine's query, and the one within it that does not belong, or NOTHING
 

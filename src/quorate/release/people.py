@@ -18,18 +18,6 @@ from quorate.core.privacy.claims import Claim, Total
 from quorate.tables.containers import is_arrow
 from quorate.tables.persons import lasting_names
 
-__all__ = [
-    "PERSON",
-    "RECORD",
-    "Counted",
-    "Update",
-    "check_records_per_person",
-    "first_records",
-    "growing_claim",
-    "loss_for_each_record",
-    "release_claim",
-]
-
 RECORD, PERSON = "record", "person"  # the unit of privacy
 _DIGEST = 16  # bytes
 _OPEN = "public records are not protected"

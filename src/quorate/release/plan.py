@@ -25,8 +25,6 @@ from quorate.release.engines import expected_errors
 from quorate.release.queries import Rows
 from quorate.release.workloads import Workload
 
-__all__ = ["EngineForecast", "ReleasePlan", "plan_release", "stand_in_points"]
-
 _MOST = 2**50  # records that a plan asks for
 _TRIES = 24  # numbers of records looked at
 

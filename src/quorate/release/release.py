@@ -18,19 +18,19 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from quorate.core.arrays import Floats
+from quorate.core.ballots import release_counts
 from quorate.core.checks import check_count, check_delta, check_positive, check_rate, warn_of_private
 from quorate.core.errors import Infeasible, InvalidInput
 from quorate.core.privacy import Budget
 from quorate.core.privacy.claims import Total
 from quorate.core.progress import progress
-from quorate.core.session import release_counts
 from quorate.models.account import Account
 from quorate.models.predictors.sklearn_compat import ShowsClaim
 from quorate.models.saving import saving
 from quorate.models.saving.contract import SavedModel, Spending, State
 from quorate.release.answers import as_counts, keys_of, name_between, take_between
 from quorate.release.auto_cuts import AutoCuts
-from quorate.release.domain import NOTHING, Domain, Errors, make_domain, target_column, weigh_queries
+from quorate.release.domain import Domain, Errors, make_domain, target_column, weigh_queries
 from quorate.release.engines import Engine, Released, around, choose_engine, half_interval
 from quorate.release.engines.base import Public, sum_runs, take_answers
 from quorate.release.people import (
@@ -44,6 +44,7 @@ from quorate.release.people import (
     release_claim,
 )
 from quorate.release.queries import BoxRanges, Marginals, Prefixes, Queries, Ranges, Rows
+from quorate.release.queries.base import NOTHING
 from quorate.release.queries.marginals import clear_weights
 from quorate.release.saved import read_release, release_facts, write_release
 from quorate.release.synthetic import MOST_ROWS, draw_records, fit_weights, product_support, round_weights
@@ -51,8 +52,6 @@ from quorate.release.workloads import Columns
 from quorate.release.workloads.lines import LineWorkload
 from quorate.tables.containers import shown_names
 from quorate.tables.results import Table, make_table
-
-__all__ = ["QueryRelease", "spent_budget"]
 
 _LISTED = 200_000  # cells of a table that are weighted one by one
 _PRODUCT_ROWS = 50_000  # made up where no public rows can be weighted

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 Release = TypeVar("Release", bound="QueryRelease")
 
-__all__ = ["read_release", "release_facts", "write_release"]
-
 _MOST_ANSWERS = 200_000  # in answers.csv
 _ANSWERS = ("answers", "errors", "weights", "unbiased", "deviations")
 

@@ -15,8 +15,6 @@ from quorate.release.engines.base import Released
 from quorate.release.engines.entropy import descend, fit_entropy
 from quorate.release.queries import BoxRanges, Marginals, Prefixes, Queries, Ranges, Rows
 
-__all__ = ["MOST_ROWS", "draw_records", "draw_target", "fit_weights", "product_support", "round_weights"]
-
 MOST_ROWS = 20_000_000  # of synthetic data
 _ALPHAS = tuple(math.sqrt(prime) % 1.0 for prime in (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53))
 _FEW = 50  # times as many cells as queries: then multipliers are fitted in place of weights

@@ -19,8 +19,6 @@ from quorate.models.saving.codecs import arrays_from, arrays_of
 from quorate.models.saving.folder import sync_names, write_new
 from quorate.release.domain import SealedCounts
 
-__all__ = ["KeptUpdate", "UpdateFiles"]
-
 _HASHES = 2**63  # a ledger keeps numbers below this
 
 

@@ -13,10 +13,10 @@ import numpy as np
 from scipy import sparse
 
 from quorate.core.arrays import Floats, Integers
+from quorate.core.ballots import release_counts
 from quorate.core.checks import check_count, check_positive
 from quorate.core.errors import InvalidInput
 from quorate.core.privacy import Budget
-from quorate.core.session import release_counts
 from quorate.release.domain import Domain, weigh_queries
 from quorate.release.engines import ENGINES
 from quorate.release.people import RECORD
@@ -24,8 +24,6 @@ from quorate.release.queries import MOST_LISTED, Marginals
 from quorate.release.release import QueryRelease
 from quorate.release.workloads.bound import MarginalWorkload
 from quorate.tables.containers import is_arrow
-
-__all__ = ["SyntheticClassifier", "Utility", "learn_from", "release_again", "simulate_utility"]
 
 _MOST_ROWS = 100_000  # simulated records of one release
 _MOST_LEARNED = 20_000  # of those, what a classifier learns from and is tested on

@@ -9,8 +9,6 @@ from typing import Any
 from quorate.auditing import Verdict
 from quorate.report.pages import percent, render, write_page
 
-__all__ = ["AuditReport", "render_audit", "write_audit_report"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class AuditReport:

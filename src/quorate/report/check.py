@@ -11,8 +11,6 @@ from quorate.report.data import Claim, proofs_for, software_versions
 from quorate.report.pages import check_installed, percent, render, write_page
 from quorate.report.plots import BLUE, GREY, ORANGE, Plot, draw_plot, label_axis, name_rows
 
-__all__ = ["CheckReport", "render_check", "write_check_report"]
-
 _PLOT_ROWS = 24  # figures of a plot; the table has all
 _SOURCE = "held-out records, with noise"
 

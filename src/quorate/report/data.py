@@ -10,8 +10,6 @@ from typing import Any
 from quorate.core.errors import InvalidInput
 from quorate.models.linear.curves import Curve
 
-__all__ = ["Accuracy", "Agreement", "Claim", "ReportData", "proofs_for", "software_versions"]
-
 Points = tuple[tuple[float, float], ...]
 _BINS = 20
 _PROOFS = {

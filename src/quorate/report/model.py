@@ -24,8 +24,6 @@ from quorate.report.plots import (
     name_rows,
 )
 
-__all__ = ["plot_curves", "plot_shares", "render_report", "write_report"]
-
 _SHARES = {"answered", "agreement", "right", "answer_rate", "lasts", "disagreement"}
 _PLAN_WORDS = {
     "rows_per_teacher": "units for each teacher",

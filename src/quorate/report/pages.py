@@ -12,8 +12,6 @@ from quorate.core.errors import InvalidInput
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-__all__ = ["check_installed", "decimals_for", "figure", "percent", "render", "words", "write_page"]
-
 
 def check_installed() -> None:
     """Refuse, before any work is done for a report, if the packages that make it are not installed."""

@@ -11,23 +11,6 @@ from typing import Any
 
 from quorate.report.pages import figure
 
-__all__ = [
-    "BLUE",
-    "GREEN",
-    "GREY",
-    "INK",
-    "LINE",
-    "ORANGE",
-    "PAPER",
-    "Plot",
-    "draw_lines",
-    "draw_plot",
-    "label_axis",
-    "label_log_axis",
-    "name_rows",
-    "to_svg_file",
-]
-
 # The colours of Okabe and Ito, told apart by colour-blind readers. The page gives each name a light and a dark value.
 BLUE, ORANGE, GREEN = "#0072b2", "#d55e00", "#009e73"
 INK, GREY, LINE, PAPER = "#111213", "#818283", "#c0c1c2", "#fdfcfb"

@@ -36,8 +36,6 @@ from quorate.report.plots import (
     name_rows,
 )
 
-__all__ = ["ReleaseReport", "release_bill", "render_release", "write_plan_report", "write_release_report"]
-
 _STATED_ABOVE = {"epsilon", "delta", "privacy_unit"}  # by the guarantee
 _NOT_TABLED = {"notes", "claim", "seconds"}
 _COLUMN_PLOTS = 12

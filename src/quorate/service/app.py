@@ -47,8 +47,6 @@ from quorate.service.settings import Settings
 from quorate.service.telemetry import CONTENT_TYPE, Log, Metrics
 from quorate.service.tracing import Traces
 
-__all__ = ["RequestMiddleware", "Service", "make_app"]
-
 _NOTES_SECONDS = 1.0  # how often refusals are written to the ledgers
 _END_SECONDS = 1.0  # after which a process ends whose model took longer
 _FOLLOW_SECONDS = 0.5  # how often a worker looks for what others were ordered to load

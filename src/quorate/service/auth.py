@@ -18,8 +18,6 @@ from typing import Any
 from quorate.service.errors import Refused
 from quorate.service.settings import is_loopback
 
-__all__ = ["ANYBODY", "CHALLENGES", "OWNER", "Access", "Caller", "check_site", "token_of"]
-
 CHALLENGES = ('Bearer realm="quorate"', 'Basic realm="quorate", charset="UTF-8"')  # browsers read one from each line
 
 _KEPT_SECONDS = 1.0  # how long a key that was revoked may still be taken for one

@@ -13,10 +13,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from quorate.core.session import is_about_one
+from quorate.core.batch import is_about_one
 from quorate.service.errors import Refused
-
-__all__ = ["RequestBatcher"]
 
 _BATCH_ROWS = 4096  # queries in one batch, unless one request alone has more: the next batch does not wait for long
 _QUEUE_ROWS = 2**16  # queries that may wait: memory is bounded whatever is asked

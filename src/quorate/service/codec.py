@@ -24,30 +24,6 @@ from numpy.typing import NDArray
 
 from quorate.service.errors import Refused
 
-__all__ = [
-    "DATATYPES",
-    "ChangeBody",
-    "Datatype",
-    "InferRequest",
-    "InputParameters",
-    "OutputParameters",
-    "RequestBody",
-    "RequestParameters",
-    "RequestedOutput",
-    "RequestedTensor",
-    "ResponseTensor",
-    "Tensor",
-    "Values",
-    "binary_of",
-    "check_id",
-    "from_binary",
-    "from_json",
-    "listed",
-    "read_request",
-    "request_digest",
-    "write_response",
-]
-
 Values = NDArray[Any] | list[Any]  # numbers, or texts and None
 
 

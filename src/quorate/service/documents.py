@@ -4,32 +4,6 @@ from typing import Any, Literal
 
 import msgspec
 
-__all__ = [
-    "DOCUMENTS",
-    "EXTENSIONS",
-    "Answer",
-    "AnswerParameters",
-    "AnswerTensor",
-    "Budget",
-    "Fed",
-    "Forgotten",
-    "IndexEntry",
-    "IndexRequest",
-    "Inserted",
-    "LedgerHead",
-    "Live",
-    "LoadRequest",
-    "ModelMetadata",
-    "ModelParameters",
-    "ModelReady",
-    "Nothing",
-    "Ready",
-    "ServerMetadata",
-    "Share",
-    "TensorMetadata",
-    "UnloadParameters",
-]
-
 EXTENSIONS = ("binary_tensor_data", "model_repository")  # of the protocol
 
 Number = int | float

@@ -15,8 +15,6 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from quorate.service.errors import error_body
 from quorate.service.settings import ENVIRONMENT, Settings
 
-__all__ = ["EdgeProtocol"]
-
 _REASONS = {
     400: "Bad Request",
     408: "Request Timeout",

@@ -13,8 +13,6 @@ import msgspec
 
 from quorate.core.errors import InvalidInput, QuorateError
 
-__all__ = ["PROBLEMS", "Problem", "Refused", "code_of", "error_body"]
-
 
 class Problem(NamedTuple):
     """How a code is told: the status, the sentence, and after how many seconds it is worth trying again, if ever.

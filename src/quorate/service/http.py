@@ -23,17 +23,6 @@ from quorate.service.auth import CHALLENGES, OWNER, Caller
 from quorate.service.errors import Refused, error_body
 from quorate.service.model import Model
 
-__all__ = [
-    "Context",
-    "Departure",
-    "Pace",
-    "context_of",
-    "json_response",
-    "page_response",
-    "read_body",
-    "refusal_response",
-]
-
 _CONTEXT = "quorate"  # the key of a request's scope
 _ID_BYTES, _IDS = 8, 512  # of an id, and how many are drawn together
 

@@ -17,7 +17,7 @@ from starlette.requests import Request as HTTPRequest
 from starlette.responses import Response
 
 from quorate.core.errors import QuorateError
-from quorate.core.session import Request
+from quorate.core.requests import Request
 from quorate.models.everlasting import Feed
 from quorate.models.knn import NeighbourSession
 from quorate.service.codec import InferRequest, Tensor, check_id, read_request, request_digest, write_response
@@ -27,8 +27,6 @@ from quorate.service.model import Model
 from quorate.service.settings import Settings
 from quorate.service.telemetry import Metrics
 from quorate.service.tensors import SchemaInputs
-
-__all__ = ["Infer"]
 
 
 class Infer:

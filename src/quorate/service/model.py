@@ -31,8 +31,6 @@ from quorate.service.tensors import (
 )
 from quorate.tables import Schema
 
-__all__ = ["VERSION", "Model", "PublishedAnswers"]
-
 VERSION = "1"  # of every model: the protocol asks for one
 _MAX_NOTES = 100  # refusals kept for the next writing; the ledger caps its table too
 

@@ -14,8 +14,6 @@ from quorate.service.sets import IntervalOutputs, SetOutputs
 from quorate.service.settings import Settings
 from quorate.service.tensors import LabelsOutputs, ScoreOutputs
 
-__all__ = ["openapi_document"]
-
 _ABOUT = """Answers from private records, with a differential-privacy guarantee. The inference part is the Open
 Inference Protocol, version 2, with its extensions for binary tensors and the model repository. An `id`, or the header
 `Idempotency-Key`, makes a request safe to repeat: the same bytes under the same id get the same bytes back, and are

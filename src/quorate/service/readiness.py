@@ -11,8 +11,6 @@ from typing import Any
 from quorate.core.errors import LedgerRefused
 from quorate.service.batcher import RequestBatcher
 
-__all__ = ["Readiness"]
-
 _KEPT_SECONDS = 0.25  # for which a probe counts
 _WAIT_SECONDS = 1.5
 

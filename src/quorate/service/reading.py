@@ -16,8 +16,6 @@ from quorate.service.errors import PROBLEMS, Refused
 from quorate.service.model import Model
 from quorate.service.pages import ModelView
 
-__all__ = ["Verifier", "budget_document", "budget_figures", "model_view", "owns", "read_budget", "share_document"]
-
 _DAY = 24 * 3600.0
 _VERIFIED_SECONDS = 60.0  # a whole ledger is read at most this often
 _PATIENCE = 2.0  # seconds that a page waits for a ledger, or for a verification before it is shown without one

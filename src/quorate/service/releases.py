@@ -17,13 +17,11 @@ from numpy.typing import NDArray
 from quorate.core.errors import InvalidInput
 from quorate.release import OnlineRelease, QueryRelease
 from quorate.release.answers import parse_queries
-from quorate.release.domain import NOTHING
 from quorate.release.online import rows_of_numbers
+from quorate.release.queries.base import NOTHING
 from quorate.service.codec import Tensor
 from quorate.service.errors import Refused
 from quorate.service.tensors import ColumnOutputs, Flags, Numbers, TensorInfo
-
-__all__ = ["OnlineOutputs", "QueryInput", "ShareOutputs"]
 
 
 class QueryInput:

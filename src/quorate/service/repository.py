@@ -19,8 +19,6 @@ from quorate.service.model import VERSION, Model
 from quorate.service.settings import ORDERS, Settings
 from quorate.service.telemetry import Log
 
-__all__ = ["UNLOADED", "Repository", "Source", "is_unloaded", "refusal_of"]
-
 UNLOADED = "unloaded"
 _REASONS = {  # why a model answers nothing, by its cause, for those who have a key of it
     UNLOADED: "its owner has unloaded it",

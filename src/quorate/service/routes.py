@@ -2,8 +2,6 @@
 
 from typing import NamedTuple
 
-__all__ = ["ROUTES", "RouteInfo"]
-
 
 class RouteInfo(NamedTuple):
     """An address. `scope` is what a key must have: None for an open address, "" for any key of the model."""

@@ -19,8 +19,6 @@ from quorate.service.edge import EdgeProtocol
 from quorate.service.settings import ENVIRONMENT, ORDERS, PARENT, Settings
 from quorate.service.telemetry import Log, log_config
 
-__all__ = ["AnnouncingServer", "listen", "serve", "signals_end_quietly"]
-
 _READY = 0.2  # seconds that a worker has to say whether it has started
 
 

@@ -25,8 +25,6 @@ from quorate.models.evaluation import ConformalRegressor
 from quorate.service.codec import Values
 from quorate.service.tensors import ColumnOutputs, Flags, Numbers, Outputs, TensorInfo
 
-__all__ = ["IntervalOutputs", "SetOutputs", "ValueOutputs", "told_intervals"]
-
 
 class SetOutputs(Outputs):
     """The labels of a classifier, and the set of each query."""

@@ -8,8 +8,6 @@ import msgspec
 
 from quorate.core.errors import InvalidInput
 
-__all__ = ["ENVIRONMENT", "ORDERS", "PARENT", "Settings", "is_loopback"]
-
 ENVIRONMENT = "QUORATE_SERVICE"  # the variable that holds the settings of a worker process
 PARENT = "QUORATE_SERVICE_PARENT"  # and the number of the process that started it
 ORDERS = "QUORATE_SERVICE_ORDERS"  # and the folder in which workers tell each other which models to load and unload

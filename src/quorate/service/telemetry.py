@@ -32,8 +32,6 @@ from prometheus_client.multiprocess import MultiProcessCollector
 
 from quorate import __version__
 
-__all__ = ["CONTENT_TYPE", "LineFormatter", "Log", "Metrics", "log_config"]
-
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"  # of the metrics
 
 _BUCKETS = (0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)

@@ -48,24 +48,6 @@ from quorate.tables.columns import feature_names, unknown_values
 from quorate.tables.containers import open_column
 from quorate.tables.frames import FrameFormat
 
-__all__ = [
-    "OUTPUTS",
-    "ColumnOutputs",
-    "Flags",
-    "FrameInputs",
-    "Inputs",
-    "LabelsOutputs",
-    "MatrixInput",
-    "NamedInputs",
-    "NoisyScoreOutputs",
-    "Numbers",
-    "Outputs",
-    "SchemaInputs",
-    "ScoreOutputs",
-    "TensorInfo",
-    "inputs_of",
-]
-
 Numbers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 

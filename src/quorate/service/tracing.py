@@ -13,8 +13,6 @@ from quorate import __version__
 from quorate.core.errors import InvalidInput
 from quorate.service.http import Context
 
-__all__ = ["Traces", "traces_to"]
-
 _FLUSH_SECONDS = 1.0  # that a stop waits for a collector
 
 

@@ -22,8 +22,6 @@ from quorate.service.settings import ENVIRONMENT, PARENT, Settings
 from quorate.service.telemetry import Log
 from quorate.service.tracing import traces_to
 
-__all__ = ["STARTUP_FAILURE", "Folders", "application", "open_models"]
-
 STARTUP_FAILURE = 3  # the exit status at which uvicorn does not start a worker again
 
 _WATCH_SECONDS = 0.5

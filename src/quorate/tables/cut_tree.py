@@ -20,8 +20,6 @@ import numpy as np
 from quorate.core.arrays import Floats, Integers
 from quorate.tables.ordered_floats import NEXT_TO_0, divide_range, keys_of_numbers, number_of_key, shortest_decimal
 
-__all__ = ["STAGES", "CutTree", "NumberMarginal", "most_cells"]
-
 _PARTS = (4, 4, 8)  # into which a cell is divided after each stage but the last
 STAGES = len(_PARTS) + 1
 _POWERS = (-40, -10, -4, 0, 4, 8, 12, 16, 20, 24, 32, 50)

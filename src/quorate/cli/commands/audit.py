@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from quorate.auditing import Replay, Verdict
 
-__all__ = ["audit"]
-
 
 def audit(
     *names: str,

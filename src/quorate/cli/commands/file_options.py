@@ -5,8 +5,6 @@ from typing import Any
 
 from cyclopts import Group, Parameter
 
-__all__ = ["FileOptions"]
-
 
 @Parameter(name="*", group=Group("Files", sort_key=2))
 @dataclass(frozen=True, kw_only=True)

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-__all__ = ["start"]
 from quorate.cli.commands.file_options import FileOptions
 
 

@@ -4,8 +4,6 @@ from pathlib import Path
 
 from quorate.cli.commands.file_options import FileOptions
 
-__all__ = ["look"]
-
 
 def look(
     table: Path,

@@ -5,8 +5,6 @@ from typing import Literal
 
 from quorate.cli.options import PLAN_OPTIONS, ConceptName, refuse_idle
 
-__all__ = ["plan"]
-
 
 def plan(
     *,

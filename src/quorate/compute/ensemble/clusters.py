@@ -29,8 +29,6 @@ from quorate.core.progress import progress
 from quorate.tables.files import TablePart, table_files, table_header, table_parts
 from quorate.tables.results import Table
 
-__all__ = ["ClusterRows", "ClusterTable", "ClusterTeachers"]
-
 _READS = 128  # tasks that read, at most, unless there are more workers
 _RANGES = (8, 128)  # of words: at least, at most
 _FITS = 50  # of a task, at least

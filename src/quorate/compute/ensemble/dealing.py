@@ -20,8 +20,6 @@ from quorate.core.arrays import Floats, Integers
 from quorate.core.errors import Infeasible
 from quorate.core.rows import canonical_matrix
 
-__all__ = ["Dealer", "Encoded", "Rows", "Seats", "by_ranges"]
-
 Encoded = tuple[Floats, Integers, tuple[Sequence[str], Integers] | None]  # rows, codes; people, and whose each row is
 Words = NDArray[np.uint64]
 

@@ -16,8 +16,6 @@ from quorate.core.errors import InvalidInput
 from quorate.core.estimator_calls import Calls
 from quorate.core.isolation import silence
 
-__all__ = ["Electorate", "FunctionTeachers", "as_electorate"]
-
 
 @runtime_checkable
 class Electorate(Protocol):

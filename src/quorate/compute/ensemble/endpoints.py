@@ -18,8 +18,6 @@ from quorate.core.checks import check_count, check_positive
 from quorate.core.errors import InvalidInput
 from quorate.core.estimator_calls import Calls
 
-__all__ = ["EndpointTeachers"]
-
 _AT_ONCE = 16  # servers that are asked at a time
 _LARGEST = 2**24  # bytes of a response: to read more would hold others up
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")

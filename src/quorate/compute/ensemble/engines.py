@@ -18,8 +18,6 @@ from quorate.core.checks import check_count
 from quorate.core.errors import ClusterLost, InvalidInput, QuorateError
 from quorate.core.rows import usable_cores
 
-__all__ = ["DaskEngine", "Engine", "RayEngine", "open_engine", "versions"]
-
 _CONNECT_SECONDS = 30
 _IDLE_SECONDS = 60  # how long a cluster may be without any worker
 _TICK = 2.0

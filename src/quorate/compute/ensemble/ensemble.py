@@ -19,8 +19,6 @@ from quorate.core.estimator_calls import one_thread
 from quorate.core.isolation import silence
 from quorate.core.progress import progress
 
-__all__ = ["Ensemble", "probe"]
-
 
 class Ensemble:
     """Teachers fitted on disjoint chunks, wherever they stand, and their ballots.

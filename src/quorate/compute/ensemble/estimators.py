@@ -22,8 +22,6 @@ from quorate.core.isolation import global_randomness, silence
 from quorate.core.progress import advance, progress
 from quorate.core.rows import copy_rows, take_rows
 
-__all__ = ["EstimatorTeachers", "Fitted", "Part", "Randomness", "check_fitted", "fit_estimators", "fit_parts"]
-
 Fitted = tuple[Any, int]  # a fitted estimator, or None, and the class that it votes for where it has nothing to say
 Part = tuple[Any, Integers, Deal]  # rows and their codes, and which of them belong to each of some teachers
 _Tried = tuple[Any, int, bool]  # as `Fitted`, and whether its rows could not be fitted

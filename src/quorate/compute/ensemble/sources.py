@@ -25,8 +25,6 @@ from quorate.core.errors import Infeasible, InvalidInput
 from quorate.core.rows import take_rows
 from quorate.tables.persons import person_names
 
-__all__ = ["RowsInMemory", "SpilledRows", "Units", "deal_units", "unit_numbers"]
-
 
 def unit_numbers(rows: int, groups: Any = None) -> tuple[Integers, int]:
     """Return the unit that each row belongs to, numbered as they first appear, and how many units there are.

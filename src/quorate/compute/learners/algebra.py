@@ -2,8 +2,6 @@
 
 from quorate.compute.learners.backends import Array, Backend
 
-__all__ = ["centred", "damped_solve", "row_space"]
-
 _TRACE = 1e-12  # of a diagonal: far above rounding, far below what moves a ballot
 _TINY = 1e-300
 

@@ -18,8 +18,6 @@ from numpy.typing import NDArray
 
 from quorate.core.errors import InvalidInput
 
-__all__ = ["Array", "Backend", "choose_backend", "loops_along_rows"]
-
 _EMULATED = "CUBLAS_EMULATE_DOUBLE_PRECISION"  # by which CUDA is told to multiply doubles as smaller numbers
 _ROW = 512  # elements: along rows that are longer, a loop of NumPy's is worth its start
 _SMALL = 10**6  # multiplications of a product

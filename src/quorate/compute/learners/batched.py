@@ -30,14 +30,6 @@ from quorate.core.arrays import Integers
 from quorate.core.checks import check_positive
 from quorate.core.errors import InvalidInput
 
-__all__ = [
-    "BatchedLogistic",
-    "BatchedQuadratic",
-    "batched_equivalent",
-    "joined_teachers",
-    "teachers_from_arrays",
-]
-
 
 @dataclass(frozen=True)
 class BatchedLogistic(LinearLearner):

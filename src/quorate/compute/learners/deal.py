@@ -9,8 +9,6 @@ from quorate.core.arrays import Integers
 from quorate.core.checks import check_count
 from quorate.core.errors import InvalidInput
 
-__all__ = ["Deal"]
-
 
 class Deal:
     """Rows dealt to teachers: each row to one teacher at most, and to a teacher any number of rows, none included.

@@ -19,16 +19,6 @@ from quorate.compute.learners.teachers import LARGEST, NOT_FINITE, Chunks, Matri
 from quorate.core.arrays import Integers
 from quorate.core.errors import InvalidInput
 
-__all__ = [
-    "GpuTeachers",
-    "TwoClassChunks",
-    "fit_on_gpu",
-    "fit_small_chunks",
-    "fits_kernel",
-    "gridded_on_gpu",
-    "on_gpus",
-]
-
 _DEEP = 16  # columns that one product of tensor cores takes
 _SPAN = 4096  # teachers that one program counts: enough to pay for its start, few enough to keep all of a GPU busy
 _TOGETHER = 2**16  # queries sent together

@@ -13,8 +13,6 @@ try:
 except ModuleNotFoundError:  # nothing here is called then: no backend is `fused`
     triton = tl = None
 
-__all__ = ["count_votes", "fit_two_classes"]
-
 
 def _compiled(function: Any) -> Any:
     return function if triton is None else triton.jit(function)

@@ -29,22 +29,6 @@ from quorate.compute.learners.teachers import (
 from quorate.core.checks import check_count
 from quorate.core.errors import InvalidInput
 
-__all__ = [
-    "FINEST",
-    "NEVER",
-    "QUERY_BITS",
-    "SLICES",
-    "SOUND",
-    "LinearTeachers",
-    "ballots_in_blocks",
-    "block_shape",
-    "counted_in_blocks",
-    "gridded_coefficients",
-    "gridded_queries",
-    "score_count",
-    "sliced",
-]
-
 SOUND = 1e200  # of a coefficient's magnitude: beyond, a score could overflow
 
 QUERY_BITS = 26

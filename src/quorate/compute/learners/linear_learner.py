@@ -12,8 +12,6 @@ from quorate.compute.learners.linear import NEVER, SLICES, SOUND, LinearTeachers
 from quorate.compute.learners.teachers import Block, Chunks, Learner, Matrix, Teachers
 from quorate.core.arrays import Integers
 
-__all__ = ["LinearLearner"]
-
 
 class LinearLearner(Learner):
     """A learner whose teachers have linear scores of `coefficients` columns; each kind says how a block is fitted."""

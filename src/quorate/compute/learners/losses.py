@@ -16,9 +16,6 @@ from quorate.compute.learners.newton import Loss
 from quorate.compute.learners.teachers import Block
 from quorate.core.checks import check_positive
 
-__all__ = ["BatchedCentroid", "BatchedNaiveBayes", "BatchedRidge", "BinaryLoss", "MultinomialLoss"]
-
-
 _INNER = 200  # conjugate-gradient steps for one direction at most; ten are usual
 _ENOUGH = 1e-4  # of the squared first residual: a direction within 1 percent leaves Newton's method as fast
 

@@ -11,8 +11,6 @@ import numpy as np
 
 from quorate.compute.learners.backends import Array, Backend
 
-__all__ = ["HALVINGS", "STEPS", "STILL", "Loss", "minimise", "step_lengths"]
-
 STEPS = 60  # of Newton's method at most; five or six are usual
 HALVINGS = 40
 STILL = 0.02  # a step that moves no score of the chunk's own rows by more leaves an error of about its square

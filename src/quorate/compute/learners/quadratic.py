@@ -11,8 +11,6 @@ from quorate.compute.learners.teachers import LARGEST, MEMORY, DeviceName, Matri
 from quorate.core.checks import check_count
 from quorate.core.errors import InvalidInput
 
-__all__ = ["QuadraticTeachers", "product_count", "with_products"]
-
 
 def product_count(features: int) -> int:
     """Return how many columns `with_products` makes of so many features."""

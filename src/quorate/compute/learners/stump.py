@@ -25,9 +25,6 @@ from quorate.compute.learners.teachers import (
 from quorate.core.checks import check_count
 from quorate.core.errors import InvalidInput
 
-__all__ = ["BatchedStump", "StumpTeachers"]
-
-
 _APART = 1e-7  # values closer than this are not split, as in scikit-learn
 
 

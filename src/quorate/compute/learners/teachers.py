@@ -21,27 +21,6 @@ from quorate.core.checks import check_count
 from quorate.core.errors import InvalidInput
 from quorate.core.rows import in_blocks
 
-__all__ = [
-    "LARGEST",
-    "MEMORY",
-    "MISSING",
-    "NOT_FINITE",
-    "Block",
-    "Chunks",
-    "DeviceName",
-    "Learner",
-    "Matrix",
-    "Teachers",
-    "check_arrays",
-    "check_columns",
-    "check_features",
-    "check_labels",
-    "check_memory",
-    "check_queries",
-    "padded_rows",
-    "usable_rows",
-]
-
 MEMORY = 256 * 2**20  # bytes that a call may use for its blocks unless told otherwise
 LARGEST = 1e38  # of a feature's magnitude in a usable row: fits single precision, and its powers fit double precision
 MISSING = 3e38  # what a missing value counts as for learners that take them: above every other

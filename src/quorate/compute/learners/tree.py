@@ -14,8 +14,6 @@ from quorate.core.arrays import Integers
 from quorate.core.checks import check_count
 from quorate.core.errors import InvalidInput
 
-__all__ = ["BatchedTree"]
-
 _LIKE_COLUMNS = 20  # of a linear score, in the rows that a teacher needs: measured on tables of 8 to 50 columns
 _APART = 1e-7  # values closer than this are not split, as in scikit-learn
 

@@ -21,8 +21,6 @@ from quorate.compute.learners.teachers import (
 from quorate.core.checks import check_count
 from quorate.core.errors import InvalidInput
 
-__all__ = ["DEEPEST", "NO_CUT", "TreeTeachers"]
-
 DEEPEST = 6  # levels
 NO_CUT = float(np.finfo(np.float32).max)  # a threshold that nothing is above: the node is a leaf
 

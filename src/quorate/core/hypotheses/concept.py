@@ -12,8 +12,6 @@ from quorate.core.errors import Infeasible
 from quorate.core.hypotheses.hypothesis import Hypothesis, ListedTally, Tally
 from quorate.core.hypotheses.points import Labels, Mask, Points, check_points, usable_rows, which_finite
 
-__all__ = ["LISTED", "Concept", "Dichotomies", "sauer"]
-
 LISTED = 2**26  # candidates that are listed one by one, at most
 
 

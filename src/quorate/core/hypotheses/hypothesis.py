@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from quorate.core.errors import InvalidInput
 from quorate.core.hypotheses.points import Labels, Points, check_queries
 
-__all__ = ["Constant", "Hypothesis", "ListedTally", "Tally"]
-
 
 class Hypothesis(ABC):
     """A hypothesis of a class; `predict` gives each point its label.

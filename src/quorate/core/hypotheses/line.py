@@ -7,8 +7,6 @@ from numpy.typing import NDArray
 
 from quorate.core.arrays import Integers
 
-__all__ = ["cut_points", "cuts_between", "lead_below", "mistakes_upward"]
-
 Values = NDArray[np.float64]
 
 

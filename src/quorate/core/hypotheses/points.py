@@ -17,19 +17,6 @@ from quorate.core.errors import InvalidInput
 from quorate.core.estimator_calls import CALL, Calls, one_thread
 from quorate.core.isolation import silence
 
-__all__ = [
-    "Labels",
-    "Mask",
-    "Points",
-    "check_labels",
-    "check_points",
-    "check_queries",
-    "say_by_row",
-    "usable_rows",
-    "which_finite",
-    "which_labelled",
-]
-
 Points = NDArray[np.float64]
 Labels = NDArray[np.int64]
 Mask = NDArray[np.bool_]

@@ -18,8 +18,6 @@ from quorate.core.hypotheses.hypothesis import Constant, Hypothesis
 from quorate.core.hypotheses.points import Labels, Mask, Points, check_points, say_by_row
 from quorate.core.isolation import silence
 
-__all__ = ["opened", "sealed", "sealed_candidates", "works_alone"]
-
 _HERE = "quorate.models.concepts."  # the classes of this package; a class that inherits from one is somebody else's
 
 

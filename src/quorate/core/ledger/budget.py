@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from quorate.core.ledger.chain import Change
     from quorate.core.ledger.ledger import Ledger
 
-__all__ = ["Allowance", "LeasedBudget", "Tally", "is_gone", "owner_name"]
-
 _SHARES = 50  # a lease is at most this part of the whole budget: a crash loses no more
 _CAPACITY_BITS = 44  # to which a capacity is computed alike by all libraries of logarithms
 _IDLE = 30.0  # seconds after which a lease that nobody uses is returned

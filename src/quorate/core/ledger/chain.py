@@ -25,20 +25,6 @@ from quorate.core.ledger.parts import fits_part
 from quorate.core.ledger.rules import Event, State, apply, from_json, to_json
 from quorate.core.ledger.store import Statements
 
-__all__ = [
-    "Change",
-    "Entry",
-    "Head",
-    "Mark",
-    "Witness",
-    "canonical",
-    "digest_rows",
-    "keyed_hash",
-    "link",
-    "state_folder",
-    "write_whole",
-]
-
 _LENGTH = 480  # bytes of a mark, in the one sector that every disk writes whole
 
 

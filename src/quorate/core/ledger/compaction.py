@@ -21,8 +21,6 @@ from quorate.core.ledger.store import Store
 from quorate.core.ledger.verify import Given, Replay, check_end
 from quorate.core.requests import OWN_CALLER
 
-__all__ = ["Compacting"]
-
 _ENTRIES = 10_000  # of a part, at most
 _ROWS = 50_000  # answers and requests after which a part ends: a start reads those of one part in one statement
 _DAY = 86_400  # seconds, which a part is no longer than: answers are forgotten by whole parts

@@ -15,8 +15,6 @@ from quorate.core.ledger.chain import Entry, canonical
 from quorate.core.ledger.ledger import Ledger
 from quorate.core.ledger.parts import MAC_BYTES
 
-__all__ = ["check_export", "export_entries", "exported"]
-
 # Amounts, counts, times, names of keys, hashes of secrets of 256 random bits, and hashes that are keyed already.
 _SHOWN = {
     *("format", "fingerprint", "epsilon", "delta", "order", "slack", "capacity", "spent", "keys"),

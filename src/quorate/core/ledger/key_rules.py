@@ -10,8 +10,6 @@ from quorate.core.ledger.shares import LIMITS, Key, Project, Share, keys_from
 if TYPE_CHECKING:
     from quorate.core.ledger.rules import State
 
-__all__ = ["KEY_RULES", "SCOPES"]
-
 Scope = Literal["ask", "budget", "admin"]
 SCOPES: tuple[Scope, ...] = ("ask", "budget", "admin")
 

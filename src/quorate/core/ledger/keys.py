@@ -24,8 +24,6 @@ from quorate.core.ledger.chain import Change
 from quorate.core.ledger.rules import State
 from quorate.core.ledger.shares import LIMITS, Key
 
-__all__ = ["KeyRing"]
-
 _FRESH = 1.0  # seconds for which keys are not read again: a key that is revoked may work so long
 _STALE = 600.0  # seconds for which they are known while the ledger cannot be read: metrics can be
 _LONGEST = 100

@@ -27,9 +27,6 @@ from quorate.core.ledger.views import Activity, LedgerView, Refusal, view_of
 from quorate.core.privacy import Budget
 from quorate.core.requests import NO_QUORUM, OWN_CALLER, Admitted, Asked, Outcome, Query, SetAside
 
-__all__ = ["Ledger", "Notes"]
-
-
 _REFUSALS = 1000  # kept
 
 

@@ -13,8 +13,6 @@ from quorate.core.errors import LedgerRefused
 from quorate.core.ledger.rules import Compaction
 from quorate.core.ledger.store import Statements
 
-__all__ = ["EMPTY", "MAC_BYTES", "Part", "add_parts", "check_parts", "fits_part", "part_macs"]
-
 MAC_BYTES = 8  # of each hash: another entry has the same by chance once in 2**64
 EMPTY = hashlib.sha256(b"").hexdigest()  # of no answers
 _SENT = 64  # parts written together

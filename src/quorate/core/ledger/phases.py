@@ -20,8 +20,6 @@ from quorate.core.ledger.rules import Phase
 from quorate.core.ledger.verify import NOISES, Noises, noises_of, phase_mac
 from quorate.core.requests import REFUSED, Asked, Outcome
 
-__all__ = ["Phases", "take_over_phase"]
-
 
 def take_over_phase(change: Change, phase: Phase, noises: Noises) -> None:
     """Go on with a phase that comes from another place."""

@@ -16,8 +16,6 @@ from quorate.core.ledger.verify import check_marks
 from quorate.core.ledger.views import LedgerView
 from quorate.core.privacy.budget import Quanta
 
-__all__ = ["LEDGER_FILES", "find_ledger", "move", "place_of", "restore"]
-
 _FILE, _NAME = "ledger.sqlite", "ledger.json"
 LEDGER_FILES = (_FILE, _NAME, "ledger.key", "ledger.mark", "ledger.lock", "ledger.turn")  # which no manifest hashes
 

@@ -24,8 +24,6 @@ from quorate.core.ledger.store import TABLES, Statements, without_password
 if TYPE_CHECKING:
     import psycopg
 
-__all__ = ["PostgresStore", "check_driver", "patience"]
-
 _NEEDED = {
     "server_encoding": ("UTF8",),
     "fsync": ("on",),

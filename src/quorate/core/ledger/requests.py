@@ -11,23 +11,6 @@ from quorate.core.ledger.chain import Change, digest_rows
 from quorate.core.ledger.shares import allow, hold_for, is_limited
 from quorate.core.requests import OWN_CALLER, REFUSED, Admitted, Asked, Outcome, Query, SetAside, outcome_of, reused
 
-__all__ = [
-    "FORGET",
-    "admit",
-    "answer_row",
-    "forget_requests",
-    "forgotten_requests",
-    "keep",
-    "kept_row",
-    "note_activity",
-    "pack",
-    "recall",
-    "request_row",
-    "set_aside",
-    "take_over",
-    "unpack",
-]
-
 _NAMES = 400  # values looked up in one statement
 _MINUTE = 60
 

@@ -28,19 +28,6 @@ from quorate.core.ledger.shares import (
     refund_rows,
 )
 
-__all__ = [
-    "FORMAT",
-    "LOST",
-    "Compaction",
-    "Event",
-    "Lease",
-    "Phase",
-    "State",
-    "apply",
-    "from_json",
-    "to_json",
-]
-
 FORMAT = 1  # of entries and of the state that is kept
 _NAMES: dict[type[Share], list[tuple[str, Any]]] = {
     kind: [(one.name, one.default) for one in fields(kind)] for kind in (Key, Project)

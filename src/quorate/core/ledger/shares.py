@@ -15,28 +15,6 @@ from quorate.core.requests import SetAside
 if TYPE_CHECKING:
     from quorate.core.ledger.rules import State
 
-__all__ = [
-    "LIMITS",
-    "SHARE_RULES",
-    "Hold",
-    "Key",
-    "Project",
-    "Share",
-    "add_holds",
-    "allow",
-    "begin_phase",
-    "charge_used",
-    "count_rows",
-    "drop_holds",
-    "hold_for",
-    "holds_from",
-    "is_limited",
-    "keys_from",
-    "projects_from",
-    "refund_rows",
-    "withdraw_rows",
-]
-
 LIMITS = ("quota", "per_minute", "per_phase", "no_quorums", "cost")
 _MINUTE = 60
 _PARTS = 50  # of a share: no more than one is set aside for a request at a time, and a crash loses no more

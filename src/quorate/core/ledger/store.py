@@ -18,18 +18,6 @@ from typing import Any, Protocol
 from quorate.core.checks import process_identity
 from quorate.core.errors import InvalidInput, LedgerRefused
 
-__all__ = [
-    "TABLES",
-    "SQLiteStore",
-    "Statements",
-    "Store",
-    "folder_of",
-    "is_url",
-    "make_key",
-    "read_key",
-    "without_password",
-]
-
 _KEY = "ledger.key"
 _ROOM = 2**20  # bytes that a disk must have left
 

@@ -19,22 +19,6 @@ from quorate.core.ledger.requests import answer_row, kept_row, request_row
 from quorate.core.ledger.rules import Compaction, Event, State, apply
 from quorate.core.ledger.store import Statements, Store
 
-__all__ = [
-    "NOISES",
-    "RUNS",
-    "Given",
-    "Noises",
-    "Replay",
-    "Verification",
-    "check_chain",
-    "check_end",
-    "check_marks",
-    "noises_of",
-    "phase_mac",
-    "read_entries",
-    "run_noises",
-]
-
 NOISES = ("threshold", "limit")  # the names of the secret noises of a phase
 Noises = tuple[int, int]  # of the threshold, and the limit of the cutoff
 RUNS = ("run", "run 2")  # the names of the secret noises of open runs

@@ -10,8 +10,6 @@ from quorate.core.ledger.shares import Key, Project, Share
 from quorate.core.privacy import Budget, Cost
 from quorate.core.privacy.budget import to_quanta
 
-__all__ = ["Activity", "LeaseView", "LedgerView", "Refusal", "share_figures", "view_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class Activity:

@@ -20,9 +20,6 @@ from quorate.core.mechanisms.distributions import gaussian_tail_quantile
 from quorate.core.mechanisms.quorum import ONE, build_table, levels_needed
 from quorate.core.privacy import RENYI_QUANTA, best_order, gaussian_renyi, to_capacity
 
-__all__ = ["RATE", "AboveThreshold", "Precision", "best_precision", "distance_ballots"]
-
-
 _RUNS = 0.99  # of runs in which the threshold noise stays within what was allowed for
 
 

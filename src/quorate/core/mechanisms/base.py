@@ -24,21 +24,6 @@ from quorate.core.noise import NoiseSource, system_noise
 from quorate.core.privacy import Budget, Cost, to_epsilon
 from quorate.core.requests import NO_QUORUM
 
-__all__ = [
-    "Answers",
-    "Counts",
-    "Decide",
-    "Labels",
-    "QueryMechanism",
-    "Run",
-    "ThresholdMechanism",
-    "check_paper",
-    "check_votes",
-    "check_votes_batch",
-    "distances",
-    "too_few_teachers",
-]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Answers:

@@ -21,26 +21,18 @@ from quorate.core.checks import check_count, check_delta, check_order, check_pos
 from quorate.core.errors import Infeasible, InvalidInput
 from quorate.core.mechanisms.base import Counts, Decide, Labels, ThresholdMechanism, check_paper, too_few_teachers
 from quorate.core.mechanisms.distributions import (
+    TAIL_BITS,
     gaussian_tail,
     gaussian_tail_quantile,
     is_gaussian_tail_above,
     laplace_tail,
     laplace_tail_quantile,
+    least_charge,
+    stable_up,
 )
-from quorate.core.mechanisms.rounding import TAIL_BITS, least_charge, stable_up
 from quorate.core.noise import NoiseSource
 from quorate.core.privacy import RENYI_QUANTA, Cost, best_order, gaussian_renyi, pure_renyi, to_capacity
 from quorate.core.requests import NO_QUORUM
-
-__all__ = [
-    "LEAST_WIDTH",
-    "BetweenThresholds",
-    "Settings",
-    "band_log_ratio",
-    "band_price",
-    "paper_settings",
-    "tight_settings",
-]
 
 
 @dataclass(frozen=True, kw_only=True)

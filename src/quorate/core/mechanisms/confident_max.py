@@ -19,15 +19,12 @@ from quorate.core.arrays import Floats
 from quorate.core.checks import check_count, check_delta, check_order, check_positive, validate_fields
 from quorate.core.errors import Infeasible, InvalidInput
 from quorate.core.mechanisms.base import Counts, QueryMechanism
-from quorate.core.mechanisms.distributions import excess_of_logs
+from quorate.core.mechanisms.distributions import excess_of_logs, stable_up
 from quorate.core.mechanisms.noisy_max import draw_winners, likely_winner_renyi, one_winner_renyi
 from quorate.core.mechanisms.orders import smallest_epsilon, smallest_scale
-from quorate.core.mechanisms.rounding import stable_up
 from quorate.core.noise import NoiseSource
 from quorate.core.privacy import RENYI_QUANTA, Cost, best_order, gaussian_renyi, to_capacity, to_epsilon
 from quorate.core.requests import NO_QUORUM
-
-__all__ = ["ConfidentMax", "joint_renyi", "pass_laws", "test_renyi"]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -27,9 +27,6 @@ from quorate.core.errors import Infeasible, InvalidInput
 from quorate.core.noise import NoiseSource, system_noise
 from quorate.core.privacy import Cost
 
-__all__ = ["CutoffRun", "NoisyCutoff"]
-
-
 _ONE = 2**64
 _BLOCK = 2**16  # arrivals looked at together
 

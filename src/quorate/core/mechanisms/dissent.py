@@ -15,26 +15,12 @@ from numpy.typing import NDArray
 from quorate.core.checks import check_count, check_delta, check_order, check_positive, check_rate, validate_fields
 from quorate.core.errors import Infeasible, InvalidInput
 from quorate.core.mechanisms.base import Counts, Decide, Labels, too_few_teachers
-from quorate.core.mechanisms.distributions import gaussian_tail, gaussian_tail_quantile
+from quorate.core.mechanisms.distributions import gaussian_tail, gaussian_tail_quantile, stable_up
 from quorate.core.mechanisms.quorum import ONE, LookedUp, Quorum, build_table, check_table, levels_needed, table_price
 from quorate.core.mechanisms.quorum import Settings as QuorumSettings
-from quorate.core.mechanisms.rounding import stable_up
 from quorate.core.noise import NoiseSource
 from quorate.core.privacy import RENYI_QUANTA, Cost, best_order, gaussian_renyi, to_capacity
 from quorate.core.requests import NO_QUORUM
-
-__all__ = [
-    "RATE",
-    "Dissent",
-    "Settings",
-    "best_settings",
-    "calibrate_with_quorum",
-    "half_gaps",
-    "half_gaps_needed",
-    "proposed_first",
-    "settings_within",
-]
-
 
 RATE = 0.99  # of queries, and of runs, in which what was calibrated for happens
 _PASSES = (  # factors tried around the best settings so far: order, share of the opening

@@ -20,9 +20,6 @@ from quorate.core.mechanisms.orders import smallest_epsilon
 from quorate.core.noise import NoiseSource, system_noise
 from quorate.core.privacy import RENYI_QUANTA, Budget, Cost, best_order, gaussian_renyi, to_capacity
 
-__all__ = ["DistributedMax", "NoisyTotals", "share_distance"]
-
-
 _LEAST_SCALE = 0.5  # of a share: below it the bound on sums of shares says nothing
 _MOST_SITES = 2**20
 _UP = 1 + 2.0**-40

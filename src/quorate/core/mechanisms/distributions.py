@@ -11,21 +11,7 @@ from numpy.typing import NDArray
 
 from quorate.core.arrays import Floats
 from quorate.core.errors import Infeasible
-from quorate.core.mechanisms.rounding import TAIL_BITS, exceeds, stable_up
-
-__all__ = [
-    "ROUND_UP",
-    "excess",
-    "excess_of_logs",
-    "gaussian_pmf",
-    "gaussian_tail",
-    "gaussian_tail_quantile",
-    "is_gaussian_tail_above",
-    "laplace_difference_tail",
-    "laplace_tail",
-    "laplace_tail_quantile",
-]
-
+from quorate.core.privacy import Cost
 
 ROUND_UP = 1 + 2.0**-26
 _LEAST = 1e-290  # a smaller tail would be lost in what is added to be safe
@@ -165,3 +151,35 @@ def excess_of_logs(log_p: Floats, log_q: Floats, order: float) -> Floats:
         value = np.maximum(np.where(np.abs(order * log_ratio) < 1, near, far), 0.0)
     value = np.where(np.isneginf(log_p), (order - 1) * q, np.where(np.isnan(value), np.inf, value))
     return np.where(np.isneginf(log_q) & ~np.isneginf(log_p), np.inf, value)
+
+
+TAIL_BITS = 24
+_COST_BITS = 20
+_LEVEL_DECIMALS = 3
+_RECOMPUTED = 1 + 2.0**-40  # less than the rounding up of every value that is compared
+
+
+def stable_up(value: float, *, bits: int = _COST_BITS) -> float:
+    """Return a cost or a probability, at least 0, rounded up to this many significant bits."""
+    if value == 0 or math.isinf(value):
+        return value
+    fraction, exponent = math.frexp(value)
+    return math.ldexp(math.ceil(math.ldexp(fraction, bits)), exponent - bits)
+
+
+def least_charge(cost: Cost) -> Cost:
+    """Return the least that another processor charges for a cost that is rounded by `stable_up`: one step less."""
+    return Cost(cost.renyi * (1 - 2.0 ** (2 - _COST_BITS)), cost.slack)
+
+
+def stable_levels(levels: Floats) -> Floats:
+    """Return numbers of levels rounded to thousandths; settings that differ by less are equally good."""
+    return np.asarray(np.round(levels, _LEVEL_DECIMALS))
+
+
+def exceeds(value: float, bound: float) -> bool:
+    """Return whether a value that was rounded up by 2**-34 or more exceeds a bound.
+
+    The bound may be the same value from another processor, which is then not exceeded.
+    """
+    return value > bound * _RECOMPUTED

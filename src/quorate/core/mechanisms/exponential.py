@@ -24,8 +24,6 @@ from quorate.core.noise import NoiseSource, system_noise
 from quorate.core.privacy import RENYI_QUANTA, Budget, Cost, exponential_renyi
 from quorate.core.privacy.cost import float_down, float_up
 
-__all__ = ["ExponentialChoice", "draw_below", "draw_level", "enclose_exp", "happens", "proposal_weights"]
-
 
 @dataclass(frozen=True, init=False)
 class ExponentialChoice:

@@ -21,8 +21,6 @@ from quorate.core.mechanisms.noisy_max import NoisyMax
 from quorate.core.mechanisms.sharp_majority import SharpMajority
 from quorate.core.mechanisms.soft_majority import SoftMajority
 
-__all__ = ["correct_probability", "threshold_law", "votes_needed"]
-
 _GAUSSIAN_REACH, _LAPLACE_REACH = 9, 36  # scales: what lies beyond has a probability below 1e-15
 _EXACT_SCALE = 200.0  # up to which the law of a difference of two Gaussian noises is a convolution
 

@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from quorate.core.checks import validate_fields
 from quorate.core.mechanisms.base import QueryMechanism
 
-__all__ = ["NoisyCounts"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class NoisyCounts(QueryMechanism):

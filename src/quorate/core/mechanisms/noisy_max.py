@@ -22,22 +22,11 @@ from quorate.core.checks import (
 )
 from quorate.core.errors import Infeasible, InvalidInput
 from quorate.core.mechanisms.base import Counts
-from quorate.core.mechanisms.distributions import excess, gaussian_pmf
+from quorate.core.mechanisms.distributions import excess, gaussian_pmf, stable_up
 from quorate.core.mechanisms.noisy_counts import NoisyCounts
 from quorate.core.mechanisms.orders import smallest_epsilon, smallest_scale
-from quorate.core.mechanisms.rounding import stable_up
 from quorate.core.noise import NoiseSource
 from quorate.core.privacy import RENYI_QUANTA, Cost, best_order, gaussian_renyi, to_capacity, to_epsilon
-
-__all__ = [
-    "NoisyMax",
-    "binary_winner_renyi",
-    "draw_winners",
-    "likely_winner_renyi",
-    "log_mass_bound",
-    "one_winner_renyi",
-    "winner_renyi",
-]
 
 
 def one_winner_renyi(*, classes: int, scale: float, order: float) -> float:

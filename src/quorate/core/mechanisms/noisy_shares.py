@@ -23,9 +23,6 @@ from quorate.core.mechanisms.noisy_sum import NoisySum
 from quorate.core.noise import NoiseSource
 from quorate.core.privacy import Cost, gaussian_renyi
 
-__all__ = ["NoisyShares", "nearest_points", "numbers_of", "points_of", "steps_for"]
-
-
 _UP = 1 + 2.0**-40
 
 

@@ -15,8 +15,6 @@ from quorate.core.mechanisms.orders import smallest_epsilon
 from quorate.core.noise import NoiseSource, system_noise
 from quorate.core.privacy import RENYI_QUANTA, Budget, Cost, best_order, gaussian_renyi, to_capacity, to_epsilon
 
-__all__ = ["NoisySum"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class NoisySum:

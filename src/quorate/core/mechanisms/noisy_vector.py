@@ -25,20 +25,6 @@ from quorate.core.privacy import RENYI_QUANTA, Budget, Cost, best_order, to_capa
 from quorate.core.privacy.budget import SLACK_QUANTA
 from quorate.core.privacy.cost import float_down
 
-__all__ = [
-    "ROUNDING_VARIANCE",
-    "NoisyVector",
-    "NoisyVectors",
-    "discrete_delta",
-    "discrete_loss",
-    "gaussian_delta",
-    "largest_length",
-    "largest_whole_epsilon",
-    "rest_of_delta",
-    "smallest_excess",
-]
-
-
 _LARGEST_ENTRY = 2**61  # noise and entry together stay within 64 bits
 _LARGEST_WHOLE = 4096.0  # epsilon up to which the whole of a budget is a number of quanta that a float holds exactly
 _UP = 1 + 2.0**-40  # above the rounding of the few operations before it; also makes up for _length, rounded up

@@ -7,8 +7,6 @@ from quorate.core.checks import check_delta
 from quorate.core.errors import Infeasible
 from quorate.core.privacy import to_epsilon
 
-__all__ = ["rest_of_delta", "smallest_epsilon", "smallest_scale"]
-
 _RATIO = 1.3
 _LEAST_SCALE = 1e-3  # less noise than this is no noise
 

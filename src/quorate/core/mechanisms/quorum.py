@@ -17,25 +17,18 @@ from quorate.core.arrays import Floats
 from quorate.core.checks import check_count, check_delta, check_order, check_positive, check_rate, validate_fields
 from quorate.core.errors import Infeasible, InvalidInput
 from quorate.core.mechanisms.base import Counts, Decide, Labels, ThresholdMechanism, distances, too_few_teachers
-from quorate.core.mechanisms.distributions import gaussian_tail, gaussian_tail_quantile, is_gaussian_tail_above
-from quorate.core.mechanisms.rounding import exceeds, least_charge, stable_levels, stable_up
+from quorate.core.mechanisms.distributions import (
+    exceeds,
+    gaussian_tail,
+    gaussian_tail_quantile,
+    is_gaussian_tail_above,
+    least_charge,
+    stable_levels,
+    stable_up,
+)
 from quorate.core.noise import NoiseSource
 from quorate.core.privacy import RENYI_QUANTA, Cost, best_order, gaussian_renyi, to_capacity
 from quorate.core.requests import NO_QUORUM
-
-__all__ = [
-    "FLOOR",
-    "ONE",
-    "LookedUp",
-    "Quorum",
-    "Settings",
-    "best_settings",
-    "build_table",
-    "check_table",
-    "levels_needed",
-    "table_price",
-]
-
 
 ONE = 2**64
 FLOOR = 2**24  # in units of 2**-64: a clear ballot still misses its quorum once in 10**12

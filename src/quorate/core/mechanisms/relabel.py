@@ -25,9 +25,6 @@ from quorate.core.noise import NoiseSource, system_noise
 from quorate.core.privacy import Budget, Cost, relabelling_epsilon
 from quorate.core.privacy.cost import float_up
 
-__all__ = ["Relabel", "Relabelled"]
-
-
 _UNUSABLE = -1
 _LEAST, _MOST = 1e-100, 2.0**40  # kappa: so that terms and bounds are numbers
 

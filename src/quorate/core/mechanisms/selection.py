@@ -20,25 +20,12 @@ import numpy as np
 from quorate.core.arrays import Floats
 from quorate.core.checks import check_count, check_delta, check_order, check_positive, check_rate, set_validated
 from quorate.core.errors import Infeasible, InvalidInput
+from quorate.core.mechanisms.distributions import stable_up
 from quorate.core.mechanisms.exponential import draw_below
 from quorate.core.mechanisms.noisy_vector import discrete_loss, largest_length, smallest_excess
 from quorate.core.mechanisms.orders import smallest_epsilon
-from quorate.core.mechanisms.rounding import stable_up
 from quorate.core.noise import NoiseSource, system_noise
 from quorate.core.privacy import Budget, Cost, gaussian_renyi, pure_renyi
-
-__all__ = [
-    "MOST_ENTRIES",
-    "ApproximateTrial",
-    "EveryCandidate",
-    "GaussianTrial",
-    "RandomStopping",
-    "Trial",
-    "best_of",
-    "largest_trial",
-    "negative_binomial",
-]
-
 
 MOST_ENTRIES = 2**20  # that a Gaussian trial may release; proof: step 4
 _UP = 1 + 1e-9  # far above the rounding of the few operations before it

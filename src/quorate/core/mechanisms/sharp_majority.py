@@ -19,13 +19,10 @@ from quorate.core.arrays import Floats
 from quorate.core.checks import check_count, check_delta, check_order, check_positive, check_rate, validate_fields
 from quorate.core.errors import Infeasible, InvalidInput
 from quorate.core.mechanisms.base import Counts, QueryMechanism
+from quorate.core.mechanisms.distributions import exceeds, stable_up
 from quorate.core.mechanisms.orders import smallest_epsilon
-from quorate.core.mechanisms.rounding import exceeds, stable_up
 from quorate.core.noise import NoiseSource
 from quorate.core.privacy import RENYI_QUANTA, Cost, best_order, to_capacity, to_epsilon
-
-__all__ = ["FLOOR", "HALF", "ONE", "SharpMajority", "build_table", "table_cost"]
-
 
 _FACTORS = (0.8, 1.3, 2.0, 4.0, 16.0)  # of the usual order, tried where tables are short; infinity always is
 _SHORT = 400  # levels

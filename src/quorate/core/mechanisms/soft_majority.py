@@ -19,8 +19,6 @@ from quorate.core.noise import NoiseSource
 from quorate.core.privacy import RENYI_QUANTA, Cost, exponential_renyi
 from quorate.core.privacy.cost import float_up
 
-__all__ = ["SoftMajority"]
-
 
 @dataclass(frozen=True, init=False)
 class SoftMajority(QueryMechanism):

@@ -20,9 +20,6 @@ from quorate.core.mechanisms.noisy_vector import ROUNDING_VARIANCE, NoisyVectors
 from quorate.core.noise import NoiseSource, system_noise
 from quorate.core.privacy import Budget, Cost
 
-__all__ = ["SparseHistogram", "single_key_chance"]
-
-
 _UP = 1 + 2.0**-40
 _LARGEST_TABLE_SCALE = 2.0**16  # up to which the tail is a sum over the law; above it a bound takes its place
 _SLACK_SHARES = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5)  # of delta, tried by `calibrate`

@@ -24,14 +24,10 @@ from quorate.core.mechanisms.base import (
     distances,
     too_few_teachers,
 )
-from quorate.core.mechanisms.distributions import laplace_difference_tail, laplace_tail, laplace_tail_quantile
-from quorate.core.mechanisms.rounding import exceeds
+from quorate.core.mechanisms.distributions import exceeds, laplace_difference_tail, laplace_tail, laplace_tail_quantile
 from quorate.core.noise import NoiseSource
 from quorate.core.privacy import RENYI_QUANTA, Cost, best_order, pure_renyi, to_capacity
 from quorate.core.requests import NO_QUORUM
-
-__all__ = ["StabilityTest"]
-
 
 _SPLITS = tuple(step / 40 for step in range(4, 30))  # shares of an epoch's epsilon given to the threshold noise
 _ORDERS = (0.6, 0.8, 1.0, 1.3, 2.0, 4.0, 8.0)  # factors around the order that suits small costs

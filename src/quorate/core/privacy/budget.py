@@ -20,8 +20,6 @@ from quorate.core.errors import BudgetSpent, InvalidInput
 from quorate.core.notebook import html_card
 from quorate.core.privacy.cost import Cost, best_order, float_down, float_up, to_capacity, to_epsilon
 
-__all__ = ["RENYI_QUANTA", "SLACK_QUANTA", "Budget", "Quanta", "Reservation", "charged_together", "to_quanta"]
-
 RENYI_QUANTA = 2**40  # in one unit of divergence
 SLACK_QUANTA = 2**100  # in a probability of one: a slack of 1e-20 is still counted to ten digits
 _SLACK_SHARE = 0.1  # of delta, unless the caller says otherwise

@@ -5,8 +5,6 @@ from dataclasses import dataclass, replace
 
 from quorate.core.privacy.cost import text_up
 
-__all__ = ["COLUMNS_READ", "LABELS_READ", "Claim", "Total", "added_or_removed", "replaced"]
-
 LABELS_READ = "the label set was read from y and counts as public"  # a condition, where classes are not declared
 
 COLUMNS_READ = (  # a condition, where nothing else declares the columns of a data frame

@@ -28,25 +28,6 @@ from typing import Literal
 from quorate.core.checks import check_count, check_delta, check_divergence, check_order, check_positive, check_rate
 from quorate.core.errors import Infeasible, InvalidInput
 
-__all__ = [
-    "Cost",
-    "amplify",
-    "amplify_inverse",
-    "best_order",
-    "exponential_renyi",
-    "float_down",
-    "float_up",
-    "gaussian_renyi",
-    "group_privacy",
-    "laplace_renyi",
-    "pure_renyi",
-    "relabelling_epsilon",
-    "text_up",
-    "to_capacity",
-    "to_delta",
-    "to_epsilon",
-]
-
 
 def float_up(exact: Fraction) -> float:
     """Return the smallest double that is at least `exact`."""

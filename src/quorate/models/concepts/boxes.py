@@ -15,8 +15,6 @@ from quorate.core.hypotheses.hypothesis import Hypothesis
 from quorate.core.hypotheses.line import lead_below
 from quorate.core.hypotheses.points import Labels, Points
 
-__all__ = ["Box", "Boxes"]
-
 Corner = tuple[float, ...]
 
 

@@ -12,8 +12,6 @@ from quorate.core.errors import InvalidInput
 from quorate.core.hypotheses.concept import Concept, Dichotomies, sauer
 from quorate.core.hypotheses.points import Labels, Mask, Points, check_queries
 
-__all__ = ["check_concept"]
-
 _MOST_POINTS = 12  # all labelings of these are looked at
 _LABELINGS = 32  # of a larger set
 _ODD = (0.5, -1.0, 2.0**31, float(np.finfo(np.float64).max), 5e-324)  # values that a private row may have

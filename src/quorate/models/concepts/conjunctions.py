@@ -14,8 +14,6 @@ from quorate.core.hypotheses.concept import Concept, Dichotomies
 from quorate.core.hypotheses.hypothesis import Constant, Hypothesis
 from quorate.core.hypotheses.points import Labels, Mask, Points
 
-__all__ = ["Conjunction", "Conjunctions"]
-
 _LARGEST_CUBE = 2**24  # cells, of eight bytes each
 
 

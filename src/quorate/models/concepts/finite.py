@@ -14,8 +14,6 @@ from quorate.core.hypotheses.concept import Concept, Dichotomies
 from quorate.core.hypotheses.hypothesis import Hypothesis
 from quorate.core.hypotheses.points import Points, say_by_row
 
-__all__ = ["Finite", "Member"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Member(Hypothesis):

@@ -17,8 +17,6 @@ from quorate.core.hypotheses.points import Labels, Points
 from quorate.models.concepts.hyperplanes import ExactPoints
 from quorate.models.concepts.partitions import check_partitions, columns_within, find_partitions
 
-__all__ = ["Halfspace", "Halfspaces"]
-
 _AT_ONCE = 2**24  # labels unpacked at a time
 _LARGE, _TINY = 2**1000, Fraction(1, 2**600)  # between them a float has all digits, and products of some do not vanish
 

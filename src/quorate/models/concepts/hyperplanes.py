@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 from quorate.core.arrays import Integers
 from quorate.core.hypotheses.points import Points
 
-__all__ = ["ExactPoints", "cofactors"]
-
 _AT_ONCE = 2**22  # signs held at a time
 
 Signs = NDArray[np.int8]

@@ -12,8 +12,6 @@ from quorate.core.hypotheses.line import cut_points, lead_below
 from quorate.core.hypotheses.points import Labels, Points
 from quorate.models.concepts.pairs import difference_counts, pair_of_rank
 
-__all__ = ["Interval", "Intervals"]
-
 
 @dataclass(frozen=True)
 class Interval(Hypothesis):

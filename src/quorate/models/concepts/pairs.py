@@ -6,8 +6,6 @@ import numpy as np
 
 from quorate.core.arrays import Integers
 
-__all__ = ["correlate", "difference_counts", "pair_of_rank"]
-
 _BLOCK = 64  # entries whose pairs are counted one by one
 _AT_ONCE = 2**14  # entries whose blocks are counted together: what a cache has room for
 

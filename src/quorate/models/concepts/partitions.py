@@ -19,8 +19,6 @@ from quorate.core.arrays import Integers
 from quorate.core.errors import Infeasible
 from quorate.models.concepts.hyperplanes import ExactPoints
 
-__all__ = ["Partitions", "check_partitions", "columns_within", "find_partitions", "first_rows"]
-
 _MEMORY = 2**30  # bytes for signs and for the partings that are found, also more than once
 
 Signs = NDArray[np.int8]

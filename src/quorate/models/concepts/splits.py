@@ -12,8 +12,6 @@ from quorate.core.arrays import Integers
 from quorate.core.hypotheses.line import cuts_between
 from quorate.core.hypotheses.points import Points
 
-__all__ = ["DistinctSplits"]
-
 _AT_ONCE = 2**17  # marks sorted together: they fit the cache
 
 Places = NDArray[np.integer[Any]]

@@ -13,8 +13,6 @@ from quorate.core.hypotheses.line import mistakes_upward
 from quorate.core.hypotheses.points import Labels, Mask, Points
 from quorate.models.concepts.splits import DistinctSplits
 
-__all__ = ["Stump", "Stumps"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Stump(Hypothesis):

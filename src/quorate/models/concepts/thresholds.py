@@ -11,8 +11,6 @@ from quorate.core.hypotheses.hypothesis import Hypothesis
 from quorate.core.hypotheses.line import cut_points, mistakes_upward
 from quorate.core.hypotheses.points import Labels, Points
 
-__all__ = ["Threshold", "Thresholds"]
-
 
 @dataclass(frozen=True)
 class Threshold(Hypothesis):

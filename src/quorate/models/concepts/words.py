@@ -8,8 +8,6 @@ from quorate.core.hypotheses.hypothesis import Constant, Hypothesis
 from quorate.models.concepts.stumps import Stump
 from quorate.models.concepts.thresholds import Threshold
 
-__all__ = ["Condition", "named_condition", "rule_text"]
-
 Condition = Callable[[int, float], str]  # a feature and a cut, as "age >= 40"
 
 

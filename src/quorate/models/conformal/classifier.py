@@ -18,19 +18,16 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from quorate.core.arrays import Integers
-from quorate.core.ballots import Ballots
+from quorate.core.ballots import Ballots, release_counts
 from quorate.core.checks import check_choice, check_count, check_positive, check_rate
 from quorate.core.errors import InvalidInput
 from quorate.core.mechanisms import PrivateQuantile
 from quorate.core.privacy.claims import COLUMNS_READ, Claim, replaced
-from quorate.core.session import release_counts
 from quorate.models.evaluation.rows import check_published
 from quorate.models.predictors.base import check_records
 from quorate.models.predictors.sklearn_compat import KeepsPublished
 from quorate.models.saving.codecs import from_plain, to_plain
 from quorate.models.saving.contract import SavedModel, Spending, State
-
-__all__ = ["ROUNDING", "ConformalModel"]
 
 ROUNDING = 1e-9  # by which sets are widened, so that the last bits of a sum of the model's decide nothing
 _FEWEST, _MOST = 100, 10_000  # cells of a grid whose size is chosen

@@ -14,8 +14,6 @@ from quorate.models.conformal.classifier import ROUNDING, ConformalModel
 from quorate.models.evaluation.rows import first_rows, model_rows, private_rows, values_by_row
 from quorate.models.predictors.labels import target_numbers
 
-__all__ = ["ConformalRegressor"]
-
 _SMALLEST = 1e-4  # of the largest error: errors below are not told apart
 
 

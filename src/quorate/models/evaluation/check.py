@@ -20,13 +20,12 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_consistent_length
 
 from quorate.core.arrays import Integers
-from quorate.core.ballots import Ballots
+from quorate.core.ballots import Ballots, release_counts
 from quorate.core.checks import check_count, check_rate
 from quorate.core.errors import InvalidInput
 from quorate.core.mechanisms import NoisyVector
 from quorate.core.privacy.claims import COLUMNS_READ, Claim, replaced
 from quorate.core.rows import take_rows
-from quorate.core.session import release_counts
 from quorate.models.account import Account
 from quorate.models.evaluation.measures import ModelCheck, ReleasedCounts
 from quorate.models.evaluation.rows import (
@@ -40,8 +39,6 @@ from quorate.models.evaluation.rows import (
 from quorate.models.predictors.labels import class_codes
 from quorate.tables.containers import open_column
 from quorate.tables.values import read_texts
-
-__all__ = ["check_model"]
 
 OTHER = "other"  # the group of those whose group was not declared
 _FARTHEST = 4.0  # log-odds at which the first bin ends and the last one begins

@@ -13,8 +13,6 @@ from quorate.models.conformal.classifier import ROUNDING, ConformalModel
 from quorate.models.evaluation.rows import classes_of, first_rows, model_rows, private_rows, probabilities_by_row
 from quorate.models.predictors.labels import class_codes
 
-__all__ = ["ConformalClassifier"]
-
 _SUREST, _LEAST = 1 - 1e-4, 1e-5  # probabilities between which the grid has its cells, evenly on the log-odds
 
 

@@ -15,8 +15,6 @@ from scipy import special
 
 from quorate.core.arrays import Floats
 
-__all__ = ["Interval", "NoisyCount", "area_interval", "noise_bound", "share_interval"]
-
 _WIDEST = 1000.0  # standard deviations in whole numbers up to which the law of a sum of noises is computed
 _STEPS = 4001  # places at which an area is tried
 

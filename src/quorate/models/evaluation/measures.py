@@ -11,8 +11,6 @@ from quorate.core.arrays import Floats
 from quorate.core.errors import InvalidInput
 from quorate.models.evaluation.intervals import Interval, NoisyCount, area_interval, share_interval
 
-__all__ = ["ALL", "Bin", "Measure", "ModelCheck", "ReleasedCounts"]
-
 ALL = "all"  # the group of everybody
 
 

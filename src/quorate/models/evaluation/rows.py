@@ -28,18 +28,6 @@ from quorate.tables.containers import column_names, is_frame
 from quorate.tables.features.words import finite_numbers
 from quorate.tables.frames import FrameFormat, named_matrix
 
-__all__ = [
-    "check_published",
-    "classes_of",
-    "first_rows",
-    "format_of_model",
-    "labels_by_row",
-    "model_rows",
-    "private_rows",
-    "probabilities_by_row",
-    "values_by_row",
-]
-
 
 def check_published(model: Any, features: int | None = None) -> None:
     """Refuse what is no fitted model, or one of other columns: from public values."""

@@ -18,8 +18,6 @@ from quorate.models.everlasting.seats import Seats, deal_seats
 from quorate.models.everlasting.teaching import teach
 from quorate.models.everlasting.terms import Terms
 
-__all__ = ["Arrivals"]
-
 
 class Arrivals:
     """The `Answerer` of an everlasting session: every query arrives in a phase, and may teach the next one.

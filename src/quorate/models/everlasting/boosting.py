@@ -10,8 +10,6 @@ from quorate.core.mechanisms import Relabel
 from quorate.models.concepts import Concept
 from quorate.models.everlasting.terms import Boost
 
-__all__ = ["boosted", "secret_sample"]
-
 
 def secret_sample(count: int, size: int) -> Integers:
     """Return `size` of `count` positions without replacement, all subsets equally likely, from secret randomness."""

@@ -37,8 +37,6 @@ from quorate.models.saving.codecs import from_plain, to_plain
 from quorate.models.saving.contract import SavedModel, Spending, State
 from quorate.models.saving.folder import PrivateFolder
 
-__all__ = ["EverlastingClassifier"]
-
 _TERMS = (Terms, Guarantee, Boost, NoisyCutoff, Quorum)
 _RATE = 0.02  # the share of a phase's arrivals that may find no quorum, unless given
 

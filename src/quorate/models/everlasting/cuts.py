@@ -16,9 +16,6 @@ from quorate.core.errors import InvalidInput
 from quorate.core.hypotheses.line import cuts_between
 from quorate.models.concepts import Stumps, Thresholds
 
-__all__ = ["CutTeachers", "fit_cuts"]
-
-
 _CELLS = 2**22  # values sorted together
 
 

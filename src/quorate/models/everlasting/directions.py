@@ -23,9 +23,6 @@ from quorate.core.errors import InvalidInput
 from quorate.core.estimator_calls import one_thread
 from quorate.core.rows import usable_cores
 
-__all__ = ["DirectionTeachers", "MeanDirection", "fit_directions"]
-
-
 _HIGH, _WIDE = 104, 384  # teachers and queries of one product: few enough for a cache
 
 

@@ -7,15 +7,12 @@ import numpy as np
 
 from quorate.compute.ensemble import Ensemble
 from quorate.core.arrays import Integers
+from quorate.core.ballots import release_votes
 from quorate.core.mechanisms import NO_QUORUM, Answers
 from quorate.core.mechanisms.base import Run
 from quorate.core.mechanisms.cutoff import CutoffRun
 from quorate.core.requests import REFUSED
 from quorate.core.rows import take_rows
-from quorate.core.session import release_votes
-
-__all__ = ["Phase"]
-
 
 _BLOCK = 2**16  # arrivals counted together
 

@@ -28,8 +28,6 @@ from quorate.models.everlasting.teacher_files import ensemble_files, ensemble_fr
 from quorate.models.saving.codecs import arrays_from, arrays_of, reaching_settings, skops_types
 from quorate.models.saving.folder import checked_file, digest_of, sync_names, write_new
 
-__all__ = ["PhaseFolder"]
-
 _LOCK = "phase.lock"
 _NAME = "phase-"  # begins the names of all files of a phase
 _NOT_TEACHERS = ("labelled.npz", "probed.npz")  # among the files of a phase

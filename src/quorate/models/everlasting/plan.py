@@ -24,8 +24,6 @@ from quorate.models.everlasting.teaching import teach
 from quorate.models.everlasting.terms import Guarantee, cutoff_for, votes_terms
 from quorate.planner.result import Change, Plan
 
-__all__ = ["CHUNKS", "ChunkForecast", "PlayedPhase", "plan_everlasting", "simulated_points"]
-
 Draw = Callable[[int], tuple[Any, NDArray[np.int64]]]
 
 

@@ -8,8 +8,6 @@ from quorate.models.everlasting.terms import Guarantee, Terms
 if TYPE_CHECKING:
     from quorate.models.everlasting.session import EverlastingSession
 
-__all__ = ["PublicState"]
-
 
 class PublicState:
     """The part of a fitted `EverlastingClassifier` that is public (PROOF.md, steps 14 and 23)."""

@@ -14,8 +14,6 @@ from quorate.core.arrays import Integers
 from quorate.core.mechanisms import NO_QUORUM
 from quorate.core.rows import join_rows, take_rows
 
-__all__ = ["Seats", "deal_seats"]
-
 
 class Seats:
     """A fixed number of seats. It is private: it has no text and no copy."""

@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 from quorate.core.arrays import Integers
 from quorate.core.errors import InvalidInput, LedgerRefused
 
-__all__ = ["SeatsFile"]
-
 
 class SeatsFile:
     """The file of one phase. `sealer` makes the keyed hash, which goes on from row to row."""

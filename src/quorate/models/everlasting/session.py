@@ -24,8 +24,6 @@ from quorate.core.session import Session
 from quorate.models.everlasting.arrivals import Arrivals
 from quorate.models.everlasting.phase_folder import PhaseFolder
 
-__all__ = ["EverlastingSession", "Feed"]
-
 _BLOCK = 2**16  # rows of a batch in one transaction
 
 

@@ -10,8 +10,6 @@ from quorate.core.checks import check_count, check_delta, check_positive, check_
 from quorate.core.errors import Infeasible, InvalidInput
 from quorate.models.concepts import Concept, Stumps, Thresholds
 
-__all__ = ["check_chunks", "check_settings"]
-
 _ENDLESS = 2**40  # rows of a chunk that has grown for long
 
 

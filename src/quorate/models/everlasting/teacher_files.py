@@ -12,8 +12,6 @@ from quorate.models.predictors.concept_teachers import ErmClassifier
 from quorate.models.saving.codecs import put_teachers, read_teachers
 from quorate.models.saving.contract import State
 
-__all__ = ["TRUSTED", "ensemble_files", "ensemble_from"]
-
 _KINDS: dict[str, Any] = {
     "cut": CutTeachers,
     "direction": DirectionTeachers,

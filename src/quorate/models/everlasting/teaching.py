@@ -15,8 +15,6 @@ from quorate.models.everlasting.cuts import fit_cuts
 from quorate.models.everlasting.directions import MeanDirection, fit_directions
 from quorate.models.predictors.concept_teachers import fit_concept_teachers
 
-__all__ = ["SteadyClassifier", "teach"]
-
 
 class SteadyClassifier(ClassifierMixin, BaseEstimator):
     """An estimator that, where its rows cannot be fitted, votes for the class that most of them show.

@@ -27,8 +27,6 @@ from quorate.core.mechanisms.cutoff import NoisyCutoff
 from quorate.core.privacy import Budget, Cost, amplify, amplify_inverse, relabelling_epsilon
 from quorate.core.privacy.cost import float_down, float_up
 
-__all__ = ["CUTOFF_DELTA", "Boost", "Guarantee", "Refresh", "Terms", "boost_terms", "cutoff_for", "votes_terms"]
-
 Refresh = Literal["queries", "pool"]
 
 CUTOFF_DELTA = 0.1  # the share of delta that goes to the cutoff

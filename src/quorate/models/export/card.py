@@ -18,8 +18,6 @@ from quorate.models.saving import PublishedFolder, class_of, load, open_folder
 from quorate.models.saving.codecs import skops_types, to_skops
 from quorate.models.saving.folder import GUARANTEE_FILE, Trusted, check_folder
 
-__all__ = ["open_published", "write_card"]
-
 _CARD, _MODEL = "README.md", "published.skops"
 
 

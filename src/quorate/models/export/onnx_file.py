@@ -28,8 +28,6 @@ from quorate.models.selection import PrivateSearchCV
 from quorate.models.students import StudentClassifier
 from quorate.models.students.cover import CoverClassifier
 
-__all__ = ["to_onnx"]
-
 _PROBES = 256  # rows on which a converted student must say what the student says
 _LINEAR = (RidgeClassifier, LinearSVC)  # linear, without probabilities: skl2onnx writes them in 32 bits alone
 _KINDS = {"U": "STRING", "i": "INT64", "u": "INT64", "b": "BOOL", "f": "DOUBLE"}  # of labels

@@ -22,8 +22,6 @@ from quorate.tables.features.blocks import Categories, Ramps, ramp_ends
 from quorate.tables.features.fourier import FourierFeatures
 from quorate.tables.features.interactions import Interaction
 
-__all__ = ["OPSETS", "TREES", "Graph", "add_columns", "add_rule", "add_trees", "import_onnx"]
-
 OPSETS = {"": 18, "ai.onnx.ml": 3}
 _IR_VERSION = 9  # of 2023: what runtimes of that year and later read
 TREES = (DecisionTreeClassifier, RandomForestClassifier, ExtraTreesClassifier)

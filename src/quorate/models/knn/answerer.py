@@ -3,18 +3,16 @@
 from typing import Any
 
 from quorate.core.arrays import Integers
+from quorate.core.ballots import release_counts
 from quorate.core.errors import InvalidInput
 from quorate.core.ledger import Ledger
 from quorate.core.mechanisms import Answers
 from quorate.core.privacy import Budget, Cost
-from quorate.core.session import release_counts
 from quorate.models.knn.ballots import Ballot
 from quorate.models.knn.points import Space
 from quorate.models.knn.terms import Terms
 from quorate.models.knn.unit_file import UnitFile
 from quorate.models.knn.units import Units
-
-__all__ = ["Nearby"]
 
 
 class Nearby:

@@ -19,8 +19,6 @@ from quorate.core.errors import InvalidInput
 from quorate.core.mechanisms.noisy_shares import nearest_points, numbers_of, points_of, steps_for
 from quorate.models.predictors.labels import class_codes, declared_classes, target_numbers
 
-__all__ = ["Ballot", "Labels", "Levels", "Shares"]
-
 _STEPS = 2**20  # into which a share is cut; fewer where there are many classes
 _LEVELS = 127  # of a target, on either side of the centre
 _COUNTED = 64  # what a vote adds to the sum of weights, where targets are averaged

@@ -16,8 +16,6 @@ from quorate.core.arrays import Integers
 from quorate.models.knn.kernel import squares_of
 from quorate.models.knn.points import Points
 
-__all__ = ["RECORDS", "Batch", "Block", "fast_in_pieces", "multiply", "query_factors", "record_factors"]
-
 RECORDS = 4096  # that a block has room for
 _QUERIES, _SCORES = 256, 2**17  # at most so many queries and scores are worked on at once: they fit a processor's cache
 _TOGETHER, _PARTS = 16, 16  # a unit pays for at most so many queries at once, and for no more than a part of a batch

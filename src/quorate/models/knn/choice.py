@@ -27,8 +27,6 @@ from quorate.models.knn.terms import Terms
 from quorate.models.predictors.labels import target_numbers
 from quorate.planner.result import Change
 
-__all__ = ["MOST", "TOP", "NeighbourPlan", "anchors_of", "plan_for", "plan_neighbours", "rank_of"]
-
 TOP = 32  # the largest weight: weights are whole numbers
 
 MOST = 10**10  # records and queries that can be planned for

@@ -22,8 +22,6 @@ from quorate.models.predictors.scores import Scoring
 from quorate.models.predictors.sklearn_compat import only_with
 from quorate.models.saving.contract import Outputs
 
-__all__ = ["NeighbourClassifier"]
-
 
 def _gives_scores(classifier: Any) -> bool:
     return bool(classifier.scores)

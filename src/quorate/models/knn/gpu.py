@@ -15,8 +15,6 @@ from quorate.core.arrays import Floats, Integers
 from quorate.models.knn.blocks import Batch, Block
 from quorate.models.knn.kernel import Kernel
 
-__all__ = ["DeviceCounter"]
-
 _SCORES = 2**23  # of queries and records, worked on at once
 
 

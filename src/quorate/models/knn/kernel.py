@@ -10,8 +10,6 @@ from quorate.core.checks import check_count, set_validated
 from quorate.core.errors import InvalidInput
 from quorate.models.knn.points import LONGEST, Points, Space
 
-__all__ = ["Kernel", "Shape", "squared_distances", "squares_of"]
-
 Shape = Literal["flat", "linear"]
 _TOGETHER = 1024  # queries whose distances to public points are computed at once
 

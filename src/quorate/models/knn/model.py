@@ -27,8 +27,6 @@ from quorate.models.predictors.base import SessionModel, check_matrix
 from quorate.models.saving.codecs import from_plain, to_plain
 from quorate.models.saving.contract import Spending, State
 
-__all__ = ["NeighbourModel"]
-
 
 class NeighbourModel(SessionModel, ABC):
     """A model in which the records near a query vote, each unit while its own budget pays for its own votes.

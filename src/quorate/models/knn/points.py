@@ -12,8 +12,6 @@ from quorate.core.checks import check_positive
 from quorate.core.errors import InvalidInput
 from quorate.models.linear.exact import lengths
 
-__all__ = ["LONGEST", "Metric", "Points", "Space"]
-
 Metric = Literal["cosine", "euclidean"]
 Points = NDArray[np.float32]  # whole numbers, which 32-bit floats hold exactly
 

@@ -14,8 +14,6 @@ from quorate.models.knn.model import NeighbourModel
 from quorate.models.knn.points import Metric
 from quorate.models.predictors.labels import target_numbers
 
-__all__ = ["NeighbourRegressor"]
-
 
 class NeighbourRegressor(RegressorMixin, NeighbourModel):
     """A regressor by the noisy mean target of the records near a query, weighted by their distance.

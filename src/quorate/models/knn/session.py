@@ -20,8 +20,6 @@ from quorate.models.knn.answerer import Nearby
 from quorate.models.knn.unit_file import UnitFile
 from quorate.tables.persons import lasting_names
 
-__all__ = ["NeighbourSession", "Wear"]
-
 
 @dataclass(frozen=True)
 class Wear:

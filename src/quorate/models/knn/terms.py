@@ -9,8 +9,6 @@ from quorate.core.mechanisms import NoisyVector
 from quorate.core.mechanisms.noisy_vector import ROUNDING_VARIANCE, largest_length, smallest_excess
 from quorate.models.knn.ballots import Ballot
 
-__all__ = ["Terms"]
-
 _REPORTS = 16  # of wear, that are paid for at the fit
 _REPORTED = 64  # reports of wear take at most this part of what answers take
 _MOST = 2.0**62  # of what a unit may spend: sums are kept as 64-bit numbers

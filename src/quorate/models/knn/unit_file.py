@@ -28,8 +28,6 @@ from quorate.core.requests import OWN_CALLER
 from quorate.models.knn.points import Points
 from quorate.models.knn.units import SEALED, Units
 
-__all__ = ["UnitFile", "change_key"]
-
 _TABLES = (
     "CREATE TABLE unit (number INTEGER PRIMARY KEY, name TEXT NOT NULL, forgotten REAL, points BLOB, codes BLOB)",
     "CREATE TABLE state (number INTEGER PRIMARY KEY, sum INTEGER NOT NULL, reports INTEGER NOT NULL)",

@@ -24,8 +24,6 @@ from quorate.models.knn.gpu import DeviceCounter
 from quorate.models.knn.kernel import Kernel
 from quorate.models.knn.points import Points
 
-__all__ = ["SEALED", "Units"]
-
 _EXACT = 2**24 - 1  # up to which 32-bit floats hold all whole numbers
 _LARGEST_TOP = 255  # of weights: the squares of all that a unit has on 256 queries stay below 2**24
 _LARGEST_VOTE = 2**12 - 1  # what one vote adds to one number: those of the 4096 rows of a block stay below 2**24

@@ -14,8 +14,6 @@ from quorate.core.arrays import Floats
 from quorate.core.mechanisms import NoisyVectors
 from quorate.models.linear.sums import PrivateSums
 
-__all__ = ["CALIBRATION_ENTRIES", "calibration"]
-
 _EDGES = np.linspace(-6.0, 6.0, 25)
 _USUAL = 0.5  # the standard deviation of the shift and of the factor, before anything is known
 _CELLS = len(_EDGES) + 1

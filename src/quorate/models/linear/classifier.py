@@ -21,8 +21,6 @@ from quorate.models.saving.contract import Outputs, State
 from quorate.tables.containers import column_names, is_frame, open_matrix
 from quorate.tables.features import AdditiveColumns, HashedColumns
 
-__all__ = ["PrivateLogisticRegression"]
-
 
 class PrivateLogisticRegression(ClassifierMixin, LinearModel):
     """Publishable logistic regression from a few noisy sums of private rows and from public rows.

@@ -12,8 +12,6 @@ from quorate.core.errors import InvalidInput
 from quorate.tables.features import AdditiveColumns, HashedColumns
 from quorate.tables.features.words import Words
 
-__all__ = ["Curve", "curves_from", "curves_of"]
-
 _NONE = "none of them"
 
 

@@ -19,8 +19,6 @@ from quorate.models.linear.geometry import Belief, Measurement, choose_measureme
 from quorate.models.linear.sample import Around, Shares, shift
 from quorate.models.linear.sums import PrivateSums
 
-__all__ = ["Fitted", "Problem", "entries_of", "fit"]
-
 _MEANS, _ONLY_MEANS = 0.03, 0.1  # of the budget, for the means: with public rows, and without any
 _TARGETS_BUDGET_FRACTION = 0.02  # for the means of the targets alone, where those of the columns are known
 _AS_EXACT = 0.6  # of the noise of means that are measured now: above it, means of an earlier release are not used

@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 from quorate.compute.learners.linear import gridded_coefficients
 from quorate.core.arrays import Floats
 
-__all__ = ["exact_features", "exact_weights", "lengths", "unit_means"]
-
 _FEATURES = 2.0**26  # steps of a feature: with weights of 27 bits a sum of products has 53
 _ROWS = 2.0**30  # steps of a row's vector, in units of the radius
 _LONGEST = 4.0  # an entry of a row's vector, in the same units: 2**31 rows add up within 64 bits

@@ -11,8 +11,6 @@ from scipy.special import exp2, expit, logit, ndtr, ndtri
 
 from quorate.core.arrays import Floats
 
-__all__ = ["Bernoulli", "Family", "Gaussian", "Poisson"]
-
 _FARTHEST = 30.0  # a linear predictor beyond this is taken as this: exp stays finite
 
 

@@ -18,8 +18,6 @@ from quorate.core.checks import set_validated
 from quorate.models.linear.exact import exact_weights, lengths
 from quorate.models.linear.families import Family
 
-__all__ = ["Belief", "Measurement", "choose_measurement", "directions_for", "evidence", "update"]
-
 _LONGEST = 1.3  # a guess of the clipping threshold in units of the root mean square, to choose directions with
 _WRONG_MEANS = 0.02  # the squared error of a made column's mean, in variances, for all of the error of its geometry
 _ROUNDS, _ENOUGH = 20, 1e-4  # of Gauss-Newton

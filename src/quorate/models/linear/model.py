@@ -44,8 +44,6 @@ from quorate.tables.learned import (
     slack_for_texts,
 )
 
-__all__ = ["LinearModel", "check_columns", "make_private_pipeline", "refuse_weights"]
-
 _NO_WEIGHTS = (
     "sample_weight is refused: a weight that depends on private records would change how much one of them can move the "
     "released sums. Where a person has several rows, name the person in groups"

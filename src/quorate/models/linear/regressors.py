@@ -12,8 +12,6 @@ from quorate.models.linear.model import LinearModel, refuse_weights
 from quorate.models.predictors.labels import target_numbers
 from quorate.tables.features import AdditiveColumns, HashedColumns
 
-__all__ = ["PrivateLinearRegression", "PrivatePoissonRegression"]
-
 
 class _Regressor(RegressorMixin, LinearModel):
     """The base of both regressions: a target that is clipped to declared bounds and scaled."""

@@ -16,8 +16,6 @@ from scipy.special import logsumexp, softmax
 from quorate.core.arrays import Floats
 from quorate.models.linear.exact import exact_weights, lengths
 
-__all__ = ["Around", "Shares", "shift"]
-
 _USUAL = 0.98  # of public rows, that are not clipped
 _MADE = 5000  # rows
 _MOST_UNSURE = 0.3  # of a made column, drawn from what it may be and not from what was released

@@ -12,15 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quorate.core.arrays import Floats
-from quorate.core.ballots import Ballots
+from quorate.core.ballots import Ballots, release_counts
 from quorate.core.errors import InvalidInput
 from quorate.core.estimator_calls import one_thread
 from quorate.core.mechanisms import NoisyVectors
 from quorate.core.rows import usable_cores
-from quorate.core.session import release_counts
 from quorate.models.linear.exact import exact_features, lengths, unit_means
-
-__all__ = ["GRID", "SQUARED_SENSITIVITY", "PrivateSums", "grid_length", "on_the_grid"]
 
 GRID = 2**14  # the length, in whole numbers, of the longest vector that a unit can add
 SQUARED_SENSITIVITY = 4 * GRID**2  # proof: step 2

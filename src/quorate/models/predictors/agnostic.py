@@ -40,8 +40,6 @@ from quorate.models.saving.codecs import from_plain, mechanism_document, mechani
 from quorate.models.saving.contract import State
 from quorate.planner import plan
 
-__all__ = ["AgnosticClassifier"]
-
 _DISAGREEMENT = 0.02  # of teachers on relabelled chunks, unless the caller knows better
 
 

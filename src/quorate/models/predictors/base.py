@@ -30,9 +30,9 @@ from quorate.core.notebook import html_card
 from quorate.core.privacy import Cost
 from quorate.core.privacy.claims import COLUMNS_READ, LABELS_READ, Claim, replaced
 from quorate.core.progress import HIDDEN, progress
-from quorate.core.requests import Quote
+from quorate.core.requests import Quote, Replies
 from quorate.core.rows import canonical_and_finite
-from quorate.core.session import Replies, Session
+from quorate.core.session import Session
 from quorate.models.concepts import Concept
 from quorate.models.predictors.labels import numbers_for, without_values
 from quorate.models.predictors.sklearn_compat import NO_SCORES, CountedCopies, ShowsClaim, Without
@@ -49,22 +49,6 @@ from quorate.tables.containers import (
     subject,
 )
 from quorate.tables.frames import FrameFormat, read_column
-
-__all__ = [
-    "Predictions",
-    "QuorateClassifier",
-    "QuorateModel",
-    "SessionClassifier",
-    "SessionModel",
-    "allows_missing",
-    "check_auto_counts",
-    "check_jobs",
-    "check_matrix",
-    "check_records",
-    "fill_missing",
-    "is_auto",
-    "takes_frames",
-]
 
 _SHOWN = 10  # labels in a notebook
 _CHARGED = "Interrupted: what was charged stays charged. Ask again: what was answered before is free."

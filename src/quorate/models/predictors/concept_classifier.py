@@ -15,8 +15,6 @@ from quorate.models.predictors.unit_rows import UnitRows, fill_unit_rows
 from quorate.models.saving.contract import State
 from quorate.models.saving.hypotheses import concept_document, concept_of
 
-__all__ = ["ConceptClassifier"]
-
 
 class ConceptClassifier(SessionClassifier):
     """A classifier of two classes built on a class of hypotheses."""

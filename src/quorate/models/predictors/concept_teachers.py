@@ -13,8 +13,6 @@ from quorate.compute.learners import Deal
 from quorate.models.concepts import Concept, Constant, Finite
 from quorate.models.saving.hypotheses import document_of, hypothesis_of
 
-__all__ = ["ErmClassifier", "fit_concept_teachers", "read_concept_teachers", "write_concept_teachers"]
-
 
 class _Constant:
     """A hypothesis that gives every row one label."""

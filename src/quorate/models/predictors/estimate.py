@@ -14,10 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quorate.compute.ensemble import Ensemble
+from quorate.core.ballots import release_votes
 from quorate.core.mechanisms import NoisyVector
-from quorate.core.session import release_votes
-
-__all__ = ["ESTIMATE_SHARE", "Estimate", "estimate_rates"]
 
 ESTIMATE_SHARE = 0.1  # of epsilon and of delta, where units are held out
 

@@ -14,18 +14,6 @@ from quorate.tables.containers import list_values, open_column
 from quorate.tables.reading import PLAIN_NUMBER
 from quorate.tables.values import canonical_text, object_texts, read_codes, read_numbers, read_texts
 
-__all__ = [
-    "as_vector",
-    "class_codes",
-    "declared_classes",
-    "known_codes",
-    "label_columns",
-    "numbers_for",
-    "target_numbers",
-    "two_classes",
-    "without_values",
-]
-
 _ENCODE_INSIDE = (
     "encode text inside the estimator, so that each teacher does it for itself: make_pipeline(make_column_transformer(("
     "OneHotEncoder(handle_unknown='ignore'), [...]), remainder='passthrough'), LogisticRegression())"

@@ -10,12 +10,12 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal, Self
 
 from quorate.compute.ensemble import deal_units
-from quorate.core.answerers import OneByOne, Votes
+from quorate.core.answerers import Answerer, OneByOne, Votes
 from quorate.core.checks import check_choice, check_count, check_positive
 from quorate.core.errors import Infeasible, InvalidInput
 from quorate.core.mechanisms import SoftMajority
 from quorate.core.privacy import Budget, Cost
-from quorate.core.session import Answerer, Session
+from quorate.core.session import Session
 from quorate.models.concepts import Concept
 from quorate.models.predictors.base import check_auto_counts, check_jobs
 from quorate.models.predictors.concept_classifier import ConceptClassifier
@@ -31,8 +31,6 @@ from quorate.models.predictors.unit_rows import UnitRows
 from quorate.models.saving.codecs import from_plain, mechanism_document, mechanism_of, to_plain
 from quorate.models.saving.contract import State
 from quorate.models.saving.hypotheses import CONCEPTS
-
-__all__ = ["PureClassifier"]
 
 _METHODS = ("stable", "relabel", "realizable")
 _ALPHA = 0.05  # aimed at by method="realizable" unless given

@@ -13,19 +13,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quorate.compute.ensemble import deal_units
+from quorate.core.ballots import release_votes
 from quorate.core.checks import check_count, check_positive, set_validated
 from quorate.core.errors import Infeasible, InvalidInput
 from quorate.core.hypotheses.sealed import sealed
 from quorate.core.mechanisms import SoftMajority
 from quorate.core.mechanisms.exponential import ExponentialChoice
 from quorate.core.privacy.cost import float_up
-from quorate.core.session import release_votes
 from quorate.models.concepts import Concept, Hypothesis
 from quorate.models.predictors.concept_teachers import fit_concept_teachers
 from quorate.models.predictors.stable_choice import flip, secret_subset
 from quorate.models.predictors.unit_rows import NO_LABEL, UnitRows
-
-__all__ = ["PureRelabelling"]
 
 _UP = 1 + 1e-12
 _MOST = 500.0  # of epsilon that is made use of: its exponential is still a float

@@ -19,8 +19,6 @@ from quorate.models.concepts import Concept
 from quorate.models.predictors.stable_choice import StableChoice, flip
 from quorate.models.predictors.unit_rows import UnitRows
 
-__all__ = ["PureStable", "check_alpha"]
-
 _MOST = 500.0  # of epsilon that is made use of: its exponential is still a float
 _SHARES = tuple(0.5 * 0.9**step for step in range(140))
 

@@ -14,8 +14,6 @@ from quorate.core.privacy import amplify, amplify_inverse, relabelling_epsilon
 from quorate.core.privacy.cost import float_down, float_up
 from quorate.models.concepts import Concept
 
-__all__ = ["RelabelledSample", "paper_inner", "paper_no_quorums", "plan_sample"]
-
 _KAPPAS = (0.25, 0.5, 1.0, 2.0, 4.0)
 _RATES = tuple(0.9 * 0.93**step for step in range(90))
 _BALLOTS = 250  # teachers that a run of epsilon 1 takes, about: it weighs chunks against samples

@@ -16,8 +16,6 @@ from quorate.core.checks import check_rate
 from quorate.core.errors import InvalidInput
 from quorate.core.mechanisms import NO_QUORUM
 
-__all__ = ["Scoring", "SharesOfVotes", "Threshold", "check_threshold"]
-
 Threshold = float | Literal["balanced"] | None
 
 

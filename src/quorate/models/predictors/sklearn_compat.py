@@ -13,8 +13,6 @@ from typing import Any, NoReturn
 
 from quorate.core.notebook import html_card
 
-__all__ = ["NO_SCORES", "CountedCopies", "KeepsPublished", "ShowsClaim", "Without", "only_with"]
-
 NO_SCORES = (
     "an answer is a label, and votes are not released. PrivateClassifier(scores=True) answers with noisy shares of the "
     "vote, PrivateLogisticRegression with probabilities"

@@ -33,8 +33,6 @@ from quorate.planner.trial import Goal, LearnerChoice, candidates, choose_learne
 from quorate.tables import Schema, as_table
 from quorate.tables.files import TableStream
 
-__all__ = ["Encoding", "OtherSources", "PublicRows", "spilled"]
-
 # Settings of teachers that are fitted here.
 _OF_A_FIT = ("estimator", "teachers", "holdout", "class_weight", "n_jobs", "backend", "device")
 _LEAST_MEMORY = 10**8  # bytes: a batch of rows of a wide table takes some ten million

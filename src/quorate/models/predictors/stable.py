@@ -26,8 +26,6 @@ from quorate.models.saving.codecs import from_plain, to_plain
 from quorate.models.saving.contract import State
 from quorate.models.saving.hypotheses import CONCEPTS
 
-__all__ = ["StableClassifier", "stable_subset"]
-
 
 @dataclass(eq=False, repr=False)
 class StableClassifier(ConceptClassifier):

@@ -22,8 +22,6 @@ from quorate.core.privacy.cost import float_up
 from quorate.models.concepts import Concept, Hypothesis
 from quorate.models.predictors.unit_rows import UnitRows
 
-__all__ = ["Calibration", "StableChoice", "check_calibration", "check_gamma", "flip", "secret_subset"]
-
 Calibration = Literal["tight", "paper"]
 _DOWN = 1 - 1e-9
 

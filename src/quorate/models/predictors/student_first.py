@@ -22,6 +22,7 @@ from quorate.compute.ensemble import Ensemble
 from quorate.compute.learners import DeviceName
 from quorate.core.answerers import open_runs
 from quorate.core.append_log import Journal
+from quorate.core.ballots import release_votes
 from quorate.core.checks import check_choice, check_count, check_delta, check_positive
 from quorate.core.errors import BudgetSpent, Infeasible, InvalidInput, RunEnded
 from quorate.core.ledger import Ledger
@@ -31,7 +32,7 @@ from quorate.core.mechanisms.dissent import proposed_first
 from quorate.core.privacy import Budget, Cost
 from quorate.core.privacy.budget import charged_together
 from quorate.core.rows import take_rows
-from quorate.core.session import Session, release_votes
+from quorate.core.session import Session
 from quorate.models.predictors.base import Predictions, allows_missing, check_records
 from quorate.models.predictors.labels import class_codes
 from quorate.models.predictors.sklearn_compat import KeepsPublished
@@ -41,8 +42,6 @@ from quorate.models.saving.codecs import mechanism_document, mechanism_of, put_t
 from quorate.models.saving.contract import State
 from quorate.planner import plan_student_first
 from quorate.tables.frames import named_matrix
-
-__all__ = ["StudentFirst", "StudentFirstClassifier"]
 
 _ON_NO_QUORUM = ("abstain", "student", "random", "raise")
 

@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 from quorate.compute.ensemble import unit_numbers
 from quorate.core.hypotheses.points import Labels, Points
 
-__all__ = ["NO_LABEL", "UnitRows", "fill_unit_rows"]
-
 NO_LABEL = -1  # of a place without a row
 
 

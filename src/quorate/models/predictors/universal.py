@@ -47,8 +47,6 @@ from quorate.models.saving.codecs import from_plain, mechanism_document, to_plai
 from quorate.models.saving.contract import State
 from quorate.models.saving.hypotheses import document_of, hypothesis_of
 
-__all__ = ["BallotsFirst", "UniversalClassifier", "choose_from_cover", "cover_points"]
-
 
 @dataclass(eq=False, repr=False)
 class UniversalClassifier(ConceptClassifier):

@@ -39,25 +39,6 @@ from quorate.core.mechanisms import (
     StabilityTest,
 )
 
-__all__ = [
-    "MECHANISMS",
-    "array_from",
-    "arrays_from",
-    "arrays_of",
-    "check_loads",
-    "check_types",
-    "from_plain",
-    "from_skops",
-    "mechanism_document",
-    "mechanism_of",
-    "put_teachers",
-    "reaching_settings",
-    "read_teachers",
-    "skops_types",
-    "to_plain",
-    "to_skops",
-]
-
 _MOST_BYTES = 2**31  # of published arrays, unpacked
 _COUNTING = (
     BetweenThresholds,

@@ -32,11 +32,9 @@ from quorate.models.saving.codecs import array_from, arrays_from, arrays_of, fro
 from quorate.tables.frames import FrameFormat
 
 if TYPE_CHECKING:
+    from quorate.core.answerers import Answerer
     from quorate.core.ledger import Ledger, LedgerView
-    from quorate.core.session import Answerer
     from quorate.models.saving.folder import PrivateFolder
-
-__all__ = ["Home", "Inputs", "Outputs", "SavedModel", "Spending", "State", "find_class"]
 
 Inputs = Literal["rows", "queries"]
 Outputs = Literal[

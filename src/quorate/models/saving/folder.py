@@ -27,22 +27,6 @@ from quorate.core.ledger.place import LEDGER_FILES
 from quorate.core.privacy import Budget
 from quorate.tables import SCHEMA_FILE, Schema
 
-__all__ = [
-    "GUARANTEE_FILE",
-    "Extra",
-    "Folder",
-    "PrivateFolder",
-    "PublishedFolder",
-    "Trusted",
-    "check_folder",
-    "checked_file",
-    "digest_of",
-    "open_folder",
-    "open_private",
-    "sync_names",
-    "write_new",
-]
-
 GUARANTEE_FILE = "GUARANTEE.md"
 Extra = dict[str, bytes] | None  # files that travel with a model, and that its hashes cover
 Trusted = list[str] | None  # types that load takes although they are not known to be safe

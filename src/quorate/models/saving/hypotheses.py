@@ -23,8 +23,6 @@ from quorate.models.concepts import (
 )
 from quorate.models.saving.codecs import from_plain, to_plain
 
-__all__ = ["CONCEPTS", "HYPOTHESES", "concept_document", "concept_of", "document_of", "hypothesis_of"]
-
 CONCEPTS = (Boxes, Conjunctions, Halfspaces, Intervals, Stumps, Thresholds)
 HYPOTHESES = (Box, Conjunction, Constant, Halfspace, Interval, Stump, Threshold)
 

@@ -21,8 +21,6 @@ from quorate.models.saving.folder import (
 )
 from quorate.tables import SCHEMA_FILE, Schema
 
-__all__ = ["class_of", "kind_of", "load", "reopen", "save", "schema_of", "whole_spending"]
-
 _DAMAGE = (KeyError, TypeError, AttributeError, IndexError, ValueError, OverflowError, BadZipFile)
 
 

@@ -9,8 +9,6 @@ from quorate.core.mechanisms import EveryCandidate, RandomStopping
 from quorate.core.mechanisms.selection import ApproximateTrial, GaussianTrial, Trial
 from quorate.core.notebook import html_card
 
-__all__ = ["METHODS", "Method", "SearchPlan", "choose_selection", "plan_of", "plan_search"]
-
 Method = Literal["auto", "random stopping", "composition"]
 METHODS = ("auto", "random stopping", "composition")
 

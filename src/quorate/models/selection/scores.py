@@ -13,16 +13,13 @@ from scipy.special import expit
 from sklearn.base import BaseEstimator, is_regressor
 
 from quorate.core.arrays import Floats, Integers
-from quorate.core.ballots import Ballots
+from quorate.core.ballots import Ballots, release_counts
 from quorate.core.checks import check_choice, check_positive
 from quorate.core.errors import InvalidInput
 from quorate.core.mechanisms import NoisyVector
-from quorate.core.session import release_counts
 from quorate.models.evaluation.intervals import area_interval
 from quorate.models.evaluation.rows import classes_of, labels_by_row, private_rows, probabilities_by_row, values_by_row
 from quorate.models.predictors.labels import class_codes, target_numbers
-
-__all__ = ["Scoring", "scoring_of"]
 
 _LABELS = ("accuracy", "balanced_accuracy", "neg_brier_score", "roc_auc")
 _VALUES = ("neg_mean_squared_error",)

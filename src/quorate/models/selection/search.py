@@ -45,8 +45,6 @@ from quorate.models.students.halves import labels_of
 from quorate.tables.containers import as_table, is_arrow, is_frame
 from quorate.tables.features.words import as_counts
 
-__all__ = ["PrivateSearchCV"]
-
 _PUBLISHED = (LinearModel, StudentClassifier, CoverClassifier)  # whose claims cover all that a fit leaves
 _OWN = ("epsilon", "delta", "classes")  # set for each trial by the search
 _FITTED = ("best_estimator_", "best_params_", "best_score_", "best_index_", "claim_", "plan_", "unit_", "method_")

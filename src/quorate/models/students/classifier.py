@@ -41,8 +41,6 @@ from quorate.models.students.training import train, try_student
 from quorate.planner import Plan
 from quorate.tables.containers import Role
 
-__all__ = ["StudentClassifier"]
-
 _POINTS = ("random", "margin", "k-centre")
 _MODES = ("transfer", "label-private")
 _ROUNDS = 5  # batches of points="margin": one at random, the others where the student so far is least sure

@@ -22,8 +22,6 @@ from quorate.models.saving.contract import Spending, State
 from quorate.models.saving.hypotheses import concept_document, concept_of, document_of, hypothesis_of
 from quorate.models.students.points import random_points
 
-__all__ = ["CoverClassifier"]
-
 _MODES = ("semi-private", "label-private")
 _ONE_LABEL = (  # said of what was chosen, which may be known
     "the chosen hypothesis gives all public points one label, at the edge of its class: the columns may not tell the "

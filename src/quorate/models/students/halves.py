@@ -8,8 +8,6 @@ from numpy.typing import NDArray
 from quorate.compute.ensemble import deal_units, unit_numbers
 from quorate.core.errors import Infeasible, InvalidInput
 
-__all__ = ["labels_of", "split_units"]
-
 Rows = NDArray[np.int64]
 
 

@@ -7,8 +7,6 @@ from numpy.typing import NDArray
 
 from quorate.models.predictors import Predictions
 
-__all__ = ["Labelled"]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Labelled:

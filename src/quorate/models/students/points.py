@@ -8,8 +8,6 @@ from numpy.typing import NDArray
 from quorate.core.checks import check_count
 from quorate.core.errors import InvalidInput
 
-__all__ = ["k_centre_points", "margins", "random_points"]
-
 Points = NDArray[np.int64]
 
 _BLOCK = 2**16  # rows looked at together

@@ -21,8 +21,6 @@ from quorate.models.predictors.unit_rows import UnitRows
 from quorate.models.saving.contract import State
 from quorate.models.students.cover import CoverClassifier
 
-__all__ = ["QueryReleaseClassifier"]
-
 
 class QueryReleaseClassifier(CoverClassifier):
     """The best of all candidates, released with the noisy number of mistakes of each.

@@ -24,8 +24,6 @@ from quorate.models.concepts import Dichotomies, Hypothesis
 from quorate.models.predictors.unit_rows import UnitRows
 from quorate.models.students.cover import CoverClassifier
 
-__all__ = ["SemiPrivateClassifier"]
-
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class SemiPrivateClassifier(CoverClassifier):

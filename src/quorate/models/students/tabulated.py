@@ -31,8 +31,6 @@ from quorate.models.predictors.labels import declared_classes
 from quorate.models.students.halves import labels_of
 from quorate.models.students.points import random_points
 
-__all__ = ["NO_ANSWER", "TabulatedClassifier", "ask_each_point", "boosting_runs", "published_queries", "vote_table"]
-
 NO_ANSWER = -1
 _RUNS = {"tight": 32, "paper": 128}  # times ln(1/beta); proof: step 8
 

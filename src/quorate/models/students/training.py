@@ -11,8 +11,6 @@ from quorate.core.errors import InvalidInput
 from quorate.core.isolation import silence
 from quorate.core.rows import take_rows
 
-__all__ = ["train", "try_student"]
-
 _TRIED = 200  # rows of a trial, and at least this many for each class
 
 

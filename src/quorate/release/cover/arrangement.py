@@ -19,8 +19,6 @@ from numpy.typing import NDArray
 from quorate.core.arrays import Integers
 from quorate.core.hypotheses.points import Points
 
-__all__ = ["Faces", "Lines", "find_exact_points", "find_points", "nearest"]
-
 Values = NDArray[np.float64]
 Bits = NDArray[np.uint8]
 Flags = NDArray[np.bool_]

@@ -15,8 +15,6 @@ from quorate.models.concepts import Box, Boxes, Constant, Hypothesis, Interval, 
 from quorate.release.cover.base import Cover, check_cells, check_public
 from quorate.release.queries import NOTHING, BoxRanges, Prefixes, Ranges, Whole
 
-__all__ = ["Axis", "BoxCover", "IntervalCover", "ThresholdCover"]
-
 Values = NDArray[np.float64]
 _MOST_DIMENSIONS = 3
 

@@ -25,18 +25,6 @@ from quorate.release.queries import NOTHING, Numbered, Queries, Rows, Whole
 from quorate.tables.containers import open_column, open_matrix
 from quorate.tables.values import object_texts, read_numbers
 
-__all__ = [
-    "LARGEST",
-    "Cover",
-    "check_cells",
-    "check_public",
-    "cover_share",
-    "gap_share",
-    "list_share",
-    "pair_share",
-    "read_points",
-]
-
 _GHOSTS = (4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256, 512)  # sizes of the ghost sample, in eighths of the sample
 LARGEST = 20_000_000  # cells of a cover, at most: 160 MB for each list of numbers about them
 

@@ -16,8 +16,6 @@ from quorate.release.cover.axes import Axis
 from quorate.release.cover.base import Cover, check_public, read_points
 from quorate.release.queries import NOTHING, Marginals, Rows, Whole
 
-__all__ = ["ConjunctionCover", "FiniteCover", "RowCover", "StumpCover"]
-
 _MOST = 2**24  # conjunctions
 _MOST_CODES = 2**29  # of all rows together: 4 GiB
 _MOST_COLUMNS = 2**17

@@ -23,8 +23,6 @@ from quorate.release.cover.base import Cover, check_cells, check_public
 from quorate.release.queries import NOTHING, Queries, Rows, Whole, check_weights
 from quorate.release.queries.base import check_numbers
 
-__all__ = ["HalfspaceCover", "Sides", "check_points"]
-
 _AT_ONCE = 2**17  # sides computed at a time: they stay in the cache
 
 Bits = NDArray[np.uint8]

@@ -22,30 +22,6 @@ from quorate.release.engines.components import Clique
 from quorate.release.engines.mixture import Mixture
 from quorate.release.queries import NOTHING, Marginals, Queries, Rows
 
-__all__ = [
-    "Engine",
-    "ErrorBars",
-    "Measurement",
-    "MeasuringEngine",
-    "Planned",
-    "Private",
-    "Public",
-    "Released",
-    "around",
-    "check_private",
-    "expected_largest",
-    "expected_largest_of",
-    "half_interval",
-    "histogram_scale",
-    "measure_once",
-    "measure_rest",
-    "project_simplex",
-    "simplex_marginals",
-    "spent_since",
-    "sum_runs",
-    "take_answers",
-]
-
 Public = Rows | NDArray[np.float64] | None
 
 _TWO_SIDED = 1.959963984540054  # standard deviations that hold 95% of a Gaussian

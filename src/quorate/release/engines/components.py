@@ -28,24 +28,6 @@ from quorate.release.engines.entropy import descend
 from quorate.release.engines.mixture import Mixture
 from quorate.release.queries import Marginals
 
-__all__ = [
-    "Agreement",
-    "Clique",
-    "MarginalStrategy",
-    "NoisyTables",
-    "agreeing_marginals",
-    "centred",
-    "consistent_marginals",
-    "least_squares",
-    "noise_spectrum",
-    "plan_marginals",
-    "precisions_told",
-    "split_components",
-    "subsets",
-    "weigh_components",
-    "without_impossible",
-]
-
 _LEVEL = 1e-3  # of the tests whether a component, or a cell of one, is further off than noise explains
 _ROUNDS, _CLOSE = 60, 0.02  # of the search for answers that agree; deviations below 0 at which it ends
 Clique = tuple[int, ...]

@@ -9,8 +9,6 @@ from threadpoolctl import ThreadpoolController
 
 from quorate.core.arrays import Floats
 
-__all__ = ["descend", "fit_entropy"]
-
 _STEPS = 200
 
 

@@ -35,8 +35,6 @@ from quorate.release.engines.mixture import Mixture
 from quorate.release.engines.mixture_fit import MixtureFit, PairNoise, Shrunk, fit_again, fit_mixture
 from quorate.release.queries import Marginals
 
-__all__ = ["fits_in_memory", "release_tables", "tables_to_check"]
-
 _MOST_CODES, _MOST_CELLS = 4000, 3_000_000  # of all columns together; of tables of three columns and more
 _PROBE, _PROBES, _MANY_CELLS, _FEW_PROBES = 0.5, 2, 1000, 1  # of the noise; how often it is added and taken off
 _WIDER = math.hypot(1.0, _PROBE)  # the deviation of noise and a probe

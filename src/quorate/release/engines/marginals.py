@@ -50,8 +50,6 @@ from quorate.release.engines.fitted import fits_in_memory, release_tables, table
 from quorate.release.engines.mixture_fit import fit_mixture
 from quorate.release.queries import Marginals, Queries
 
-__all__ = ["AdaptiveEngine", "MeasuredMarginals", "ResidualEngine", "looks_of", "marginal_measurement", "misplaced"]
-
 Made = TypeVar("Made")
 _FIRST, _SCORES, _EACH = 0.7, 0.025, 0.025  # of the budget: the first part, all scores, a chosen marginal
 _MOST = 10  # marginals that are chosen: something is left for the last part

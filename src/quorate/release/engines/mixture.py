@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 from quorate.core.arrays import Floats, Integers
 from quorate.release.queries import Marginals, Possible
 
-__all__ = ["Mixture", "pairwise"]
-
 _MOST_MENDED, _SWEEPS = 1_000_000, 3  # records whose pairs are mended, and how often
 _AGAIN = 30  # times that records which cannot occur are drawn again
 

@@ -23,8 +23,6 @@ from quorate.release.engines.components import Clique, NoisyTables
 from quorate.release.engines.entropy import descend
 from quorate.release.engines.mixture import Mixture, pairwise
 
-__all__ = ["Misfit", "MixtureFit", "PairNoise", "Shrunk", "fit_again", "fit_mixture", "fit_other_half", "split_noise"]
-
 _MOST_MOVED = 1.0 / 3.0  # of the furthest that noise moves a cell of a pair: no cell is moved more
 _STANDS_OUT, _MOST_WEIGHT = 2.5, 10.0  # deviations of an answer; the factor of its weight
 _COMPONENTS = 100

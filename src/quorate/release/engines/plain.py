@@ -28,8 +28,6 @@ from quorate.release.engines.base import (
 )
 from quorate.release.queries import MOST_LISTED, Levels, Marginals, Queries
 
-__all__ = ["LevelsEngine", "PlainEngine", "add_up"]
-
 _MOST_DRAWS = 5_000_000  # about a minute of exact draws
 _FEWEST = 4  # siblings that are drawn together: with fewer nothing is gained for certain
 

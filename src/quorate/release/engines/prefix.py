@@ -32,8 +32,6 @@ from quorate.release.engines.base import (
 )
 from quorate.release.queries import BoxRanges, Prefixes, Queries, Ranges
 
-__all__ = ["Factor", "Grid", "PrefixEngine", "best_factor", "make_factor", "make_grid", "rounded_cost"]
-
 _EXPONENTS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)  # of 1 / (1 - z): from the histogram to the square root
 _EXACT_SEARCH = 4096  # cells up to which the sensitivity is searched, not bounded
 _MOST_CELLS = 4_000_000

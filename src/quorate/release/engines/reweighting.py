@@ -30,17 +30,6 @@ from quorate.release.engines.fitted import release_tables
 from quorate.release.engines.marginals import MeasuredMarginals, marginal_measurement
 from quorate.release.queries import Marginals, Queries, Rows
 
-__all__ = [
-    "Evidence",
-    "ReweightingEngine",
-    "missing_mass",
-    "posterior_errors",
-    "prior_weight",
-    "repair_support",
-    "reweight",
-    "weigh_evidence",
-]
-
 _LEVEL, _QUANTILE = 0.05, 1.6448536269514722  # of the test; of a Gaussian, for its power of 95%
 _CAUTION = 0.75  # deviations of the test by which error bars allow for a distance that it did not see
 _LADDER = 32  # strengths that are tried, each the root of one half of the one before

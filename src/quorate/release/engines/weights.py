@@ -23,8 +23,6 @@ from quorate.release.engines.base import Engine, Public, Released, check_private
 from quorate.release.queries import MOST_LISTED, NOTHING, Marginals, Queries, Rows
 from quorate.release.queries.marginals import clear_weights
 
-__all__ = ["LearnedWeights", "Rounds", "WeightsEngine", "mask_query", "plan_rounds", "start_weights", "unseen_share"]
-
 _CACHED = 4096  # lists of cells
 _LEAST_TOTAL, _LARGEST_TOTAL = 1e-6, 1e9  # Weights are scaled back to 1 beyond these, before rounding shows.
 _REPLAYED, _MOST_CORRECTIONS = 200, 800  # corrections applied again after a new one, and how often in all

@@ -13,19 +13,6 @@ from quorate.core.arrays import Floats
 from quorate.core.checks import check_count
 from quorate.core.errors import Infeasible, InvalidInput
 
-__all__ = [
-    "MOST_LISTED",
-    "NOTHING",
-    "Numbered",
-    "Queries",
-    "Rows",
-    "Whole",
-    "check_listed",
-    "check_numbers",
-    "check_weights",
-    "check_whole",
-]
-
 MOST_LISTED = 50_000_000  # answers or cells that are written out at once: 400 MB of numbers
 NOTHING = -1  # the number of a query that no record fulfils; its answer is 0, exactly
 Whole = NDArray[np.int64]

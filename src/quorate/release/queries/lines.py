@@ -11,8 +11,6 @@ from quorate.core.checks import check_count
 from quorate.core.errors import InvalidInput
 from quorate.release.queries.base import Queries, Rows, check_listed, check_numbers, check_weights
 
-__all__ = ["BoxRanges", "Prefixes", "Ranges"]
-
 _MOST_DIMENSIONS = 3
 _PAIRS = 4_000_000  # pairs of cells up to which the sensitivity is searched, not bounded
 

@@ -10,8 +10,6 @@ from quorate.core.arrays import Floats
 from quorate.core.errors import InvalidInput
 from quorate.release.queries.base import Members, Queries, Rows, Whole, check_listed, check_numbers, check_weights
 
-__all__ = ["Levels", "Matrix"]
-
 _PAIRS = 4_000_000  # pairs of cells up to which the sensitivity is searched, not bounded
 
 

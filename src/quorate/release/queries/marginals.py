@@ -18,8 +18,6 @@ from quorate.core.checks import check_count, check_positive
 from quorate.core.errors import InvalidInput
 from quorate.release.queries.base import Queries, Rows, check_listed, check_numbers, check_weights, check_whole
 
-__all__ = ["Marginals", "Possible", "Truths", "clear_weights"]
-
 Truths = NDArray[np.bool_]
 _MOST_CELLS = 200_000_000  # of a whole table that is held at all: 1.6 GB
 _MOST_QUERIES = 2**31

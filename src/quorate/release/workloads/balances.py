@@ -19,8 +19,6 @@ from quorate.release.queries.marginals import Truths
 from quorate.release.workloads.expressions import Balance
 from quorate.tables.cells import DateCells, NumberCells
 
-__all__ = ["Balances", "Tied", "holds_whole_numbers"]
-
 _MOST_CELLS = 1_000_000  # of the columns that are tied together
 _FINER = 10  # a cell has at least 2**10 units
 _LARGEST, _ENDLESS = 2**50, 2**55  # units of a number; what stands for an end that is not there

@@ -16,16 +16,6 @@ from quorate.release.queries import MOST_LISTED, Levels, Marginals, Numbered, Qu
 from quorate.release.workloads.columns import Columns, names_of
 from quorate.tables.cells import CategoryCells
 
-__all__ = [
-    "Between",
-    "BoundWorkload",
-    "HierarchyWorkload",
-    "MarginalWorkload",
-    "cells_of_orders",
-    "check_asked",
-    "tidy_name",
-]
-
 _OURS = {"query", "asked", "answer", "error", "low", "high", "gap"}  # columns of a tidy table that are not the user's
 
 

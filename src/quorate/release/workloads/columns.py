@@ -22,8 +22,6 @@ from quorate.tables.document import kind_from_document, read_document
 from quorate.tables.infer import cuts_from_public
 from quorate.tables.reading import DEFAULT_READING
 
-__all__ = ["BINS", "Columns", "names_of"]
-
 BINS = 10  # cells of a column of numbers, where every gap between public values would be too many
 _STEPS = 200  # different values that synthetic records have in one cell, at most
 _MOST_CODES = 2**29  # of one table: 4 GiB

@@ -26,8 +26,6 @@ from quorate.release.workloads.expressions import (
 )
 from quorate.tables.cells import CategoryCells, Cells, DateCells, NumberCells
 
-__all__ = ["Constraints", "check_constraints", "names_in"]
-
 _MOST_CELLS = 20_000_000  # of the columns of one group
 _MOST = 1_000  # constraints of one table
 

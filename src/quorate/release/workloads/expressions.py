@@ -27,18 +27,6 @@ from typing import Any
 from quorate.core.errors import InvalidInput
 from quorate.tables.values import canonical_text
 
-__all__ = [
-    "LONGEST",
-    "Balance",
-    "Comparison",
-    "Expression",
-    "Junction",
-    "Negation",
-    "comparisons",
-    "parse_constraint",
-    "parse_expression",
-]
-
 LONGEST = 10_000  # characters
 _DEEPEST = 50
 _MOST_COMPARISONS = 1_000

@@ -16,8 +16,6 @@ from quorate.release.workloads.bound import Between, BoundWorkload, check_asked,
 from quorate.release.workloads.columns import Columns
 from quorate.tables.cells import DateCells, NumberCells
 
-__all__ = ["LineWorkload"]
-
 
 class LineWorkload(BoundWorkload):
     """For each combination of the other columns, what lies below each cut, or between each two.

@@ -17,8 +17,6 @@ from quorate.tables.cells import CategoryCells, Cells, DateCells
 from quorate.tables.columns import Kind
 from quorate.tables.values import canonical_text
 
-__all__ = ["ExpressionWorkload"]
-
 _MOST_CELLS = 1_000_000
 _MOST_TRUTHS = 50_000_000  # cells times queries that are written out
 _MOST_CODES = 2**29  # rows times queries: 4 GiB

@@ -13,8 +13,6 @@ from quorate.release.workloads.lines import LineWorkload
 from quorate.release.workloads.truths import ExpressionWorkload
 from quorate.tables import Schema
 
-__all__ = ["Workload"]
-
 _KINDS = ("marginals", "thresholds", "ranges", "hierarchy", "expressions")
 
 

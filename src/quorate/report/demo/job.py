@@ -18,8 +18,6 @@ from quorate.report import Accuracy, Agreement, Claim, ReportData, proofs_for, s
 from quorate.tables import Schema
 from quorate.tables.datasets.visits import OUTCOMES, draw_visits
 
-__all__ = ["run_job"]
-
 _AGGREGATOR = "quorum"  # in a clinic no answer is better than a wrong one
 _BATCHES = 20
 _PILOT = 8_000  # visits in the public study

@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from quorate.models.predictors import Predictions
 from quorate.tables.results import make_frame
 
-__all__ = ["Answers"]
-
 _ANSWER = ("label", "value", "labels", "answer")  # the output that is the answer, by the kind of the model
 _LISTED = "set"  # the output that holds a JSON list a row
 _REFUSED = -2

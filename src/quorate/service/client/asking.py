@@ -38,9 +38,6 @@ from quorate.tables.containers import is_frame, open_column, open_matrix, open_t
 from quorate.tables.frames import read_column
 from quorate.tables.values import kind_of_type, read_texts
 
-__all__ = ["Asking", "Exchanged", "Pause", "Queries", "Reply", "Send", "Step"]
-
-
 _AGAIN = frozenset({408, 425, 429, 502, 503, 504})  # statuses that are worth another try, whoever sent them
 _LATER = frozenset({"in_progress"})  # and codes, of a status that is not
 _SMALLER = frozenset({"too_large", "too_many_rows", "quota_spent"})  # worth a try with fewer rows, which cost nothing

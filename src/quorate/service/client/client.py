@@ -15,8 +15,6 @@ from quorate.core.errors import InvalidInput
 from quorate.service.client.answers import Answers
 from quorate.service.client.asking import Asking, Exchanged, Pause, Reply, Send, Step
 
-__all__ = ["AsyncClient", "Client", "ClientOptions"]
-
 Result = TypeVar("Result")
 Call = Generator[Step, Reply, Result]
 

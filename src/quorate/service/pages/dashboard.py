@@ -16,9 +16,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from quorate.core.ledger import Activity
 
-__all__ = ["Bar", "Chart", "ModelView", "chart_of", "dashboard_page"]
-
-
 _REFRESH = 30  # seconds after which a live page asks for itself again
 _KEYS_SHOWN = 10  # the rest unfolds
 _LOW = 0.1  # of the budget: from here on the page says so

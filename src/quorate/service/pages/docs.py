@@ -5,8 +5,6 @@ from typing import Any
 
 from quorate.service.pages.rendering import render
 
-__all__ = ["docs_page"]
-
 _METHODS = ("get", "post", "put", "patch", "delete", "head", "options")
 _DEPTH = 6  # of schemas shown inside one another
 

@@ -14,8 +14,6 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-__all__ = ["CONTENT_SECURITY_POLICY", "STYLE", "STYLE_HASH", "figure", "moment", "percent_left", "render"]
-
 STYLE = resources.files("quorate.service.pages").joinpath("style.css").read_text("utf-8")
 STYLE_HASH = "sha256-" + base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
 

@@ -26,8 +26,6 @@ from quorate.service.sites.declared import DeclaredSites, refused
 from quorate.service.sites.keys import Card, Keys
 from quorate.service.sites.messages import About, Mode
 
-__all__ = ["FederatedClassifier", "Sites"]
-
 _CONNECT_SECONDS = 10.0
 _MOST_TEACHERS = 2**40  # of a site: sums stay far below 2**62
 

@@ -19,8 +19,6 @@ from quorate.models.saving.codecs import mechanism_document
 from quorate.service.sites.masks import unmasked
 from quorate.service.sites.messages import About, Batch, Counted, Declaration, Enrolled, Mode
 
-__all__ = ["Connected", "DeclaredSites", "refused"]
-
 _BATCH_BYTES = 32 * 2**20  # of queries in one message
 
 Message = TypeVar("Message")

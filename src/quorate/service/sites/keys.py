@@ -31,8 +31,6 @@ from cryptography.x509.oid import NameOID
 
 from quorate.core.errors import InvalidInput
 
-__all__ = ["Card", "Keys"]
-
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _FILES = ("key.pem", "mask.pem", "card.json")
 _CERTIFICATE = "certificate.pem"

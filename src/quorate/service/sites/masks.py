@@ -18,8 +18,6 @@ from quorate.core.errors import InvalidInput
 if TYPE_CHECKING:
     from quorate.service.sites.keys import Card, Keys
 
-__all__ = ["Masked", "Masks", "masks_of", "stream", "unmasked"]
-
 Stream = Callable[[bytes, bytes, int], bytes]
 Masked = NDArray[np.uint64]
 

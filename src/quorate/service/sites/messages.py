@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 from quorate.core.arrays import Floats
 from quorate.core.errors import InvalidInput
 
-__all__ = ["MODES", "About", "Batch", "Counted", "Declaration", "Enrolled", "Mode"]
-
 Mode = Literal["counts", "sums", "noise"]
 MODES: tuple[Mode, ...] = ("counts", "sums", "noise")  # what the coordinator sees: counts, their sums, noisy sums
 

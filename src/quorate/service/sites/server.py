@@ -32,8 +32,6 @@ from quorate.service.sites.site import Site
 from quorate.service.telemetry import Log, log_config
 from quorate.tables import SCHEMA_FILE
 
-__all__ = ["make_site_app", "open_site", "serve_site"]
-
 _BODY_LIMIT = 64 * 2**20
 _STOP_SECONDS = 8
 

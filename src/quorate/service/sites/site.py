@@ -16,19 +16,17 @@ from quorate.compute.ensemble.clusters import ClusterTeachers
 from quorate.compute.ensemble.endpoints import EndpointTeachers
 from quorate.compute.ensemble.estimators import EstimatorTeachers
 from quorate.compute.learners import Teachers
+from quorate.core.ballots import release_votes
 from quorate.core.errors import IdReused, InvalidInput, QuorateError
 from quorate.core.mechanisms import DistributedMax
 from quorate.core.mechanisms.base import QueryMechanism
 from quorate.core.privacy import Cost
 from quorate.core.privacy.budget import charged_together
 from quorate.core.requests import Admitted, Asked
-from quorate.core.session import release_votes
 from quorate.models.predictors import PrivateClassifier
 from quorate.models.saving.codecs import mechanism_of
 from quorate.service.sites.masks import Masks
 from quorate.service.sites.messages import MODES, About, Batch, Counted, Declaration, Mode
-
-__all__ = ["Site"]
 
 _CALLER = "federation"  # under which the ledger keeps the ids of batches
 _PRICES = 64  # mechanisms whose price is remembered

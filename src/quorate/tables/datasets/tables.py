@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 from quorate.tables.datasets.visits import OUTCOMES, draw_visits
 from quorate.tables.results import Table, make_table, write_csv
 
-__all__ = ["Dataset", "bank", "census", "hospital", "triage"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Dataset:

@@ -8,8 +8,6 @@ from numpy.typing import NDArray
 from quorate.core.checks import check_count
 from quorate.tables.results import Table, make_table
 
-__all__ = ["OUTCOMES", "draw_visits"]
-
 OUTCOMES = ("admitted", "home")
 _ARRIVALS = np.array(["walk-in", "referred", "ambulance"])
 _WARDS = np.array(["general", "cardiology", "surgery", "geriatrics", "neurology"])
