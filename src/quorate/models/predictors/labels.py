@@ -77,6 +77,8 @@ def _label_set(labels: Any) -> NDArray[Any]:
     It is a function of the set of labels alone. Missing labels and the type that they give a container change nothing:
     a class is the whole number 1 beside a NaN, too. Labels of different types are classes by their texts.
     """
+    if isinstance(labels, np.ndarray) and labels.dtype.kind == "c":
+        raise InvalidInput("Complex data not supported: y must hold classes")
     if isinstance(labels, np.ndarray) and labels.dtype.kind in "iufb":
         labels = np.unique(labels)
     values = list_values(labels)
