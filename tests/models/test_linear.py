@@ -379,7 +379,7 @@ def test_a_label_that_is_no_class_adds_nothing_and_changes_no_other_row(other):
 
 
 @pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("other", [None, np.nan, "", 1j, [1], object()], ids=str)
+@pytest.mark.parametrize("other", [None, np.nan, "", 1j, [1], object()], ids=lambda label: type(label).__name__)
 def test_a_label_that_is_no_value_names_no_class(other):
     """Without declared classes the distinct labels are published, but for what is missing or no value."""
     X, y = table(300)

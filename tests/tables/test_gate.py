@@ -83,7 +83,11 @@ def _classes_beside_a_gap(base, gap):
 
 
 @pytest.mark.parametrize("base", ["whole", "texts", "digits", "truths"])
-@pytest.mark.parametrize("gap", [None, np.nan, "", "NA", pd.NA, pd.NaT, np.datetime64("NaT"), object()], ids=repr)
+@pytest.mark.parametrize(
+    "gap",
+    [None, np.nan, "", "NA", pd.NA, pd.NaT, np.datetime64("NaT"), object()],
+    ids=lambda gap: f"{type(gap).__name__}_{gap}" if isinstance(gap, str) else type(gap).__name__,
+)
 def test_a_missing_label_changes_no_class(base, gap):
     for source, before, after in _classes_beside_a_gap(base, gap):
         if source in REWRITING and gap is not None:
