@@ -14,8 +14,8 @@ from quorate.compute.ensemble import Ensemble
 from quorate.compute.ensemble.estimators import EstimatorTeachers
 from quorate.core.answerers import OneByOne, Votes
 from quorate.core.errors import InProgress, KeyClosed, LedgerRefused, QuotaSpent, ShareInUse, ShareSpent, SiteRefused
-from quorate.core.ledger import Ledger, budget, chain, move
-from quorate.core.ledger.rules import Event, Phase, apply, to_json
+from quorate.core.ledger import Ledger, budget, move
+from quorate.core.ledger.rules import Event, Phase, apply
 from quorate.core.mechanisms import NO_QUORUM, ConfidentMax, Quorum, SoftMajority
 from quorate.core.privacy import Cost
 from quorate.core.privacy.budget import to_quanta
@@ -364,27 +364,6 @@ def test_a_model_without_a_budget_answers_keys_that_have_a_share(make):
     session = Session(OneByOne(lambda row: 1, Cost(0.0)), None, ledger=ledger)
     assert [session.ask(rows(turn), caller=caller).labels.tolist() for turn in range(3)] == [[1]] * 3
     assert (ledger.state().holds, ledger.view().keys[0].met) == ({}, 0)
-
-
-def test_a_ledger_from_before_there_were_shares_is_sound(make, monkeypatch):
-    """Its entries counted rows in all and in a minute: a replay must not count more than was kept."""
-    ledger, _ = make()
-    caller = key_of(ledger, "caller", quota=10)
-    new = ("project", "per_phase", "no_quorums", "cost", "in_phase", "met", "spent", "last")
-
-    def kept_before(state):
-        kept = to_json(state)
-        keys = [{name: value for name, value in key.items() if name not in new} for key in kept["keys"]]
-        return {name: value for name, value in kept.items() if name not in ("projects", "holds")} | {"keys": keys}
-
-    with monkeypatch.context() as patch:
-        patch.setattr(chain, "to_json", kept_before)
-        with ledger.change() as change:
-            change.append("admitted", {"rows": {caller: 2}})
-    again, session = make(again=True)  # reads and checks all of it
-    session.ask_all([Request(rows(2000), caller)])
-    assert again.verify().sound
-    assert (again.view().keys[0].used, again.view().keys[0].in_phase) == (3, 1)
 
 
 def test_rules_refuse_more_than_was_set_aside(make):

@@ -248,6 +248,8 @@ def _has_arrow_type(values: Any) -> bool:
     """Return whether a container declares an Arrow type. In any other Arrow would look for one for all values."""
     backing = values.array if hasattr(values, "iloc") else values  # of pandas, whose series stream objects too
     declared = ("__arrow_array__",) if hasattr(values, "iloc") else ("__arrow_c_stream__", "__arrow_array__")
+    if hasattr(getattr(values, "dtype", None), "tz"):  # moments of pandas with a time zone, which Arrow knows by type
+        return True
     return isinstance(values, pa.Array | pa.ChunkedArray) or any(hasattr(backing, name) for name in declared)
 
 
