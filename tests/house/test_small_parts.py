@@ -31,8 +31,8 @@ from quorate.models.predictors.relabelled_sample import RelabelledSample, paper_
 from quorate.models.predictors.stable import stable_subset
 from quorate.models.predictors.stable_choice import StableChoice, check_calibration, check_gamma, flip
 from quorate.models.saving.codecs import array_from, mechanism_of
+from quorate.models.students.classifier import try_student
 from quorate.models.students.tabulated import boosting_runs, published_queries, vote_table
-from quorate.models.students.training import try_student
 
 LINE, LABELS = np.array([1.0, 2.0, 3.0]), np.array([0, 1, 1])
 

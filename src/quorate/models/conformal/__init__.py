@@ -1,1 +1,3 @@
 """Prediction sets and intervals around a published model."""
+
+__all__: list[str] = []
