@@ -16,7 +16,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 
 from everlasting_kills import BATCHES, SEATS, ask, batches, killed_at, small, what_is_wrong
-from quorate import InvalidInput, PrivateClassifier, models
+from quorate import InvalidInput, PrivateClassifier
 from quorate.auditing.plays import SeededNoise
 from quorate.compute.ensemble import sources
 from quorate.core.errors import BudgetSpent, LedgerRefused, WrongProcess
@@ -32,7 +32,7 @@ from quorate.models.everlasting import EverlastingClassifier, Feed, Guarantee
 from quorate.models.everlasting.directions import MeanDirection
 from quorate.models.everlasting.phase_folder import PhaseFolder
 from quorate.models.everlasting.seats import Seats
-from quorate.models.saving import load, reopen, save
+from quorate.models.saving import kind_of, load, reopen, save
 from quorate.models.saving.folder import digest_of
 
 
@@ -193,17 +193,17 @@ def test_a_model_that_is_saved_twice_at_once_goes_on_in_one_folder(tmp_path, mon
 def test_models_of_both_kinds_are_loaded_by_their_manifest(tmp_path, folder):
     X, y = [[0.0], [1.0]] * 2000, [0, 1] * 2000
     other = PrivateClassifier(epsilon=2.0, teachers=200, queries=10, aggregator="noisy_max").fit(X, y)
-    models.save(other, tmp_path / "other")
-    assert models.kind_of(folder) == "everlasting"
-    assert isinstance(models.load(tmp_path / "other"), PrivateClassifier)
-    assert isinstance(closed(models.load(folder)), EverlastingClassifier)
+    save(other, tmp_path / "other")
+    assert kind_of(folder) == "everlasting"
+    assert isinstance(load(tmp_path / "other"), PrivateClassifier)
+    assert isinstance(closed(load(folder)), EverlastingClassifier)
     with pytest.raises(InvalidInput, match="another kind, 'everlasting'"):
         load(folder, kind="classifier")
     with pytest.raises(InvalidInput, match="another kind, 'classifier'"):
         load(tmp_path / "other", kind="everlasting")
     with pytest.raises(InvalidInput, match="holds no everlasting model"):
         reopen(tmp_path / "other")
-    models.save(small(), tmp_path / "third")
+    save(small(), tmp_path / "third")
 
 
 def test_one_process_asks_at_a_time(folder):

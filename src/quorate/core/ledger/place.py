@@ -10,7 +10,7 @@ from quorate.core.ledger.budget import is_gone
 from quorate.core.ledger.chain import write_whole
 from quorate.core.ledger.ledger import Ledger
 from quorate.core.ledger.requests import forgotten_requests
-from quorate.core.ledger.rules import FORMAT, LOST, State, to_json
+from quorate.core.ledger.rules import FORMAT, State, to_json
 from quorate.core.ledger.store import is_url, without_password
 from quorate.core.ledger.verify import check_marks
 from quorate.core.ledger.views import LedgerView
@@ -127,7 +127,7 @@ def restore(folder: Path, *, fingerprint: str, charge: str) -> LedgerView:
     with ledger.change() as change:
         every = list(change.state.capacity)
         spent, gone = _charged(change.state, ahead, known) if charge == "mark" else (every, every)
-        body = {"spent": [str(quanta) for quanta in spent], "lost": [str(quanta) for quanta in gone], "choice": LOST}
+        body = {"spent": [str(quanta) for quanta in spent], "lost": [str(quanta) for quanta in gone]}
         change.append("restored", body)
     return ledger.view()
 

@@ -260,7 +260,7 @@ def _restored(state: State, body: Mapping[str, Any], at: float) -> State:
     if not (spent[0] <= state.capacity[0] and spent[1] <= state.capacity[1]):
         raise LedgerRefused("a witness says that more was spent than there was")
     phase = None if state.phase is None else replace(state.phase, lost=True)
-    choice = LOST if state.choice is None and body["choice"] == LOST else state.choice
+    choice = LOST if state.choice is None else state.choice  # it may have been made in what was lost
     state = drop_holds(state)
     return replace(state, spent=spent, leases={}, phase=phase, choice=choice)
 
