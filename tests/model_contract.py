@@ -30,8 +30,8 @@ from pathlib import Path
 from quorate import load
 from quorate.cli import main
 from model_contract import told
-import skops.io, sklearn.linear_model, sklearn.tree, quorate.release, quorate.models.students,
-quorate.models.everlasting
+import skops.io, sklearn.linear_model, sklearn.tree
+import quorate.release, quorate.models.students, quorate.models.everlasting
 
 def refuse(*given, **named):
     raise AssertionError("a model was unpickled")

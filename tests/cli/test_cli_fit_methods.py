@@ -11,7 +11,10 @@ import pytest
 from quorate.cli import main
 from quorate.cli.fit_methods import METHODS, options_of_method
 
-TABLES = "table label classes read-classes public schema groups leave-out texts missing-texts gaps encoding separator skip-last"
+TABLES = (
+    "table label classes read-classes public schema groups leave-out texts missing-texts gaps encoding separator "
+    "skip-last"
+)
 OUT = "out report json no-json"
 CONCEPT = f"{TABLES} {OUT} concept rows-per-person ask"
 VOTES = "teachers aggregator no-quorums disagreement n-jobs"
