@@ -55,8 +55,8 @@ test: $(READY)  ## lint and the fast suite, under ten minutes on two cores
 
 # The tests of what NumPy and BLAS compute, once more with the kernels of a processor without AVX-512 (tests/processors.py).
 # A few that take long and test something else are left out: all of it takes less than a minute on two cores.
-PROCESSORS := $(addprefix tests/test_,noisy_max.py quorum.py thresholds.py needed.py planner.py release_engines.py \
-	release_engines_laws.py linear.py) \
+PROCESSORS := $(addprefix tests/core/test_,noisy_max.py quorum.py thresholds.py needed.py) tests/planner/test_planner.py \
+	tests/release/test_release_engines.py tests/release/test_release_engines_laws.py tests/models/test_linear.py \
 	-k 'not (command or saved or reach or large_scales or suggested or weights or columns_never)'
 
 processors: $(READY)  ## the tests of mechanisms, planner, release engines and linear models on a second kind of processor
