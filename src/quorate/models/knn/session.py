@@ -57,8 +57,8 @@ class NeighbourSession(Session):
         """Add the units of checked rows, with their labels, and return their names, which `ids` gives for each row.
 
         Without `ids` each row is a unit, named by the next unused number. A name that was forgotten continues with what
-        it had spent. Units that are already there stay as they are: all others are inserted, and then `InvalidInput` is
-        raised.
+        it had spent. Units that are already there, or named a second time, stay as they are: all others are inserted,
+        and then `InvalidInput` is raised.
         """
         units, points, codes = self.answerer.units, self.answerer.space.points(X), self.answerer.ballot.codes(labels)
         check_consistent_length(points, codes)
@@ -68,18 +68,20 @@ class NeighbourSession(Session):
         order, sizes = np.argsort(numbers, kind="stable"), np.bincount(numbers, minlength=count).tolist()
         if units.persons and ids is None:
             raise InvalidInput("the unit is a person: ids must name the person of each row")
-        if not units.persons and count < len(codes):
-            raise InvalidInput("the unit is a row: each row has a name of its own")
+        firsts = order[np.cumsum([0, *sizes[:-1]])]  # the first row of each unit
+        is_repeated = not units.persons and count < len(codes)
+        if is_repeated:  # the unit is a row: the first row of a name is that unit, and keeps no other row out
+            order, sizes = firsts, [1] * count
         points, codes = points[order], codes[order]
         with self._changing() as file:
-            named = units.new_names(count) if given is None else _firsts(given, order, sizes)
+            named = units.new_names(count) if given is None else [given[row] for row in firsts.tolist()]
             new = [name not in units for name in named]  # who is there does not keep others out; proof: step 6
             rows = np.repeat(new, sizes)
             names, counts = list(compress(named, new)), list(compress(sizes, new))
             inserted = units.insert(names, counts, points[rows], codes[rows])
             if file is not None:
                 file.insert(inserted, names, counts, points[rows], codes[rows])
-        if not all(new):
+        if is_repeated or not all(new):
             raise InvalidInput(
                 "some of these units are there already, and stay as they are; all others were inserted. Forget those "
                 "first, or give new ones names of their own"
@@ -156,8 +158,3 @@ def _by_name(names: Sequence[str]) -> tuple[Integers, int]:
     """Return the unit of each row by its name, and how many there are."""
     seen: dict[str, int] = {}
     return np.array([seen.setdefault(name, len(seen)) for name in names], dtype=np.int64), len(seen)
-
-
-def _firsts(names: Sequence[str], order: Integers, sizes: Sequence[int]) -> list[str]:
-    """Return the name of each unit, which its rows were given."""
-    return [names[place] for place in order[np.cumsum([0, *sizes[:-1]])].tolist()]

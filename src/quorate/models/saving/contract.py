@@ -179,7 +179,7 @@ def find_class(kind: str, name: str) -> "type[SavedModel]":
     """Return the class of this kind and name, which a manifest declares; import the package of the kind if need be."""
     if kind not in _PACKAGES:
         raise InvalidInput(f"the manifest names the kind {kind!r}, which this version does not know")
-    import_module(_PACKAGES[kind])
+    getattr(import_module(_PACKAGES[kind]), name, None)  # a package may import its classes when they are asked for
     model_class = _CLASSES.get(name)
     if model_class is None or model_class.kind != kind:
         raise InvalidInput(f"the manifest names a {kind} of type {name!r}, which this version does not know")
