@@ -27,8 +27,8 @@
     Budget, Cost                what may be spent, and what a release costs
     set_progress                whether long calls show their progress on a terminal or in a notebook
 
-The source has one folder for each step of the data's path; start reading at `session.py`. `quorate.core.mechanisms` has
-the mechanisms by themselves.
+The source has ten rooms, each of which imports only those below it; start reading at `core/session.py`.
+`quorate.core.mechanisms` has the mechanisms by themselves.
 
 >>> from quorate.core.mechanisms import Quorum
 >>> quorum = Quorum.calibrate(epsilon=2.0, delta=1e-5, teachers=400, no_quorums=5)

@@ -18,7 +18,7 @@ pytest.importorskip("opentelemetry.sdk", reason="the packages of the tracing ext
 
 ALLOWED = {
     *("http.request.method", "http.route", "http.response.status_code"),
-    *("quorate.outcome", "quorate.core.rows", "quorate.model", "quorate.code"),
+    *("quorate.outcome", "quorate.rows", "quorate.model", "quorate.code"),
 }
 PACE = 0.02
 
@@ -70,7 +70,7 @@ def test_no_value_and_nothing_private_is_in_a_span():
         took = (span.end_time - span.start_time) / 1e9
         assert took / PACE == pytest.approx(round(took / PACE), abs=1e-6)
     first, second, wrong, missing, nowhere = spans[:5]
-    assert (first.name, first.attributes["quorate.core.rows"]) == ("POST /v2/models/{name}/infer", 2)
+    assert (first.name, first.attributes["quorate.rows"]) == ("POST /v2/models/{name}/infer", 2)
     assert f"{first.context.trace_id:x}" == "ab" * 16
     assert not first.context.trace_state
     told = [(one.attributes["quorate.outcome"], one.attributes.get("quorate.code")) for one in (first, second, wrong)]

@@ -22,7 +22,7 @@ from quorate import InvalidInput
 from quorate.tables import MISSING_TEXTS, SUFFIXES, Category, Label, Number, Schema, as_table, read_table
 from quorate.tables import schema as schema_module
 from quorate.tables.columns import encode_features
-from quorate.tables.persons import name_persons, person_name
+from quorate.tables.persons import lasting_names, name_persons, person_name
 
 SCHEMA = Schema(
     {
@@ -692,6 +692,16 @@ def test_a_private_table_without_a_header_is_not_repeated(tmp_path):
     with pytest.raises(InvalidInput, match="the first line must name the columns, and has a number in it") as caught:
         read_table(write(tmp_path / "t.csv", "39,52000.5,yes\n40,1.5,no\n"), role="private")
     assert "52000" not in str(caught.value)
+
+
+def test_short_floats_are_no_lasting_names_in_any_container():
+    short = np.array([7, 9], dtype=np.float32)
+    stored = pd.Series(short)
+    arrow = stored.astype(pd.ArrowDtype(pa.float32()))
+    for column in (short, stored, arrow, stored.astype("category"), arrow.astype("category"), memoryview(short)):
+        with pytest.raises(InvalidInput, match="must not be 16- or 32-bit floats"):
+            lasting_names(column)
+    assert lasting_names(stored.astype(np.float64).astype("category")) == ["7", "9"]
 
 
 @pytest.mark.parametrize("kind", [pa.float16(), pa.float32(), pa.float64(), pa.decimal128(12, 2)], ids=str)

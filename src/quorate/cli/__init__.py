@@ -1,4 +1,4 @@
-"""The command line. `main` runs one command; `commands` has their options, the other modules what they do."""
+"""The command line: `main` runs one command. `app` lists the commands and `signatures` makes options of signatures."""
 
 from quorate.cli.app import main
 

@@ -223,4 +223,4 @@ def one_thread() -> Iterator[None]:
 def _take_control() -> None:
     """Let this thread set limits: threadpoolctl silently ignores all but the thread that set one first."""
     openblas: Any = threadpoolctl.OpenBLASController
-    openblas.clear_controlling_thread(force=True)  # proof: step 6
+    openblas.clear_controlling_thread(force=True)  # proof: step 6 of compute/ensemble/PROOF.md

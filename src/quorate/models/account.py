@@ -157,7 +157,7 @@ class Account:
         """Refuse a model whose epsilon and delta do not cover all of a unit: `fit` charges exactly those."""
         if not isinstance(model, SavedModel):
             raise InvalidInput(f"a {type(model).__name__} is not charged to an account, which takes models of Quorate")
-        model.check_chargeable()  # proof: step 8
+        model.check_chargeable()  # proof: step 8 of release/PROOF.md
 
     def __deepcopy__(self, memo: Any) -> "Account":
         return self  # scikit-learn copies what is set of an estimator, and an account has no copies

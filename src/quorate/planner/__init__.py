@@ -3,15 +3,10 @@
     plan                 private prediction: which aggregator, how many teachers, what to expect
     plan_concept         classes of hypotheses: which method, and how many records each needs
     plan_student_first   a published student before the ensemble: how many teachers a dissent needs
-    plan_everlasting     an endless stream: the chunk size, and the number of no-quorums
-    plan_release         query release: which engine, and how many private and public records
     Plan                 what they return: feasible, nearest, methods, figures, settings(), summary(), as_dict()
 
-The predictors use the first three; the last two use what they plan.
+Models use these plans. `plan_everlasting` and `plan_release` stand beside what they plan, above this room.
 """
-
-from importlib import import_module
-from typing import TYPE_CHECKING
 
 from quorate.planner.concepts import plan_concept
 from quorate.planner.forecast import CONCENTRATION, DEFAULT_DISAGREEMENT
@@ -34,16 +29,3 @@ __all__ = [
     "plan_concept",
     "plan_student_first",
 ]
-
-_ABOVE = {  # found when first asked for: these stand above the predictors
-    "ReleasePlan": "quorate.release.plan",
-    "plan_everlasting": "quorate.models.everlasting.plan",
-    "plan_release": "quorate.release.plan",
-}
-
-if not TYPE_CHECKING:
-
-    def __getattr__(name):
-        if name not in _ABOVE:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return getattr(import_module(_ABOVE[name]), name)

@@ -255,9 +255,9 @@ def _probabilities(table: tuple[int, ...]) -> Floats:
 
 def _wrong(lead: Floats, order: float, price: float) -> Floats:
     """Return about how often a query is answered wrongly, by the lead of its label."""
-    if math.isinf(order):  # proof: step 6
+    if math.isinf(order):  # proof: step 6 of PROOF_sharp_majority.md
         return np.exp(-price * lead / 2) / 2
-    if price / order < _LONG:  # proof: step 5
+    if price / order < _LONG:  # proof: step 5 of PROOF_sharp_majority.md
         angle: Floats = np.maximum(math.pi / 4 - lead * math.sqrt(price / (8 * order)), 0.0)
         return np.square(np.sin(angle))
     return _looked_up(lead, _short_table(order, price))

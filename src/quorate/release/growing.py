@@ -290,7 +290,7 @@ class GrowingRelease(SavedModel):
 
     @classmethod
     def from_state(cls, state: State) -> Self:
-        """Return the release of a state, with all updates that were release."""
+        """Return the release of a state, with all updates that were released."""
         assert state.home is not None
         values, arrays = state.values, state.arrays("public")
         sums = RunningSums(arrays.pop("running_sums"))

@@ -153,6 +153,7 @@ class QueryRelease(SavedModel, ShowsClaim, BaseEstimator):
         budget = Budget(epsilon=loss[0], delta=loss[1], slack=0.0)
         unit = RECORD if groups is None else PERSON
         vectors = None if auto_cuts is None else auto_cuts.open(budget)
+        # The account is charged before anything is drawn. proof: step 8
         with _charge(account, epsilon, delta, unit), progress(f"releasing {queries.count:,} queries by {engine.name}"):
             if auto_cuts is not None and vectors is not None:
                 domain, released = auto_cuts.release(private, engine, vectors, self._weigh)  # proof: step 9

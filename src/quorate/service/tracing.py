@@ -34,7 +34,7 @@ class Traces:
             "http.route": route,
             "http.response.status_code": context.status,
             "quorate.outcome": "failed" if context.status >= 500 else "refused" if context.code else "answered",
-            "quorate.core.rows": context.rows,
+            "quorate.rows": context.rows,
         }
         if context.model is not None:
             attributes["quorate.model"] = context.model.name

@@ -3,7 +3,7 @@
     Reading         the public rules by which texts are numbers, dates, truth values or missing
     values          one column: each value read by itself as a number, a moment, a text or a code
     containers      arrays, lists, mappings and data frames become raw columns
-    read, stream    CSV, Parquet, Arrow files, whole or in batches; folders and addresses
+    files, sources  CSV, Parquet, Arrow and Excel files, folders, addresses and queries, whole or in batches
     persons         one canonical name for whatever spelling a person's name has
     columns         Number, Date, Category, Text, Label: how a column is declared, and its features for learners
     cells           the same columns as cells for releases

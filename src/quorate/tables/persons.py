@@ -94,9 +94,22 @@ def lasting_names(values: Any, missing: Iterable[str] = ()) -> list[str]:
 
 def check_lasting_type(values: Any) -> None:
     """Refuse a column of names by a type that cuts whole numbers short."""
-    kind = getattr(values, "dtype", getattr(values, "type", None))
-    if str(getattr(kind, "value_type", kind)) in _SHORT_FLOATS:
+    if _stored_type(values) in _SHORT_FLOATS:
         raise InvalidInput(
             "names of people must not be 16- or 32-bit floats, which cut whole numbers short: store them as whole "
             "numbers or as texts"
         )
+
+
+def _stored_type(values: Any) -> str:
+    """Return the name of the type that a container stores its values in: that of its categories, if it has some."""
+    if isinstance(values, memoryview):
+        return str(np.asarray(values).dtype)
+    kind = getattr(values, "dtype", getattr(values, "type", None))
+    while True:
+        inner = getattr(getattr(kind, "categories", None), "dtype", None)  # of a pandas category
+        inner = getattr(kind, "value_type", None) if inner is None else inner  # of an Arrow dictionary
+        inner = getattr(kind, "pyarrow_dtype", None) if inner is None else inner  # of a pandas type that Arrow stores
+        if inner is None:
+            return str(kind)
+        kind = inner

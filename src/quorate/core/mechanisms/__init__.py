@@ -1,4 +1,4 @@
-"""The mechanisms: one folder each, with its claim, its cost, its release and its proof."""
+"""The mechanisms: one module each, with its claim, its cost and its release, and a proof beside it."""
 
 from quorate.core.mechanisms.above_threshold import AboveThreshold
 from quorate.core.mechanisms.base import Answers

@@ -51,7 +51,7 @@ def _tail(scale: float, threshold: int) -> float:
     """Return P(X > threshold), rounded up by more than the error of the sum."""
     radius = math.ceil(40 * scale) + 2
     if threshold >= radius:
-        return math.exp(-(threshold**2) / (2 * scale**2)) + 1e-300  # sub-Gaussian (PROOF.md of quorum, step 1)
+        return math.exp(-(threshold**2) / (2 * scale**2)) + 1e-300  # sub-Gaussian (PROOF_quorum.md, step 1)
     tail = gaussian_pmf(scale, radius)[radius + 1 + threshold :]
     return min(1.0, float(tail[::-1].sum()) * ROUND_UP + 1e-300)
 

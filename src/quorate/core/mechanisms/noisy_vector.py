@@ -250,7 +250,7 @@ class NoisyVectors:
         self.entries = check_count("entries", entries)
         if budget.order == math.inf or budget.epsilon > largest_whole_epsilon():
             raise InvalidInput("NoisyVectors take a budget with delta above 0 and a smaller epsilon")
-        # What a thresholded release adds to a log ratio comes off epsilon: sparse_histogram/PROOF.md, step 6.
+        # What a thresholded release adds to a log ratio comes off epsilon: PROOF_sparse_histogram.md, step 6.
         epsilon = (budget.epsilon + math.log1p(-budget.slack) * _UP) / (_UP if budget.slack else 1.0)
         self._length = 0.0
         if epsilon > 0:

@@ -8,12 +8,9 @@ phase_folder the state on disk: what is kept, and how a restart continues; seats
 terms        the public numbers: mechanisms, and what each kind of unit pays
 phase        teachers, one Quorum run, one cutoff
 seats        points by arrival number, with released labels
-teaching     teachers from a labelled set; `cuts` are thresholds and stumps in a batch
+teaching     teachers from a labelled set
 boosting     LabelBoost between phases
 """
-
-from importlib import import_module
-from typing import TYPE_CHECKING
 
 from quorate.models.everlasting.classifier import EverlastingClassifier
 from quorate.models.everlasting.session import EverlastingSession, Feed
@@ -26,10 +23,3 @@ __all__ = [
     "Guarantee",
     "Terms",
 ]
-
-if not TYPE_CHECKING:
-
-    def __getattr__(name):
-        if name == "plan_everlasting":  # which stand above what they plan
-            return getattr(import_module("quorate.planner"), name)
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

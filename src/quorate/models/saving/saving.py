@@ -108,7 +108,13 @@ def reopen(folder: str | Path, *, trusted: Trusted = None) -> None:
     reopen_phase = getattr(model_class, "reopen_phase", None)
     if reopen_phase is None:
         raise InvalidInput(f"{folder} holds no everlasting model")
-    reopen_phase(_read_state(opened, model_class, trusted=trusted))
+    state = _read_state(opened, model_class, trusted=trusted)
+    try:
+        reopen_phase(state)
+    except BaseException:
+        if state.home is not None:
+            state.home.ledger.close_store()
+        raise
 
 
 def save(model: Any, folder: str | Path, *, extra: Extra = None, trusted: Trusted = None, **options: Any) -> Path:

@@ -49,7 +49,7 @@ class FourierFeatures:
         """Return one row of cosines in [0, 1] for each row, of all columns as they were read."""
         lines = spread_ramps(self.lines, np.stack([read[index] for index in self.places], axis=1))
         terms = self.terms()
-        along = np.rint(lines * terms.scale) @ terms.directions / terms.steps  # proof: step 2
+        along = np.rint(lines * terms.scale) @ terms.directions / terms.steps  # proof: step 2 of models/linear/PROOF.md
         return np.asarray((cosm1(along + terms.phases) + 2) / 2)
 
     def terms(self) -> "FourierTerms":

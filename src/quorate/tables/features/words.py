@@ -73,7 +73,8 @@ class Words:
 
     def spread(self, read: sparse.csr_array) -> Floats:
         """Return a row of numbers in [0, 1] for each row that was read."""
-        along = np.asarray(read @ self._whole_directions) / (_ROWS * _DIRECTIONS)  # proof: step 2
+        # proof: step 2 of models/linear/PROOF.md
+        along = np.asarray(read @ self._whole_directions) / (_ROWS * _DIRECTIONS)
         return np.asarray(np.clip(0.5 + (along - self.centre) * self.scale, 0.0, 1.0))
 
     def encode(self, values: Any) -> Floats:
@@ -191,7 +192,7 @@ def finite_numbers(values: Any) -> Any:
 
 
 def _added_up(values: Any) -> sparse.csr_array:
-    """Return rows in which equal places are added up, the smallest value first: proof: step 2.
+    """Return rows in which equal places are added up, the smallest value first: models/linear/PROOF.md, step 2.
 
     Scipy sorts all rows where one of them is not sorted, and adds floats in the order that the sorting leaves.
     """
