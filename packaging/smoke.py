@@ -147,14 +147,14 @@ def excel() -> None:
         for row in (["age"], [39]):
             book.active.append(row)
         book.save(Path(folder, "t.xlsx"))
-        assert read_table(Path(folder, "t.xlsx")).to_pylist() == [{"age": "39"}]
+        assert read_table(Path(folder, "t.xlsx"), role="query").to_pylist() == [{"age": "39"}]
 
 
 def sql() -> None:
     """A query is read as a table."""
     from quorate.tables import read_table
 
-    assert read_table("duckdb:?query=SELECT 39 AS age").num_rows == 1
+    assert read_table("duckdb:?query=SELECT 39 AS age", role="query").num_rows == 1
     postgres()
 
 

@@ -9,8 +9,9 @@
     PrivateLogisticRegression, PrivateLinearRegression, PrivatePoissonRegression
                                 publishable linear models with probabilities, fitted from a few noisy sums
     make_private_pipeline       columns made from public rows (`quorate.tables.features`) and a linear model, as one
-    estimator SemiPrivateClassifier       one publishable hypothesis, chosen privately among those that public points
-    tell apart ConformalClassifier, ConformalRegressor
+                                estimator
+    SemiPrivateClassifier       one publishable hypothesis, chosen privately among those that public points tell apart
+    ConformalClassifier, ConformalRegressor
                                 prediction sets and intervals around a published model, with guaranteed coverage
     PrivateSearchCV             the best of several publishable models; all private trials are paid for
     NeighbourClassifier, NeighbourRegressor

@@ -103,3 +103,10 @@ def test_the_command_line_plans_a_release_as_the_function_does(capsys, tmp_path)
     code, said = printed(capsys, "release", *arguments)
     made = plan_release(Workload.marginals(2), records=5000, columns=columns)
     assert (code, said) == (0 if made.feasible else 1, json.loads(json.dumps(made.as_dict())))
+
+
+def test_an_aggregator_that_does_not_exist_is_refused_before_a_learner_is_chosen():
+    X, y = [[0.0], [1.0]] * 500, [0, 1] * 500
+    classifier = qr.PrivateClassifier("auto", aggregator="bogus", classes=[0, 1])
+    with pytest.raises(qr.InvalidInput, match="aggregator must be 'auto' or one of"):
+        classifier.fit(X, y, public=X[:200], public_labels=y[:200])

@@ -16,8 +16,8 @@ from quorate.cli.options import ConceptName, LearnerName, Trusted
 from quorate.cli.signatures import option, options_from
 
 _NOT_OPTIONS = (
-    "account backend beta calibration classes columns concept cutoff_epsilon estimator kappa labelled model most_seats "
-    "on_no_quorum param_grid rate seats student"
+    "account backend beta calibration classes columns concept cutoff_epsilon estimator kappa labelled model "
+    "on_no_quorum param_grid rate student"
 )
 _GROUP = Group("Model", sort_key=3)
 _EXTRA: dict[str, tuple[Any, Any, str]] = {  # type, default, help

@@ -63,6 +63,15 @@ _SETTINGS = Method(
     ("quorate.release:QueryRelease", "quorate.release:GrowingRelease", "quorate.release:OnlineRelease"),
     extra="account",
     skip="subject columns error_weights domain public",
+    helps={
+        "epsilon": "The privacy loss allowed: of a release, of all updates (--growing) or of all answers (--online).",
+        "delta": "The delta of (epsilon, delta)-differential privacy: far below one over the number of records.",
+        "updates": "With --growing: how many updates the budget is for.",
+        "alpha": "With --online or --plan: the largest error of an answer.",
+        "engine": "The way to turn counts into answers: auto, plain, residual, adaptive, levels, prefix, weights or "
+        "reweighting. auto takes the one with the smallest expected error, by public numbers alone.",
+        "target": "The column to predict, whose pairs with others are released most exactly.",
+    },
 )
 _GROUP = Group("Release", sort_key=1)
 _Table = Annotated[

@@ -98,7 +98,7 @@ def plan(
     check_choice("on_no_quorum", on_no_quorum, ON_NO_QUORUM)
     task = _check_task(epsilon, delta, queries, classes, no_quorums, guess=on_no_quorum == "random")
     task, premise = _find_premise(task, disagreement, votes, declared=classes is not None)
-    answer_rate, aggregator = check_rate("answer_rate", answer_rate), _check_aggregator(aggregator, scores)
+    answer_rate, aggregator = check_rate("answer_rate", answer_rate), check_aggregator(aggregator, scores)
     features = None if features is None else check_count("features", features)
     records = None if records is None else check_count("records", records)
     methods = _compare(task, records=records, features=features, public=public)
@@ -239,7 +239,7 @@ def _loses_more(drafted: tuple[Draft, ...], expected: Expected) -> list[str]:
     ]
 
 
-def _check_aggregator(aggregator: str, scores: bool) -> str:
+def check_aggregator(aggregator: str, scores: bool) -> str:
     """Return the aggregator to plan for: scores have one of their own."""
     if scores and aggregator not in ("auto", "noisy_shares"):
         raise InvalidInput(f"scores are counted by the aggregator 'noisy_shares' alone, not by {aggregator!r}")

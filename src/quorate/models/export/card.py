@@ -27,7 +27,8 @@ def open_published(folder: str | Path) -> PublishedFolder:
     if not isinstance(opened, PublishedFolder):
         raise InvalidInput(
             f"{folder} is private: it holds teachers or records, and a budget. It is not exported; what may be "
-            "published is a linear model, a student or a hypothesis (quorate fit linear, student, semi-private)"
+            "published is a linear model, a student or a hypothesis (PrivateLogisticRegression, StudentClassifier, "
+            "SemiPrivateClassifier)"
         )
     if class_of(opened).inputs != "rows":
         raise InvalidInput(

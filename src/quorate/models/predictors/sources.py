@@ -30,6 +30,7 @@ from quorate.planner import Plan
 from quorate.planner.pilot import Pilot, run_pilot
 from quorate.planner.task import Task
 from quorate.planner.trial import Goal, LearnerChoice, candidates, choose_learner
+from quorate.planner.votes import check_aggregator
 from quorate.tables import Schema, as_table
 from quorate.tables.files import TableStream
 
@@ -261,7 +262,7 @@ class OtherSources(SessionClassifier, ABC):
         epsilon, delta = self._answer_budget(held_out)
         goal = Goal(
             Task(epsilon, delta, self.queries, len(self.classes_), guess=self.on_no_quorum == "random"),
-            "noisy_shares" if self.scores else self.aggregator,
+            check_aggregator(self.aggregator, self.scores),
             records,
             teachers=None if self.teachers == "auto" else self.teachers,
             teach=teach,

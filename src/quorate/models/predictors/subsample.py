@@ -106,8 +106,10 @@ class PrivateClassifier(OtherSources):
     on_no_quorum
         "abstain" (None in the labels), "random" (a label drawn uniformly) or "raise". The choice does not change the
         cost of a query. After the last no-quorum of the run, queries are refused, not guessed.
-    n_jobs, backend
-        For joblib, if teachers are not fitted as one array: "loky", "dask", "ray", "threading".
+    n_jobs
+        How many processes fit teachers that are not fitted as one array; -1 for one on each core.
+    backend
+        The joblib backend that fits them: "loky", "dask", "ray" or "threading".
     device
         For teachers that are fitted as one array: where they are fitted and their ballots counted. "cpu", "cuda" for a
         GPU, or "auto": a GPU if there is one. Ballots are the same on every device. The device is not saved.
