@@ -23,8 +23,9 @@ from quorate.auditing import entropy_tape
 from quorate.core.mechanisms import NoisyVectors, SparseHistogram
 from quorate.models.predictors import labels as labels_module
 from quorate.models.predictors.labels import declared_classes
-from quorate.tables import Number, Schema
+from quorate.tables import Category, Date, Number, Schema
 from quorate.tables.features import AdditiveColumns
+from quorate.tables.persons import name_persons
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -373,3 +374,33 @@ def test_what_start_fits_and_publishes_depends_on_releases_alone(tmp_path, monke
     assert len(replay.releases) > 3
     assert all(folder == published[0] for folder in published)
     assert replay.over <= 1 + 1e-9
+
+
+PANDAS_TYPES = {
+    "period": pd.Series(pd.period_range("2024-05", periods=3, freq="M")),
+    "interval": pd.Series(pd.interval_range(0, 3)),
+    "sparse": pd.Series([1.0, 2.0, 3.0], dtype="Sparse[float64]"),
+    "spans": pd.Series([1, 999, -1500], dtype="timedelta64[ns]"),
+    "long spans": pd.Series(pd.to_timedelta(["1.0000015s", "3 days", "-2h"])),
+    "moments": pd.Series(np.array(["2024-05-01", "1999-12-31T23:59:59.999999", "1970-01-01"], dtype="datetime64[ns]")),
+    "zoned": pd.Series(pd.to_datetime(["2024-05-01", "1999-12-31", "1970-01-01"]).tz_localize("Asia/Tokyo")),
+    "whole": pd.Series([1, 2, 3], dtype="Int64"),
+    "truths": pd.Series([True, False, True], dtype="boolean"),
+    "texts": pd.Series(["a", "b", "7"], dtype="string"),
+    "arrow": pd.Series([1, 2, 3], dtype=pd.ArrowDtype(pa.int32())),
+}
+
+
+@pytest.mark.parametrize("name", PANDAS_TYPES)
+def test_a_column_of_a_pandas_type_reads_as_the_same_objects(name):
+    """One odd value makes a column of objects of any type: the others must read as they did."""
+    typed, objects = PANDAS_TYPES[name], PANDAS_TYPES[name].astype(object)
+    for kind in (
+        Number(low=0, high=1e-6),
+        Number(),
+        Date(unit="seconds", low="1970-01-01", high="2030-01-01"),
+        Category(["a", "b"]),
+    ):
+        encoded = [Schema({"x": kind}).encode(pd.DataFrame({"x": column})) for column in (typed, objects)]
+        np.testing.assert_array_equal(*encoded)
+    assert name_persons(typed) == name_persons(objects)

@@ -245,12 +245,16 @@ def _pandas_categories(values: Any) -> pa.Array:
 
 
 def _has_arrow_type(values: Any) -> bool:
-    """Return whether a container declares an Arrow type. In any other Arrow would look for one for all values."""
-    backing = values.array if hasattr(values, "iloc") else values  # of pandas, whose series stream objects too
-    declared = ("__arrow_array__",) if hasattr(values, "iloc") else ("__arrow_c_stream__", "__arrow_array__")
-    if hasattr(getattr(values, "dtype", None), "tz"):  # moments of pandas with a time zone, which Arrow knows by type
-        return True
-    return isinstance(values, pa.Array | pa.ChunkedArray) or any(hasattr(backing, name) for name in declared)
+    """Return whether a container declares an Arrow type. In any other Arrow would look for one for all values.
+
+    Of the types of pandas these are Arrow's own, numbers with a mask, texts, and moments with a time zone. All others,
+    such as periods, are read value by value, as in the column of objects that one odd value makes of them.
+    """
+    kind = getattr(values, "dtype", None)
+    if hasattr(values, "iloc") or type(kind).__module__.startswith("pandas."):
+        return any(hasattr(kind, name) for name in ("pyarrow_dtype", "numpy_dtype", "storage", "tz"))
+    declared = ("__arrow_c_stream__", "__arrow_array__")
+    return isinstance(values, pa.Array | pa.ChunkedArray) or any(hasattr(values, name) for name in declared)
 
 
 def _arrow_column(values: Any) -> Any:

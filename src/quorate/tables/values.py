@@ -132,12 +132,13 @@ def _raw_moments(column: pa.Array) -> pa.Array:
 
 
 def _raw_seconds(column: pa.Array) -> pa.Array:
-    """Return times of the day and durations as numbers of seconds."""
+    """Return times of the day and durations as numbers of seconds, of whole microseconds."""
     kind = column.type
     counts = column.view(pa.int32() if pa.types.is_time32(kind) else pa.int64()).cast(pa.int64())
     missing = counts.is_null().to_numpy(zero_copy_only=False)
-    each = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[kind.unit]
-    seconds = pc.fill_null(counts, 0).to_numpy().astype(np.float64) / each
+    each = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**6}[kind.unit]
+    numbers = pc.fill_null(counts, 0).to_numpy()
+    seconds = (numbers // 1000 if kind.unit == "ns" else numbers).astype(np.float64) / each
     return pa.array(np.where(missing, np.nan, seconds))
 
 
@@ -378,6 +379,8 @@ def _plain_object(value: Any) -> Any:  # noqa: PLR0911  one for each type
         return _numpy_moment(value)
     if isinstance(value, np.timedelta64 | timedelta):
         return _seconds(value)
+    if hasattr(value, "to_timestamp") and hasattr(value, "ordinal"):  # a period of pandas: its first moment
+        return _first_moment(value)
     plain = value.item() if isinstance(value, np.generic) and not isinstance(value, np.longdouble) else value
     if isinstance(plain, bytes | bytearray | memoryview):
         return _decoded(bytes(plain))
@@ -395,7 +398,16 @@ def _numpy_moment(value: np.datetime64) -> str | None:
     return text
 
 
+def _first_moment(period: Any) -> Any:
+    try:
+        return period.to_timestamp()
+    except Exception:  # of pandas: beyond its dates
+        return None
+
+
 def _seconds(value: Any) -> float | None:
+    """Return a duration as seconds, of whole microseconds: as many digits as every container keeps."""
     if isinstance(value, timedelta):
-        return value.total_seconds() if value == value else None  # noqa: PLR0124  NaT of pandas is one too
-    return None if np.isnat(value) else float(value / np.timedelta64(1, "us")) / 1e6
+        is_missing = value != value  # noqa: PLR0124  NaT of pandas is one too
+        return None if is_missing else (value // timedelta(microseconds=1)) / 1e6
+    return None if np.isnat(value) else int(value.astype("timedelta64[us]").astype(np.int64)) / 1e6
