@@ -38,4 +38,5 @@ def __getattr__(name: str) -> Any:
 
     if name not in _HOMES:
         raise AttributeError(f"module 'quorate.models.predictors' has no attribute {name!r}")
-    return getattr(import_module(f"quorate.models.predictors.{_HOMES[name]}"), name)
+    found = globals()[name] = getattr(import_module(f"quorate.models.predictors.{_HOMES[name]}"), name)
+    return found
