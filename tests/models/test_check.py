@@ -11,7 +11,7 @@ import pyarrow.parquet
 import pytest
 from scipy import sparse, stats
 from sklearn.dummy import DummyClassifier
-from sklearn.ensemble import VotingClassifier
+from sklearn.ensemble import HistGradientBoostingClassifier, VotingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -29,6 +29,7 @@ from quorate.auditing import entropy_tape
 from quorate.cli import main
 from quorate.core.mechanisms import NoisyVector
 from quorate.models.evaluation.intervals import NoisyCount, area_interval, noise_bound, share_interval
+from quorate.models.evaluation.rows import format_of_model
 from quorate.tables.features import HashedColumns
 
 X = np.random.default_rng(0).normal(size=(6000, 2))
@@ -404,3 +405,13 @@ def test_a_label_that_the_model_does_not_know_is_in_no_cell(odd):
         with entropy_tape(4):
             made.append(repr(check_model(model, rows, [*[True] * 39, label])))
     assert made[0] == made[1]
+
+
+def test_boosted_trees_of_numbers_declare_their_columns():
+    """One missing truth value makes a column of objects: it must be read as before."""
+    truths, ages = [True, False] * 50, np.linspace(0, 1, 100)
+    model = HistGradientBoostingClassifier(max_iter=2).fit(pandas.DataFrame({"smokes": truths, "age": ages}), truths)
+    gap = pandas.DataFrame({"smokes": [None, *truths[1:]], "age": ages})
+    form = format_of_model(model, gap)
+    assert form is not None
+    assert form == format_of_model(model, pandas.DataFrame({"smokes": truths, "age": ages}))

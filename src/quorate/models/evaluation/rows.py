@@ -104,6 +104,8 @@ def _text_columns(part: Any, names: Sequence[Any]) -> set[Any] | None:
     None where it may have seen texts and does not show in which columns: a part that is not of scikit-learn, a function
     of its user, categories without names.
     """
+    if getattr(part, "is_categorical_", part) is None:  # gradient boosting of numbers alone
+        return set()
     is_function = isinstance(part, FunctionTransformer) and part.func is not None  # None passes columns through
     is_open = is_function or getattr(part, "is_categorical_", None) is not None
     if is_open or not type(part).__module__.startswith("sklearn."):
