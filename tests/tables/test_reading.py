@@ -386,6 +386,15 @@ def blocks_of(content, size, found=None):
     return b"".join(block.to_pybytes() for block in RecordBlocks(read, ",", 2, found or Irregularities()))
 
 
+@pytest.mark.parametrize("record", [b"1,2\n", b'1,a "quoted" word\n'])
+def test_blocks_of_records_lie_in_memory_that_arrow_owns(record):
+    """A thread of Arrow that releases Python's memory while the interpreter shuts down aborts the process."""
+    parts = iter([record * 100_000, b""])
+    before = pa.total_allocated_bytes()
+    blocks = list(RecordBlocks(lambda _: next(parts), ",", 2, Irregularities()))
+    assert pa.total_allocated_bytes() - before >= sum(block.size for block in blocks) > 300_000
+
+
 def parsed(content):
     """Return the records of a file as a plain reading of the grammar has them."""
     blocks = RecordBlocks(lambda _: b"", ",", 2, Irregularities())

@@ -27,7 +27,7 @@ import pyarrow.csv
 from quorate.core.checks import check_choice, set_validated
 from quorate.core.errors import InvalidInput
 from quorate.tables.containers import check_names
-from quorate.tables.csv_records import Irregularities, RecordBlocks
+from quorate.tables.csv_records import Irregularities, RecordBlocks, arrow_buffer
 from quorate.tables.values import raw_column
 
 _HEADER_PART = 2**12  # bytes that are read together to find the first line
@@ -137,7 +137,7 @@ def _parsed(block: pa.Buffer, header: CsvHeader, blocks: RecordBlocks, found: Ir
     """Return the records of a block. What Arrow would refuse is rewritten first."""
     table = _arrow_table(block, header, pa.large_string(), at_once=2**20)
     if table is None:
-        block = pa.py_buffer(blocks.repair(block.to_pybytes())[0])
+        block = arrow_buffer(blocks.repair(block.to_pybytes())[0])
         table = _arrow_table(block, header, pa.large_string(), at_once=block.size + 1)
     if table is None:  # bytes that are no UTF-8
         raw = _arrow_table(block, header, pa.large_binary(), at_once=block.size + 1)

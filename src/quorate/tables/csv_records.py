@@ -37,6 +37,17 @@ class Irregularities:
     first_width: int = 0  # how many it has
 
 
+def arrow_buffer(data: bytes | memoryview) -> pa.Buffer:
+    """Copy bytes into memory that Arrow owns.
+
+    A thread of Arrow may release a buffer after the table was read, even while the interpreter shuts down. Releasing
+    memory of Python takes Python's lock, and taking that lock during the shutdown aborts the process.
+    """
+    buffer = pa.allocate_buffer(len(data))
+    memoryview(buffer).cast("B")[:] = data
+    return buffer
+
+
 class RecordBlocks:
     """Cuts a stream of bytes into blocks that end where a record ends, and rewrites what a fast parser would misread.
 
@@ -59,9 +70,9 @@ class RecordBlocks:
             end = self._regular_end(data, is_last=is_last)
             if end is None:
                 repaired, end = self.repair(data, is_last=is_last)
-                block = pa.py_buffer(repaired)
+                block = arrow_buffer(repaired)
             else:
-                block = pa.py_buffer(data).slice(0, end)
+                block = arrow_buffer(memoryview(data)[:end])
             yield from (block,) if block.size else ()
             self._line += _count_lines(data, end)
             rest = data[end:]
