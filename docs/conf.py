@@ -72,6 +72,7 @@ COPIED = {  # pages that readers of the repository find elsewhere
     "project/security": ROOT / "SECURITY.md",
     "project/release-notes": ROOT / "CHANGELOG.md",
     "reference/hypotheses": PACKAGE / "models" / "concepts" / "README.md",
+    "reference/core": PACKAGE / "core" / "README.md",
 }
 
 
@@ -160,9 +161,9 @@ def proof_index() -> str:
         ":maxdepth: 1",
         "",
     ]
-    first = ["proofs/privacy", "proofs/ledger", "proofs/ensemble", "proofs/learners", "proofs/predictors"]
-    ordered = first + [page for page in proofs() if page not in first]
-    return "\n".join([*lines, *(page.removeprefix("proofs/") for page in ordered), "```", ""])
+    first = ["core-privacy", "core-ledger", "compute-ensemble", "compute-learners", "models-predictors"]
+    others = [page.removeprefix("proofs/") for page in proofs()]
+    return "\n".join([*lines, *first, *(page for page in others if page not in first), "```", ""])
 
 
 def write_pages(_app: object) -> None:

@@ -35,7 +35,7 @@ SITUATIONS = {  # who comes to the front page: the first click, the second, and 
     ),
     "a reviewer who must know how good a model is before it is published": (
         "howto/conformal.html",
-        "proofs/held_out.html",
+        "proofs/models-evaluation.html",
         "check_model",
     ),
     "several banks that may not put their records together": (
