@@ -1,5 +1,6 @@
 """Answers from sensitive data by secret ballot, with a guarantee that is true.
 
+    fit                         one call from a private table to a publishable model that was tested privately
     PrivateClassifier           private answers from any scikit-learn learner; the total is never overdrawn
     StudentClassifier           labels public points privately and fits a publishable model on them
     StudentFirstClassifier      a published student answers; the ensemble is asked only whether it clearly disagrees
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from quorate.models.evaluation import ConformalClassifier, ConformalRegressor, check_model
     from quorate.models.everlasting import EverlastingClassifier
     from quorate.models.everlasting.plan import plan_everlasting
+    from quorate.models.fitting import fit
     from quorate.models.knn import NeighbourClassifier, NeighbourRegressor, plan_neighbours
     from quorate.models.linear import (
         PrivateLinearRegression,
@@ -105,6 +107,7 @@ __all__ = [
     "WrongProcess",
     "audit",
     "check_model",
+    "fit",
     "load",
     "make_private_pipeline",
     "plan",
@@ -142,6 +145,7 @@ _LATER = {  # found when first asked for: scikit-learn takes a second to load
     "Workload": "quorate.release",
     "audit": "quorate.auditing",
     "check_model": "quorate.models.evaluation",
+    "fit": "quorate.models.fitting",
     "load": "quorate.models.saving",
     "make_private_pipeline": "quorate.models.linear",
     "plan": "quorate.planner",

@@ -7,11 +7,14 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
-from planted.bug import Caught, PlantedBug
+from planted.bug import Caught, PlantedBug, replaced, replacement_bug
 from planted.quantile_laws import least_coverage, worst_quantile_loss
 from quorate.auditing.replay import entropy_tape
+from quorate.compute.ensemble.sources import deal_units
 from quorate.core.mechanisms import PrivateQuantile
+from quorate.models import fitting
 from quorate.models.evaluation import ConformalRegressor, ModelCheck, check_model
+from quorate.models.linear import PrivateLogisticRegression
 
 
 class TwoSidedDistance(PrivateQuantile):
@@ -96,7 +99,44 @@ def replay_check(test: Callable[..., ModelCheck]) -> Caught:
     return Caught("replay on neighbours", evidence, found=moved > 2)
 
 
+def fit_on_all_units(units: Any, count: int, *, teachers: int, held_out: int) -> tuple[Any, Any]:
+    """Hold units out of nothing. The mistake: those that are tested on are fitted on as well."""
+    _, test = deal_units(units, count, teachers=teachers, held_out=held_out)
+    return deal_units(units, count, teachers=teachers)[0], test
+
+
+def compare_parts(twin: tuple[Any, str, Any]) -> Caught:
+    """Look at the rows that a fit and its test are given: a unit in both is charged once and released twice."""
+    seen: list[set[float]] = []
+
+    def spy(module: Any, name: str, rows: int) -> Any:
+        sound = getattr(module, name)
+
+        def call(*given: Any, **named: Any) -> Any:
+            table = given[rows] if len(given) > rows else named["X"]
+            seen.append(set(table["number"].to_pylist()))
+            return sound(*given, **named)
+
+        return replaced(module, name, call)
+
+    table = {"number": np.arange(4000.0), "label": np.where(np.arange(4000) % 3 == 0, "a", "b")}
+    with replaced(*twin), spy(PrivateLogisticRegression, "fit", 1), spy(fitting, "check_model", 1):
+        fitting.fit(table, "label", epsilon=5.0, classes=["a", "b"])
+    fitted, tested = seen
+    shared = len(fitted & tested)
+    evidence = f"{shared} of {len(tested)} units are fitted on and tested on, each for the whole of epsilon"
+    return Caught("the rows of fit and test", evidence, found=shared > 0)
+
+
 HELD_OUT = (
+    replacement_bug(
+        "tested_on_fitted_units",
+        "a model whose test takes units that it was fitted on, at no further cost",
+        "replay",
+        (fitting, "deal_units"),
+        fit_on_all_units,
+        compare_parts,
+    ),
     PlantedBug(
         "quantile_distance_moves_by_two",
         "a rank distance of sensitivity 2 in a quantile for sensitivity 1",

@@ -352,7 +352,7 @@ def _objects(values: Sequence[Any]) -> NDArray[Any]:
 
 
 def as_table(frame: Any) -> pa.Table:
-    """Return a frame as an Arrow table, through the Arrow C stream interface. The index of a pandas frame is left out.
+    """Return a frame or a mapping as an Arrow table. The index of a pandas frame is left out.
 
     >>> as_table(pa.record_batch({"age": [39, 50]})).column_names
     ['age']
@@ -365,8 +365,8 @@ def as_table(frame: Any) -> pa.Table:
         return check_names(frame)
     if isinstance(frame, pa.RecordBatch):
         return check_names(pa.Table.from_batches([frame]))
-    if hasattr(frame, "iloc") or hasattr(frame, "get_column"):
-        check_names(pa.schema([(str(name), pa.null()) for name in frame.columns]).empty_table())
+    if hasattr(frame, "iloc") or hasattr(frame, "get_column") or isinstance(frame, Mapping):
+        check_names(pa.schema([(str(name), pa.null()) for name in column_names(frame)]).empty_table())
         return pa.table({str(name): column for name, column in open_table(frame).columns.items()})
     if not hasattr(frame, "__arrow_c_stream__"):
         raise InvalidInput(
