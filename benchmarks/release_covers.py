@@ -112,7 +112,7 @@ def plane_errors(
         assert released.weights is not None
         of_engine = cover.queries.largest(released.weights - truth)
     hypotheses, exact = _draw_hypotheses(concept, private, asked, generator)
-    parts = cover.parts(cover.project(hypotheses))
+    parts = cover.parts(cover.find(hypotheses))
     plus, minus = (np.where(part < 0, 0.0, cover.queries.some(np.maximum(part, 0), truth)) for part in parts)
     return Errors(
         points=points,
@@ -149,8 +149,8 @@ def _draw_hypotheses(
 
 def most_public_points(concept: Concept) -> int:
     """Return the largest number of public points whose cells fit, by halving: at sizes beyond it a cover is refused."""
-    from quorate.release.cover.base import LARGEST, check_cells
     from quorate.release.cover.halfspaces import check_points
+    from quorate.release.queries.base import LARGEST, check_cells
 
     def fits(points: int) -> bool:
         try:

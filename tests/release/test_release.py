@@ -35,10 +35,12 @@ from quorate.models.concepts import (
 )
 from quorate.models.saving.hypotheses import concept_document, concept_of
 from quorate.release import ENGINES, Columns, QueryRelease, Workload
-from quorate.release.domain import CoverDomain, SealedCounts, TableDomain, make_domain
+from quorate.release.cover import Cover
+from quorate.release.domain import SealedCounts, make_domain
 from quorate.release.queries import BoxRanges, Marginals, Matrix, Prefixes, Ranges, Rows
 from quorate.release.queries.base import NOTHING
 from quorate.release.synthetic import fit_weights, product_support, round_weights
+from quorate.release.workloads import BoundWorkload
 
 
 def reals(size, seed):
@@ -91,7 +93,7 @@ def test_every_class_is_released_and_its_queries_come_near_the_truth():
         queries = release.domain_.every() if asked is None else asked
         table = release.answer(queries)
         truth = np.array([query.predict(private).mean() for query in queries])
-        projected = [release.domain_.cover.hypothesis(int(one)) for one in release.domain_.find(queries)]
+        projected = [release.domain_.hypothesis(int(one)) for one in release.domain_.find(queries)]
         nearby = np.array([query.predict(private).mean() for query in projected])
         assert np.abs(table["answer"].to_numpy() - nearby).max() < 0.1, concept  # the engine's part alone
         assert len(table) == len(truth)
@@ -177,7 +179,7 @@ def test_the_bound_allows_for_answers_that_are_differences_and_for_weights_of_bo
         assert math.isclose(release.engine_error_bound(0.05), factor * noise), release.subject
         asked = release.domain_.every()
         parted = (release.domain_.parts(release.domain_.find(asked))[1] != NOTHING).any()
-        assert parted == release.domain_.has_differences()
+        assert parted == release.domain_.has_differences
 
 
 # ---------------------------------------------------------------- scikit-learn manners
@@ -395,7 +397,7 @@ def test_the_error_bound_has_both_parts_and_holds():
     private, public = reals(30_000, 1), reals(500, 2)
     for _ in range(5):
         release = QueryRelease(Thresholds(), epsilon=0.5).fit(private, public)
-        truth = release.domain_.queries.answers(release.domain_.cover.count(private)) / len(private)
+        truth = release.domain_.queries.answers(release.domain_.count(private)) / len(private)
         worst = np.abs(release.released_.some(release.domain_.queries, np.arange(len(truth))) - truth).max()
         assert worst <= release.engine_error_bound(FALSE_ALARM)
     assert release.error_bound(0.05) >= release.domain_.share(0.025)
@@ -607,9 +609,9 @@ def test_sealed_counts_do_not_open():
 
 
 def test_domains_answer_for_what_they_are():
-    assert isinstance(make_domain(Thresholds(), [1.0]), CoverDomain)
+    assert isinstance(make_domain(Thresholds(), [1.0]), Cover)
     bound = Workload.marginals(1).bind(columns=Columns.from_dict({"sex": ["f", "m"]}))
-    assert isinstance(make_domain(bound, None), TableDomain)
+    assert isinstance(make_domain(bound, None), BoundWorkload)
     assert make_domain(bound, None).public() is None
     assert sorted(ENGINES) == ["adaptive", "levels", "plain", "prefix", "residual", "reweighting", "weights"]
 

@@ -89,7 +89,7 @@ def test_bands_hold_in_nearly_all_runs_and_narrower_ones_do_not():
     for _ in range(100):
         release = QueryRelease(Workload.marginals(2), columns=COLUMNS, epsilon=0.2, engine="residual").fit(private)
         queries = release.domain_.queries
-        truth = queries.answers(release.domain_.bound.count(private)) / 20_000
+        truth = queries.answers(release.domain_.count(private)) / 20_000
         table = release.answer(band=0.95)
         low, high = table["low"].to_numpy(), table["high"].to_numpy()
         missed += bool(((truth < low) | (truth > high)).any())

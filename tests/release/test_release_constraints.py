@@ -14,9 +14,10 @@ from quorate.core.errors import Infeasible, InvalidInput
 from quorate.core.mechanisms.noisy_vector import NoisyVector
 from quorate.core.privacy import Budget
 from quorate.release import ENGINES, Columns, GrowingRelease, QueryRelease, Workload
-from quorate.release.domain import TableDomain, make_domain
+from quorate.release.domain import make_domain
 from quorate.release.engines.marginals import ResidualEngine
 from quorate.release.queries import Marginals, Rows
+from quorate.release.workloads import BoundWorkload
 from quorate.tables import Category, Date, Number
 
 KINDS = {
@@ -269,7 +270,7 @@ def test_numbers_of_several_orders_and_totals_that_are_entangled_are_found():
 )
 def test_what_cannot_be_kept_is_refused_before_anything_is_spent(rules, problem, monkeypatch):
     kinds = {**KINDS, "age": Number(cuts=[15, 40, 60], closed=True), "parent": Number(cuts=[15, 40], closed=True)}
-    monkeypatch.setattr(TableDomain, "seal", None)
+    monkeypatch.setattr(BoundWorkload, "seal", None)
     with pytest.raises(InvalidInput, match=problem):
         QueryRelease(Workload.marginals(1), columns=Columns(kinds, constraints=rules)).fit(households(20))
 
@@ -310,7 +311,7 @@ def test_a_folder_and_a_growing_release_carry_them(tmp_path):
     release = growing.update("one", households(1500))
     release.save(tmp_path / "published")
     again = QueryRelease.load(tmp_path / "published")
-    assert again.domain_.asked.columns == TIED
+    assert again.domain_.columns == TIED
     assert again.synthetic(300) == release.synthetic(300)
     assert all(kept(row) for row in again.synthetic(300).to_pylist())
     assert again.answer() == release.answer()
@@ -339,4 +340,4 @@ def test_records_that_cannot_occur_are_taken_out_of_supports():
     assert possible.records(one[None]).all()
     assert Marginals(TIED.sizes, [(1, 0)], possible=possible).held.reshape(4, 5)[:3, 0].tolist() == [True, False, False]
     domain = make_domain(Workload.marginals(2), None, Columns(KINDS))
-    assert domain.held(3, rows) is None
+    assert domain.mask_possible(3, rows) is None

@@ -229,7 +229,7 @@ def test_a_release_finds_cuts_and_answers_by_them():
     release = QueryRelease(Workload.marginals(2), columns=COLUMNS, epsilon=2.0).fit(table)
     assert release.engine_ == "residual"
     assert any("cuts found with noise" in note and "gain" in note for note in release.notes_)
-    cuts = release.domain_.asked.columns.kinds["gain"].cuts
+    cuts = release.domain_.columns.kinds["gain"].cuts
     assert cuts[:2] == (0.0, 1.0)
     [zero] = release.answer([{"gain": 0}])["answer"].to_pylist()
     assert abs(zero - np.mean(np.array(table["gain"]) == 0)) < 0.03
@@ -242,7 +242,7 @@ def test_it_is_saved_with_its_cuts_and_loaded(tmp_path):
     release = QueryRelease(Workload.marginals(2), columns=COLUMNS).fit(tails(4_000, 1))
     release.publish(tmp_path / "published")
     again = QueryRelease.load(tmp_path / "published")
-    assert again.domain_.asked.columns == release.domain_.asked.columns
+    assert again.domain_.columns == release.domain_.columns
     assert again.answer() == release.answer()
 
 
@@ -253,7 +253,7 @@ def test_columns_of_json_groups_and_an_account_work(tmp_path):
     asked = QueryRelease(Workload.marginals(1, bins=4), columns=document, epsilon=0.7, account=account)
     release = asked.fit(table, groups=np.arange(3_000) // 2)
     assert release.records_ == 1_500
-    assert release.domain_.asked.columns.sizes[0] <= 4 + 2 + 1
+    assert release.domain_.columns.sizes[0] <= 4 + 2 + 1
     assert account.left()[0] < 0.31
     account.close()
 
@@ -320,7 +320,7 @@ def test_a_stream_of_records_is_read_once(tmp_path):
     asked = QueryRelease(Workload.marginals(2), columns=columns, epsilon=4.0)
     release = asked.fit(pa.RecordBatchReader.from_batches(table.schema, table.to_batches(max_chunksize=500)))
     assert release.records_ == 3_000
-    assert release.domain_.asked.columns.kinds["rate"].cuts
+    assert release.domain_.columns.kinds["rate"].cuts
 
 
 def test_closed_numbers_of_which_noise_hides_all_are_released_and_not_refused():
@@ -329,7 +329,7 @@ def test_closed_numbers_of_which_noise_hides_all_are_released_and_not_refused():
     table = {name: [7.0] * 5 for name in columns.names}
     with entropy_tape(0):  # of 300 releases, noise makes a cell in one
         release = QueryRelease(Workload.marginals(2), columns=columns, epsilon=0.1).fit(table)
-    assert release.domain_.asked.columns.sizes == (2, 2)
+    assert release.domain_.columns.sizes == (2, 2)
     assert any("synthetic ones say nothing: 'first', 'second'" in note for note in release.notes_)
     assert release.synthetic(10).num_rows == 10
 

@@ -13,7 +13,9 @@ import pytest
 from quorate.core.noise import SystemNoise
 from quorate.models.concepts import Intervals, Thresholds
 from quorate.release import Columns, QueryRelease, Workload
-from quorate.release.domain import CoverDomain, TableDomain
+from quorate.release.cover import Cover
+from quorate.release.cover.axes import ThresholdCover
+from quorate.release.workloads import BoundWorkload
 
 EPSILON, DELTA = 3.0, 0.05
 REACH = 3  # scales
@@ -25,7 +27,7 @@ def artefact(release):
     parts = [released.answers, released.errors, released.weights]
     support = None if released.support is None else released.support.codes.tobytes()
     numbers = tuple(None if part is None else tuple(np.round(part, 9).tolist()) for part in parts)
-    cells = release.domain_.public_points.tobytes() if isinstance(release.domain_, CoverDomain) else b""
+    cells = release.domain_.public_points.tobytes() if isinstance(release.domain_, Cover) else b""
     return (*numbers, support, cells, released.engine, released.notes, tuple(sorted(released.details.items())))
 
 
@@ -121,15 +123,15 @@ def violations(make, pair, public, monkeypatch):
 def test_public_weights_fitted_on_private_data_are_caught(monkeypatch):
     """The planted bug: the start, and the cells, come from the private records."""
     make, pair, public = table("reweighting"), PEOPLE, {"sex": ["f", "?"]}
-    original = TableDomain.seal
+    original = BoundWorkload.seal
 
     def spoiled(self, private):
-        self._public = self.bound.count(private)
+        self._public = self.count(private)
         return original(self, private)
 
     assert violations(make, pair, public, monkeypatch) <= 0
     with monkeypatch.context() as patch:
-        patch.setattr(TableDomain, "seal", spoiled)
+        patch.setattr(BoundWorkload, "seal", spoiled)
         patch.setattr(QueryRelease, "fit", _fit_in_the_wrong_order)
         assert violations(make, pair, public, monkeypatch) > 0.1
 
@@ -153,7 +155,7 @@ def _fit_in_the_wrong_order(release, private, public):
 
 
 def test_cells_of_private_points_are_caught(monkeypatch):
-    original = CoverDomain.__init__
+    original = ThresholdCover.__init__
     seen = {}
 
     def spoiled(self, concept, public):
@@ -167,7 +169,7 @@ def test_cells_of_private_points_are_caught(monkeypatch):
     for private in pair:
         seen["private"] = np.asarray(private)
         with monkeypatch.context() as patch:
-            patch.setattr(CoverDomain, "__init__", spoiled)
+            patch.setattr(ThresholdCover, "__init__", spoiled)
             laws.append(law_of(make, private, [1.0], monkeypatch))
     assert hockey_stick(laws[0][0], laws[1][0], EPSILON) > DELTA + laws[0][1]
 

@@ -9,7 +9,7 @@ from marginal_runs import measure_marginals
 from quorate import Budget, QueryRelease, Workload
 from quorate.auditing.plays import SeededNoise
 from quorate.release import Columns
-from quorate.release.domain import make_domain, weigh_queries
+from quorate.release.domain import make_domain
 from quorate.release.engines import ENGINES, fitted
 from quorate.release.engines.base import check_private, simplex_marginals
 from quorate.release.engines.components import least_squares, plan_marginals
@@ -17,6 +17,7 @@ from quorate.release.engines.mixture import Mixture
 from quorate.release.engines.mixture_fit import Misfit, split_noise
 from quorate.release.queries import Marginals, Rows
 from quorate.release.synthetic import draw_target
+from quorate.release.workloads.marginals import weigh_queries
 
 
 def survey(seed, records, sizes, *, strength=1.0):

@@ -18,7 +18,7 @@ from quorate.core.errors import Infeasible
 from quorate.core.mechanisms.noisy_vector import NoisyVector
 from quorate.models.concepts import Threshold, Thresholds
 from quorate.release import OnlineRelease, QueryRelease, Workload
-from quorate.release.domain import CoverDomain
+from quorate.release.domain import make_domain
 from quorate.release.people import first_records, loss_for_each_record
 
 TABLE = {"sex": ["f", "m", "f", "f"], "age": [40, 50, 41, 60]}
@@ -58,7 +58,7 @@ def _neighbours(names, seed, person, places):
 
 def _are_neighbours(keep, worlds):
     """Say whether the counts of two data sets are those of as many people, one of whom was replaced."""
-    domain, counted = CoverDomain(Thresholds(), [-1.0, -0.5, 0.0, 0.5, 1.0]), []
+    domain, counted = make_domain(Thresholds(), [-1.0, -0.5, 0.0, 0.5, 1.0]), []
     for owners, values in worlds:
         sealed, people = domain.seal(keep(values, owners))
         counted.append((sealed.put_to(np.copy), people))

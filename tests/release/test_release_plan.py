@@ -38,7 +38,7 @@ def test_what_is_planned_is_what_is_run():
     release = QueryRelease(Thresholds(), epsilon=1.0, delta=1e-6).fit(private, public)
     assert release.engine_ == plan.engine
     assert math.isclose(release.expected_error_, plan.error)
-    truth = release.domain_.queries.answers(release.domain_.cover.count(private)) / 50_000
+    truth = release.domain_.queries.answers(release.domain_.count(private)) / 50_000
     found = release.released_.some(release.domain_.queries, np.arange(release.domain_.queries.count))
     assert np.abs(found - truth).max() < 6 * plan.error
 

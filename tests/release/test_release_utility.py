@@ -31,7 +31,7 @@ def release():
 def test_simulated_errors_are_like_true_ones(release):
     told, private = simulate_utility(release, simulations=2), table(4000)
     queries = release.domain_.queries
-    truth = queries.answers(release.domain_.asked.encode(private)) / 4000
+    truth = queries.answers(release.domain_.encode(private)) / 4000
     off = np.abs(release.released_.answers - truth)
     assert told.simulations == 2
     assert told.records == 4000

@@ -3,20 +3,16 @@
 import json
 import math
 from collections.abc import Mapping, Sequence
-from decimal import Decimal
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from quorate.core.arrays import Floats
 from quorate.core.errors import InvalidInput
-from quorate.models.concepts import Box, Boxes, Halfspace, Halfspaces, Hypothesis
-from quorate.release.domain import Domain
+from quorate.core.hypotheses.concept import Concept
+from quorate.release.domain import Between, Domain
 from quorate.release.queries import NOTHING
-from quorate.release.workloads.bound import Between
 
-_DIGITS = 2000  # of a number: 1e999999999 would take all of the memory
 _SHOWN = 200  # letters of a query that cannot be read
 
 
@@ -26,56 +22,23 @@ def parse_queries(texts: Sequence[str], about: Any) -> list[Any]:
     An expression or a JSON object {"column": value} for a workload; "low:high,low:high" for boxes, with an end left
     out where there is none; "a,b>c" for the halfspace a*x + b*y > c.
     """
-    if isinstance(about, Boxes):
-        return [_box(text, about.features) for text in texts]
-    if isinstance(about, Halfspaces):
-        return [_halfspace(text, about.features) for text in texts]
-    return [_parse_named(text) for text in texts]
+    if isinstance(about, Concept):
+        from quorate.release.cover import parse_hypothesis  # noqa: PLC0415  workloads need no classes of hypotheses
+
+        return [parse_hypothesis(text, about) for text in texts]
+    return [_parse_request(text) for text in texts]
 
 
-def _parse_named(text: str) -> Any:
+def _parse_request(text: str) -> Any:
     if not text.lstrip().startswith("{"):
         return text
     try:
-        named = json.loads(text)
+        values = json.loads(text)
     except (ValueError, RecursionError):
         raise InvalidInput(
             f'a query as a JSON object must be readable, such as {{"age": 40}}, not {text[:_SHOWN]!r}'
         ) from None
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in named.items()}
-
-
-def _exact(text: str) -> Fraction:
-    """Return a number as it is written, if it has no more digits than are computed with in no time."""
-    if "/" in text:
-        return Fraction(text.strip())
-    number = Decimal(text.strip())
-    if not number.is_finite() or len(number.as_tuple().digits) + abs(number.adjusted()) > _DIGITS:
-        raise ValueError
-    return Fraction(number)
-
-
-def _box(text: str, features: int) -> Hypothesis:
-    try:
-        ends = [part.split(":") for part in text.split(",")]
-        lower = tuple(float(low) if low.strip() else -np.inf for low, _ in ends)
-        upper = tuple(float(high) if high.strip() else np.inf for _, high in ends)
-    except ValueError:
-        lower = upper = ()
-    if len(lower) != features or any(not low <= high for low, high in zip(lower, upper, strict=True)):
-        raise InvalidInput(f"a box is asked by its {features} sides, low:high,low:high, not {text!r}")
-    return Box(lower, upper)
-
-
-def _halfspace(text: str, features: int) -> Hypothesis:
-    normal, _, offset = text.partition(">")
-    try:
-        level = tuple(_exact(value) for value in normal.split(",")), _exact(offset)
-    except (ValueError, ArithmeticError):
-        level = (), Fraction(0)
-    if len(level[0]) != features or not any(level[0]):
-        raise InvalidInput(f"a halfspace is asked by {features} numbers and an offset, a,b>c, not {text!r}")
-    return Halfspace(features=features, levels=(level,), otherwise=0)
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
 
 
 def as_counts(bars: dict[str, Floats], records: int) -> dict[str, Any]:

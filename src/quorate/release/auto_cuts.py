@@ -21,8 +21,8 @@ from quorate.release.engines import Released
 from quorate.release.engines.base import Engine, MeasuringEngine
 from quorate.release.queries import Queries
 from quorate.release.workloads import Columns, Workload
-from quorate.release.workloads.bound import cells_of_orders
 from quorate.release.workloads.constraints import names_in
+from quorate.release.workloads.marginals import cells_of_orders
 from quorate.tables import Number
 from quorate.tables.cells import OTHER
 from quorate.tables.containers import open_columns, shown_names

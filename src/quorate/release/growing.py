@@ -34,12 +34,13 @@ from quorate.models.account import Account
 from quorate.models.saving.codecs import from_plain, to_plain
 from quorate.models.saving.contract import SavedModel, State
 from quorate.models.saving.folder import PrivateFolder
-from quorate.release.domain import Domain, Errors, SealedCounts, make_domain, read_domain, weigh_queries
+from quorate.release.domain import Domain, SealedCounts, make_domain, read_domain
 from quorate.release.engines import ENGINES, expected_errors
 from quorate.release.engines.base import Measurement, MeasuringEngine, Planned, Released, check_private, histogram_scale
 from quorate.release.people import PERSON, RECORD, Counted, Update, growing_claim
 from quorate.release.release import QueryRelease, spent_budget
 from quorate.release.update_files import KeptUpdate, UpdateFiles
+from quorate.release.workloads.marginals import Errors, weigh_queries
 
 _SETTINGS = ("epsilon", "delta", "updates", "engine", "records_per_person", "error", "target")
 

@@ -30,7 +30,7 @@ from quorate.models.saving import saving
 from quorate.models.saving.contract import SavedModel, Spending, State
 from quorate.release.answers import as_counts, keys_of, name_between, take_between
 from quorate.release.auto_cuts import AutoCuts
-from quorate.release.domain import Domain, Errors, make_domain, target_column, weigh_queries
+from quorate.release.domain import Domain, make_domain
 from quorate.release.engines import Engine, Released, around, choose_engine, half_interval
 from quorate.release.engines.base import Public, sum_runs, take_answers
 from quorate.release.people import (
@@ -49,7 +49,8 @@ from quorate.release.queries.marginals import clear_weights
 from quorate.release.saved import read_release, release_facts, write_release
 from quorate.release.synthetic import MOST_ROWS, draw_records, fit_weights, product_support, round_weights
 from quorate.release.workloads import Columns
-from quorate.release.workloads.lines import LineWorkload
+from quorate.release.workloads.groups import LineWorkload
+from quorate.release.workloads.marginals import Errors, target_column, weigh_queries
 from quorate.tables.containers import shown_names
 from quorate.tables.results import Table, make_table
 
@@ -325,7 +326,7 @@ class QueryRelease(SavedModel, ShowsClaim, BaseEstimator):
             self._fitted = self._fit_weights()
         fitted, support = self._fitted or (released.weights, released.support)
         assert fitted is not None
-        mask = self.domain_.held(len(fitted), support)
+        mask = self.domain_.mask_possible(len(fitted), support)
         return fitted if mask is None else clear_weights(fitted, mask), support
 
     def _fit_weights(self) -> tuple[Floats, Rows | None]:
@@ -371,7 +372,7 @@ class QueryRelease(SavedModel, ShowsClaim, BaseEstimator):
     def quantiles(self, cells: int) -> Columns:
         """Return the column of thresholds with equally many records in each cell, by the release: to declare it."""
         check_is_fitted(self, "released_")
-        if not isinstance(bound := self.domain_.asked, LineWorkload):
+        if not isinstance(bound := self.domain_, LineWorkload):
             raise InvalidInput("quantiles are read off thresholds of one column, without groups")
         return bound.even_columns(self.read(np.arange(bound.count_queries))[0], check_count("cells", cells, least=2))
 
@@ -389,7 +390,7 @@ class QueryRelease(SavedModel, ShowsClaim, BaseEstimator):
         """Return a bound on the engine's own part of the error of any answer, with probability 1 - beta."""
         check_is_fitted(self, "released_")
         beta = check_rate("beta", beta)
-        parts = 2 if self.domain_.has_differences() else 1  # PROOF.md, step 5
+        parts = 2 if self.domain_.has_differences else 1  # PROOF.md, step 5
         if not self.has_error_bars:
             return min(1.0, 2 * parts * self.expected_error_)
         level, details = self.released_.level(self.domain_.queries.count, beta), self.released_.details

@@ -17,12 +17,12 @@ from quorate.core.ballots import release_counts
 from quorate.core.checks import check_count, check_positive
 from quorate.core.errors import InvalidInput
 from quorate.core.privacy import Budget
-from quorate.release.domain import Domain, weigh_queries
+from quorate.release.domain import Domain
 from quorate.release.engines import ENGINES
 from quorate.release.people import RECORD
 from quorate.release.queries import MOST_LISTED, Marginals
 from quorate.release.release import QueryRelease
-from quorate.release.workloads.bound import MarginalWorkload
+from quorate.release.workloads.marginals import MarginalWorkload, weigh_queries
 from quorate.tables.containers import is_arrow
 
 _MOST_ROWS = 100_000  # simulated records of one release
@@ -139,11 +139,11 @@ def _take_rows(records: Any, rows: Integers) -> Any:
 
 
 def _target_index(domain: Domain, target: str) -> int:
-    if not isinstance(domain.asked, MarginalWorkload) or target not in domain.asked.columns.names:
+    if not isinstance(domain, MarginalWorkload) or target not in domain.columns.names:
         raise InvalidInput(f"target must be a column of marginals that were released, not {target!r}")
-    if len(domain.asked.columns.names) == 1:
+    if len(domain.columns.names) == 1:
         raise InvalidInput(f"{target!r} is the only column that was released: there is none to predict it from")
-    return domain.asked.columns.names.index(target)
+    return domain.columns.names.index(target)
 
 
 def _shares(domain: Domain, records: Any) -> Floats:
@@ -170,8 +170,8 @@ class SyntheticClassifier:
     def __init__(self, domain: Domain, target: int, records: Any) -> None:
         from sklearn.linear_model import LogisticRegression  # noqa: PLC0415  only where there is a target
 
-        assert isinstance(domain.asked, MarginalWorkload)
-        self._columns, self._target = domain.asked.columns, target
+        assert isinstance(domain, MarginalWorkload)
+        self._columns, self._target = domain.columns, target
         cells = list(self._columns.cells.values())[target]
         self._names = np.array([cells.name(code) for code in range(cells.size)])
         self.classes_, self.n_features_in_ = np.unique(self._names), len(self._columns.names) - 1

@@ -18,7 +18,7 @@ from quorate.release.engines import ENGINES, expected_errors
 from quorate.release.people import RECORD
 from quorate.release.plan import ReleasePlan
 from quorate.release.utility import Utility, release_again
-from quorate.release.workloads.bound import MarginalWorkload
+from quorate.release.workloads.marginals import MarginalWorkload
 from quorate.report.data import Claim, proofs_for, software_versions
 from quorate.report.model import plot_shares
 from quorate.report.pages import check_installed, decimals_for, figure, percent, render, words, write_page
@@ -205,7 +205,7 @@ def _claim(epsilon: float, delta: float, unit: str) -> Claim:
 
 def _column_shares(release: QueryRelease) -> list[tuple[str, list[tuple[str, float]]]]:
     """Return each column of a workload of marginals with the share of each value, added up from released answers."""
-    workload = release.domain_.asked
+    workload = release.domain_
     if not isinstance(workload, MarginalWorkload):
         return []
     queries, columns, shares = workload.queries, workload.columns, []

@@ -1,6 +1,7 @@
 """The public cover of a class: one query for each way in which the class labels the public points, and its cells.
 
     make_cover          the cover of a class of hypotheses on public points
+    parse_hypothesis    a box or a halfspace from a text
     Cover               cells, queries, and where a record and a new hypothesis belong
     NOTHING             the number of a query that no point fulfils
 
@@ -12,13 +13,13 @@ from typing import Any
 
 from quorate.core.errors import InvalidInput
 from quorate.models.concepts import Boxes, Concept, Conjunctions, Finite, Halfspaces, Intervals, Stumps, Thresholds
-from quorate.release.cover.axes import BoxCover, IntervalCover, ThresholdCover
+from quorate.release.cover.axes import BoxCover, IntervalCover, ThresholdCover, parse_box
 from quorate.release.cover.base import Cover
 from quorate.release.cover.codes import ConjunctionCover, FiniteCover, StumpCover
-from quorate.release.cover.halfspaces import HalfspaceCover
+from quorate.release.cover.halfspaces import HalfspaceCover, parse_halfspace
 from quorate.release.queries import NOTHING
 
-__all__ = ["NOTHING", "Cover", "make_cover"]
+__all__ = ["NOTHING", "Cover", "make_cover", "parse_hypothesis"]
 
 _COVERS: dict[type[Concept], Any] = {
     Thresholds: ThresholdCover,
@@ -40,5 +41,12 @@ def make_cover(concept: Concept, public_points: Any) -> Cover:
         if isinstance(concept, kind):
             cover: Cover = make(concept, public_points)
             return cover
-    known = ", ".join(kind.__name__ for kind in _COVERS)
-    raise InvalidInput(f"queries can be released for {known}, not for {type(concept).__name__}")
+    names = ", ".join(kind.__name__ for kind in _COVERS)
+    raise InvalidInput(f"queries can be released for {names}, not for {type(concept).__name__}")
+
+
+def parse_hypothesis(text: str, concept: Concept) -> Any:
+    """Return the box or halfspace that a text says; a text about another class stays as it is."""
+    if isinstance(concept, Boxes):
+        return parse_box(text, concept.features)
+    return parse_halfspace(text, concept.features) if isinstance(concept, Halfspaces) else text

@@ -12,8 +12,9 @@ from quorate.core.errors import Infeasible, InvalidInput
 from quorate.core.hypotheses.line import cut_points
 from quorate.core.hypotheses.points import Points
 from quorate.models.concepts import Box, Boxes, Constant, Hypothesis, Interval, Intervals, Threshold, Thresholds
-from quorate.release.cover.base import Cover, check_cells, check_public
+from quorate.release.cover.base import Cover, check_public
 from quorate.release.queries import NOTHING, BoxRanges, Prefixes, Ranges, Whole
+from quorate.release.queries.base import check_cells
 
 Values = NDArray[np.float64]
 _MOST_DIMENSIONS = 3
@@ -63,20 +64,16 @@ class ThresholdCover(Cover):
 
     def __init__(self, concept: Thresholds, public: Any) -> None:
         points = check_public(concept, public)
-        self._axis, self._both = Axis(points[:, 0]), bool(concept.both_directions)
-        super().__init__(concept, len(points), Prefixes(self._axis.cells + 1))
-
-    @property
-    def has_differences(self) -> bool:
-        """Whether there are downward thresholds: all, less what lies above."""
-        return self._both
+        self._axis = Axis(points[:, 0])
+        self.has_differences = bool(concept.both_directions)  # downward thresholds are all, less those above
+        super().__init__(concept, points, Prefixes(self._axis.cells + 1))
 
     def _locate(self, points: Points) -> Any:
         return self._axis.cells - 1 - self._axis.locate(points[:, 0])
 
     def _check(self, hypothesis: Any) -> None:
         super()._check(hypothesis)
-        if isinstance(hypothesis, Threshold) and not hypothesis.upward and not self._both:
+        if isinstance(hypothesis, Threshold) and not hypothesis.upward and not self.has_differences:
             raise InvalidInput("a downward threshold is a query of Thresholds(both_directions=True) only")
 
     def _project(self, hypotheses: Sequence[Any]) -> Any:
@@ -119,7 +116,7 @@ class IntervalCover(Cover):
     def __init__(self, concept: Intervals, public: Any) -> None:
         points = check_public(concept, public)
         self._axis = Axis(points[:, 0])
-        super().__init__(concept, len(points), Ranges(self._axis.cells + 1))
+        super().__init__(concept, points, Ranges(self._axis.cells + 1))
 
     def _locate(self, points: Points) -> Any:
         return self._axis.locate(points[:, 0])
@@ -168,7 +165,7 @@ class BoxCover(Cover):
         sizes = [axis.cells for axis in self._axes]
         self._shape = (*sizes[:-1], sizes[-1] + 1)
         check_cells(math.prod(self._shape), f"boxes in {concept.features} dimensions on {len(points)} public points")
-        super().__init__(concept, len(points), BoxRanges(self._shape))
+        super().__init__(concept, points, BoxRanges(self._shape))
 
     def _locate(self, points: Points) -> Any:
         indices = tuple(axis.locate(column) for axis, column in zip(self._axes, points.T, strict=True))
@@ -206,3 +203,16 @@ def _box_ends(hypothesis: Any) -> tuple[tuple[float, ...], tuple[float, ...]]:
         below = tuple(-end for end in ends)
         return (below, ends) if hypothesis.label else (ends, below)
     return hypothesis.lower, hypothesis.upper
+
+
+def parse_box(text: str, features: int) -> Hypothesis:
+    """Return the box that a text such as "low:high,low:high" says."""
+    try:
+        ends = [part.split(":") for part in text.split(",")]
+        lower = tuple(float(low) if low.strip() else -np.inf for low, _ in ends)
+        upper = tuple(float(high) if high.strip() else np.inf for _, high in ends)
+    except ValueError:
+        lower = upper = ()
+    if len(lower) != features or any(not low <= high for low, high in zip(lower, upper, strict=True)):
+        raise InvalidInput(f"a box is asked by its {features} sides, low:high,low:high, not {text!r}")
+    return Box(lower, upper)

@@ -1,12 +1,14 @@
 """What every cover can do, and on how much of a population two hypotheses can differ that agree on a sample of it."""
 
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from quorate.core.arrays import Floats
 from quorate.core.checks import check_count, check_rate
 from quorate.core.errors import Infeasible, InvalidInput
 from quorate.core.hypotheses.points import Points, check_points
@@ -21,12 +23,13 @@ from quorate.models.concepts import (
     Stumps,
     Thresholds,
 )
-from quorate.release.queries import NOTHING, Numbered, Queries, Rows, Whole
+from quorate.models.saving.hypotheses import concept_document
+from quorate.release.domain import Domain, as_list, check_listable
+from quorate.release.queries import NOTHING, Queries, Rows, Whole
 from quorate.tables.containers import open_column, open_matrix
 from quorate.tables.values import object_texts, read_numbers
 
 _GHOSTS = (4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256, 512)  # sizes of the ghost sample, in eighths of the sample
-LARGEST = 20_000_000  # cells of a cover, at most: 160 MB for each list of numbers about them
 
 
 def cover_share(concept: Concept, points: int, beta: float) -> float:
@@ -100,7 +103,7 @@ def _log(value: int) -> float:
     return math.log(value) * (1 + 1e-12)
 
 
-class Cover(Numbered, ABC):
+class Cover(Domain):
     """The cells and queries that public points leave of a class.
 
     A query of the cover stands for all hypotheses that label the public points as it does. `cells` is None where the
@@ -109,13 +112,23 @@ class Cover(Numbered, ABC):
 
     kind: type[Hypothesis]  # of the hypotheses that belong to the class, beside constants
 
-    def __init__(self, concept: Concept, points: int, queries: Queries) -> None:
-        self.concept, self.points, self.queries = concept, points, queries
+    def __init__(self, concept: Concept, public_points: Points, queries: Queries) -> None:
+        self.concept, self.public_points, self.queries = concept, public_points, queries
 
     @property
     def cells(self) -> int | None:
         """How many cells there are, the cell of what is no point of the class among them."""
         return self.queries.cells
+
+    def identity(self) -> bytes:
+        """Return the class and the public points. Members of a finite list are told apart by their number alone."""
+        concept = self.concept
+        name = f"Finite of {len(concept.members)}" if isinstance(concept, Finite) else repr(concept)
+        return name.encode() + self.public_points.tobytes()
+
+    def to_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return the class and the public points."""
+        return {"concept": concept_document(self.concept)}, {"public": self.public_points}
 
     def locate(self, records: Any) -> Whole:
         """Return the number of the cell of each record. No value of a record is a reason for an error."""
@@ -125,18 +138,33 @@ class Cover(Numbered, ABC):
         cells[usable] = self._locate(points if usable.all() else points[usable])
         return cells
 
-    def count(self, records: Any) -> "Whole | Rows":
-        """Return how many records each cell has: what an engine takes."""
+    def count(self, records: Any) -> Whole | Rows:
+        """Return how many records each cell has."""
         cells = self.cells
         assert cells is not None, "a cover of rows counts in its own way"
         return np.bincount(self.locate(records), minlength=cells)
 
-    def project(self, hypotheses: Any) -> Whole:
-        """Return the number of the cover's query that labels the public points as each hypothesis does."""
-        given = [hypotheses] if isinstance(hypotheses, Hypothesis) else list(hypotheses)
-        for hypothesis in given:
+    def public(self) -> Floats | Rows:
+        """Return how many public points lie in each cell."""
+        counts = self.count(self.public_points)
+        return counts if isinstance(counts, Rows) else counts.astype(np.float64)
+
+    def find(self, requests: Any) -> Whole:
+        """Return the number of the query that labels the public points as each hypothesis does."""
+        hypotheses = as_list(requests)
+        for hypothesis in hypotheses:
             self._check(hypothesis)
-        return np.asarray(self._project(given), dtype=np.int64)
+        return np.asarray(self._project(hypotheses) if hypotheses else [], dtype=np.int64)
+
+    def every(self) -> list[Hypothesis]:
+        """Return one hypothesis for each way in which the class labels the public points."""
+        dichotomies = self.concept.dichotomies(self.public_points)
+        check_listable(len(dichotomies))
+        return list(dichotomies)
+
+    def describe(self, numbers: Any, requests: Any) -> list[dict[str, Any]]:
+        """Return the hypotheses as they were requested."""
+        return [{"query": repr(hypothesis)} for hypothesis in as_list(requests)]
 
     def hypothesis(self, number: int) -> Hypothesis:
         """Return the hypothesis that a query of the cover is."""
@@ -158,7 +186,11 @@ class Cover(Numbered, ABC):
         With probability 1 - beta over public points that come from where the records come from, no hypothesis differs
         from its query of the cover on more than this share of that population. 1.0 where nothing can be said.
         """
-        return cover_share(self.concept, self.points, beta)
+        return float(cover_share(self.concept, len(self.public_points), beta))
+
+    def rows(self, places: Whole, support: Rows | None) -> Points:
+        """Return a point of each of these cells; NaN for the cell of what is no point."""
+        return np.asarray(self.centres(), dtype=np.float64)[places]
 
     @abstractmethod
     def _locate(self, points: Points) -> Any:
@@ -185,7 +217,7 @@ class Cover(Numbered, ABC):
             )
 
 
-def read_points(records: Any, *, features: int, name: str = "records") -> Points:
+def read_points(records: Any, *, features: int, name: str = "private") -> Points:
     """Return records as points, each value read by itself: what is no number is NaN.
 
     A record of a list is no point unless it has as many values as there are features.
@@ -209,12 +241,6 @@ def check_public(concept: Concept, public: Any) -> Points:
             "infinite or not declared; fill it in or leave the row out"
         )
     return points + 0.0  # a copy, and no minus zero: what is equal has one name
-
-
-def check_cells(cells: int, what: str) -> None:
-    """Refuse a cover of too many cells."""
-    if cells > LARGEST:
-        raise Infeasible(f"{what} have {cells} cells, above {LARGEST}; pass fewer public points, or round them")
 
 
 def _is_matrix(records: list[Any] | tuple[Any, ...], features: int) -> bool:

@@ -46,6 +46,11 @@ class RowCover(Cover):
             codes = np.stack(np.unravel_index(np.arange(self.cells), sizes), axis=1)
         return self._points(np.asarray(codes, dtype=np.int64))
 
+    def rows(self, places: Whole, support: Rows | None) -> Points:
+        """Return a point of each of these cells, or of these rows; NaN where a value is none."""
+        codes = None if support is None else support.codes[places]
+        return self.centres(codes) if codes is not None else super().rows(places, None)
+
     def _locate(self, points: Points) -> Any:
         raise AssertionError("records are counted as rows")
 
@@ -84,7 +89,7 @@ class ConjunctionCover(RowCover):
         cliques = [each for order in range(len(sizes) + 1) for each in itertools.combinations(columns, order)]
         self._cliques = {clique: index for index, clique in enumerate(cliques)}
         self._categories = np.array(concept.categories)
-        super().__init__(concept, len(points), Marginals(sizes, cliques))
+        super().__init__(concept, points, Marginals(sizes, cliques))
 
     def _codes(self, points: Points) -> NDArray[np.int64]:
         with np.errstate(invalid="ignore"):
@@ -132,7 +137,7 @@ class StumpCover(RowCover):
                 f"{_MOST_COLUMNS}; pass fewer public points, or round them"
             )
         cliques = [(), *((column,) for column in range(columns))]
-        super().__init__(concept, len(points), Marginals((3,) * max(1, columns), cliques))
+        super().__init__(concept, points, Marginals((3,) * max(1, columns), cliques))
 
     def _codes(self, points: Points) -> NDArray[np.int64]:
         columns = len(self.queries.sizes)
@@ -187,7 +192,6 @@ class FiniteCover(RowCover):
 
     def __init__(self, concept: Finite, public: Any) -> None:
         points = check_public(concept, public)
-        self._public = points
         kinds: dict[bytes, int] = {}
         self._members: list[Member] = []
         self._kind: list[int] = []
@@ -199,7 +203,7 @@ class FiniteCover(RowCover):
             self._kind.append(kind)
         self._kinds_by_labels = kinds
         cliques = [(), *((column,) for column in range(len(self._members)))]
-        super().__init__(concept, len(points), Marginals((3,) * len(self._members), cliques))
+        super().__init__(concept, points, Marginals((3,) * len(self._members), cliques))
 
     def _codes(self, points: Points) -> NDArray[np.int64]:
         if len(points) * len(self._members) > _MOST_CODES:
@@ -214,7 +218,10 @@ class FiniteCover(RowCover):
         return codes.T
 
     def _points(self, codes: Whole) -> Points:
-        known = {tuple(row): point for row, point in zip(self._codes(self._public).tolist(), self._public, strict=True)}
+        known = {
+            tuple(row): point
+            for row, point in zip(self._codes(self.public_points).tolist(), self.public_points, strict=True)
+        }
         missing = np.full(self.concept.features, np.nan)
         return np.array([known.get(tuple(row), missing) for row in codes.tolist()]).reshape(-1, self.concept.features)
 
@@ -223,7 +230,7 @@ class FiniteCover(RowCover):
             return 0 if hypothesis.label else NOTHING
         if isinstance(hypothesis, Member) and any(hypothesis.rule is rule for rule in self._rule(hypothesis.index)):
             return 2 + 3 * self._kind[hypothesis.index]
-        kind = self._kinds_by_labels.get(_key(hypothesis.predict_checked(self._public)))
+        kind = self._kinds_by_labels.get(_key(hypothesis.predict_checked(self.public_points)))
         if kind is None:
             raise InvalidInput("this query labels the public points as no member of the list does")
         return 2 + 3 * kind

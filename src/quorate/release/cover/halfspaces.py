@@ -7,6 +7,7 @@ a line counts as below it, as if all were moved down by less than any distance: 
 """
 
 from collections.abc import Iterator, Sequence
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
@@ -14,15 +15,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from quorate.core.arrays import Floats
-from quorate.core.errors import Infeasible
+from quorate.core.errors import Infeasible, InvalidInput
 from quorate.core.hypotheses.points import Points
 from quorate.models.concepts import Constant, Halfspace, Halfspaces, Hypothesis
 from quorate.models.concepts.partitions import first_rows
 from quorate.release.cover.arrangement import Faces, Lines, find_exact_points, find_points, nearest
-from quorate.release.cover.base import Cover, check_cells, check_public
+from quorate.release.cover.base import Cover, check_public
 from quorate.release.queries import NOTHING, Queries, Rows, Whole, check_weights
-from quorate.release.queries.base import check_numbers
+from quorate.release.queries.base import check_cells, check_numbers
 
+_DIGITS = 2000  # of a number in a text: 1e999999999 would take all of the memory
 _AT_ONCE = 2**17  # sides computed at a time: they stay in the cache
 
 Bits = NDArray[np.uint8]
@@ -80,12 +82,8 @@ class HalfspaceCover(Cover):
         self._words, marks = _mark_faces(faces)
         self._faces = np.argsort(marks)
         self._marks = marks[self._faces]
-        super().__init__(concept, len(points), Sides(faces))
-
-    @property
-    def has_differences(self) -> bool:
-        """Whether there are lines: what lies below one is all, less what lies above."""
-        return len(self.lines) > 0
+        self.has_differences = len(self.lines) > 0  # what lies below a line is all, less what lies above it
+        super().__init__(concept, points, Sides(faces))
 
     def _locate(self, points: Points) -> Any:
         faces = [self._faces[np.searchsorted(self._marks, self._mark(bits))] for bits in self._sides(points)]
@@ -218,3 +216,25 @@ def _mix_bits(numbers: Marks) -> Marks:
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return np.asarray(mixed ^ (mixed >> np.uint64(31)), dtype=np.uint64)
+
+
+def parse_halfspace(text: str, features: int) -> Hypothesis:
+    """Return the halfspace that a text such as "a,b>c" says."""
+    normal, _, offset = text.partition(">")
+    try:
+        level = tuple(_read_fraction(value) for value in normal.split(",")), _read_fraction(offset)
+    except (ValueError, ArithmeticError):
+        level = (), Fraction(0)
+    if len(level[0]) != features or not any(level[0]):
+        raise InvalidInput(f"a halfspace is asked by {features} numbers and an offset, a,b>c, not {text!r}")
+    return Halfspace(features=features, levels=(level,), otherwise=0)
+
+
+def _read_fraction(text: str) -> Fraction:
+    """Return a number as it is written, if it has few enough digits."""
+    if "/" in text:
+        return Fraction(text.strip())
+    number = Decimal(text.strip())
+    if not number.is_finite() or len(number.as_tuple().digits) + abs(number.adjusted()) > _DIGITS:
+        raise ValueError
+    return Fraction(number)

@@ -1,6 +1,6 @@
 """Lists of 0/1 queries about cells, held by their structure: a list of a million queries is never a matrix."""
 
-from quorate.release.queries.base import MOST_LISTED, NOTHING, Numbered, Queries, Rows, Whole, check_weights
+from quorate.release.queries.base import MOST_LISTED, NOTHING, Queries, Rows, Whole, check_weights
 from quorate.release.queries.lines import BoxRanges, Prefixes, Ranges
 from quorate.release.queries.lists import Levels, Matrix
 from quorate.release.queries.marginals import Marginals, Possible
@@ -12,7 +12,6 @@ __all__ = [
     "Levels",
     "Marginals",
     "Matrix",
-    "Numbered",
     "Possible",
     "Prefixes",
     "Queries",

@@ -14,6 +14,7 @@ from quorate.core.checks import check_count
 from quorate.core.errors import Infeasible, InvalidInput
 
 MOST_LISTED = 50_000_000  # answers or cells that are written out at once: 400 MB of numbers
+LARGEST = 20_000_000  # cells that public values define, at most: 160 MB for each list of numbers about them
 NOTHING = -1  # the number of a query that no record fulfils; its answer is 0, exactly
 Whole = NDArray[np.int64]
 Members = slice | NDArray[np.int64]
@@ -109,28 +110,6 @@ class Queries(ABC):
         return float(np.abs(self.answers(weights)).max())
 
 
-class Numbered:
-    """Something asked by numbers of its own: each is one of `queries`, or one of them less another, or nothing."""
-
-    queries: Queries
-
-    @property
-    def has_differences(self) -> bool:
-        """Whether some number is the difference of two of `queries`, and errs as both of them."""
-        return False
-
-    def parts(self, numbers: ArrayLike) -> tuple[Whole, Whole]:
-        """Return the two queries whose difference each number is; `NOTHING` where there is none."""
-        plus = np.asarray(numbers, dtype=np.int64)
-        return plus, np.full_like(plus, NOTHING)
-
-    def read(self, answers: ArrayLike, numbers: ArrayLike) -> Floats:
-        """Return the answers of these numbers, given the answers of all of `queries`."""
-        known = np.append(np.asarray(answers, dtype=np.float64), 0.0)  # `NOTHING` is the last place
-        plus, minus = self.parts(numbers)
-        return np.asarray(known[plus] - known[minus])
-
-
 def check_numbers(which: ArrayLike, count: int) -> Whole:
     """Return numbers of queries as an array."""
     numbers = np.asarray(which)
@@ -160,7 +139,13 @@ def check_whole(cells: int | None) -> int:
     return cells
 
 
-def check_listed(count: int, what: str) -> None:
+def check_list_size(count: int, noun: str) -> None:
     """Refuse to write out more numbers than `MOST_LISTED`."""
     if count > MOST_LISTED:
-        raise Infeasible(f"{count} {what} are more than the {MOST_LISTED} that are written out at once; ask for some")
+        raise Infeasible(f"{count} {noun} are more than the {MOST_LISTED} that are written out at once; ask for some")
+
+
+def check_cells(cells: int, noun: str) -> None:
+    """Refuse too many cells."""
+    if cells > LARGEST:
+        raise Infeasible(f"{noun} have {cells} cells, above {LARGEST}; pass fewer public points, or round them")

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from quorate.core.arrays import Floats
 from quorate.core.checks import check_count
 from quorate.core.errors import InvalidInput
-from quorate.release.queries.base import Queries, Rows, check_listed, check_numbers, check_weights
+from quorate.release.queries.base import Queries, Rows, check_list_size, check_numbers, check_weights
 
 _MOST_DIMENSIONS = 3
 _PAIRS = 4_000_000  # pairs of cells up to which the sensitivity is searched, not bounded
@@ -97,7 +97,7 @@ class Ranges(_Line):
 
     def answers(self, weights: ArrayLike | Rows) -> Floats:
         """Return the sums over all ranges: refused where there are more of them than can be written out."""
-        check_listed(self.count, "ranges")
+        check_list_size(self.count, "ranges")
         sums = np.concatenate([[0.0], np.cumsum(check_weights(weights, self.cells))])
         first, last = self._ends()
         return np.asarray(sums[last + 1] - sums[first])
@@ -115,7 +115,7 @@ class Ranges(_Line):
 
     def spread(self, values: ArrayLike, support: Rows | None = None) -> Floats:
         """Return for each cell the sum of the values of the ranges that contain it."""
-        check_listed(self.count, "ranges")
+        check_list_size(self.count, "ranges")
         each = check_weights(values, self.count)
         first, last = self._ends()
         begins = np.bincount(first, each, minlength=self.cells + 1)
@@ -180,7 +180,7 @@ class BoxRanges(Queries):
 
     def answers(self, weights: ArrayLike | Rows) -> Floats:
         """Return the sums over all boxes: refused where there are more of them than can be written out."""
-        check_listed(self.count, "boxes")
+        check_list_size(self.count, "boxes")
         sums = self._sums(weights)
         for axis, size in enumerate(self.shape):
             first, last = np.triu_indices(size)
@@ -204,7 +204,7 @@ class BoxRanges(Queries):
 
     def spread(self, values: ArrayLike, support: Rows | None = None) -> Floats:
         """Return for each cell the sum of the values of the boxes that contain it."""
-        check_listed(self.count, "boxes")
+        check_list_size(self.count, "boxes")
         grid = check_weights(values, self.count).reshape([axis.count for axis in self._axes])
         for axis, size in enumerate(self.shape):
             first, last = np.triu_indices(size)
@@ -222,7 +222,7 @@ class BoxRanges(Queries):
         for axis in range(lines.ndim - 1):
             sums = np.concatenate([np.zeros_like(lines.take([0], axis)), np.cumsum(lines, axis=axis)], axis=axis)
             first, last = np.triu_indices(lines.shape[axis])
-            check_listed(len(first) * sums.size // sums.shape[axis], "sums")
+            check_list_size(len(first) * sums.size // sums.shape[axis], "sums")
             lines = np.take(sums, last + 1, axis=axis) - np.take(sums, first, axis=axis)
         sums = np.cumsum(lines, axis=-1)
         previous = np.concatenate([np.zeros_like(sums[..., :1]), sums[..., :-1]], axis=-1)

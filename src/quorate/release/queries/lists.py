@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from quorate.core.arrays import Floats
 from quorate.core.errors import InvalidInput
-from quorate.release.queries.base import Members, Queries, Rows, Whole, check_listed, check_numbers, check_weights
+from quorate.release.queries.base import Members, Queries, Rows, Whole, check_list_size, check_numbers, check_weights
 
 _PAIRS = 4_000_000  # pairs of cells up to which the sensitivity is searched, not bounded
 
@@ -24,7 +24,7 @@ class Matrix(Queries):
             raise InvalidInput(
                 f"queries must be a table of truth values, one row a query, not {table.dtype} of shape {table.shape}"
             )
-        check_listed(table.size // 8, "bytes of queries")
+        check_list_size(table.size // 8, "bytes of queries")
         self.rows: NDArray[np.bool_] = np.ascontiguousarray(table)
         self.count, self.cells = (int(size) for size in table.shape)
 

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from quorate.core.arrays import Floats, Integers
 from quorate.core.checks import check_count, check_positive
 from quorate.core.errors import InvalidInput
-from quorate.release.queries.base import Queries, Rows, check_listed, check_numbers, check_weights, check_whole
+from quorate.release.queries.base import Queries, Rows, check_list_size, check_numbers, check_weights, check_whole
 
 Truths = NDArray[np.bool_]
 _MOST_CELLS = 200_000_000  # of a whole table that is held at all: 1.6 GB
@@ -156,7 +156,7 @@ class Marginals(Queries):
 
     def answers(self, weights: ArrayLike | Rows) -> Floats:
         """Return all marginals, one after the other; on a whole table each is summed from the smallest at hand."""
-        check_listed(self.count, "queries")
+        check_list_size(self.count, "queries")
         if isinstance(weights, Rows):
             return np.concatenate([self.table(clique, weights) for clique in range(len(self.cliques))])
         whole = check_weights(weights, self.cells).reshape(self.sizes)

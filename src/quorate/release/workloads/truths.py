@@ -51,11 +51,11 @@ class ExpressionWorkload(BoundWorkload):
         values = {name: _values(cells) for name, cells in columns.cells.items()}
         return np.array([_truth(each, values, codes) for each in self._parsed])
 
-    def count(self, table: Any) -> "Whole | Rows":
+    def count(self, records: Any) -> Whole | Rows:
         """Return how many rows each cell has, or for each row which expressions it fulfils."""
-        rows = self.encode(table)
         if self._listed:
-            return np.bincount(rows.cell(range(len(rows.sizes))), minlength=math.prod(rows.sizes))
+            return super().count(records)
+        rows = self.encode(records)
         if rows.records * len(self.texts) > _MOST_CODES:
             raise InvalidInput(f"{rows.records} rows and {len(self.texts)} expressions are too many; ask fewer at once")
         truths = self._truths(self.columns, lambda name: rows.codes[:, self.columns.names.index(name)])
@@ -66,12 +66,14 @@ class ExpressionWorkload(BoundWorkload):
         plus = np.asarray(numbers, dtype=np.int64)
         return plus if self._listed else 2 * plus + 1, np.full_like(plus, NOTHING)
 
-    def find(self, asked: Any) -> int:
+    def _find(self, request: Any) -> int:
         """Return the number of the expression that says the same, however it is spaced or written."""
-        wanted = parse_expression(asked)
+        wanted = parse_expression(request)
         if wanted not in self._parsed:
             raise InvalidInput("this expression is not among those of the workload")
         return self._parsed.index(wanted)
+
+    _find_name = _find
 
     def decode(self, codes: ArrayLike) -> dict[str, list[Any]]:
         """Return values of the columns, or of the expressions where those are the columns."""

@@ -7,9 +7,10 @@ from typing import Any, Literal
 
 from quorate.core.checks import check_count
 from quorate.core.errors import InvalidInput
-from quorate.release.workloads.bound import BoundWorkload, HierarchyWorkload, MarginalWorkload
+from quorate.release.workloads.bound import BoundWorkload
 from quorate.release.workloads.columns import BINS, Columns
-from quorate.release.workloads.lines import LineWorkload
+from quorate.release.workloads.groups import HierarchyWorkload, LineWorkload
+from quorate.release.workloads.marginals import MarginalWorkload
 from quorate.release.workloads.truths import ExpressionWorkload
 from quorate.tables import Schema
 
