@@ -48,11 +48,12 @@ from quorate.cli.signatures import with_options
 from quorate.core.checks import check_count, check_rate
 from quorate.core.errors import BudgetSpent, InvalidInput
 from quorate.models.saving import Folder, load, open_folder, save
+from quorate.planner import Plan
 from quorate.release import Columns, GrowingRelease, OnlineRelease, QueryRelease
 from quorate.release.answers import parse_queries, shown_answers
 from quorate.release.auto_cuts import AutoCuts
 from quorate.release.domain import make_domain
-from quorate.release.plan import ReleasePlan, plan_release
+from quorate.release.plan import plan_release
 from quorate.release.synthetic import MOST_ROWS
 from quorate.release.utility import simulate_utility
 from quorate.report.release import write_release_report
@@ -486,7 +487,7 @@ def _plan(subject: Subject, columns: Columns | None, options: ReleaseOptions, se
     return 0 if plan.feasible else 1
 
 
-def _show_plan(plan: ReleasePlan) -> None:
+def _show_plan(plan: Plan) -> None:
     console = Console()
     console.print(plan.summary())
     table = Table("engine", "expected largest error", title="Expected", caption="* chosen by auto")

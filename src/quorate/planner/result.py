@@ -71,10 +71,10 @@ class Method:
 class Plan:
     """What to run and what to expect, from public numbers alone.
 
-    `family` says what is planned: "votes", "concept", "student_first" or "everlasting". `figures` are its numbers, and
-    each of them is an attribute too. `keywords` are the settings of the estimator that follows the plan, `text` and
-    `premise` what it expects and supposes, and `shortage` what is missing if it is not feasible. `nearest` are changes
-    of one number, each of which would make it feasible, and `methods` a comparison, the best method first.
+    `family` says what is planned: "votes", "concept", "student_first", "everlasting" or "release". `figures` are its
+    numbers, and each of them is an attribute too. `keywords` are the settings of the estimator that follows the plan,
+    `text` and `premise` what it expects and supposes, and `shortage` what is missing if it is not feasible. `nearest`
+    are changes of one number, each of which would make it feasible, and `methods` a comparison, the best method first.
     """
 
     family: str
@@ -165,12 +165,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, tuple | list):
         return [_plain(entry) for entry in value]
     return None if isinstance(value, float) and math.isinf(value) else value
-
-
-def plan_card(plan: Any, *figures: str, bar: tuple[str, float] | None = None) -> str:
-    """Return the notebook card of a plan that is not a `Plan`: these of its values, a bar and its summary."""
-    facts = {name.replace("_", " "): getattr(plan, name) for name in figures}
-    summary = plan.summary()
-    return html_card(
-        "Plan" if plan.feasible else "Plan, not feasible", facts, bar=bar, lines=[f"{summary[:1].upper()}{summary[1:]}"]
-    )

@@ -6,8 +6,8 @@ Nikolov, Ullman and Wu 2020, Theorem 10), and so is a class for which public dat
 """
 
 import math
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -17,7 +17,7 @@ from quorate.core.checks import check_count, check_delta, check_positive, check_
 from quorate.core.errors import Infeasible
 from quorate.core.hypotheses.points import Points
 from quorate.models.concepts import Concept, Conjunctions, Stumps
-from quorate.planner.result import Change, plan_card
+from quorate.planner.result import Change, Plan
 from quorate.release.auto_cuts import AutoCuts
 from quorate.release.cover.base import cover_share
 from quorate.release.domain import Domain, make_domain
@@ -37,79 +37,6 @@ class EngineForecast:
     error: float
 
 
-@dataclass(frozen=True)
-class ReleasePlan:
-    """What a release can achieve: engines from best to worst, the cover's error, and the records needed.
-
-    `error` is the best engine's expected largest error and `cover` the cover's own error at confidence 1 - beta; a plan
-    is `feasible` if both together stay within alpha. `private_needed` and `public_needed` are the smallest numbers that
-    bring each part within half of alpha, None if no number does or none is needed. `public_alone` is the error of
-    answering from the public records alone, if they are a fair sample; `sentences` state the conclusions.
-    """
-
-    subject: str
-    records: int
-    public: int
-    epsilon: float
-    delta: float
-    alpha: float
-    beta: float
-    cells: int | None
-    queries: int
-    engine: str
-    error: float
-    cover: float
-    public_alone: float
-    engines: tuple[EngineForecast, ...]
-    private_needed: int | None
-    public_needed: int | None
-    published: tuple[str, ...]
-    sentences: tuple[str, ...]
-
-    @property
-    def feasible(self) -> bool:
-        """Whether the expected error and the cover's error together stay within alpha."""
-        return self.error + self.cover <= self.alpha
-
-    @property
-    def nearest(self) -> tuple[Change, ...]:
-        """About how many records bring each part of the error within half of alpha, with the other number unchanged.
-
-        If both parts are too large, both numbers must grow: more public records make more cells to measure.
-        """
-        half = self.alpha / 2
-        parts = (
-            ("records", "private", self.error, self.private_needed),
-            ("public", "public", self.cover, self.public_needed),
-        )
-        return tuple(
-            Change(parameter, needed, None, f"collect about {needed:,} {whose} records")
-            for parameter, whose, error, needed in parts
-            if not self.feasible and error > half and needed is not None
-        )
-
-    def settings(self) -> dict[str, Any]:
-        """Return the keyword arguments, apart from the subject, of a `QueryRelease` that follows the plan."""
-        return {"epsilon": self.epsilon, "delta": self.delta, "engine": self.engine}
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the plan as plain values."""
-        return asdict(self) | {"feasible": self.feasible}
-
-    def summary(self) -> str:
-        """Return the plan in a few sentences."""
-        words = (
-            f"{self.records} private and {self.public} public records, asked for {self.subject}: expected largest "
-            f"error {self.error:.3g} by the engine {self.engine!r}, and {self.cover:.3g} for the cover itself."
-        )
-        return " ".join([words, *self.sentences])
-
-    def _repr_html_(self) -> str:
-        return plan_card(
-            self, "subject", "engine", "records", "public", "queries", "error", "cover", "epsilon", "delta"
-        )
-
-
 def plan_release(
     subject: Any,
     *,
@@ -120,11 +47,17 @@ def plan_release(
     alpha: float = 0.05,
     beta: float = 0.05,
     columns: Any = None,
-) -> ReleasePlan:
+) -> Plan:
     """Plan a release of this class or workload. No private record is read.
 
     `public` is the number of public records, or the public records themselves. For a number, evenly spread points stand
     in for them; a workload then needs declared `columns`.
+
+    `error` of the plan is the best engine's expected largest error and `cover` the cover's own error at confidence
+    1 - beta; the plan is feasible if both together stay within alpha. `engines` has all engines from best to worst,
+    `private_needed` and `public_needed` the smallest numbers of records that bring each part within half of alpha, None
+    if no number does or none is needed, and `public_alone` the error of answering from public records alone, if they
+    are a fair sample.
 
     >>> from quorate.models.concepts import Thresholds
     >>> plan = plan_release(Thresholds(), records=1_000_000, public=10_000, epsilon=1.0, delta=1e-6, alpha=0.005)
@@ -134,65 +67,93 @@ def plan_release(
     records = check_count("records", records)
     epsilon, delta = check_positive("epsilon", epsilon), check_delta(delta, zero=False)
     alpha, beta = check_rate("alpha", alpha), check_rate("beta", beta)
-    counted = public is None or (isinstance(public, int | np.integer) and not isinstance(public, bool))
-    auto_cuts = AutoCuts.of(subject, columns, None if counted else public)
-    domain, size = _domain(subject, public, columns if auto_cuts is None else auto_cuts.widest)
-    known = domain.public() if size else None
-    known = known.merged() if isinstance(known, Rows) else known
-    forecast = partial(_forecasts, domain, known, auto_cuts, epsilon=epsilon, delta=delta)
+    auto_cuts = AutoCuts.of(subject, columns, None if _is_number(public) else public)
+    domain, size = _make_domain(subject, public, columns if auto_cuts is None else auto_cuts.widest)
+    counts = domain.public() if size else None
+    counts = counts.merged() if isinstance(counts, Rows) else counts
+    forecast = partial(_forecast_engines, domain, counts, auto_cuts, epsilon=epsilon, delta=delta)
     forecasts = forecast(records=records)
     if not forecasts:
         raise Infeasible(
             "no engine can answer these queries: they are too many; ask fewer, or pass fewer public points"
         )
-    cover = domain.share(beta)
+    error, cover = forecasts[0].error, domain.share(beta)
     alone = min(1.0, math.sqrt(math.log(2 * domain.queries.count / beta) / (2 * size))) if size else 1.0
-    plan = ReleasePlan(
-        subject=subject.kind if isinstance(subject, Workload) else type(subject).__name__,
-        records=records,
-        public=size,
-        epsilon=epsilon,
-        delta=delta,
-        alpha=alpha,
-        beta=beta,
-        cells=domain.queries.cells,
-        queries=domain.queries.count,
-        engine=forecasts[0].engine,
-        error=forecasts[0].error,
-        cover=cover,
-        public_alone=alone,
-        engines=tuple(forecasts),
-        private_needed=_private_needed(forecast, target=alpha / 2),
-        public_needed=_public_needed(subject, target=alpha / 2, beta=beta),
-        published=_published(subject, epsilon=epsilon, delta=delta, alpha=alpha, beta=beta),
-        sentences=(),
+    figures: dict[str, Any] = {
+        "subject": subject.kind if isinstance(subject, Workload) else type(subject).__name__,
+        "records": records,
+        "public": size,
+        "epsilon": epsilon,
+        "delta": delta,
+        "alpha": alpha,
+        "beta": beta,
+        "cells": domain.queries.cells,
+        "queries": domain.queries.count,
+        "engine": forecasts[0].engine,
+        "error": error,
+        "cover": cover,
+        "public_alone": alone,
+        "engines": tuple(forecasts),
+        "private_needed": _private_needed(forecast, target=alpha / 2),
+        "public_needed": _public_needed(subject, target=alpha / 2, beta=beta),
+        "published": _cite_orders(subject, epsilon=epsilon, delta=delta, alpha=alpha, beta=beta),
+    }
+    sentences = _write_sentences(subject, figures)
+    if auto_cuts is not None:
+        sentences.append("A tenth of the budget finds cuts: this is for as many cells as there may be.")
+    text = (
+        f"{records} private and {size} public records, asked for {figures['subject']}: expected largest error "
+        f"{error:.3g} by the engine {figures['engine']!r}, and {cover:.3g} for the cover itself."
     )
-    found = (
-        () if auto_cuts is None else ("A tenth of the budget finds cuts: this is for as many cells as there may be.",)
+    feasible = error + cover <= alpha
+    return Plan(
+        family="release",
+        feasible=feasible,
+        keywords={"epsilon": epsilon, "delta": delta, "engine": figures["engine"]},
+        figures=figures | {"sentences": tuple(sentences)},
+        text=" ".join([text, *sentences]),
+        shortage="" if feasible else f"{error + cover:.3g} is above alpha = {alpha:g}",
+        nearest=() if feasible else _list_changes(figures),
+        shown=("subject", "engine", "records", "public", "queries", "error", "cover", "epsilon", "delta"),
     )
-    return replace(plan, sentences=(*_sentences(subject, plan), *found))
 
 
-def _forecasts(
-    domain: Domain, known: Any, auto_cuts: AutoCuts | None, *, records: int, epsilon: float, delta: float
+def _list_changes(figures: Mapping[str, Any]) -> tuple[Change, ...]:
+    """Return about how many records bring each part of the error within half of alpha, the other number unchanged.
+
+    If both parts are too large, both numbers must grow: more public records make more cells to measure.
+    """
+    parts = (("records", "private", "error", "private_needed"), ("public", "public", "cover", "public_needed"))
+    return tuple(
+        Change(parameter, figures[needed], None, f"collect about {figures[needed]:,} {adjective} records")
+        for parameter, adjective, part, needed in parts
+        if figures[part] > figures["alpha"] / 2 and figures[needed] is not None
+    )
+
+
+def _is_number(public: Any) -> bool:
+    return public is None or (isinstance(public, int | np.integer) and not isinstance(public, bool))
+
+
+def _forecast_engines(
+    domain: Domain, public: Any, auto_cuts: AutoCuts | None, *, records: int, epsilon: float, delta: float
 ) -> list[EngineForecast]:
     """Return each engine that can answer these queries with its expected largest error, best first."""
-    errors = expected_errors(domain.queries, records=records, epsilon=epsilon, delta=delta, public=known)
+    errors = expected_errors(domain.queries, records=records, epsilon=epsilon, delta=delta, public=public)
     errors = errors if auto_cuts is None else auto_cuts.expected_errors(errors)
     return [EngineForecast(name, float(error)) for name, error in errors.items()]
 
 
-def _domain(subject: Any, public: Any, columns: Any) -> tuple[Domain, int]:
-    if isinstance(public, int | np.integer) and not isinstance(public, bool):
-        size = check_count("public", int(public), least=0)
-        if isinstance(subject, Concept):
-            return make_domain(subject, stand_in_points(subject, size)), size
-        return make_domain(subject, None, columns), 0
-    if public is None:
-        return make_domain(subject, None, columns), 0
-    domain = make_domain(subject, public, columns)
-    known = domain.public()
-    return domain, int(known.records if isinstance(known, Rows) else np.sum(known))  # type: ignore[arg-type]
+def _make_domain(subject: Any, public: Any, columns: Any) -> tuple[Domain, int]:
+    """Return the domain, and the number of public records."""
+    if not _is_number(public):
+        domain = make_domain(subject, public, columns)
+        counts = domain.public()
+        return domain, int(counts.records if isinstance(counts, Rows) else np.sum(counts))  # type: ignore[arg-type]
+    size = check_count("public", int(public or 0), least=0)
+    if isinstance(subject, Concept) and public is not None:
+        return make_domain(subject, stand_in_points(subject, size)), size
+    return make_domain(subject, None, columns), 0
 
 
 def stand_in_points(concept: Concept, size: int) -> Points:
@@ -251,42 +212,43 @@ def _public_needed(subject: Any, *, target: float, beta: float) -> int | None:
     return high
 
 
-def _published(subject: Any, *, epsilon: float, delta: float, alpha: float, beta: float) -> tuple[str, ...]:
+def _cite_orders(subject: Any, *, epsilon: float, delta: float, alpha: float, beta: float) -> tuple[str, ...]:
     """Return the published orders of magnitude, without their constants, for a class of known dimensions."""
     if not isinstance(subject, Concept):
         return ()
-    told = subject.vc_dimension * math.log(1 / alpha) + math.log(1 / beta)
+    logarithms = subject.vc_dimension * math.log(1 / alpha) + math.log(1 / beta)
     dual = subject.dual_vc_dimension or 2 ** (subject.vc_dimension + 1)
-    private = told**1.5 * math.sqrt(dual * math.log(1 / delta)) / (epsilon * alpha**2)
+    private = logarithms**1.5 * math.sqrt(dual * math.log(1 / delta)) / (epsilon * alpha**2)
     return (
         f"Bassily et al. 2020, Theorem 10, for VC dimension {subject.vc_dimension} and dual {dual}: of the order of "
-        f"{private:.2g} private and {told / alpha:.2g} public records, constants left out",
+        f"{private:.2g} private and {logarithms / alpha:.2g} public records, constants left out",
     )
 
 
-def _sentences(subject: Any, plan: ReleasePlan) -> list[str]:
+def _write_sentences(subject: Any, figures: Mapping[str, Any]) -> list[str]:
     """Say what would have to change, and when public data are all or nothing."""
-    said, half = [], plan.alpha / 2
-    if plan.error > half and plan.private_needed is not None:
-        said.append(f"About {plan.private_needed} private records bring the engine's part within {half:g}.")
-    if plan.cover > half and plan.public_needed is not None:
-        said.append(f"About {plan.public_needed} public records bring the cover's own part within {half:g}.")
-    if plan.public and plan.public_alone <= plan.error:
-        said.append(
-            f"If the public records are a fair sample, they alone answer within {plan.public_alone:.3g}: private data "
-            "add nothing."
+    sentences, half = [], figures["alpha"] / 2
+    if figures["error"] > half and figures["private_needed"] is not None:
+        sentences.append(f"About {figures['private_needed']} private records bring the engine's part within {half:g}.")
+    if figures["cover"] > half and figures["public_needed"] is not None:
+        sentences.append(f"About {figures['public_needed']} public records bring the cover's own part within {half:g}.")
+    if figures["public"] and figures["public_alone"] <= figures["error"]:
+        sentences.append(
+            f"If the public records are a fair sample, they alone answer within {figures['public_alone']:.3g}: private "
+            "data add nothing."
         )
     if isinstance(subject, Stumps) and subject.binary:
-        said.append(_stumps(subject.features, plan))
-    return said
+        sentences.append(_compare_stumps(subject.features, figures))
+    return sentences
 
 
-def _stumps(features: int, plan: ReleasePlan) -> str:
+def _compare_stumps(features: int, figures: Mapping[str, Any]) -> str:
     """Say when public data cannot help: for stumps over p binary columns they answer alone, or not at all."""
-    private, few = math.sqrt(features) / (plan.epsilon * plan.alpha), 1 / plan.alpha**2
-    short = plan.public < few and plan.records < private
+    alpha = figures["alpha"]
+    private, few = math.sqrt(features) / (figures["epsilon"] * alpha), 1 / alpha**2
+    short = figures["public"] < few and figures["records"] < private
     return (
         f"For stumps over {features} binary columns public data cannot help (Bassily et al. 2020, Theorem 13): within "
-        f"{plan.alpha:g} it takes of the order of {private:.2g} private records, or of {few:.2g} public ones, which "
-        f"then answer alone{'; there are too few of both' if short else ''}."
+        f"{alpha:g} it takes of the order of {private:.2g} private records, or of {few:.2g} public ones, which then "
+        f"answer alone{'; there are too few of both' if short else ''}."
     )

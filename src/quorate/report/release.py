@@ -13,10 +13,10 @@ import numpy as np
 
 from quorate.core.arrays import Floats
 from quorate.core.errors import QuorateError
+from quorate.planner import Plan
 from quorate.release import QueryRelease
 from quorate.release.engines import ENGINES, expected_errors
 from quorate.release.people import RECORD
-from quorate.release.plan import ReleasePlan
 from quorate.release.utility import Utility, release_again
 from quorate.release.workloads.marginals import MarginalWorkload
 from quorate.report.data import Claim, proofs_for, software_versions
@@ -83,7 +83,7 @@ def write_release_report(release: QueryRelease, path: Path, utility: Utility | N
     return write_page(render_release(_report_release(release, utility)), path)
 
 
-def write_plan_report(plan: ReleasePlan, path: Path) -> Path:
+def write_plan_report(plan: Plan, path: Path) -> Path:
     """Write the page of a plan to `path`, from public numbers alone; return the path."""
     return write_page(render_release(_report_plan(plan)), path)
 
@@ -128,7 +128,7 @@ def release_bill(release: QueryRelease) -> dict[str, Any]:
     }
 
 
-def _report_plan(plan: ReleasePlan) -> ReleaseReport:
+def _report_plan(plan: Plan) -> ReleaseReport:
     bill = {
         "about": plan.subject,
         "private_records": plan.records,
