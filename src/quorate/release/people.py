@@ -11,12 +11,11 @@ from numpy.typing import NDArray
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
 
-from quorate.compute.ensemble import unit_numbers
 from quorate.core.checks import check_count
 from quorate.core.errors import Infeasible, InvalidInput
 from quorate.core.privacy.claims import Claim, Total
 from quorate.tables.containers import is_arrow
-from quorate.tables.persons import lasting_names
+from quorate.tables.persons import lasting_names, unit_numbers
 
 RECORD, PERSON = "record", "person"  # the unit of privacy
 _DIGEST = 16  # bytes

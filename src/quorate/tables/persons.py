@@ -23,6 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from quorate.core.arrays import Integers
+from quorate.core.checks import check_count
 from quorate.core.errors import InvalidInput
 from quorate.tables.containers import open_column
 from quorate.tables.dates import canonical_moment
@@ -113,3 +114,19 @@ def _stored_type(values: Any) -> str:
         if inner is None:
             return str(kind)
         kind = inner
+
+
+def unit_numbers(rows: int, groups: Any = None) -> tuple[Integers, int]:
+    """Return the unit that each row belongs to, numbered as they first appear, and how many units there are.
+
+    Without `groups` every row is a unit of its own. The names 7, "7.0", " 7 " and b"07" are one person. Rows without a
+    name belong to one unknown person.
+    """
+    rows = check_count("rows", rows)
+    if groups is None:
+        return np.arange(rows), rows
+    shape = np.shape(groups) if hasattr(groups, "shape") or hasattr(groups, "dtype") else (len(groups),)
+    if shape != (rows,):
+        raise InvalidInput(f"groups must name the person of each of the {rows} rows, not be of shape {shape}")
+    units, names = person_names(groups)
+    return units, len(names)

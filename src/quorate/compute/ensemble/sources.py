@@ -23,23 +23,7 @@ from quorate.core.arrays import Integers
 from quorate.core.checks import check_count
 from quorate.core.errors import Infeasible, InvalidInput
 from quorate.core.rows import take_rows
-from quorate.tables.persons import person_names
-
-
-def unit_numbers(rows: int, groups: Any = None) -> tuple[Integers, int]:
-    """Return the unit that each row belongs to, numbered as they first appear, and how many units there are.
-
-    Without `groups` every row is a unit of its own. `quorate.tables.persons` says which names are one person: 7, "7.0",
-    " 7 " and b"07" are. Rows without a name belong to one unknown person.
-    """
-    rows = check_count("rows", rows)
-    if groups is None:
-        return np.arange(rows), rows
-    shape = np.shape(groups) if hasattr(groups, "shape") or hasattr(groups, "dtype") else (len(groups),)
-    if shape != (rows,):
-        raise InvalidInput(f"groups must name the person of each of the {rows} rows, not be of shape {shape}")
-    units, names = person_names(groups)
-    return units, len(names)
+from quorate.tables.persons import unit_numbers
 
 
 def _secret_permutation(count: int) -> Integers:

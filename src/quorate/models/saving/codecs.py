@@ -14,17 +14,11 @@ from dataclasses import fields, is_dataclass
 from fractions import Fraction
 from importlib import import_module
 from inspect import signature
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.compute.ensemble import Electorate
-from quorate.compute.ensemble.clusters import ClusterTeachers
-from quorate.compute.ensemble.electorate import FunctionTeachers
-from quorate.compute.ensemble.endpoints import EndpointTeachers
-from quorate.compute.ensemble.estimators import EstimatorTeachers
-from quorate.compute.learners import Teachers, teachers_from_arrays
 from quorate.core.errors import InvalidInput
 from quorate.core.mechanisms import (
     BetweenThresholds,
@@ -38,6 +32,9 @@ from quorate.core.mechanisms import (
     SoftMajority,
     StabilityTest,
 )
+
+if TYPE_CHECKING:
+    from quorate.compute.ensemble import Electorate
 
 _MOST_BYTES = 2**31  # of published arrays, unpacked
 _COUNTING = (
@@ -315,12 +312,18 @@ def mechanism_of(document: Mapping[str, Any]) -> Any:
     return MECHANISMS[name](**values)
 
 
-def put_teachers(state: Any, teachers: Electorate) -> None:
+def put_teachers(state: Any, teachers: "Electorate") -> None:
     """Keep fitted teachers: plain arrays if they were fitted as one, addresses of those elsewhere, or estimators.
 
     Functions are code, which no file keeps, and an electorate that stands elsewhere is not ours to keep. Teachers on a
     cluster are brought here.
     """
+    from quorate.compute.ensemble.clusters import ClusterTeachers  # noqa: PLC0415  models without teachers need none
+    from quorate.compute.ensemble.electorate import FunctionTeachers  # noqa: PLC0415
+    from quorate.compute.ensemble.endpoints import EndpointTeachers  # noqa: PLC0415
+    from quorate.compute.ensemble.estimators import EstimatorTeachers  # noqa: PLC0415
+    from quorate.compute.learners import Teachers  # noqa: PLC0415
+
     if isinstance(teachers, ClusterTeachers):
         teachers = teachers.gathered()
     if isinstance(teachers, EndpointTeachers):
@@ -341,8 +344,12 @@ def put_teachers(state: Any, teachers: Electorate) -> None:
         )
 
 
-def read_teachers(state: Any) -> Electorate:
+def read_teachers(state: Any) -> "Electorate":
     """Return the teachers that `put_teachers` kept."""
+    from quorate.compute.ensemble.endpoints import EndpointTeachers  # noqa: PLC0415  as above
+    from quorate.compute.ensemble.estimators import EstimatorTeachers  # noqa: PLC0415
+    from quorate.compute.learners import teachers_from_arrays  # noqa: PLC0415
+
     if "teachers.npz" in state:
         return teachers_from_arrays(state.arrays("teachers"))
     if "teachers.skops" in state:
