@@ -26,6 +26,9 @@ FLAGS += ["--disable-sync", "--no-sandbox"]  # the pages are ours, and a root us
 os.environ["QUORATE_STATE"] = tempfile.mkdtemp(prefix="quorate-state-")
 atexit.register(shutil.rmtree, os.environ["QUORATE_STATE"], ignore_errors=True)
 
+# A machine that runs several tests at once may take longer than a server would wait for its database.
+os.environ.setdefault("QUORATE_DATABASE_SECONDS", "60")
+
 settings.register_profile("suite", deadline=None, max_examples=60, derandomize=True)  # the same examples every time
 settings.register_profile("search", deadline=None, max_examples=300)  # other ones every time: `make audit`
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "suite"))

@@ -60,8 +60,19 @@ def _processes(server):
     return [server.process, *map(int, children)]
 
 
+def wait_for_answers(ledger):
+    """Wait until the database answers again, which takes a busy machine more than one try."""
+    end = time.monotonic() + 60
+    while True:
+        time.sleep(postgres._PAUSE)
+        try:
+            return ledger.probe()
+        except LedgerRefused:
+            assert time.monotonic() < end
+
+
 def test_a_hung_database_is_not_waited_for(tmp_path, postgres_server, postgres_url, monkeypatch):
-    monkeypatch.setenv("QUORATE_DATABASE_SECONDS", "0.5")
+    monkeypatch.setenv("QUORATE_DATABASE_SECONDS", "1")
     ledger = Ledger.create(postgres_url, Budget(epsilon=1.0, delta=0.0), fingerprint="m", folder=tmp_path)
     ledger.probe()
     processes = _processes(postgres_server)
@@ -71,7 +82,7 @@ def test_a_hung_database_is_not_waited_for(tmp_path, postgres_server, postgres_u
         start = time.monotonic()
         with pytest.raises(LedgerRefused) as first:
             ledger.probe()
-        assert 0.4 < time.monotonic() - start < 30  # half a second, and room for a busy machine: it hangs for good
+        assert 0.9 < time.monotonic() - start < 30  # a second, and room for a busy machine: it hangs for good
         with pytest.raises(LedgerRefused) as second:  # at once: nobody waits for what has just not answered
             ledger.state()
         assert time.monotonic() - start < 30
@@ -80,13 +91,12 @@ def test_a_hung_database_is_not_waited_for(tmp_path, postgres_server, postgres_u
     finally:
         for process in processes:
             os.kill(process, signal.SIGCONT)
-    time.sleep(postgres._PAUSE)
-    ledger.probe()
+    wait_for_answers(ledger)
     assert ledger.verify().sound
 
 
 def test_a_commit_that_hangs_is_over_and_the_ledger_stays_sound(tmp_path, postgres_server, postgres_url, monkeypatch):
-    monkeypatch.setenv("QUORATE_DATABASE_SECONDS", "0.5")
+    monkeypatch.setenv("QUORATE_DATABASE_SECONDS", "1")
     ledger = Ledger.create(postgres_url, Budget(epsilon=1.0, delta=0.0), fingerprint="m", folder=tmp_path)
     ledger.probe()
     processes = _processes(postgres_server)
@@ -105,7 +115,7 @@ def test_a_commit_that_hangs_is_over_and_the_ledger_stays_sound(tmp_path, postgr
     finally:
         for process in processes:
             os.kill(process, signal.SIGCONT)
-    time.sleep(postgres._PAUSE)
+    wait_for_answers(ledger)
     assert ledger.view().entries in (1, 2)  # nobody knows, until the ledger is read again
     assert ledger.verify().sound
 

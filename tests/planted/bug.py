@@ -1,6 +1,7 @@
 """A planted bug: one mistake in a sound class, the sound twin, and the attack that tells them apart."""
 
 import inspect
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -72,3 +73,26 @@ def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
             delattr(owner, name)
         else:
             setattr(owner, name, sound)
+
+
+class AnnouncingLock:
+    """A lock that announces the first thread that has to wait for it.
+
+    An attack that lets threads meet waits for this instead of for a time: a busy machine then delays it, and no more.
+    """
+
+    def __init__(self) -> None:
+        self._lock, self.contended = threading.Lock(), threading.Event()
+
+    def __enter__(self) -> None:
+        if not self._lock.acquire(blocking=False):
+            self.contended.set()
+            self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+    def wait_until_contended_or(self, condition: Callable[[], bool]) -> None:
+        """Wait until a thread waits for this lock, or the condition holds."""
+        while not condition() and not self.contended.wait(0.002):
+            pass

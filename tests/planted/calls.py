@@ -19,13 +19,13 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from threadpoolctl import ThreadpoolController
 
-from planted.bug import Caught, PlantedBug
+from planted.bug import AnnouncingLock, Caught, PlantedBug, replaced
 from quorate.compute.ensemble.estimators import EstimatorTeachers
+from quorate.core import estimator_calls
 from quorate.core.estimator_calls import CALL, Calls, one_thread
 from quorate.core.isolation import silence
 
 Context = Callable[[], AbstractContextManager[Any]]
-_PATIENCE = 1.0  # seconds that one thread waits for another that a lock may keep out
 
 
 class _PlacedByColumns(Calls):
@@ -165,11 +165,12 @@ def _silenced_by_each() -> Iterator[None]:
 def _as_first_leaves(context: Context, look: Callable[[], None]) -> None:
     """Enter in two threads, let the first leave, and look from the second, which is still inside."""
     first_in, second_in, first_out = (threading.Event() for _ in range(3))
+    lock = AnnouncingLock()
 
     def first() -> None:
         with context():
             first_in.set()
-            second_in.wait(_PATIENCE)  # a lock may keep it out
+            lock.wait_until_contended_or(second_in.is_set)
         first_out.set()
 
     def second() -> None:
@@ -180,10 +181,11 @@ def _as_first_leaves(context: Context, look: Callable[[], None]) -> None:
             look()
 
     threads = [threading.Thread(target=work) for work in (first, second)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with replaced(estimator_calls, "_threads", lock):
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
 
 
 def _count_threads(limit: Context) -> Caught:

@@ -8,14 +8,13 @@ import itertools
 import math
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from planted.bug import Caught, PlantedBug, replaced
+from planted.bug import AnnouncingLock, Caught, PlantedBug, replaced
 from quorate.auditing.plays import SeededNoise
 from quorate.core.errors import BudgetSpent, InvalidInput
 from quorate.core.mechanisms import Quorum
@@ -28,7 +27,6 @@ from quorate.models.predictors import pure_stable, stable_choice
 from quorate.models.predictors.pure_stable import PureStable
 from quorate.models.predictors.unit_rows import UnitRows, fill_unit_rows
 
-_PATIENCE = 1.0  # seconds that a thread waits for others that run already, and that a lock may keep out for good
 _CUTOFF = NoisyCutoff(epsilon=1.0, allowed=20, spread=10)
 _FAILS = 13.0  # the record on which a user's class fails
 
@@ -54,21 +52,24 @@ class CountsLater(CutoffRun):
 
 
 class _Meeting:
-    """Noise that closes nothing before it must, and lets threads wait for each other while they draw."""
+    """Noise that closes nothing before it must, and lets threads wait for each other unless a lock keeps them apart."""
 
-    def __init__(self, threads: int) -> None:
-        self._together = threading.Barrier(threads)
+    def __init__(self, threads: int, lock: AnnouncingLock) -> None:
+        self._threads, self._lock = threads, lock
+        self._arrived: list[None] = []
 
     def words(self, size: int) -> NDArray[np.uint64]:
-        with suppress(threading.BrokenBarrierError):  # they will not come: nothing waits from now on
-            self._together.wait(_PATIENCE)
+        self._arrived.append(None)
+        self._lock.wait_until_contended_or(lambda: len(self._arrived) >= self._threads)
         return np.full(size, 2**64 - 1, dtype=np.uint64)
 
 
 def admit_at_once(kind: type[CutoffRun]) -> Caught:
     """Let four threads in that meet while they draw, each with nothing but no-quorums, and count those let in."""
-    noise: Any = _Meeting(4)
+    lock: Any = AnnouncingLock()
+    noise: Any = _Meeting(4, lock)
     run = kind(_CUTOFF, noise=noise, limit=_CUTOFF.allowed)
+    run._lock = lock
     let_in = _in_threads(4, lambda: run.admit([True] * (_CUTOFF.most + 1)))
     evidence = f"four threads were let in with {sum(let_in)} no-quorums, and {_CUTOFF.most} is the most"
     return Caught("threads that meet", evidence, found=sum(let_in) > _CUTOFF.most)

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import log_ndtr
 from sklearn.neighbors import KNeighborsClassifier
 
-from planted.bug import Caught, PlantedBug, replaced, replacement_bug
+from planted.bug import AnnouncingLock, Caught, PlantedBug, replaced, replacement_bug
 from planted.states import quiet_folder
 from quorate.core.errors import BudgetSpent, InvalidInput
 from quorate.core.mechanisms.noisy_vector import NoisyVector
@@ -27,7 +27,6 @@ from quorate.tables import Number
 from quorate.tables.cut_tree import CutTree
 
 _MONTHS, _PEOPLE = 6, 40
-_PATIENCE = 2.0  # seconds that a thread waits for another, which a lock keeps out as long
 _EPSILON, _DELTA = 1.0, 1e-6
 
 Twin = tuple[Any, str, Any]  # a class or a module, one of its members, and what stands in for it
@@ -196,6 +195,8 @@ def draw_at_once(kind: type[GrowingRelease]) -> Caught:
     """Ask for an update while it is drawn, in another thread, and wait for that one before the noise comes."""
     growing, month = _growing(kind), {"kind": ["a"] * 30 + ["b"] * 10}
     growing.update("2024-01", month)
+    lock: Any = AnnouncingLock()
+    growing._lock = lock
     original, drawn = NoisyVector.draw_release, list[int]()
     other = threading.Thread(target=growing.update, args=("2024-02", month))
 
@@ -203,7 +204,7 @@ def draw_at_once(kind: type[GrowingRelease]) -> Caught:
         drawn.append(1)
         if len(drawn) == 1:
             other.start()
-            other.join(_PATIENCE)
+            lock.wait_until_contended_or(lambda: not other.is_alive())
         return original(self, parts, budget, noise)
 
     with replaced(NoisyVector, "draw_release", draw):
