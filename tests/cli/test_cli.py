@@ -36,7 +36,7 @@ def test_version_and_help():
     as_module = [sys.executable, "-m", "quorate", "--version"]
     assert subprocess.run(as_module, capture_output=True, text=True, check=True).stdout.strip() == __version__
     for arguments in (["--help"], ["demo", "--help"]):
-        shown = quorate(*arguments)
+        shown = forked(*arguments)
         assert shown.returncode == 0
         assert "Usage" in shown.stdout
 
@@ -45,7 +45,7 @@ SMALL = ("--records", "20000", "--queries", "300", "--epsilon", "2")
 
 
 def test_demo_does_the_whole_job_and_names_its_report(tmp_path):
-    shown = quorate("demo", *SMALL, "--out", str(tmp_path / "page.html"), COLUMNS="200")
+    shown = forked("demo", *SMALL, "--out", str(tmp_path / "page.html"), COLUMNS="200")
     assert shown.returncode == 0, shown.stderr
     for text in ("teachers of", "epsilon spent", "no quorum", "non-private model", "student", "nothing was paid"):
         assert text in shown.stdout, text

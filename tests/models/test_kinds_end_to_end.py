@@ -7,10 +7,7 @@ To add a kind, add it to `KINDS`.
 """
 
 import json
-import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections import Counter
@@ -20,6 +17,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
+from forked import run_forked
 from quorate import (
     AgnosticClassifier,
     ConformalClassifier,
@@ -222,11 +220,10 @@ def saved(kind, folder):
 def asked_by_command(folders, home):
     (home / "queries.csv").write_text("x\n3.0\n-3.0\n")
     (home / "release.csv").write_text("query\n3.0:\n-3.0:\n")
-    told = [json.dumps([str(path) for path in folders.values()]), home / "queries.csv", home / "release.csv"]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    ran = subprocess.run([sys.executable, "-c", COMMAND_LINE, *told], env=environment, capture_output=True, check=True)
-    lines = ran.stdout.decode().splitlines()
-    assert lines[1::2] == ["0"] * len(folders), ran.stderr.decode()
+    told = [json.dumps([str(path) for path in folders.values()]), str(home / "queries.csv"), str(home / "release.csv")]
+    status, shown, errors = run_forked(COMMAND_LINE, *told)
+    lines = shown.splitlines()
+    assert (status, lines[1::2]) == (0, ["0"] * len(folders)), errors
     return {name: json.loads(line)["answers"] for name, line in zip(folders, lines[::2], strict=True)}
 
 

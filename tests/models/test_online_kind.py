@@ -3,15 +3,14 @@ again. The same query of a caller is answered alike, and the budget is never ove
 """
 
 import json
-import os
 import signal
-import subprocess
-import sys
 import threading
+import time
 
 import numpy as np
 import pytest
 
+from forked import run_forked
 from model_contract import check_model
 from quorate import BudgetSpent, InvalidInput, OnlineRelease, Workload, load, save
 from quorate.core.ledger import find_ledger
@@ -175,20 +174,11 @@ def test_old_ledgers_of_one_command_still_go_on(tmp_path):
     again.close()
 
 
-COMMAND_LINE = "import sys; from quorate.cli import main; sys.exit(main(sys.argv[1:]))"
-
-
 def run(*arguments):
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    ran = subprocess.run(
-        [sys.executable, "-c", COMMAND_LINE, *map(str, arguments)],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ran.returncode in (0, 1), ran.stderr
-    return ran.returncode, json.loads(ran.stdout)
+    code = "import sys; from quorate.cli import main; sys.exit(main(sys.argv[1:]))"
+    status, shown, errors = run_forked(code, *map(str, arguments))
+    assert status in (0, 1), errors
+    return status, json.loads(shown)
 
 
 def test_the_command_line_makes_one_and_asks_it(tmp_path):
@@ -242,6 +232,7 @@ def test_a_server_that_is_killed_goes_on_and_never_overspends(tmp_path):
         asking.start()
         while len(answered) < 20:
             assert asking.is_alive(), answered
+            time.sleep(0.01)
         server.stop(signal.SIGKILL)
         asking.join(120)
     spent = check_budget(folder).spent

@@ -3,12 +3,9 @@
 import contextlib
 import datetime
 import json
-import os
 import re
 import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 from dataclasses import replace
@@ -26,6 +23,7 @@ from cryptography.x509.oid import NameOID
 
 import quorate as qr
 from federation import NAMES, QUERIES, TOTAL, made_folder
+from forked import Forked
 from quorate.cli import main
 from quorate.core.errors import SiteRefused
 from quorate.core.mechanisms import DistributedMax, NoisyMax
@@ -399,21 +397,20 @@ def test_what_cannot_be_a_federation_is_refused(keys, tmp_path):
         Keys.read(tmp_path)
 
 
-def start_process(*arguments):
-    return subprocess.Popen(
-        [sys.executable, "-m", "quorate", *map(str, arguments)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
-    )
+def start_process(log, *arguments):
+    """Start a command that writes its log to a file, in a process that is forked: importing takes seconds."""
+    with open(log, "wb") as file:
+        code = "import sys; from quorate.cli import main; sys.exit(main(sys.argv[1:]))"
+        return Forked(code, *map(str, arguments), stdout=file.fileno(), stderr=file.fileno())
 
 
-def port_of(process):
-    for line in process.stderr:
-        if line.startswith("{") and json.loads(line).get("event") == "listening":
-            return json.loads(line)["port"]
-    raise AssertionError("the site did not start")
+def port_of(process, log):
+    while True:
+        for line in log.read_text().splitlines(keepends=True):
+            if line.startswith("{") and line.endswith("\n") and json.loads(line).get("event") == "listening":
+                return json.loads(line)["port"]
+        assert process.poll() is None, log.read_text()
+        time.sleep(0.02)
 
 
 def federate(tmp_path, folders, mode):
@@ -424,24 +421,22 @@ def federate(tmp_path, folders, mode):
     peers = [part for name in folders for part in ("--peer", homes[name] / "card.json")] if mode != "counts" else []
     processes = {
         name: start_process(
+            tmp_path / f"{name}-log",
             *("site", "serve", folder, "--keys", homes[name], "--coordinator", homes["centre"] / "card.json"),
             *("--port", 0, "--mode", mode, *peers),
         )
         for name, folder in folders.items()
     }
-    addresses = [f"https://127.0.0.1:{port_of(one)}={homes[name] / 'card.json'}" for name, one in processes.items()]
+    ports = {name: port_of(one, tmp_path / f"{name}-log") for name, one in processes.items()}
+    addresses = [f"https://127.0.0.1:{port}={homes[name] / 'card.json'}" for name, port in ports.items()]
     return processes, homes["centre"], addresses
 
 
 def ended(processes):
     """Stop the processes, and return their exit codes."""
     for process in processes.values():
-        process.terminate()
-    codes = {name: process.wait(timeout=60) for name, process in processes.items()}
-    for process in processes.values():
-        process.stdout.close()
-        process.stderr.close()
-    return codes
+        process.send_signal(signal.SIGTERM)
+    return {name: process.wait(60) for name, process in processes.items()}
 
 
 def test_three_sites_in_processes_of_their_own(tmp_path, capsys):
@@ -457,8 +452,8 @@ def test_three_sites_in_processes_of_their_own(tmp_path, capsys):
         (tmp_path / "new.csv").write_text("a,b\n2.0,0.0\n-2.0,0.5\n")
         assert main(["predict", centre, new, "--json"]) == 0
         assert json.loads(capsys.readouterr().out)["answers"] == ["yes", "no"]
-        os.kill(processes["north"].pid, signal.SIGKILL)
-        processes["north"].wait()
+        processes["north"].send_signal(signal.SIGKILL)
+        processes["north"].wait(60)
         (tmp_path / "more.csv").write_text("a,b\n1.0,0.0\n")
         assert main(["predict", centre, more, "--json"]) == 1
         assert "site north: it does not answer" in capsys.readouterr().err
@@ -510,8 +505,8 @@ def test_twenty_sites_in_processes_of_their_own(tmp_path, mode):
             assert time.perf_counter() - begun < 30
             assert (told.labels == np.where(X[:, 0] > 0, "yes", "no")).mean() > 0.9
             counted = electorate_of(classifier).votes(X[:20])
-            processes["site-07"].terminate()
-            processes["site-07"].wait(timeout=60)
+            processes["site-07"].send_signal(signal.SIGTERM)
+            processes["site-07"].wait(60)
             with pytest.raises(SiteRefused, match="site site-07: it does not answer"):
                 classifier.predict(X[:1] + 9.0)
     finally:
