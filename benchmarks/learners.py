@@ -17,9 +17,8 @@ import numpy as np
 
 from benchmarks.figures import Figure
 from quorate.compute.learners.batched import BatchedLogistic, BatchedQuadratic
-from quorate.compute.learners.deal import Deal
 from quorate.compute.learners.linear import LinearTeachers
-from quorate.compute.learners.teachers import Learner, Matrix
+from quorate.compute.learners.teachers import Deal, Learner, Matrix
 from quorate.compute.learners.tree import BatchedTree
 
 _Result = TypeVar("_Result")

@@ -18,8 +18,8 @@ from quorate.core.mechanisms import (
     SoftMajority,
     StabilityTest,
 )
-from quorate.core.mechanisms.needed import votes_needed
 from quorate.core.noise import SystemNoise
+from quorate.planner.needed import votes_needed
 
 
 def measure(quick: bool) -> Iterator[Figure]:

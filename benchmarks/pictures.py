@@ -16,11 +16,11 @@ from benchmarks.classifier import coverage_and_width
 from benchmarks.release_covers import crossover, line_errors
 from quorate.core.errors import RunEnded
 from quorate.core.mechanisms import Quorum, SharpMajority
-from quorate.core.mechanisms.needed import correct_probability
 from quorate.core.privacy import Budget
 from quorate.models.concepts import Thresholds
 from quorate.models.knn import NeighbourClassifier
 from quorate.models.selection import plan_search
+from quorate.planner.needed import correct_probability
 from quorate.report.plots import (
     BLUE,
     GREEN,

@@ -32,10 +32,9 @@ from benchmarks.learners import counting_figures
 from benchmarks.scale_distributed import cluster_figures, site_figures
 from quorate.compute.learners.backends import choose_backend
 from quorate.compute.learners.batched import BatchedLogistic
-from quorate.compute.learners.deal import Deal
 from quorate.compute.learners.gpu import TwoClassChunks, fit_on_gpu, on_gpus
 from quorate.compute.learners.linear import LinearTeachers
-from quorate.compute.learners.teachers import Matrix
+from quorate.compute.learners.teachers import Deal, Matrix
 from quorate.core.arrays import Integers
 from quorate.core.errors import InvalidInput
 from quorate.models.predictors import PrivateClassifier

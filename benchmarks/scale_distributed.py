@@ -36,7 +36,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from benchmarks.data import read_adult
 from benchmarks.figures import Figure, data_folder
-from quorate.compute.ensemble import Ensemble, deal_units, unit_numbers
+from quorate.compute.ensemble import Ensemble, deal_units
 from quorate.compute.ensemble.clusters import ClusterTable
 from quorate.compute.ensemble.dealing import Dealer
 from quorate.compute.ensemble.sources import SpilledRows
@@ -48,6 +48,7 @@ from quorate.models.predictors import PrivateClassifier
 from quorate.models.predictors.sources import Encoding, spilled
 from quorate.tables import Label, Number, Schema
 from quorate.tables.files import TableStream
+from quorate.tables.persons import unit_numbers
 
 EngineName = Literal["dask", "ray"]
 _PACKAGES: dict[EngineName, str] = {"dask": "distributed", "ray": "ray"}

@@ -9,9 +9,10 @@ import sys
 import numpy as np
 from sklearn.tree import DecisionTreeClassifier
 
-from quorate.compute.ensemble import deal_units, unit_numbers
+from quorate.compute.ensemble import deal_units
 from quorate.compute.ensemble.estimators import fit_estimators
 from quorate.core.estimator_calls import CALL
+from quorate.tables.persons import unit_numbers
 
 
 class Traced(DecisionTreeClassifier):

@@ -27,13 +27,14 @@ from sklearn.tree import DecisionTreeClassifier
 
 import isolation
 from quorate import Infeasible, InvalidInput
-from quorate.compute.ensemble import Ensemble, deal_units, unit_numbers
+from quorate.compute.ensemble import Ensemble, deal_units
 from quorate.compute.ensemble.estimators import EstimatorTeachers, fit_estimators
 from quorate.compute.ensemble.sources import _secret_permutation
 from quorate.compute.learners import Deal
 from quorate.core.ballots import Ballots
 from quorate.core.estimator_calls import CALL, call_rows
 from quorate.models.predictors.labels import class_codes, declared_classes
+from quorate.tables.persons import unit_numbers
 
 PAIRS = 1000
 

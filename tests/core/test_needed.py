@@ -21,7 +21,7 @@ from quorate.core.mechanisms import (
     SoftMajority,
     StabilityTest,
 )
-from quorate.core.mechanisms.needed import correct_probability, votes_needed
+from quorate.planner.needed import correct_probability, votes_needed
 
 TARGET = {"epsilon": 4.0, "delta": 1e-5}
 PLAYS = 3000

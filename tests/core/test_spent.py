@@ -11,7 +11,7 @@ import pytest
 
 from quorate import Budget, InvalidInput
 from quorate.core.mechanisms import Quorum
-from quorate.core.mechanisms.needed import threshold_law
+from quorate.planner.needed import threshold_law
 
 TARGET = {"epsilon": 2.0, "delta": 0.02}
 

@@ -102,9 +102,8 @@ def test_the_wheel_carries_proofs_and_types():
     folder = importlib.resources.files("quorate")
     assert (folder / "py.typed").is_file()
     core, models = folder / "core", folder / "models"
-    for mechanism in sorted(
-        {value.__module__.rpartition(".")[2] for value in vars(mechanisms).values() if isinstance(value, type)}
-    ):
+    exported = [getattr(mechanisms, name) for name in mechanisms.__all__]
+    for mechanism in {value.__module__.rpartition(".")[2] for value in exported if isinstance(value, type)}:
         assert mechanism == "base" or (core / "mechanisms" / f"PROOF_{mechanism}.md").is_file(), mechanism
     for part in ("predictors", "students", "everlasting", "evaluation", "linear", "knn", "selection"):
         assert (models / part / "PROOF.md").is_file(), part

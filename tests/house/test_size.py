@@ -1,8 +1,12 @@
 """The size of each room stays within its budget in `pyproject.toml`; raising one takes a commit that says why."""
 
 import ast
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
+
+import pytest
 
 import quorate
 
@@ -57,6 +61,13 @@ def test_budgets_are_not_far_above_what_is_used():
         if BUDGET["lines"][room] > 1.05 * count_lines(paths) + 50
     }
     assert loose == {}
+
+
+@pytest.mark.parametrize(("job", "most"), [("import quorate.models.linear", 90), ("import quorate.release", 110)])
+def test_an_import_loads_no_more_modules_than_it_needs(job, most):
+    count = f"import sys; {job}; print(sum(name.split('.')[0] == 'quorate' for name in sys.modules))"
+    output = subprocess.run([sys.executable, "-c", count], check=True, capture_output=True, text=True).stdout
+    assert int(output) <= most
 
 
 def test_sizes_are_counted(tmp_path):

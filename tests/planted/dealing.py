@@ -10,9 +10,10 @@ import numpy as np
 
 from planted.bug import Caught, PlantedBug
 from quorate.auditing.replay import replay
-from quorate.compute.ensemble import Ensemble, deal_units, unit_numbers
+from quorate.compute.ensemble import Ensemble, deal_units
 from quorate.compute.learners import Deal
 from quorate.models.predictors import PrivateClassifier
+from quorate.tables.persons import unit_numbers
 
 
 class UncheckedDeal(Deal):

@@ -10,7 +10,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from planted.bug import Caught, PlantedBug, replaced, replacement_bug
 from planted.quantile_laws import least_coverage, worst_quantile_loss
 from quorate.auditing.replay import entropy_tape
-from quorate.compute.ensemble.sources import deal_units
+from quorate.compute.ensemble import deal_units
 from quorate.core.mechanisms import PrivateQuantile
 from quorate.models import fitting
 from quorate.models.evaluation import ConformalRegressor, ModelCheck, check_model

@@ -15,9 +15,9 @@ from planted.bug import Caught, PlantedBug
 from planted.exact import law_of_code
 from quorate.core.arrays import Floats
 from quorate.core.mechanisms import Quorum, SharpMajority
-from quorate.core.mechanisms.needed import threshold_law
 from quorate.core.mechanisms.sharp_majority import build_table
 from quorate.core.privacy import Budget, Cost
+from quorate.planner.needed import threshold_law
 
 _TEACHERS = 6
 _ORDER, _PRICE = 4.0, 0.02

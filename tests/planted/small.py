@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 
-from quorate.compute.ensemble import deal_units, unit_numbers
+from quorate.compute.ensemble import deal_units
 from quorate.core.errors import InvalidInput
 from quorate.models.predictors.base import Predictions
+from quorate.tables.persons import unit_numbers
 
 _TEACHERS, _SEATS = 6, 14
 Chunk = tuple[Any, Any]  # rows and labels of one teacher

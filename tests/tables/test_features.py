@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quorate import InvalidInput
-from quorate.compute.ensemble import unit_numbers
 from quorate.models.concepts import Thresholds
 from quorate.release import Columns
 from quorate.release.domain import make_domain
@@ -18,6 +17,7 @@ from quorate.tables.features import AdditiveColumns
 from quorate.tables.features.additive import cuts_for
 from quorate.tables.features.blocks import Categories, Ramps, column_numbers, column_texts
 from quorate.tables.features.fourier import _drawn
+from quorate.tables.persons import unit_numbers
 
 FRAME = pandas.DataFrame({
     "age": np.arange(200.0) % 70,

@@ -1,18 +1,20 @@
 """What a session may have in it: a secret ballot, or answers that are drawn from the records one by one."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from quorate.core.ballots import BallotSource, release_votes, release_votes_each
 from quorate.core.errors import BudgetSpent, InvalidInput, RunEnded
-from quorate.core.ledger import Ledger
 from quorate.core.mechanisms import Answers
 from quorate.core.mechanisms.base import QueryMechanism, Run, ThresholdMechanism
 from quorate.core.privacy import Budget, Cost
 from quorate.core.privacy.budget import charged_together
+
+if TYPE_CHECKING:
+    from quorate.core.ledger import Ledger
 
 Mechanism = QueryMechanism | ThresholdMechanism
 
@@ -25,7 +27,7 @@ class Answerer(Protocol):
     needed and yields answers, in parts of any size, up to the first row that has none.
     """
 
-    def open(self, budget: Budget | None, ledger: Ledger | None) -> None:
+    def open(self, budget: Budget | None, ledger: "Ledger | None") -> None:
         """Begin to answer from this budget: anew, or with the state that the ledger has from an earlier session."""
 
     def affordable(self, most: int) -> int:
@@ -44,7 +46,7 @@ class Answerer(Protocol):
     def stops_at_last_no_quorum(self) -> bool:
         """Whether each no-quorum costs `row_cost` and nothing else does, and `draw` ends where the budget does."""
 
-    def move(self, ledger: Ledger) -> None:
+    def move(self, ledger: "Ledger") -> None:
         """Leave the state in a ledger, with which a copy of this answerer will go on. Draw nothing more here."""
 
     def close(self) -> None:
@@ -65,7 +67,7 @@ class Votes:
         self.run: Run | None = None
         self._budget: Budget
 
-    def open(self, budget: Budget | None, ledger: Ledger | None) -> None:
+    def open(self, budget: Budget | None, ledger: "Ledger | None") -> None:
         """Open the run of a threshold mechanism, or go on with the one whose secret noise the ledger has."""
         assert budget is not None
         self._budget = budget
@@ -122,7 +124,7 @@ class Votes:
         assert isinstance(self.mechanism, QueryMechanism)
         return self.mechanism.answers(votes, budget=self._budget)
 
-    def move(self, ledger: Ledger) -> None:
+    def move(self, ledger: "Ledger") -> None:
         """End the run here, and leave its secret noise in the ledger."""
         if self.run is not None:
             ledger.keep_run(self.run.end())
@@ -146,7 +148,7 @@ class OneByOne:
         self._draw = draw
         self._budget: Budget | None = None
 
-    def open(self, budget: Budget | None, ledger: Ledger | None) -> None:
+    def open(self, budget: Budget | None, ledger: "Ledger | None") -> None:
         """Answer from this budget; there is no other state."""
         self._budget = budget
 
@@ -170,14 +172,14 @@ class OneByOne:
         labels = np.array([self._draw(row) for row in X], dtype=np.int64)
         return Answers(labels=labels, spent=self.cost.times(len(X)))
 
-    def move(self, ledger: Ledger) -> None:
+    def move(self, ledger: "Ledger") -> None:
         """Leave nothing: the budget and the answers are all there is."""
 
     def close(self) -> None:
         """Do nothing: all of it is in this process."""
 
 
-def open_runs(mechanisms: Sequence[ThresholdMechanism], budget: Budget, ledger: Ledger | None) -> list[Run]:
+def open_runs(mechanisms: Sequence[ThresholdMechanism], budget: Budget, ledger: "Ledger | None") -> list[Run]:
     """Return the runs of these mechanisms: those whose secret noises the ledger has, or new ones that are paid for."""
     noises = () if ledger is None else ledger.runs()
     if len(noises) != len(mechanisms) or any(mechanism.redraws for mechanism in mechanisms):

@@ -6,11 +6,10 @@ one, since each pays from its own share; all other new queries are drawn togethe
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from quorate.core.answerers import Answerer
 from quorate.core.errors import BudgetSpent, InvalidInput, LedgerRefused, QuorateError, RunEnded
-from quorate.core.ledger import Ledger
 from quorate.core.ledger.budget import Allowance, LeasedBudget, Tally
 from quorate.core.mechanisms import Answers
 from quorate.core.privacy import Budget, Cost
@@ -29,6 +28,9 @@ from quorate.core.requests import (
     rows_of,
 )
 from quorate.core.rows import take_rows
+
+if TYPE_CHECKING:
+    from quorate.core.ledger import Ledger
 
 Payer = Tally | Allowance
 
@@ -58,7 +60,7 @@ class Batch:
         answerer: Answerer,
         budget: Budget | None,
         memory: Memory,
-        ledger: Ledger | None,
+        ledger: "Ledger | None",
         block: int,
     ) -> None:
         self.requests, self.asked = requests, asked

@@ -12,18 +12,20 @@ import copy
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from quorate.core.answerers import Answerer
 from quorate.core.batch import Batch, advance_progress, explain_end
 from quorate.core.checks import check_process, process_identity
 from quorate.core.errors import BudgetSpent, QuorateError, RunEnded
-from quorate.core.ledger import Ledger
 from quorate.core.ledger.budget import LeasedBudget
 from quorate.core.mechanisms import Answers
 from quorate.core.privacy import Budget, Cost
 from quorate.core.requests import Asked, KeptAnswers, Memory, Quote, Replies, Request, check_caller, replies_to
 from quorate.core.rows import query_digests
+
+if TYPE_CHECKING:
+    from quorate.core.ledger import Ledger
 
 Result = TypeVar("Result")
 
@@ -49,7 +51,7 @@ class Session:
     block = 8192  # queries answered together: a budget that ends does not leave a million ballots counted in vain
 
     def __init__(
-        self, answerer: Answerer, budget: Budget | None, *, ledger: Ledger | None = None, memory: Memory | None = None
+        self, answerer: Answerer, budget: Budget | None, *, ledger: "Ledger | None" = None, memory: Memory | None = None
     ) -> None:
         self.answerer: Any = answerer
         self.budget, self.ledger = budget, ledger
@@ -117,7 +119,7 @@ class Session:
         """Return a context for what follows admission; sessions with state of their own undo it there on failure."""
         return nullcontext()
 
-    def move(self, make: Callable[[Budget | None], Ledger]) -> "Session":
+    def move(self, make: "Callable[[Budget | None], Ledger]") -> "Session":
         """Return a session that continues from the ledger that `make` creates for the budget; this one answers no more.
 
         If there is no budget, `make` gets None, and its ledger's account is not charged.

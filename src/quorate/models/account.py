@@ -12,9 +12,9 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
+from quorate.core import ledger as ledgers
 from quorate.core.checks import check_delta, check_positive
 from quorate.core.errors import BudgetSpent, InvalidInput
-from quorate.core.ledger import Ledger
 from quorate.core.privacy import RENYI_QUANTA, Budget, Cost
 from quorate.core.privacy.claims import Total
 from quorate.core.privacy.cost import float_down
@@ -68,7 +68,7 @@ class Account:
         path = Path(folder)
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             self._folder = _open_account(path)
-            self.ledger: Ledger = self._folder.ledger()
+            self.ledger: ledgers.Ledger = self._folder.ledger()
         else:
             if epsilon is None:
                 raise InvalidInput(f"{path} holds no account yet: epsilon= and delta= say the total of a new one")
@@ -174,12 +174,12 @@ def _open_account(path: Path) -> PrivateFolder:
     return folder
 
 
-def _create_account(path: Path, epsilon: float, delta: float, unit: str) -> tuple[PrivateFolder, Ledger]:
+def _create_account(path: Path, epsilon: float, delta: float, unit: str) -> tuple[PrivateFolder, "ledgers.Ledger"]:
     epsilon, delta = check_positive("epsilon", epsilon), check_delta(delta)
     manifest = {"epsilon": epsilon, "delta": delta, "unit": unit}
     folder = PrivateFolder.create(path, KIND, manifest, {})
     # At order infinity costs are epsilons. All of delta is set aside for theirs, and a budget has a little more.
     account = Budget(epsilon=epsilon, delta=math.nextafter(delta, 1.0) if delta else 0.0, order=math.inf, slack=delta)
-    ledger = Ledger.create(path / "ledger.sqlite", account, fingerprint=folder.fingerprint)
+    ledger = ledgers.Ledger.create(path / "ledger.sqlite", account, fingerprint=folder.fingerprint)
     folder.seal()
     return folder, ledger

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from quorate.compute.ensemble.sources import deal_units, unit_numbers
+from quorate.compute.ensemble import deal_units
 from quorate.core.checks import check_positive, check_rate, is_named_id
 from quorate.core.errors import Infeasible, InvalidInput
 from quorate.models.evaluation import ConformalRegressor, ModelCheck, check_model
@@ -20,6 +20,7 @@ from quorate.models.saving import save
 from quorate.tables import Schema, read_table
 from quorate.tables.containers import Role, as_table
 from quorate.tables.features import AdditiveColumns
+from quorate.tables.persons import unit_numbers
 
 _MISCOVERAGE = 0.1  # of the intervals that a regression is tested with
 _FEWEST_TEST_UNITS = 50

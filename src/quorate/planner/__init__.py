@@ -8,12 +8,9 @@
 Models use these plans. `plan_everlasting` and `plan_release` stand beside what they plan, above this room.
 """
 
-from quorate.planner.concepts import plan_concept
-from quorate.planner.forecast import CONCENTRATION, DEFAULT_DISAGREEMENT
-from quorate.planner.result import Candidate, Change, Method, Plan, PublishedBound
-from quorate.planner.students import plan_student_first
-from quorate.planner.teachers import LEAST_ROWS
-from quorate.planner.votes import ON_NO_QUORUM, plan
+from typing import TYPE_CHECKING
+
+from quorate.core.lazy import import_on_use
 
 __all__ = [
     "CONCENTRATION",
@@ -29,3 +26,23 @@ __all__ = [
     "plan_concept",
     "plan_student_first",
 ]
+
+if TYPE_CHECKING:
+    from quorate.planner.concepts import plan_concept
+    from quorate.planner.forecast import CONCENTRATION, DEFAULT_DISAGREEMENT
+    from quorate.planner.result import Candidate, Change, Method, Plan, PublishedBound
+    from quorate.planner.students import plan_student_first
+    from quorate.planner.teachers import LEAST_ROWS
+    from quorate.planner.votes import ON_NO_QUORUM, plan
+else:
+    __getattr__ = import_on_use(
+        __name__,
+        {
+            "concepts": "plan_concept",
+            "forecast": "CONCENTRATION DEFAULT_DISAGREEMENT",
+            "result": "Candidate Change Method Plan PublishedBound",
+            "students": "plan_student_first",
+            "teachers": "LEAST_ROWS",
+            "votes": "ON_NO_QUORUM plan",
+        },
+    )

@@ -11,15 +11,9 @@ their cells; `domain` seals the counts, `engines` release them, and everything a
 has the whole proof.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from quorate.release.engines import ENGINES
-    from quorate.release.growing import GrowingRelease
-    from quorate.release.online import OnlineAnswer, OnlineRelease
-    from quorate.release.release import QueryRelease
-    from quorate.release.utility import Utility, learn_from, simulate_utility
-    from quorate.release.workloads import Columns, Workload
+from quorate.core.lazy import import_on_use
 
 __all__ = [
     "ENGINES",
@@ -34,25 +28,22 @@ __all__ = [
     "simulate_utility",
 ]
 
-_HOMES = {
-    "ENGINES": "engines",
-    "Columns": "workloads",
-    "GrowingRelease": "growing",
-    "OnlineAnswer": "online",
-    "OnlineRelease": "online",
-    "QueryRelease": "release",
-    "Utility": "utility",
-    "Workload": "workloads",
-    "learn_from": "utility",
-    "simulate_utility": "utility",
-}
-
-
-def __getattr__(name: str) -> Any:
-    """Import a name when it is first asked for: a workload needs no engines, and a release no ledger of a run."""
-    from importlib import import_module  # noqa: PLC0415
-
-    if name not in _HOMES:
-        raise AttributeError(f"module 'quorate.release' has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(f"quorate.release.{_HOMES[name]}"), name)
-    return value
+if TYPE_CHECKING:
+    from quorate.release.engines import ENGINES
+    from quorate.release.growing import GrowingRelease
+    from quorate.release.online import OnlineAnswer, OnlineRelease
+    from quorate.release.release import QueryRelease
+    from quorate.release.utility import Utility, learn_from, simulate_utility
+    from quorate.release.workloads import Columns, Workload
+else:
+    __getattr__ = import_on_use(
+        __name__,
+        {
+            "engines": "ENGINES",
+            "growing": "GrowingRelease",
+            "online": "OnlineAnswer OnlineRelease",
+            "release": "QueryRelease",
+            "utility": "Utility learn_from simulate_utility",
+            "workloads": "Columns Workload",
+        },
+    )

@@ -78,6 +78,22 @@ def person_names(values: Any, missing: Iterable[str] = ()) -> tuple[Integers, li
     return numbers[indices], list(seen)
 
 
+def unit_numbers(rows: int, groups: Any = None) -> tuple[Integers, int]:
+    """Return the unit that each row belongs to, numbered as they first appear, and how many units there are.
+
+    Without `groups` every row is a unit of its own. `person_name` says which names are one person: 7, "7.0",
+    " 7 " and b"07" are. Rows without a name belong to one unknown person.
+    """
+    rows = check_count("rows", rows)
+    if groups is None:
+        return np.arange(rows), rows
+    shape = np.shape(groups) if hasattr(groups, "shape") or hasattr(groups, "dtype") else (len(groups),)
+    if shape != (rows,):
+        raise InvalidInput(f"groups must name the person of each of the {rows} rows, not be of shape {shape}")
+    units, names = person_names(groups)
+    return units, len(names)
+
+
 def name_persons(values: Any, missing: Iterable[str] = ()) -> list[str]:
     """Return the canonical name of the person of each row."""
     numbers, names = person_names(values, missing)
@@ -114,19 +130,3 @@ def _stored_type(values: Any) -> str:
         if inner is None:
             return str(kind)
         kind = inner
-
-
-def unit_numbers(rows: int, groups: Any = None) -> tuple[Integers, int]:
-    """Return the unit that each row belongs to, numbered as they first appear, and how many units there are.
-
-    Without `groups` every row is a unit of its own. The names 7, "7.0", " 7 " and b"07" are one person. Rows without a
-    name belong to one unknown person.
-    """
-    rows = check_count("rows", rows)
-    if groups is None:
-        return np.arange(rows), rows
-    shape = np.shape(groups) if hasattr(groups, "shape") or hasattr(groups, "dtype") else (len(groups),)
-    if shape != (rows,):
-        raise InvalidInput(f"groups must name the person of each of the {rows} rows, not be of shape {shape}")
-    units, names = person_names(groups)
-    return units, len(names)

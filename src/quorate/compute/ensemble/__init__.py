@@ -4,8 +4,36 @@ A record enters here and leaves as part of one ballot. `Ballots` cannot be print
 gets to see the counts.
 """
 
-from quorate.compute.ensemble.electorate import Electorate
-from quorate.compute.ensemble.ensemble import Ensemble
-from quorate.compute.ensemble.sources import deal_units, unit_numbers
+from typing import TYPE_CHECKING
 
-__all__ = ["Electorate", "Ensemble", "deal_units", "unit_numbers"]
+from quorate.core.lazy import import_on_use
+
+__all__ = [
+    "ClusterTeachers",
+    "Electorate",
+    "EndpointTeachers",
+    "Ensemble",
+    "EstimatorTeachers",
+    "FunctionTeachers",
+    "deal_units",
+]
+
+if TYPE_CHECKING:
+    from quorate.compute.ensemble.clusters import ClusterTeachers
+    from quorate.compute.ensemble.dealing import deal_units
+    from quorate.compute.ensemble.electorate import Electorate, FunctionTeachers
+    from quorate.compute.ensemble.endpoints import EndpointTeachers
+    from quorate.compute.ensemble.ensemble import Ensemble
+    from quorate.compute.ensemble.estimators import EstimatorTeachers
+else:
+    __getattr__ = import_on_use(
+        __name__,
+        {
+            "clusters": "ClusterTeachers",
+            "dealing": "deal_units",
+            "electorate": "Electorate FunctionTeachers",
+            "endpoints": "EndpointTeachers",
+            "ensemble": "Ensemble",
+            "estimators": "EstimatorTeachers",
+        },
+    )

@@ -1,29 +1,75 @@
-"""The deal of a table that is read in parts, by one process or by many: a secret word for each unit, and their order.
+"""How units are dealt to teachers: by a secret permutation, or by a secret word for each unit of a table read in parts.
 
-Units stand in the order of their words: the first are held out, and the teachers get equal runs of the others. A word
-is a function of a key and of the unit's place or name. So whoever reads a part, and however often, deals its rows in
-the same way (PROOF.md, steps 13 and 14).
+In a table that one or many processes read in parts, units stand in the order of their words: the first are held out,
+and the teachers get equal runs of the others. A word is a function of a key and of the unit's position or name. So
+whoever reads a part, and however often, deals its rows in the same way (PROOF.md, steps 13 and 14).
 """
 
 import hashlib
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.compute.ensemble.estimators import Part, Randomness
 from quorate.compute.learners import Deal
 from quorate.core.arrays import Floats, Integers
+from quorate.core.checks import check_count
 from quorate.core.errors import Infeasible
 from quorate.core.rows import canonical_matrix
 
 Encoded = tuple[Floats, Integers, tuple[Sequence[str], Integers] | None]  # rows, codes; people, and whose each row is
+Part = tuple[Any, Integers, Deal]  # rows and their codes, and which of them belong to each of some teachers
 Words = NDArray[np.uint64]
 
 _BLOCK = 16  # bits of a place: so many rows have their words drawn together
+
+
+def _secret_permutation(count: int) -> Integers:
+    """Return a random order from the operating system's randomness. It does not depend on any record.
+
+    Words that are equal would favour one order of the two, so that all are drawn again.
+    """
+    while True:
+        words = np.frombuffer(os.urandom(8 * count), dtype=np.uint64)
+        order = np.argsort(words, kind="stable")
+        drawn = words[order]
+        if (drawn[1:] != drawn[:-1]).all():
+            return order
+
+
+def deal_units(units: Integers, count: int, *, teachers: int, held_out: int = 0) -> tuple[Deal, Integers]:
+    """Deal units to teachers evenly by a secret permutation, and return the deal and the rows that are held out.
+
+    The first `held_out` units of the permutation go to nobody; one row of each of them, its first, is returned.
+    """
+    teachers, held_out = check_count("teachers", teachers), check_count("held_out", held_out, least=0)
+    if teachers + held_out > count:
+        raise Infeasible(
+            f"{count} units cannot be dealt to teachers={teachers}"
+            + (f" with {held_out} held out" if held_out else "")
+            + ": each teacher needs at least one"
+        )
+    seat = np.empty(count, dtype=np.int64)
+    seat[_secret_permutation(count)] = np.arange(count)
+    owner = np.where(seat < held_out, -1, (seat - held_out) % teachers)
+    deal = Deal.by_assignment(owner[units], teachers=teachers)
+    if held_out == 0:
+        return deal, np.empty(0, dtype=np.int64)
+    _, first = np.unique(units, return_index=True)
+    return deal, first[seat < held_out]
+
+
+class Randomness(NamedTuple):
+    """What the randomness of some teachers is made of: a seed for each to be fitted with, and to be asked with.
+
+    A teacher is asked with the sum of `asked` and its place. Both are secret, and by position.
+    """
+
+    seeds: Sequence[int]
+    asked: int
 
 
 class Dealer:

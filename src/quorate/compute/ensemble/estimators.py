@@ -9,11 +9,12 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs, parallel_config
 
+from quorate.compute.ensemble.dealing import Part, Randomness
 from quorate.compute.learners import Deal
 from quorate.core.arrays import Integers
 from quorate.core.errors import InvalidInput
@@ -23,19 +24,8 @@ from quorate.core.progress import advance, progress
 from quorate.core.rows import copy_rows, take_rows
 
 Fitted = tuple[Any, int]  # a fitted estimator, or None, and the class that it votes for where it has nothing to say
-Part = tuple[Any, Integers, Deal]  # rows and their codes, and which of them belong to each of some teachers
 _Tried = tuple[Any, int, bool]  # as `Fitted`, and whether its rows could not be fitted
 _Chunk = tuple[Any, Integers, int]  # rows, codes, and the seed of the teacher's own randomness
-
-
-class Randomness(NamedTuple):
-    """What the randomness of some teachers is made of: a seed for each to be fitted with, and to be asked with.
-
-    A teacher is asked with the sum of `asked` and its place. Both are secret, and by position.
-    """
-
-    seeds: Sequence[int]
-    asked: int
 
 
 _BLOCK = 2**16  # queries put to one teacher at a time

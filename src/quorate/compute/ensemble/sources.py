@@ -4,7 +4,6 @@ Of a table on disk every unit gets a secret word as it is read (`dealing`). Rows
 words. Then the ranges are read one after the other, and teachers are fitted as their chunks fill (PROOF.md, step 13).
 """
 
-import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -15,51 +14,12 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.compute.ensemble.dealing import Dealer, Encoded, Rows, Seats, by_ranges
+from quorate.compute.ensemble.dealing import Dealer, Encoded, Part, Rows, Seats, by_ranges, deal_units
 from quorate.compute.ensemble.ensemble import Ensemble
-from quorate.compute.ensemble.estimators import Part
-from quorate.compute.learners import Deal
 from quorate.core.arrays import Integers
-from quorate.core.checks import check_count
 from quorate.core.errors import Infeasible, InvalidInput
 from quorate.core.rows import take_rows
 from quorate.tables.persons import unit_numbers
-
-
-def _secret_permutation(count: int) -> Integers:
-    """Return a random order from the operating system's randomness. It does not depend on any record.
-
-    Words that are equal would favour one order of the two, so that all are drawn again.
-    """
-    while True:
-        words = np.frombuffer(os.urandom(8 * count), dtype=np.uint64)
-        order = np.argsort(words, kind="stable")
-        drawn = words[order]
-        if (drawn[1:] != drawn[:-1]).all():
-            return order
-
-
-def deal_units(units: Integers, count: int, *, teachers: int, held_out: int = 0) -> tuple[Deal, Integers]:
-    """Deal units to teachers evenly by a secret permutation, and return the deal and the rows that are held out.
-
-    The first `held_out` units of the permutation go to nobody; one row of each of them, its first, is returned.
-    """
-    teachers, held_out = check_count("teachers", teachers), check_count("held_out", held_out, least=0)
-    if teachers + held_out > count:
-        raise Infeasible(
-            f"{count} units cannot be dealt to teachers={teachers}"
-            + (f" with {held_out} held out" if held_out else "")
-            + ": each teacher needs at least one"
-        )
-    seat = np.empty(count, dtype=np.int64)
-    seat[_secret_permutation(count)] = np.arange(count)
-    owner = np.where(seat < held_out, -1, (seat - held_out) % teachers)
-    deal = Deal.by_assignment(owner[units], teachers=teachers)
-    if held_out == 0:
-        return deal, np.empty(0, dtype=np.int64)
-    _, first = np.unique(units, return_index=True)
-    return deal, first[seat < held_out]
-
 
 _BUCKETS = 128  # ranges of words, each with two files
 _BLOCK = 2**22  # bytes that are read together

@@ -10,21 +10,9 @@ is cut into blocks. A ballot depends on its teacher and its query alone, to the 
 No private value decides whether an error or a warning is raised.
 """
 
-from quorate.compute.learners.batched import (
-    BatchedLogistic,
-    BatchedQuadratic,
-    batched_equivalent,
-    joined_teachers,
-    teachers_from_arrays,
-)
-from quorate.compute.learners.deal import Deal
-from quorate.compute.learners.linear import LinearTeachers
-from quorate.compute.learners.losses import BatchedCentroid, BatchedNaiveBayes, BatchedRidge
-from quorate.compute.learners.quadratic import QuadraticTeachers
-from quorate.compute.learners.stump import BatchedStump, StumpTeachers
-from quorate.compute.learners.teachers import MEMORY, DeviceName, Learner, Teachers
-from quorate.compute.learners.tree import BatchedTree
-from quorate.compute.learners.tree_teachers import TreeTeachers
+from typing import TYPE_CHECKING
+
+from quorate.core.lazy import import_on_use
 
 __all__ = [
     "MEMORY",
@@ -47,3 +35,31 @@ __all__ = [
     "joined_teachers",
     "teachers_from_arrays",
 ]
+
+if TYPE_CHECKING:
+    from quorate.compute.learners.batched import (
+        BatchedLogistic,
+        BatchedQuadratic,
+        QuadraticTeachers,
+        batched_equivalent,
+        joined_teachers,
+        teachers_from_arrays,
+    )
+    from quorate.compute.learners.linear import LinearTeachers
+    from quorate.compute.learners.losses import BatchedCentroid, BatchedNaiveBayes, BatchedRidge
+    from quorate.compute.learners.stump import BatchedStump, StumpTeachers
+    from quorate.compute.learners.teachers import MEMORY, Deal, DeviceName, Learner, Teachers
+    from quorate.compute.learners.tree import BatchedTree, TreeTeachers
+else:
+    __getattr__ = import_on_use(
+        __name__,
+        {
+            "batched": "BatchedLogistic BatchedQuadratic QuadraticTeachers batched_equivalent joined_teachers "
+            "teachers_from_arrays",
+            "linear": "LinearTeachers",
+            "losses": "BatchedCentroid BatchedNaiveBayes BatchedRidge",
+            "stump": "BatchedStump StumpTeachers",
+            "teachers": "MEMORY Deal DeviceName Learner Teachers",
+            "tree": "BatchedTree TreeTeachers",
+        },
+    )

@@ -11,15 +11,12 @@ ledger       all of it together;  export: its entries for an archive
 place        where it is, moving and restoring it
 """
 
-from quorate.core.ledger.export import check_export, export_entries
-from quorate.core.ledger.ledger import Ledger
-from quorate.core.ledger.place import find_ledger, move, restore
-from quorate.core.ledger.rules import LOST, Phase
-from quorate.core.ledger.shares import Key, Project
-from quorate.core.ledger.verify import Verification
-from quorate.core.ledger.views import Activity, LeaseView, LedgerView, Refusal, share_figures
+from typing import TYPE_CHECKING
+
+from quorate.core.lazy import import_on_use
 
 __all__ = [
+    "LEDGER_FILES",
     "LOST",
     "Activity",
     "Key",
@@ -37,3 +34,25 @@ __all__ = [
     "restore",
     "share_figures",
 ]
+
+if TYPE_CHECKING:
+    from quorate.core.ledger.export import check_export, export_entries
+    from quorate.core.ledger.ledger import Ledger
+    from quorate.core.ledger.place import LEDGER_FILES, find_ledger, move, restore
+    from quorate.core.ledger.rules import LOST, Phase
+    from quorate.core.ledger.shares import Key, Project
+    from quorate.core.ledger.verify import Verification
+    from quorate.core.ledger.views import Activity, LeaseView, LedgerView, Refusal, share_figures
+else:
+    __getattr__ = import_on_use(
+        __name__,
+        {
+            "export": "check_export export_entries",
+            "ledger": "Ledger",
+            "place": "LEDGER_FILES find_ledger move restore",
+            "rules": "LOST Phase",
+            "shares": "Key Project",
+            "verify": "Verification",
+            "views": "Activity LeaseView LedgerView Refusal share_figures",
+        },
+    )

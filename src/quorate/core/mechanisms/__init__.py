@@ -1,25 +1,8 @@
 """The mechanisms: one module each, with its claim, its cost and its release, and a proof beside it."""
 
-from quorate.core.mechanisms.above_threshold import AboveThreshold
-from quorate.core.mechanisms.base import Answers
-from quorate.core.mechanisms.between_thresholds import BetweenThresholds
-from quorate.core.mechanisms.confident_max import ConfidentMax
-from quorate.core.mechanisms.cutoff import NoisyCutoff
-from quorate.core.mechanisms.dissent import Dissent
-from quorate.core.mechanisms.distributed_max import DistributedMax
-from quorate.core.mechanisms.exponential import ExponentialChoice
-from quorate.core.mechanisms.noisy_max import NoisyMax
-from quorate.core.mechanisms.noisy_shares import NoisyShares
-from quorate.core.mechanisms.noisy_sum import NoisySum
-from quorate.core.mechanisms.noisy_vector import NoisyVector, NoisyVectors
-from quorate.core.mechanisms.quantile import PrivateQuantile
-from quorate.core.mechanisms.quorum import Quorum
-from quorate.core.mechanisms.relabel import Relabel, Relabelled
-from quorate.core.mechanisms.selection import EveryCandidate, RandomStopping
-from quorate.core.mechanisms.sharp_majority import SharpMajority
-from quorate.core.mechanisms.soft_majority import SoftMajority
-from quorate.core.mechanisms.sparse_histogram import SparseHistogram
-from quorate.core.mechanisms.stability import StabilityTest
+from typing import TYPE_CHECKING
+
+from quorate.core.lazy import import_on_use
 from quorate.core.requests import NO_QUORUM
 
 __all__ = [
@@ -48,3 +31,51 @@ __all__ = [
     "SparseHistogram",
     "StabilityTest",
 ]
+
+if TYPE_CHECKING:
+    from quorate.core.mechanisms.above_threshold import AboveThreshold
+    from quorate.core.mechanisms.base import Answers
+    from quorate.core.mechanisms.between_thresholds import BetweenThresholds
+    from quorate.core.mechanisms.confident_max import ConfidentMax
+    from quorate.core.mechanisms.cutoff import NoisyCutoff
+    from quorate.core.mechanisms.dissent import Dissent
+    from quorate.core.mechanisms.distributed_max import DistributedMax
+    from quorate.core.mechanisms.exponential import ExponentialChoice
+    from quorate.core.mechanisms.noisy_max import NoisyMax
+    from quorate.core.mechanisms.noisy_shares import NoisyShares
+    from quorate.core.mechanisms.noisy_sum import NoisySum
+    from quorate.core.mechanisms.noisy_vector import NoisyVector, NoisyVectors
+    from quorate.core.mechanisms.quantile import PrivateQuantile
+    from quorate.core.mechanisms.quorum import Quorum
+    from quorate.core.mechanisms.relabel import Relabel, Relabelled
+    from quorate.core.mechanisms.selection import EveryCandidate, RandomStopping
+    from quorate.core.mechanisms.sharp_majority import SharpMajority
+    from quorate.core.mechanisms.soft_majority import SoftMajority
+    from quorate.core.mechanisms.sparse_histogram import SparseHistogram
+    from quorate.core.mechanisms.stability import StabilityTest
+else:
+    __getattr__ = import_on_use(
+        __name__,
+        {
+            "above_threshold": "AboveThreshold",
+            "base": "Answers",
+            "between_thresholds": "BetweenThresholds",
+            "confident_max": "ConfidentMax",
+            "cutoff": "NoisyCutoff",
+            "dissent": "Dissent",
+            "distributed_max": "DistributedMax",
+            "exponential": "ExponentialChoice",
+            "noisy_max": "NoisyMax",
+            "noisy_shares": "NoisyShares",
+            "noisy_sum": "NoisySum",
+            "noisy_vector": "NoisyVector NoisyVectors",
+            "quantile": "PrivateQuantile",
+            "quorum": "Quorum",
+            "relabel": "Relabel Relabelled",
+            "selection": "EveryCandidate RandomStopping",
+            "sharp_majority": "SharpMajority",
+            "soft_majority": "SoftMajority",
+            "sparse_histogram": "SparseHistogram",
+            "stability": "StabilityTest",
+        },
+    )

@@ -19,14 +19,30 @@ from quorate.core.checks import (
     check_order,
     check_positive,
     check_rate,
+    validate_fields,
 )
 from quorate.core.errors import Infeasible, InvalidInput
-from quorate.core.mechanisms.base import Counts
+from quorate.core.mechanisms.base import Counts, QueryMechanism
 from quorate.core.mechanisms.distributions import excess, gaussian_pmf, stable_up
-from quorate.core.mechanisms.noisy_counts import NoisyCounts
 from quorate.core.mechanisms.orders import smallest_epsilon, smallest_scale
 from quorate.core.noise import NoiseSource
 from quorate.core.privacy import RENYI_QUANTA, Cost, best_order, gaussian_renyi, to_capacity, to_epsilon
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoisyCounts(QueryMechanism):
+    """Discrete Gaussian noise of one scale on the counts of all classes."""
+
+    teachers: int
+    classes: int
+    scale: float
+
+    def __post_init__(self) -> None:
+        validate_fields(self)
+
+    def vote_columns(self) -> int:
+        """Return how many classes the votes must have."""
+        return self.classes
 
 
 def one_winner_renyi(*, classes: int, scale: float, order: float) -> float:

@@ -18,7 +18,7 @@ from quorate.core.arrays import Integers
 from quorate.core.checks import check_count, check_order
 from quorate.core.errors import InvalidInput
 from quorate.core.mechanisms.base import Counts
-from quorate.core.mechanisms.noisy_counts import NoisyCounts
+from quorate.core.mechanisms.noisy_max import NoisyCounts
 from quorate.core.mechanisms.noisy_sum import NoisySum
 from quorate.core.noise import NoiseSource
 from quorate.core.privacy import Cost, gaussian_renyi

@@ -15,7 +15,6 @@ from sklearn.compose import ColumnTransformer
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.validation import check_consistent_length
 
-from quorate.compute.ensemble import unit_numbers
 from quorate.core.arrays import Integers
 from quorate.core.errors import InvalidInput
 from quorate.core.estimator_calls import Calls, asks_a_copy, call_rows, one_thread
@@ -27,6 +26,7 @@ from quorate.models.predictors.labels import class_codes
 from quorate.tables.containers import column_names, is_frame
 from quorate.tables.features.words import finite_numbers
 from quorate.tables.frames import FrameFormat, named_matrix
+from quorate.tables.persons import unit_numbers
 
 
 def check_published(model: Any, features: int | None = None) -> None:

@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
-from quorate.compute.ensemble import deal_units, unit_numbers
+from quorate.compute.ensemble import deal_units
 from quorate.compute.learners import DeviceName
 from quorate.core.arrays import Integers
 from quorate.core.checks import check_count
@@ -36,6 +36,7 @@ from quorate.models.predictors.labels import class_codes, declared_classes
 from quorate.models.saving.codecs import from_plain, to_plain
 from quorate.models.saving.contract import SavedModel, Spending, State
 from quorate.models.saving.folder import PrivateFolder
+from quorate.tables.persons import unit_numbers
 
 _TERMS = (Terms, Guarantee, Boost, NoisyCutoff, Quorum)
 _RATE = 0.02  # the share of a phase's arrivals that may find no quorum, unless given

@@ -11,14 +11,13 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_consistent_length
 
-from quorate.compute.ensemble import unit_numbers
 from quorate.core.arrays import Integers
 from quorate.core.checks import check_process
 from quorate.core.errors import InvalidInput
 from quorate.core.session import Session
 from quorate.models.knn.answerer import Nearby
 from quorate.models.knn.unit_file import UnitFile
-from quorate.tables.persons import lasting_names
+from quorate.tables.persons import lasting_names, unit_numbers
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
-from quorate.compute.ensemble import unit_numbers
 from quorate.core.arrays import Floats
 from quorate.core.checks import check_positive, warn_of_private
 from quorate.core.errors import InvalidInput
@@ -43,6 +42,7 @@ from quorate.tables.learned import (
     private_columns,
     slack_for_texts,
 )
+from quorate.tables.persons import unit_numbers
 
 _NO_WEIGHTS = (
     "sample_weight is refused: a weight that depends on private records would change how much one of them can move the "

@@ -20,10 +20,11 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import assert_all_finite, check_array, get_tags
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
-from quorate.compute.learners import batched_equivalent
+from quorate.compute import learners
 from quorate.compute.learners.teachers import LARGEST
 from quorate.core.checks import check_choice, check_count, is_named_id, warn_of_id
 from quorate.core.errors import BudgetSpent, InvalidInput, NoQuorum
+from quorate.core.hypotheses import Concept
 from quorate.core.mechanisms import NO_QUORUM
 from quorate.core.mechanisms.base import ThresholdMechanism
 from quorate.core.notebook import html_card
@@ -33,7 +34,6 @@ from quorate.core.progress import HIDDEN, progress
 from quorate.core.requests import Quote, Replies
 from quorate.core.rows import canonical_and_finite
 from quorate.core.session import Session
-from quorate.models.concepts import Concept
 from quorate.models.predictors.labels import numbers_for, without_values
 from quorate.models.predictors.sklearn_compat import NO_SCORES, CountedCopies, ShowsClaim, Without
 from quorate.models.saving.contract import SavedModel
@@ -70,7 +70,7 @@ def is_auto(estimator: Any) -> bool:
 
 def allows_missing(estimator: Any) -> bool:
     """Return whether teachers of this kind take missing values."""
-    batched = batched_equivalent(estimator)
+    batched = learners.batched_equivalent(estimator)
     if batched is not None:
         return batched.takes_missing
     if isinstance(estimator, Concept):
@@ -106,7 +106,7 @@ def check_auto_counts(classifier: Any, *names: str) -> None:
 
 def takes_frames(estimator: Any) -> bool:
     """Return whether teachers of this kind get a data frame as one: those that are not fitted as one array do."""
-    return not isinstance(estimator, Concept) and batched_equivalent(estimator) is None
+    return not isinstance(estimator, Concept) and learners.batched_equivalent(estimator) is None
 
 
 def check_records(

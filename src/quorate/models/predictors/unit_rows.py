@@ -11,8 +11,8 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.compute.ensemble import unit_numbers
 from quorate.core.hypotheses.points import Labels, Points
+from quorate.tables.persons import unit_numbers
 
 NO_LABEL = -1  # of a place without a row
 

@@ -19,38 +19,27 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from quorate.compute import ensemble, learners
+from quorate.core import mechanisms
 from quorate.core.errors import InvalidInput
-from quorate.core.mechanisms import (
-    BetweenThresholds,
-    ConfidentMax,
-    Dissent,
-    DistributedMax,
-    NoisyMax,
-    NoisyShares,
-    Quorum,
-    SharpMajority,
-    SoftMajority,
-    StabilityTest,
-)
 
 if TYPE_CHECKING:
-    from quorate.compute.ensemble import Electorate
+    pass
 
 _MOST_BYTES = 2**31  # of published arrays, unpacked
-_COUNTING = (
-    BetweenThresholds,
-    ConfidentMax,
-    Dissent,
-    DistributedMax,
-    NoisyMax,
-    NoisyShares,
-    Quorum,
-    SharpMajority,
-    SoftMajority,
-    StabilityTest,
+MECHANISMS = (  # that count ballots
+    "BetweenThresholds",
+    "ConfidentMax",
+    "Dissent",
+    "DistributedMax",
+    "NoisyMax",
+    "NoisyShares",
+    "Quorum",
+    "SharpMajority",
+    "SoftMajority",
+    "StabilityTest",
 )
 _ENDPOINT_SETTINGS = ("urls", "labels", "features", "call_rows", "seconds")
-MECHANISMS: dict[str, Any] = {mechanism.__name__: mechanism for mechanism in _COUNTING}  # that count ballots
 # Types beyond those that skops trusts. Each was read: making one, or giving it its state, sets attributes and arrays
 # and does nothing else; a function computes from arrays, and reads and writes no file. So a forged file can make a
 # wrong model of them, or one that crashes, and cannot name code to run. docs/howto/classifier.md, "Models in files",
@@ -305,34 +294,28 @@ def mechanism_of(document: Mapping[str, Any]) -> Any:
     name = values.pop("name")
     if name not in MECHANISMS:
         raise InvalidInput(f"the model is counted by {name!r}, which this version does not know")
-    if name == SoftMajority.__name__:
-        return SoftMajority(teachers=values["teachers"], epsilon=values["epsilon_per_query"])
+    if name == "SoftMajority":
+        return mechanisms.SoftMajority(teachers=values["teachers"], epsilon=values["epsilon_per_query"])
     if "table" in values:
         values["table"] = tuple(values["table"])
-    return MECHANISMS[name](**values)
+    return getattr(mechanisms, name)(**values)
 
 
-def put_teachers(state: Any, teachers: "Electorate") -> None:
+def put_teachers(state: Any, teachers: "ensemble.Electorate") -> None:
     """Keep fitted teachers: plain arrays if they were fitted as one, addresses of those elsewhere, or estimators.
 
     Functions are code, which no file keeps, and an electorate that stands elsewhere is not ours to keep. Teachers on a
     cluster are brought here.
     """
-    from quorate.compute.ensemble.clusters import ClusterTeachers  # noqa: PLC0415  models without teachers need none
-    from quorate.compute.ensemble.electorate import FunctionTeachers  # noqa: PLC0415
-    from quorate.compute.ensemble.endpoints import EndpointTeachers  # noqa: PLC0415
-    from quorate.compute.ensemble.estimators import EstimatorTeachers  # noqa: PLC0415
-    from quorate.compute.learners import Teachers  # noqa: PLC0415
-
-    if isinstance(teachers, ClusterTeachers):
+    if isinstance(teachers, ensemble.ClusterTeachers):
         teachers = teachers.gathered()
-    if isinstance(teachers, EndpointTeachers):
+    if isinstance(teachers, ensemble.EndpointTeachers):
         state.put_document("teachers", {name: getattr(teachers, name) for name in _ENDPOINT_SETTINGS})
     elif hasattr(teachers, "document"):  # sites of a federation: where they are, and the keys by which they are asked
         state.put_document("sites", teachers.document())
-    elif isinstance(teachers, Teachers):
+    elif isinstance(teachers, learners.Teachers):
         state.put_arrays("teachers", **teachers.arrays())
-    elif isinstance(teachers, EstimatorTeachers) and not isinstance(teachers, FunctionTeachers):
+    elif isinstance(teachers, ensemble.EstimatorTeachers) and not isinstance(teachers, ensemble.FunctionTeachers):
         models, majorities = zip(*teachers.fitted, strict=True)
         parts = {"models": list(models), "majorities": list(majorities), "classes": teachers.classes}
         state.put_estimator("teachers", parts)
@@ -344,19 +327,19 @@ def put_teachers(state: Any, teachers: "Electorate") -> None:
         )
 
 
-def read_teachers(state: Any) -> "Electorate":
+def read_teachers(state: Any) -> "ensemble.Electorate":
     """Return the teachers that `put_teachers` kept."""
-    from quorate.compute.ensemble.endpoints import EndpointTeachers  # noqa: PLC0415  as above
-    from quorate.compute.ensemble.estimators import EstimatorTeachers  # noqa: PLC0415
-    from quorate.compute.learners import teachers_from_arrays  # noqa: PLC0415
-
     if "teachers.npz" in state:
-        return teachers_from_arrays(state.arrays("teachers"))
+        return learners.teachers_from_arrays(state.arrays("teachers"))
     if "teachers.skops" in state:
         parts = state.estimator("teachers")
-        return EstimatorTeachers(list(zip(parts["models"], parts["majorities"], strict=True)), classes=parts["classes"])
+        return ensemble.EstimatorTeachers(
+            list(zip(parts["models"], parts["majorities"], strict=True)), classes=parts["classes"]
+        )
     if "teachers.json" in state:
         document = state.document("teachers")
-        return EndpointTeachers(document.pop("urls"), **document)
-    sites: Electorate = import_module("quorate.service.sites.coordinator").Sites.from_document(state.document("sites"))
+        return ensemble.EndpointTeachers(document.pop("urls"), **document)
+    sites: ensemble.Electorate = import_module("quorate.service.sites.coordinator").Sites.from_document(
+        state.document("sites")
+    )
     return sites

@@ -2,11 +2,10 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from zipfile import BadZipFile
 
 from quorate.core.errors import InvalidInput
-from quorate.core.ledger import LedgerView
 from quorate.models.saving.codecs import check_loads, check_types
 from quorate.models.saving.contract import Home, SavedModel, State, find_class
 from quorate.models.saving.folder import (
@@ -20,6 +19,9 @@ from quorate.models.saving.folder import (
     open_folder,
 )
 from quorate.tables import SCHEMA_FILE, Schema
+
+if TYPE_CHECKING:
+    from quorate.core.ledger import LedgerView
 
 _DAMAGE = (KeyError, TypeError, AttributeError, IndexError, ValueError, OverflowError, BadZipFile)
 
@@ -48,7 +50,7 @@ def class_of(folder: Folder) -> type[SavedModel]:
     return model_class
 
 
-def whole_spending(folder: PrivateFolder, view: LedgerView) -> LedgerView:
+def whole_spending(folder: PrivateFolder, view: "LedgerView") -> "LedgerView":
     """Return the view of a model's ledger with epsilon, delta and what was spent as the model's claim counts them."""
     return class_of(folder).whole_spending(folder.manifest, view)
 

@@ -25,7 +25,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
-from quorate.compute.ensemble import deal_units, unit_numbers
+from quorate.compute.ensemble import deal_units
 from quorate.core.checks import check_rate
 from quorate.core.errors import Infeasible, InvalidInput, NoQuorum
 from quorate.core.isolation import randomness_kept, silence
@@ -44,6 +44,7 @@ from quorate.models.students.cover import CoverClassifier
 from quorate.models.students.halves import labels_of
 from quorate.tables.containers import as_table, is_arrow, is_frame
 from quorate.tables.features.words import as_counts
+from quorate.tables.persons import unit_numbers
 
 _PUBLISHED = (LinearModel, StudentClassifier, CoverClassifier)  # whose claims cover all that a fit leaves
 _OWN = ("epsilon", "delta", "classes")  # set for each trial by the search

@@ -5,8 +5,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.compute.ensemble import deal_units, unit_numbers
+from quorate.compute.ensemble import deal_units
 from quorate.core.errors import Infeasible, InvalidInput
+from quorate.tables.persons import unit_numbers
 
 Rows = NDArray[np.int64]
 

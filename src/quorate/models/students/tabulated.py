@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
-from quorate.compute.ensemble import deal_units, unit_numbers
+from quorate.compute.ensemble import deal_units
 from quorate.core.checks import check_count, check_rate
 from quorate.core.errors import InvalidInput
 from quorate.core.privacy.claims import LABELS_READ
@@ -30,6 +30,7 @@ from quorate.models.predictors.base import QuorateClassifier, check_matrix
 from quorate.models.predictors.labels import declared_classes
 from quorate.models.students.halves import labels_of
 from quorate.models.students.points import random_points
+from quorate.tables.persons import unit_numbers
 
 NO_ANSWER = -1
 _RUNS = {"tight": 32, "paper": 128}  # times ln(1/beta); proof: step 8
