@@ -228,7 +228,7 @@ def table_figures(quick: bool) -> Iterator[Figure]:
     releases = 1 if quick else _RELEASES
     yield from _mean_figures(releases, quick)
     yield from _coverage_figures(quick)
-    yield "release.bands.held", _band_coverage(_BANDS // 5 if quick else _BANDS), "share"
+    yield "release.bands.mask", _band_coverage(_BANDS // 5 if quick else _BANDS), "share"
     yield from _wide_figures(quick)
 
 

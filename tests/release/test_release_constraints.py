@@ -84,7 +84,7 @@ def test_every_record_keeps_every_constraint_and_what_cannot_occur_is_answered_w
     assert [row["answer"] for row in young] == [0.0, 0.0]
     assert all(row["error"] in (0.0, None) for row in young)
     queries = release.domain_.queries
-    assert not release.released_.answers[~queries.held].any()
+    assert not release.released_.answers[~queries.mask].any()
     sums = np.add.reduceat(release.released_.answers, queries.offsets[:-1])
     np.testing.assert_allclose(sums, 1.0, atol=0.05)
     if release.has_error_bars:
@@ -146,7 +146,7 @@ class DropsWhatBreaksThem(ResidualEngine):
     """Planted: private records that break a constraint are left out, so that one record changes how many there are."""
 
     def _run(self, queries, data, public, budget, noise):
-        data = data if queries.possible is None else queries.possible.kept(data)
+        data = data if queries.possible is None else queries.possible.filter_rows(data)
         return super()._run(queries, data, public, budget, noise)
 
 
@@ -336,8 +336,8 @@ def test_the_command_line_reads_them_with_the_columns(tmp_path, capsys, monkeypa
 def test_records_that_cannot_occur_are_taken_out_of_supports():
     possible = TIED.possible
     rows = Rows(np.zeros((3, 6), dtype=np.int64), TIED.sizes)
-    [one] = possible.kept(rows).codes  # none of them can occur: one that does stands for all
+    [one] = possible.filter_rows(rows).codes  # none of them can occur: one that does stands for all
     assert possible.records(one[None]).all()
-    assert Marginals(TIED.sizes, [(1, 0)], possible=possible).held.reshape(4, 5)[:3, 0].tolist() == [True, False, False]
+    assert Marginals(TIED.sizes, [(1, 0)], possible=possible).mask.reshape(4, 5)[:3, 0].tolist() == [True, False, False]
     domain = make_domain(Workload.marginals(2), None, Columns(KINDS))
     assert domain.mask_possible(3, rows) is None

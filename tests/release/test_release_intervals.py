@@ -77,8 +77,8 @@ def test_a_sum_with_cells_that_cannot_occur_is_the_answer_of_the_smaller_margina
         assert released.unbiased[cells].reshape(shape).sum(axis=others) == pytest.approx(answers)
         assert (np.sqrt((released.deviations[cells] ** 2).reshape(shape).sum(axis=others)) >= deviations).all()
     low, high = released.intervals(queries, 1000)
-    assert not low[~queries.held].any()
-    assert not high[~queries.held].any()
+    assert not low[~queries.mask].any()
+    assert not high[~queries.mask].any()
 
 
 def test_sums_of_what_cannot_occur_are_known():

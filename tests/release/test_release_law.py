@@ -150,7 +150,7 @@ def _fit_in_the_wrong_order(release, private, public):
     released = release_counts(
         sealed, lambda counted: ENGINES[release.engine].run(domain.queries, counted, public=known, budget=budget)
     )
-    release.keep_released(domain, released, records, 0.0, unit="record")
+    release.keep_release(domain, released, records, 0.0, unit="record")
     return release
 
 

@@ -64,13 +64,13 @@ def test_a_pair_that_is_kept_in_part_has_the_same_columns_and_no_share_below_0()
 
 def test_what_is_kept_follows_from_the_noise():
     mixture, even = some_mixture(), np.ones((5, 5))
-    assert PairNoise(0 * even, 0 * even).shrink(mixture).kept == pytest.approx(even)
-    assert PairNoise(even, even).shrink(mixture).kept == pytest.approx(0 * even)
+    assert PairNoise(0 * even, 0 * even).shrink(mixture).fractions == pytest.approx(even)
+    assert PairNoise(even, even).shrink(mixture).fractions == pytest.approx(0 * even)
     beyond = beyond_columns(mixture, (0, 1))
     half = PairNoise(0.5 * (beyond**2).sum() * even, 10.0 * even).shrink(mixture)
-    assert half.kept[0, 1] == pytest.approx(0.75)
+    assert half.fractions[0, 1] == pytest.approx(0.75)
     little = PairNoise(even, np.abs(beyond).max() * even).shrink(mixture)  # no cell is moved by more than a third of it
-    assert little.kept[0, 1] == pytest.approx(2 / 3)
+    assert little.fractions[0, 1] == pytest.approx(2 / 3)
 
 
 def test_the_noise_of_a_pair_is_how_fits_to_other_noise_differ():
@@ -93,9 +93,9 @@ def test_tied_pairs_stay_and_others_become_independent_and_the_mean_error_falls(
         released = release_tables(queries, noisy, Cost(0.0), "residual")
         fit = fit_mixture(SIZES, noisy, ESTIMATE, emphasis=False)
         shrunk = PairNoise.of_fit(fit, noisy, ESTIMATE).shrink(fit.mixture)
-        assert shrunk.kept[0, 1] > 0.95
-        assert released.details["kept"] == pytest.approx(shrunk.mean_kept)
-        assert shrunk.mean_kept < 0.8
+        assert shrunk.fractions[0, 1] > 0.95
+        assert released.details["kept"] == pytest.approx(shrunk.mean_fraction)
+        assert shrunk.mean_fraction < 0.8
         before = np.abs(fit.mixture.answers(queries) - truth).sum()
         gains.append(np.abs(released.answers - truth).sum() / before)
         assert released.model is not None

@@ -15,7 +15,7 @@ from quorate.release.engines.base import check_private
 from quorate.release.engines.components import least_squares
 from quorate.release.engines.reweighting import (
     _critical,
-    _distance_found,
+    _detectable_distance,
     _law_of_squares,
     _sampling_square,
     weigh_evidence,
@@ -197,7 +197,7 @@ def test_what_the_test_of_public_data_misses_is_what_the_proof_says(freedom, cos
     """Noise that is the same in all directions: the statistic is a noncentral chi-square, whose law is exact."""
     deviation = math.sqrt(2 * freedom)
     critical = min(max(math.sqrt(freedom / 2) - 1.645, 0.0), _critical(freedom, deviation))
-    found = _distance_found(critical, deviation, 1.0)
+    found = _detectable_distance(critical, deviation, 1.0)
     assert found / freedom == pytest.approx(cost, rel=0.005)
     assert ncx2.cdf(freedom + critical * deviation, freedom, found) < 0.05
     without = (critical + 1.645) * deviation  # the product with errors left out

@@ -260,7 +260,7 @@ def _release_once(
     if queries:  # what cannot be asked is refused before anything is paid
         domain.find_sums(queries)
         if auto_cuts is not None:
-            auto_cuts.check_asked(domain, queries)
+            auto_cuts.check_requests(domain, queries)
     release.fit(private, public, groups=people)
     write_release(release, subject.names, options.out, options.synthetic)
     utility = simulate_utility(release) if options.utility else None
@@ -313,7 +313,7 @@ def _update(growing: GrowingRelease, subject: Subject, table: Path, options: Rel
     private, people = private_records(subject, table, options.groups, lasting=True)
     check_declared(growing.domain_, private)
     update = growing.update(options.update, private, groups=people)
-    if not growing.is_kept:
+    if not growing.has_folder:
         save(growing, options.growing, extra=columns_file(subject.names))
         growing.close()
     write_release(update, subject.names, options.out, options.synthetic)

@@ -61,23 +61,23 @@ def keys_of(names: list[dict[str, Any]]) -> list[str]:
 
 def take_between(bars: dict[str, Floats], inner: dict[str, Floats], moved: Mapping[int, Between]) -> None:
     """Put answers between two queries into the place of those of the larger ones, and add how far these are apart."""
-    places, weights = list(moved), np.array([near.weight for near in moved.values()])
-    gaps = np.maximum(bars["answer"][places] - inner["answer"], 0.0)
+    positions, weights = list(moved), np.array([near.weight for near in moved.values()])
+    gaps = np.maximum(bars["answer"][positions] - inner["answer"], 0.0)
     bars["gap"] = np.full(len(bars["answer"]), np.nan)
-    bars["gap"][places] = gaps
-    bars["answer"][places] = np.minimum(bars["answer"][places], inner["answer"]) + weights * gaps
-    bars["error"][places] = np.maximum(bars["error"][places], inner["error"])
-    bars["low"][places] = np.minimum(bars["low"][places], inner["low"])
-    bars["high"][places] = np.maximum(bars["high"][places], inner["high"])
+    bars["gap"][positions] = gaps
+    bars["answer"][positions] = np.minimum(bars["answer"][positions], inner["answer"]) + weights * gaps
+    bars["error"][positions] = np.maximum(bars["error"][positions], inner["error"])
+    bars["low"][positions] = np.minimum(bars["low"][positions], inner["low"])
+    bars["high"][positions] = np.maximum(bars["high"][positions], inner["high"])
 
 
 def name_between(names: list[dict[str, Any]], domain: Domain, moved: Mapping[int, Between]) -> None:
     """Say between which two queries the answers lie."""
-    for place, near in moved.items():
+    for position, near in moved.items():
         inner = "nothing"
         if near.inner != NOTHING:
             inner = domain.describe(np.array([near.inner]), [near.inner])[0]["query"]
-        names[place]["query"] = f"between ({inner}) and ({names[place]['query']})"
+        names[position]["query"] = f"between ({inner}) and ({names[position]['query']})"
 
 
 def shown_answers(rows: Sequence[Mapping[str, Any]], records: int) -> list[dict[str, Any]]:
@@ -86,14 +86,14 @@ def shown_answers(rows: Sequence[Mapping[str, Any]], records: int) -> list[dict[
     >>> shown_answers([{"answer": 0.123456789, "error": 0.001, "low": 0.1214567, "high": 0.1254567}], 1000)
     [{'answer': '0.123457', 'error': '0.001', 'low': '0.121456', 'high': '0.125457'}]
     """
-    places = max(6, math.ceil(math.log10(records)) + 2)
-    return [{name: _format_cell(name, value, places) for name, value in row.items()} for row in rows]
+    digits = max(6, math.ceil(math.log10(records)) + 2)
+    return [{name: _format_cell(name, value, digits) for name, value in row.items()} for row in rows]
 
 
-def _format_cell(name: str, value: Any, places: int) -> Any:
+def _format_cell(name: str, value: Any, digits: int) -> Any:
     if not isinstance(value, float) or math.isnan(value):
         return value
     if name not in ("answer", "low", "high"):
         return f"{value:.6g}"
-    rounded = {"low": math.floor, "high": math.ceil}.get(name, round)(value * 10.0**places) / 10.0**places
-    return f"{rounded:.{places}f}".rstrip("0").rstrip(".")
+    rounded = {"low": math.floor, "high": math.ceil}.get(name, round)(value * 10.0**digits) / 10.0**digits
+    return f"{rounded:.{digits}f}".rstrip("0").rstrip(".")

@@ -109,7 +109,7 @@ class AutoCuts:
         """The columns with as many cells as there may be: what these can be refused for is known before any draw."""
         return self.columns.with_cuts({name: range(self.cells + 1) for name in self.columns.uncut})
 
-    def check_asked(self, domain: Domain, queries: Sequence[Any]) -> None:
+    def check_requests(self, domain: Domain, queries: Sequence[Any]) -> None:
         """Refuse a query of the widest domain that names a cell of a number without cuts: it may not be found."""
         for query in queries:
             cells = query if isinstance(query, Mapping) else domain.describe(domain.find([query]), [query])[0]
@@ -148,11 +148,11 @@ class AutoCuts:
         queries, (sealed, _) = weigh(domain), domain.seal(private)
         released = release_counts(sealed, lambda counted: engine.run_rest(queries, counted, vectors))
         notes = [f"cuts found with noise, for a tenth of the budget at most: {shown_names(names)}"]
-        if hidden := [name for name, found in zip(names, cuts, strict=True) if not found]:
+        if hidden := [name for name, column_cuts in zip(names, cuts, strict=True) if not column_cuts]:
             notes.append(f"noise hid where the numbers are, so that synthetic ones say nothing: {shown_names(hidden)}")
         return domain, replace(released, notes=(*released.notes, *notes))
 
-    def _cut(self, found: Mapping[str, Sequence[float]]) -> Columns:
+    def _cut(self, cuts_by_name: Mapping[str, Sequence[float]]) -> Columns:
         """Return the columns with these cuts. A closed number that has none is cut at 0: one cell is no question."""
         closed = {name for name, kind in self.columns.kinds.items() if isinstance(kind, Number) and kind.closed}
-        return self.columns.with_cuts({name: cuts or [0.0] * (name in closed) for name, cuts in found.items()})
+        return self.columns.with_cuts({name: cuts or [0.0] * (name in closed) for name, cuts in cuts_by_name.items()})

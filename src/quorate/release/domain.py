@@ -128,7 +128,7 @@ class Domain(ABC):
         return 0.0
 
     @abstractmethod
-    def rows(self, places: Whole, support: Rows | None) -> Any:
+    def rows(self, cells: Whole, support: Rows | None) -> Any:
         """Return records that lie in these cells, or on these rows of the support."""
 
     def mask_possible(self, cells: int, support: Rows | None) -> Truths | None:

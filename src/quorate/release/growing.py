@@ -114,10 +114,10 @@ def best_running_sums(updates: int) -> RunningSums:
         values, vectors = np.linalg.eigh(root[:, None] * (sums.T @ (weights[:, None] * sums)) * root)
         square_root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
         columns = np.diag(square_root).copy()
-        found = square_root / np.sqrt(np.outer(columns, columns))
-        variances = np.diag(sums @ np.linalg.solve(found, sums.T)) * np.diag(found).max()
+        candidate = square_root / np.sqrt(np.outer(columns, columns))
+        variances = np.diag(sums @ np.linalg.solve(candidate, sums.T)) * np.diag(candidate).max()
         if variances.max() < _BETTER * best:
-            best, gram = float(variances.max()), found
+            best, gram = float(variances.max()), candidate
         weights = weights * variances / (weights @ variances)
     upper = np.linalg.cholesky(gram[::-1, ::-1]).T[::-1, ::-1]  # lower triangular, and its Gram matrix is `gram`
     return RunningSums(np.tril(np.rint(_UNIT * upper)).astype(np.int64))
@@ -208,15 +208,17 @@ class GrowingRelease(SavedModel):
         if self.account is not None:
             self.epsilon, self.delta = self.account.whole(self.epsilon, self.delta)
         if engine != "auto" and not isinstance(ENGINES.get(engine), MeasuringEngine):
-            known = ", ".join(name for name, one in sorted(ENGINES.items()) if isinstance(one, MeasuringEngine))
-            raise InvalidInput(f"engine must be 'auto' or one that measures once ({known}), not {engine!r}")
-        most = 1 if records_per_person is None else check_count("records_per_person", records_per_person)
+            names = ", ".join(
+                name for name, candidate in sorted(ENGINES.items()) if isinstance(candidate, MeasuringEngine)
+            )
+            raise InvalidInput(f"engine must be 'auto' or one that measures once ({names}), not {engine!r}")
+        records_counted = 1 if records_per_person is None else check_count("records_per_person", records_per_person)
         self.error, self.error_weights, self.target = error, error_weights, target
         self.domain_ = make_domain(subject, public, columns) if domain is None else domain
         self.queries_ = weigh_queries(self.domain_, error, error_weights, target)
         self.budget_ = Budget(epsilon=self.epsilon, delta=self.delta, slack=0.0)
         self.unit_ = RECORD if records_per_person is None else PERSON
-        self._counted = Counted(most)
+        self._counted = Counted(records_counted)
         self._store: UpdateFiles | None = None
         self._kept: list[KeptUpdate] = []
         self._process, self._lock = process_identity(), threading.Lock()
@@ -225,8 +227,8 @@ class GrowingRelease(SavedModel):
     @property
     def claim_(self) -> str:
         """The guarantee, in one sentence."""
-        said: dict[str, Any] = {"records_per_person": self._counted.most, "total": self.total_}
-        return growing_claim(self.epsilon, self.delta, unit=self.unit_, updates=self.updates, **said)
+        terms: dict[str, Any] = {"records_per_person": self._counted.records_per_person, "total": self.total_}
+        return growing_claim(self.epsilon, self.delta, unit=self.unit_, updates=self.updates, **terms)
 
     @property
     def updates_(self) -> list[str]:
@@ -234,12 +236,12 @@ class GrowingRelease(SavedModel):
         return [update.name for update in self._kept]
 
     @property
-    def kept(self) -> tuple[KeptUpdate, ...]:
+    def kept_updates(self) -> tuple[KeptUpdate, ...]:
         """The updates so far."""
         return tuple(self._kept)
 
     @property
-    def is_kept(self) -> bool:
+    def has_folder(self) -> bool:
         """Whether updates are kept in a folder."""
         return self._store is not None
 
@@ -313,7 +315,7 @@ class GrowingRelease(SavedModel):
         if not isinstance(name, str) or not name.strip():
             raise InvalidInput('an update has a name of its own, such as "2024-01"')
         if name in self.updates_:
-            return self._released(self.updates_.index(name) + 1)
+            return self._make_release(self.updates_.index(name) + 1)
         self._check_new(groups)
         counted, people = (private, None) if groups is None else self._counted.choose(private, groups)
         sealed, records = self._seal(counted, people)
@@ -330,7 +332,7 @@ class GrowingRelease(SavedModel):
         self.plan_ = plan
         self._counted.remember(people)  # First: an interruption here must not leave people that count anew.
         self._kept.append(update)
-        return self._released(len(self._kept))
+        return self._make_release(len(self._kept))
 
     def _check_new(self, groups: Any) -> None:
         """Refuse an update beyond those declared, and one with groups where none were declared."""
@@ -364,25 +366,25 @@ class GrowingRelease(SavedModel):
             return SealedCounts(None), 0
         return self.domain_.seal(private)
 
-    def _records(self, more: int = 0) -> int:
-        return sum(update.records for update in self._kept) + more
+    def _records(self, new: int = 0) -> int:
+        return sum(update.records for update in self._kept) + new
 
     def _make_plan(self, records: int) -> Plan:
         """Return the plan for as many records in each update as in the first."""
         if not records:
             raise InvalidInput("the first update must hold at least one record")
         sums = best_running_sums(self.updates)
-        known, total = self.domain_.public(), records * self.updates
-        settings: dict[str, Any] = {"records": total, "epsilon": self.epsilon, "delta": self.delta, "public": known}
+        public, total = self.domain_.public(), records * self.updates
+        settings: dict[str, Any] = {"records": total, "epsilon": self.epsilon, "delta": self.delta, "public": public}
         names = expected_errors(self.queries_, **settings) if self.engine == "auto" else [self.engine]
         usable = [name for name in names if isinstance(ENGINES[name], MeasuringEngine)]
         if not usable:
             raise Infeasible("no engine that measures once can answer this month by month: ask for fewer queries")
         engine = ENGINES[usable[0]]
         assert isinstance(engine, MeasuringEngine)
-        alone = histogram_scale(self.epsilon, self.delta, 2 * sums.squared_length * self._counted.most**2)
+        alone = histogram_scale(self.epsilon, self.delta, 2 * sums.squared_length * self._counted.records_per_person**2)
         scale = alone * sums.deviation(self.updates)
-        measurement = engine.measurement(self.queries_, known, scale / total)
+        measurement = engine.measurement(self.queries_, public, scale / total)
         mechanism = NoisyVector.for_budget(
             self.budget_, squared_sensitivities=self._paid(measurement, sums), shares=measurement.shares
         )
@@ -390,7 +392,7 @@ class GrowingRelease(SavedModel):
 
     def _paid(self, measurement: Measurement[Released], sums: RunningSums) -> tuple[int, ...]:
         """Return by how much a record, or a person, changes each part of all updates together, squared."""
-        inflated = sums.squared_length * self._counted.most**2  # proof: step 7
+        inflated = sums.squared_length * self._counted.records_per_person**2  # proof: step 7
         return tuple(square * inflated for square in measurement.squares)
 
     def _measurement(self, plan: Plan) -> Measurement[Released]:
@@ -407,19 +409,19 @@ class GrowingRelease(SavedModel):
     def _draw(self, plan: Plan, vectors: SealedCounts, *, budget: Budget | None) -> list[NDArray[np.int64]]:
         """Return what is measured after an update, with noise."""
 
-        def drawn(last: list[Integers]) -> list[NDArray[np.int64]]:
+        def draw_noisy(last: list[Integers]) -> list[NDArray[np.int64]]:
             previous = [update.vectors.put_to(list) for update in self._kept]
             return plan.mechanism.draw_release(plan.sums.measure([*previous, last]), budget, None)
 
-        return release_counts(vectors, drawn)  # proof: step 7
+        return release_counts(vectors, draw_noisy)  # proof: step 7
 
-    def _released(self, number: int) -> QueryRelease:
+    def _make_release(self, number: int) -> QueryRelease:
         """Return the release about all records up to an update: a function of what was measured."""
-        plan, kept = self.plan_, self._kept[:number]
+        plan, updates = self.plan_, self._kept[:number]
         assert plan is not None
-        records, grown = sum(update.records for update in kept), plan.sums.deviation(number)
+        records, grown = sum(update.records for update in updates), plan.sums.deviation(number)
         released = self._measurement(plan).finish(
-            plan.sums.estimate([update.noisy for update in kept]),
+            plan.sums.estimate([update.noisy for update in updates]),
             [scale * grown for scale in plan.mechanism.scales],
             records,
             self.budget_.capacity(),
@@ -427,19 +429,19 @@ class GrowingRelease(SavedModel):
         expected = ENGINES[plan.engine].expected_error(
             self.queries_, records=records, epsilon=self.epsilon, delta=self.delta, public=self.domain_.public()
         )
-        expected = min(1.0, expected * grown * math.sqrt(plan.sums.squared_length) * self._counted.most)
+        expected = min(1.0, expected * grown * math.sqrt(plan.sums.squared_length) * self._counted.records_per_person)
         release = QueryRelease(
             self.subject,
             epsilon=self.epsilon,
             delta=self.delta,
             engine=plan.engine,
-            records_per_person=self._counted.most,
+            records_per_person=self._counted.records_per_person,
             error=self.error,
             error_weights=self.error_weights,
             target=self.target,
         )
-        update = Update(kept[-1].name, number, self.updates)
-        release.keep_released(
+        update = Update(updates[-1].name, number, self.updates)
+        release.keep_release(
             self.domain_, released, records, expected, unit=self.unit_, update=update, total=self.total_
         )
         release.budget_ = spent_budget(self.epsilon, self.delta, order=self.budget_.order)

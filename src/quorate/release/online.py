@@ -111,7 +111,7 @@ class Proposals:
         labels, ended, previous = list[int](), None, len(self.paid)
         for query in zip(*(part.tolist() for part in self.domain.parts(X[:, 0] + NOTHING)), strict=True):
             try:
-                labels.append(self._asked(query))
+                labels.append(self._answer_query(query))
             except BudgetSpent as error:
                 ended = error
                 labels.append(REFUSED)
@@ -152,7 +152,7 @@ class Proposals:
         order = self._budget.order
         return charged_together(self.mechanism.no_quorum_cost(order), self.measurement.release_cost(order))
 
-    def _asked(self, query: Query) -> int:
+    def _answer_query(self, query: Query) -> int:
         if query[0] == NOTHING:
             return _label(0.0, EXACT)
         if query in self.known:
@@ -203,21 +203,21 @@ class Proposals:
         while (values := self._at(len(self.measured))) is not None:
             self.learn(values[:2], values[2])
 
-    def _at(self, place: int) -> tuple[int, int, int] | None:
+    def _at(self, index: int) -> tuple[int, int, int] | None:
         """Return what the ledger keeps at a place: a query, what is left out of it, and its noisy count."""
         assert self._ledger is not None
-        keys = _keys(place)
-        known = self._ledger.recall(OWN_CALLER, keys)  # not `admit`, which would end what is set aside for who asks
-        if len(known) < len(keys):
+        keys = _keys(index)
+        values = self._ledger.recall(OWN_CALLER, keys)  # not `admit`, which would end what is set aside for who asks
+        if len(values) < len(keys):
             return None
-        number, without, noisy = (known[OWN_CALLER, key] for key in keys)
+        number, without, noisy = (values[OWN_CALLER, key] for key in keys)
         return number, without, noisy
 
 
-def _keys(place: int) -> list[bytes]:
+def _keys(index: int) -> list[bytes]:
     """Return the keys of a measurement in a ledger: of its query, of what is left out of that, and of its count."""
     kinds = ("query", "without", "count")
-    return [hashlib.blake2b(f"{kind} {place}".encode(), digest_size=16).digest() for kind in kinds]
+    return [hashlib.blake2b(f"{kind} {index}".encode(), digest_size=16).digest() for kind in kinds]
 
 
 @dataclass(frozen=True)
@@ -302,11 +302,16 @@ class OnlineRelease(SavedModel, ShowsClaim, BaseEstimator):
         if domain.public() is None:
             raise InvalidInput("an online release starts from public records: fit(private, public)")
         counts, records = domain.seal(private if groups is None else first_records(private, groups))
-        far = math.floor(alpha * records)
-        if far < 2:
+        distance = math.floor(alpha * records)
+        if distance < 2:
             raise Infeasible(f"alpha={alpha:g} of {records} records is less than 2 of them; ask for less precision")
         mechanism = AboveThreshold.calibrate(
-            epsilon=epsilon, delta=delta, records=records, near=far // 2, far=far, measurement=_measurement(far).scale
+            epsilon=epsilon,
+            delta=delta,
+            records=records,
+            near=distance // 2,
+            far=distance,
+            measurement=_measurement(distance).scale,
         )
         budget = Budget(epsilon=epsilon, delta=delta, order=mechanism.order, slack=0.0)
         answers = self.prepare(domain, counts, records, mechanism, unit=RECORD if groups is None else PERSON)
@@ -411,21 +416,21 @@ class OnlineRelease(SavedModel, ShowsClaim, BaseEstimator):
         check_is_fitted(self, "session_")
         numbers = self.domain_.find(queries)
         names = [str(name["query"]) for name in self.domain_.describe(numbers, queries)]
-        asked = list(zip(*(part.tolist() for part in self.domain_.parts(numbers)), strict=True))
+        requested = list(zip(*(part.tolist() for part in self.domain_.parts(numbers)), strict=True))
         with self._lock:
             paid = self.session_.answerer.paid
             previous = len(paid)
             replies = self.session_.ask(rows_of_numbers(numbers), caller=caller)
-            fresh = set(paid[previous:])
+            newly_paid = set(paid[previous:])
         shares, errors = self.read(replies.labels)
         answers = []
-        for name, query, share, error, refused in zip(names, asked, shares, errors, replies.refused, strict=True):
+        for name, query, share, error, refused in zip(names, requested, shares, errors, replies.refused, strict=True):
             answers.append(
                 OnlineAnswer(name, math.nan, math.nan, paid=False, refused=True)
                 if refused
-                else OnlineAnswer(name, float(share), float(error), paid=query in fresh)
+                else OnlineAnswer(name, float(share), float(error), paid=query in newly_paid)
             )
-            fresh.discard(query)  # a query that stands twice in a batch is paid for once
+            newly_paid.discard(query)  # a query that stands twice in a batch is paid for once
         return answers
 
     def read(self, labels: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -439,7 +444,7 @@ class OnlineRelease(SavedModel, ShowsClaim, BaseEstimator):
         check_is_fitted(self, "session_")
         answers, parts = self.session_.answerer, self.domain_.parts(self.domain_.find(queries))
         with self._lock:
-            return np.array([answers.proposed((int(one), int(other))) for one, other in zip(*parts, strict=True)])
+            return np.array([answers.proposed((int(plus), int(minus))) for plus, minus in zip(*parts, strict=True)])
 
     def close(self) -> None:
         """End the run and close the ledger, if there is one. Nothing is answered after that."""
@@ -456,9 +461,9 @@ def _count_arrays(counts: Any) -> dict[str, NDArray[Any]]:
     return {"counts": counts}
 
 
-def _measurement(far: int) -> NoisySum:
-    """Return the noise of a count that must be told from one that is `far` away."""
-    return NoisySum(sensitivity=1, scale=max(far / (2 * _WITHIN), 1e-6))
+def _measurement(distance: int) -> NoisySum:
+    """Return the noise of a count that must be told from one that is `distance` away."""
+    return NoisySum(sensitivity=1, scale=max(distance / (2 * _WITHIN), 1e-6))
 
 
 def _check_folder(folder: Path) -> None:

@@ -22,16 +22,16 @@ _DIGEST = 16  # bytes
 _OPEN = "public records are not protected"
 
 
-def check_records_per_person(most: Any, groups: Any) -> int:
+def check_records_per_person(records_per_person: Any, groups: Any) -> int:
     """Return how many records of a person count, or refuse a number where nobody says whose they are."""
-    checked = check_count("records_per_person", most)
+    checked = check_count("records_per_person", records_per_person)
     if groups is None and checked > 1:
         raise InvalidInput("records_per_person says how many records of a person count: groups= says whose they are")
     return checked
 
 
-def first_records(private: Any, groups: Any, most: int = 1) -> Any:
-    """Return `most` records of each person: the first of theirs, over and over again where they have fewer.
+def first_records(private: Any, groups: Any, records_per_person: int = 1) -> Any:
+    """Return so many records of each person: the first of theirs, over and over again where they have fewer.
 
     Which ones are kept depends on this person's records alone. They are not drawn at random, so that a run that goes on
     after a restart goes on with the same records.
@@ -39,16 +39,18 @@ def first_records(private: Any, groups: Any, most: int = 1) -> Any:
     units, people = unit_numbers(_rows_of(private), groups)
     order = np.argsort(units, kind="stable")
     counts = np.bincount(units, minlength=people)
-    kept = np.minimum(counts, most)
+    available = np.minimum(counts, records_per_person)
     starts = np.cumsum(counts) - counts
-    return _take_records(private, np.concatenate([order[starts + turn % kept] for turn in range(most)]))
+    return _take_records(
+        private, np.concatenate([order[starts + turn % available] for turn in range(records_per_person)])
+    )
 
 
 class Counted:
-    """Who was counted how often, over several updates: up to `most` records of a person, the first of theirs."""
+    """Who was counted how often, over several updates: the first `records_per_person` records of each person."""
 
-    def __init__(self, most: int) -> None:
-        self.most = most
+    def __init__(self, records_per_person: int) -> None:
+        self.records_per_person = records_per_person
         self._times: dict[bytes, int] = {}
 
     def choose(self, private: Any, groups: Any) -> tuple[Any, NDArray[np.uint8]]:
@@ -62,9 +64,9 @@ class Counted:
         counts = np.bincount(units, minlength=people)
         turns = np.empty(len(units), dtype=np.int64)  # how many records of the same person stand before each
         turns[order] = np.arange(len(units)) - np.repeat(np.cumsum(counts) - counts, counts)
-        chosen = np.flatnonzero(previous[units] + turns < self.most)
-        told = np.frombuffer(b"".join(digests), dtype=np.uint8).reshape(-1, _DIGEST)
-        return _take_records(private, chosen), told[units[chosen]]
+        chosen = np.flatnonzero(previous[units] + turns < self.records_per_person)
+        digest_rows = np.frombuffer(b"".join(digests), dtype=np.uint8).reshape(-1, _DIGEST)
+        return _take_records(private, chosen), digest_rows[units[chosen]]
 
     def remember(self, digests: NDArray[np.uint8] | None) -> None:
         """Count the people of these digests once for each time they stand here."""
@@ -90,17 +92,17 @@ def _take_records(private: Any, chosen: NDArray[np.int64]) -> Any:
     return private.take(chosen) if is_arrow(private) else _safe_indexing(private, chosen)
 
 
-def loss_for_each_record(epsilon: float, delta: float, most: int) -> tuple[float, float]:
-    """Return the epsilon and delta for one record that make (epsilon, delta) for `most` of them, rounded down.
+def loss_for_each_record(epsilon: float, delta: float, records: int) -> tuple[float, float]:
+    """Return the epsilon and delta for one record that make (epsilon, delta) for `records` of them, rounded down.
 
     By group privacy what is (e, d) for one replaced record is (k e, d (1 + exp(e) + ... + exp((k - 1) e))) for k.
     """
-    if most == 1:
+    if records == 1:
         return epsilon, delta
-    each = epsilon / most * (1 - 1e-9)  # proof: step 2
+    record_epsilon = epsilon / records * (1 - 1e-9)  # proof: step 2
     if epsilon > 700:  # the sum below is no float, and the delta of a record none
         raise Infeasible("epsilon is too large for several records of a person; lower it, or let one of each count")
-    return each, delta / math.fsum(math.exp(turn * each) for turn in range(most)) * (1 - 1e-9)
+    return record_epsilon, delta / math.fsum(math.exp(turn * record_epsilon) for turn in range(records)) * (1 - 1e-9)
 
 
 @dataclass(frozen=True)
@@ -129,12 +131,12 @@ def growing_claim(
     public = "how many records each update counts is public"
     counted = _counting_conditions(records_per_person, "each person count over all updates")
     conditions = (public, *counted, *_total_conditions(total), _OPEN)
-    what = f"all {updates} updates together are"
-    return str(Claim(epsilon, delta, unit=replaced, what=what, conditions=conditions))
+    together = f"all {updates} updates together are"
+    return str(Claim(epsilon, delta, unit=replaced, what=together, conditions=conditions))
 
 
-def _counting_conditions(most: int, who: str) -> tuple[str, ...]:
-    return (f"up to {most} records of {who}",) if most > 1 else ()
+def _counting_conditions(records: int, who: str) -> tuple[str, ...]:
+    return (f"up to {records} records of {who}",) if records > 1 else ()
 
 
 def _total_conditions(total: Total | None) -> tuple[str, ...]:

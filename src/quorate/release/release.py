@@ -166,7 +166,7 @@ class QueryRelease(SavedModel, ShowsClaim, BaseEstimator):
             note = f"columns that are neither declared nor public, and left out: {shown_names(unread)}"
             released = replace(released, notes=(*released.notes, note))
         total = None if account is None else account.total
-        self.keep_released(domain, released, records // per_person, expected, unit=unit, total=total)
+        self.keep_release(domain, released, records // per_person, expected, unit=unit, total=total)
         self.budget_ = budget if per_person == 1 else spent_budget(epsilon, delta)
         self.seconds_ = time.perf_counter() - began
         return self
@@ -195,7 +195,7 @@ class QueryRelease(SavedModel, ShowsClaim, BaseEstimator):
     def _weigh(self, domain: Domain) -> Queries:
         return weigh_queries(domain, self.error, self.error_weights, self.target)
 
-    def keep_released(
+    def keep_release(
         self,
         domain: Domain,
         released: Released,
@@ -223,17 +223,23 @@ class QueryRelease(SavedModel, ShowsClaim, BaseEstimator):
     def answer(self, queries: Any = None, *, band: float | None = None, counts: bool = False) -> Table:
         """Return a tidy table: names of queries, `answer`, `error` (one standard deviation), `low` and `high` (95%).
 
-        Queries are hypotheses of the class, or names, expressions or numbers of the workload; all of the workload
-        unless given. Marginals also answer what is asked of fewer columns, by adding cells up. Answers are shares of
-        the private records; with `counts`, numbers of records (with `groups`, of people), rounded to the power of ten
-        that is not above the error. `low` and `high` are the ends of a 95% confidence interval made of the measured
-        counts and their noise: its coverage does not depend on how well a model or public data fit. `error` estimates
-        how far the answer is off, and may be much smaller than the interval is wide. With `band`, say 0.95, `low` and
-        `high` hold for *all* answers of the release together with that probability, and not each for itself. The
-        cover's own share of the error is not in the interval: `error_bound` has it. `error` is missing where the engine
-        does not know it. Thresholds and ranges of a column
-        at ends that are no cuts lie between two queries: `query` says which, `asked` what was asked, `gap` is how far
-        the two are apart; the answer takes values to spread evenly between cuts, and `low` and `high` do not.
+        `low` and `high` are made of the measured counts and their noise: their coverage does not depend on how well a
+        model or public data fit. `error` estimates how far the answer is off, may be much smaller than the interval is
+        wide, and is missing where the engine does not know it. The cover's own error is not in the interval:
+        `error_bound` has it.
+
+        Parameters
+        ----------
+        queries
+            Hypotheses of the class, or names, expressions or numbers of the workload; by default all of the workload.
+            Marginals also answer what is asked of fewer columns, by adding cells up. Thresholds and ranges at ends that
+            are no cuts lie between two queries: `query` says which, `asked` what was asked, and `gap` is the difference
+            of the two; the answer takes values to spread evenly between cuts, and `low` and `high` do not.
+        band
+            A probability, say 0.95, with which `low` and `high` hold for *all* answers together, not each for itself.
+        counts
+            Whether to return numbers of records (with `groups`, of people) in place of shares, rounded to the power of
+            ten that is not above the error.
 
         >>> from quorate.models.concepts import Threshold, Thresholds
         >>> release = QueryRelease(Thresholds()).fit([1.0, 2.0, 3.0] * 3000, [0.5, 1.5, 2.5])
@@ -241,18 +247,18 @@ class QueryRelease(SavedModel, ShowsClaim, BaseEstimator):
         ['query', 'answer', 'error', 'low', 'high']
         """
         check_is_fitted(self, "released_")
-        asked = self.domain_.every() if queries is None else queries
-        numbers, starts = self.domain_.find_sums(asked)
-        names = self.domain_.describe(numbers[starts], asked)
+        requests = self.domain_.every() if queries is None else queries
+        numbers, starts = self.domain_.find_sums(requests)
+        names = self.domain_.describe(numbers[starts], requests)
         bars = self.bars(numbers, starts, band=band)
-        moved = {index: near for index, near in enumerate(self.domain_.between(asked)) if near is not None}
+        moved = {index: near for index, near in enumerate(self.domain_.between(requests)) if near is not None}
         if moved:
             inner = self.bars(np.array([near.inner for near in moved.values()]), band=band)
             take_between(bars, inner, moved)
             name_between(names, self.domain_, moved)
         columns: dict[str, Any] = {key: [name.get(key) for name in names] for key in keys_of(names)}
-        shown = as_counts(bars, self.records_) if counts else bars
-        return make_table(columns | shown, missing={name: np.isnan(bars[name]) for name in bars})
+        figures = as_counts(bars, self.records_) if counts else bars
+        return make_table(columns | figures, missing={name: np.isnan(bars[name]) for name in bars})
 
     def bars(self, numbers: Any, starts: Any = None, *, band: float | None = None) -> dict[str, Floats]:
         """Return the columns of `answer` for queries by their numbers; NaN where a figure is not known.
@@ -261,8 +267,8 @@ class QueryRelease(SavedModel, ShowsClaim, BaseEstimator):
         """
         numbers = np.asarray(numbers, dtype=np.int64)
         starts = np.arange(len(numbers)) if starts is None else starts
-        each, deviations = self.read(numbers)
-        shares, errors = sum_runs(each, starts), np.sqrt(sum_runs(deviations**2, starts))
+        answers, deviations = self.read(numbers)
+        shares, errors = sum_runs(answers, starts), np.sqrt(sum_runs(deviations**2, starts))
         low, high = self._ends(numbers, starts, shares, errors, band)
         return {
             "answer": np.clip(shares, 0, 1),
@@ -306,9 +312,9 @@ class QueryRelease(SavedModel, ShowsClaim, BaseEstimator):
 
     def _answers(self, numbers: Any) -> Floats:
         """Return the released answers; nothing at all is 0."""
-        shares, asked = np.zeros(len(numbers)), numbers != NOTHING
-        if asked.any():
-            shares[asked] = self.released_.some(self.domain_.queries, numbers[asked])
+        shares, is_query = np.zeros(len(numbers)), numbers != NOTHING
+        if is_query.any():
+            shares[is_query] = self.released_.some(self.domain_.queries, numbers[is_query])
         return shares
 
     def weights(self) -> tuple[Floats, Rows | None]:
@@ -334,17 +340,17 @@ class QueryRelease(SavedModel, ShowsClaim, BaseEstimator):
         released = self.released_
         if released.answers is None:
             raise InvalidInput("this release has neither answers nor weights")
-        queries, known = self.domain_.queries, self.domain_.public()
-        start, support = known if isinstance(known, np.ndarray) else None, None
+        queries, public = self.domain_.queries, self.domain_.public()
+        start, support = public if isinstance(public, np.ndarray) else None, None
         if isinstance(queries, Marginals) and (queries.cells or math.inf) > _LISTED:
             support = product_support(queries, released.answers, min(_PRODUCT_ROWS, 4 * self.records_))
-            if isinstance(known, Rows):  # public rows first, and some for what they lack
-                support = Rows(np.concatenate([known.codes, support.codes]), known.sizes)
-            support = support.merged() if queries.possible is None else queries.possible.kept(support.merged())
+            if isinstance(public, Rows):  # public rows first, and some for what they lack
+                support = Rows(np.concatenate([public.codes, support.codes]), public.sizes)
+            support = support.merged() if queries.possible is None else queries.possible.filter_rows(support.merged())
             start = support.weights
-        elif isinstance(known, Rows):
-            cells = known.cell(range(len(known.sizes)))
-            start = np.bincount(cells, known.weights, minlength=queries.cells or 0).astype(np.float64)
+        elif isinstance(public, Rows):
+            cells = public.cell(range(len(public.sizes)))
+            start = np.bincount(cells, public.weights, minlength=queries.cells or 0).astype(np.float64)
         fitted = fit_weights(queries, released.answers, errors=released.errors, start=start, support=support)
         return fitted, support
 

@@ -87,7 +87,7 @@ def read_release(model_class: "type[Release]", state: State) -> "Release":
         unbiased=arrays.get("unbiased"),
         deviations=arrays.get("deviations"),
     )
-    release.keep_released(
+    release.keep_release(
         domain,
         released,
         int(values["records"]),

@@ -66,27 +66,27 @@ def _move_rows(
 ) -> NDArray[np.int64]:
     """Return the counts after moving single rows from one cell to another, as long as it helps the worst query."""
     wanted = _answers(queries, shares, support)
-    best, kept = math.inf, counts
+    best, best_counts = math.inf, counts
     counts = counts.copy()
     alive = shares > 0
     for _ in range(_MOVES):
         off = _answers(queries, counts / rows, support) - wanted
         largest = float(np.abs(off).max())
         if largest >= best:
-            return kept
-        best, kept = largest, counts.copy()
+            return best_counts
+        best, best_counts = largest, counts.copy()
         if largest < 1.0 / rows:
-            return kept
+            return best_counts
         weighed = np.where(np.abs(off) > 0.7 * largest, off, 0.0)
         pull = queries.spread(weighed, support)
         surplus = np.where(counts > 0, pull, -np.inf)
         lack = np.where(alive, pull, np.inf)
         giver, taker = int(np.argmax(surplus)), int(np.argmin(lack))
         if giver == taker:
-            return kept
+            return best_counts
         counts[giver] -= 1
         counts[taker] += 1
-    return kept
+    return best_counts
 
 
 def _answers(queries: Queries, weights: Floats, support: Rows | None) -> Floats:
@@ -161,13 +161,13 @@ class _Dual:
             step = np.linalg.solve(curve + 1e-7 * np.eye(len(means)) * curve.diagonal().max(), slope)
             size = 1.0
             while size > 1e-4:
-                there, after = self.value(multipliers - size * step)
-                if there <= value - 1e-4 * size * float(slope @ step):
+                next_value, next_slope = self.value(multipliers - size * step)
+                if next_value <= value - 1e-4 * size * float(slope @ step):
                     break
                 size /= 2
             else:
                 break
-            multipliers, value, slope = multipliers - size * step, there, after
+            multipliers, value, slope = multipliers - size * step, next_value, next_slope
             if bool((slope**2 <= 0.0025 * self._square).all()):  # a twentieth of the noise that is in the answers
                 break
         return self.weigh(multipliers)[0]
@@ -207,7 +207,7 @@ def _with_target(queries: Marginals, released: Released, codes: NDArray[np.int64
     noise = _noise_beside(queries, released.deviations, target)
     if noise is None:
         return codes
-    unbiased = released.unbiased if queries.held is None else np.where(queries.held, released.unbiased, 0.0)
+    unbiased = released.unbiased if queries.mask is None else np.where(queries.mask, released.unbiased, 0.0)
     pairs = released.model.pairs(queries, unbiased)
     learned = draw_target(codes, released.model.sizes, target, pairs, noise)
     return learned if queries.possible is None else np.where(queries.possible.records(learned)[:, None], learned, codes)
@@ -243,14 +243,16 @@ def draw_target(
     has put in.
     """
     starts = np.cumsum([0, *sizes[:-1]])
-    rows, others = len(codes), [column for column in range(len(sizes)) if column != target]
-    indices = (codes + starts)[:, others]
+    rows, predictors = len(codes), [column for column in range(len(sizes)) if column != target]
+    indices = (codes + starts)[:, predictors]
     one_hot = sparse.csr_array(
-        (np.ones(indices.size), indices.ravel(), np.arange(rows + 1) * len(others)), shape=(rows, sum(sizes))
+        (np.ones(indices.size), indices.ravel(), np.arange(rows + 1) * len(predictors)), shape=(rows, sum(sizes))
     )
-    known = np.clip(pairs[:, starts[target] : starts[target] + sizes[target]], 0.0, None)
-    own = np.asarray(one_hot.sum(axis=0)).ravel()[:, None] / rows
-    wanted = own * known / np.maximum(known.sum(axis=1, keepdims=True), 1e-300)  # of columns as they were drawn
+    shares = np.clip(pairs[:, starts[target] : starts[target] + sizes[target]], 0.0, None)
+    code_shares = np.asarray(one_hot.sum(axis=0)).ravel()[:, None] / rows
+    wanted = (
+        code_shares * shares / np.maximum(shares.sum(axis=1, keepdims=True), 1e-300)
+    )  # of columns as they were drawn
     penalty = deviations[:, None] / _MOVED
 
     def objective(point: Floats) -> tuple[float, Floats]:
@@ -263,9 +265,9 @@ def draw_target(
     terms = descend(objective, np.zeros(wanted.size), steps=_TARGET_STEPS).reshape(wanted.shape)
     upto = np.cumsum(special.softmax(one_hot @ terms, axis=1), axis=1)
     spots = np.random.default_rng(0).random((rows, 1))
-    drawn = codes.copy()
-    drawn[:, target] = np.minimum((spots > upto).sum(axis=1), sizes[target] - 1)
-    return drawn
+    records = codes.copy()
+    records[:, target] = np.minimum((spots > upto).sum(axis=1), sizes[target] - 1)
+    return records
 
 
 def product_support(queries: Marginals, answers: Floats, rows: int) -> Rows:
@@ -281,8 +283,8 @@ def product_support(queries: Marginals, answers: Floats, rows: int) -> Rows:
             continue
         clique = queries.cliques[index]
         table = answers[queries.offsets[index] : queries.offsets[index + 1]].reshape(queries.shapes[index])
-        others = tuple(axis for axis, name in enumerate(clique) if name != column)
-        shares = np.clip(table.sum(axis=others), 0.2 / (size * rows) ** 0.5, None)
+        summed = tuple(axis for axis, name in enumerate(clique) if name != column)
+        shares = np.clip(table.sum(axis=summed), 0.2 / (size * rows) ** 0.5, None)
         upto = np.cumsum(shares / shares.sum())
         spots = (0.5 + np.arange(1, rows + 1) * _ALPHAS[column % len(_ALPHAS)] * (1 + column // len(_ALPHAS))) % 1.0
         columns.append(np.minimum(np.searchsorted(upto, spots, side="right"), size - 1))

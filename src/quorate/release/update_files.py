@@ -58,13 +58,13 @@ class UpdateFiles:
         """Return the updates that the ledger knows; a file that it does not know was never answered from."""
         self._check_current()
         updates: list[KeptUpdate] = []
-        while (known := self._known(len(updates) + 1)) is not None:
-            path = self._file(len(updates) + 1, known)
+        while (digest := self._recall_digest(len(updates) + 1)) is not None:
+            path = self._file(len(updates) + 1, digest)
             try:
                 content = path.read_bytes()
             except OSError:
                 raise LedgerRefused(f"{path} is missing: without its updates a release does not go on") from None
-            if _hash(content) != known:
+            if _hash(content) != digest:
                 raise LedgerRefused(f"{path} was changed by something else; the release does not go on")
             updates.append(_update(arrays_from(content)))
         return updates
@@ -73,10 +73,10 @@ class UpdateFiles:
         """Let go of the ledger."""
         self._ledger.close()
 
-    def _file(self, number: int, known: int) -> Path:
-        return self._path / f"update-{number:04}-{known:016x}.npz"
+    def _file(self, number: int, digest: int) -> Path:
+        return self._path / f"update-{number:04}-{digest:016x}.npz"
 
-    def _known(self, number: int) -> int | None:
+    def _recall_digest(self, number: int) -> int | None:
         return self._ledger.recall(OWN_CALLER, [_key(number)]).get((OWN_CALLER, _key(number)))
 
     def _check_current(self) -> None:

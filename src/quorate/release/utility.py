@@ -93,24 +93,26 @@ def simulate_utility(
     if queries.count > MOST_LISTED:
         raise InvalidInput(f"{queries.count} queries are more than the {MOST_LISTED} whose errors are simulated")
     check_positive("seconds", seconds)
-    began, told = time.perf_counter(), list[tuple[float, ...]]()
-    drawn = release.synthetic(2 * rows)
+    began, simulated = time.perf_counter(), list[tuple[float, ...]]()
+    synthetic_pool = release.synthetic(2 * rows)
     for number in range(check_count("simulations", simulations)):
-        if told and time.perf_counter() - began > seconds:
+        if simulated and time.perf_counter() - began > seconds:
             break
         order = np.random.default_rng(number).permutation(2 * rows)
-        records, others = _take_rows(drawn, order[:rows]), _take_rows(drawn, order[rows:])
+        records, test_records = _take_rows(synthetic_pool, order[:rows]), _take_rows(synthetic_pool, order[rows:])
         again = release_again(release, records)
         synthetic, truth = again.synthetic(rows), _shares(domain, records)
         answers = again.released_.some(queries, np.arange(queries.count))
-        found = [*_errors(domain, truth, answers), *_errors(domain, truth, _shares(domain, synthetic))]
+        figures = [*_errors(domain, truth, answers), *_errors(domain, truth, _shares(domain, synthetic))]
         if index is not None:
-            found += [_auc(SyntheticClassifier(domain, index, learned), others) for learned in (records, synthetic)]
-        told.append(tuple(found))
-    mean, largest, synthetic_mean, synthetic_largest, *areas = np.mean(told, axis=0).tolist()
+            figures += [
+                _auc(SyntheticClassifier(domain, index, learned), test_records) for learned in (records, synthetic)
+            ]
+        simulated.append(tuple(figures))
+    mean, largest, synthetic_mean, synthetic_largest, *areas = np.mean(simulated, axis=0).tolist()
     auc, synthetic_auc = areas or (None, None)
     errors = (mean, largest, synthetic_mean, synthetic_largest)
-    return Utility(len(told), rows, *errors, target=target, auc=auc, synthetic_auc=synthetic_auc)
+    return Utility(len(simulated), rows, *errors, target=target, auc=auc, synthetic_auc=synthetic_auc)
 
 
 def release_again(release: QueryRelease, records: Any, *, epsilon: float | None = None) -> QueryRelease:
@@ -125,11 +127,11 @@ def release_again(release: QueryRelease, records: Any, *, epsilon: float | None 
     alone = {"account": None, "records_per_person": 1, "engine": release.engine_}
     again = QueryRelease(**release.get_params(deep=False) | alone | loss)
     queries = weigh_queries(domain, again.error, again.error_weights, again.target)
-    engine, known, budget = ENGINES[release.engine_], domain.public(), Budget(**loss, slack=0.0)
+    engine, public, budget = ENGINES[release.engine_], domain.public(), Budget(**loss, slack=0.0)
     sealed, count = domain.seal(records)
-    expected = engine.expected_error(queries, records=count, public=known, **loss)
-    released = release_counts(sealed, lambda counted: engine.run(queries, counted, public=known, budget=budget))
-    again.keep_released(domain, released, count, expected, unit=RECORD)
+    expected = engine.expected_error(queries, records=count, public=public, **loss)
+    released = release_counts(sealed, lambda counted: engine.run(queries, counted, public=public, budget=budget))
+    again.keep_release(domain, released, count, expected, unit=RECORD)
     again.budget_, again.seconds_ = budget, time.perf_counter() - began
     return again
 
@@ -187,10 +189,12 @@ class SyntheticClassifier:
 
     def predict_proba(self, rows: Any) -> Floats:
         """Return the probability of each class: 0 for one that the records have not."""
-        known = np.array([self._alone]) if self._alone is not None else self._model.classes_
+        classes = np.array([self._alone]) if self._alone is not None else self._model.classes_
         shares = np.zeros((len(rows), len(self.classes_)))
-        said = np.ones((len(rows), 1)) if self._alone is not None else self._model.predict_proba(self._one_hot(rows))
-        shares[:, np.searchsorted(self.classes_, known)] = said
+        probabilities = (
+            np.ones((len(rows), 1)) if self._alone is not None else self._model.predict_proba(self._one_hot(rows))
+        )
+        shares[:, np.searchsorted(self.classes_, classes)] = probabilities
         return shares
 
     def predict(self, rows: Any) -> Any:
@@ -210,15 +214,15 @@ def learn_from(release: QueryRelease, target: str) -> SyntheticClassifier:
     return SyntheticClassifier(release.domain_, _target_index(release.domain_, target), release.synthetic(rows))
 
 
-def _auc(learned: SyntheticClassifier, others: Any) -> float:
+def _auc(learned: SyntheticClassifier, test_records: Any) -> float:
     """Return the area under the curve on other records: of each class against the rest, weighted by its share."""
     from sklearn.metrics import roc_auc_score  # noqa: PLC0415
 
-    rows, labels = learned.encode(others.slice(0, _MOST_LEARNED))
+    rows, labels = learned.encode(test_records.slice(0, _MOST_LEARNED))
     scores, areas, weights = learned.predict_proba(rows), list[float](), list[float]()
     for index, label in enumerate(learned.classes_):
-        own = labels == label
-        if own.any() and not own.all():
-            areas.append(float(roc_auc_score(own, scores[:, index])))
-            weights.append(float(own.mean()))
+        is_class = labels == label
+        if is_class.any() and not is_class.all():
+            areas.append(float(roc_auc_score(is_class, scores[:, index])))
+            weights.append(float(is_class.mean()))
     return float(np.average(areas, weights=weights)) if areas else 0.5

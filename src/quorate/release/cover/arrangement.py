@@ -33,7 +33,7 @@ class Lines:
         self.order = sorted(range(len(slopes)), key=lambda line: (slopes[line], intercepts[line]))
         self.slopes = [slopes[line] for line in self.order]
         self.intercepts = [intercepts[line] for line in self.order]
-        steeper = [here != before for before, here in itertools.pairwise(self.slopes)]
+        steeper = [here != previous for previous, here in itertools.pairwise(self.slopes)]
         self.ranks = np.cumsum([0, *steeper]) if self.slopes else np.empty(0, dtype=np.int64)  # equal if parallel
         self.float_slopes, self._slope_error = _to_floats(self.slopes)
         self.float_intercepts, self._intercept_error = _to_floats(self.intercepts)
@@ -41,38 +41,40 @@ class Lines:
     def __len__(self) -> int:
         return len(self.slopes)
 
-    def crossing(self, one: int, other: int) -> Fraction:
+    def crossing(self, line: int, other: int) -> Fraction:
         """Return where two lines that are not parallel cross."""
-        return (self.intercepts[other] - self.intercepts[one]) / (self.slopes[one] - self.slopes[other])
+        return (self.intercepts[other] - self.intercepts[line]) / (self.slopes[line] - self.slopes[other])
 
     def along(self, line: int) -> tuple[Integers, Integers, Values]:
         """Return the lines that cross this one, from left to right, which vertex each passes, and about where it is."""
-        others = np.flatnonzero(self.ranks != self.ranks[line])
-        places, errors = self._places(line, others)
-        order = np.argsort(places, kind="stable")
-        others, places, errors = others[order], places[order], errors[order]
-        sure = np.maximum.accumulate(places + errors)[:-1] < np.minimum.accumulate((places - errors)[::-1])[::-1][1:]
-        vertices = np.concatenate([[0], np.cumsum(sure)])[: others.size]
+        crossings = np.flatnonzero(self.ranks != self.ranks[line])
+        abscissas, errors = self._places(line, crossings)
+        order = np.argsort(abscissas, kind="stable")
+        crossings, abscissas, errors = crossings[order], abscissas[order], errors[order]
+        sure = (
+            np.maximum.accumulate(abscissas + errors)[:-1] < np.minimum.accumulate((abscissas - errors)[::-1])[::-1][1:]
+        )
+        vertices = np.concatenate([[0], np.cumsum(sure)])[: crossings.size]
         if sure.all():
-            return others, vertices, places
-        return self._sort_exactly(line, others, vertices, places)
+            return crossings, vertices, abscissas
+        return self._sort_exactly(line, crossings, vertices, abscissas)
 
-    def _places(self, line: int, others: Integers) -> tuple[Values, Values]:
+    def _places(self, line: int, crossings: Integers) -> tuple[Values, Values]:
         """Return about where the others cross a line, and how far off that may be."""
         with np.errstate(all="ignore"):
-            rise = self.float_intercepts[others] - self.float_intercepts[line]
-            turn = self.float_slopes[line] - self.float_slopes[others]
-            rise_error = self._intercept_error[others] + self._intercept_error[line] + _ROUNDING * np.abs(rise)
-            turn_error = self._slope_error[others] + self._slope_error[line] + _ROUNDING * np.abs(turn)
-            places = rise / turn
-            errors = 2 * (rise_error + np.abs(places) * turn_error) / (np.abs(turn) - turn_error)
-            errors += _ROUNDING * np.abs(places) + 1e-290
-        open_ = ~(np.isfinite(places) & np.isfinite(errors) & (np.abs(turn) > 2 * turn_error))
-        places[open_], errors[open_] = 0.0, np.inf
-        return places, errors
+            rise = self.float_intercepts[crossings] - self.float_intercepts[line]
+            turn = self.float_slopes[line] - self.float_slopes[crossings]
+            rise_error = self._intercept_error[crossings] + self._intercept_error[line] + _ROUNDING * np.abs(rise)
+            turn_error = self._slope_error[crossings] + self._slope_error[line] + _ROUNDING * np.abs(turn)
+            abscissas = rise / turn
+            errors = 2 * (rise_error + np.abs(abscissas) * turn_error) / (np.abs(turn) - turn_error)
+            errors += _ROUNDING * np.abs(abscissas) + 1e-290
+        open_ = ~(np.isfinite(abscissas) & np.isfinite(errors) & (np.abs(turn) > 2 * turn_error))
+        abscissas[open_], errors[open_] = 0.0, np.inf
+        return abscissas, errors
 
     def _sort_exactly(
-        self, line: int, others: Integers, runs: Integers, places: Values
+        self, line: int, crossings: Integers, runs: Integers, abscissas: Values
     ) -> tuple[Integers, Integers, Values]:
         """Sort exactly what floats leave open: within a run of neighbours, by fractions."""
         starts = np.flatnonzero(np.diff(runs, prepend=-1))
@@ -80,11 +82,11 @@ class Lines:
         new = np.zeros(runs.size, dtype=np.bool_)  # which begin another vertex
         new[starts] = True
         for start, end in zip(starts[ends - starts > 1], ends[ends - starts > 1], strict=True):
-            exact = sorted((self.crossing(line, int(other)), int(other)) for other in others[start:end])
-            others[start:end] = [other for _, other in exact]
-            places[start:end] = [nearest(place) for place, _ in exact]
-            new[start + 1 : end] = [here[0] != before[0] for before, here in itertools.pairwise(exact)]
-        return others, np.cumsum(new) - 1, places
+            exact = sorted((self.crossing(line, int(other)), int(other)) for other in crossings[start:end])
+            crossings[start:end] = [other for _, other in exact]
+            abscissas[start:end] = [nearest(abscissa) for abscissa, _ in exact]
+            new[start + 1 : end] = [here[0] != previous[0] for previous, here in itertools.pairwise(exact)]
+        return crossings, np.cumsum(new) - 1, abscissas
 
 
 class Faces:
@@ -117,21 +119,21 @@ class Faces:
     def _compared(self) -> tuple[Flags, Flags, Flags]:
         """Return for each chain which lines are steeper, less steep, and parallel and not above it."""
         here, there = self._ranks[:, np.newaxis], self._ranks[np.newaxis, :]
-        places = np.arange(self.lines)
-        return there > here, there < here, (there == here) & (places[np.newaxis, :] <= places[:, np.newaxis])
+        numbers = np.arange(self.lines)
+        return there > here, there < here, (there == here) & (numbers[np.newaxis, :] <= numbers[:, np.newaxis])
 
     def above(self, line: int) -> Flags:
         """Return which faces lie above a line."""
-        left = np.zeros(self.lines + 1, dtype=np.bool_)
-        left[int(np.flatnonzero(self.upwards == line)[0]) + 1 :] = True
+        leftmost = np.zeros(self.lines + 1, dtype=np.bool_)
+        leftmost[int(np.flatnonzero(self.upwards == line)[0]) + 1 :] = True
         sizes = np.diff(self._starts[1:])
         inner = np.arange(self._starts[1], len(self)) - np.repeat(self._starts[1:-1], sizes)
-        before = inner < np.repeat(self._turns[:, line], sizes)
-        rank, places = self._ranks[line], np.arange(self.lines)
+        precedes = inner < np.repeat(self._turns[:, line], sizes)
+        rank, numbers = self._ranks[line], np.arange(self.lines)
         parallel = self._ranks == rank
-        fixed = np.repeat(parallel & (line <= places), sizes)
-        chain = np.where(np.repeat(self._ranks > rank, sizes), ~before, before)  # a chain steeper than the line
-        return np.concatenate([left, np.where(np.repeat(parallel, sizes), fixed, chain)])
+        fixed = np.repeat(parallel & (line <= numbers), sizes)
+        chain = np.where(np.repeat(self._ranks > rank, sizes), ~precedes, precedes)  # a chain steeper than the line
+        return np.concatenate([leftmost, np.where(np.repeat(parallel, sizes), fixed, chain)])
 
     def bits(self) -> Bits:
         """Return one row of bits for each face, 1 for each line that it lies above."""
@@ -152,7 +154,7 @@ class Faces:
     def spread(self, values: Any) -> Any:
         """Return for each face the sum of the values of the lines that it lies above, for floats or 64-bit words."""
         zero = np.zeros(1, dtype=values.dtype)
-        left = np.concatenate([zero, np.cumsum(values[self.upwards], dtype=values.dtype)])
+        leftmost = np.concatenate([zero, np.cumsum(values[self.upwards], dtype=values.dtype)])
         steeper, flatter, parallel = self._compared()
         sizes = np.diff(self._starts[1:])
         slots = self._starts[1:-1] - self._starts[1] + np.arange(self.lines)  # one slot more for each chain
@@ -165,9 +167,9 @@ class Faces:
                 dtype=values.dtype, keepdims=True
             )  # words wrap around
             np.cumsum(part, out=part)
-        kept = np.ones(steps.size, dtype=np.bool_)
-        kept[slots + sizes] = False
-        return np.concatenate([left, steps[kept]])
+        is_face = np.ones(steps.size, dtype=np.bool_)
+        is_face[slots + sizes] = False
+        return np.concatenate([leftmost, steps[is_face]])
 
 
 class _Table:
@@ -180,10 +182,10 @@ class _Table:
         self.place = np.full((count, count + 1), np.inf)
         self.through = np.full((count, count + 1), -1, dtype=np.int32)  # a line through each vertex
         for line in range(count):
-            others, vertices, places = lines.along(line)
-            self.vertex[line, others] = vertices
-            self.place[line, vertices] = places
-            self.through[line, vertices] = others
+            crossings, vertices, abscissas = lines.along(line)
+            self.vertex[line, crossings] = vertices
+            self.place[line, vertices] = abscissas
+            self.through[line, vertices] = crossings
         finite = self.place[np.isfinite(self.place)]
         with np.errstate(all="ignore"):
             width = float(np.median(np.abs(finite - np.median(finite)))) if finite.size else 0.0
@@ -194,9 +196,9 @@ def find_points(lines: Lines) -> tuple[Faces, Points]:
     """Return all faces, and about a point of each."""
     table = _Table(lines)
     faces = Faces(table)
-    left = np.array([[nearest(x), nearest(y)] for x, y in _left_points(table, faces)])
-    others = [_between(table, *chain) for chain in faces.along]
-    return faces, np.concatenate([left, *others])
+    leftmost = np.array([[nearest(x), nearest(y)] for x, y in _left_points(table, faces)])
+    inner = [_between(table, *chain) for chain in faces.along]
+    return faces, np.concatenate([leftmost, *inner])
 
 
 def find_exact_points(lines: Lines) -> tuple[Faces, list[tuple[Fraction, Fraction]]]:
@@ -227,9 +229,9 @@ def _exactly_between(table: _Table, line: int, vertex: int, steeper: int) -> tup
         (line, table.through[line, vertex + 1]),
         (steeper, table.through[steeper, table.vertex[steeper, line] + 1]),
     ]
-    beyond = [lines.crossing(one, int(other)) for one, other in following if other >= 0]
-    x = here + min([(place - here) / 2 for place in beyond] + [Fraction(table.step)])
-    heights = [lines.slopes[each] * x + lines.intercepts[each] for each in (line, steeper)]
+    beyond = [lines.crossing(first, int(other)) for first, other in following if other >= 0]
+    x = here + min([(end - here) / 2 for end in beyond] + [Fraction(table.step)])
+    heights = [lines.slopes[side] * x + lines.intercepts[side] for side in (line, steeper)]
     return x, (heights[0] + heights[1]) / 2
 
 

@@ -41,10 +41,10 @@ class Axis:
 
     def below(self, bounds: Any, *, included: bool = False) -> Integers:
         """Return how many public values lie below each bound, or at and below it where that is `included`."""
-        given = np.asarray(bounds, dtype=np.float64)
-        if np.isnan(given).any():
+        ends = np.asarray(bounds, dtype=np.float64)
+        if np.isnan(ends).any():
             raise InvalidInput("the ends of a query must be numbers, not NaN; infinity is one")
-        return np.asarray(np.searchsorted(self.values, given, side="right" if included else "left"), dtype=np.int64)
+        return np.asarray(np.searchsorted(self.values, ends, side="right" if included else "left"), dtype=np.int64)
 
     def edge(self, cell: int) -> float:
         """Return the lower end of a cell, from minus infinity for the first to infinity after the last."""

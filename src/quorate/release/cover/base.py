@@ -188,9 +188,9 @@ class Cover(Domain):
         """
         return float(cover_share(self.concept, len(self.public_points), beta))
 
-    def rows(self, places: Whole, support: Rows | None) -> Points:
+    def rows(self, cells: Whole, support: Rows | None) -> Points:
         """Return a point of each of these cells; NaN for the cell of what is no point."""
-        return np.asarray(self.centres(), dtype=np.float64)[places]
+        return np.asarray(self.centres(), dtype=np.float64)[cells]
 
     @abstractmethod
     def _locate(self, points: Points) -> Any:
@@ -223,12 +223,12 @@ def read_points(records: Any, *, features: int, name: str = "private") -> Points
     A record of a list is no point unless it has as many values as there are features.
     """
     if isinstance(records, list | tuple) and not _is_matrix(records, features):
-        given = np.array([_point(record, features) for record in records], dtype=np.float64).reshape(-1, features)
+        values = np.array([_point(record, features) for record in records], dtype=np.float64).reshape(-1, features)
     elif len(getattr(records, "shape", (0, 0))) == 1:
-        given = read_numbers(open_column(records, name=name))
+        values = read_numbers(open_column(records, name=name))
     else:
-        given = open_matrix(records, whose=f"the {name} table")
-    return check_points(given, features=features, name=name) + 0.0
+        values = open_matrix(records, whose=f"the {name} table")
+    return check_points(values, features=features, name=name) + 0.0
 
 
 def check_public(concept: Concept, public: Any) -> Points:

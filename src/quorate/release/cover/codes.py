@@ -46,10 +46,10 @@ class RowCover(Cover):
             codes = np.stack(np.unravel_index(np.arange(self.cells), sizes), axis=1)
         return self._points(np.asarray(codes, dtype=np.int64))
 
-    def rows(self, places: Whole, support: Rows | None) -> Points:
+    def rows(self, cells: Whole, support: Rows | None) -> Points:
         """Return a point of each of these cells, or of these rows; NaN where a value is none."""
-        codes = None if support is None else support.codes[places]
-        return self.centres(codes) if codes is not None else super().rows(places, None)
+        codes = None if support is None else support.codes[cells]
+        return self.centres(codes) if codes is not None else super().rows(cells, None)
 
     def _locate(self, points: Points) -> Any:
         raise AssertionError("records are counted as rows")
@@ -86,7 +86,7 @@ class ConjunctionCover(RowCover):
         every = math.prod(size + 1 for size in sizes)
         if every > _MOST:
             raise Infeasible(f"these columns have {every} conjunctions, above {_MOST}; take marginals of a few columns")
-        cliques = [each for order in range(len(sizes) + 1) for each in itertools.combinations(columns, order)]
+        cliques = [clique for order in range(len(sizes) + 1) for clique in itertools.combinations(columns, order)]
         self._cliques = {clique: index for index, clique in enumerate(cliques)}
         self._categories = np.array(concept.categories)
         super().__init__(concept, points, Marginals(sizes, cliques))
@@ -218,12 +218,14 @@ class FiniteCover(RowCover):
         return codes.T
 
     def _points(self, codes: Whole) -> Points:
-        known = {
+        points_by_codes = {
             tuple(row): point
             for row, point in zip(self._codes(self.public_points).tolist(), self.public_points, strict=True)
         }
         missing = np.full(self.concept.features, np.nan)
-        return np.array([known.get(tuple(row), missing) for row in codes.tolist()]).reshape(-1, self.concept.features)
+        return np.array([points_by_codes.get(tuple(row), missing) for row in codes.tolist()]).reshape(
+            -1, self.concept.features
+        )
 
     def _number(self, hypothesis: Any) -> int:
         if isinstance(hypothesis, Constant):

@@ -47,8 +47,8 @@ class Sides(Queries):
 
     def answers(self, weights: ArrayLike | Rows) -> Floats:
         """Return the sum of the weights above each line, and of all faces."""
-        each = check_weights(weights, self.cells)[:-1]
-        return np.append(self._found.sums(each), each.sum())
+        faces = check_weights(weights, self.cells)[:-1]
+        return np.append(self._found.sums(faces), faces.sum())
 
     def members(self, query: int) -> slice | NDArray[np.int64]:
         """Return the faces above a line, or all."""
@@ -57,8 +57,8 @@ class Sides(Queries):
 
     def spread(self, values: ArrayLike, support: Rows | None = None) -> Floats:
         """Return for each face the sum of the values of the lines that it lies above."""
-        given = check_weights(values, self.count)
-        return np.append(self._found.spread(given[:-1]) + given[-1], 0.0)
+        by_query = check_weights(values, self.count)
+        return np.append(self._found.spread(by_query[:-1]) + by_query[-1], 0.0)
 
     def __repr__(self) -> str:
         return f"Sides({self._lines} lines, {self._faces} faces)"
@@ -78,7 +78,7 @@ class HalfspaceCover(Cover):
         check_points(len(self._public))
         self.lines, self._numbers = _parting_lines(self._public)
         faces, self._centres = find_points(self.lines)
-        self._scaled, self._offsets = _scaled(self.lines)
+        self._scale_lines, self._offsets = _scale_lines(self.lines)
         self._words, marks = _mark_faces(faces)
         self._faces = np.argsort(marks)
         self._marks = marks[self._faces]
@@ -102,7 +102,7 @@ class HalfspaceCover(Cover):
         for start in range(0, len(points), step):
             part = points[start : start + step]
             with np.errstate(all="ignore"):
-                values = part @ self._scaled
+                values = part @ self._scale_lines
                 values -= self._offsets
                 # A value is rounded by less than 2**-51 of the sizes that it is made of; slopes and offsets, too.
                 bounds = (np.abs(part).sum(axis=1) + np.abs(self._offsets).max(initial=0)) * 2.0**-49 + 1e-290
@@ -160,9 +160,9 @@ def _parting_lines(public: Points) -> tuple[Lines, dict[bytes, int]]:
     parting = [_short(inside[face], exact, labels[face]) for face in chosen]
     lines = Lines([slope for slope, _ in parting], [intercept for _, intercept in parting])
     numbers = {_key(np.zeros(len(public))): NOTHING, _key(np.ones(len(public))): len(lines)}
-    for number, place in enumerate(lines.order):
-        numbers[_key(labels[chosen[place]])] = number
-        numbers[_key(1 - labels[chosen[place]])] = len(lines) + 1 + number
+    for number, position in enumerate(lines.order):
+        numbers[_key(labels[chosen[position]])] = number
+        numbers[_key(1 - labels[chosen[position]])] = len(lines) + 1 + number
     return lines, numbers
 
 
@@ -179,7 +179,7 @@ def _short(line: tuple[Fraction, Fraction], points: Any, labels: Any) -> tuple[F
     return short
 
 
-def _scaled(lines: Lines) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _scale_lines(lines: Lines) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return normals, one a column, and offsets of the lines, as floats, with each normal scaled to entries up to 1."""
     normals, offsets = np.empty((2, len(lines))), np.empty(len(lines))
     for line, (slope, intercept) in enumerate(zip(lines.slopes, lines.intercepts, strict=True)):

@@ -125,8 +125,8 @@ class Released:
         half = half_interval(np.sqrt(sum_runs(noise**2 + less**2, starts)), records)
         if beta is not None:
             half = np.maximum(half, self.level(queries.count, beta) * sum_runs(noise + less, starts))
-        if isinstance(queries, Marginals) and queries.held is not None:
-            occurs = sum_runs(take_answers(queries.held.astype(np.float64), plus), starts) > 0.0
+        if isinstance(queries, Marginals) and queries.mask is not None:
+            occurs = sum_runs(take_answers(queries.mask.astype(np.float64), plus), starts) > 0.0
             centre, half = np.where(occurs, centre, 0.0), np.where(occurs, half, 0.0)
         return around(shares, centre, half)
 
@@ -275,24 +275,24 @@ def project_simplex(values: Floats) -> Floats:
     """Return the nearest vector (by least squares) of numbers that are not negative and add up to 1."""
     ordered = np.sort(values)[::-1]
     excess = np.cumsum(ordered) - 1.0
-    kept = int(np.flatnonzero(ordered - excess / np.arange(1, values.size + 1) > 0)[-1])
-    return np.asarray(np.maximum(values - excess[kept] / (kept + 1), 0.0))
+    last = int(np.flatnonzero(ordered - excess / np.arange(1, values.size + 1) > 0)[-1])
+    return np.asarray(np.maximum(values - excess[last] / (last + 1), 0.0))
 
 
 def simplex_marginals(queries: Marginals, answers: Floats) -> Floats:
     """Return each marginal projected onto the simplex, with 0 in the cells that cannot occur."""
     projected = np.zeros_like(answers)
-    mask = np.ones(len(answers), dtype=np.bool_) if queries.held is None else queries.held
+    mask = np.ones(len(answers), dtype=np.bool_) if queries.mask is None else queries.mask
     for start, end in zip(queries.offsets[:-1], queries.offsets[1:], strict=True):
         cells = start + np.flatnonzero(mask[start:end])
         projected[cells] = project_simplex(answers[cells])
     return projected
 
 
-def spent_since(before: Cost, budget: Budget) -> Cost:
-    """Return what was charged to a budget since its account read `before`."""
-    after = budget.spent()
-    return Cost(max(0.0, after.renyi - before.renyi), max(0.0, after.slack - before.slack))
+def spent_since(previous: Cost, budget: Budget) -> Cost:
+    """Return what was charged to a budget since its account read `previous`."""
+    current = budget.spent()
+    return Cost(max(0.0, current.renyi - previous.renyi), max(0.0, current.slack - previous.slack))
 
 
 @dataclass(frozen=True)

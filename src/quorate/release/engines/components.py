@@ -73,55 +73,57 @@ def plan_marginals(queries: Marginals, noise: float = 0.0) -> MarginalStrategy:
 def _plan(
     sizes: tuple[int, ...], wanted: tuple[Clique, ...], importance: tuple[float, ...] | None, noise: float
 ) -> MarginalStrategy:
-    known = sorted({part for clique in wanted for part in subsets(clique)}, key=lambda clique: (len(clique), clique))
-    if not known:
+    candidates = sorted(
+        {part for clique in wanted for part in subsets(clique)}, key=lambda clique: (len(clique), clique)
+    )
+    if not candidates:
         raise Infeasible("marginals of no column are known without a measurement; choose engine='plain'")
-    index = {clique: number for number, clique in enumerate(known)}
-    precision = _precisions(sizes, known, index)
+    index = {clique: number for number, clique in enumerate(candidates)}
+    precision = _precisions(sizes, candidates, index)
     variance = _variances(sizes, wanted, index)
-    start = np.array([0.0 if clique in set(wanted) else -4.0 for clique in known])
+    start = np.array([0.0 if clique in set(wanted) else -4.0 for clique in candidates])
     shares = _search(precision, variance, start)
     if importance is not None:
         cells = np.array([math.prod(sizes[column] for column in clique) for clique in wanted], dtype=np.float64)
-        prior = (noise / _typical(sizes, known)) ** 2
+        prior = (noise / _typical(sizes, candidates)) ** 2
         mean = _search_mean(precision, variance, cells * np.array(importance), prior, np.maximum(start, -1.0))
         shares = _FOR_ALL * shares + (1.0 - _FOR_ALL) * mean
-    kept = shares > _LEAST_SHARE / len(known)
-    shares = np.where(kept, shares, 0.0)
+    chosen = shares > _LEAST_SHARE / len(candidates)
+    shares = np.where(chosen, shares, 0.0)
     if not bool((precision @ shares > 0).all()):  # each component must be told by something
-        kept, shares = np.ones(len(known), dtype=bool), np.full(len(known), 1.0)
-    shares = np.round(len(known) * shares / shares.sum(), _DECIMALS) / len(known)
+        chosen, shares = np.ones(len(candidates), dtype=bool), np.full(len(candidates), 1.0)
+    shares = np.round(len(candidates) * shares / shares.sum(), _DECIMALS) / len(candidates)
     variances = np.asarray(variance @ (1.0 / (precision @ shares)))
-    return MarginalStrategy(tuple(itertools.compress(known, kept)), shares[kept], variances)
+    return MarginalStrategy(tuple(itertools.compress(candidates, chosen)), shares[chosen], variances)
 
 
-def _typical(sizes: Sequence[int], known: Sequence[Clique]) -> Floats:
+def _typical(sizes: Sequence[int], candidates: Sequence[Clique]) -> Floats:
     """Return how large the cells of each component are taken to be."""
-    cells = np.array([math.prod(sizes[column] for column in clique) for clique in known], dtype=np.float64)
-    return np.array([_TYPICAL * _DEEPER ** max(len(clique) - 2, 0) for clique in known]) / cells
+    cells = np.array([math.prod(sizes[column] for column in clique) for clique in candidates], dtype=np.float64)
+    return np.array([_TYPICAL * _DEEPER ** max(len(clique) - 2, 0) for clique in candidates]) / cells
 
 
-def _precisions(sizes: Sequence[int], known: Sequence[Clique], place: dict[Clique, int]) -> sparse.csr_array:
+def _precisions(sizes: Sequence[int], candidates: Sequence[Clique], numbers: dict[Clique, int]) -> sparse.csr_array:
     """Return the matrix that turns precisions of marginals into precisions of components."""
     rows, columns, values = [], [], []
-    for number, clique in enumerate(known):
+    for number, clique in enumerate(candidates):
         for part in subsets(clique):
-            rows.append(place[part])
+            rows.append(numbers[part])
             columns.append(number)
             values.append(1.0 / math.prod(sizes[column] for column in clique if column not in part))
-    return sparse.csr_array((values, (rows, columns)), shape=(len(known), len(known)))
+    return sparse.csr_array((values, (rows, columns)), shape=(len(candidates), len(candidates)))
 
 
-def _variances(sizes: Sequence[int], wanted: Sequence[Clique], place: dict[Clique, int]) -> sparse.csr_array:
+def _variances(sizes: Sequence[int], wanted: Sequence[Clique], numbers: dict[Clique, int]) -> sparse.csr_array:
     """Return the matrix that turns variances of components into those of the cells of each marginal wanted."""
     rows, columns, values = [], [], []
     for number, clique in enumerate(wanted):
         for part in subsets(clique):
             within = math.prod(1.0 - 1.0 / sizes[column] for column in part)
             rows.append(number)
-            columns.append(place[part])
+            columns.append(numbers[part])
             values.append(within / math.prod(sizes[column] for column in clique if column not in part) ** 2)
-    return sparse.csr_array((values, (rows, columns)), shape=(len(wanted), len(place)))
+    return sparse.csr_array((values, (rows, columns)), shape=(len(wanted), len(numbers)))
 
 
 def _search(precision: sparse.csr_array, variance: sparse.csr_array, start: Floats) -> Floats:
@@ -130,11 +132,11 @@ def _search(precision: sparse.csr_array, variance: sparse.csr_array, start: Floa
     def objective(sharpness: float, logits: Floats) -> tuple[float, Floats]:
         shares = np.exp(logits - logits.max())
         shares /= shares.sum()
-        told = precision @ shares
-        variances = np.maximum(variance @ (1.0 / told), 1e-300)
+        precisions = precision @ shares
+        variances = np.maximum(variance @ (1.0 / precisions), 1e-300)
         worst = variances.max()
         powers = (variances / worst) ** sharpness
-        slope = -(variance.T @ (powers / powers.sum() / variances)) / told**2
+        slope = -(variance.T @ (powers / powers.sum() / variances)) / precisions**2
         change = precision.T @ slope
         value = math.log(worst) + math.log(powers.sum()) / sharpness
         return value, shares * (change - shares @ change)
@@ -154,10 +156,10 @@ def _search_mean(
     def objective(logits: Floats) -> tuple[float, Floats]:
         shares = np.exp(logits - logits.max())
         shares /= shares.sum()
-        told = precision @ shares + prior
-        deviations = np.sqrt(np.maximum(variance @ (1.0 / told), 1e-300))
+        precisions = precision @ shares + prior
+        deviations = np.sqrt(np.maximum(variance @ (1.0 / precisions), 1e-300))
         total = float(weights @ deviations)
-        slope = -(variance.T @ (0.5 * weights / (deviations * total))) / told**2
+        slope = -(variance.T @ (0.5 * weights / (deviations * total))) / precisions**2
         change = precision.T @ slope
         return math.log(total), shares * (change - shares @ change)
 
@@ -182,14 +184,14 @@ def centred(table: Floats) -> Floats:
     return table
 
 
-def precisions_told(sizes: Sequence[int], noisy: NoisyTables) -> dict[Clique, float]:
+def component_precisions(sizes: Sequence[int], noisy: NoisyTables) -> dict[Clique, float]:
     """Return the precision of the best estimate of each component, the same in every direction of it."""
-    told: dict[Clique, float] = {}
+    precisions: dict[Clique, float] = {}
     for clique, (_, deviation) in noisy.items():
         for part in subsets(clique):
             rest = math.prod(sizes[column] for column in clique if column not in part)
-            told[part] = told.get(part, 0.0) + deviation**-2.0 / rest
-    return told
+            precisions[part] = precisions.get(part, 0.0) + deviation**-2.0 / rest
+    return precisions
 
 
 def split_components(
@@ -232,7 +234,7 @@ def noise_spectrum(queries: Marginals, noisy: NoisyTables) -> dict[Clique, tuple
     Noise is independent between components, and within one it has the same precision in every direction. Each answer
     has its share of each component: the squared length of a component in all answers is its own times the weight.
     """
-    sizes, told = queries.sizes, precisions_told(queries.sizes, noisy)
+    sizes, precisions = queries.sizes, component_precisions(queries.sizes, noisy)
     weights: dict[Clique, float] = {}
     for clique in queries.cliques:
         columns = tuple(sorted(column for column in clique if sizes[column] > 1))
@@ -240,7 +242,7 @@ def noise_spectrum(queries: Marginals, noisy: NoisyTables) -> dict[Clique, tuple
             rest = math.prod(sizes[column] for column in columns if column not in part)
             weights[part] = weights.get(part, 0.0) + 1.0 / rest
     freedoms = {part: math.prod(sizes[column] - 1 for column in part) for part in weights}
-    return {part: (weight / told[part], weight, freedoms[part]) for part, weight in weights.items()}
+    return {part: (weight / precisions[part], weight, freedoms[part]) for part, weight in weights.items()}
 
 
 def least_squares(queries: Marginals, noisy: NoisyTables) -> tuple[Floats, Floats]:
@@ -249,16 +251,16 @@ def least_squares(queries: Marginals, noisy: NoisyTables) -> tuple[Floats, Float
     The deviation of a marginal's cells is one number: each component has its own precision, and they are independent.
     """
     sizes = queries.sizes
-    told = precisions_told(sizes, noisy)
-    precisions = [deviation**-2.0 for _, deviation in noisy.values()]
-    components = split_components(sizes, list(noisy), precisions, [table for table, _ in noisy.values()])
+    precisions = component_precisions(sizes, noisy)
+    table_precisions = [deviation**-2.0 for _, deviation in noisy.values()]
+    components = split_components(sizes, list(noisy), table_precisions, [table for table, _ in noisy.values()])
     variances = []
     for clique in queries.cliques:
         columns = tuple(sorted(column for column in clique if sizes[column] > 1))
         variance = 0.0
         for part in subsets(columns):
             rest = math.prod(sizes[column] for column in columns if column not in part)
-            variance += math.prod(1.0 - 1.0 / sizes[column] for column in part) / (told[part] * rest**2)
+            variance += math.prod(1.0 - 1.0 / sizes[column] for column in part) / (precisions[part] * rest**2)
         variances.append(variance)
     deviations = np.repeat(np.sqrt(variances), np.diff(queries.offsets))
     return consistent_marginals(queries, components, 1.0), deviations
@@ -279,24 +281,24 @@ class Agreement:
         """Return the answers: shares that agree with each other, none below 0."""
         if self.model_stands:
             answers = model.answers(queries)
-            return answers if queries.held is None else agreeing_marginals(queries, answers, deviations)
-        found = _components(queries.sizes, noisy)
+            return answers if queries.mask is None else agreeing_marginals(queries, answers, deviations)
+        components = _components(queries.sizes, noisy)
         for part, belief in self.beliefs.items():
-            modelled = centred(model.table(part).reshape(found[part].shape))
-            found[part] = modelled + belief * (found[part] - modelled)
-        return agreeing_marginals(queries, consistent_marginals(queries, found, 1.0), deviations)
+            modelled = centred(model.table(part).reshape(components[part].shape))
+            components[part] = modelled + belief * (components[part] - modelled)
+        return agreeing_marginals(queries, consistent_marginals(queries, components, 1.0), deviations)
 
 
 def weigh_components(sizes: tuple[int, ...], noisy: NoisyTables, model: Mixture) -> Agreement:
     """Return how far each noisy component is believed: by its distance from the model's in units of its noise."""
-    told, beliefs = precisions_told(sizes, noisy), {}
+    precisions, beliefs = component_precisions(sizes, noisy), {}
     for part, component in _components(sizes, noisy).items():
         freedom = math.prod(size - 1 for size in component.shape)
         off = component - centred(model.table(part).reshape(component.shape))
-        square = float((off**2).sum()) * told[part]
+        square = float((off**2).sum()) * precisions[part]
         belief = max(0.0, 1.0 - float(stats.chi2.isf(_LEVEL, freedom)) / square) if square > 0 else 0.0
-        left = (1.0 - belief) * float(np.abs(off).max()) * math.sqrt(told[part] * component.size / freedom)
-        beliefs[part] = 1.0 if left > stats.norm.isf(_LEVEL / (2 * component.size)) else belief
+        remainder = (1.0 - belief) * float(np.abs(off).max()) * math.sqrt(precisions[part] * component.size / freedom)
+        beliefs[part] = 1.0 if remainder > stats.norm.isf(_LEVEL / (2 * component.size)) else belief
     return Agreement(beliefs)
 
 
@@ -309,16 +311,16 @@ def agreeing_marginals(queries: Marginals, answers: Floats, deviations: Floats) 
     precisions = [float(deviation) ** -2.0 if deviation > 0 else 1.0 for deviation in deviations[queries.offsets[:-1]]]
     cliques = [tuple(sorted(clique)) for clique in queries.cliques]
     near = _CLOSE * np.maximum(deviations, 1e-12)
-    most = np.inf if queries.held is None else np.where(queries.held, np.inf, 0.0)
+    upper = np.inf if queries.mask is None else np.where(queries.mask, np.inf, 0.0)
     owed = np.zeros_like(answers)
     for _ in range(_ROUNDS):
-        if bool((answers >= -near).all() and (answers <= most + near).all()):
+        if bool((answers >= -near).all() and (answers <= upper + near).all()):
             break
-        kept = np.clip(answers + owed, 0.0, most)
-        owed = answers + owed - kept
-        parts = split_components(queries.sizes, cliques, precisions, _sorted_tables(queries, kept))
+        clipped = np.clip(answers + owed, 0.0, upper)
+        owed = answers + owed - clipped
+        parts = split_components(queries.sizes, cliques, precisions, _sorted_tables(queries, clipped))
         answers = consistent_marginals(queries, parts, 1.0)
-    return np.clip(answers, 0.0, np.minimum(most, 1.0))
+    return np.clip(answers, 0.0, np.minimum(upper, 1.0))
 
 
 def _sorted_tables(queries: Marginals, answers: Floats) -> list[Floats]:

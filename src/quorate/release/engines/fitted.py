@@ -59,8 +59,8 @@ def fits_in_memory(queries: Marginals) -> bool:
 
 def tables_to_check(sizes: tuple[int, ...], noisy: NoisyTables) -> NoisyTables:
     """Return the best linear estimates of every column and of every table that was measured."""
-    known = {column for clique in noisy for column in clique}
-    cliques = sorted({(column,) for column in known} | set(noisy), key=lambda clique: (len(clique), clique))
+    columns = {column for clique in noisy for column in clique}
+    cliques = sorted({(column,) for column in columns} | set(noisy), key=lambda clique: (len(clique), clique))
     wanted = Marginals(sizes, cliques)
     answers, errors = least_squares(wanted, noisy)
     ends = zip(wanted.cliques, wanted.offsets[:-1], wanted.offsets[1:], strict=True)
@@ -74,7 +74,7 @@ class _Estimate:
     model: Mixture
     fit: MixtureFit | None
     noise: PairNoise | None
-    apart: frozenset[Clique]
+    separate: frozenset[Clique]
     agreement: Agreement
     answers: Floats
     unbiased: Floats
@@ -87,45 +87,45 @@ def release_tables(
     spent: Cost,
     engine: str,
     *notes: str,
-    apart: frozenset[Clique] = frozenset(),
+    separate: frozenset[Clique] = frozenset(),
     records: float = math.inf,
 ) -> Released:
     """Return what is released of noisy tables that tell about all marginals: one table fitted to them.
 
     Where the fit is further from them than noise is, answers are believed in its place as far as they stand out. Tables
-    that are `apart` are left out of the fit, and so stand out from it if they tell anything that it does not. `records`
-    is how many there are: they scatter around a smooth table, and error bars allow for it.
+    that are `separate` are left out of the fit, and so stand out from it if they tell anything that it does not.
+    `records` is how many there are: they scatter around a smooth table, and error bars allow for it.
     """
     if not fits_in_memory(queries):
         note = "too many codes for one model: noisy marginals are brought to the nearest that agree"
         unbiased, deviations = least_squares(queries, without_impossible(queries, noisy))
         answers = agreeing_marginals(queries, unbiased, deviations)
-        errors = deviations if queries.held is None else np.where(queries.held, deviations, 0.0)
-        told, parts = (*notes, note), (unbiased, deviations)
-        return Released(answers, errors, None, None, spent, engine, told, {}, None, *parts)
-    found = _estimate(queries, noisy, apart)
-    bars = ErrorBars(partial(_errors, queries, noisy, found, records))
+        errors = deviations if queries.mask is None else np.where(queries.mask, deviations, 0.0)
+        beside = (None, unbiased, deviations)
+        return Released(answers, errors, None, None, spent, engine, (*notes, note), {}, *beside)
+    estimate = _estimate(queries, noisy, separate)
+    bars = ErrorBars(partial(_errors, queries, noisy, estimate, records))
     details = {
-        "deviation": float(found.deviations.max()),
-        "moved": float(np.abs(found.answers - found.unbiased).max()),
-        "believed": float(np.mean(list(found.agreement.beliefs.values()))),
+        "deviation": float(estimate.deviations.max()),
+        "moved": float(np.abs(estimate.answers - estimate.unbiased).max()),
+        "believed": float(np.mean(list(estimate.agreement.beliefs.values()))),
     }
-    if found.fit is not None:
-        details |= {"misfit": found.fit.misfit, "penalty": found.fit.penalty}
-    if isinstance(found.model, Shrunk):
-        details["kept"] = found.model.mean_kept
-    model = found.model if found.fit is None else found.fit.mixture
+    if estimate.fit is not None:
+        details |= {"misfit": estimate.fit.misfit, "penalty": estimate.fit.penalty}
+    if isinstance(estimate.model, Shrunk):
+        details["kept"] = estimate.model.mean_fraction
+    model = estimate.model if estimate.fit is None else estimate.fit.mixture
     beside = (model, *least_squares(queries, without_impossible(queries, noisy)))  # also of cells that cannot occur
-    return Released(found.answers, bars, None, None, spent, engine, notes, details, *beside)
+    return Released(estimate.answers, bars, None, None, spent, engine, notes, details, *beside)
 
 
 def _estimate(
-    queries: Marginals, noisy: NoisyTables, apart: frozenset[Clique], earlier: _Estimate | None = None
+    queries: Marginals, noisy: NoisyTables, separate: frozenset[Clique], earlier: _Estimate | None = None
 ) -> _Estimate:
     """Return the answers of noisy tables; with an earlier estimate, by its penalty, from where its fit is."""
     noisy = without_impossible(queries, noisy)
     unbiased, deviations = least_squares(queries, noisy)
-    together = {clique: told for clique, told in noisy.items() if clique not in apart}
+    together = {clique: table for clique, table in noisy.items() if clique not in separate}
     fit = _fit(queries, together, None if earlier is None else earlier.fit)
     noise = None if fit is None else _pair_noise(queries, together, fit) if earlier is None else earlier.noise
     model = _independent(queries.sizes, noisy) if fit is None else fit.mixture
@@ -133,9 +133,9 @@ def _estimate(
         model = noise.shrink(model)
     agreement = weigh_components(queries.sizes, noisy, model)
     answers = agreement.answers(queries, noisy, model, deviations)
-    if queries.held is not None:
-        unbiased, deviations = np.where(queries.held, unbiased, 0.0), np.where(queries.held, deviations, 0.0)
-    return _Estimate(model, fit, noise, apart, agreement, answers, unbiased, deviations)
+    if queries.mask is not None:
+        unbiased, deviations = np.where(queries.mask, unbiased, 0.0), np.where(queries.mask, deviations, 0.0)
+    return _Estimate(model, fit, noise, separate, agreement, answers, unbiased, deviations)
 
 
 def _fit(queries: Marginals, noisy: NoisyTables, earlier: MixtureFit | None) -> MixtureFit | None:
@@ -161,37 +161,39 @@ def _pair_noise(queries: Marginals, noisy: NoisyTables, fit: MixtureFit) -> Pair
 
 
 def _independent(sizes: tuple[int, ...], noisy: NoisyTables) -> Mixture:
-    known = tables_to_check(sizes, noisy)
+    estimates = tables_to_check(sizes, noisy)
     shares = [
-        project_simplex(known[column,][0]) if (column,) in known else np.full(size, 1.0 / size)
+        project_simplex(estimates[column,][0]) if (column,) in estimates else np.full(size, 1.0 / size)
         for column, size in enumerate(sizes)
     ]
     return Mixture(sizes, np.ones(1), np.concatenate(shares)[None, :])
 
 
-def _errors(queries: Marginals, noisy: NoisyTables, found: _Estimate, records: float) -> Floats:
+def _errors(queries: Marginals, noisy: NoisyTables, estimate: _Estimate, records: float) -> Floats:
     """Return one standard deviation of the error of each fitted answer: PROOF.md, step 6."""
-    answers, noise = found.answers, found.deviations**2
+    answers, noise = estimate.answers, estimate.deviations**2
     probes = _PROBES if queries.count <= _MANY_CELLS else _FEW_PROBES
-    sums = _probed(queries, noisy, found, probes)
-    away = (answers - found.unbiased) ** 2
+    sums = _probed(queries, noisy, estimate, probes)
+    away = (answers - estimate.unbiased) ** 2
     squares, usual, covariances = np.zeros((3, len(answers)))
     order = np.argsort(answers, kind="stable")
-    order = order if queries.held is None else order[queries.held[order]]
+    order = order if queries.mask is None else order[queries.mask[order]]
     classes = int(np.clip(len(order) // _LEAST_CLASS, 1, _MOST_CLASSES))
     floor = 0.0
     for members in reversed(np.array_split(order, classes)):
         square = noise[members]
         slope = float(sums[1, members].sum()) / max(float(sums[2, members].sum()), 1e-300)
         scatter = max(1.0 - slope, 0.0) ** 2 * float(answers[members].mean()) / records
-        own = _squares(away[members], square, sums[:, members], probes, scatter)
-        squares[members] = np.where(answers[members] < _SMALL, np.maximum(own, np.minimum(floor, square)), own)
+        expected = _squares(away[members], square, sums[:, members], probes, scatter)
+        squares[members] = np.where(
+            answers[members] < _SMALL, np.maximum(expected, np.minimum(floor, square)), expected
+        )
         if float(answers[members].max()) >= _SMALL:
-            floor = float(own.mean())
+            floor = float(expected.mean())
         usual[members] = float(away[members].sum()) / max(float(square.sum()), 1e-300)
         covariances[members] = slope * square
     squares = np.maximum(squares, np.minimum(_hidden(queries, noisy, answers), noise))
-    squares += noise * _further(queries, found, usual, squares)
+    squares += noise * _further(queries, estimate, usual, squares)
     squares = _given_distances(squares, covariances, noise, away)
     squares[noise == 0.0] = 0.0  # what is known without a measurement
     return np.sqrt(squares)
@@ -203,16 +205,16 @@ def _hidden(queries: Marginals, noisy: NoisyTables, answers: Floats) -> Floats:
     Such a code may have a share of one deviation of its column, and a cell the part of it that the other columns give.
     A fit that has the code at next to nothing does not move with a probe.
     """
-    known, squares = tables_to_check(queries.sizes, noisy), np.zeros(len(answers))
+    estimates, squares = tables_to_check(queries.sizes, noisy), np.zeros(len(answers))
     for clique, shape, start in zip(queries.cliques, queries.shapes, queries.offsets, strict=False):
         table = answers[start : start + math.prod(shape)].reshape(shape)
-        least = np.zeros(shape)
+        hidden = np.zeros(shape)
         for axis, column in enumerate(clique):
-            _, deviation = known.get((column,), (None, 0.0))
-            others = table.sum(axis=axis, keepdims=True)
+            _, deviation = estimates.get((column,), (None, 0.0))
+            margin = table.sum(axis=axis, keepdims=True)
             share = table.sum(axis=tuple(other for other in range(len(shape)) if other != axis), keepdims=True)
-            least += np.where(share < _PLAIN * deviation, (others * deviation) ** 2, 0.0)
-        squares[start : start + table.size] = least.ravel()
+            hidden += np.where(share < _PLAIN * deviation, (margin * deviation) ** 2, 0.0)
+        squares[start : start + table.size] = hidden.ravel()
     return squares
 
 
@@ -223,11 +225,11 @@ def _given_distances(squares: Floats, covariances: Floats, noise: Floats, away: 
     what they are expected to be, the mean stays as it is.
     """
     expected = np.maximum(squares + noise - 2.0 * covariances, 1e-3 * noise)
-    told = np.clip((squares - covariances) / np.maximum(expected, 1e-300), 0.0, 1.0)
-    return np.asarray(np.maximum(squares - told**2 * expected, 0.0) + told**2 * away)
+    trust = np.clip((squares - covariances) / np.maximum(expected, 1e-300), 0.0, 1.0)
+    return np.asarray(np.maximum(squares - trust**2 * expected, 0.0) + trust**2 * away)
 
 
-def _probed(queries: Marginals, noisy: NoisyTables, found: _Estimate, probes: int) -> Floats:
+def _probed(queries: Marginals, noisy: NoisyTables, estimate: _Estimate, probes: int) -> Floats:
     """Return sums over fits to noisier tables: of squared moves, of moves times noise and of squared noise.
 
     A fit that goes on descending also moves without any noise. So each probe is added, and taken off, and half of the
@@ -235,16 +237,17 @@ def _probed(queries: Marginals, noisy: NoisyTables, found: _Estimate, probes: in
     """
     measured = Marginals(queries.sizes, list(noisy))
     scales = _PROBE * np.repeat([deviation for _, deviation in noisy.values()], np.diff(measured.offsets))
-    drawn = np.concatenate([table for table, _ in noisy.values()])
+    values = np.concatenate([table for table, _ in noisy.values()])
     chosen = _EMPHASISED if queries.importance is None else _CHOSEN
     generator = np.random.default_rng(1)
-    sums = np.zeros((3, len(found.answers)))
+    sums = np.zeros((3, len(estimate.answers)))
     for _ in range(probes):
         probe = scales * generator.normal(size=len(scales))
-        more, less = (
-            _estimate(queries, _tables(measured, noisy, drawn + one), found.apart, found) for one in (probe, -probe)
+        plus, minus = (
+            _estimate(queries, _tables(measured, noisy, values + move), estimate.separate, estimate)
+            for move in (probe, -probe)
         )
-        moved, noise = chosen * (more.answers - less.answers) / 2.0, (more.unbiased - less.unbiased) / 2.0
+        moved, noise = chosen * (plus.answers - minus.answers) / 2.0, (plus.unbiased - minus.unbiased) / 2.0
         sums += np.stack([moved**2, moved * noise, noise**2])
     return sums
 
@@ -255,21 +258,21 @@ def _squares(away: Floats, square: Floats, sums: Floats, probes: int, scatter: f
     `away` are the squared distances from the unbiased answers, and `square` is the variance of these. Where they say
     little, the squared bias is no less than `scatter`.
     """
-    variance, moves, drawn = sums
+    variance, moves, noise = sums
     if not square.any():  # nothing of them is measured: they are known
         return square
-    told = max(float(drawn.sum()), 1e-300)
-    unit, slope = float(square.sum()) / told, float(moves.sum()) / told  # from probes to noise; moves for their noise
+    total = max(float(noise.sum()), 1e-300)
+    unit, slope = float(square.sum()) / total, float(moves.sum()) / total  # from probes to noise; moves for their noise
     typical = max(unit * float(variance.mean()), 1e-9 * float(square.mean()))
-    own = (unit * probes * variance + _LIKES * typical) / (probes + _LIKES)
-    covariance = unit * (moves - slope * drawn) + slope * square  # the sum is that of `moves`, and it varies less
+    variances = (unit * probes * variance + _LIKES * typical) / (probes + _LIKES)
+    covariance = unit * (moves - slope * noise) + slope * square  # the sum is that of `moves`, and it varies less
     bias, surely = _bias((away - square + 2.0 * covariance) / typical, max(_USUAL, scatter / typical))
-    most = square * max(1.0, typical * (1.0 + surely) / max(float(square.mean()), 1e-300))
-    expected = own + typical * bias if bias > 0 else own * (1.0 + bias)
-    return np.asarray(np.minimum(expected, most))  # no worse than unbiased answers, as far as is known
+    bound = square * max(1.0, typical * (1.0 + surely) / max(float(square.mean()), 1e-300))
+    expected = variances + typical * bias if bias > 0 else variances * (1.0 + bias)
+    return np.asarray(np.minimum(expected, bound))  # no worse than unbiased answers, as far as is known
 
 
-def _further(queries: Marginals, found: _Estimate, usual: Floats, squares: Floats) -> Floats:
+def _further(queries: Marginals, estimate: _Estimate, usual: Floats, squares: Floats) -> Floats:
     """Return by how much the squared errors of a table's cells are larger than those of cells of like shares.
 
     All of it is in units of the noise, and `usual` are squared distances from unbiased answers. Those of a table are
@@ -280,22 +283,24 @@ def _further(queries: Marginals, found: _Estimate, usual: Floats, squares: Float
     are biased, the fit has lost others. So that number counts for all cells, by their unbiased answer where it is the
     larger one.
     """
-    deviations = np.where(found.deviations > 0, found.deviations, np.inf)
-    fitted, told = (np.clip(one / (_PLAIN * deviations), 0.0, 1.0) for one in (found.answers, found.unbiased))
-    excess, known = ((found.answers - found.unbiased) / deviations) ** 2 - usual, squares / deviations**2
+    deviations = np.where(estimate.deviations > 0, estimate.deviations, np.inf)
+    fitted, unbiased = (
+        np.clip(values / (_PLAIN * deviations), 0.0, 1.0) for values in (estimate.answers, estimate.unbiased)
+    )
+    excess, ratios = ((estimate.answers - estimate.unbiased) / deviations) ** 2 - usual, squares / deviations**2
     further = np.zeros(len(fitted))
     for shape, start, end in zip(queries.shapes, queries.offsets[:-1], queries.offsets[1:], strict=True):
         table = slice(start, end)
-        beyond = found.answers[table] - _by_columns(found.answers[table].reshape(shape))
-        more = beyond > _BEYOND * np.where(found.deviations[table] > 0, found.deviations[table], 1.0)
-        kinds = (fitted[table] * more, np.maximum(fitted[table], told[table])), (fitted[table] * ~more,) * 2
-        for shown, counts in kinds:
-            score = float(shown @ excess[table])
-            chance = math.sqrt(2.0 * _TOGETHER) * float(np.linalg.norm(shown * usual[table]))
+        beyond = estimate.answers[table] - _by_columns(estimate.answers[table].reshape(shape))
+        exceeds = beyond > _BEYOND * np.where(estimate.deviations[table] > 0, estimate.deviations[table], 1.0)
+        kinds = (fitted[table] * exceeds, np.maximum(fitted[table], unbiased[table])), (fitted[table] * ~exceeds,) * 2
+        for visible, counts in kinds:
+            score = float(visible @ excess[table])
+            chance = math.sqrt(2.0 * _TOGETHER) * float(np.linalg.norm(visible * usual[table]))
             if score > chance:
-                size = float(shown @ known[table]) * float(shown @ shown) / float(shown.sum())  # as a score
-                drawn = (score - chance**2 / score) * size**2 / (size**2 + chance**2)
-                number = max(drawn, score - _SURE * chance) / float(shown @ shown)
+                size = float(visible @ ratios[table]) * float(visible @ visible) / float(visible.sum())  # as a score
+                shrunk = (score - chance**2 / score) * size**2 / (size**2 + chance**2)
+                number = max(shrunk, score - _SURE * chance) / float(visible @ visible)
                 further[table] = np.maximum(further[table], number * counts)
     return further
 
@@ -317,10 +322,10 @@ def _bias(risks: Floats, usual: float) -> tuple[float, float]:
     the variance, which is estimated from fits that jump between tables about as good, is less than what it seems.
     """
     spread = math.sqrt(_TOGETHER * float(risks.var()) / len(risks)) + 1e-12
-    told = float(risks.mean()) - 1.0
+    mean = float(risks.mean()) - 1.0
     trust = usual**2 / (usual**2 + spread**2)
-    surely = told - spread
-    return max(surely, usual + trust * (told - usual), _LEAST_RISK - 1.0), surely
+    surely = mean - spread
+    return max(surely, usual + trust * (mean - usual), _LEAST_RISK - 1.0), surely
 
 
 def _tables(measured: Marginals, noisy: NoisyTables, values: Floats) -> NoisyTables:

@@ -40,9 +40,9 @@ from quorate.release.engines.components import (
     Clique,
     MarginalStrategy,
     NoisyTables,
+    component_precisions,
     least_squares,
     plan_marginals,
-    precisions_told,
     subsets,
     without_impossible,
 )
@@ -90,18 +90,18 @@ def marginal_measurement(
     cliques, shares = planned
     measured = Marginals(queries.sizes, cliques)
 
-    def made(noisy: Any, scales: Any, records: int, spent: Cost) -> Made:
-        drawn = zip((part / records for part in noisy), (scale / records for scale in scales), strict=True)
-        parts = without_impossible(queries, dict(zip(cliques, drawn, strict=True)))
+    def finish_tables(noisy: Any, scales: Any, records: int, spent: Cost) -> Made:
+        pairs = zip((part / records for part in noisy), (scale / records for scale in scales), strict=True)
+        parts = without_impossible(queries, dict(zip(cliques, pairs, strict=True)))
         tables, deviations = zip(*parts.values(), strict=True)
         answers, errors = least_squares(queries, parts)
-        found = MeasuredMarginals(cliques, tables, deviations, answers, errors, spent)
-        return finish(found, records)
+        measured_marginals = MeasuredMarginals(cliques, tables, deviations, answers, errors, spent)
+        return finish(measured_marginals, records)
 
     return Measurement(
         tuple(2 if math.prod(shape) > 1 else 0 for shape in measured.shapes),
         lambda private: np.split(private.counts(measured), measured.offsets[1:-1]),
-        made,
+        finish_tables,
         shares,
         cliques=cliques,
     )
@@ -114,9 +114,9 @@ class ResidualEngine(MeasuringEngine):
 
     def _expected(self, queries: Queries, records: int, epsilon: float, delta: float, public: Public) -> float:
         assert isinstance(queries, Marginals)
-        whole = histogram_scale(epsilon, delta) / records
-        plan = plan_marginals(queries, whole)
-        return expected_largest(whole * math.sqrt(float(plan.variances.max())), queries.count)
+        scale = histogram_scale(epsilon, delta) / records
+        plan = plan_marginals(queries, scale)
+        return expected_largest(scale * math.sqrt(float(plan.variances.max())), queries.count)
 
     def measurement(
         self, queries: Queries, public: Public, noise: float, planned: Planned = None
@@ -125,10 +125,10 @@ class ResidualEngine(MeasuringEngine):
         if not isinstance(queries, Marginals):
             raise InvalidInput(f"the residual engine answers Marginals, not {type(queries).__name__}")
 
-        def fitted(measured: MeasuredMarginals, records: int) -> Released:
+        def fit_table(measured: MeasuredMarginals, records: int) -> Released:
             return release_tables(queries, measured.noisy, measured.spent, self.name, records=records)
 
-        return marginal_measurement(queries, noise, fitted, planned)
+        return marginal_measurement(queries, noise, fit_table, planned)
 
 
 class AdaptiveEngine(Engine):
@@ -140,16 +140,16 @@ class AdaptiveEngine(Engine):
         """Return the expected largest error of the first part alone: how much choices help is not known before."""
         if not isinstance(queries, Marginals) or not fits_in_memory(queries):
             return math.inf
-        whole = histogram_scale(epsilon, delta) / records
-        deviation = whole * math.sqrt(float(plan_marginals(queries, whole).variances.max()) / _FIRST)
+        scale = histogram_scale(epsilon, delta) / records
+        deviation = scale * math.sqrt(float(plan_marginals(queries, scale).variances.max()) / _FIRST)
         return expected_largest(deviation, queries.count)
 
     def chooses(self, queries: Queries, *, records: int, epsilon: float, delta: float) -> bool:
         """Return whether there is anything to choose: if not, this is what `residual` does."""
         if not isinstance(queries, Marginals) or not fits_in_memory(queries) or delta == 0:
             return False
-        whole = histogram_scale(epsilon, delta) / records
-        return bool(_bars(queries, plan_marginals(queries, whole), whole))
+        scale = histogram_scale(epsilon, delta) / records
+        return bool(_bars(queries, plan_marginals(queries, scale), scale))
 
     def _run(self, queries: Queries, data: Any, public: Public, budget: Budget, noise: Any) -> Released:
         if not isinstance(queries, Marginals) or not fits_in_memory(queries):
@@ -162,19 +162,19 @@ class AdaptiveEngine(Engine):
         bars = _bars(queries, plan, alone)
         previous, steps = budget.spent(), _Steps(queries, private, budget, noise, plan, bars)
         steps.measure_plan(_FIRST if bars else 1.0)
-        first = precisions_told(queries.sizes, steps.noisy)
+        first = component_precisions(queries.sizes, steps.noisy)
         chosen = steps.choose() if bars else []
         for clique in chosen:
             steps.measure(clique, steps.take(_EACH))
         if bars:
-            steps.measure_plan(steps.left)
+            steps.measure_plan(steps.remaining)
         note = f"{len(chosen)} of {len(bars)} marginals chosen and measured by themselves"
         spent = spent_since(previous, budget)
-        apart, records = frozenset(chosen), private.records
-        released = release_tables(queries, steps.noisy, spent, self.name, note, apart=apart, records=records)
+        separate, records = frozenset(chosen), private.records
+        released = release_tables(queries, steps.noisy, spent, self.name, note, separate=separate, records=records)
         if not bars:  # a fixed design
             return released
-        chances = looks_of(queries, first, precisions_told(queries.sizes, steps.noisy))
+        chances = looks_of(queries, first, component_precisions(queries.sizes, steps.noisy))
         return replace(released, details=released.details | chances)
 
 
@@ -188,12 +188,14 @@ def _bars(queries: Marginals, plan: MarginalStrategy, alone: float) -> dict[Cliq
     """
     deviation = alone / math.sqrt(_EACH)
     planned = zip(plan.cliques, alone / np.sqrt(plan.shares), strict=True)
-    told = precisions_told(queries.sizes, {clique: (np.empty(0), float(scale)) for clique, scale in planned})
+    precisions = component_precisions(
+        queries.sizes, {clique: (np.empty(0), float(spread)) for clique, spread in planned}
+    )
     costs: dict[Clique, float] = {}
     for part in _heavy_parts(queries):
         sizes = [queries.sizes[column] for column in part]
         shows = deviation * math.sqrt(2.0 * math.log(math.prod(sizes))) * min(sizes) < 1.0
-        if shows and told[part] * deviation**2 < 1.0:
+        if shows and precisions[part] * deviation**2 < 1.0:
             costs[part] = _MISPLACED * min(deviation * math.prod(sizes), 1.0)
     above = alone * math.sqrt(len(costs) / (2.0 * _SCORES)) * math.sqrt(2.0 * math.log(len(costs) + 1))
     return {part: cost + above for part, cost in costs.items() if cost + above < 1.0}
@@ -202,8 +204,8 @@ def _bars(queries: Marginals, plan: MarginalStrategy, alone: float) -> dict[Cliq
 def _heavy_parts(queries: Marginals) -> list[Clique]:
     """Return the sets of two and more columns within marginals of at least the mean weight."""
     weights = queries.importance or (1.0,) * len(queries.cliques)
-    least = _ROUNDED * math.fsum(weights) / len(weights)
-    heavy = [clique for clique, weight in zip(queries.cliques, weights, strict=True) if weight >= least]
+    threshold = _ROUNDED * math.fsum(weights) / len(weights)
+    heavy = [clique for clique, weight in zip(queries.cliques, weights, strict=True) if weight >= threshold]
     parts = {part for clique in heavy for part in subsets(sorted(c for c in clique if queries.sizes[c] > 1))}
     return sorted(part for part in parts if len(part) > 1)
 
@@ -219,7 +221,7 @@ class _Steps:
     plan: MarginalStrategy
     bars: Mapping[Clique, float]
     noisy: dict[Clique, tuple[Floats, float]] = field(default_factory=dict)
-    left: float = 1.0  # of what the budget had
+    remaining: float = 1.0  # of what the budget had
 
     def __post_init__(self) -> None:
         tables = Marginals(self.queries.sizes, list(dict.fromkeys([*self.plan.cliques, *self.bars])))
@@ -227,13 +229,13 @@ class _Steps:
             zip(tables.cliques, np.split(self.private.counts(tables), tables.offsets[1:-1]), strict=True)
         )
         entries = 3 * tables.count + len(self.bars)  # a marginal is measured in both parts, and once if it is chosen
-        fresh = self.budget.spent() == Cost(0.0) and self.budget.epsilon <= largest_whole_epsilon()
-        self.payer = NoisyVectors(self.budget, entries=entries) if fresh else _AtOneOrder(self.budget)
+        is_unspent = self.budget.spent() == Cost(0.0) and self.budget.epsilon <= largest_whole_epsilon()
+        self.payer = NoisyVectors(self.budget, entries=entries) if is_unspent else _AtOneOrder(self.budget)
 
     def take(self, share: float) -> float:
         """Take this share of the budget, and return what fraction it is of what was left."""
-        fraction = share / self.left
-        self.left -= share
+        fraction = share / self.remaining
+        self.remaining -= share
         return fraction
 
     def measure_plan(self, share: float) -> None:
@@ -241,20 +243,25 @@ class _Steps:
 
         Fractions are of what the marginals to come share. So the last one gets the rest, and none before it does.
         """
-        after, shares = self.left - share, self.plan.shares
-        fractions = share * shares / (share * np.cumsum(shares[::-1])[::-1] + after)
+        rest, shares = self.remaining - share, self.plan.shares
+        fractions = share * shares / (share * np.cumsum(shares[::-1])[::-1] + rest)
         for clique, fraction in zip(self.plan.cliques, fractions.tolist(), strict=True):
             self.measure(clique, fraction)
-        self.left = after
+        self.remaining = rest
 
     def measure(self, clique: Clique, fraction: float) -> None:
         """Measure a marginal with this fraction of what is left, and keep it with what was told about it before."""
-        drawn, scale = self._release(self.counts[clique], 2, fraction)
-        table, deviation = drawn / self.private.records, scale / self.private.records
+        noisy, scale = self._release(self.counts[clique], 2, fraction)
+        table, deviation = noisy / self.private.records, scale / self.private.records
         if clique in self.noisy:
-            earlier, known = self.noisy[clique]
-            new = known**2 / (known**2 + deviation**2)  # how far what is new is believed, by precision
-            table, deviation = earlier + new * (table - earlier), known * deviation / math.hypot(known, deviation)
+            earlier, earlier_deviation = self.noisy[clique]
+            new = earlier_deviation**2 / (
+                earlier_deviation**2 + deviation**2
+            )  # how far what is new is believed, by precision
+            table, deviation = (
+                earlier + new * (table - earlier),
+                earlier_deviation * deviation / math.hypot(earlier_deviation, deviation),
+            )
         self.noisy[clique] = table, deviation
 
     def choose(self) -> list[Clique]:
@@ -266,8 +273,8 @@ class _Steps:
         table = fit_mixture(sizes, self.noisy, partial(tables_to_check, sizes), emphasis=False).mixture.table
         guesses = [np.rint(table(clique) * records).astype(np.int64) for clique in cliques]
         scores = [misplaced(self.counts[clique], guess) for clique, guess in zip(cliques, guesses, strict=True)]
-        drawn, _ = self._release(np.array(scores, dtype=np.int64), len(scores), self.take(_SCORES))  # proof: step 3
-        above = drawn / records - np.array(list(self.bars.values()))
+        noisy, _ = self._release(np.array(scores, dtype=np.int64), len(scores), self.take(_SCORES))  # proof: step 3
+        above = noisy / records - np.array(list(self.bars.values()))
         return [cliques[index] for index in np.argsort(-above, kind="stable")[:_MOST] if above[index] > 0]
 
     def _release(self, vector: Integers, square: int, fraction: float) -> tuple[Integers, float]:
@@ -290,16 +297,16 @@ class _AtOneOrder:
         return mechanism.draw_release([part], self._budget, noise)[0], mechanism.scales[0]
 
 
-def looks_of(queries: Marginals, first: Mapping[Clique, float], told: Mapping[Clique, float]) -> dict[str, float]:
+def looks_of(queries: Marginals, first: Mapping[Clique, float], final: Mapping[Clique, float]) -> dict[str, float]:
     """Return by what a band is wider because earlier noise decides what is measured again: ../PROOF.md, step 5.
 
-    `first` are the precisions of components after the first measurement, which is public, and `told` those at the end.
+    `first` are the precisions of components after the first measurement, which is public, and `final` those at the end.
     """
     looks = wider = 0.0
     for clique in queries.cliques:
         parts = subsets(tuple(sorted(column for column in clique if queries.sizes[column] > 1)))
-        grown = [told[part] / first[part] for part in parts]
-        looks = max(looks, sum(math.log1p(one / _BEFORE) for one in grown))
+        grown = [final[part] / first[part] for part in parts]
+        looks = max(looks, sum(math.log1p(ratio / _BEFORE) for ratio in grown))
         wider = max(wider, 1.0 + _BEFORE / min(grown, default=1.0))
     return {"looks": looks, "wider": wider}
 

@@ -17,9 +17,9 @@ _MOST_MENDED, _SWEEPS = 1_000_000, 3  # records whose pairs are mended, and how 
 _AGAIN = 30  # times that records which cannot occur are drawn again
 
 
-def pairwise(left: Floats, right: Floats) -> Floats:
+def pairwise(first: Floats, second: Floats) -> Floats:
     """Return the products of each entry of a row with each of the same row of another, the second running fastest."""
-    return np.asarray((left[:, :, None] * right[:, None, :]).reshape(len(left), -1))
+    return np.asarray((first[:, :, None] * second[:, None, :]).reshape(len(first), -1))
 
 
 @dataclass(frozen=True, repr=False)
@@ -50,9 +50,9 @@ class Mixture:
         for table, shape, clique in tables:
             for first, second in itertools.combinations(range(len(clique)), 2):
                 gone = tuple(axis for axis in range(len(clique)) if axis not in (first, second))
-                one, two = (slice(starts[clique[axis]], starts[clique[axis] + 1]) for axis in (first, second))
-                shares[one, two] = table.reshape(shape).sum(axis=gone)
-                shares[two, one] = shares[one, two].T
+                rows, columns = (slice(starts[clique[axis]], starts[clique[axis] + 1]) for axis in (first, second))
+                shares[rows, columns] = table.reshape(shape).sum(axis=gone)
+                shares[columns, rows] = shares[rows, columns].T
         return np.asarray(shares)
 
     def draw(self, rows: int, pairs: Floats | None = None, possible: Possible | None = None) -> Integers:
@@ -69,12 +69,12 @@ class Mixture:
         codes = np.empty((rows, len(self.sizes)), dtype=np.int64)
         for column, size in enumerate(self.sizes):
             counts = _round_shares(self._block(column), owned, generator)
-            drawn = np.repeat(np.tile(np.arange(size), len(owned)), counts.ravel())
-            codes[:, column] = drawn[np.lexsort((generator.random(rows), owner))]
+            values = np.repeat(np.tile(np.arange(size), len(owned)), counts.ravel())
+            codes[:, column] = values[np.lexsort((generator.random(rows), owner))]
         if possible is not None:
             blocks = [self._block(column) for column in range(len(self.sizes))]
             _draw_again(codes, owner, possible, (self.weights, blocks), generator)
-            codes = possible.repaired(codes)
+            codes = possible.repair_codes(codes)
             if pairs is not None and len(self.sizes) > 1:
                 chosen = _rake_records(codes, self.sizes, pairs)
                 codes, owner = codes[chosen], owner[chosen]
@@ -141,7 +141,7 @@ def _rake_records(codes: Integers, sizes: tuple[int, ...], pairs: Floats) -> Int
 
 
 def _mend_pairs(
-    places: Integers,
+    indices: Integers,
     owner: Integers,
     wanted: Floats,
     generator: np.random.Generator,
@@ -149,30 +149,32 @@ def _mend_pairs(
 ) -> Integers:
     """Return records whose counts of pairs are nearer to those wanted: records of a component swap codes of a column.
 
-    `places` has a code's place among the codes of all columns. A swap leaves the counts of every column as they are,
+    `indices` has a code's place among the codes of all columns. A swap leaves the counts of every column as they are,
     and is made only where both records are `allowed` after it.
     """
-    rows, columns = places.shape
+    rows, columns = indices.shape
     excess = -np.array(wanted)
     for column in range(columns):
-        np.add.at(excess, (np.repeat(places[:, column], columns), places.ravel()), 1.0)
+        np.add.at(excess, (np.repeat(indices[:, column], columns), indices.ravel()), 1.0)
     for sweep in range(_SWEEPS * columns):
         column = sweep % columns
         order = np.lexsort(np.stack([generator.random(rows), owner]))
         first, second = order[:-1:2], order[1::2]
-        pairs = (owner[first] == owner[second]) & (places[first, column] != places[second, column])
-        codes = len(np.unique(places[:, column]))
+        pairs = (owner[first] == owner[second]) & (indices[first, column] != indices[second, column])
+        codes = len(np.unique(indices[:, column]))
         count = max(1, int(pairs.sum()) // int(np.clip(20 * codes * (codes - 1), 40, 400)))
-        for one, two in zip(np.array_split(first[pairs], count), np.array_split(second[pairs], count), strict=True):
-            _swap(places, excess, one, two, column=column, allowed=allowed)
-    return places
+        for givers, takers in zip(
+            np.array_split(first[pairs], count), np.array_split(second[pairs], count), strict=True
+        ):
+            _swap(indices, excess, givers, takers, column=column, allowed=allowed)
+    return indices
 
 
 def _swap(
-    places: Integers,
+    indices: Integers,
     excess: Floats,
-    one: Integers,
-    two: Integers,
+    givers: Integers,
+    takers: Integers,
     *,
     column: int,
     allowed: Callable[[Integers], NDArray[np.bool_]] | None,
@@ -181,22 +183,33 @@ def _swap(
 
     Of swaps of the same two codes only the best is made: many at once would overshoot.
     """
-    others = np.delete(np.arange(places.shape[1]), column)
-    here, there = places[one, column][:, None], places[two, column][:, None]
-    left, right = places[np.ix_(one, others)], places[np.ix_(two, others)]
-    gain = excess[here, left] - excess[there, left] + excess[there, right] - excess[here, right] - 2.0
-    gains = (gain * (left != right)).sum(axis=1)
+    rest = np.delete(np.arange(indices.shape[1]), column)
+    here, there = indices[givers, column][:, None], indices[takers, column][:, None]
+    giver_codes, taker_codes = indices[np.ix_(givers, rest)], indices[np.ix_(takers, rest)]
+    gain = (
+        excess[here, giver_codes]
+        - excess[there, giver_codes]
+        + excess[there, taker_codes]
+        - excess[here, taker_codes]
+        - 2.0
+    )
+    gains = (gain * (giver_codes != taker_codes)).sum(axis=1)
     best = np.argsort(-gains, kind="stable")
     best = best[gains[best] > 0]
     if allowed is not None:
-        swapped = places[one[best]], places[two[best]]
+        swapped = indices[givers[best]], indices[takers[best]]
         swapped[0][:, column], swapped[1][:, column] = there[best, 0], here[best, 0]
         best = best[allowed(swapped[0]) & allowed(swapped[1])]
-    kept = best[np.unique(here[best, 0] * len(excess) + there[best, 0], return_index=True)[1]]
-    one, two, left, right = one[kept], two[kept], left[kept], right[kept]
-    here, there = here[kept], there[kept]
-    for code, others_code, step in ((here, left, -1), (there, left, 1), (there, right, -1), (here, right, 1)):
+    swaps = best[np.unique(here[best, 0] * len(excess) + there[best, 0], return_index=True)[1]]
+    givers, takers, giver_codes, taker_codes = givers[swaps], takers[swaps], giver_codes[swaps], taker_codes[swaps]
+    here, there = here[swaps], there[swaps]
+    for code, others_code, step in (
+        (here, giver_codes, -1),
+        (there, giver_codes, 1),
+        (there, taker_codes, -1),
+        (here, taker_codes, 1),
+    ):
         where = np.broadcast_to(code, others_code.shape)
         np.add.at(excess, (where, others_code), step)
         np.add.at(excess, (others_code, where), step)
-    places[one, column], places[two, column] = there.ravel(), here.ravel()
+    indices[givers, column], indices[takers, column] = there.ravel(), here.ravel()

@@ -43,7 +43,7 @@ class _Group:
     first: Clique
     middle: Integers
     last: Integers
-    places: dict[Clique, tuple[slice, slice, slice]]
+    slices: dict[Clique, tuple[slice, slice, slice]]
     target: Floats
     weight: Floats
 
@@ -98,7 +98,7 @@ class Misfit:
         heavier.one, heavier.one_weight = self.one.copy(), self.one_weight.copy()
         heavier.two, heavier.two_weight = self.two, self.two_weight.copy()
         heavier.groups = [replace(group, weight=group.weight.copy()) for group in self.groups]
-        weights = {clique: group.weight[index] for group in heavier.groups for clique, index in group.places.items()}
+        weights = {clique: group.weight[index] for group in heavier.groups for clique, index in group.slices.items()}
         for clique, (table, deviation) in checked.items():
             off = np.abs(fitted(clique) - table) / max(deviation, 1e-12)
             factor = np.clip((off / _STANDS_OUT) ** 2, 1.0, _MOST_WEIGHT)
@@ -220,9 +220,9 @@ def split_noise(noisy: NoisyTables) -> tuple[NoisyTables, NoisyTables]:
     fitted: dict[Clique, tuple[Floats, float]] = {}
     held_out: dict[Clique, tuple[Floats, float]] = {}
     for clique, (table, deviation) in noisy.items():
-        drawn = deviation * generator.normal(size=len(table))
-        fitted[clique] = table + _APART * drawn, deviation * math.hypot(1.0, _APART)
-        held_out[clique] = table - drawn / _APART, deviation * math.hypot(1.0, 1.0 / _APART)
+        extra = deviation * generator.normal(size=len(table))
+        fitted[clique] = table + _APART * extra, deviation * math.hypot(1.0, _APART)
+        held_out[clique] = table - extra / _APART, deviation * math.hypot(1.0, 1.0 / _APART)
     return fitted, held_out
 
 
@@ -272,18 +272,18 @@ def _parts(point: Floats, codes: int) -> tuple[Floats, Floats]:
     return point[:-components].reshape(components, codes), point[-components:]
 
 
-def _ladder(fit: MixtureFit, held: Misfit) -> MixtureFit:
+def _ladder(fit: MixtureFit, held_out: Misfit) -> MixtureFit:
     """Return the fit of the penalty that is nearest to tables with other noise.
 
     The ladder ends where a fit is further from them than the best one by more than their noise would move either.
     """
-    best, least = fit, held.slope(fit.mixture.weights, fit.mixture.shares)[0]
+    best, smallest = fit, held_out.slope(fit.mixture.weights, fit.mixture.shares)[0]
     for _ in range(_MOST_STEPS):
         fit = _descend(fit, fit.penalty * _STRONGER, _LADDER_STEPS)
-        away = held.slope(fit.mixture.weights, fit.mixture.shares)[0]
-        if away < least:
-            best, least = fit, away
-        elif away > least + math.sqrt(held.cells / 2):
+        away = held_out.slope(fit.mixture.weights, fit.mixture.shares)[0]
+        if away < smallest:
+            best, smallest = fit, away
+        elif away > smallest + math.sqrt(held_out.cells / 2):
             break
     return best
 
@@ -311,12 +311,12 @@ def _descend(fit: MixtureFit, penalty: float, steps: int) -> MixtureFit:
         weights, shares = read(point)
         value, by_shares, by_weights = measure.slope(weights, shares)
         beyond = np.log(np.maximum(shares, 1e-30)) - base
-        known = (shares * beyond).sum(axis=1)
+        divergence = (shares * beyond).sum(axis=1)
         by_shares = weights[:, None] * shares * (by_shares + penalty * beyond)
         inner = np.repeat(np.add.reduceat(by_shares, starts, axis=1), sizes, axis=1)
-        by_weights = by_weights + penalty * known
+        by_weights = by_weights + penalty * divergence
         slope = [((by_shares - shares * inner) * scale).ravel(), weights * (by_weights - weights @ by_weights)]
-        return value + penalty * float(weights @ known), np.concatenate(slope)
+        return value + penalty * float(weights @ divergence), np.concatenate(slope)
 
     point = descend(objective, fit.point, steps=steps)
     weights, shares = read(point)
@@ -328,12 +328,12 @@ def _descend(fit: MixtureFit, penalty: float, steps: int) -> MixtureFit:
 class Shrunk(Mixture):
     """A mixture of which each pair of columns is kept in part: the rest is what independent columns have."""
 
-    kept: Floats  # columns by columns, from 0 to 1
+    fractions: Floats  # columns by columns, from 0 to 1
 
     @property
-    def mean_kept(self) -> float:
+    def mean_fraction(self) -> float:
         """How much of a pair is kept, in the mean over all pairs."""
-        return float(np.mean(self.kept[np.triu_indices(len(self.sizes), 1)]))
+        return float(np.mean(self.fractions[np.triu_indices(len(self.sizes), 1)]))
 
     def table(self, columns: Sequence[int]) -> Floats:
         """Return the marginal of some columns, the last running fastest."""
@@ -341,8 +341,8 @@ class Shrunk(Mixture):
         if len(columns) != 2:
             return table
         first, second = (super(Shrunk, self).table((column,)) for column in columns)
-        apart = np.outer(first, second).ravel()
-        return np.asarray(apart + self.kept[tuple(columns)] * (table - apart))
+        product = np.outer(first, second).ravel()
+        return np.asarray(product + self.fractions[tuple(columns)] * (table - product))
 
 
 @dataclass(frozen=True, repr=False)
@@ -363,9 +363,9 @@ class PairNoise:
         """Return the mixture with as much of each pair as stands out from this noise: PROOF.md, step 7."""
         squares, largest = _sizes(_beyond_columns(mixture), mixture.sizes)
         noise = np.minimum(self.squares / np.maximum(squares, 1e-300), 1.0)
-        least = 1.0 - _MOST_MOVED * self.largest / np.maximum(largest, 1e-300)
-        kept = np.maximum(np.maximum(1.0 - noise**2, least), 0.0)
-        return Shrunk(mixture.sizes, mixture.weights, mixture.shares, kept)
+        lower = 1.0 - _MOST_MOVED * self.largest / np.maximum(largest, 1e-300)
+        fractions = np.maximum(np.maximum(1.0 - noise**2, lower), 0.0)
+        return Shrunk(mixture.sizes, mixture.weights, mixture.shares, fractions)
 
 
 def _beyond_columns(mixture: Mixture) -> Floats:

@@ -66,15 +66,15 @@ class PlainEngine(MeasuringEngine):
         return Measurement((2,), lambda private: [private.cells(queries)], partial(self._cells, queries))
 
     def _marginals(self, queries: Marginals, noisy: Any, scales: Any, records: int, spent: Cost) -> Released:
-        mask = np.ones(queries.count) if queries.held is None else queries.held.astype(np.float64)  # the rest is known
+        mask = np.ones(queries.count) if queries.mask is None else queries.mask.astype(np.float64)  # the rest is known
         shares = mask * np.concatenate(noisy) / records
         deviations = mask * np.repeat(np.array(scales) / records, np.diff(queries.offsets))
         answers = simplex_marginals(queries, shares)
-        return self._make_released(answers, shares, deviations, None, spent)
+        return self._make_answers(answers, shares, deviations, None, spent)
 
     def _queries(self, queries: Queries, noisy: Any, scales: Any, records: int, spent: Cost) -> Released:
         shares, deviations = noisy[0] / records, np.full(queries.count, scales[0] / records)
-        return self._make_released(np.clip(shares, 0.0, 1.0), shares, deviations, None, spent, "measured: queries")
+        return self._make_answers(np.clip(shares, 0.0, 1.0), shares, deviations, None, spent, "measured: queries")
 
     def _cells(self, queries: Queries, noisy: Any, scales: Any, records: int, spent: Cost) -> Released:
         shares, scale = noisy[0] / records, scales[0] / records
@@ -82,9 +82,9 @@ class PlainEngine(MeasuringEngine):
         shares = shares - (shares.sum() - 1.0) / shares.size  # the number of records is public
         unbiased, sizes = queries.answers(shares), queries.answers(np.ones(shares.size))
         deviations = scale * np.sqrt(np.maximum(sizes * (1 - sizes / shares.size), 0.0))
-        return self._make_released(np.clip(unbiased, 0.0, 1.0), unbiased, deviations, weights, spent, "measured: cells")
+        return self._make_answers(np.clip(unbiased, 0.0, 1.0), unbiased, deviations, weights, spent, "measured: cells")
 
-    def _make_released(
+    def _make_answers(
         self, answers: Floats, unbiased: Floats, deviations: Floats, weights: Floats | None, spent: Cost, *notes: str
     ) -> Released:
         """Return answers that are made of unbiased ones, and are taken to err as these do."""
@@ -94,13 +94,13 @@ class PlainEngine(MeasuringEngine):
 
 def _factors(queries: Queries) -> dict[str, float]:
     """Return by how much the noise on a histogram is multiplied in the worst answer, for each thing to measure."""
-    drawn = queries.count <= _MOST_DRAWS
+    is_drawable = queries.count <= _MOST_DRAWS
     if isinstance(queries, Marginals):
-        return {"queries": math.sqrt(queries.sensitivity / 2) if drawn else math.inf}
+        return {"queries": math.sqrt(queries.sensitivity / 2) if is_drawable else math.inf}
     cells = queries.cells
     is_listed = cells is not None and cells <= _MOST_DRAWS and queries.count <= MOST_LISTED
     return {
-        "queries": math.sqrt(max(queries.sensitivity, 1) / 2) if drawn else math.inf,
+        "queries": math.sqrt(max(queries.sensitivity, 1) / 2) if is_drawable else math.inf,
         "cells": math.sqrt(cells or 1) / 2 if is_listed else math.inf,
     }
 
@@ -133,11 +133,11 @@ class LevelsEngine(MeasuringEngine):
         )
 
     def _combine_levels(self, queries: Levels, noisy: list[Floats], scales: Floats, spent: Cost) -> Released:
-        known = [
+        noise = [
             np.full(size, scale**2 if size > 1 else 0.0) for size, scale in zip(queries.sizes, scales, strict=True)
         ]
         tables = [np.ones(1) if size == 1 else part for size, part in zip(queries.sizes, noisy, strict=True)]
-        unbiased, variances = add_up(queries, tables, known, 1.0)
+        unbiased, variances = add_up(queries, tables, noise, 1.0)
         answers, errors, merged = _from_above(queries, unbiased, variances)
         deviations = np.sqrt(variances)
         note = f"{merged} sets of siblings that noise cannot tell apart have equal shares of their parents"
@@ -162,20 +162,22 @@ def add_up(queries: Levels, noisy: list[Floats], noise: list[Floats], total: flo
     for level in range(last, 0, -1):  # what the levels from here on say of each node
         up, (values, variances) = queries.parents(level), below[0]
         sums, spreads = (np.bincount(up, part, minlength=queries.sizes[level - 1]) for part in (values, variances))
-        own = noise[level - 1]
-        trust = np.divide(spreads, spreads + own, out=np.zeros_like(own), where=spreads + own > 0)
-        below.insert(0, (sums + trust * (noisy[level - 1] - sums), trust * own))
+        level_noise = noise[level - 1]
+        trust = np.divide(
+            spreads, spreads + level_noise, out=np.zeros_like(level_noise), where=spreads + level_noise > 0
+        )
+        below.insert(0, (sums + trust * (noisy[level - 1] - sums), trust * level_noise))
     top, spread = below[0]
-    whole = spread.sum()
-    share = np.divide(spread, whole, out=np.zeros_like(spread), where=whole > 0)
-    found, sure = [top + share * (total - top.sum())], [spread - spread * share]
+    spread_sum = spread.sum()
+    share = np.divide(spread, spread_sum, out=np.zeros_like(spread), where=spread_sum > 0)
+    estimates, sure = [top + share * (total - top.sum())], [spread - spread * share]
     for level in range(1, last + 1):
         up, (values, variances) = queries.parents(level), below[level]
         sums, spreads = (np.bincount(up, part, minlength=queries.sizes[level - 1]) for part in (values, variances))
         share = np.divide(variances, spreads[up], out=np.zeros_like(variances), where=spreads[up] > 0)
-        found.append(values + share * (found[-1] - sums)[up])
+        estimates.append(values + share * (estimates[-1] - sums)[up])
         sure.append(variances - variances * share + share**2 * sure[-1][up])
-    return np.concatenate(found), np.maximum(np.concatenate(sure), 0.0)
+    return np.concatenate(estimates), np.maximum(np.concatenate(sure), 0.0)
 
 
 def _from_above(queries: Levels, unbiased: Floats, variances: Floats) -> tuple[Floats, Floats, int]:
@@ -185,17 +187,17 @@ def _from_above(queries: Levels, unbiased: Floats, variances: Floats) -> tuple[F
     for level in range(1, len(queries.sizes)):
         up = queries.parents(level)
         values, noise = unbiased[start[level] : start[level + 1]], variances[start[level] : start[level + 1]]
-        made, risk = np.empty_like(values), np.empty_like(values)
+        adjusted, risk = np.empty_like(values), np.empty_like(values)
         for parent, siblings in enumerate(np.split(np.argsort(up, kind="stable"), _ends(up, queries.sizes[level - 1]))):
             belief, squares = _belief(values[siblings], float(noise[siblings].mean()))
             merged += belief == 0.0 and len(siblings) > 1
             middle = values[siblings].mean()
-            drawn = middle + belief * (values[siblings] - middle)
+            shrunk = middle + belief * (values[siblings] - middle)
             amount = answers[-1][parent]
-            made[siblings] = amount * project_simplex(drawn / amount) if amount > 0 else 0.0
+            adjusted[siblings] = amount * project_simplex(shrunk / amount) if amount > 0 else 0.0
             alone = belief**2 + (1.0 - belief) / len(siblings)  # what is left of the noise of each
             risk[siblings] = alone * noise[siblings] + (1.0 - belief) ** 2 * squares
-        answers.append(made)
+        answers.append(adjusted)
         errors.append(np.sqrt(risk))
     return np.concatenate(answers), np.concatenate(errors), merged
 

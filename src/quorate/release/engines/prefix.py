@@ -74,9 +74,13 @@ class Factor:
 
 def _times(first: NDArray[np.float64] | Integers, second: NDArray[np.float64] | Integers) -> Floats:
     """Return the product of two series, cut to the length of the first."""
-    one, two = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
-    product = np.convolve(one, two) if one.size <= 64 else signal.fftconvolve(one, two)
-    return np.asarray(product[: one.size])
+    left_series, right_series = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
+    product = (
+        np.convolve(left_series, right_series)
+        if left_series.size <= 64
+        else signal.fftconvolve(left_series, right_series)
+    )
+    return np.asarray(product[: left_series.size])
 
 
 def _reciprocal(series: Floats) -> Floats:
@@ -292,7 +296,7 @@ class PrefixEngine(MeasuringEngine):
         self, noisy: Any, scales: Any, records: int, spent: Cost, *, queries: Prefixes | Ranges, factor: Factor
     ) -> Released:
         sums = (factor.prefixes(noisy[0], float(records)) / records).reshape(queries.lines, queries.length)
-        raw, weights = (np.diff(each, prepend=0.0, axis=1).ravel() for each in (sums, _monotone(sums)))
+        raw, weights = (np.diff(lines, prepend=0.0, axis=1).ravel() for lines in (sums, _monotone(sums)))
         deviations = scales[0] * np.sqrt(factor.variances) / records
         largest = float(deviations.max()) * (1.0 if isinstance(queries, Prefixes) else math.sqrt(2.0))
         return self._read_off(queries, raw, weights, lambda: _errors(queries, deviations), largest=largest, spent=spent)

@@ -79,8 +79,8 @@ def weigh_evidence(queries: Marginals, measured: MeasuredMarginals, support: Row
     # proof: step 5
     harm = deviation * (total / max(total + foreseen, 1e-300)) ** 2
     critical = min(max(total / max(harm, 1e-300) - _QUANTILE, 0.0), _critical(total + foreseen, deviation))
-    found = _distance_found(critical, deviation, widest + math.sqrt(sampled))
-    resolution = math.sqrt(found / queries.count)
+    detectable = _detectable_distance(critical, deviation, widest + math.sqrt(sampled))
+    resolution = math.sqrt(detectable / queries.count)
     refuted = excess > critical * deviation
     strength = _least_risk(squares, scatter, noise, fair) if refuted else fair
     unseen = max(0.0, excess + _CAUTION * deviation)
@@ -118,7 +118,7 @@ def _least_risk(squares: Floats, scatter: Floats, noise: Floats, fair: float) ->
     return next(strength for strength, risk in zip(strengths, risks, strict=True) if risk <= allowed)
 
 
-def _distance_found(critical: float, deviation: float, widest: float) -> float:
+def _detectable_distance(critical: float, deviation: float, widest: float) -> float:
     """Return the squared distance D that the test finds with 95%: its square, and its product with errors, both vary.
 
     D is critical * deviation + quantile * sqrt(deviation^2 + 4 widest D), where `widest` bounds the variance of the
@@ -148,8 +148,8 @@ def _law_of_squares(queries: Marginals, measured: MeasuredMarginals, support: Ro
     crossed = 0.0
     for part, shape, table in zip(parts.cliques, parts.shapes, tables, strict=True):
         variance, weight, _ = spectrum[part]
-        own = math.prod(1.0 - 1.0 / size for size in shape)
-        crossed += variance * weight * (own - float((centred(table.reshape(shape)) ** 2).sum()))
+        length = math.prod(1.0 - 1.0 / size for size in shape)
+        crossed += variance * weight * (length - float((centred(table.reshape(shape)) ** 2).sum()))
     noisy = sum(2.0 * freedom * variance**2 for variance, _, freedom in spectrum.values())
     return noisy, max((variance for variance, _, _ in spectrum.values()), default=0.0), crossed
 
@@ -166,10 +166,10 @@ def _sampling_square(queries: Marginals, support: Rows) -> float:
     centred = alike - mean - mean[:, np.newaxis] + shares @ mean
     pairs = np.outer(shares, shares)
     same = float((support.weights**2).sum() / support.weights.sum() ** 2)  # two draws that are one record
-    own = np.diag(pairs)
-    apart = pairs - np.diag(own)
-    within = float(np.diag(centred) ** 2 @ own / own.sum())
-    between = float((apart * centred**2).sum() / max(float(apart.sum()), 1e-300))
+    diagonal = np.diag(pairs)
+    off_diagonal = pairs - np.diag(diagonal)
+    within = float(np.diag(centred) ** 2 @ diagonal / diagonal.sum())
+    between = float((off_diagonal * centred**2).sum() / max(float(off_diagonal.sum()), 1e-300))
     return same * within + (1.0 - same) * between
 
 
@@ -184,8 +184,8 @@ class ReweightingEngine(MeasuringEngine):
         assert isinstance(public, Rows)
         if not public.weights.sum() > 0:
             return math.inf
-        whole = histogram_scale(epsilon, delta) / records
-        deviations = whole * np.sqrt(plan_marginals(queries, whole).variances)
+        scale = histogram_scale(epsilon, delta) / records
+        deviations = scale * np.sqrt(plan_marginals(queries, scale).variances)
         errors = np.repeat(deviations, np.diff(queries.offsets))
         amount = float(public.weights.sum())
         return expected_largest_of(
@@ -226,7 +226,7 @@ def reweight(queries: Marginals, measured: MeasuredMarginals, public: Rows, reco
     amount = float(public.weights.sum())
     support = Rows(public.codes, public.sizes, public.weights / amount).merged()
     support = Rows(support.codes[support.weights > 0], support.sizes, support.weights[support.weights > 0])
-    support = support if queries.possible is None else queries.possible.kept(support)
+    support = support if queries.possible is None else queries.possible.filter_rows(support)
     missing = missing_mass(queries, support, measured.answers, measured.errors)
     if missing > _USELESS:
         note = f"public data refuted: at least {missing:.0%} of the records lie outside of its support"
@@ -240,7 +240,7 @@ def reweight(queries: Marginals, measured: MeasuredMarginals, public: Rows, reco
     weights = _fit(queries, measured, support, evidence.strength)
     answers = queries.answers(support.weighted(weights))
     errors = posterior_errors(answers, measured.errors, evidence.cautious, amount)
-    mask = np.ones(len(errors)) if queries.held is None else queries.held.astype(np.float64)
+    mask = np.ones(len(errors)) if queries.mask is None else queries.mask.astype(np.float64)
     errors = mask * errors  # what cannot occur is known
     note = (
         "public data refuted: they differ from the noisy answers by more than sampling explains"
@@ -302,11 +302,11 @@ def _stands(measured: MeasuredMarginals, fitted: Floats, strength: float, amount
     Answers that believe noisy ones by b lie (1 - b) e^2 from them, in mean square: all of them together may lie twice
     as far, and no one of them further than noise alone would let it.
     """
-    known = measured.errors > 0  # a marginal of one cell is known exactly, and has no noise to be compared with
-    away, errors = np.abs(measured.answers - fitted)[known], measured.errors[known]
+    is_noisy = measured.errors > 0  # a marginal of one cell is known exactly, and has no noise to be compared with
+    away, errors = np.abs(measured.answers - fitted)[is_noisy], measured.errors[is_noisy]
     if not away.size:
         return True
-    foreseen = float((1.0 - prior_weight(fitted[known], errors, strength, amount)) @ errors**2)
+    foreseen = float((1.0 - prior_weight(fitted[is_noisy], errors, strength, amount)) @ errors**2)
     return bool((away <= _limit(away.size) * errors).all()) and float(away @ away) <= _FURTHER * foreseen
 
 
@@ -358,14 +358,14 @@ def repair_support(
         if gap <= deviations * float(errors[query]):
             continue  # what was added for larger cells explains this one
         donors = np.lexsort((-weights, -(agreeing * (agreeing < len(columns)))))[:_DONORS]
-        fresh = codes[donors].copy()
-        fresh[:, columns] = values
+        new_codes = codes[donors].copy()
+        new_codes[:, columns] = values
         share = gap * weights[donors] / weights[donors].sum()
-        codes, weights = np.concatenate([codes, fresh]), np.concatenate([weights, share])
-        added = np.concatenate([added, np.ones(len(fresh), dtype=bool)])
+        codes, weights = np.concatenate([codes, new_codes]), np.concatenate([weights, share])
+        added = np.concatenate([added, np.ones(len(new_codes), dtype=bool)])
         filled += 1
     extra = float(weights[added].sum())
-    kept = max(1.0 - extra, 0.1)  # the public records keep at least a tenth of the weight
-    whole = np.where(added, weights * (1 - kept) / max(extra, 1e-300), weights * kept)
-    repaired = Rows(codes, support.sizes, whole).merged()
-    return repaired if queries.possible is None else queries.possible.kept(repaired), filled
+    public_share = max(1.0 - extra, 0.1)  # the public records keep at least a tenth of the weight
+    normalised = np.where(added, weights * (1 - public_share) / max(extra, 1e-300), weights * public_share)
+    repaired = Rows(codes, support.sizes, normalised).merged()
+    return repaired if queries.possible is None else queries.possible.filter_rows(repaired), filled

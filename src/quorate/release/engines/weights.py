@@ -106,7 +106,7 @@ class LearnedWeights:
         """Take in a released share, and apply the earlier ones again until all agree."""
         self.corrections.append((int(query), int(without), float(share)))
         for _ in range(max(2, _MOST_CORRECTIONS // len(self.corrections))):
-            moves = [self.correct(number, known, other) for number, other, known in self.corrections[-_REPLAYED:]]
+            moves = [self.correct(number, target, other) for number, other, target in self.corrections[-_REPLAYED:]]
             if max(map(abs, moves)) < _SETTLED:
                 return
 
@@ -185,11 +185,11 @@ def plan_rounds(
     best: Rounds | None = None
     for step in range(2 * int(math.log2(_MOST_ROUNDS)) + 1):
         rounds = max(1, round(2 ** (step / 2)))
-        each = capacity / (2 * rounds) - 4 / RENYI_QUANTA
-        if each <= 0:
+        step_cost = capacity / (2 * rounds) - 4 / RENYI_QUANTA
+        if step_cost <= 0:
             break
-        epsilon = math.sqrt(8 * each / order) * (1 - 1e-9)
-        scale = math.sqrt(order / (2 * each)) * (1 + 1e-9)
+        epsilon = math.sqrt(8 * step_cost / order) * (1 - 1e-9)
+        scale = math.sqrt(order / (2 * step_cost)) * (1 + 1e-9)
         noise = (2 * math.log(max(count, 2)) / epsilon + 2 * scale) / records
         error = min(1.0, progress * math.sqrt(entropy / (2 * rounds)) + _NOISE * noise)
         if best is None or error < best.error:
@@ -221,12 +221,12 @@ class WeightsEngine(Engine):
 
     def _entropy(self, queries: Queries, public: Public) -> float:
         """Return how far, by relative entropy, the truth may be from the start."""
-        whole = math.log(max(queries.cells or 2, 2))
+        largest = math.log(max(queries.cells or 2, 2))
         if public is None:
-            return whole
+            return largest
         weights = public.merged().weights if isinstance(public, Rows) else np.asarray(public, dtype=np.float64)
         seen = (np.count_nonzero(weights) + 1) / max(float(weights.sum()), 1.0)
-        return min(whole, seen + unseen_share(weights) * whole)
+        return min(largest, seen + unseen_share(weights) * largest)
 
     def _run(self, queries: Queries, data: Any, public: Public, budget: Budget, noise: Any) -> Released:
         if not _applies(queries):
@@ -324,5 +324,5 @@ def _settle(table: LearnedWeights, measured: dict[int, list[float]], records: in
 
 def _target(shares: list[float], records: int) -> float:
     """Return the mean of a query's measurements, kept off 0 and 1."""
-    least = 0.25 / records
-    return min(max(sum(shares) / len(shares), least), 1.0 - least)
+    margin = 0.25 / records
+    return min(max(sum(shares) / len(shares), margin), 1.0 - margin)

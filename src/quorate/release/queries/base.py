@@ -29,20 +29,20 @@ class Rows:
     weights: NDArray[np.float64]
 
     def __init__(self, codes: Any, sizes: Sequence[int], weights: Any = None) -> None:
-        given = np.asarray(codes)
+        array = np.asarray(codes)
         checked = tuple(check_count("size", size) for size in sizes)
-        if given.ndim != 2 or given.shape[1] != len(checked) or given.dtype.kind not in "iu":
+        if array.ndim != 2 or array.shape[1] != len(checked) or array.dtype.kind not in "iu":
             raise InvalidInput(
                 f"codes must be whole numbers, one row a record and one column for each of {len(checked)} sizes, "
-                f"not {given.dtype} of shape {given.shape}"
+                f"not {array.dtype} of shape {array.shape}"
             )
-        table = np.ascontiguousarray(given.T, dtype=np.int64).T  # a column's codes stand side by side
+        table = np.ascontiguousarray(array.T, dtype=np.int64).T  # a column's codes stand side by side
         if table.size and (table.min() < 0 or bool((table.max(axis=0) >= np.array(checked)).any())):
             raise InvalidInput("codes must lie between 0 and the size of their column less 1; declare every category")
-        each = np.ones(len(table)) if weights is None else np.asarray(weights, dtype=np.float64)
-        if each.shape != (len(table),) or not np.isfinite(each).all():
+        row_weights = np.ones(len(table)) if weights is None else np.asarray(weights, dtype=np.float64)
+        if row_weights.shape != (len(table),) or not np.isfinite(row_weights).all():
             raise InvalidInput("weights must be finite numbers, one a record")
-        for name, value in (("codes", table), ("sizes", checked), ("weights", each)):
+        for name, value in (("codes", table), ("sizes", checked), ("weights", row_weights)):
             object.__setattr__(self, name, value)
 
     @property

@@ -116,10 +116,10 @@ class Ranges(_Line):
     def spread(self, values: ArrayLike, support: Rows | None = None) -> Floats:
         """Return for each cell the sum of the values of the ranges that contain it."""
         check_list_size(self.count, "ranges")
-        each = check_weights(values, self.count)
+        by_query = check_weights(values, self.count)
         first, last = self._ends()
-        begins = np.bincount(first, each, minlength=self.cells + 1)
-        ends = np.bincount(last + 1, each, minlength=self.cells + 1)
+        begins = np.bincount(first, by_query, minlength=self.cells + 1)
+        ends = np.bincount(last + 1, by_query, minlength=self.cells + 1)
         return np.cumsum(begins - ends)[: self.cells]
 
     def largest(self, weights: ArrayLike | Rows) -> float:
@@ -153,13 +153,13 @@ class BoxRanges(Queries):
         around = [np.arange(1, size + 1) * np.arange(size, 0, -1) for size in self.shape]
         if self.cells**2 > _PAIRS:
             return 2 * math.prod(int(axis.max()) for axis in around)
-        both = np.ones((1, 1), dtype=np.int64)
+        shared = np.ones((1, 1), dtype=np.int64)
         for size in self.shape:
             index = np.arange(size)
             low, high = np.minimum.outer(index, index), np.maximum.outer(index, index)
-            both = np.kron(both, (low + 1) * (size - high))
-        alone = np.diag(both)
-        return int((alone[:, None] + alone[None, :] - 2 * both).max())
+            shared = np.kron(shared, (low + 1) * (size - high))
+        alone = np.diag(shared)
+        return int((alone[:, None] + alone[None, :] - 2 * shared).max())
 
     def number(self, first: Sequence[ArrayLike], last: Sequence[ArrayLike]) -> NDArray[np.int64]:
         """Return the numbers of the boxes from the cells `first` to the cells `last`, one array an axis each."""

@@ -36,8 +36,8 @@ class Matrix(Queries):
             changed = min(2 * int(ones.max()), self.count)
         else:
             dense = self.rows.astype(np.float32)
-            both = (dense.T @ dense).astype(np.int64)  # exact: whole numbers below 2**24
-            changed = int((ones[:, None] + ones[None, :] - 2 * both).max())
+            shared = (dense.T @ dense).astype(np.int64)  # exact: whole numbers below 2**24
+            changed = int((ones[:, None] + ones[None, :] - 2 * shared).max())
         return changed if self.count < 2**24 else self.count
 
     def answers(self, weights: ArrayLike | Rows) -> Floats:
@@ -54,9 +54,9 @@ class Matrix(Queries):
 
     def spread(self, values: ArrayLike, support: Rows | None = None) -> Floats:
         """Return for each cell the sum of the values of the queries that contain it."""
-        each, total = check_weights(values, self.count), np.zeros(self.cells)
+        by_query, total = check_weights(values, self.count), np.zeros(self.cells)
         for start in range(0, self.count, 1024):
-            total += each[start : start + 1024] @ self.rows[start : start + 1024]
+            total += by_query[start : start + 1024] @ self.rows[start : start + 1024]
         return total
 
     def __repr__(self) -> str:
@@ -78,8 +78,8 @@ class Levels(Queries):
     cells: int
 
     def __init__(self, maps: Sequence[Whole]) -> None:
-        self.maps = tuple(np.asarray(one, dtype=np.int64) for one in maps)
-        self.sizes = tuple(int(one.max()) + 1 for one in self.maps)
+        self.maps = tuple(np.asarray(nodes, dtype=np.int64) for nodes in maps)
+        self.sizes = tuple(int(nodes.max()) + 1 for nodes in self.maps)
         self.offsets = np.concatenate([[0], np.cumsum(self.sizes)]).astype(np.int64)
         self.count, self.cells = int(self.offsets[-1]), self.sizes[-1]
         for upper, lower in zip(self.maps, self.maps[1:], strict=False):
@@ -119,6 +119,6 @@ class Levels(Queries):
         """Return for each cell the sum of the values of the nodes that it lies in."""
         if support is not None:
             raise InvalidInput("the nodes of a hierarchy are spread over cells, not over rows")
-        given = np.asarray(values, dtype=np.float64)
-        parts = [given[start:][where] for start, where in zip(self.offsets, self.maps, strict=False)]
+        by_query = np.asarray(values, dtype=np.float64)
+        parts = [by_query[start:][where] for start, where in zip(self.offsets, self.maps, strict=False)]
         return np.asarray(np.sum(parts, axis=0), dtype=np.float64)

@@ -31,14 +31,14 @@ class Possible:
 
     def table(self, columns: Sequence[int], sizes: Sequence[int]) -> Truths:
         """Return which cells of the table of these columns can occur, the last running fastest."""
-        whole = np.ones([sizes[column] for column in columns], dtype=np.bool_)
+        mask = np.ones([sizes[column] for column in columns], dtype=np.bool_)
         for members, table in self.groups:
             if shared := [column for column in members if column in columns]:
                 seen = table.any(axis=tuple(index for index, column in enumerate(members) if column not in columns))
                 order = sorted(range(len(shared)), key=lambda index: columns.index(shared[index]))
                 shape = [sizes[column] if column in shared else 1 for column in columns]
-                whole &= np.asarray(seen).transpose(order).reshape(shape)
-        return whole.ravel()
+                mask &= np.asarray(seen).transpose(order).reshape(shape)
+        return mask.ravel()
 
     def cliques(self, cliques: Sequence[Sequence[int]], sizes: Sequence[int]) -> Truths:
         """Return which cells of the tables of these columns can occur, one table after the other."""
@@ -51,14 +51,14 @@ class Possible:
             mask &= table[tuple(codes[:, column] for column in members)]
         return mask
 
-    def kept(self, rows: Rows) -> Rows:
+    def filter_rows(self, rows: Rows) -> Rows:
         """Return the records that can occur; where none can, one that does."""
         mask = self.records(rows.codes)
         if not mask.any():
-            return Rows(self.repaired(rows.codes[:1]), rows.sizes)
+            return Rows(self.repair_codes(rows.codes[:1]), rows.sizes)
         return rows if mask.all() else Rows(rows.codes[mask], rows.sizes, rows.weights[mask])
 
-    def repaired(self, codes: Integers) -> Integers:
+    def repair_codes(self, codes: Integers) -> Integers:
         """Return records that can all occur: a group of codes that cannot is taken from another record that can.
 
         Which one is drawn from a generator of a fixed seed. Where there is none, it is the first combination that can.
@@ -77,11 +77,11 @@ class Possible:
         return codes
 
 
-def clear_weights(weights: Floats, held: Truths) -> Floats:
+def clear_weights(weights: Floats, mask: Truths) -> Floats:
     """Return weights of cells or records without those that cannot occur; even ones where nothing else is left."""
-    left = np.where(held, np.maximum(weights, 0.0), 0.0)
-    total = float(left.sum())
-    return np.asarray(left / total if total > 0 else held / held.sum())
+    possible = np.where(mask, np.maximum(weights, 0.0), 0.0)
+    total = float(possible.sum())
+    return np.asarray(possible / total if total > 0 else mask / mask.sum())
 
 
 class Marginals(Queries):
@@ -128,7 +128,7 @@ class Marginals(Queries):
         return 2 * sum(1 for shape in self.shapes if math.prod(shape) > 1)
 
     @cached_property
-    def held(self) -> Truths | None:
+    def mask(self) -> Truths | None:
         """Which queries are about cells that can occur; None where all are."""
         return None if self.possible is None else self.possible.cliques(self.cliques, self.sizes)
 
@@ -151,17 +151,17 @@ class Marginals(Queries):
             self._check_rows(weights)
             size = math.prod(self.shapes[clique])
             return np.bincount(weights.cell(columns), weights.weights, minlength=size).astype(np.float64)
-        whole = check_weights(weights, self.cells).reshape(self.sizes)
-        return _project(whole, tuple(range(len(self.sizes))), columns).ravel()
+        table = check_weights(weights, self.cells).reshape(self.sizes)
+        return _project(table, tuple(range(len(self.sizes))), columns).ravel()
 
     def answers(self, weights: ArrayLike | Rows) -> Floats:
         """Return all marginals, one after the other; on a whole table each is summed from the smallest at hand."""
         check_list_size(self.count, "queries")
         if isinstance(weights, Rows):
             return np.concatenate([self.table(clique, weights) for clique in range(len(self.cliques))])
-        whole = check_weights(weights, self.cells).reshape(self.sizes)
+        table = check_weights(weights, self.cells).reshape(self.sizes)
         tables: dict[frozenset[int], tuple[tuple[int, ...], Floats]] = {
-            frozenset(range(len(self.sizes))): (tuple(range(len(self.sizes))), whole)
+            frozenset(range(len(self.sizes))): (tuple(range(len(self.sizes))), table)
         }
         parts = []
         for columns in self.cliques:
@@ -190,17 +190,17 @@ class Marginals(Queries):
 
     def spread(self, values: ArrayLike, support: Rows | None = None) -> Floats:
         """Return for each cell of the whole table, or for each row of `support`, the sum of its queries' values."""
-        each = check_weights(values, self.count)
+        by_query = check_weights(values, self.count)
         if support is not None:
             self._check_rows(support)
             rows = np.zeros(support.records)
             for clique, columns in enumerate(self.cliques):
-                rows += each[self.offsets[clique] : self.offsets[clique + 1]][support.cell(columns)]
+                rows += by_query[self.offsets[clique] : self.offsets[clique + 1]][support.cell(columns)]
             return rows
         check_whole(self.cells)
         total = np.zeros(self.sizes)
         for clique, columns in enumerate(self.cliques):
-            part = each[self.offsets[clique] : self.offsets[clique + 1]].reshape(self.shapes[clique])
+            part = by_query[self.offsets[clique] : self.offsets[clique + 1]].reshape(self.shapes[clique])
             order = np.argsort(columns)
             shape = [self.sizes[column] if column in columns else 1 for column in range(len(self.sizes))]
             total += part.transpose(order).reshape(shape)
@@ -228,8 +228,8 @@ def _check_cliques(cliques: Sequence[Sequence[int]], columns: int) -> tuple[tupl
 def _project(table: Floats, columns: tuple[int, ...], wanted: Sequence[int]) -> Floats:
     """Return the sums of a table over all columns but the wanted ones, in the order wanted."""
     gone = tuple(index for index, column in enumerate(columns) if column not in wanted)
-    left = [column for column in columns if column in wanted]
-    return np.asarray(table.sum(axis=gone)).transpose([left.index(column) for column in wanted])
+    remaining = [column for column in columns if column in wanted]
+    return np.asarray(table.sum(axis=gone)).transpose([remaining.index(column) for column in wanted])
 
 
 def _smallest(
@@ -240,8 +240,8 @@ def _smallest(
     while len(source) - len(wanted) > 1:  # sum one column out at a time, the longest first, and keep what comes out
         columns, table = tables[source]
         longest = max(source - wanted, key=lambda column: table.shape[columns.index(column)])
-        left = tuple(column for column in columns if column != longest)
+        remaining = tuple(column for column in columns if column != longest)
         source = source - {longest}
-        tables[source] = (left, _project(table, columns, left))
+        tables[source] = (remaining, _project(table, columns, remaining))
     columns, table = tables[source]
     return _project(table, columns, order)

@@ -34,7 +34,7 @@ class Tied:
     conditions: tuple[int, ...]
     active: Truths  # over the cells of the columns of the condition
 
-    def asked(self, codes: Integers) -> Truths:
+    def is_binding(self, codes: Integers) -> Truths:
         """Return in which records it is asked for."""
         return np.asarray(self.active[tuple(codes[:, column] for column in self.conditions)])
 
@@ -47,24 +47,24 @@ def holds_whole_numbers(cells: NumberCells) -> bool:
 class Balances:
     """Orders and totals that share columns. `columns` are those of numbers, and `members` all that they depend on."""
 
-    def __init__(self, tied: Sequence[Tied], cells: Mapping[str, NumberCells], places: Mapping[str, int]) -> None:
+    def __init__(self, tied: Sequence[Tied], cells: Mapping[str, NumberCells], numbers: Mapping[str, int]) -> None:
         self.tied = tuple(tied)
-        self.names = tuple(dict.fromkeys(name for one in tied for name, _ in one.balance.factors))
-        self.columns = tuple(places[name] for name in self.names)
-        self.members = tuple(sorted({*self.columns, *(column for one in tied for column in one.conditions)}))
+        self.names = tuple(dict.fromkeys(name for tie in tied for name, _ in tie.balance.factors))
+        self.columns = tuple(numbers[name] for name in self.names)
+        self.members = tuple(sorted({*self.columns, *(column for tie in tied for column in tie.conditions)}))
         self._cells = [cells[name] for name in self.names]
-        self._whole = [holds_whole_numbers(each) for each in self._cells]
+        self._whole = [holds_whole_numbers(cells_of_column) for cells_of_column in self._cells]
         self._power = self._finest()
-        self._steps = np.array([2**self._power if whole else 1 for whole in self._whole])
+        self._steps = np.array([2**self._power if is_whole else 1 for is_whole in self._whole])
         self._ends = list(map(self._ends_of, self._cells, self._steps.tolist()))
-        self._limits = [row for one in tied for row in self._rows(one)]
+        self._limits = [row for tie in tied for row in self._rows(tie)]
 
     def _finest(self) -> int:
         """Return the power of 2 by which units are smaller than 1."""
         widths = [
-            float(np.diff(each.values).min()) if len(each.values) > 1 else 1.0
-            for each, whole in zip(self._cells, self._whole, strict=True)
-            if not whole
+            float(np.diff(column.values).min()) if len(column.values) > 1 else 1.0
+            for column, is_whole in zip(self._cells, self._whole, strict=True)
+            if not is_whole
         ]
         return max(0, _FINER - math.floor(math.log2(min(widths)))) if widths else 0
 
@@ -109,93 +109,97 @@ class Balances:
         codes = np.zeros((math.prod(shape), len(sizes)), dtype=np.int64)
         codes[:, self.members] = np.stack(np.unravel_index(np.arange(len(codes)), shape), axis=1)
         low, high = self._tightened(*self._bounds(codes), self._binding_limits(codes))
-        left = np.flatnonzero((low <= high).all(axis=1))
-        drawn, found = self._draw_again(codes[left], np.random.default_rng(4))
+        open_cells = np.flatnonzero((low <= high).all(axis=1))
+        values, succeeded = self._draw_again(codes[open_cells], np.random.default_rng(4))
         mask = np.zeros(len(codes), dtype=np.bool_)
-        mask[left[found]] = True
+        mask[open_cells[succeeded]] = True
         self._shape = shape
         self._places = np.cumsum(mask) - 1
-        self._witnesses = drawn[found]
+        self._witnesses = values[succeeded]
         return mask.reshape(shape)
 
     def draw(self, codes: Integers) -> tuple[Truths, Floats]:
         """Return which records must keep any of it, and numbers of all columns that do: the same each time."""
-        asked = np.asarray(self._binding_limits(codes).any(axis=1))
-        some = codes[asked]
+        is_bound = np.asarray(self._binding_limits(codes).any(axis=1))
+        some = codes[is_bound]
         values = np.zeros((len(codes), len(self.names)), dtype=np.int64)
-        drawn, found = self._draw_again(some, np.random.default_rng(5))
-        if not found.all():
-            cells = np.ravel_multi_index(tuple(some[~found][:, column] for column in self.members), self._shape)
-            drawn[~found] = self._witnesses[self._places[cells]]
-        values[asked] = drawn
-        return asked, values / 2.0**self._power
+        new_values, succeeded = self._draw_again(some, np.random.default_rng(5))
+        if not succeeded.all():
+            cells = np.ravel_multi_index(tuple(some[~succeeded][:, column] for column in self.members), self._shape)
+            new_values[~succeeded] = self._witnesses[self._places[cells]]
+        values[is_bound] = new_values
+        return is_bound, values / 2.0**self._power
 
-    def shown(self, place: int, number: float) -> object:
+    def format_number(self, index: int, number: float) -> object:
         """Return a number of a column as synthetic records have it."""
-        cells = self._cells[place]
+        cells = self._cells[index]
         if isinstance(cells, DateCells):
             return cells.written(number)
-        return int(number) if self._whole[place] else number
+        return int(number) if self._whole[index] else number
 
-    def is_missing(self, place: int, codes: Integers) -> Truths:
+    def is_missing(self, index: int, codes: Integers) -> Truths:
         """Return which of these codes of a column are no number."""
-        return np.asarray(codes == self._cells[place].line)
+        return np.asarray(codes == self._cells[index].line)
 
     def _binding_limits(self, codes: Integers) -> Truths:
         """Return for each record and each limit whether it must be kept: not where a number is missing."""
         missing = np.stack([self.is_missing(index, codes[:, column]) for index, column in enumerate(self.columns)])
         return np.stack(
-            [tied.asked(codes) & ~missing[np.flatnonzero(factors)].any(axis=0) for factors, _, tied in self._limits],
+            [
+                tied.is_binding(codes) & ~missing[np.flatnonzero(factors)].any(axis=0)
+                for factors, _, tied in self._limits
+            ],
             axis=1,
         )
 
     def _bounds(self, codes: Integers, usual: bool = False) -> tuple[Integers, Integers]:
         rows = (2, 3) if usual else (0, 1)
         ends = [
-            [each[row][codes[:, column]] for each, column in zip(self._ends, self.columns, strict=True)] for row in rows
+            [column_ends[row][codes[:, column]] for column_ends, column in zip(self._ends, self.columns, strict=True)]
+            for row in rows
         ]
         return np.stack(ends[0], axis=1), np.stack(ends[1], axis=1)
 
-    def _tightened(self, low: Integers, high: Integers, asked: Truths) -> tuple[Integers, Integers]:
+    def _tightened(self, low: Integers, high: Integers, binding: Truths) -> tuple[Integers, Integers]:
         """Return the ends after nothing more follows from any one limit: a lower one above the upper has no values."""
         low, high = low.copy(), high.copy()
         for _ in range(_ROUNDS):
             previous = low.copy(), high.copy()
             for number, (factors, limit, _) in enumerate(self._limits):
-                self._tighten(low, high, factors, limit, asked[:, number])
+                self._tighten(low, high, factors, limit, binding[:, number])
             if (previous[0] == low).all() and (previous[1] == high).all():
                 break
         return low, high
 
-    def _tighten(self, low: Integers, high: Integers, factors: NDArray[np.int64], limit: int, asked: Truths) -> None:
+    def _tighten(self, low: Integers, high: Integers, factors: NDArray[np.int64], limit: int, binding: Truths) -> None:
         used = np.flatnonzero(factors)
-        least = {index: factors[index] * (low if factors[index] > 0 else high)[:, index] for index in used}
+        minima = {index: factors[index] * (low if factors[index] > 0 else high)[:, index] for index in used}
         for index in used:
-            rest = sum((least[other] for other in used if other != index), np.zeros(len(low), dtype=np.int64))
-            known = asked & (rest > -_ENDLESS // 2) & (rest < _ENDLESS // 2)
+            rest = sum((minima[other] for other in used if other != index), np.zeros(len(low), dtype=np.int64))
+            is_finite = binding & (rest > -_ENDLESS // 2) & (rest < _ENDLESS // 2)
             factor, step = int(factors[index]), int(self._steps[index])
             if factor > 0:
                 end = (limit - rest) // factor // step * step
-                high[:, index] = np.where(known, np.minimum(high[:, index], end), high[:, index])
+                high[:, index] = np.where(is_finite, np.minimum(high[:, index], end), high[:, index])
             else:
                 end = -((limit - rest) // -factor // step * step)
-                low[:, index] = np.where(known, np.maximum(low[:, index], end), low[:, index])
+                low[:, index] = np.where(is_finite, np.maximum(low[:, index], end), low[:, index])
 
     def _draw_again(self, codes: Integers, chance: np.random.Generator) -> tuple[Integers, Truths]:
         """Return values of records, and for which of them they were found, after a few tries."""
         values = np.zeros((len(codes), len(self.names)), dtype=np.int64)
-        found = np.zeros(len(codes), dtype=np.bool_)
+        succeeded = np.zeros(len(codes), dtype=np.bool_)
         for number in range(_TRIES):
-            left = np.flatnonzero(~found)
-            if not left.size:
+            failed = np.flatnonzero(~succeeded)
+            if not failed.size:
                 break
-            values[left], found[left] = self._draw(codes[left], chance, 4**number - 1)
-        return values, found
+            values[failed], succeeded[failed] = self._draw(codes[failed], chance, 4**number - 1)
+        return values, succeeded
 
     def _draw(self, codes: Integers, chance: np.random.Generator, wider: int) -> tuple[Integers, Truths]:
         """Return one draw; cells without an end are taken to be so many times wider than they usually are."""
-        asked = self._binding_limits(codes)
-        low, high = self._tightened(*self._bounds(codes), asked)
+        binding = self._binding_limits(codes)
+        low, high = self._tightened(*self._bounds(codes), binding)
         first, last = self._bounds(codes, usual=True)
         width = wider * np.clip(last - first, self._steps, _LARGEST >> 2 * _TRIES)
         first, last = np.where(low <= -_ENDLESS, first - width, first), np.where(high >= _ENDLESS, last + width, last)
@@ -203,23 +207,23 @@ class Balances:
             step = int(self._steps[index])
             begin, end = _overlap(low[:, index], high[:, index], first[:, index], last[:, index])
             choices = np.maximum((end - begin) // step + 1, 1)
-            drawn = begin + step * np.floor(chance.random(len(codes)) * choices).astype(np.int64)
-            low[:, index] = high[:, index] = drawn
-            low, high = self._tightened(low, high, asked)
+            values = begin + step * np.floor(chance.random(len(codes)) * choices).astype(np.int64)
+            low[:, index] = high[:, index] = values
+            low, high = self._tightened(low, high, binding)
         within, beyond = self._bounds(codes)
-        found = (low == high).all(axis=1) & (within <= low).all(axis=1) & (low <= beyond).all(axis=1)
+        succeeded = (low == high).all(axis=1) & (within <= low).all(axis=1) & (low <= beyond).all(axis=1)
         for number, (factors, limit, _) in enumerate(self._limits):
-            found &= ~asked[:, number] | (low @ factors <= limit)
-        return low, found
+            succeeded &= ~binding[:, number] | (low @ factors <= limit)
+        return low, succeeded
 
     def _order(self) -> list[int]:
         """Return the columns in the order in which they are drawn: totals after what they are the totals of."""
         totals = set()
-        for one in self.tied:
+        for tie in self.tied:
             for sign in (-1, 1):
-                alone = [name for name, factor in one.balance.factors if factor == sign]
-                others = [name for name, factor in one.balance.factors if factor * sign > 0]
-                if one.balance.sign == "=" and len(alone) == len(others) == 1 and len(one.balance.factors) > 2:
+                alone = [name for name, factor in tie.balance.factors if factor == sign]
+                same_sign = [name for name, factor in tie.balance.factors if factor * sign > 0]
+                if tie.balance.sign == "=" and len(alone) == len(same_sign) == 1 and len(tie.balance.factors) > 2:
                     totals.add(alone[0])
         return sorted(range(len(self.names)), key=lambda index: self.names[index] in totals)
 

@@ -173,9 +173,9 @@ class BoundWorkload(Domain):
             return None
         return self.possible.records(self.cell_codes(np.arange(cells)) if support is None else support.codes)
 
-    def rows(self, places: Whole, support: Rows | None) -> Any:
+    def rows(self, cells: Whole, support: Rows | None) -> Any:
         """Return records of these cells, or of these rows, as a table."""
-        return make_table(self.decode(self.cell_codes(places) if support is None else support.codes[places]))
+        return make_table(self.decode(self.cell_codes(cells) if support is None else support.codes[cells]))
 
     def cell_codes(self, cells: ArrayLike) -> Whole:
         """Return the codes of cells of the whole table, by their numbers."""

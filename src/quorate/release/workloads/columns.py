@@ -74,8 +74,8 @@ class Columns:
         """Return the columns with these numbers cut."""
         kinds = dict(self.kinds)
         for name, values in cuts.items():
-            known: Any = kinds[name]
-            kinds[name] = replace(known, cuts=values, spans=None)
+            kind: Any = kinds[name]
+            kinds[name] = replace(kind, cuts=values, spans=None)
         return Columns(kinds, constraints=self.constraints, reading=self.reading)
 
     def __eq__(self, other: object) -> bool:
@@ -139,18 +139,18 @@ class Columns:
         `dates`, texts that are dates are texts. With `codes`, a column of at most `bins` different whole numbers has
         these for categories.
         """
-        known = cls.from_declaration(declared)
-        given = {} if known is None else known.kinds
-        wanted = list(dict.fromkeys([*given, *_public_names(public)])) if names is None else list(names)
-        new = [name for name in wanted if name not in given]
+        columns = cls.from_declaration(declared)
+        declared_kinds = {} if columns is None else columns.kinds
+        wanted = list(dict.fromkeys([*declared_kinds, *_public_names(public)])) if names is None else list(names)
+        new = [name for name in wanted if name not in declared_kinds]
         read = open_columns(public, new, whose="the public table")
         inferred = {name: cuts_from_public(name, read[name], bins=bins, dates=dates, codes=codes) for name in new}
         for name in filter(is_named_id, new if names is None else ()):
             warn_of_id(name, "is released, at the cost of all other columns")
-        kinds = {name: given.get(name) or inferred[name] for name in wanted}
-        if known is None:
+        kinds = {name: declared_kinds.get(name) or inferred[name] for name in wanted}
+        if columns is None:
             return cls(kinds)
-        return cls(kinds, constraints=known.constraints_on(kinds if names else None), reading=known.reading)
+        return cls(kinds, constraints=columns.constraints_on(kinds if names else None), reading=columns.reading)
 
     def constraints_on(self, names: Iterable[str] | None) -> tuple[Any, ...]:
         """Return the constraints that are about these columns alone; all of them for None."""
@@ -205,12 +205,12 @@ class Columns:
         Numbers and dates of one cell are spread evenly over it, in an order that says nothing of other columns; those
         that constraints tie together are drawn so that they keep them.
         """
-        given = np.asarray(codes, dtype=np.int64).reshape(-1, len(self.kinds))
+        rows = np.asarray(codes, dtype=np.int64).reshape(-1, len(self.kinds))
         values = {}
         for index, (name, cells) in enumerate(self.cells.items()):
-            values[name] = self._spread(cells, given[:, index], np.random.default_rng(index))
+            values[name] = self._spread(cells, rows[:, index], np.random.default_rng(index))
         if self.constraints:
-            self._rules.keep(given, values)
+            self._rules.keep(rows, values)
         return values
 
     @staticmethod
@@ -260,10 +260,10 @@ def _is_schema(document: Any) -> bool:
     return not any(isinstance(inner.get(key), list | tuple) for key in ("categories", "cuts"))
 
 
-def _call_for_column(name: str, make: Any, *given: Any) -> Any:
+def _call_for_column(name: str, make: Any, *arguments: Any) -> Any:
     """Call, and put the column's name before what an error says."""
     try:
-        return make(*given)
+        return make(*arguments)
     except InvalidInput as error:
         raise InvalidInput(f"column {name!r}: {error}") from None
 
@@ -274,7 +274,7 @@ def names_of(table: Any) -> list[str]:
 
 
 def _public_names(table: Any) -> list[str]:
-    named = names_of(table)
-    if not named:
+    names = names_of(table)
+    if not names:
         raise InvalidInput("the public table must have names: a pandas or polars frame, an Arrow table or a mapping")
-    return named
+    return names

@@ -33,48 +33,48 @@ Table = tuple[tuple[int, ...], Truths]
 Degrees = NDArray[np.int8]  # of truth: 1, -1, and 0 for what nobody knows
 
 
-def check_constraints(given: Any) -> tuple[Any, ...]:
+def check_constraints(constraints: Any) -> tuple[Any, ...]:
     """Return a list of constraints as it is kept, or refuse what is none."""
-    if isinstance(given, str | Mapping) or not isinstance(given, Sequence):
+    if isinstance(constraints, str | Mapping) or not isinstance(constraints, Sequence):
         raise InvalidInput('constraints must be a list, such as ["child < parent", {"age": "below 15", "sex": "f"}]')
-    if len(given) > _MOST:
-        raise InvalidInput(f"at most {_MOST} constraints may be declared, not {len(given)}")
-    for number, one in enumerate(given):
-        _call_for_constraint(number, names_in, one)
-    return tuple(dict(one) if isinstance(one, Mapping) else one for one in given)
+    if len(constraints) > _MOST:
+        raise InvalidInput(f"at most {_MOST} constraints may be declared, not {len(constraints)}")
+    for number, constraint in enumerate(constraints):
+        _call_for_constraint(number, names_in, constraint)
+    return tuple(dict(constraint) if isinstance(constraint, Mapping) else constraint for constraint in constraints)
 
 
-def names_in(one: Any) -> set[str]:
+def names_in(constraint: Any) -> set[str]:
     """Return the columns that a constraint names, or refuse what cannot be read."""
-    if isinstance(one, Mapping):
-        if not one or not all(isinstance(name, str) for name in one):
+    if isinstance(constraint, Mapping):
+        if not constraint or not all(isinstance(name, str) for name in constraint):
             raise InvalidInput('a combination that cannot occur names columns and cells, as {"age": "below 15"} does')
-        return set(one)
-    condition, holds = parse_constraint(one)
-    named = set() if condition is None else {each.column for each in comparisons(condition)}
+        return set(constraint)
+    condition, holds = parse_constraint(constraint)
+    names = set() if condition is None else {comparison.column for comparison in comparisons(condition)}
     if isinstance(holds, Balance):
-        return named | {name for name, _ in holds.factors}
-    return named | {each.column for each in comparisons(holds)}
+        return names | {name for name, _ in holds.factors}
+    return names | {comparison.column for comparison in comparisons(holds)}
 
 
 class Constraints:
     """Constraints on known columns: which cells can occur, and values within them that keep all of it."""
 
-    def __init__(self, given: Sequence[Any], cells: Mapping[str, Cells]) -> None:
+    def __init__(self, constraints: Sequence[Any], cells: Mapping[str, Cells]) -> None:
         self._cells = dict(cells)
         self._places = {name: index for index, name in enumerate(cells)}
-        self._sizes = tuple(each.size for each in cells.values())
+        self._sizes = tuple(part_of_table.size for part_of_table in cells.values())
         tables, tied = list[Table](), list[Tied]()
-        for number, one in enumerate(given):
-            made = _call_for_constraint(number, self._read_constraint, one)
-            if isinstance(made, Tied):
-                tied.append(made)
+        for number, constraint in enumerate(constraints):
+            rule = _call_for_constraint(number, self._read_constraint, constraint)
+            if isinstance(rule, Tied):
+                tied.append(rule)
             else:
-                tables.append(made)
+                tables.append(rule)
         self.balances = [
             self._balances([tied[index] for index in part]) for part in _together(_tied_columns(tied, self._places))
         ]
-        tables += [(each.members, ~each.possible(self._sizes)) for each in self.balances]
+        tables += [(part_of_table.members, ~part_of_table.possible(self._sizes)) for part_of_table in self.balances]
         self.possible = Possible(
             tuple(
                 self._group([tables[index] for index in part])
@@ -85,22 +85,22 @@ class Constraints:
     def keep(self, codes: Integers, values: dict[str, list[Any]]) -> None:
         """Give records values that keep orders and totals in the place of those that they have."""
         for balances in self.balances:
-            asked, numbers = balances.draw(codes)
+            is_bound, numbers = balances.draw(codes)
             for index, name in enumerate(balances.names):
-                changed = np.flatnonzero(asked & ~balances.is_missing(index, codes[:, self._places[name]]))
+                changed = np.flatnonzero(is_bound & ~balances.is_missing(index, codes[:, self._places[name]]))
                 for row, number in zip(changed.tolist(), numbers[changed, index].tolist(), strict=True):
-                    values[name][row] = balances.shown(index, number)
+                    values[name][row] = balances.format_number(index, number)
 
-    def _read_constraint(self, one: Any) -> Table | Tied:
+    def _read_constraint(self, constraint: Any) -> Table | Tied:
         """Return which cells a constraint rules out, or the order or total that it asks for."""
-        for name in names_in(one):
+        for name in names_in(constraint):
             if name not in self._cells:
                 raise InvalidInput(f"column {name!r} is not declared; the columns are {', '.join(self._cells)}")
-        if isinstance(one, Mapping):
-            return self._combination(one)
-        condition, holds = parse_constraint(one)
+        if isinstance(constraint, Mapping):
+            return self._combination(constraint)
+        condition, holds = parse_constraint(constraint)
         if not isinstance(holds, Balance):
-            parts = [each for each in (condition, holds) if each is not None]
+            parts = [part for part in (condition, holds) if part is not None]
             columns = self._named_columns(parts)
             truth = self._truth(holds, columns)
             return columns, np.asarray(
@@ -112,12 +112,12 @@ class Constraints:
             holds, columns, np.ones((), dtype=np.bool_) if condition is None else self._truth(condition, columns) > 0
         )
 
-    def _combination(self, one: Mapping[str, Any]) -> Table:
-        columns = tuple(self._places[name] for name in one)
+    def _combination(self, combination: Mapping[str, Any]) -> Table:
+        columns = tuple(self._places[name] for name in combination)
         ruled_out = np.ones(self._shape(columns), dtype=np.bool_)
-        for axis, (name, given) in enumerate(one.items()):
+        for axis, (name, values) in enumerate(combination.items()):
             cells, mask = self._cells[name], np.zeros(self._cells[name].size, dtype=np.bool_)
-            for value in given if isinstance(given, list | tuple) else [given]:
+            for value in values if isinstance(values, list | tuple) else [values]:
                 try:
                     mask[cells.code(value)] = True
                 except InvalidInput as error:
@@ -126,18 +126,18 @@ class Constraints:
         return columns, ruled_out
 
     def _named_columns(self, parts: Sequence[Expression]) -> tuple[int, ...]:
-        return tuple(sorted({self._places[each.column] for part in parts for each in comparisons(part)}))
+        return tuple(sorted({self._places[comparison.column] for part in parts for comparison in comparisons(part)}))
 
     def _truth(self, part: Expression, columns: tuple[int, ...]) -> Degrees:
         """Return for each cell of these columns whether it fulfils an expression: 1 or -1; 0 where nobody knows."""
         if isinstance(part, Comparison):
-            each = _truth_by_cell(part, self._cells[part.column])
+            inner = _truth_by_cell(part, self._cells[part.column])
             shape = [1] * len(columns)
-            shape[columns.index(self._places[part.column])] = len(each)
-            return np.broadcast_to(each.reshape(shape), self._shape(columns))
+            shape[columns.index(self._places[part.column])] = len(inner)
+            return np.broadcast_to(inner.reshape(shape), self._shape(columns))
         if isinstance(part, Junction):
             join = np.minimum if part.word == "and" else np.maximum
-            return np.asarray(join.reduce([self._truth(each, columns) for each in part.parts]))
+            return np.asarray(join.reduce([self._truth(inner, columns) for inner in part.parts]))
         return -self._truth(part.part, columns)
 
     def _check_numbers(self, balance: Balance) -> None:
@@ -194,7 +194,7 @@ def _truth_by_cell(comparison: Comparison, cells: Cells) -> Degrees:
             truth[[cells.code(constant) for constant in comparison.constants]] = 1
         except InvalidInput as error:
             raise InvalidInput(f"column {comparison.column!r}: {error}") from None
-        known = len(cells.values)
+        declared = len(cells.values)
     else:
         if isinstance(cells, DateCells) or not all(isinstance(constant, float) for constant in comparison.constants):
             holds = (
@@ -204,8 +204,8 @@ def _truth_by_cell(comparison: Comparison, cells: Cells) -> Degrees:
             )
             raise InvalidInput(f"column {comparison.column!r} holds {holds}")
         truth = _truth_of_numbers(comparison, cells)
-        known = cells.line
-    truth[known:] = 0
+        declared = cells.line
+    truth[declared:] = 0
     return truth
 
 
@@ -223,7 +223,7 @@ def _truth_of_numbers(comparison: Comparison, cells: NumberCells) -> Degrees:
         ">=": lambda: (low >= end, top < end),
         "=": lambda: (
             (low == top) & np.isin(low, ends),
-            ~np.any([(low <= each) & (each <= top) for each in ends], axis=0),
+            ~np.any([(low <= number) & (number <= top) for number in ends], axis=0),
         ),
         "between": lambda: ((low >= end) & (top <= ends[1]), (top < end) | (low > ends[1])),
     }
@@ -233,7 +233,7 @@ def _truth_of_numbers(comparison: Comparison, cells: NumberCells) -> Degrees:
         cell = cells.name(int(np.flatnonzero(truth == 0)[0]))
         raise InvalidInput(
             f"column {comparison.column!r} has a cell, {cell!r}, of which some numbers fulfil {comparison.sign} "
-            f"{', '.join(f'{each:g}' for each in ends)} and others do not: declare a cut there"
+            f"{', '.join(f'{number:g}' for number in ends)} and others do not: declare a cut there"
         )
     return np.append(truth, [0] * (cells.size - cells.line)).astype(np.int8)
 
@@ -242,26 +242,26 @@ def _along(values: Truths, axis: int, axes: int) -> Truths:
     return values.reshape([len(values) if index == axis else 1 for index in range(axes)])
 
 
-def _tied_columns(tied: Sequence[Tied], places: Mapping[str, int]) -> list[set[int]]:
-    return [{places[name] for name, _ in one.balance.factors} for one in tied]
+def _tied_columns(tied: Sequence[Tied], numbers: Mapping[str, int]) -> list[set[int]]:
+    return [{numbers[name] for name, _ in tie.balance.factors} for tie in tied]
 
 
 def _together(sets: Sequence[set[int]]) -> Iterator[list[int]]:
     """Yield the places of sets that are connected by what they share."""
-    left = list(range(len(sets)))
-    while left:
-        part = [left.pop(0)]
+    remaining = list(range(len(sets)))
+    while remaining:
+        part = [remaining.pop(0)]
         seen = set(sets[part[0]])
-        while near := [index for index in left if sets[index] & seen]:
+        while near := [index for index in remaining if sets[index] & seen]:
             part += near
-            left = [index for index in left if index not in near]
+            remaining = [index for index in remaining if index not in near]
             seen.update(*(sets[index] for index in near))
         yield part
 
 
-def _call_for_constraint(number: int, read: Callable[[Any], Any], one: Any) -> Any:
+def _call_for_constraint(number: int, read: Callable[[Any], Any], constraint: Any) -> Any:
     """Call, and put the constraint's number before what an error says."""
     try:
-        return read(one)
+        return read(constraint)
     except InvalidInput as error:
         raise InvalidInput(f"constraint {number + 1}: {error}") from None

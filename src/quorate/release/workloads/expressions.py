@@ -85,7 +85,7 @@ class Balance:
 class _Token:
     kind: str  # "number", "text", "name", "word", "sign", "end"
     value: Any
-    place: int
+    position: int
 
 
 def parse_expression(text: str) -> Expression:
@@ -138,25 +138,25 @@ class _Parser:
         return kinds.count("name") > 1 and not {"text", "word"} & set(kinds)
 
     def _balance(self) -> Balance:
-        left, sign, right = self._sum(), self._sign(), self._sum()
+        smaller, sign, larger = self._sum(), self._sign(), self._sum()
         if sign == "!=":
             raise InvalidInput("columns of numbers are compared by <, <=, >, >= and =, not by !=")
         if self._peek().kind != "end":
             raise _refusal(self._peek(), "+, - or the end is expected")
         if sign in (">", ">="):
-            left, right, sign = right, left, _TURNED[sign]
+            smaller, larger, sign = larger, smaller, _TURNED[sign]
         factors: dict[str, int] = {}
         limit = 0.0
-        for side, terms in ((1, left), (-1, right)):
+        for side, terms in ((1, smaller), (-1, larger)):
             for factor, token in terms:
                 if token.kind == "number":
                     limit -= side * factor * token.value
                 else:
                     factors[token.value] = factors.get(token.value, 0) + side * factor
-        kept = tuple((name, factor) for name, factor in factors.items() if factor)
-        if len(kept) < 2:
+        nonzero = tuple((name, factor) for name, factor in factors.items() if factor)
+        if len(nonzero) < 2:
             raise InvalidInput("a constraint compares at least two columns of numbers, or a column with a constant")
-        return Balance(kept, sign, limit)
+        return Balance(nonzero, sign, limit)
 
     def _sum(self) -> list[tuple[int, _Token]]:
         terms = [(1, self._term())]
@@ -196,7 +196,7 @@ class _Parser:
         self._depth += 1
         if self._depth > _DEEPEST:
             raise _refusal(
-                self._peek(), f"at most {_DEEPEST} brackets and nots may stand within each other", shown=False
+                self._peek(), f"at most {_DEEPEST} brackets and nots may stand within each other", with_token=False
             )
         if self._is("word", "not"):
             self._take()
@@ -214,7 +214,9 @@ class _Parser:
         self._comparisons += 1
         first = self._take()
         if self._comparisons > _MOST_COMPARISONS:
-            raise _refusal(first, f"at most {_MOST_COMPARISONS} comparisons may stand in an expression", shown=False)
+            raise _refusal(
+                first, f"at most {_MOST_COMPARISONS} comparisons may stand in an expression", with_token=False
+            )
         if first.kind in ("number", "text"):
             sign = self._sign()
             return _make_comparison(self._column(), _TURNED[sign], (first.value,))
@@ -255,8 +257,8 @@ class _Parser:
         if token.kind == "word" and token.value in ("true", "false") and not number:
             return str(token.value)
         if token.kind != "number" and (token.kind != "text" or number):
-            what = "a number" if number else "a number or a text in single quotes"
-            raise _refusal(token, f"{what} is expected")
+            noun = "a number" if number else "a number or a text in single quotes"
+            raise _refusal(token, f"{noun} is expected")
         constant: Constant = token.value
         return constant
 
@@ -279,36 +281,38 @@ def _make_comparison(column: _Token, sign: str, constants: tuple[Constant, ...])
     if sign == "!=":
         return Negation(Comparison(column.value, "=", constants))
     if sign != "=" and not isinstance(constants[0], float):
-        raise InvalidInput(f"at character {column.place + 1}: texts are compared by =, != and in, not by {sign}")
+        raise InvalidInput(f"at character {column.position + 1}: texts are compared by =, != and in, not by {sign}")
     return Comparison(column.value, sign, constants)
 
 
 def _tokens(text: str, words: Set[str]) -> list[_Token]:
-    tokens, place = [], 0
-    while place < len(text):
-        match = _TOKEN.match(text, place)
+    tokens, position = [], 0
+    while position < len(text):
+        match = _TOKEN.match(text, position)
         if match is None:
-            raise InvalidInput(f"at character {place + 1}: {text[place]!r} cannot be read here")
+            raise InvalidInput(f"at character {position + 1}: {text[position]!r} cannot be read here")
         if match.lastgroup != "space":
-            tokens.append(_token(str(match.lastgroup), match.group(), place, words))
-        place = match.end()
+            tokens.append(_token(str(match.lastgroup), match.group(), position, words))
+        position = match.end()
     return [*tokens, _Token("end", "", len(text))]
 
 
-def _token(kind: str, text: str, place: int, words: Set[str]) -> _Token:
+def _token(kind: str, text: str, position: int, words: Set[str]) -> _Token:
     if kind == "number":
         if not math.isfinite(float(text)):
-            raise InvalidInput(f"at character {place + 1}: a number must be finite")
-        return _Token("number", float(text), place)
+            raise InvalidInput(f"at character {position + 1}: a number must be finite")
+        return _Token("number", float(text), position)
     if kind == "text":
-        return _Token("text", canonical_text(text[1:-1].replace("''", "'")), place)
+        return _Token("text", canonical_text(text[1:-1].replace("''", "'")), position)
     if kind == "quoted":
-        return _Token("name", text[1:-1], place)
+        return _Token("name", text[1:-1], position)
     if kind == "word" and text.lower() in words:
-        return _Token("word", text.lower(), place)
-    return _Token("name" if kind == "word" else "sign", text, place)
+        return _Token("word", text.lower(), position)
+    return _Token("name" if kind == "word" else "sign", text, position)
 
 
-def _refusal(token: _Token, expected: str, *, shown: bool = True) -> InvalidInput:
-    given = "" if not shown else ", not the end of the expression" if token.kind == "end" else f", not {token.value!r}"
-    return InvalidInput(f"at character {token.place + 1}: {expected}{given}")
+def _refusal(token: _Token, expected: str, *, with_token: bool = True) -> InvalidInput:
+    token_text = (
+        "" if not with_token else ", not the end of the expression" if token.kind == "end" else f", not {token.value!r}"
+    )
+    return InvalidInput(f"at character {token.position + 1}: {expected}{token_text}")

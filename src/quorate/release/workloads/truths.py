@@ -49,7 +49,7 @@ class ExpressionWorkload(BoundWorkload):
 
     def _truths(self, columns: Columns, codes: Callable[[str], Whole]) -> Truths:
         values = {name: _values(cells) for name, cells in columns.cells.items()}
-        return np.array([_truth(each, values, codes) for each in self._parsed])
+        return np.array([_truth(expression, values, codes) for expression in self._parsed])
 
     def count(self, records: Any) -> Whole | Rows:
         """Return how many rows each cell has, or for each row which expressions it fulfils."""
@@ -77,10 +77,10 @@ class ExpressionWorkload(BoundWorkload):
 
     def decode(self, codes: ArrayLike) -> dict[str, list[Any]]:
         """Return values of the columns, or of the expressions where those are the columns."""
-        given = np.asarray(codes, dtype=np.int64)
+        rows = np.asarray(codes, dtype=np.int64)
         if self._listed:
-            return super().decode(given)
-        return {text: [bool(code) for code in column] for text, column in zip(self.texts, given.T, strict=True)}
+            return super().decode(rows)
+        return {text: [bool(code) for code in column] for text, column in zip(self.texts, rows.T, strict=True)}
 
     def _name(self, number: int) -> dict[str, Any]:
         return {"query": self.texts[number]}
@@ -99,8 +99,8 @@ def _parsed(number: int, text: str) -> Expression:
 def _columns(parsed: list[Expression], declared: Columns | None) -> Columns:
     """Return the columns that are named, cut where they are compared."""
     compared: dict[str, list[Comparison]] = {}
-    for number, each in enumerate(parsed):
-        for comparison in comparisons(each):
+    for number, expression in enumerate(parsed):
+        for comparison in comparisons(expression):
             if declared is not None:
                 _check_column(number, comparison, declared)
             compared.setdefault(comparison.column, []).append(comparison)
@@ -132,17 +132,17 @@ def _kind(name: str, comparisons: list[Comparison], declared: Columns | None) ->
         raise InvalidInput(f"column {name!r} is compared with numbers and with texts: put all in quotes, or none")
     if types == {str} if declared is None else isinstance(declared.kinds[name], Category):
         return Category(list(dict.fromkeys(canonical_text(constant) for constant in constants)))
-    return Number(cuts=sorted({cut for each in comparisons for cut in _cuts(each)}))
+    return Number(cuts=sorted({cut for comparison in comparisons for cut in _cuts(comparison)}))
 
 
 def _cuts(comparison: Comparison) -> Iterator[float]:
     """Yield where a comparison changes: a cell runs from a cut, included, to the next one, excluded."""
     ends = [float(constant) for constant in comparison.constants]
-    at, after = {"<": (ends, []), ">=": (ends, []), "<=": ([], ends), ">": ([], ends), "=": (ends, ends)}.get(
+    at, above = {"<": (ends, []), ">=": (ends, []), "<=": ([], ends), ">": ([], ends), "=": (ends, ends)}.get(
         comparison.sign, (ends[:1], ends[1:])
     )
     yield from at
-    for end in after:
+    for end in above:
         following = math.nextafter(end, math.inf)
         if math.isfinite(following):
             yield following
@@ -162,7 +162,7 @@ def _truth(part: Expression, values: dict[str, list[Any]], codes: Callable[[str]
         return np.array([_holds(part, value) for value in values[part.column]])[codes(part.column)]
     if isinstance(part, Junction):
         join = np.logical_and if part.word == "and" else np.logical_or
-        return np.asarray(join.reduce([_truth(each, values, codes) for each in part.parts]))
+        return np.asarray(join.reduce([_truth(inner, values, codes) for inner in part.parts]))
     return ~_truth(part.part, values, codes)
 
 

@@ -74,8 +74,8 @@ class Workload:
         if kind == "marginals" and rest.isdecimal():
             return cls.marginals(int(rest))
         if kind in ("thresholds", "ranges", "hierarchy") and column:
-            made: Workload = getattr(cls, kind)(column, groups)
-            return made
+            workload: Workload = getattr(cls, kind)(column, groups)
+            return workload
         if kind == "expressions" and rest:
             return cls.expressions(_lines(Path(rest)))
         raise InvalidInput(
@@ -145,8 +145,8 @@ class Workload:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON object that describes this workload."""
-        named = {"order": self.order, "column": self.column, "by": list(self.by), "bins": self.bins}
-        document = {"kind": self.kind, **{name: value for name, value in named.items() if value}}
+        settings = {"order": self.order, "column": self.column, "by": list(self.by), "bins": self.bins}
+        document = {"kind": self.kind, **{name: value for name, value in settings.items() if value}}
         return document | ({"expressions": list(self.texts)} if self.texts else {})
 
     @classmethod
@@ -163,15 +163,15 @@ class Workload:
         if kind not in takes:
             raise InvalidInput(f'a workload needs a "kind", one of {", ".join(_KINDS)}, not {kind!r}')
         needed, optional = takes[str(kind)]
-        given = {name: value for name, value in document.items() if name != "kind"}
-        if not needed <= set(given) or not set(given) <= needed | optional:
+        settings = {name: value for name, value in document.items() if name != "kind"}
+        if not needed <= set(settings) or not set(settings) <= needed | optional:
             raise InvalidInput(
                 f"a workload of {kind} has {', '.join(sorted(needed))} and may have "
-                f"{', '.join(sorted(optional)) or 'nothing else'}, not {', '.join(given) or 'nothing'}"
+                f"{', '.join(sorted(optional)) or 'nothing else'}, not {', '.join(settings) or 'nothing'}"
             )
         if kind == "expressions":
-            return cls.expressions(given["expressions"])
-        workload: Workload = getattr(cls, str(kind))(**given)
+            return cls.expressions(settings["expressions"])
+        workload: Workload = getattr(cls, str(kind))(**settings)
         return workload
 
 
@@ -192,10 +192,10 @@ def _column(name: object) -> str:
 
 
 def _by(names: Sequence[str] | str) -> tuple[str, ...]:
-    given = (names,) if isinstance(names, str) else tuple(names)
-    if not all(isinstance(name, str) and name for name in given) or len(set(given)) != len(given):
+    columns = (names,) if isinstance(names, str) else tuple(names)
+    if not all(isinstance(name, str) and name for name in columns) or len(set(columns)) != len(columns):
         raise InvalidInput(f"by must be different names of columns, not {names!r}")
-    return given
+    return columns
 
 
 def _bins(bins: int | None) -> int | None:
