@@ -9,7 +9,7 @@ TOOLS := build/tools
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print(len(os.sched_getaffinity(0)) + 1 if hasattr(os, "sched_getaffinity") else os.cpu_count() + 1)')
 TESTS := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
-.PHONY: help demo docs linkcheck test processors lint bytecode types audit crash bench wheels release clean
+.PHONY: help demo docs linkcheck test suite processors lint bytecode types audit crash bench wheels release clean
 
 help:  ## say what can be made
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/'
@@ -50,7 +50,10 @@ types: $(READY) $(TOOLS)/.ready  ## the public API under pyright, and whether it
 	$(BIN)/python packaging/types_of_api.py $(TOOLS)/bin/basedpyright
 
 test: $(READY)  ## lint and the fast suite, under ten minutes on two cores
-	$(MAKE) --jobs=2 lint bytecode
+	$(MAKE) --jobs=2 lint suite
+
+# The fast suite alone. Tests of servers wait at its beginning, which leaves a core to the types of `lint`.
+suite: bytecode
 	$(TESTS) -m 'not long and not crash'
 
 # The tests of what NumPy and BLAS compute, once more with the kernels of a processor without AVX-512 (tests/processors.py).
@@ -65,7 +68,7 @@ processors: $(READY)  ## the tests of mechanisms, planner, release engines and l
 		OPENBLAS_CORETYPE=Haswell NPY_DISABLE_CPU_FEATURES=X86_V4 $(TESTS) -m 'not long and not crash' $(PROCESSORS); \
 	fi
 
-# Workers that begin together would each compile every test, asserts and all. One does it, while types are checked.
+# Workers that begin together would each compile every test, asserts and all. One does it before them.
 bytecode: $(READY)
 	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --collect-only -q >/dev/null || true
 

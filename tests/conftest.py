@@ -1,6 +1,7 @@
 """Shared constants of the suite."""
 
 import atexit
+import gc
 import os
 import shutil
 import tempfile
@@ -37,8 +38,17 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "suite"))
 WAITING = ("browser", "everlasting_service", "federation", "kinds_end_to_end", "nearest_service", "service", "sites")
 
 
+# Modules and thousands of tests are kept to the end: the collector need not look at them, neither now nor later.
+gc.disable()
+
+
 def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: not item.path.stem.removeprefix("test_").startswith(WAITING))
+
+
+def pytest_collection_finish():
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session")

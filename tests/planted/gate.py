@@ -354,6 +354,7 @@ _BUGS: tuple[tuple[str, Any, str, Callable[[Any], Any]], ...] = (
 
 # Sources, bases and readers at which a bug that few cells show is looked for first.
 _LIKELY = {
+    _decimals_by_scale: frozenset({"record batch", "decimals", "number, plain"}),
     _decimals_with_zeros: frozenset({"feather", "arrow decimal", "whole", "frame of texts"}),
     _days_of_all: frozenset({"dates", "days", "date"}),
 }
