@@ -84,12 +84,7 @@ def test_every_way_is_planted():
 @pytest.mark.parametrize(("caught", "flagged"), [(True, False), (False, False), (True, True)])
 def test_a_missed_bug_or_a_flagged_twin_is_exit_code_1(caught, flagged):
     bug = PlantedBug(
-        "loud",
-        "it says the secret",
-        "replay",
-        lambda: caught,
-        lambda: flagged,
-        lambda target, plays, seed: Caught("listening", "heard", found=target),
+        "loud", "replay", lambda: caught, lambda: flagged, lambda says: Caught("listening", "heard", found=says)
     )
     out = io.StringIO()
     assert catch_all([bug], out=out) == int(flagged or not caught)

@@ -59,10 +59,9 @@ def _on_boundaries(target: LinearTeachers) -> Matrix:
 BATCHES = (
     PlantedBug(
         "ballot_depends_on_company",
-        "linear scores summed in an order that depends on the size of the batch",
         "replay",
         lambda: SummedInAnyOrder(_scores(), classes=2),
         lambda: LinearTeachers(_scores(), classes=2),
-        lambda target, plays, seed: replay_in_company(target),
+        replay_in_company,
     ),
 )

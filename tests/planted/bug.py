@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 By = Literal["game", "enumeration", "replay", "state"]
-Attack = Callable[[Any, int, int], "Caught"]
+Attack = Callable[..., "Caught"]
 
 
 @dataclass(frozen=True)
@@ -24,12 +24,11 @@ class Caught:
 class PlantedBug:
     """One way in which this field has gone wrong, made on purpose. Nothing here may ever answer for real records.
 
-    `broken` and `sound` make the two twins, which differ in the mistake alone; `attack` takes either, with a number of
-    plays and a seed, and must find the first and clear the second.
+    `broken` and `sound` make the two twins, which differ in the mistake alone; the broken one documents it. `attack`
+    takes either, a game also a number of plays and a seed, and must find the first and clear the second.
     """
 
     name: str
-    what: str
     by: By
     broken: Callable[[], Any] = field(repr=False)
     sound: Callable[[], Any] = field(repr=False)
@@ -37,28 +36,24 @@ class PlantedBug:
 
     def catch(self, plays: int = 1_000_000, *, seed: int = 0) -> Caught:
         """Attack the broken twin. Where the attack is no game, `plays` and `seed` do not matter."""
-        return self.attack(self.broken(), plays, seed)
+        return self._attack(self.broken(), plays, seed)
 
     def clear(self, plays: int = 1_000_000, *, seed: int = 0) -> Caught:
         """Attack the sound twin in the same way."""
-        return self.attack(self.sound(), plays, seed)
+        return self._attack(self.sound(), plays, seed)
+
+    def _attack(self, twin: Any, plays: int, seed: int) -> Caught:
+        parameters = inspect.signature(self.attack).parameters.values()
+        is_game = sum(parameter.default is inspect.Parameter.empty for parameter in parameters) == 3
+        return self.attack(twin, plays, seed) if is_game else self.attack(twin)
 
 
-def replacement_bug(
-    name: str, what: str, by: By, of: tuple[Any, str], broken: Any, attack: Callable[[Any], Caught]
-) -> PlantedBug:
+def replacement_bug(name: str, by: By, of: tuple[Any, str], broken: Any, attack: Callable[[Any], Caught]) -> PlantedBug:
     """Return a bug that replaces an attribute of a module or class; both twins are what `replaced` takes.
 
     A name that its owner no longer has is an error, so that a bug cannot fade away when the code is renamed.
     """
-    return PlantedBug(
-        name,
-        what,
-        by,
-        lambda: (*of, broken),
-        lambda: (*of, inspect.getattr_static(*of)),
-        lambda twin, plays, seed: attack(twin),
-    )
+    return PlantedBug(name, by, lambda: (*of, broken), lambda: (*of, inspect.getattr_static(*of)), attack)
 
 
 @contextmanager

@@ -215,52 +215,26 @@ def _hear_a_warning(quiet: Context) -> Caught:
     return Caught("threads that meet", evidence, found=(inside, after) != (0, 1))
 
 
-def _bug(name: str, what: str, by: Any, twins: tuple[Any, Any], attack: Callable[[Any], Caught]) -> PlantedBug:
+def _bug(name: str, by: Any, twins: tuple[Any, Any], attack: Callable[[Any], Caught]) -> PlantedBug:
     broken, sound = twins
-    return PlantedBug(name, what, by, lambda: broken, lambda: sound, lambda target, plays, seed: attack(target))
+    return PlantedBug(name, by, lambda: broken, lambda: sound, attack)
 
 
 CALLS = (
-    _bug(
-        "placed_by_its_column",
-        "a query's place in a call taken from a digest of whole columns, which others of the batch decide",
-        "replay",
-        (_PlacedByColumns, Calls),
-        _beside_a_large_number,
-    ),
+    _bug("placed_by_its_column", "replay", (_PlacedByColumns, Calls), _beside_a_large_number),
     _bug(
         "whole_batch_seen",
-        "an estimator that looks at its whole batch asked as though it answered row by row",
         "replay",
         (_OneCallForAll, EstimatorTeachers),
         lambda target: _in_other_company(target, _looks_at_its_batch()),
     ),
     _bug(
         "earlier_queries_remembered",
-        "an estimator that remembers earlier queries asked again and again, and never a copy of it",
         "replay",
         (_NoCopies, EstimatorTeachers),
         lambda target: _in_other_company(target, _remembers()),
     ),
-    _bug(
-        "failed_call_remembered",
-        "a call that fails for one teacher remembered, so that later teachers are asked otherwise",
-        "replay",
-        (_KeepsHalves, Calls),
-        _after_one_that_fails,
-    ),
-    _bug(
-        "thread_limit_lifted_by_another",
-        "a limit of the whole process that one thread lifts while another is counting",
-        "state",
-        (_limited_by_each, one_thread),
-        _count_threads,
-    ),
-    _bug(
-        "silence_lifted_by_another",
-        "warnings of the whole process let out by one thread while another asks its teachers",
-        "state",
-        (_silenced_by_each, silence),
-        _hear_a_warning,
-    ),
+    _bug("failed_call_remembered", "replay", (_KeepsHalves, Calls), _after_one_that_fails),
+    _bug("thread_limit_lifted_by_another", "state", (_limited_by_each, one_thread), _count_threads),
+    _bug("silence_lifted_by_another", "state", (_silenced_by_each, silence), _hear_a_warning),
 )

@@ -119,17 +119,9 @@ def attack_score(score: Callable[[Integers, Integers], int]) -> Caught:
 
 
 CHOICES = (
-    PlantedBug(
-        "score_of_both_sides",
-        "marginals chosen by a distance that a record moves by 2, charged as if by 1",
-        "enumeration",
-        lambda: both_sides,
-        lambda: misplaced,
-        lambda target, plays, seed: attack_score(target),
-    ),
+    PlantedBug("score_of_both_sides", "enumeration", lambda: both_sides, lambda: misplaced, attack_score),
     PlantedBug(
         "exponential_without_half",
-        "the exponential mechanism without its factor 1/2",
         "game",
         lambda: ChoiceWithoutHalf(epsilon=1.0),
         lambda: ExponentialChoice(epsilon=1.0),
@@ -137,26 +129,23 @@ CHOICES = (
     ),
     PlantedBug(
         "weights_of_whole_epsilon",
-        "labels sampled in proportion to exp(epsilon * count)",
         "enumeration",
         lambda: WeightsOfWholeEpsilon(teachers=12, epsilon=1.0),
         lambda: SoftMajority(teachers=12, epsilon=1.0),
-        lambda target, plays, seed: search(target, classes=2, queries=1, orders=[2.0, 8.0]),
+        lambda target: search(target, classes=2, queries=1, orders=[2.0, 8.0]),
     ),
     PlantedBug(
         "zero_when_nobody_votes",
-        "class 0 without noise where no neighbour votes",
         "enumeration",
         lambda: ZeroWhenNobodyVotes(teachers=6, classes=3, scale=1.5),
         lambda: NearestVotes(teachers=6, classes=3, scale=1.5),
-        lambda target, plays, seed: search(target, classes=3, queries=1, orders=[2.0, 8.0]),
+        lambda target: search(target, classes=3, queries=1, orders=[2.0, 8.0]),
     ),
     PlantedBug(
         "exception_on_tie",
-        "an exception that depends on the votes",
         "replay",
         lambda: RaisesOnTie(teachers=20, classes=2, scale=5.0),
         lambda: NoisyMax(teachers=20, classes=2, scale=5.0),
-        lambda target, plays, seed: attack_exceptions(target),
+        attack_exceptions,
     ),
 )

@@ -69,20 +69,6 @@ def cut_for_more_workers(target: Dealer) -> Caught:
 
 
 CLUSTERS = (
-    PlantedBug(
-        "lost_part_dealt_anew",
-        "a part whose worker died, dealt by new words, so that its records have two teachers",
-        "state",
-        DealsAnew,
-        Dealer,
-        lambda target, plays, seed: read_part_again(target),
-    ),
-    PlantedBug(
-        "dealt_by_company",
-        "a deal that depends on how many workers read the table",
-        "state",
-        DealsByCompany,
-        Dealer,
-        lambda target, plays, seed: cut_for_more_workers(target),
-    ),
+    PlantedBug("lost_part_dealt_anew", "state", DealsAnew, Dealer, read_part_again),
+    PlantedBug("dealt_by_company", "state", DealsByCompany, Dealer, cut_for_more_workers),
 )

@@ -115,27 +115,10 @@ def _waved(kind: type[FourierFeatures], _plays: int, seed: int) -> Caught:
 
 COLUMNS = (
     PlantedBug(
-        "arrow_numbers_cut_short",
-        "a missing value in an Arrow column makes floats of the long numbers of all other records",
-        "replay",
-        lambda: _FloatsOfArrow,
-        lambda: PrivateLogisticRegression,
-        _of_arrow,
+        "arrow_numbers_cut_short", "replay", lambda: _FloatsOfArrow, lambda: PrivateLogisticRegression, _of_arrow
     ),
     PlantedBug(
-        "crosses_of_private_rows",
-        "columns crossed because the private rows show that they matter together",
-        "replay",
-        lambda: _CrossesThatMatter,
-        lambda: PrivateLogisticRegression,
-        _crossed,
+        "crosses_of_private_rows", "replay", lambda: _CrossesThatMatter, lambda: PrivateLogisticRegression, _crossed
     ),
-    PlantedBug(
-        "waves_of_the_batch",
-        "waves of columns that are centred on the rows encoded together",
-        "replay",
-        lambda: _WavesOfTheBatch,
-        lambda: FourierFeatures,
-        _waved,
-    ),
+    PlantedBug("waves_of_the_batch", "replay", lambda: _WavesOfTheBatch, lambda: FourierFeatures, _waved),
 )

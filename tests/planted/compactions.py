@@ -116,28 +116,7 @@ def lower_what_is_spent(kind: type[Ledger]) -> Caught:
 
 
 COMPACTIONS = (
-    PlantedBug(
-        "compaction_returns_leases",
-        "a compaction that returns what is out on lease: what dead processes have drawn is paid for by nobody",
-        "state",
-        lambda: ReturnsLeases,
-        lambda: Ledger,
-        lambda target, plays, seed: compact_after_answers(target),
-    ),
-    PlantedBug(
-        "compaction_frees_ids",
-        "a compaction that forgets ids with their outcomes: one id is answered twice",
-        "state",
-        lambda: FreesIds,
-        lambda: Ledger,
-        lambda target, plays, seed: ask_an_id_again(target),
-    ),
-    PlantedBug(
-        "compaction_not_proved",
-        "a ledger that begins with the account of its last compaction, whoever wrote it",
-        "state",
-        lambda: TrustsTheStore,
-        lambda: Ledger,
-        lambda target, plays, seed: lower_what_is_spent(target),
-    ),
+    PlantedBug("compaction_returns_leases", "state", lambda: ReturnsLeases, lambda: Ledger, compact_after_answers),
+    PlantedBug("compaction_frees_ids", "state", lambda: FreesIds, lambda: Ledger, ask_an_id_again),
+    PlantedBug("compaction_not_proved", "state", lambda: TrustsTheStore, lambda: Ledger, lower_what_is_spent),
 )

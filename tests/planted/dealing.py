@@ -90,26 +90,23 @@ def _classifier(kind: type[PrivateClassifier] = PrivateClassifier, **settings: A
 DEALING = (
     PlantedBug(
         "record_in_two_teachers",
-        "a record that two teachers are fitted on",
         "replay",
         lambda: _classifier(ChunksOverlap, classes=[0, 1]),
         lambda: _classifier(classes=[0, 1]),
-        lambda target, plays, seed: replay_outlier(target),
+        replay_outlier,
     ),
     PlantedBug(
         "scaler_of_all_records",
-        "a scaler fitted on all records before they are dealt",
         "replay",
         lambda: _classifier(ScaledByAll, classes=[0, 1]),
         lambda: _classifier(classes=[0, 1]),
-        lambda target, plays, seed: replay_outlier(target),
+        replay_outlier,
     ),
     PlantedBug(
         "classes_inferred",
-        "classes read off the private labels, without a word in the claim",
         "replay",
         lambda: _classifier(InferredClasses),
         lambda: _classifier(classes=["often", "rarely", "secret"]),
-        lambda target, plays, seed: replay_rare_label(target),
+        replay_rare_label,
     ),
 )

@@ -62,13 +62,4 @@ def _guesses(callers: tuple[str, ...], place: int) -> Iterator[str]:
             yield hashlib.sha256(b"".join(rows)).hexdigest()
 
 
-EXPORTS = (
-    PlantedBug(
-        "export_can_be_guessed",
-        "an export holds plain hashes of who asked what and was answered which label",
-        "state",
-        lambda: export_as_kept,
-        lambda: export_entries,
-        lambda target, plays, seed: guess_answers(target),
-    ),
-)
+EXPORTS = (PlantedBug("export_can_be_guessed", "state", lambda: export_as_kept, lambda: export_entries, guess_answers),)

@@ -122,14 +122,14 @@ def _space() -> Space:
     return Space("euclidean", np.zeros(2), reach=float(space.length))
 
 
-def _moved(units: type[Units], _plays: int, _seed: int) -> Caught:
+def _moved(units: type[Units]) -> Caught:
     """Look at every sequence of queries, insertions and deletions, and at how far the first record moves the counts."""
     widest, paid = widest_change(units, removed=[0]), game_terms().capacity
     evidence = f"one record moves the counts of a sequence by {widest} squares in all, and pays for {paid}"
     return Caught("exact enumeration", evidence, found=widest > paid)
 
 
-def _moved_by_names(units: type[Units], _plays: int, _seed: int) -> Caught:
+def _moved_by_names(units: type[Units]) -> Caught:
     """Look at a record that is named, worn out and forgotten, and at whether the next one without a name votes."""
     counts, paid = [], game_terms().capacity
     for there in (True, False):
@@ -146,7 +146,7 @@ def _moved_by_names(units: type[Units], _plays: int, _seed: int) -> Caught:
     return Caught("exact enumeration", evidence, found=moved > paid)
 
 
-def _left_on_device(counter: type[DeviceCounter], _plays: int, _seed: int) -> Caught:
+def _left_on_device(counter: type[DeviceCounter]) -> Caught:
     """Put records on a device, forget one, and look at what the next count would take. NumPy stands in for the device.
 
     What is counted of these rows needs PyTorch; which rows are taken does not.
@@ -164,14 +164,14 @@ def _left_on_device(counter: type[DeviceCounter], _plays: int, _seed: int) -> Ca
     return Caught("a count after a deletion", evidence, found=bool(near[0, 0]))
 
 
-def _moved_in_batches(units: type[Units], _plays: int, _seed: int) -> Caught:
+def _moved_in_batches(units: type[Units]) -> Caught:
     """Look at batches that are paid for two queries at a time, and at how far the first record moves the counts."""
     widest, paid = widest_change_in_batches(units), game_terms().capacity
     evidence = f"one record moves the counts of two batches by {widest} squares in all, and pays for {paid}"
     return Caught("exact enumeration", evidence, found=widest > paid)
 
 
-def _moved_by_targets(units: type[Units], _plays: int, _seed: int) -> Caught:
+def _moved_by_targets(units: type[Units]) -> Caught:
     """Look at every sequence of queries where votes are for targets, and at how far the first record moves the sums."""
     widest, paid = widest_change(units, removed=[0], churn=False, ballot=_LEVELS), game_terms(ballot=_LEVELS).capacity
     evidence = f"one record moves the sums of a sequence by {widest} squares in all, and pays for {paid}"
@@ -205,76 +205,13 @@ def _replied(answerer: Nearby) -> int:
 
 
 FILTERS = (
-    PlantedBug(
-        "refund_on_forget",
-        "a unit that is forgotten and comes back has its whole budget again",
-        "enumeration",
-        lambda: _RefundOnForget,
-        lambda: Units,
-        _moved,
-    ),
-    PlantedBug(
-        "name_of_another",
-        "a record without a name is given that of a unit that was forgotten, and what that has spent",
-        "enumeration",
-        lambda: _NumbersAsNames,
-        lambda: Units,
-        _moved_by_names,
-    ),
-    PlantedBug(
-        "stale_copy_on_device",
-        "rows on a device that are not sent again: a record that was forgotten votes on",
-        "state",
-        lambda: _StaleCopy,
-        lambda: DeviceCounter,
-        _left_on_device,
-    ),
-    PlantedBug(
-        "votes_of_the_worn",
-        "a unit whose budget is spent votes on",
-        "enumeration",
-        lambda: _VotesOfTheWorn,
-        lambda: Units,
-        _moved,
-    ),
-    PlantedBug(
-        "charged_together",
-        "one account for all units: a record decides when the others stop to vote",
-        "enumeration",
-        lambda: _ChargedTogether,
-        lambda: Units,
-        _moved,
-    ),
-    PlantedBug(
-        "one_price_for_targets",
-        "a target at the end of the bounds moves more than its unit pays for",
-        "enumeration",
-        lambda: _OnePrice,
-        lambda: Units,
-        _moved_by_targets,
-    ),
-    PlantedBug(
-        "pays_for_one_of_a_group",
-        "a unit that pays for a group of queries as for one of them",
-        "enumeration",
-        lambda: _PaysForOneOfAGroup,
-        lambda: Units,
-        _moved_in_batches,
-    ),
-    PlantedBug(
-        "quiet_class",
-        "no noise on a class that nobody votes for",
-        "replay",
-        lambda: _QuietClass,
-        lambda: Nearby,
-        _silent,
-    ),
-    PlantedBug(
-        "refuses_for_the_worn",
-        "queries are refused where a record near them has no budget left",
-        "replay",
-        lambda: _RefusesForTheWorn,
-        lambda: Nearby,
-        _seen,
-    ),
+    PlantedBug("refund_on_forget", "enumeration", lambda: _RefundOnForget, lambda: Units, _moved),
+    PlantedBug("name_of_another", "enumeration", lambda: _NumbersAsNames, lambda: Units, _moved_by_names),
+    PlantedBug("stale_copy_on_device", "state", lambda: _StaleCopy, lambda: DeviceCounter, _left_on_device),
+    PlantedBug("votes_of_the_worn", "enumeration", lambda: _VotesOfTheWorn, lambda: Units, _moved),
+    PlantedBug("charged_together", "enumeration", lambda: _ChargedTogether, lambda: Units, _moved),
+    PlantedBug("one_price_for_targets", "enumeration", lambda: _OnePrice, lambda: Units, _moved_by_targets),
+    PlantedBug("pays_for_one_of_a_group", "enumeration", lambda: _PaysForOneOfAGroup, lambda: Units, _moved_in_batches),
+    PlantedBug("quiet_class", "replay", lambda: _QuietClass, lambda: Nearby, _silent),
+    PlantedBug("refuses_for_the_worn", "replay", lambda: _RefusesForTheWorn, lambda: Nearby, _seen),
 )

@@ -154,35 +154,11 @@ def compare_with_claim(told: Told) -> Caught:
 
 FOLDERS = (
     PlantedBug(
-        "account_told_for_the_claim",
-        "a server tells what the account of a model was opened with as the guarantee of all answers",
-        "state",
-        lambda: view_of_account,
-        lambda: whole_spending,
-        lambda target, plays, seed: compare_with_claim(target),
+        "account_told_for_the_claim", "state", lambda: view_of_account, lambda: whole_spending, compare_with_claim
     ),
     PlantedBug(
-        "categories_of_private_rows",
-        "a published student lists the categories of a private frame",
-        "state",
-        lambda: _with_private_categories,
-        lambda: _read_rows,
-        lambda target, plays, seed: read_categories(target),
+        "categories_of_private_rows", "state", lambda: _with_private_categories, lambda: _read_rows, read_categories
     ),
-    PlantedBug(
-        "types_of_private_rows",
-        "a published student has the types of a private frame, which one missing value changes",
-        "state",
-        lambda: _with_private_types,
-        lambda: _read_rows,
-        lambda target, plays, seed: read_types(target),
-    ),
-    PlantedBug(
-        "schema_without_hash",
-        "a server reads a schema that the model's manifest does not list, and so does not prove",
-        "state",
-        lambda: any_schema_of,
-        lambda: schema_of,
-        lambda target, plays, seed: swap_categories(target),
-    ),
+    PlantedBug("types_of_private_rows", "state", lambda: _with_private_types, lambda: _read_rows, read_types),
+    PlantedBug("schema_without_hash", "state", lambda: any_schema_of, lambda: schema_of, swap_categories),
 )

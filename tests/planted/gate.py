@@ -425,7 +425,7 @@ def _bug_behind(name: str, what: str, bug: Bug, attack: Callable[[Path], bool]) 
             found = attack(Path(folder))
         return Caught(what, str(attack.__doc__), found=found)
 
-    return PlantedBug(name, what, "state", lambda: bug, lambda: None, lambda twin, plays, seed: catch(twin))
+    return PlantedBug(name, "state", lambda: bug, lambda: None, catch)
 
 
 _BEHIND = (
@@ -450,11 +450,9 @@ _BEHIND = (
 )
 
 
-def _bug(what: str, *bug: Any) -> PlantedBug:
+def _bug(_sentence: str, *bug: Any) -> PlantedBug:
     name = bug[2].__name__.strip("_")
-    return PlantedBug(
-        name, what, "replay", lambda: bug, lambda: None, lambda twin, plays, seed: _read_hostile_tables(twin)
-    )
+    return PlantedBug(name, "replay", lambda: bug, lambda: None, _read_hostile_tables)
 
 
 GATE = (*(_bug(*row) for row in _BUGS), *_BEHIND)

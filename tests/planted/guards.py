@@ -301,44 +301,27 @@ def _law(scheme: PureStable, points: NDArray[np.float64]) -> Fraction:
 
 
 GUARDS = (
-    PlantedBug(
-        "cutoff_without_lock",
-        "no-quorums that threads count after they have drawn",
-        "state",
-        lambda: CountsLater,
-        lambda: CutoffRun,
-        lambda target, plays, seed: admit_at_once(target),
-    ),
+    PlantedBug("cutoff_without_lock", "state", lambda: CountsLater, lambda: CutoffRun, admit_at_once),
     PlantedBug(
         "resume_skips_opening",
-        "a run that goes on with a budget that never paid for it",
         "state",
         lambda: _quorum(ResumesUnpaid),
         lambda: _quorum(Quorum),
-        lambda target, plays, seed: resume_on_a_fresh_budget(target),
+        resume_on_a_fresh_budget,
     ),
     PlantedBug(
         "order_assigned_after_opening",
-        "a budget whose order can be assigned when it is open",
         "state",
         lambda: OrderCanBeSet(epsilon=1.0, delta=1e-6),
         lambda: Budget(epsilon=1.0, delta=1e-6),
-        lambda target, plays, seed: lower_the_order(target),
+        lower_the_order,
     ),
-    PlantedBug(
-        "reservation_forged",
-        "a refund for a reservation that was never made",
-        "state",
-        lambda: TakesAnyRefund,
-        lambda: Budget,
-        lambda target, plays, seed: forge_refunds(target),
-    ),
+    PlantedBug("reservation_forged", "state", lambda: TakesAnyRefund, lambda: Budget, forge_refunds),
     PlantedBug(
         "failed_class_without_flip",
-        "a class of one's own that fails, answered for without turning the label",
         "enumeration",
         lambda: AnswersOutsideTheFlip,
         lambda: PureStable,
-        lambda target, plays, seed: fail_on_one_record(target),
+        fail_on_one_record,
     ),
 )

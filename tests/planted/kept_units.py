@@ -75,7 +75,7 @@ def _repeats_values(*given: Any, role: Role | None = None, **named: Any) -> Any:
     return check_matrix(*given, **named)
 
 
-def _rolled_back(file: type[UnitFile], _plays: int, _seed: int) -> Caught:
+def _rolled_back(file: type[UnitFile]) -> Caught:
     """Ask, kill the process, put back a copy of the whole folder, and begin again."""
     whole = 0
     with quiet_folder() as place:
@@ -111,7 +111,7 @@ def _asked_and_killed(file: type[UnitFile], folder: Path) -> int:
     return before
 
 
-def _written(file: type[UnitFile], _plays: int, _seed: int) -> Caught:
+def _written(file: type[UnitFile]) -> Caught:
     """Ask where all records are and where none is, and compare how many pages are written."""
     here, kernel = np.zeros((5000, 2), dtype=np.float32), Kernel(shape="flat", squared_radius=400, top=3)
     units = Units(kernel, capacity=game_terms().capacity, features=2, table=BALLOT.table, persons=False)
@@ -131,7 +131,7 @@ def _written(file: type[UnitFile], _plays: int, _seed: int) -> Caught:
     return Caught("pages of the file", evidence, found=pages[0] != pages[1])
 
 
-def _forgotten_on_disk(file: type[UnitFile], _plays: int, _seed: int) -> Caught:
+def _forgotten_on_disk(file: type[UnitFile]) -> Caught:
     """Insert a record, forget it, and look for its point in all files of the folder."""
     units, point = game_units(), np.array([[123, -45]], dtype=np.float32)
     with quiet_folder() as folder:
@@ -191,7 +191,7 @@ def _named_by_a_short_float(twin: Twin) -> Caught:
         return Caught("a name that is cut short", "a number that a float may have cut short is no name", found=False)
 
 
-def _kept_out(session: type[NeighbourSession], _plays: int, _seed: int) -> Caught:
+def _kept_out(session: type[NeighbourSession]) -> Caught:
     """Insert a list of arrivals, with a person who is there or without anybody of that name, and count their votes."""
     here, there, counts = [1.0, 0.0], [-1.0, 0.0], []
     model = NeighbourClassifier(radius=0.5, votes=2.5, classes=[0, 1], device="cpu")
@@ -221,68 +221,21 @@ def _said_of_a_record(twin: Twin) -> Caught:
 
 
 KEPT_UNITS = (
-    PlantedBug(
-        "unmarked_units",
-        "what units have spent is in the folder alone: a copy that is put back gives it back",
-        "state",
-        lambda: _UnmarkedUnits,
-        lambda: UnitFile,
-        _rolled_back,
-    ),
-    PlantedBug(
-        "writes_what_changed",
-        "what units have spent is written where it has changed: how long an answer takes tells who is near",
-        "state",
-        lambda: _WritesWhatChanged,
-        lambda: UnitFile,
-        _written,
-    ),
-    PlantedBug(
-        "log_of_the_forgotten",
-        "the log of the file still has a record that was forgotten",
-        "state",
-        lambda: _KeepsTheLog,
-        lambda: UnitFile,
-        _forgotten_on_disk,
-    ),
-    PlantedBug(
-        "refuses_the_whole_list",
-        "a unit that is there already keeps all others of a list out",
-        "state",
-        lambda: _RefusesTheList,
-        lambda: NeighbourSession,
-        _kept_out,
+    PlantedBug("unmarked_units", "state", lambda: _UnmarkedUnits, lambda: UnitFile, _rolled_back),
+    PlantedBug("writes_what_changed", "state", lambda: _WritesWhatChanged, lambda: UnitFile, _written),
+    PlantedBug("log_of_the_forgotten", "state", lambda: _KeepsTheLog, lambda: UnitFile, _forgotten_on_disk),
+    PlantedBug("refuses_the_whole_list", "state", lambda: _RefusesTheList, lambda: NeighbourSession, _kept_out),
+    replacement_bug(
+        "second_name_of_a_unit", "state", (session_module, "lasting_names"), _name_as_written, _named_in_two_ways
     ),
     replacement_bug(
-        "second_name_of_a_unit",
-        "a person who is forgotten as 7 and comes back as 7.0 has a whole budget again",
-        "state",
-        (session_module, "lasting_names"),
-        _name_as_written,
-        _named_in_two_ways,
+        "name_of_all_digits", "state", (session_module, "lasting_names"), _name_as_written, _named_by_a_long_number
+    ),
+    # A person whose number a 32-bit float cuts short has a second name, and a second budget.
+    replacement_bug(
+        "name_cut_short", "state", (session_module, "lasting_names"), name_persons, _named_by_a_short_float
     ),
     replacement_bug(
-        "name_of_all_digits",
-        "a person whose number a 64-bit float cuts short has a second name, and a second budget",
-        "state",
-        (session_module, "lasting_names"),
-        _name_as_written,
-        _named_by_a_long_number,
-    ),
-    replacement_bug(
-        "name_cut_short",
-        "a person whose number a 32-bit float cuts short has a second name, and a second budget",
-        "state",
-        (session_module, "lasting_names"),
-        name_persons,
-        _named_by_a_short_float,
-    ),
-    replacement_bug(
-        "error_repeats_a_record",
-        "the error about a record that is inserted repeats a value of it",
-        "state",
-        (model_module, "check_matrix"),
-        _repeats_values,
-        _said_of_a_record,
+        "error_repeats_a_record", "state", (model_module, "check_matrix"), _repeats_values, _said_of_a_record
     ),
 )

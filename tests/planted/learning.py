@@ -56,18 +56,16 @@ def _quadratic(kind: type[PrivateClassifier]) -> PrivateClassifier:
 LEARNING = (
     PlantedBug(
         "learner_tried_on_records",
-        "a learner that is chosen by how it does on private records",
         "replay",
         lambda: _automatic(TriedOnRecords),
         lambda: _automatic(PrivateClassifier),
-        lambda target, plays, seed: _choice_on_neighbours(target),
+        _choice_on_neighbours,
     ),
     PlantedBug(
         "products_around_means_of_all",
-        "products of columns around the means of all records",
         "replay",
         lambda: _quadratic(CentredProducts),
         lambda: _quadratic(PrivateClassifier),
-        lambda target, plays, seed: replay_outlier(target),
+        replay_outlier,
     ),
 )

@@ -125,17 +125,16 @@ def _replayed(sums: type[PrivateSums], _plays: int, seed: int) -> Caught:
     return Caught("replay on neighbours", evidence, found=moved > 2 * GRID + 1e-3)
 
 
-def _bug(name: str, what: str, broken: type[PrivateSums]) -> PlantedBug:
-    return PlantedBug(name, what, "replay", lambda: broken, lambda: PrivateSums, _replayed)
+def _bug(name: str, broken: type[PrivateSums]) -> PlantedBug:
+    return PlantedBug(name, "replay", lambda: broken, lambda: PrivateSums, _replayed)
 
 
 LINEAR = (
-    _bug("row_clipped_for_person", "gradients clipped by row where a person is the unit", _EveryRowClipped),
-    _bug("private_clipping", "a clipping threshold taken from the private gradients", _ClippedToTheLongest),
-    _bug("entrywise_clipping", "gradients clipped entry by entry for noise in L2", _OneColumnAtATime),
+    _bug("row_clipped_for_person", _EveryRowClipped),
+    _bug("private_clipping", _ClippedToTheLongest),
+    _bug("entrywise_clipping", _OneColumnAtATime),
     PlantedBug(
         "means_measured_again_for_nothing",
-        "means that are measured again, where public rows are wrong, without paying for the first ones",
         "enumeration",
         lambda: _MeasuredAgainForNothing,
         lambda: NoisyVectors,

@@ -92,11 +92,6 @@ def _sent(encoder: QueryEncoder, towns: list[str]) -> None:
 
 LOOKUPS = (
     PlantedBug(
-        "texts_remembered_for_all",
-        "a server keeps the categories that callers have sent, and is faster over them for everybody",
-        "state",
-        lambda: RemembersTexts,
-        lambda: QueryEncoder,
-        lambda target, plays, seed: ask_after_another_caller(target),
+        "texts_remembered_for_all", "state", lambda: RemembersTexts, lambda: QueryEncoder, ask_after_another_caller
     ),
 )

@@ -56,20 +56,6 @@ def _inferred(make: type[NeighbourClassifier], _plays: int, seed: int) -> Caught
 
 
 NEAREST = (
-    PlantedBug(
-        "means_with_little_noise",
-        "a regressor of neighbours with less noise than it charges for",
-        "replay",
-        lambda: _LoudRegressor,
-        lambda: NeighbourRegressor,
-        _traced,
-    ),
-    PlantedBug(
-        "shares_with_little_noise",
-        "a classifier of neighbours with less noise than it charges for",
-        "replay",
-        lambda: _LoudClassifier,
-        lambda: NeighbourClassifier,
-        _inferred,
-    ),
+    PlantedBug("means_with_little_noise", "replay", lambda: _LoudRegressor, lambda: NeighbourRegressor, _traced),
+    PlantedBug("shares_with_little_noise", "replay", lambda: _LoudClassifier, lambda: NeighbourClassifier, _inferred),
 )

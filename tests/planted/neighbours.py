@@ -137,88 +137,23 @@ def in_the_matrix(kind: type[SmallClassifier], container: str, learner: str, uni
     return Caught(f"neighbour matrix, {container}, {learner}, {unit}", said, found=not outcome.passed)
 
 
-def _bug(name: str, what: str, kind: type[SmallClassifier], *cell: str) -> PlantedBug:
+def _bug(name: str, kind: type[SmallClassifier], *cell: str) -> PlantedBug:
     return PlantedBug(
-        name,
-        what,
-        "replay",
-        lambda: kind,
-        lambda: SmallClassifier,
-        lambda target, plays, seed: in_the_matrix(target, *cell),
+        name, "replay", lambda: kind, lambda: SmallClassifier, lambda target: in_the_matrix(target, *cell)
     )
 
 
 NEIGHBOURS = (
-    _bug(
-        "frames_joined_before_types",
-        "frames of all queries joined before their types are fixed: one query decides what every teacher sees",
-        _TypesOfTheJoin,
-        *("pandas", "onlooker", "query"),
-    ),
-    _bug(
-        "made_up_rows_of_another_type",
-        "made-up rows of another type than the records, so that one empty seat changes the type of all",
-        _MadeUpRows,
-        *("float32", "tree", "query"),
-    ),
-    _bug(
-        "batch_halved_for_all",
-        "a batch halved for all where one row cannot be answered: a ballot depends on its company",
-        _HalvedForAll,
-        *("int64", "counts-rows", "company"),
-    ),
-    _bug(
-        "index_positions_passed_on",
-        "the index of all rows passed on: one row more of one person moves everybody's",
-        _PositionsPassedOn,
-        *("pandas", "onlooker", "person"),
-    ),
-    _bug(
-        "settings_read_after_fit",
-        "a setting looked up when it is used, so that it can be changed under a claim that stays",
-        _ReadsSettings,
-        *("float64", "tree", "setting"),
-    ),
-    _bug(
-        "all_tried_again",
-        "all teachers fitted again where one fails: the work depends on one unit",
-        _TriesAllAgain,
-        *("float64", "fails", "row"),
-    ),
-    _bug(
-        "tried_on_as_many_rows",
-        "an estimator tried on as many rows as there are, where only the number of people is public",
-        _TriedOnAsManyRows,
-        *("float64", "tree", "person"),
-    ),
-    _bug(
-        "generator_shared",
-        "one generator for all teachers: one that is not fitted moves the draws of all that follow",
-        _SharedGenerator,
-        *("float64", "tree", "row"),
-    ),
-    _bug(
-        "warning_let_out",
-        "a warning that an estimator gives about the rows of one teacher",
-        _WarnsOfARow,
-        *("float64", "tree", "row"),
-    ),
-    _bug(
-        "failure_logged",
-        "a line in the log that says that a teacher could not be fitted",
-        _LogsAFailure,
-        *("float64", "fails", "row"),
-    ),
-    _bug(
-        "types_of_the_values",
-        "the type of a matrix read off its values: one decimal number changes what all teachers see",
-        _TypesOfTheValues,
-        *("lists", "onlooker", "row"),
-    ),
-    _bug(
-        "any_container_taken",
-        "a query taken in another container than the records', on which every later phase fails",
-        _TakesAnyContainer,
-        *("pandas", "onlooker", "query"),
-    ),
+    _bug("frames_joined_before_types", _TypesOfTheJoin, *("pandas", "onlooker", "query")),
+    _bug("made_up_rows_of_another_type", _MadeUpRows, *("float32", "tree", "query")),
+    _bug("batch_halved_for_all", _HalvedForAll, *("int64", "counts-rows", "company")),
+    _bug("index_positions_passed_on", _PositionsPassedOn, *("pandas", "onlooker", "person")),
+    _bug("settings_read_after_fit", _ReadsSettings, *("float64", "tree", "setting")),
+    _bug("all_tried_again", _TriesAllAgain, *("float64", "fails", "row")),
+    _bug("tried_on_as_many_rows", _TriedOnAsManyRows, *("float64", "tree", "person")),
+    _bug("generator_shared", _SharedGenerator, *("float64", "tree", "row")),
+    _bug("warning_let_out", _WarnsOfARow, *("float64", "tree", "row")),
+    _bug("failure_logged", _LogsAFailure, *("float64", "fails", "row")),
+    _bug("types_of_the_values", _TypesOfTheValues, *("lists", "onlooker", "row")),
+    _bug("any_container_taken", _TakesAnyContainer, *("pandas", "onlooker", "query")),
 )

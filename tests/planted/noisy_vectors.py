@@ -53,11 +53,11 @@ def _spent(vectors: type[NoisyVectors], _plays: int, seed: int) -> Caught:
     return Caught("noise seen on a tape", evidence, found=told > _CHANCE * allowed)
 
 
-def _bug(name: str, what: str, broken: type[NoisyVectors]) -> PlantedBug:
-    return PlantedBug(name, what, "replay", lambda: broken, lambda: NoisyVectors, _spent)
+def _bug(name: str, broken: type[NoisyVectors]) -> PlantedBug:
+    return PlantedBug(name, "replay", lambda: broken, lambda: NoisyVectors, _spent)
 
 
 NOISY_VECTORS = (
-    _bug("noise_of_a_tenth", "noise of a tenth of the scale that was charged", _NoiseOfATenth),
-    _bug("shares_not_taken", "releases one after another, each paid from the whole budget", _SharesNotTaken),
+    _bug("noise_of_a_tenth", _NoiseOfATenth),
+    _bug("shares_not_taken", _SharesNotTaken),
 )

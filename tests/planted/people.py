@@ -129,39 +129,22 @@ def write_a_moment(twin: Twin, kept: str, odd: Any) -> Caught:
 PEOPLE = (
     replacement_bug(
         "pays_for_one_record",
-        "several records of a person, paid as one",
         "enumeration",
         (release_module, "loss_for_each_record"),
         _for_one_record,
         replace_a_person,
     ),
     replacement_bug(
-        "all_records_of_a_person",
-        "all records of a person, paid as a few",
-        "enumeration",
-        (release_module, "first_records"),
-        _all_records,
-        replace_a_person,
+        "all_records_of_a_person", "enumeration", (release_module, "first_records"), _all_records, replace_a_person
     ),
     replacement_bug(
-        "two_names_of_a_person",
-        "a person who is named 7 and '7' counts as two",
-        "enumeration",
-        (people_module, "unit_numbers"),
-        _by_value,
-        replace_a_person,
+        "two_names_of_a_person", "enumeration", (people_module, "unit_numbers"), _by_value, replace_a_person
     ),
     replacement_bug(
-        "numbers_cut_short",
-        "a missing value makes floats of the numbers of all other records",
-        "enumeration",
-        (containers_module, "_arrow_column"),
-        _as_floats,
-        lose_a_number,
+        "numbers_cut_short", "enumeration", (containers_module, "_arrow_column"), _as_floats, lose_a_number
     ),
     replacement_bug(
         "categories_of_one_type",
-        "one date among categories takes the time off all moments",
         "enumeration",
         (containers_module, "_pandas_categories"),
         _of_one_type,
@@ -169,7 +152,6 @@ PEOPLE = (
     ),
     replacement_bug(
         "nanoseconds_are_no_date",
-        "one moment with nanoseconds, which pandas then writes of all, makes none of them a date",
         "enumeration",
         (dates_module, "read_moment"),
         _to_the_microsecond,

@@ -121,7 +121,6 @@ def _spends_more_than_it_reads(target: _Reading, plays: int, seed: int) -> Caugh
 PLANS = (
     PlantedBug(
         "price_of_another_order",
-        "a sharp majority made for order 4, charged its price there to a budget at order infinity",
         "enumeration",
         lambda: _sharp(PriceOfAnotherOrder),
         lambda: _sharp(SharpMajority),
@@ -129,7 +128,6 @@ PLANS = (
     ),
     PlantedBug(
         "spent_forgets_the_opening",
-        "what a run has spent, ex post, without the charge that opened it",
         "enumeration",
         lambda: _reading(ForgetsTheOpening),
         lambda: _reading(Budget),

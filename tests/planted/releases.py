@@ -248,7 +248,6 @@ def draw_again(twin: Twin) -> Caught:
 RELEASES = (
     replacement_bug(
         "pays_for_one_month",
-        "running sums paid for by one of them",
         "enumeration",
         (RunningSums, "squared_length"),
         property(_pays_for_its_own_month),
@@ -256,7 +255,6 @@ RELEASES = (
     ),
     replacement_bug(
         "person_counts_every_month",
-        "a person who counts anew in every update",
         "enumeration",
         (Counted, "remember"),
         _forgets,
@@ -264,31 +262,17 @@ RELEASES = (
     ),
     replacement_bug(
         "person_of_two_spellings",
-        "a person whose number one file writes as 007 and another as 7.0 counts in both",
         "enumeration",
         (people_module, "lasting_names"),
         _as_it_is_written,
         lambda twin: replace_in_a_month(twin, person=True),
     ),
+    replacement_bug("month_drawn_again", "replay", (GrowingRelease, "updates_"), property(_draws_again), tell_twice),
     replacement_bug(
-        "month_drawn_again",
-        "an update that is drawn again when it is asked for again",
-        "replay",
-        (GrowingRelease, "updates_"),
-        property(_draws_again),
-        tell_twice,
-    ),
-    replacement_bug(
-        "one_level_paid",
-        "a hierarchy paid for by its last level",
-        "enumeration",
-        (Levels, "squares"),
-        property(_pays_for_its_leaves),
-        replace_in_a_hierarchy,
+        "one_level_paid", "enumeration", (Levels, "squares"), property(_pays_for_its_leaves), replace_in_a_hierarchy
     ),
     replacement_bug(
         "cuts_paid_by_half",
-        "cuts of numbers paid for as if a record were added, not replaced",
         "enumeration",
         (CutTree, "squared_sensitivity"),
         property(_pays_for_one_more),
@@ -296,34 +280,14 @@ RELEASES = (
     ),
     replacement_bug(
         "whole_numbers_not_paid",
-        "cuts of whole numbers that are counted and not paid for",
         "enumeration",
         (CutTree, "squared_sensitivity"),
         property(_pays_for_fractions),
         replace_where_cuts_are_found,
     ),
+    replacement_bug("account_kept_in_memory", "state", (Account, "charge"), _keeps_it_in_memory, draw_again),
     replacement_bug(
-        "account_kept_in_memory",
-        "an account that forgets what was drawn on it when it is opened again",
-        "state",
-        (Account, "charge"),
-        _keeps_it_in_memory,
-        draw_again,
+        "account_takes_labels_alone", "state", (Account, "check_claim"), _takes_what_it_knows, publish_features
     ),
-    replacement_bug(
-        "account_takes_labels_alone",
-        "a student that protects labels, drawn on an account that protects records",
-        "state",
-        (Account, "check_claim"),
-        _takes_what_it_knows,
-        publish_features,
-    ),
-    PlantedBug(
-        "month_drawn_by_two_threads",
-        "an update that two threads ask for is drawn twice",
-        "state",
-        lambda: _LetsOthersIn,
-        lambda: GrowingRelease,
-        lambda kind, plays, seed: draw_at_once(kind),
-    ),
+    PlantedBug("month_drawn_by_two_threads", "state", lambda: _LetsOthersIn, lambda: GrowingRelease, draw_at_once),
 )

@@ -299,60 +299,15 @@ def end_of_an_uncounted_run(kind: type[Phase]) -> Caught:
 
 
 RESTARTS = (
+    PlantedBug("hypothesis_chosen_again", "state", lambda: ChoosesAgain, lambda: BallotsFirst, choose_after_restarts),
     PlantedBug(
-        "hypothesis_chosen_again",
-        "a hypothesis that is chosen, and published, a second time after a restart",
-        "state",
-        lambda: ChoosesAgain,
-        lambda: BallotsFirst,
-        lambda target, plays, seed: choose_after_restarts(target),
+        "threshold_redrawn_at_restart", "state", lambda: RedrawsThresholds, lambda: StudentFirst, open_after_restarts
     ),
+    PlantedBug("count_measured_again", "state", lambda: MeasuresAgain, lambda: Proposals, measure_after_restarts),
+    PlantedBug("model_starts_anew", "state", StartsAnew, StartsFromLedger, dissent_after_restarts),
+    PlantedBug("answers_forgotten", "state", ForgetsAnswers, StartsFromLedger, repeat_after_restarts),
     PlantedBug(
-        "threshold_redrawn_at_restart",
-        "runs that go on after a restart with new threshold noises, which nobody has paid for",
-        "state",
-        lambda: RedrawsThresholds,
-        lambda: StudentFirst,
-        lambda target, plays, seed: open_after_restarts(target),
+        "no_quorums_forgotten", "state", lambda: CountsFromZero, lambda: PhaseFolder, meet_no_quorums_after_restarts
     ),
-    PlantedBug(
-        "count_measured_again",
-        "a released count that gets fresh noise at each restart: two starts show two values",
-        "state",
-        lambda: MeasuresAgain,
-        lambda: Proposals,
-        lambda target, plays, seed: measure_after_restarts(target),
-    ),
-    PlantedBug(
-        "model_starts_anew",
-        "a model that starts from its settings: its account is whole, and its runs are opened again",
-        "state",
-        StartsAnew,
-        StartsFromLedger,
-        lambda target, plays, seed: dissent_after_restarts(target),
-    ),
-    PlantedBug(
-        "answers_forgotten",
-        "a caller that repeats a query after a restart, and is given a fresh answer, which it pays for",
-        "state",
-        ForgetsAnswers,
-        StartsFromLedger,
-        lambda target, plays, seed: repeat_after_restarts(target),
-    ),
-    PlantedBug(
-        "no_quorums_forgotten",
-        "a phase that goes on after a restart and counts its no-quorums from zero",
-        "state",
-        lambda: CountsFromZero,
-        lambda: PhaseFolder,
-        lambda target, plays, seed: meet_no_quorums_after_restarts(target),
-    ),
-    PlantedBug(
-        "run_ends_uncounted",
-        "a phase that goes on after an interrupt between draw and count: its run's end tells an outcome",
-        "state",
-        lambda: GoesOnUncounted,
-        lambda: Phase,
-        lambda target, plays, seed: end_of_an_uncounted_run(target),
-    ),
+    PlantedBug("run_ends_uncounted", "state", lambda: GoesOnUncounted, lambda: Phase, end_of_an_uncounted_run),
 )

@@ -118,7 +118,7 @@ class _RowOrder(SparseHistogram):
         return {key: passed[key] for key in counts if key in passed}
 
 
-def _enumerate_lists(kind: type[SparseHistogram], _plays: int, _seed: int) -> Caught:
+def _enumerate_lists(kind: type[SparseHistogram]) -> Caught:
     """Compare the exact delta of all small neighbours, and the chance of single texts, with what is claimed."""
     claimed = SparseHistogram.for_slack(columns=_COLUMNS, scale=_SCALE, slack=_SLACK).delta(epsilon=_EPSILON)
     histogram = kind.for_slack(columns=_COLUMNS, scale=_SCALE, slack=_SLACK)
@@ -133,7 +133,7 @@ def _single_chance(histogram: SparseHistogram) -> float:
     return 1.0 - law.get(None, 0.0)
 
 
-def _compare_orders(kind: type[SparseHistogram], _plays: int, _seed: int) -> Caught:
+def _compare_orders(kind: type[SparseHistogram]) -> Caught:
     """Publish the same counts of rows in two orders."""
     histogram = kind(columns=1, scale=1.0, threshold=5)
     source: Any = _Constant(0)
@@ -200,34 +200,16 @@ def _unpaid_kinds(columns: Sequence[pa.Array], purse: Any, part: float) -> list[
 _CELLS_PAID_ONCE = property(lambda self: 1 if self.is_open else 0)
 
 
-def _bug(name: str, what: str, kind: type[SparseHistogram], attack: Any, by: Any = "enumeration") -> PlantedBug:
-    return PlantedBug(name, what, by, lambda: kind, lambda: SparseHistogram, attack)
+def _bug(name: str, kind: type[SparseHistogram], attack: Any, by: Any = "enumeration") -> PlantedBug:
+    return PlantedBug(name, by, lambda: kind, lambda: SparseHistogram, attack)
 
 
 SCHEMAS = (
-    _bug(
-        "threshold_not_divided",
-        "a threshold for texts of single units that gives every column the whole slack",
-        _ThresholdOfOneColumn,
-        _enumerate_lists,
-    ),
-    _bug("single_texts_kept", "texts of single units published, with noise", _SingleTextsKept, _enumerate_lists),
-    _bug("texts_paid_as_added", "lists of texts paid for as if a unit were added", _PaidAsAdded, _enumerate_lists),
-    _bug("texts_in_row_order", "categories in the order of the rows", _RowOrder, _compare_orders, "replay"),
-    replacement_bug(
-        "kinds_unpaid",
-        "kinds of columns read off private rows",
-        "replay",
-        (learned, "_learn_kinds"),
-        _unpaid_kinds,
-        _replace_rows,
-    ),
-    replacement_bug(
-        "cells_paid_as_added",
-        "cells of numbers paid for as if a unit were added",
-        "replay",
-        (CutTree, "squared_sensitivity"),
-        _CELLS_PAID_ONCE,
-        _replace_rows,
-    ),
+    _bug("threshold_not_divided", _ThresholdOfOneColumn, _enumerate_lists),
+    _bug("single_texts_kept", _SingleTextsKept, _enumerate_lists),
+    _bug("texts_paid_as_added", _PaidAsAdded, _enumerate_lists),
+    _bug("texts_in_row_order", _RowOrder, _compare_orders, "replay"),
+    replacement_bug("kinds_unpaid", "replay", (learned, "_learn_kinds"), _unpaid_kinds, _replace_rows),
+    # Cells of numbers paid for as if a unit were added.
+    replacement_bug("cells_paid_as_added", "replay", (CutTree, "squared_sensitivity"), _CELLS_PAID_ONCE, _replace_rows),
 )

@@ -62,18 +62,16 @@ def _classifier(kind: type[PrivateClassifier]) -> PrivateClassifier:
 SCORES = (
     PlantedBug(
         "scores_for_one_count",
-        "noisy shares of three classes charged as if one ballot moved one count",
         "enumeration",
         lambda: ChargedForOneCount(teachers=40, classes=3, scale=1.5),
         lambda: NoisyShares(teachers=40, classes=3, scale=1.5),
-        lambda target, plays, seed: attack_charge(target),
+        attack_charge,
     ),
     PlantedBug(
         "classes_weighed_by_all",
-        "teachers that weigh classes by their shares among all records",
         "replay",
         lambda: _classifier(WeighedByAll),
         lambda: _classifier(PrivateClassifier),
-        lambda target, plays, seed: attack_weights(target),
+        attack_weights,
     ),
 )

@@ -71,7 +71,7 @@ def small_stopping(kind: type[RandomStopping] = RandomStopping) -> RandomStoppin
     return kind(candidates=1, weights=(1, 0, 0, 7), trial=ApproximateTrial(1.0, 0.0))
 
 
-def _enumerate(stopping: RandomStopping, _plays: int, _seed: int) -> Caught:
+def _enumerate(stopping: RandomStopping) -> Caught:
     """Compare the largest log ratio of what is released, over trials of three outcomes, with what is claimed."""
     released = released_best(stopping, (0, 1, 2))
     loss, claimed = worst_log_ratio(released, epsilon_trials(stopping.trial.epsilon)), stopping.renyi(math.inf)
@@ -91,7 +91,7 @@ def _same_scores(scoring: Scoring, _plays: int, seed: int) -> Caught:
     return Caught("replay on tapes", evidence, found=len(scores) == 1)
 
 
-def _told_apart(scoring: Scoring, _plays: int, _seed: int) -> Caught:
+def _told_apart(scoring: Scoring) -> Caught:
     """Compare how well each event {score >= k} tells two neighbours apart with what a Gaussian trial is charged for."""
     trial = GaussianTrial(8.0, 1e-6)
     [scale] = scoring.noisy(1, epsilon=trial.epsilon, delta=trial.delta).scales
@@ -102,25 +102,19 @@ def _told_apart(scoring: Scoring, _plays: int, _seed: int) -> Caught:
     return Caught("exact enumeration", evidence, found=excess > 1 + 1e-6)
 
 
-def _counted(name: str, what: str, broken: type[RandomStopping]) -> PlantedBug:
-    return PlantedBug(name, what, "enumeration", lambda: small_stopping(broken), small_stopping, _enumerate)
+def _counted(name: str, broken: type[RandomStopping]) -> PlantedBug:
+    return PlantedBug(name, "enumeration", lambda: small_stopping(broken), small_stopping, _enumerate)
 
 
 SELECTIONS = (
-    _counted("fixed_number_of_trials", "the best of a fixed number of trials, charged as of a random one", FixedNumber),
-    _counted("one_trial_charged", "the best of several trials, of which one is charged", OneTrialCharged),
-    _counted("number_of_trials_told", "the number of trials told with the best of them", NumberTold),
+    _counted("fixed_number_of_trials", FixedNumber),
+    _counted("one_trial_charged", OneTrialCharged),
+    _counted("number_of_trials_told", NumberTold),
     PlantedBug(
-        "search_by_exact_scores",
-        "candidates chosen by their exact accuracy on held-out rows",
-        "replay",
-        lambda: _ExactScore("accuracy"),
-        lambda: Scoring("accuracy"),
-        _same_scores,
+        "search_by_exact_scores", "replay", lambda: _ExactScore("accuracy"), lambda: Scoring("accuracy"), _same_scores
     ),
     PlantedBug(
         "score_of_less_noise",
-        "scores with the least noise for their epsilon, charged as Gaussian trials",
         "enumeration",
         lambda: _ScoreOfLessNoise("accuracy"),
         lambda: Scoring("accuracy"),

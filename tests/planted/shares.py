@@ -138,28 +138,7 @@ def ask_what_fails(kind: type[Ledger]) -> Caught:
 
 
 SHARES = (
-    PlantedBug(
-        "share_checked_by_worker",
-        "a caller's share that each worker counts for itself: it is given once for each of them",
-        "state",
-        lambda: CountsByWorker,
-        lambda: Ledger,
-        lambda target, plays, seed: ask_in_two_workers(target),
-    ),
-    PlantedBug(
-        "share_charged_afterwards",
-        "a caller's share that is looked at before an answer is drawn, and charged after it was kept",
-        "state",
-        lambda: ChargesAfterwards,
-        lambda: Ledger,
-        lambda target, plays, seed: ask_meanwhile(target),
-    ),
-    PlantedBug(
-        "failure_charged_nothing",
-        "a caller's share that is not charged for what was drawn where the draw has failed",
-        "state",
-        lambda: ForgivesFailures,
-        lambda: Ledger,
-        lambda target, plays, seed: ask_what_fails(target),
-    ),
+    PlantedBug("share_checked_by_worker", "state", lambda: CountsByWorker, lambda: Ledger, ask_in_two_workers),
+    PlantedBug("share_charged_afterwards", "state", lambda: ChargesAfterwards, lambda: Ledger, ask_meanwhile),
+    PlantedBug("failure_charged_nothing", "state", lambda: ForgivesFailures, lambda: Ledger, ask_what_fails),
 )

@@ -195,34 +195,24 @@ def ask_as_two_callers(memory: KeptAnswers) -> Caught:
 STATES = (
     PlantedBug(
         "seed_repeated_after_fork",
-        "noise from a generator that a fork copies",
         "state",
         lambda: RepeatsAfterFork(sensitivity=1, scale=1000.0),
         lambda: NoisySum(sensitivity=1, scale=1000.0),
-        lambda target, plays, seed: draw_after_fork(target),
+        draw_after_fork,
     ),
     PlantedBug(
         "budget_reset_on_restart",
-        "a budget that is whole again after a restart",
         "state",
         lambda: ForgetsOnRestart(epsilon=1.0),
         lambda: KeptInLedger(epsilon=1.0),
-        lambda target, plays, seed: spend_after_restart(target),
+        spend_after_restart,
     ),
     PlantedBug(
         "double_spend",
-        "a cost that is checked and charged in two steps",
         "state",
         lambda: CheckedThenCharged(epsilon=1.0, delta=0.0),
         lambda: Budget(epsilon=1.0, delta=0.0),
-        lambda target, plays, seed: spend_at_once(target),
+        spend_at_once,
     ),
-    PlantedBug(
-        "cache_shared_between_callers",
-        "answers remembered for all callers together",
-        "state",
-        SharedAnswers,
-        KeptAnswers,
-        lambda target, plays, seed: ask_as_two_callers(target),
-    ),
+    PlantedBug("cache_shared_between_callers", "state", SharedAnswers, KeptAnswers, ask_as_two_callers),
 )

@@ -134,33 +134,21 @@ def _understated(bound: int, sensitivity: int) -> ClippedSum:
 
 
 SUMS = (
-    PlantedBug(
-        "sensitivity_half",
-        "sensitivity off by a factor of 2: values of either sign, and only their size counted",
-        "game",
-        lambda: _understated(10, 10),
-        lambda: _understated(10, 20),
-        play_sum,
-    ),
-    PlantedBug(
-        "sensitivity_off_by_1.2",
-        "sensitivity off by a factor of 1.2",
-        "game",
-        lambda: _understated(30, 50),
-        lambda: _understated(30, 60),
-        play_sum,
-    ),
+    # Sensitivity off by a factor of 2: values of either sign, and only their size counted.
+    PlantedBug("sensitivity_half", "game", lambda: _understated(10, 10), lambda: _understated(10, 20), play_sum),
+    # Sensitivity off by a factor of 1.2.
+    PlantedBug("sensitivity_off_by_1.2", "game", lambda: _understated(30, 50), lambda: _understated(30, 60), play_sum),
+    # Sensitivity off by a factor of 1.05.
     PlantedBug(
         "sensitivity_off_by_1.05",
-        "sensitivity off by a factor of 1.05",
         "enumeration",
         lambda: _understated(21, 40),
         lambda: _understated(21, 42),
-        lambda target, plays, seed: enumerate_sum(target),
+        enumerate_sum,
     ),
+    # The finest that plays alone tell apart here.
     PlantedBug(
         "count_off_by_1.05",
-        "Laplace noise for a sensitivity off by a factor of 1.05: the finest that plays alone tell apart here",
         "game",
         lambda: StatedCount(epsilon=1.0, weight=21, stated=20),
         lambda: StatedCount(epsilon=1.0, weight=21, stated=21),
@@ -168,7 +156,6 @@ SUMS = (
     ),
     PlantedBug(
         "noise_reused",
-        "one draw of noise for several sums",
         "game",
         lambda: NoiseReused(sensitivity=1, scale=4.0),
         lambda: NoisySum(sensitivity=1, scale=4.0),
@@ -176,10 +163,9 @@ SUMS = (
     ),
     PlantedBug(
         "nan_passes",
-        "a value that is no number makes the release none",
         "replay",
         lambda: SumOfAnything(NoisySum(sensitivity=20, scale=40.0), bound=10),
         lambda: ClippedSum(NoisySum(sensitivity=20, scale=40.0), bound=10),
-        lambda target, plays, seed: attack_nan(target),
+        attack_nan,
     ),
 )

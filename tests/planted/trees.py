@@ -35,10 +35,9 @@ def _classifier(kind: type[PrivateClassifier]) -> PrivateClassifier:
 TREES = (
     PlantedBug(
         "cuts_of_all_records",
-        "trees that cut at quantiles of all records",
         "replay",
         lambda: _classifier(CutsOfAll),
         lambda: _classifier(PrivateClassifier),
-        lambda target, plays, seed: replay_outlier(target),
+        replay_outlier,
     ),
 )

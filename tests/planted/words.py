@@ -44,13 +44,4 @@ def _replayed(model_type: type[PrivateLogisticRegression], _plays: int, seed: in
     return Caught("replay on neighbours", f"{said} whether one person used a rare one", found=found)
 
 
-WORDS = (
-    PlantedBug(
-        "private_vocabulary",
-        "a vocabulary built from private texts",
-        "replay",
-        lambda: _WordsOfAll,
-        lambda: PrivateLogisticRegression,
-        _replayed,
-    ),
-)
+WORDS = (PlantedBug("private_vocabulary", "replay", lambda: _WordsOfAll, lambda: PrivateLogisticRegression, _replayed),)
