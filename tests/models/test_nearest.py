@@ -415,7 +415,9 @@ def test_a_person_has_one_name_however_it_is_written(again):
     others = [[b"x"], [date(2024, 5, 31)], np.array(["2024-06-30"], "M8[ns]"), [np.timedelta64(3, "D")], [math.inf]]
     for name in ([(1, 2)], long[0], *others, [7.5]):  # no value is refused; a pair cannot be read
         assert len(model.insert(X[:1], y[:1], ids=name)) == 1
-    for names in ([["\ud800"], [" "], [None]], long, [[7.5], [Decimal("7.50")], ["7.500"]]):
+    for nameless in (["\ud800"], [" "], [None], [None, math.nan], [(1, 2), ""]):  # nothing is said of a missing name
+        assert model.insert(X[: len(nameless)], y[: len(nameless)], ids=nameless) == []
+    for names in (long, [[7.5], [Decimal("7.50")], ["7.500"]]):
         for spelling in names:
             with pytest.raises(InvalidInput, match="there already"):
                 model.insert(X[:1], y[:1], ids=spelling)

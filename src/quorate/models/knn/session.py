@@ -17,7 +17,7 @@ from quorate.core.errors import InvalidInput
 from quorate.core.session import Session
 from quorate.models.knn.answerer import Nearby
 from quorate.models.knn.unit_file import UnitFile
-from quorate.tables.persons import lasting_names, unit_numbers
+from quorate.tables.persons import UNKNOWN_PERSON, lasting_names, unit_numbers
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,8 @@ class NeighbourSession(Session):
 
         Without `ids` each row is a unit, named by the next unused number. A name that was forgotten continues with what
         it had spent. Units that are already there, or named a second time, stay as they are: all others are inserted,
-        and then `InvalidInput` is raised.
+        and then `InvalidInput` is raised. Rows without a name belong to one unknown unit; once it is there, further
+        ones have no vote, and nothing is said of them.
         """
         units, points, codes = self.answerer.units, self.answerer.space.points(X), self.answerer.ballot.codes(labels)
         check_consistent_length(points, codes)
@@ -68,8 +69,7 @@ class NeighbourSession(Session):
         if units.persons and ids is None:
             raise InvalidInput("the unit is a person: ids must name the person of each row")
         firsts = order[np.cumsum([0, *sizes[:-1]])]  # the first row of each unit
-        is_repeated = not units.persons and count < len(codes)
-        if is_repeated:  # the unit is a row: the first row of a name is that unit, and keeps no other row out
+        if not units.persons:  # the unit is a row: the first row of a name is that unit, and keeps no other row out
             order, sizes = firsts, [1] * count
         points, codes = points[order], codes[order]
         with self._changing() as file:
@@ -80,7 +80,9 @@ class NeighbourSession(Session):
             inserted = units.insert(names, counts, points[rows], codes[rows])
             if file is not None:
                 file.insert(inserted, names, counts, points[rows], codes[rows])
-        if is_repeated or not all(new):
+        without_name = {UNKNOWN_PERSON}  # no reason for an error: one value of a row would decide it
+        repeated = [] if given is None or units.persons else [name for name in given if name not in without_name]
+        if set(named) - set(names) - without_name or len(set(repeated)) < len(repeated):
             raise InvalidInput(
                 "some of these units are there already, and stay as they are; all others were inserted. Forget those "
                 "first, or give new ones names of their own"
