@@ -27,6 +27,7 @@ from quorate.models.linear.families import Bernoulli, Gaussian, Poisson
 from quorate.models.linear.geometry import Belief, Measurement, choose_measurement, directions_for, update
 from quorate.models.linear.sample import Shares, shift
 from quorate.models.linear.sums import GRID, SQUARED_SENSITIVITY, PrivateSums, grid_length, on_the_grid
+from quorate.models.predictors.labels import class_codes, declared_classes, label_matrix
 from quorate.models.saving import schema_of
 from quorate.models.selection import PrivateSearchCV
 from quorate.service.model import Model
@@ -367,7 +368,7 @@ def test_a_target_that_is_no_number_is_not_refused_or_repeated(make, other):
 
 
 @pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("other", [None, np.nan, "Smith 1987", 7, 1j, b"\xff", [1]], ids=str)
+@pytest.mark.parametrize("other", [None, np.nan, "Smith 1987", 7, 1j, b"\xff", [1, 2]], ids=str)
 def test_a_label_that_is_no_class_adds_nothing_and_changes_no_other_row(other):
     X, y = table(300)
     released = []
@@ -979,3 +980,14 @@ def test_public_rows_of_other_columns_are_named():
         model.fit(frame, y, public=frame[["dose", "age"]])
     with pytest.raises(InvalidInput, match="epsilon must be a positive finite number, not '1'"):
         model.set_params(epsilon="1").fit(X, y, public=X)
+
+
+@pytest.mark.parametrize("odd", [None, [], [0, 1], "x", np.zeros((1, 1))], ids=repr)
+def test_each_row_of_a_list_of_labels_is_read_by_itself(odd):
+    classes = np.array([0, 1])
+    assert class_codes(classes, [[0], [1], (1,), np.array([0]), 1, odd]).tolist() == [0, 1, 1, 0, 1, -1]
+    assert declared_classes(None, [[0], [1], None])[0].tolist() == [0, 1]
+    several = label_matrix([[0, 1], [1, 1], [0] if isinstance(odd, list) else odd])
+    assert np.array_equal(several, [[0, 1], [1, 1], [np.nan, np.nan]], equal_nan=True)
+    with pytest.raises(InvalidInput, match="1d array"):
+        class_codes(classes, [[0, 1], [1, 0], odd])

@@ -16,9 +16,9 @@ from quorate.core.errors import InvalidInput
 from quorate.core.privacy.claims import LABELS_READ
 from quorate.models.linear.families import Bernoulli
 from quorate.models.linear.model import LinearModel, refuse_weights
-from quorate.models.predictors.labels import class_codes, declared_classes, label_columns
+from quorate.models.predictors.labels import class_codes, declared_classes, label_columns, label_matrix
 from quorate.models.saving.contract import Outputs, State
-from quorate.tables.containers import column_names, is_frame, open_matrix
+from quorate.tables.containers import column_names, is_frame
 from quorate.tables.features import AdditiveColumns, HashedColumns
 
 
@@ -92,7 +92,7 @@ class PrivateLogisticRegression(ClassifierMixin, LinearModel):
                 raise InvalidInput("several labels at once are a matrix of zeros and ones, without classes=")
             self.classes_, self.multilabel_ = np.array([0, 1]), True
             self.labels_ = np.array(column_names(y) if is_frame(y) else range(outputs))
-            given = open_matrix(y, whose="y")
+            given = label_matrix(y)
             return np.where(np.isin(given, (0, 1)), given, np.nan), ()  # sums leave out what is neither
         self.classes_, labels = declared_classes(self.classes, y)
         self.multilabel_, self.labels_ = False, None

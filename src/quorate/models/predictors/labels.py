@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_consistent_length
 
 from quorate.core.arrays import Integers
 from quorate.core.errors import InvalidInput
-from quorate.tables.containers import list_values, open_column
+from quorate.tables.containers import list_values, open_column, open_matrix
 from quorate.tables.reading import PLAIN_NUMBER
 from quorate.tables.values import canonical_text, object_texts, read_codes, read_numbers, read_texts
 
@@ -53,18 +53,36 @@ def declared_classes(classes: Any, y: Any) -> tuple[NDArray[Any], Any]:
 
 
 def label_columns(y: Any) -> int:
-    """Return how many labels a row has, by the shape of `y`. A list has 1 unless all its rows are lists."""
+    """Return how many labels a row has, by the shape of `y`. That of a list is the shape of its first row."""
     if isinstance(y, list | tuple):
-        widths = {len(row) if isinstance(row, list | tuple | np.ndarray) else 0 for row in y}
-        return widths.pop() if len(widths) == 1 and 0 not in widths else 1
-    shape = y.shape if hasattr(y, "shape") else np.shape(y)
+        return max(1, _width(y[0])) if y else 1
+    shape = getattr(y, "shape", (0,))
     return int(shape[1]) if len(shape) == 2 else 1
 
 
+def label_matrix(y: Any) -> NDArray[np.float64]:
+    """Return several labels of each row as numbers. A row of a list that has not as many of them misses all."""
+    if isinstance(y, list | tuple):
+        width = label_columns(y)
+        y = [row if _width(row) == width else [None] * width for row in y]
+    return open_matrix(y, whose="y")
+
+
+def _width(row: Any) -> int:
+    """Return how many values a row of a list has: 0 for a value that is no row."""
+    return len(row) if isinstance(row, list | tuple) or (isinstance(row, np.ndarray) and row.ndim == 1) else 0
+
+
 def _one_a_row(y: Any) -> Any:
-    """Return labels, one a row, as they are given; a single column of them is a vector, with scikit-learn's warning."""
-    nested = isinstance(y, list | tuple) and len(y) > 0 and all(isinstance(row, list | tuple | np.ndarray) for row in y)
-    labels = as_vector(np.array(y, dtype=object) if nested else y)
+    """Return labels, one a row, as they are given; a single column of them is a vector, with scikit-learn's warning.
+
+    In a list each row is taken by itself: [1] is the label 1, whatever the other rows are.
+    """
+    if label_columns(y) > 1:
+        raise InvalidInput(f"y should be a 1d array, got {label_columns(y)} labels a row instead.")
+    if isinstance(y, list | tuple):
+        return [row[0] if _width(row) == 1 else row for row in y]
+    labels = as_vector(y)
     shape = getattr(labels, "shape", (0,))
     if len(shape) != 1:
         raise InvalidInput(f"y should be a 1d array, got an array of shape {shape} instead.")
