@@ -1,5 +1,6 @@
 """Values and files are read by declared rules, each value and each record by itself."""
 
+import codecs
 import gzip
 import json
 import math
@@ -474,15 +475,56 @@ def test_no_error_of_a_database_repeats_a_value(tmp_path):
         assert "SECRET" not in str(refused.value)
 
 
-def test_a_query_to_a_csv_file_must_read_texts(tmp_path):
-    pytest.importorskip("duckdb")
+QUERIES_TO_TEXT_FILES = [
+    "SELECT * FROM '{csv}'",
+    "SELECT * FROM read_csv('{csv}', all_varchar=true)",  # one record of another width changes all columns
+    "SELECT * FROM read_csv('{csv}', all_varchar=false)",
+    "SELECT * FROM '{csv}' -- all_varchar",
+    "WITH t AS (FROM '{csv}') SELECT * FROM t",
+    "SELECT * FROM read_csv('{csv}', all_varchar=true) UNION ALL SELECT * FROM '{csv}'",
+    "SELECT (SELECT count(*) FROM '{csv}') AS n",
+    "FROM query('FROM ''{csv}''')",
+    "SELECT * FROM sniff_csv('{csv}')",
+    "SELECT * FROM '{json}'",
+    "SELECT * FROM hidden",
+]
+
+
+@pytest.mark.parametrize("query", QUERIES_TO_TEXT_FILES)
+def test_a_query_to_a_file_without_types_is_refused(query, tmp_path):
+    duckdb = pytest.importorskip("duckdb")
+    files = {"csv": tmp_path / "t.csv", "json": tmp_path / "t.json"}
+    files["csv"].write_text("id,b\n" + "007,f\n" * 50 + "x05\n")
+    files["json"].write_text('{"id": 7}\n')
+    with duckdb.connect(str(tmp_path / "c.db")) as connection:
+        connection.execute(f"CREATE VIEW hidden AS SELECT * FROM '{files['csv']}'")
+    with pytest.raises(InvalidInput, match="lets values decide columns and types"):
+        read_table(f"duckdb:{tmp_path}/c.db?query={query.format(**files)}", role="private")
+
+
+def test_a_query_is_one_statement_and_sees_no_variable(tmp_path):
+    duckdb = pytest.importorskip("duckdb")
     path = tmp_path / "t.csv"
-    for odd in ("005", "x05"):
-        path.write_text("id\n" + "007\n" * 50 + f"{odd}\n")
-        with pytest.raises(InvalidInput, match="all_varchar=true"):
-            read_table(f"duckdb:?query=SELECT * FROM '{path}'", role="private")
-        table = read_table(f"duckdb:?query=SELECT * FROM read_csv('{path}', all_varchar=true)", role="private")
-        assert table["id"][0].as_py() == "007"
+    path.write_text("id\n007\n")
+    duckdb.sql(f"COPY (SELECT '007' AS read_csv) TO '{tmp_path}/t.parquet'")
+    for query in (f"CREATE TABLE t AS SELECT * FROM '{path}'; SELECT * FROM t", "SELECT 1; SELECT 2", "SHOW TABLES; "):
+        with pytest.raises(InvalidInput):
+            read_table(f"duckdb:?query={query}", role="private")
+    plans = pa.table({"secret": [1]})
+    with pytest.raises(InvalidInput, match="the query failed"):
+        read_table("duckdb:?query=SELECT * FROM plans", role="private")
+    assert plans.num_rows == 1
+    table = read_table(f"duckdb:?query=SELECT * FROM '{tmp_path}/t.parquet'; -- read_csv", role="private")
+    assert table["read_csv"].to_pylist() == ["007"]
+
+
+@pytest.mark.parametrize("company", [b"2,b", b"\xff,b", b"2", b'2,q"q', b'2,"b"'], ids=repr)
+def test_a_mark_in_a_record_is_part_of_its_value(company, tmp_path):
+    """Arrow drops a byte-order mark at the start of a block, and lengths of other records decide where blocks start."""
+    path, mark = tmp_path / "t.csv", codecs.BOM_UTF8
+    for records in ([mark + b"1,a", company], [company, mark + b"1,a"]):
+        path.write_bytes(b"x,y\n" + b"".join(record + b"\n" for record in records))
+        assert "\ufeff1" in read_table(path, role="private")["x"].to_pylist()
 
 
 @pytest.mark.parametrize(

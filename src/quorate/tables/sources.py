@@ -5,6 +5,7 @@ Errors do not repeat what a library or a database says, because it may name a va
 
 import importlib
 import itertools
+import json
 import re
 import warnings
 from collections.abc import Iterator, Sequence
@@ -24,7 +25,10 @@ _ROWS = 2**14  # read together
 _DATABASE = re.compile(r"(duckdb|postgres|postgresql):(.*?)[?&]query=(.+)", re.DOTALL)
 _POSTGRES_TEXTS = ("date", "timestamp", "timestamptz", "time", "timetz", "interval")  # Python refuses far ones
 
-_GUESSES_TYPES = re.compile(r"read_(csv|json|ndjson)", re.IGNORECASE)  # in a plan of DuckDB
+# Table functions of DuckDB that read files and databases with declared types. All others are refused.
+_TYPED_SCAN = re.compile(
+    r"(seq|table|index|parquet|iceberg|delta|postgres|mysql)_scan|read_parquet|range|generate_series"
+)
 
 Result = tuple[pa.Table, Iterator[pa.Table]]  # a header without rows, and the rows
 
@@ -108,18 +112,31 @@ def _duckdb(duckdb: Any, place: str, query: str) -> Iterator[Result]:
     if place and not Path(place).is_file():
         raise InvalidInput(f"{place}: there is no such database")
     with closing(duckdb.connect(place or ":memory:", read_only=bool(place))) as connection:
-        rows = connection.sql(query)
-        if rows is None:
-            raise InvalidInput("duckdb: the query returns no table; write one that begins with SELECT")
-        if _GUESSES_TYPES.search(rows.explain()) and "all_varchar" not in query:
+        connection.execute("SET python_enable_replacements = false")  # a name in a query means no Python variable
+        statements = connection.extract_statements(query)
+        if [statement.type for statement in statements] != [duckdb.StatementType.SELECT]:
+            raise InvalidInput("duckdb: the query must be one SELECT statement")
+        plans = connection.execute(f"EXPLAIN (FORMAT json) {statements[0].query}").fetchall()
+        scans = {scan for _, plan in plans for scan in _table_functions(json.loads(plan))}
+        if untyped := [scan for scan in scans if _TYPED_SCAN.fullmatch(scan) is None]:
             raise InvalidInput(
-                "duckdb: in a query to a CSV or JSON file values decide the types, and one could change all others; "
-                "read the file itself, or write read_csv('...', all_varchar=true)"
+                f"duckdb: {', '.join(sorted(untyped))} lets values decide columns and types, and one of them could "
+                "change all others; give a CSV file by its path, and other files as Parquet"
             )
+        rows = connection.sql(query)
         # Older versions of DuckDB have another name for it.
         read = rows.to_arrow_reader if hasattr(rows, "to_arrow_reader") else rows.fetch_arrow_reader
         reader = read(_ROWS)
         yield reader.schema.empty_table(), (pa.Table.from_batches([batch]) for batch in reader)
+
+
+def _table_functions(plan: Any) -> Iterator[str]:
+    """Yield the names of the table functions in a plan of DuckDB, those behind views and in subqueries too."""
+    for node in plan:
+        details = node.get("extra_info")
+        if isinstance(details, dict) and "Function" in details:
+            yield str(details["Function"]).strip().lower()
+        yield from _table_functions(node.get("children", ()))
 
 
 @contextmanager
