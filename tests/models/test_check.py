@@ -10,13 +10,17 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 from scipy import sparse, stats
+from sklearn.compose import ColumnTransformer
 from sklearn.dummy import DummyClassifier
 from sklearn.ensemble import HistGradientBoostingClassifier, VotingClassifier
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 
 from quorate import (
+    ConformalClassifier,
     InvalidInput,
     PrivateClassifier,
     PrivateLogisticRegression,
@@ -30,6 +34,7 @@ from quorate.cli import main
 from quorate.core.mechanisms import NoisyVector
 from quorate.models.evaluation.intervals import NoisyCount, area_interval, noise_bound, share_interval
 from quorate.models.evaluation.rows import format_of_model
+from quorate.tables import Schema
 from quorate.tables.features import HashedColumns
 
 X = np.random.default_rng(0).normal(size=(6000, 2))
@@ -396,7 +401,7 @@ def test_the_command_refuses_a_limit_that_cannot_be_measured(tmp_path, capsys):
 
 
 @pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("odd", [1 + 2j, None, np.nan, "a diagnosis", 7, b"\xff", [1]], ids=str)
+@pytest.mark.parametrize("odd", [1 + 2j, None, np.nan, "a diagnosis", 7, b"\xff", [1, 2]], ids=str)
 def test_a_label_that_the_model_does_not_know_is_in_no_cell(odd):
     """Found in review: scikit-learn's own text of complex labels held those of all rows."""
     rows = np.arange(40.0).reshape(-1, 1)
@@ -413,5 +418,60 @@ def test_boosted_trees_of_numbers_declare_their_columns():
     model = HistGradientBoostingClassifier(max_iter=2).fit(pandas.DataFrame({"smokes": truths, "age": ages}), truths)
     gap = pandas.DataFrame({"smokes": [None, *truths[1:]], "age": ages})
     form = format_of_model(model, gap)
-    assert form is not None
     assert form == format_of_model(model, pandas.DataFrame({"smokes": truths, "age": ages}))
+
+
+class OwnModel(LogisticRegression):
+    """A model that is not of scikit-learn: nobody knows what it does with texts."""
+
+
+def _same_frame(frame):
+    return frame
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        make_pipeline(FunctionTransformer(_same_frame), LogisticRegression()),
+        OwnModel(),
+        make_pipeline(
+            ColumnTransformer([("s", SimpleImputer(strategy="most_frequent"), ["s"])], remainder="passthrough"),
+            OneHotEncoder(handle_unknown="ignore"),  # of columns in another order than those of the frame
+            LogisticRegression(),
+        ),
+    ],
+    ids=["function", "own", "columns in another order"],
+)
+def test_types_of_private_columns_decide_nothing_of_a_model_that_shows_no_columns(model):
+    public = pandas.DataFrame({"age": X[:200, 0], "s": X[:200, 1]})
+    if len(getattr(model, "steps", ())) == 3:
+        public["s"] = np.where(public["s"] > 0, "yes", "no")
+    model, made = model.fit(public, Y[:200]), []
+    for odd in (0.5, None, "12a"):
+        frame = pandas.DataFrame({"age": X[:400, 0], "s": [odd, *X[1:400, 1]]})
+        with pytest.raises(InvalidInput, match=r"does not show in which columns .* schema=Schema\.from_public"):
+            check_model(model, frame, Y[:400])
+        schema = Schema.from_public(public)
+        with entropy_tape(7):
+            made.append((check_model(model, frame, Y[:400], schema=schema), frame["s"].dtype))
+        with entropy_tape(8):
+            sets = ConformalClassifier(model, epsilon=2.0).fit(frame, Y[:400], schema=schema)
+        assert "type" not in made[-1][0].claim + sets.claim_
+        assert sets.form_.kinds == tuple(schema.kinds_of(["age", "s"]))
+    assert len({str(kind) for _, kind in made}) == 2  # pandas makes objects of numbers and one text
+    counts = [np.concatenate([part.ravel() for part in check.counts]) for check, _ in made]
+    assert all(np.abs(counts[0] - other).sum() <= 4 for other in counts[1:])  # one row: two cells of each table
+
+
+def test_columns_are_texts_where_the_encoders_of_a_model_have_seen_texts():
+    frame = pandas.DataFrame({"age": X[:100, 0], "ward": ["a", "b"] * 50, "note": ["well", "not well"] * 50})
+    encoders = ColumnTransformer(
+        [("ward", OneHotEncoder(), [1]), ("note", CountVectorizer(), "note"), ("age", FunctionTransformer(np.abs), [0])]
+    )
+    bare = frame.assign(age=None, ward=1.5, note=2.5)  # private types say something else
+    pipeline = make_pipeline(encoders, LogisticRegression())
+    for model in (pipeline, VotingClassifier([("a", pipeline)])):
+        assert format_of_model(model.fit(frame, Y[:100]), bare).kinds == ("date", "text", "text")
+    categories = frame[["age", "ward"]].astype({"ward": "category"})
+    trees = HistGradientBoostingClassifier(max_iter=2).fit(categories, Y[:100])
+    assert format_of_model(trees, bare[["age", "ward"]]).kinds == ("date", "text")

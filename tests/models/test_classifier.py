@@ -222,6 +222,22 @@ def test_text_columns_are_named_with_a_remedy(kind):
             classifier.fit(kind(frame), y)
 
 
+def test_types_of_private_frames_are_public_only_where_the_claim_says_so():
+    """One whole number among texts makes objects of them: then a column is not refused."""
+    texts, y = ["5", "6"] * 200, np.arange(400) % 2
+    private = [pd.DataFrame({"x": texts}), pd.DataFrame({"x": [7, *texts[1:]]}), pd.DataFrame({"x": range(400)})]
+    settings = {"epsilon": 8.0, "teachers": 20, "aggregator": "noisy_max", "queries": 10, "classes": [0, 1]}
+    numbers = PrivateClassifier(**settings).fit(private[2], y)
+    assert "count as public" in numbers.claim_
+    assert "count as public" not in PrivateClassifier(**settings).fit(private[2].to_numpy(), y).claim_
+    for frame in private:  # the types of public rows decide, and no private frame is refused
+        declared = PrivateClassifier(**settings).fit(frame, y, public=private[2])
+        assert "count as public" not in declared.claim_
+        near = NeighbourClassifier(radius=0.5, votes=3.0, classes=[0, 1], queries=10).fit(frame, y, public=private[2])
+        assert "count as public" not in near.claim_
+        near.insert(frame, y)
+
+
 def test_a_model_without_teachers_names_another_remedy():
     frame, y = _mixed(200)
     model = NeighbourClassifier(queries=10, records=200)

@@ -59,7 +59,9 @@ class Test:
     json: bool = False
 
 
-@with_options(options_from([check_model], skip="model X y groups by by_values bins", types={"account": Path | None}))
+@with_options(
+    options_from([check_model], skip="model X y groups by by_values bins schema", types={"account": Path | None})
+)
 def check(test: Test, tables: Tables, *, trusted: Trusted = "", **settings: Any) -> int:
     """Test a published classifier on held-out private records."""
     check_report(test.report, inputs=[tables.table, tables.public, tables.schema])

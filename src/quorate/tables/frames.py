@@ -2,9 +2,9 @@
 
 A model that was fitted on a data frame has a `FrameFormat`: the library, the names of the columns and whether each is
 a number, a date or a text. Records of a fit and queries become frames of that format, value by value, whatever frame
-they come in. The kinds are those of public rows or of a model that was published. Only where neither exists are they
-those of the private columns' types, which are then public, and the claim says so. Nothing finer is taken from private
-records: no categories, no whole numbers against floats.
+they come in. The kinds are those of a schema, of public rows or of a model that was published. Only a fit that is given
+none of these takes them from the private columns' types, which are then public, and the claim says so. Nothing finer is
+taken from private records: no categories, no whole numbers against floats.
 """
 
 import importlib

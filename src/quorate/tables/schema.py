@@ -26,9 +26,10 @@ from quorate.tables.columns import (
     unreadable_values,
     unscaled,
 )
-from quorate.tables.containers import Role, as_table, check_columns, column_names
+from quorate.tables.containers import Role, as_table, check_columns, column_names, shown_names
 from quorate.tables.dates import date_of
 from quorate.tables.document import parse_document, read_document, schema_fields, schema_to_document
+from quorate.tables.frames import ColumnKind
 from quorate.tables.infer import check_spelled, classes_from_public, kinds_from_names, kinds_from_public
 from quorate.tables.learned import LearnedFacts, learn_private_table
 from quorate.tables.persons import check_lasting_type, name_persons, person_names
@@ -133,6 +134,15 @@ class Schema:
         without = _unused(table.column_names, label=label, groups=groups, leave_out=leave_out)
         kinds = kinds_from_public(table, without=without, reading=reading, sentences=check_texts("texts", texts))
         return cls(kinds, _label(label, classes), groups, leave_out, reading=reading)
+
+    def kinds_of(self, names: Sequence[Any]) -> list[ColumnKind]:
+        """Return what the columns of these names hold: numbers, dates or texts."""
+        if unknown := [name for name in names if str(name) not in self.columns]:
+            raise InvalidInput(f"the schema does not declare the columns {shown_names(unknown)}")
+        kinds = [self.columns[str(name)] for name in names]
+        return [
+            "text" if isinstance(k, Category | Text) else "date" if isinstance(k, Date) else "number" for k in kinds
+        ]
 
     @classmethod
     def from_private(

@@ -22,7 +22,7 @@ from quorate.core.ballots import Ballots, release_counts
 from quorate.core.checks import check_choice, check_count, check_positive, check_rate
 from quorate.core.errors import InvalidInput
 from quorate.core.mechanisms import PrivateQuantile
-from quorate.core.privacy.claims import COLUMNS_READ, Claim, replaced
+from quorate.core.privacy.claims import Claim, replaced
 from quorate.models.evaluation.rows import check_published
 from quorate.models.predictors.base import check_records
 from quorate.models.predictors.sklearn_compat import KeepsPublished
@@ -121,8 +121,7 @@ class ConformalModel(SavedModel, KeepsPublished):
         counts = Ballots(np.bincount(scored, minlength=len(self.grid_)))
         self.cell_ = release_counts(counts, self.quantile_.release)  # proof: step 3
         self.spent_epsilon_ = float(self.epsilon)
-        read = (COLUMNS_READ,) if getattr(self, "columns_read_", False) else ()
-        conditions = ("the model is taken as public", *read)
+        conditions = ("the model is taken as public",)
         self.claim_ = str(Claim(self.epsilon, 0.0, unit=replaced(self.unit_), conditions=conditions))
 
     def _covers(self) -> str:

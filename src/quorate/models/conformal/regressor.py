@@ -13,6 +13,7 @@ from quorate.core.errors import InvalidInput
 from quorate.models.conformal.classifier import ROUNDING, ConformalModel
 from quorate.models.evaluation.rows import first_rows, model_rows, private_rows, values_by_row
 from quorate.models.predictors.labels import target_numbers
+from quorate.tables.schema import Schema
 
 _SMALLEST = 1e-4  # of the largest error: errors below are not told apart
 
@@ -70,14 +71,17 @@ class ConformalRegressor(ConformalModel, RegressorMixin, BaseEstimator):
         """Return coverage and model, and the released width."""
         return [*super().page_facts(schema), f"Half width: {self.width_:.6g}."]
 
-    def fit(self, X: Any, y: Any, groups: Any = None) -> "ConformalRegressor":
-        """Release the width from held-out private rows, none of which the model has seen."""
+    def fit(self, X: Any, y: Any, groups: Any = None, schema: Schema | None = None) -> "ConformalRegressor":
+        """Release the width from held-out private rows, none of which the model has seen.
+
+        `schema` declares the columns of a data frame for a model that does not show in which it takes texts.
+        """
         self._check_settings(groups)
         if self.largest_error is None:
             raise InvalidInput("largest_error must be a public number that errors hardly exceed: there is no default")
         largest = check_positive("largest_error", self.largest_error)
         self._forget()
-        rows = private_rows(self, self.model, X)
+        rows = private_rows(self, self.model, X, schema)
         units, first, count = first_rows(len(rows), groups, y)
         grid = np.append(np.geomspace(_SMALLEST * largest, largest, self._grid_cells(count) - 1), np.inf)
         self._open(grid, count, groups)

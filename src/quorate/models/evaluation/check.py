@@ -24,7 +24,7 @@ from quorate.core.ballots import Ballots, release_counts
 from quorate.core.checks import check_count, check_rate
 from quorate.core.errors import InvalidInput
 from quorate.core.mechanisms import NoisyVector
-from quorate.core.privacy.claims import COLUMNS_READ, Claim, replaced
+from quorate.core.privacy.claims import Claim, replaced
 from quorate.core.rows import take_rows
 from quorate.models.account import Account
 from quorate.models.evaluation.measures import ModelCheck, ReleasedCounts
@@ -38,6 +38,7 @@ from quorate.models.evaluation.rows import (
 )
 from quorate.models.predictors.labels import class_codes
 from quorate.tables.containers import open_column
+from quorate.tables.schema import Schema
 from quorate.tables.values import read_texts
 
 OTHER = "other"  # the group of those whose group was not declared
@@ -58,6 +59,7 @@ def check_model(
     bins: int = 20,
     confidence: float = 0.95,
     account: Any = None,
+    schema: Schema | None = None,
 ) -> ModelCheck:
     """Test a published classifier privately on held-out rows, before it is published or used.
 
@@ -82,6 +84,8 @@ def check_model(
         The least coverage of each interval.
     account
         An `Account`, or its folder: a total that this test draws on, with models about the same people.
+    schema
+        Which columns of a data frame hold numbers, dates or texts, for a model that does not show it.
 
     >>> from sklearn.linear_model import LogisticRegression
     >>> draw = np.random.default_rng(0)
@@ -99,7 +103,7 @@ def check_model(
     classes = classes_of(model)
     names, place = _named_groups(by, by_values)
     columns: Any = BaseEstimator()
-    rows = private_rows(columns, model, X)
+    rows = private_rows(columns, model, X, schema)
     _, first, units = first_rows(len(rows), groups, y)
     labels = class_codes(classes, y)[first]
     if by is not None:
@@ -126,7 +130,6 @@ def check_model(
     read: tuple[str, ...] = (
         ("the groups were read from by and count as public",) if by is not None and by_values is None else ()
     )
-    read += (COLUMNS_READ,) if columns.columns_read_ else ()
     read += () if account is None else (str(account.total),)
     return ModelCheck(
         claim=str(Claim(epsilon, delta, unit=replaced(unit), conditions=("the model is taken as public", *read))),

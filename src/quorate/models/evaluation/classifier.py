@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from quorate.models.conformal.classifier import ROUNDING, ConformalModel
 from quorate.models.evaluation.rows import classes_of, first_rows, model_rows, private_rows, probabilities_by_row
 from quorate.models.predictors.labels import class_codes
+from quorate.tables.schema import Schema
 
 _SUREST, _LEAST = 1 - 1e-4, 1e-5  # probabilities between which the grid has its cells, evenly on the log-odds
 
@@ -66,12 +67,15 @@ class ConformalClassifier(ConformalModel, ClassifierMixin, BaseEstimator):
         """Return coverage and model, and the released threshold."""
         return [*super().page_facts(schema), f"Threshold: {self.threshold_:.6g}."]
 
-    def fit(self, X: Any, y: Any, groups: Any = None) -> "ConformalClassifier":
-        """Release the threshold from held-out private rows, none of which the model has seen."""
+    def fit(self, X: Any, y: Any, groups: Any = None, schema: Schema | None = None) -> "ConformalClassifier":
+        """Release the threshold from held-out private rows, none of which the model has seen.
+
+        `schema` declares the columns of a data frame for a model that does not show in which it takes texts.
+        """
         self._check_settings(groups)
         self._forget()
         self.classes_ = classes_of(self.model)
-        rows = private_rows(self, self.model, X)
+        rows = private_rows(self, self.model, X, schema)
         units, first, count = first_rows(len(rows), groups, y)
         grid = self._levels(count)
         self._open(grid, count, groups)

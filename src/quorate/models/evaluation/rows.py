@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.compose import ColumnTransformer
+from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.validation import check_consistent_length
 
@@ -27,6 +28,7 @@ from quorate.tables.containers import column_names, is_frame
 from quorate.tables.features.words import finite_numbers
 from quorate.tables.frames import FrameFormat, named_matrix
 from quorate.tables.persons import unit_numbers
+from quorate.tables.schema import Schema
 
 
 def check_published(model: Any, features: int | None = None) -> None:
@@ -66,79 +68,105 @@ def model_rows(model: Any, X: Any) -> Any:
     return X if names is None else named_matrix(X, names)
 
 
-def private_rows(columns: Any, model: Any, X: Any) -> Any:
+def private_rows(columns: Any, model: Any, X: Any, schema: Schema | None = None) -> Any:
     """Return private rows as a model is asked about them, and let `columns` learn their names.
 
-    What is refused depends on their shape and names: proof: step 1. Where a model says how it reads private rows, as
-    the linear ones do, its rule is taken. Else the columns in which it has seen texts are texts, and all others are
-    numbers or dates. Only for a model that does not show this do the types of private columns decide.
+    What is refused depends on their shape and names: proof: step 1. Types of private columns decide nothing. Where a
+    model says how it reads private rows, as the linear ones do, its rule is taken. Else the columns of a frame are what
+    the model shows or what `schema` declares.
     """
+    form = None
     if hasattr(model, "private_queries"):
         X = model.private_queries(X)
-    elif not is_frame(X):
+        form = FrameFormat.of(X) if is_frame(X) else None  # of the model's making
+    elif is_frame(X):
+        form = format_of_model(model, X, schema)
+    else:
         X = finite_numbers(X)
-    form = format_of_model(model, X) if is_frame(X) else None
     rows = check_records(columns, X, estimator=model, reset=True, frames=True, missing=True, form=form)
-    columns.columns_read_ &= not hasattr(model, "private_queries")  # the model declares its columns
     check_published(model, rows.shape[1])
     return rows
 
 
-def format_of_model(model: Any, X: Any) -> FrameFormat | None:
-    """Return the format in which a published model takes the columns of a frame, or None where it does not show it."""
+def format_of_model(model: Any, X: Any, schema: Schema | None = None) -> FrameFormat:
+    """Return the format in which a published model takes the columns of a frame.
+
+    It is that in which the model was fitted, or what `schema` declares. Of a model of scikit-learn the columns in which
+    its encoders have seen texts are texts, and all others are numbers or dates. A model that shows neither is refused.
+    """
     known = getattr(model, "form_", None)
-    names = list(column_names(X) if known is None else known.columns)
-    if known is None and hasattr(model, "feature_names_in_") and len(names) == len(model.feature_names_in_):
-        names = model.feature_names_in_.tolist()
     if known is not None:
-        return FrameFormat.declared(X, names, known.kinds)
+        return FrameFormat.declared(X, known.columns, known.kinds)
+    names = list(column_names(X))
+    if len(getattr(model, "feature_names_in_", ())) == len(names):
+        names = model.feature_names_in_.tolist()
+    if schema is not None:
+        return FrameFormat.declared(X, names, schema.kinds_of(names))
     if hasattr(model, "form_"):  # a model of ours that was fitted on a matrix
         return FrameFormat.declared(X, names, ["number"] * len(names))
     texts = _text_columns(model, names)
-    return None if texts is None else FrameFormat.declared(X, names, ["text" if n in texts else "date" for n in names])
+    if texts is None:
+        raise InvalidInput(
+            f"a {type(model).__name__} does not show in which columns of a data frame it takes texts: declare the "
+            "columns, as in schema=Schema.from_public(public_rows)"
+        )
+    return FrameFormat.declared(X, names, ["text" if name in texts else "date" for name in names])
 
 
-def _text_columns(part: Any, names: Sequence[Any]) -> set[Any] | None:
+def _text_columns(part: Any, names: Sequence[Any] | None) -> set[Any] | None:
     """Return in which of the named columns a fitted model of scikit-learn has seen texts.
 
     None where it may have seen texts and does not show in which columns: a part that is not of scikit-learn, a function
-    of its user, categories without names.
+    of its user, categories of columns that an earlier step has made, for which `names` is None.
     """
-    if getattr(part, "is_categorical_", part) is None:  # gradient boosting of numbers alone
-        return set()
-    is_function = isinstance(part, FunctionTransformer) and part.func is not None  # None passes columns through
-    is_open = is_function or getattr(part, "is_categorical_", None) is not None
-    if is_open or not type(part).__module__.startswith("sklearn."):
+    if hasattr(part, "form_"):  # a model of ours
+        kinds = () if part.form_ is None else zip(part.form_.columns, part.form_.kinds, strict=True)
+        return {name for name, kind in kinds if kind == "text"}
+    if not _is_shown(part):
         return None
+    found = [_own_text_columns(part, names), *(_text_columns(inner, seen) for inner, seen in _inner_parts(part, names))]
+    return None if None in found else {name for texts in found for name in texts or ()}
+
+
+def _is_shown(part: Any) -> bool:
+    """Return whether a part is of scikit-learn, without a function of its user: then its state shows what it saw."""
+    function = getattr(part, "func", None) if isinstance(part, FunctionTransformer) else None
+    homes = [type(part).__module__, getattr(getattr(function, "func", function), "__module__", None) or "numpy"]
+    return homes[0].startswith("sklearn.") and homes[1].partition(".")[0] in ("sklearn", "numpy")
+
+
+def _own_text_columns(part: Any, names: Sequence[Any] | None) -> set[Any] | None:
+    """Return the columns whose texts an encoder or an imputer has kept, or that a transformer takes one by one."""
     if isinstance(part, ColumnTransformer):
-        inner = [
-            (fitted, _named_columns(columns, names))
-            for _, fitted, columns in part.transformers_
-            if not isinstance(fitted, str)
-        ]
-        texts = {columns for _, columns in inner if isinstance(columns, str)}
-        inner = [(fitted, columns) for fitted, columns in inner if not isinstance(columns, str)]
-    else:
-        seen = getattr(part, "categories_", getattr(part, "statistics_", ()))
-        shown = [any(isinstance(value, str) for value in np.atleast_1d(values)) for values in seen]
-        if any(shown) and len(shown) != len(names):
-            return None
-        texts = {name for name, is_text in zip(names, shown, strict=False) if is_text}
-        inner = [(one, names) for one in _fitted_parts(part)]
-    for fitted, columns in inner:
-        found = _text_columns(fitted, columns)
-        if found is None:
-            return None
-        texts |= found
-    return texts
+        single = [columns for _, _, columns in part.transformers_ if np.ndim(columns) == 0]
+        single = [column for column in single if isinstance(column, str | int)]
+        return {column if isinstance(column, str) else list(names or ())[column] for column in single}
+    seen = getattr(part, "categories_", getattr(part, "statistics_", ()))
+    shown = [any(isinstance(value, str) for value in np.atleast_1d(values)) for values in seen]
+    if not any(shown):
+        return set()
+    if names is None or len(shown) != len(names):
+        return None
+    return {name for name, is_text in zip(names, shown, strict=True) if is_text}
 
 
-def _named_columns(columns: Any, names: Sequence[Any]) -> Any:
-    """Return the names of the columns of a transformer: a text as it is, numbers and slices by their places."""
-    if isinstance(columns, str):
-        return columns
-    if isinstance(columns, slice):
-        return list(names)[columns]
+def _inner_parts(part: Any, names: Sequence[Any] | None) -> Iterator[tuple[Any, Sequence[Any] | None]]:
+    """Yield the estimators that one of scikit-learn is made of, each with the names of the columns that it takes."""
+    if isinstance(part, ColumnTransformer):
+        for _, fitted, columns in part.transformers_:
+            if np.ndim(columns) == 1 and not isinstance(fitted, str):
+                yield fitted, None if names is None else _named_columns(columns, names)
+            elif isinstance(columns, slice) and not isinstance(fitted, str):
+                yield fitted, None if names is None else list(names)[columns]
+        return
+    for inner in _fitted_parts(part):
+        yield inner, names
+        if isinstance(part, Pipeline) and isinstance(inner, ColumnTransformer):
+            names = None  # its columns stand in another order
+
+
+def _named_columns(columns: Any, names: Sequence[Any]) -> list[Any]:
+    """Return the names of the columns of a transformer, of which some are given by their places or by a mask."""
     listed = np.asarray(columns)
     return [names[place] for place in np.arange(len(names))[listed]] if listed.dtype.kind in "iub" else listed.tolist()
 

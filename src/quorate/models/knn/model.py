@@ -26,6 +26,7 @@ from quorate.models.knn.units import Units
 from quorate.models.predictors.base import SessionModel, check_matrix
 from quorate.models.saving.codecs import from_plain, to_plain
 from quorate.models.saving.contract import Spending, State
+from quorate.tables.containers import is_frame
 
 
 class NeighbourModel(SessionModel, ABC):
@@ -55,7 +56,7 @@ class NeighbourModel(SessionModel, ABC):
 
     def _fit_units(self, X: Any, y: Any, ballot: Ballot, *, groups: Any, public: Any, known: Any) -> Self:
         """Plan by public rows, of which `known` has the labels, take in the records, and open the budget."""
-        rows = check_matrix(self, X, reset=True)
+        rows = check_matrix(self, X, reset=True, declared=is_frame(public))
         self.form_ = None
         shown = None if public is None else check_matrix(self, public, reset=False, role="public")
         self.space_ = Space.of_public(self.metric, shown, features=rows.shape[1])

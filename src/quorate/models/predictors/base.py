@@ -6,7 +6,7 @@ repeat no value of theirs. Queries belong to the one who asks.
 
 import os
 from abc import ABCMeta, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from importlib import import_module
@@ -124,7 +124,8 @@ def check_records(
 
     The format is fixed by `reset` and kept as `form_`: a data frame stays one for an estimator that is fitted through
     joblib, which may choose columns by name (or where `frames` says so); anything else becomes a matrix of numbers.
-    Public rows or a published model declare it as `form`; without it, the types of the columns decide.
+    Public rows or a published model declare it as `form`; without it, the types of the columns decide, and the claim
+    says so (`columns_read_`).
     `role` says whose rows they are: private ones with `reset` and queries without it, unless it is given. No private
     value is refused. A query may miss values where the estimator takes gaps, or where `missing` says so.
     """
@@ -134,10 +135,14 @@ def check_records(
     if reset:
         keeps = takes_frames(estimator) if frames is None else frames
         classifier.form_ = (form or FrameFormat.of(X)) if framed and keeps else None
-        classifier.columns_read_ = classifier.form_ is not None and form is None and role == "private"
+        classifier.columns_read_ = framed and form is None and role == "private"
     if classifier.form_ is None:
         missing = allows_missing(estimator) if missing is None else missing
-        return check_matrix(classifier, X, missing=missing, reset=reset, role=role)
+        if framed and form is not None:
+            _check_numbers(
+                classifier, [name for name, kind in zip(form.columns, form.kinds, strict=True) if kind != "number"]
+            )
+        return check_matrix(classifier, X, missing=missing, reset=reset, role=role, declared=form is not None)
     _check_same_format(classifier, framed)
     validate_data(classifier, X, reset=reset, skip_check_array=True)
     if len(X) < 1:
@@ -157,20 +162,31 @@ def _check_same_format(classifier: Any, framed: bool) -> None:
 
 
 def check_matrix(
-    classifier: Any, X: Any, *, missing: bool = False, reset: bool, role: Role | None = None
+    classifier: Any,
+    X: Any,
+    *,
+    missing: bool = False,
+    reset: bool,
+    role: Role | None = None,
+    declared: bool = False,
 ) -> NDArray[np.float64]:
     """Return records or queries as a canonical matrix, and check (or, with `reset`, learn) names and columns.
 
-    `role` is as for `check_records`. A private value that is no number is NaN; an infinite one stays.
+    `role` is as for `check_records`. A private value that is no number is NaN; an infinite one stays. Columns of texts
+    or dates are refused by their types: of public rows and queries always, of private ones where a fit begins and
+    nothing public has `declared` that they are numbers. The claim of such a fit says that types are public.
     """
     role = role or ("private" if reset else "query")
+    if reset:
+        classifier.columns_read_ = is_frame(X) and role == "private" and not declared
     if hasattr(X, "toarray") and 8 * X.shape[0] * X.shape[1] > _MOST_BYTES:
         raise InvalidInput(
             f"a sparse matrix is filled, and this one, {X.shape[0]:,} x {X.shape[1]:,}, would not fit. {_PROJECT}"
         )
     if is_frame(X):
         numbers = check_array(
-            _frame_matrix(classifier, X, role, reset=reset), ensure_all_finite="allow-nan" if missing else False
+            _frame_matrix(classifier, X, role, reset=reset, declared=declared),
+            ensure_all_finite="allow-nan" if missing else False,
         )
     else:
         numbers = _array_matrix(classifier, X, role, missing=missing, reset=reset)
@@ -215,18 +231,24 @@ def fill_missing(X: Any) -> Any:
     return np.nan_to_num(X, posinf=LARGEST, neginf=-LARGEST) if isinstance(X, np.ndarray) else X
 
 
-def _frame_matrix(classifier: Any, X: Any, role: Role, *, reset: bool) -> NDArray[np.float64]:
-    """Return a frame of numbers as a matrix. Columns of texts or dates are refused by their types, which are public."""
+def _frame_matrix(classifier: Any, X: Any, role: Role, *, reset: bool, declared: bool) -> NDArray[np.float64]:
+    """Return a frame of numbers as a matrix."""
     check_differ(column_names(X))
     validate_data(classifier, X, reset=reset, skip_check_array=True)
     for name in filter(is_named_id, column_names(X) if reset else []):
         warn_of_id(name)
     opened = open_table(X, whose=subject(role))
-    no_numbers = [name for name, kind in opened.kinds.items() if kind != "number" and not holds_objects(X, name)]
-    if no_numbers:
-        raise InvalidInput(f"the columns {shown_names(no_numbers)} hold no numbers; {numbers_for(classifier)}")
+    if role != "private" or (reset and not declared):
+        texts = [name for name, kind in opened.kinds.items() if kind != "number" and not holds_objects(X, name)]
+        _check_numbers(classifier, texts)
     columns = [read_column(name, column, "number", role) for name, column in opened.columns.items()]
     return np.stack(columns, axis=1) if columns else np.empty((opened.rows, 0))
+
+
+def _check_numbers(classifier: Any, texts: Sequence[Any]) -> None:
+    """Refuse columns of texts and dates."""
+    if texts:
+        raise InvalidInput(f"the columns {shown_names(texts)} hold no numbers; {numbers_for(classifier)}")
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -21,6 +21,7 @@ from quorate.models.predictors.unit_rows import UnitRows, fill_unit_rows
 from quorate.models.saving.contract import Spending, State
 from quorate.models.saving.hypotheses import concept_document, concept_of, document_of, hypothesis_of
 from quorate.models.students.points import random_points
+from quorate.tables.containers import is_frame
 
 _MODES = ("semi-private", "label-private")
 _ONE_LABEL = (  # said of what was chosen, which may be known
@@ -53,7 +54,7 @@ class CoverClassifier(QuorateClassifier):
         """Choose a hypothesis by its mistakes on the records, among those that the public points tell apart."""
         self._check_settings(groups, public)
         self._forget("hypothesis_", "candidates_", "spent_epsilon_", "unit_", "claim_")
-        X = fill_missing(check_matrix(self, X, reset=True))
+        X = fill_missing(check_matrix(self, X, reset=True, declared=is_frame(public)))
         self.classes_, codes = two_classes(self.classes, X, y, instead="StudentClassifier")
         defining = X if self.mode == "label-private" else check_matrix(self, public, reset=False, role="public")
         if self.points is not None:

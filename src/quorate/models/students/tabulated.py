@@ -30,6 +30,7 @@ from quorate.models.predictors.base import QuorateClassifier, check_matrix
 from quorate.models.predictors.labels import declared_classes
 from quorate.models.students.halves import labels_of
 from quorate.models.students.points import random_points
+from quorate.tables.containers import is_frame
 from quorate.tables.persons import unit_numbers
 
 NO_ANSWER = -1
@@ -115,7 +116,7 @@ class TabulatedClassifier(QuorateClassifier):
         if domain is None:
             raise InvalidInput("a finite domain is needed: fit(X, y, domain=...), all points there are")
         self._forget("table_", "domain_", "runs_", "claim_")
-        X = check_matrix(self, X, reset=True)
+        X = check_matrix(self, X, reset=True, declared=is_frame(domain))
         points = np.unique(check_matrix(self, domain, reset=False), axis=0)
         self.classes_, labels = declared_classes(self.classes, y)
         runs = boosting_runs(beta=self.beta) if self.runs is None else check_count("runs", self.runs)
