@@ -28,7 +28,7 @@ from benchmarks.figures import Figure, data_folder
 from benchmarks.learners import learner_figures
 from benchmarks.students import student_figures
 from quorate.core.ballots import release_votes
-from quorate.models.evaluation import ConformalClassifier, ConformalRegressor
+from quorate.models.conformal import ConformalClassifier, ConformalRegressor
 
 _BATCH = 1000
 

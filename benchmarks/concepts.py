@@ -72,8 +72,8 @@ def _agnostic(concept: Concept, X: Numbers, y: Any) -> float:
 
 
 def _stable(concept: Concept, X: Numbers, y: Any) -> float:
-    from quorate.models.predictors.stable_choice import StableChoice
-    from quorate.models.predictors.unit_rows import fill_unit_rows
+    from quorate.models.predictors.concept_classifier import fill_unit_rows
+    from quorate.models.predictors.stable import StableChoice
 
     choice = StableChoice.calibrate(concept, units=len(y), gamma=0.1, subset=_subset(concept, len(y)))
     return _wrong(choice.draw(fill_unit_rows(X, y)), concept)
@@ -81,7 +81,7 @@ def _stable(concept: Concept, X: Numbers, y: Any) -> float:
 
 def _pure(concept: Concept, X: Numbers, y: Any) -> float:
     from quorate.models.predictors import PureClassifier
-    from quorate.models.predictors.unit_rows import fill_unit_rows
+    from quorate.models.predictors.concept_classifier import fill_unit_rows
 
     subset: Any = _subset(concept, len(y)) or "auto"
     scheme = PureClassifier(concept, epsilon=1.0, subset=subset, classes=[0, 1]).fit(X, y).scheme_
@@ -164,7 +164,7 @@ def plateau_errors(
     quorum or a coin's answer. Relabelling settles on one of the two first.
     """
     from quorate.models.predictors import AgnosticClassifier, PrivateClassifier
-    from quorate.models.predictors.concept_teachers import ErmClassifier
+    from quorate.models.predictors.concept_classifier import ErmClassifier
 
     X, y = plateau_records(records, gamma=gamma, features=concept.features)
     grid = (2 * np.arange(queries) + 1) / queries - 1
@@ -188,7 +188,7 @@ def answered_queries(*, records: int, most: int = 2**24) -> dict[str, int]:
     disagree by a fifth; those on relabelled chunks by a fiftieth, and pay for relabelling. "published" is the stability
     test on plain teachers with its published constants. A teacher has 20 units or more; epsilon is 1, delta 1e-6.
     """
-    from quorate.models.predictors.relabelled_sample import plan_sample
+    from quorate.models.predictors.agnostic import plan_sample
     from quorate.planner import plan
     from quorate.planner.literature import stability_teachers
 
@@ -281,7 +281,7 @@ def stability_figures(quick: bool) -> Iterator[Figure]:
     Exactly over all data sets of a few rows and all subsets; and on 10,000 records by the mean over random subsets of
     the exact probability given the subset, the same subsets for both neighbours.
     """
-    from quorate.models.predictors.stable_choice import StableChoice
+    from quorate.models.predictors.stable import StableChoice
     from quorate.planner.concepts import plan_concept
 
     rows = 3 if quick else 4

@@ -45,7 +45,7 @@ from quorate.core.estimator_calls import CALL
 from quorate.core.mechanisms import DistributedMax, NoisyMax
 from quorate.core.mechanisms.distributions import gaussian_pmf
 from quorate.models.predictors import PrivateClassifier
-from quorate.models.predictors.sources import Encoding, spilled
+from quorate.models.predictors.table_rows import Encoding, spill_rows
 from quorate.tables import Label, Number, Schema
 from quorate.tables.files import TableStream
 from quorate.tables.persons import unit_numbers
@@ -124,7 +124,7 @@ class Marked(NamedTuple):
     def local_votes(self, estimator: Any, queries: Floats) -> Integers:
         """Return the ballots of the same teachers, fitted in this process."""
         stream, rows = TableStream(self.folder), SpilledRows(4, memory=10**9, dealer=Dealer(self.key))
-        with closing(spilled(stream, Encoding(self.schema(), _CLASSES), rows)):
+        with closing(spill_rows(stream, Encoding(self.schema(), _CLASSES), rows)):
             ensemble = rows.ensemble(teachers=self.teachers, held_out=0, estimator=estimator, classes=2)[0]
             return ensemble.fitted.votes(queries)
 

@@ -19,7 +19,7 @@ from sklearn.utils import estimator_checks
 
 import quorate as qr
 from quorate.models.concepts import Stumps, Threshold, Thresholds
-from quorate.models.concepts.words import named_condition, rule_text
+from quorate.models.concepts.stumps import named_condition, rule_text
 from quorate.models.predictors import Predictions
 from quorate.tables import Category, Number, Schema
 from quorate.tables.features import AdditiveColumns, HashedColumns

@@ -47,7 +47,8 @@ from quorate.core.progress import set_progress
 if TYPE_CHECKING:
     from quorate.auditing import audit
     from quorate.models.account import Account
-    from quorate.models.evaluation import ConformalClassifier, ConformalRegressor, check_model
+    from quorate.models.conformal import ConformalClassifier, ConformalRegressor
+    from quorate.models.evaluation import check_model
     from quorate.models.everlasting import EverlastingClassifier
     from quorate.models.everlasting.plan import plan_everlasting
     from quorate.models.fitting import fit
@@ -123,8 +124,8 @@ __version__ = "0.1.0"
 _LATER = {  # found when first asked for: scikit-learn takes a second to load
     "Account": "quorate.models.account",
     "AgnosticClassifier": "quorate.models.predictors",
-    "ConformalClassifier": "quorate.models.evaluation",
-    "ConformalRegressor": "quorate.models.evaluation",
+    "ConformalClassifier": "quorate.models.conformal",
+    "ConformalRegressor": "quorate.models.conformal",
     "EverlastingClassifier": "quorate.models.everlasting",
     "GrowingRelease": "quorate.release",
     "NeighbourClassifier": "quorate.models.knn",

@@ -31,7 +31,7 @@ from quorate.compute.ensemble.electorate import Electorate
 from quorate.compute.ensemble.engines import open_engine
 from quorate.compute.ensemble.sources import SpilledRows
 from quorate.core.errors import ClusterLost
-from quorate.models.predictors.sources import Encoding, spilled
+from quorate.models.predictors.table_rows import Encoding, spill_rows
 from quorate.tables import Label, Number, Schema
 from quorate.tables.files import TableStream, table_files, table_parts
 
@@ -129,7 +129,7 @@ def folder(tmp_path):
 
 def fitted_here(source, schema, key, **fitting):
     stream, rows = TableStream(source), SpilledRows(3, memory=10**8, dealer=Dealer(key))
-    read = spilled(stream, Encoding(schema, CLASSES), rows)
+    read = spill_rows(stream, Encoding(schema, CLASSES), rows)
     made = read.ensemble(**{"held_out": 0, "classes": 2, **fitting})[0]
     rows.close()
     return made.fitted

@@ -15,7 +15,7 @@ from quorate.core.mechanisms import NoisySum
 from quorate.models.concepts import Intervals, Thresholds
 from quorate.models.predictors import PrivateClassifier
 from quorate.models.students import tabulated
-from quorate.models.students.released_errors import QueryReleaseClassifier
+from quorate.models.students.cover import QueryReleaseClassifier
 from quorate.models.students.tabulated import (
     NO_ANSWER,
     TabulatedClassifier,

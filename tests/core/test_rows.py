@@ -22,7 +22,7 @@ from quorate import EverlastingClassifier, PrivateClassifier
 from quorate.core.errors import InvalidInput
 from quorate.core.rows import canonical_matrix, join_rows, query_digests, take_rows, usable_cores
 from quorate.models.predictors import StableClassifier
-from quorate.models.predictors.base import check_matrix, check_records
+from quorate.models.predictors.records import check_matrix, check_records
 from quorate.service.codec import Tensor
 from quorate.service.tensors import MatrixInput, NamedInputs, SchemaInputs
 from quorate.tables import Number, Schema

@@ -21,16 +21,22 @@ from quorate.core.hypotheses.points import (
     which_labelled,
 )
 from quorate.models.concepts import Halfspaces, Intervals, Stumps, Thresholds
-from quorate.models.concepts.hyperplanes import ExactPoints, cofactors
-from quorate.models.concepts.partitions import check_partitions, columns_within, find_partitions, first_rows
-from quorate.models.concepts.splits import DistinctSplits
-from quorate.models.predictors.base import allows_missing, check_matrix, takes_frames
-from quorate.models.predictors.estimate import Estimate, estimate_rates
+from quorate.models.concepts.hyperplanes import (
+    ExactPoints,
+    check_partitions,
+    cofactors,
+    columns_within,
+    find_partitions,
+    first_rows,
+)
+from quorate.models.concepts.stumps import DistinctSplits
+from quorate.models.predictors.agnostic import RelabelledSample, paper_no_quorums
 from quorate.models.predictors.labels import without_values
-from quorate.models.predictors.relabelled_sample import RelabelledSample, paper_no_quorums
-from quorate.models.predictors.stable import stable_subset
-from quorate.models.predictors.stable_choice import StableChoice, check_calibration, check_gamma, flip
-from quorate.models.saving.codecs import array_from, mechanism_of
+from quorate.models.predictors.records import allows_missing, check_matrix, takes_frames
+from quorate.models.predictors.stable import StableChoice, check_calibration, check_gamma, flip, stable_subset
+from quorate.models.predictors.voting import Estimate, estimate_rates
+from quorate.models.saving.codecs import array_from
+from quorate.models.saving.votes import mechanism_of
 from quorate.models.students.classifier import try_student
 from quorate.models.students.tabulated import boosting_runs, published_queries, vote_table
 

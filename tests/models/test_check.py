@@ -32,7 +32,7 @@ from quorate import (
 from quorate.auditing import entropy_tape
 from quorate.cli import main
 from quorate.core.mechanisms import NoisyVector
-from quorate.models.evaluation.intervals import NoisyCount, area_interval, noise_bound, share_interval
+from quorate.models.evaluation.measures import NoisyCount, area_interval, noise_bound, share_interval
 from quorate.models.evaluation.rows import format_of_model
 from quorate.tables import Schema
 from quorate.tables.features import HashedColumns

@@ -27,13 +27,13 @@ from quorate.models.predictors import (
     PureClassifier,
     StableClassifier,
     UniversalClassifier,
-    pure_stable,
+    pure,
 )
-from quorate.models.predictors.pure_stable import PureStable
-from quorate.models.predictors.stable_choice import StableChoice
-from quorate.models.predictors.unit_rows import fill_unit_rows
+from quorate.models.predictors.concept_classifier import fill_unit_rows
+from quorate.models.predictors.pure import PureStable
+from quorate.models.predictors.stable import StableChoice
 from quorate.models.predictors.universal import choose_from_cover
-from quorate.models.students.semi_private import SemiPrivateClassifier
+from quorate.models.students.cover import SemiPrivateClassifier
 
 LINE = (0.0, 1.0, 2.0)
 QUERIES = (-0.5, 0.5, 1.5)
@@ -185,11 +185,9 @@ def answer_law(made, slots, query):
         for chosen, weight in chosen_by(fresh, np.array([query]), units):
             turned = []
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(
-                    "quorate.models.predictors.stable_choice.secret_subset", lambda *_, units=units: np.array(units)
-                )
+                patch.setattr("quorate.models.predictors.stable.secret_subset", lambda *_, units=units: np.array(units))
                 patch.setattr(ExponentialChoice, "choose", lambda *_, chosen=chosen, **__: chosen)
-                patch.setattr(pure_stable, "flip", lambda label, p, turned=turned: turned.append(p) or label)
+                patch.setattr(pure, "flip", lambda label, p, turned=turned: turned.append(p) or label)
                 label = int(fresh.answerer.draw(np.array([[query]])).labels[0])
             rest = float(turned[0]) if turned else 0.0
             law += weight * (1 - rest if label else rest)
@@ -205,7 +203,7 @@ def chosen_by(fresh, row, units):
         raise Asked
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("quorate.models.predictors.stable_choice.secret_subset", lambda *_: np.array(units))
+        patch.setattr("quorate.models.predictors.stable.secret_subset", lambda *_: np.array(units))
         patch.setattr(ExponentialChoice, "choose", choose)
         with suppress(Asked):
             fresh.answerer.draw(row[np.newaxis])

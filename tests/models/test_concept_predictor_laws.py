@@ -19,12 +19,11 @@ from quorate.core.mechanisms.exponential import ExponentialChoice
 from quorate.core.privacy import relabelling_epsilon
 from quorate.models.concepts import Finite, Intervals, Stumps, Thresholds
 from quorate.models.predictors import AgnosticClassifier
-from quorate.models.predictors.concept_teachers import fit_concept_teachers
+from quorate.models.predictors.agnostic import RelabelledSample, paper_inner, paper_no_quorums, plan_sample
+from quorate.models.predictors.concept_classifier import UnitRows, fill_unit_rows, fit_concept_teachers
+from quorate.models.predictors.pure import PureStable
 from quorate.models.predictors.pure_relabel import PureRelabelling
-from quorate.models.predictors.pure_stable import PureStable
-from quorate.models.predictors.relabelled_sample import RelabelledSample, paper_inner, paper_no_quorums, plan_sample
-from quorate.models.predictors.stable_choice import StableChoice, flip, secret_subset
-from quorate.models.predictors.unit_rows import UnitRows, fill_unit_rows
+from quorate.models.predictors.stable import StableChoice, flip, secret_subset
 from quorate.models.predictors.universal import choose_from_cover
 
 LINE = [0.0, 1.0, 2.0]
@@ -125,7 +124,7 @@ def test_a_person_with_two_rows_counts_as_one_unit():
         law = []
         for person in places:
             X = np.array([[x] for x, _ in (*person, *base[0])])
-            slots = UnitRows(X, np.array([label for _, label in (*person, *base[0])]), most=2)
+            slots = UnitRows(X, np.array([label for _, label in (*person, *base[0])]), row_limit=2)
             law.append(stable_law(choice, slots, subsets=[(1,)]))  # the other person defines the candidates
         tight = math.tanh(choice.epsilon / 4)
         return max(np.abs(one - other).max() for one in law for other in law), tight
@@ -246,7 +245,9 @@ def most_ballots_moved(*, by_row=False):
             continue  # enough of them to see it
         for person in itertools.product(every_row(), repeat=2):
             rows = [*person, *common]
-            slots = UnitRows(np.array([[x] for x, _ in rows]), np.array([y for _, y in rows]), most=1 if by_row else 2)
+            slots = UnitRows(
+                np.array([[x] for x, _ in rows]), np.array([y for _, y in rows]), row_limit=1 if by_row else 2
+            )
             one = RelabelledSample(units=6, sampled=6, kappa=1.0, epsilon=1.0, delta=1e-9) if by_row else sample
             for hypothesis in hypotheses:
                 with pytest.MonkeyPatch.context() as patch:

@@ -17,8 +17,7 @@ from quorate.core.privacy import Budget, Cost
 from quorate.core.session import Session
 from quorate.models.concepts import Conjunctions, Finite, Halfspaces, Intervals, Stumps, Thresholds
 from quorate.models.predictors import AgnosticClassifier, PureClassifier, StableClassifier, UniversalClassifier
-from quorate.models.predictors.concept_teachers import ErmClassifier
-from quorate.models.predictors.unit_rows import fill_unit_rows
+from quorate.models.predictors.concept_classifier import ErmClassifier, fill_unit_rows
 from quorate.models.predictors.universal import choose_from_cover, cover_points
 from quorate.models.saving import open_folder
 
@@ -236,7 +235,7 @@ def test_what_a_class_cannot_go_through_is_said_by_fit():
 
 def test_slots_have_public_sizes():
     X, y = np.arange(7.0)[:, np.newaxis], np.array([0, 1, 0, 1, 0, 1, 0])
-    records = fill_unit_rows(X, y, groups=["a", "a", "a", "b", "a", "c", "b"], most=2)
+    records = fill_unit_rows(X, y, groups=["a", "a", "a", "b", "a", "c", "b"], row_limit=2)
     assert records.points[:, 0].tolist()[:4] == [0.0, 1.0, 3.0, 6.0]
     assert records.labels.tolist() == [0, 1, 1, 0, 1, -1]
     assert repr(records) == "<sealed records>"

@@ -24,7 +24,7 @@ from quorate.models.concepts import (
     Thresholds,
     check_concept,
 )
-from quorate.models.concepts.pairs import correlate, difference_counts, pair_of_rank
+from quorate.models.concepts.intervals import correlate, difference_counts, pair_of_rank
 from quorate.models.concepts.thresholds import _Cuts
 
 LINES = [[], [4.0], [1.0, 1.0, 1.0], [3.0, 1.0, 2.0, 2.0, 5.0], [0.0, -0.0, 1.0], [1.0, np.nextafter(1.0, 2.0)]]
@@ -119,7 +119,7 @@ def test_stumps_do_not_trust_a_sum_of_words(monkeypatch):
     """Words that make different splits look alike are found out, and drawn again."""
     draws = iter([bytes(8 * 6), b"\x01" * 8 * 6])
     real = np.random.default_rng(0).bytes
-    monkeypatch.setattr("quorate.models.concepts.splits.os.urandom", lambda size: next(draws, None) or real(size))
+    monkeypatch.setattr("quorate.models.concepts.stumps.os.urandom", lambda size: next(draws, None) or real(size))
     points = np.random.default_rng(1).random((6, 3))
     assert len(Stumps(features=3).dichotomies(points)) == len(
         {tuple(h.predict(points)) for h in Stumps(features=3).dichotomies(points)}

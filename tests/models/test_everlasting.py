@@ -24,8 +24,8 @@ from quorate.core.privacy import Cost
 from quorate.core.requests import REFUSED
 from quorate.models.concepts import Intervals, Stumps, Thresholds
 from quorate.models.everlasting import EverlastingClassifier, Guarantee
+from quorate.models.everlasting.arrivals import Phase
 from quorate.models.everlasting.cuts import CutTeachers, fit_cuts
-from quorate.models.everlasting.phase import Phase
 from quorate.models.everlasting.seats import Seats, deal_seats
 from quorate.models.everlasting.teaching import teach
 from quorate.models.everlasting.terms import boost_terms, votes_terms
@@ -184,8 +184,8 @@ BAD = [
     ({"phase_size": 10}, "phase_size=10 is too small for 4000 teachers"),
     ({"growth": 0.5}, "growth must be at least 1"),
     ({"max_phase_size": 0}, "max_phase_size must be a whole number"),
-    ({"relabel": "ballots"}, "relabel must be 'votes' or 'labelboost'"),
-    ({"refresh": "never"}, "refresh must be 'queries' or 'pool'"),
+    ({"relabel": "ballots"}, "relabel must be one of votes, labelboost"),
+    ({"refresh": "never"}, "refresh must be one of queries, pool"),
     ({"estimator": LinearRegression()}, "estimator must be a classifier or a class of quorate.models.concepts"),
     (
         {"estimator": "thresholds"},

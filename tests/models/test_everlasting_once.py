@@ -22,12 +22,11 @@ from quorate.models.everlasting import (
     Feed,
     Guarantee,
     arrivals,
-    boosting,
     classifier,
     phase_folder,
 )
+from quorate.models.everlasting.arrivals import Phase
 from quorate.models.everlasting.directions import MeanDirection
-from quorate.models.everlasting.phase import Phase
 from quorate.models.everlasting.seats import deal_seats
 from quorate.models.everlasting.teaching import teach
 from quorate.models.everlasting.terms import Boost
@@ -130,9 +129,9 @@ def test_labelboost_samples_as_many_as_it_pays_for_and_all_alike(monkeypatch):
             seen.append((labelled[:, 0], unlabelled[:, 0]))
             return super().relabel(labelled, labels, unlabelled=unlabelled)
 
-    monkeypatch.setattr(boosting, "Relabel", Spied)
+    monkeypatch.setattr(arrivals, "Relabel", Spied)
     for _ in range(120):  # one of 240 is never sampled with probability 240 * 0.75**120, below 1e-12
-        new, _ = boosting.boosted(
+        new, _ = arrivals.boosted(
             Thresholds(both_directions=False), (X, (X[:, 0] > 50).astype(int)), X + 0.5, boost=boost, seats=30
         )
         assert np.array_equal(new[:, 0], seen[-1][1])

@@ -29,14 +29,14 @@ from quorate import InvalidInput, NeighbourClassifier, plan_neighbours
 from quorate.core.errors import BudgetSpent
 from quorate.core.mechanisms.noisy_vector import ROUNDING_VARIANCE, discrete_delta
 from quorate.core.privacy import Cost
-from quorate.models.knn import NeighbourPlan, blocks
+from quorate.models.knn import blocks
 from quorate.models.knn import units as units_module
 from quorate.models.knn.ballots import Labels, Levels, Shares
 from quorate.models.knn.blocks import Block, multiply, query_factors, record_factors
-from quorate.models.knn.kernel import Kernel
-from quorate.models.knn.points import LONGEST, Space
+from quorate.models.knn.kernel import LONGEST, Kernel, Space
 from quorate.models.knn.terms import Terms
 from quorate.models.knn.units import Units
+from quorate.planner import Plan
 
 
 def blobs(rows, *, features=6, classes=3, apart=3.0, seed=0):
@@ -696,7 +696,7 @@ def test_a_plan_with_too_few_records_says_so():
         changed = plan_neighbours(X, **numbers | {change.parameter: change.value}, delta=1e-6, classes=3)
         assert changed.feasible
         assert changed.nearest == ()
-    assert NeighbourPlan.from_dict(json.loads(json.dumps(plan.as_dict()))) == plan
+    assert Plan.from_dict(json.loads(json.dumps(plan.as_dict()))).as_dict() == plan.as_dict()
     with pytest.raises(InvalidInput, match="at least 10"):
         plan_neighbours(X[:5], records=100, queries=10, epsilon=1.0, delta=1e-6)
     with pytest.raises(InvalidInput, match="records must be at most"):

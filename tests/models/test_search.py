@@ -39,9 +39,9 @@ from quorate.core.noise import system_noise
 from quorate.core.privacy import Budget
 from quorate.models.concepts import Thresholds
 from quorate.models.selection import plan_search
-from quorate.models.selection import scores as scores_module
 from quorate.models.selection import search as search_module
-from quorate.models.selection.scores import Scoring
+from quorate.models.selection import trials as scores_module
+from quorate.models.selection.trials import Scoring
 from quorate.tables.features import AdditiveColumns
 
 ORDERS = (1.2, 2.0, 6.0, 30.0)

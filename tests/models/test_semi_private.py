@@ -18,9 +18,9 @@ from quorate.auditing import entropy_tape
 from quorate.auditing.choices import choice_law
 from quorate.core.mechanisms.exponential import ExponentialChoice
 from quorate.models.concepts import Boxes, Conjunctions, Halfspaces, Intervals, Stumps, Thresholds
-from quorate.models.predictors.unit_rows import UnitRows
+from quorate.models.predictors.concept_classifier import UnitRows
 from quorate.models.students import cover
-from quorate.models.students.semi_private import SemiPrivateClassifier
+from quorate.models.students.cover import SemiPrivateClassifier
 
 SECRET = 0.123456789  # stands in the private rows and nowhere else
 LINE = [0.0, 1.0, 2.0]
@@ -132,7 +132,7 @@ def test_a_person_of_many_rows_is_one_unit(most):
 
 
 def test_planted_rows_beyond_those_that_count_are_caught(monkeypatch):
-    monkeypatch.setattr(cover, "fill_unit_rows", lambda X, y, *, groups, most: UnitRows(X, y, most=1))
+    monkeypatch.setattr(cover, "fill_unit_rows", lambda X, y, *, groups, row_limit: UnitRows(X, y, row_limit=1))
     assert worst_person(_made(Thresholds(both_directions=True))) > 2.0 + 0.5
 
 

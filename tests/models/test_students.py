@@ -32,7 +32,7 @@ from quorate.core.mechanisms.base import Run
 from quorate.core.session import Session
 from quorate.models.predictors import PrivateClassifier
 from quorate.models.students import StudentClassifier, classifier, k_centre_points, margins, random_points
-from quorate.models.students.halves import labels_of, split_units
+from quorate.models.students.points import labels_of, split_units
 from quorate.tables.frames import FrameFormat
 
 SECRET = 0.123456789  # stands in the private rows and nowhere else

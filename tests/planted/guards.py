@@ -23,9 +23,9 @@ from quorate.core.mechanisms.cutoff import CutoffRun, NoisyCutoff
 from quorate.core.privacy import Budget, Cost, gaussian_renyi, to_epsilon
 from quorate.core.privacy.budget import Quanta, Reservation, to_quanta
 from quorate.models.concepts import Concept, Dichotomies, Hypothesis
-from quorate.models.predictors import pure_stable, stable_choice
-from quorate.models.predictors.pure_stable import PureStable
-from quorate.models.predictors.unit_rows import UnitRows, fill_unit_rows
+from quorate.models.predictors import pure, stable
+from quorate.models.predictors.concept_classifier import UnitRows, fill_unit_rows
+from quorate.models.predictors.pure import PureStable
 
 _CUTOFF = NoisyCutoff(epsilon=1.0, allowed=20, spread=10)
 _FAILS = 13.0  # the record on which a user's class fails
@@ -248,7 +248,7 @@ class AnswersOutsideTheFlip(PureStable):
     """Answers 0 where the class fails and never flips that label: such an answer is more certain than allowed."""
 
     def draw(self, records: UnitRows, row: NDArray[np.float64]) -> int:
-        units = stable_choice.secret_subset(records.units, self.choice.subset)
+        units = stable.secret_subset(records.units, self.choice.subset)
         try:
             candidates = self.choice.concept.dichotomies(records.points[records.places(units)])
             label = self.choice.mechanism.choose(candidates.tally(records.points, records.labels)).predict(
@@ -256,7 +256,7 @@ class AnswersOutsideTheFlip(PureStable):
             )
         except ValueError:
             return 0  # the mistake
-        return int(vars(pure_stable)["flip"](int(label[0]), self.turned))
+        return int(vars(pure)["flip"](int(label[0]), self.turned))
 
 
 def fail_on_one_record(kind: type[PureStable]) -> Caught:
@@ -291,8 +291,8 @@ def _law(scheme: PureStable, points: NDArray[np.float64]) -> Fraction:
             return label
 
         with (
-            replaced(stable_choice, "secret_subset", lambda *_, subset=subset: np.array(subset)),
-            replaced(pure_stable, "flip", flip),
+            replaced(stable, "secret_subset", lambda *_, subset=subset: np.array(subset)),
+            replaced(pure, "flip", flip),
         ):
             label = scheme.draw(records, np.array([0.5]))
         rest = turned[0] if turned else Fraction(0)

@@ -13,7 +13,8 @@ from quorate.auditing.replay import entropy_tape
 from quorate.compute.ensemble import deal_units
 from quorate.core.mechanisms import PrivateQuantile
 from quorate.models import fitting
-from quorate.models.evaluation import ConformalRegressor, ModelCheck, check_model
+from quorate.models.conformal import ConformalRegressor
+from quorate.models.evaluation import ModelCheck, check_model
 from quorate.models.linear import PrivateLogisticRegression
 
 

@@ -23,7 +23,7 @@ from quorate.models.knn import session as session_module
 from quorate.models.knn.kernel import Kernel
 from quorate.models.knn.unit_file import UnitFile, change_key
 from quorate.models.knn.units import Units
-from quorate.models.predictors.base import check_matrix
+from quorate.models.predictors.records import check_matrix
 from quorate.tables.containers import Role
 from quorate.tables.persons import name_persons
 from quorate.tables.values import canonical_text

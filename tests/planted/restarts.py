@@ -35,10 +35,10 @@ from quorate.core.session import Session
 from quorate.models.concepts import Threshold, Thresholds
 from quorate.models.everlasting import EverlastingClassifier
 from quorate.models.everlasting import classifier as everlasting
-from quorate.models.everlasting.phase import Phase
+from quorate.models.everlasting.arrivals import Phase
 from quorate.models.everlasting.phase_folder import PhaseFolder
+from quorate.models.predictors.concept_classifier import UnitRows
 from quorate.models.predictors.student_first import StudentFirst
-from quorate.models.predictors.unit_rows import UnitRows
 from quorate.models.predictors.universal import BallotsFirst
 from quorate.models.saving import load, save
 from quorate.release import OnlineRelease
@@ -98,7 +98,9 @@ class ChoosesAgain(BallotsFirst):
 def choose_after_restarts(kind: type[BallotsFirst]) -> Caught:
     """Ask as many queries as there are ballots, start again and again, and count the hypotheses that are published."""
     points, published = np.arange(6.0)[:, np.newaxis], set()
-    records = UnitRows(np.tile(points, (20, 1)), np.arange(120) // 6 % 2, most=1)  # all candidates err on half of them
+    records = UnitRows(
+        np.tile(points, (20, 1)), np.arange(120) // 6 % 2, row_limit=1
+    )  # all candidates err on half of them
     votes = Votes(_unanimous(1), SoftMajority(teachers=_TEACHERS, epsilon=0.25))
     with _folder_on_tape() as folder:
         for start in range(_STARTS):

@@ -14,8 +14,7 @@ import pytest
 from benchmarks.pictures import PICTURES, draw_pictures, plot_belief, plot_crossover, plot_neighbours
 from quorate import InvalidInput
 from quorate.auditing import Verdict
-from quorate.models.evaluation.intervals import Interval
-from quorate.models.evaluation.measures import Bin, Measure, ModelCheck
+from quorate.models.evaluation.measures import Bin, Interval, Measure, ModelCheck
 from quorate.models.linear.curves import Curve
 from quorate.report import Accuracy, Agreement, Claim, ReportData, proofs_for, software_versions, write_report
 from quorate.report.audit import AuditReport, render_audit

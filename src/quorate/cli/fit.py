@@ -203,7 +203,7 @@ def _bill(model: Any, data: Data) -> dict[str, Any]:
     if hasattr(model, "best_params_"):
         bill |= {"cuts": model.best_params_["columns__cuts"], "scoring": model.scoring or "accuracy"}
     if hasattr(model, "hypothesis_") and hasattr(model, "candidates_"):
-        from quorate.models.concepts.words import rule_text
+        from quorate.models.concepts.stumps import rule_text
 
         rule = rule_text(model.hypothesis_, model.classes_.tolist(), data.schema.condition)
         bill |= {"rule": rule, "hypothesis": repr(model.hypothesis_)}

@@ -218,7 +218,7 @@ The table contains records that the model has not seen. The folder may be publis
 
 Example: `quorate fit conformal visits.csv --model rule --label outcome --alpha 0.1 --epsilon 0.5 --out sets`
 """,
-        ("quorate.models.evaluation:ConformalClassifier", "quorate.models.evaluation:ConformalRegressor"),
+        ("quorate.models.conformal:ConformalClassifier", "quorate.models.conformal:ConformalRegressor"),
         extra="model account trusted",
     ),
     "semi-private": _concept(

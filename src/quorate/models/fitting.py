@@ -13,8 +13,9 @@ from typing import Any
 from quorate.compute.ensemble import deal_units
 from quorate.core.checks import check_positive, check_rate, is_named_id
 from quorate.core.errors import Infeasible, InvalidInput
-from quorate.models.evaluation import ConformalRegressor, ModelCheck, check_model
-from quorate.models.evaluation.intervals import Interval, NoisyCount, share_interval
+from quorate.models.conformal import ConformalRegressor
+from quorate.models.evaluation import ModelCheck, check_model
+from quorate.models.evaluation.measures import Interval, NoisyCount, share_interval
 from quorate.models.linear import PrivateLinearRegression, PrivateLogisticRegression
 from quorate.models.saving import save
 from quorate.tables import Schema, read_table

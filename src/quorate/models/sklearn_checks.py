@@ -73,5 +73,5 @@ def expected_failed_checks(estimator: Any) -> dict[str, str]:
     >>> expected_failed_checks(StudentClassifier())
     {}
     """
-    named = (kind.__name__ for kind in type(estimator).__mro__)
-    return dict(next((_FAILED[name] for name in named if name in _FAILED), {}))
+    names = (kind.__name__ for kind in type(estimator).__mro__)
+    return dict(next((_FAILED[name] for name in names if name in _FAILED), {}))

@@ -71,10 +71,11 @@ class Method:
 class Plan:
     """What to run and what to expect, from public numbers alone.
 
-    `family` says what is planned: "votes", "concept", "student_first", "everlasting" or "release". `figures` are its
-    numbers, and each of them is an attribute too. `keywords` are the settings of the estimator that follows the plan,
-    `text` and `premise` what it expects and supposes, and `shortage` what is missing if it is not feasible. `nearest`
-    are changes of one number, each of which would make it feasible, and `methods` a comparison, the best method first.
+    `family` says what is planned: "votes", "concept", "student_first", "everlasting", "neighbours", "search" or
+    "release". `figures` are its numbers, and each of them is an attribute too. `keywords` are the settings of the
+    estimator that follows the plan, `text` and `premise` what it expects and supposes, and `shortage` what is missing
+    if it is not feasible. `nearest` are changes of one number, each of which would make it feasible, and `methods` a
+    comparison, the best method first.
     """
 
     family: str
@@ -139,15 +140,18 @@ class Plan:
         return {name: _plain(value) for name, value in {**parts, **figures}.items()}
 
     @classmethod
-    def from_dict(cls, described: Mapping[str, Any], mechanism: Any) -> "Plan":
-        """Return the plan for votes that `as_dict` described, with its mechanism."""
+    def from_dict(cls, described: Mapping[str, Any], mechanism: Any = None) -> "Plan":
+        """Return the plan that `as_dict` described, with the mechanism of a plan for votes."""
         kinds = {"candidates": Candidate, "published": PublishedBound, "nearest": Change, "methods": Method}
-        values = {name: value for name, value in described.items() if name not in kinds}
-        values |= {name: tuple(kind(**entry) for entry in described[name]) for name, kind in kinds.items()}
-        values |= {name: tuple(described[name]) for name in ("assumptions", "warnings", "shown", "bar")}
-        values["order"] = math.inf if described["order"] is None else described["order"]
+        values = dict(described)
+        for name in kinds.keys() & values.keys():
+            values[name] = tuple(kinds[name](**entry) for entry in values[name])
+        values |= {name: tuple(values[name]) for name in ("assumptions", "warnings", "shown")}
+        values["bar"] = None if values["bar"] is None else tuple(values["bar"])
+        if mechanism is not None:
+            values |= {"mechanism": mechanism, "order": math.inf if values["order"] is None else values["order"]}
         parts = {name: values.pop(name) for name in cls.__dataclass_fields__ if name != "figures"}
-        return cls(figures={**values, "mechanism": mechanism}, **parts)
+        return cls(figures=values, **parts)
 
     def _repr_html_(self) -> str:
         facts = {name.replace("_", " "): getattr(self, name) for name in self.shown}

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.models.evaluation import ConformalRegressor
+from quorate.models.conformal import ConformalRegressor
 from quorate.service.codec import Values
 from quorate.service.tensors import ColumnOutputs, Flags, Numbers, Outputs, TensorInfo
 

@@ -105,12 +105,12 @@ class _SmallestBoxes(Dichotomies):
     def _candidate(self, index: int) -> Hypothesis:
         if index == 0:
             return Box((np.inf,) * self.features, (-np.inf,) * self.features)
-        place = int(np.searchsorted(self._sizes, index - 1, side="right")) - 1
-        lower, upper = self._ranges[place]
-        others = self._points[:, :-1]
-        inside = ((others >= np.array(lower)) & (others <= np.array(upper))).all(axis=1)
+        slab = int(np.searchsorted(self._sizes, index - 1, side="right")) - 1
+        lower, upper = self._ranges[slab]
+        leading = self._points[:, :-1]
+        inside = ((leading >= np.array(lower)) & (leading <= np.array(upper))).all(axis=1)
         values, reach = _ends(_Slab(lower, upper, self._points[inside], np.empty(0, dtype=np.int64)))
-        low, high = (ends[index - 1 - self._sizes[place]] for ends in _pairs(reach))
+        low, high = (ends[index - 1 - self._sizes[slab]] for ends in _pairs(reach))
         return Box((*lower, float(values[low])), (*upper, float(values[high])))
 
     def _mistakes(self, points: Points, labels: Labels) -> Any:
@@ -118,8 +118,8 @@ class _SmallestBoxes(Dichotomies):
         mistakes[0] = ones = np.count_nonzero(labels == 1)
         for slab, start, end in zip(self._slabs(points), self._sizes[:-1], self._sizes[1:], strict=True):
             values, reach = _ends(slab)
-            last, given = points[slab.rows, -1], labels[slab.rows]
-            below, upto = lead_below(values, last, given), lead_below(values, last, given, side="right")
+            last, row_labels = points[slab.rows, -1], labels[slab.rows]
+            below, upto = lead_below(values, last, row_labels), lead_below(values, last, row_labels, side="right")
             low, high = _pairs(reach)
             mistakes[1 + start : 1 + end] = ones - (upto[high] - below[low])
         return mistakes
@@ -142,12 +142,12 @@ def _cut(slab: _Slab, dimension: int, rows: Points) -> Iterator[_Slab]:
 
 def _ends(slab: _Slab) -> tuple[NDArray[np.float64], Integers]:
     """Return the values in the last dimension, and for each as lower end the first upper end that touches all sides."""
-    values, places = np.unique(slab.members[:, -1], return_inverse=True)
+    values, value_numbers = np.unique(slab.members[:, -1], return_inverse=True)
     reach = np.arange(values.size)
     for dimension in range(len(slab.lower)):
         for side in (slab.lower[dimension], slab.upper[dimension]):
             touching = np.full(values.size, values.size)
-            touched = places[slab.members[:, dimension] == side]
+            touched = value_numbers[slab.members[:, dimension] == side]
             touching[touched] = touched
             reach = np.maximum(reach, np.minimum.accumulate(touching[::-1])[::-1])
     return values, reach

@@ -48,9 +48,9 @@ def check_concept(concept: Concept, X: Any, *, realizable: Callable[[Points, Lab
     _check_bounds(concept, distinct, rows)
     if realizable is not None:
         for row in itertools.product((0, 1), repeat=len(distinct)):
-            known, there = bool(realizable(distinct, np.array(row, dtype=np.int64))), row in rows
-            _require(there or not known, f"dichotomies: {row} is realizable and missing")
-            _require(known or not there, f"dichotomies: {row} is listed and not realizable")
+            expected, there = bool(realizable(distinct, np.array(row, dtype=np.int64))), row in rows
+            _require(there or not expected, f"dichotomies: {row} is realizable and missing")
+            _require(expected or not there, f"dichotomies: {row} is listed and not realizable")
     _check_repeats(concept, distinct, rows)
     _check_parts(concept, distinct, rows)
     _check_unused(concept, distinct, unused, rows)
@@ -58,9 +58,11 @@ def check_concept(concept: Concept, X: Any, *, realizable: Callable[[Points, Lab
         _check_counts(concept.dichotomies(defining), defining, points)
     _check_counts(concept.dichotomies(points), points, used[-8:], labelings=3)
     for row in used:
-        more = np.concatenate([distinct, row[np.newaxis]])
-        count, most = len(concept.dichotomies(more)), concept.growth(len(more))
-        _require(count <= most, f"growth: {count} dichotomies pass growth({len(more)}), with a row that can be used")
+        extended = np.concatenate([distinct, row[np.newaxis]])
+        count, bound = len(concept.dichotomies(extended)), concept.growth(len(extended))
+        _require(
+            count <= bound, f"growth: {count} dichotomies pass growth({len(extended)}), with a row that can be used"
+        )
     for labels in _labelings(len(distinct)):
         _check_erm(concept, distinct, labels, rows)
 
@@ -70,10 +72,10 @@ def _require(holds: bool, text: str) -> None:
         raise AssertionError(text)
 
 
-def _labelings(count: int, most: int = _LABELINGS) -> Iterator[Labels]:
+def _labelings(count: int, limit: int = _LABELINGS) -> Iterator[Labels]:
     """Yield all labelings of a few points, or some of them, spread by an odd step."""
     every = 2**count
-    for number in range(min(every, most)):
+    for number in range(min(every, limit)):
         code = number * 0x9E3779B1 % every
         yield np.array([code >> bit & 1 for bit in range(count)], dtype=np.int64)
 
@@ -95,8 +97,8 @@ def _check_bounds(concept: Concept, distinct: Points, rows: set[Row]) -> None:
     _require(concept.growth(0) == len(concept.dichotomies(distinct[:0])) == 1, "growth: no points have one dichotomy")
     for size in range(dimension + 1, min(count, dimension + 2) + 1):
         for chosen in itertools.combinations(range(count), size):
-            shown = {tuple(row[place] for place in chosen) for row in rows}
-            _require(len(shown) < 2**size, f"vc_dimension: {dimension}, and {size} points are shattered")
+            restricted = {tuple(row[index] for index in chosen) for row in rows}
+            _require(len(restricted) < 2**size, f"vc_dimension: {dimension}, and {size} points are shattered")
 
 
 def _check_usable(concept: Concept, points: Points) -> Mask:
@@ -113,11 +115,16 @@ def _check_unused(concept: Concept, distinct: Points, unused: Points, rows: set[
     """Hold candidates and mistakes against those without the rows that cannot be used."""
     dichotomies, labels = concept.dichotomies(distinct), np.arange(len(distinct)) % 2
     for row in unused:
-        more, given = np.concatenate([distinct, row[np.newaxis]]), np.append(labels, 1)
-        _require(_rows(concept.dichotomies(more), distinct) == rows, "dichotomies: a row that is not usable counts")
-        counts = (dichotomies.tally(points, y).counts.tolist() for points, y in ((distinct, labels), (more, given)))
+        extended, extended_labels = np.concatenate([distinct, row[np.newaxis]]), np.append(labels, 1)
+        _require(_rows(concept.dichotomies(extended), distinct) == rows, "dichotomies: a row that is not usable counts")
+        counts = (
+            dichotomies.tally(points, y).counts.tolist()
+            for points, y in ((distinct, labels), (extended, extended_labels))
+        )
         _require(next(counts) == next(counts), "tally: a row that is not usable counts")
-        counted = (dichotomies.mistakes(points, y).tolist() for points, y in ((distinct, labels), (more, given)))
+        counted = (
+            dichotomies.mistakes(points, y).tolist() for points, y in ((distinct, labels), (extended, extended_labels))
+        )
         _require(next(counted) == next(counted), "mistakes: a row that is not usable counts")
 
 
@@ -141,16 +148,16 @@ def _check_parts(concept: Concept, distinct: Points, rows: set[Row]) -> None:
 def _check_counts(dichotomies: Dichotomies, defining: Points, points: Points, labelings: int = _LABELINGS) -> None:
     """Hold mistakes, tallies and picks against the predictions of each candidate, for many labelings."""
     names = [tuple(candidate.predict(defining).tolist()) for candidate in dichotomies]
-    shown = np.array([candidate.predict(points) for candidate in dichotomies]).reshape(len(names), len(points))
+    predicted = np.array([candidate.predict(points) for candidate in dichotomies]).reshape(len(names), len(points))
     for labels in _labelings(len(points), labelings):
-        expected = (shown != labels).sum(axis=1)
+        expected = (predicted != labels).sum(axis=1)
         counted = dichotomies.mistakes(points, labels)
         _require(counted.tolist() == expected.tolist(), "mistakes: not those of the candidates")
         tally = dichotomies.tally(points, labels)
         counts = np.bincount(expected, minlength=len(labels) + 1)
         _require(tally.counts.tolist() == counts.tolist(), "tally: counts are not those of the candidates")
         picked = [(m, tally.pick(m, rank)) for m in range(counts.size) for rank in range(counts[m])]
-        law = Counter({tuple(one.predict(defining).tolist()): math.exp(-m / 2) for m, one in picked})
+        law = Counter({tuple(hypothesis.predict(defining).tolist()): math.exp(-m / 2) for m, hypothesis in picked})
         listed = Counter({name: math.exp(-m / 2) for name, m in zip(names, expected.tolist(), strict=True)})
         _require(law == listed, "tally: picks do not reach every candidate once, at its own number of mistakes")
     spoiled = np.concatenate([points, points[:1], np.full((1, points.shape[1]), np.inf)])
@@ -161,5 +168,5 @@ def _check_counts(dichotomies: Dichotomies, defining: Points, points: Points, la
 
 def _check_erm(concept: Concept, points: Points, labels: Labels, rows: set[Row]) -> None:
     mistakes = int((concept.fit_erm(points, labels).predict(points) != labels).sum())
-    least = min(sum(a != b for a, b in zip(row, labels.tolist(), strict=True)) for row in rows)
-    _require(mistakes == least, f"fit_erm: {mistakes} mistakes where {least} are possible")
+    fewest = min(sum(a != b for a, b in zip(row, labels.tolist(), strict=True)) for row in rows)
+    _require(mistakes == fewest, f"fit_erm: {mistakes} mistakes where {fewest} are possible")

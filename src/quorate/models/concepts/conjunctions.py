@@ -93,8 +93,8 @@ class _Patterns(Dichotomies):
         covered = self._cube(points, None)
         longest = covered > 0
         for axis, count in enumerate(categories):
-            moved, kept = np.moveaxis(covered, axis, 0), np.moveaxis(longest, axis, 0)
-            kept[count] &= moved[:count].max(axis=0) < moved[count]
+            moved, maximal = np.moveaxis(covered, axis, 0), np.moveaxis(longest, axis, 0)
+            maximal[count] &= moved[:count].max(axis=0) < moved[count]
         self._chosen = np.flatnonzero(longest)
 
     def __len__(self) -> int:
@@ -103,8 +103,8 @@ class _Patterns(Dichotomies):
     def _candidate(self, index: int) -> Hypothesis:
         if index == 0:
             return Constant(features=self.features, label=0)
-        place = np.unravel_index(int(self._chosen[index - 1]), [count + 1 for count in self._categories])
-        fixed = [(column, int(value)) for column, value in enumerate(place) if value < self._categories[column]]
+        cell = np.unravel_index(int(self._chosen[index - 1]), [count + 1 for count in self._categories])
+        fixed = [(column, int(value)) for column, value in enumerate(cell) if value < self._categories[column]]
         return Conjunction(features=self.features, literals=tuple(fixed))
 
     def _mistakes(self, points: Points, labels: Labels) -> Any:
@@ -114,12 +114,12 @@ class _Patterns(Dichotomies):
     def _cube(self, points: Points, weights: Integers | None) -> Integers:
         """Return for each pattern the sum of weights over the rows it covers, or the number of distinct ones."""
         shape = tuple(count + 1 for count in self._categories)
-        places = np.ravel_multi_index(tuple(points.astype(np.int64).T), shape)
+        cells = np.ravel_multi_index(tuple(points.astype(np.int64).T), shape)
         cube = np.zeros(math.prod(shape), dtype=np.int64)
         if weights is None:
-            cube[places] = 1
+            cube[cells] = 1
         else:
-            np.add.at(cube, places, weights)
+            np.add.at(cube, cells, weights)
         cube = cube.reshape(shape)
         for axis, count in enumerate(self._categories):
             moved = np.moveaxis(cube, axis, 0)

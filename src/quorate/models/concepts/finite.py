@@ -81,14 +81,14 @@ class Finite(Concept):
 def _check_member(index: int, member: Any, features: int) -> None:
     """Refuse a rule that fails on a row of zeros, which is nobody's."""
     try:
-        given = np.asarray(getattr(member, "predict", member)(np.zeros((1, features))))
-        kept = given.shape in ((1,), (1, 1)) and given.ravel()[0] in (0, 1)
+        labels = np.asarray(getattr(member, "predict", member)(np.zeros((1, features))))
+        is_label = labels.shape in ((1,), (1, 1)) and labels.ravel()[0] in (0, 1)
     except Exception as error:
         raise InvalidInput(
             f"hypothesis {index} of the list fails on a row of {features} zeros, with {type(error).__name__}: pass "
             "functions of a matrix of points, or fitted classifiers"
         ) from error
-    if not kept:
+    if not is_label:
         raise InvalidInput(f"hypothesis {index} of the list must give one label, 0 or 1, for each row")
 
 
@@ -99,7 +99,7 @@ class _Members(Dichotomies):
         self.features = members[0].features
         labels: dict[bytes, Member] = {}
         for member in members:
-            labels.setdefault(_packed(member.predict_checked(points)), member)
+            labels.setdefault(_pack_labels(member.predict_checked(points)), member)
         self._chosen = list(labels.values())
 
     def __len__(self) -> int:
@@ -109,5 +109,5 @@ class _Members(Dichotomies):
         return self._chosen[index]
 
 
-def _packed(labels: NDArray[np.int64]) -> bytes:
+def _pack_labels(labels: NDArray[np.int64]) -> bytes:
     return np.packbits(labels.astype(np.bool_)).tobytes()

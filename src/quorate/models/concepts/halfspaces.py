@@ -14,8 +14,7 @@ from quorate.core.checks import check_count, set_validated
 from quorate.core.hypotheses.concept import Concept, Dichotomies
 from quorate.core.hypotheses.hypothesis import Hypothesis
 from quorate.core.hypotheses.points import Labels, Points
-from quorate.models.concepts.hyperplanes import ExactPoints
-from quorate.models.concepts.partitions import check_partitions, columns_within, find_partitions
+from quorate.models.concepts.hyperplanes import ExactPoints, check_partitions, columns_within, find_partitions
 
 _AT_ONCE = 2**24  # labels unpacked at a time
 _LARGE, _TINY = 2**1000, Fraction(1, 2**600)  # between them a float has all digits, and products of some do not vanish
@@ -39,16 +38,17 @@ class Halfspace(Hypothesis):
         if not self.levels:
             return f"Halfspace(features={self.features}, otherwise={self.otherwise})"
         normal, offset = self.levels[0]
-        shown = ", ".join(_text(value) for value in normal)
-        return f"<Halfspace: label 1 where ({shown}) * x > {_text(offset)}, and {len(self.levels) - 1} finer levels>"
+        coefficients = ", ".join(_text(value) for value in normal)
+        rule = f"({coefficients}) * x > {_text(offset)}"
+        return f"<Halfspace: label 1 where {rule}, and {len(self.levels) - 1} finer levels>"
 
     def _predict(self, points: Points) -> Any:
         labels = np.full(len(points), self.otherwise)
-        left = np.arange(len(points))
+        undecided = np.arange(len(points))
         for level in self.levels:
-            sides = _sides(level, points[left])
-            labels[left[sides != 0]] = sides[sides != 0] > 0
-            left = left[sides == 0]
+            sides = _sides(level, points[undecided])
+            labels[undecided[sides != 0]] = sides[sides != 0] > 0
+            undecided = undecided[sides == 0]
         return labels
 
 
@@ -144,17 +144,17 @@ class _Sides(Dichotomies):
 
     def _leads(self, points: Points, labels: Labels) -> Integers:
         """Return for each parting how many more ones than zeros lie on its side 1."""
-        known = len(self._exact)
-        distinct, places = np.unique(np.concatenate([self._exact.points, points]), axis=0, return_inverse=True)
-        lead = np.bincount(places.ravel()[known:], weights=2 * labels - 1, minlength=len(distinct))
-        home = places.ravel()[:known]
+        defining = len(self._exact)
+        distinct, numbers = np.unique(np.concatenate([self._exact.points, points]), axis=0, return_inverse=True)
+        lead = np.bincount(numbers.ravel()[defining:], weights=2 * labels - 1, minlength=len(distinct))
+        home = numbers.ravel()[:defining]
         away = np.setdiff1d(np.flatnonzero(lead), home)
         every = ExactPoints(np.concatenate([self._exact.points, distinct[away]])) if away.size else self._exact
         leads = np.zeros(len(self._bits))
         step = max(1, _AT_ONCE // max(1, len(every)))
         for start in range(0, len(leads), step):
             rows = np.arange(start, min(start + step, len(leads)))
-            bits = np.unpackbits(self._bits[rows], axis=1, count=known)
+            bits = np.unpackbits(self._bits[rows], axis=1, count=defining)
             leads[rows] = bits @ lead[home]  # whole numbers, so exact
             if away.size:
                 leads[rows] += self._labels_of(every, rows, bits) @ lead[away]
@@ -162,19 +162,19 @@ class _Sides(Dichotomies):
 
     def _labels_of(self, every: ExactPoints, rows: Integers, bits: NDArray[np.uint8]) -> NDArray[np.uint8]:
         """Return the labels that partings give to points that are not among those that define them."""
-        known, planes = len(self._exact), self._planes[rows]
+        defining, planes = len(self._exact), self._planes[rows]
         full = (planes >= 0).all(axis=1)
         signs = np.zeros((len(rows), len(every)), dtype=np.int8)
         signs[full] = every.signs(planes[full])
-        first = (signs[:, :known] != 0).argmax(axis=1)[:, np.newaxis]
+        first = (signs[:, :defining] != 0).argmax(axis=1)[:, np.newaxis]
         side = np.take_along_axis(signs, first, axis=1)  # 0 where all lie on the hyperplane: it is no level then
         alike = (side > 0) == np.take_along_axis(bits, first, axis=1)
-        beyond = signs[:, known:]
+        beyond = signs[:, defining:]
         labels: NDArray[np.uint8] = ((beyond > 0) == alike).astype(np.uint8)
         open_ = (beyond == 0) | (side == 0)
         for row in np.flatnonzero(open_.any(axis=1)):
-            left = open_[row]
-            labels[row, left] = self[2 * int(rows[row])].predict_checked(every.points[known:][left])
+            undecided = open_[row]
+            labels[row, undecided] = self[2 * int(rows[row])].predict_checked(every.points[defining:][undecided])
         return labels
 
 

@@ -6,11 +6,90 @@ from typing import Any
 
 import numpy as np
 
+from quorate.core.arrays import Integers
 from quorate.core.hypotheses.concept import Concept, Dichotomies
 from quorate.core.hypotheses.hypothesis import Hypothesis, Tally
 from quorate.core.hypotheses.line import cut_points, lead_below
 from quorate.core.hypotheses.points import Labels, Points
-from quorate.models.concepts.pairs import difference_counts, pair_of_rank
+
+_BLOCK = 64  # entries whose pairs are counted one by one
+_AT_ONCE = 2**14  # entries whose blocks are counted together: what a cache has room for
+
+
+def difference_counts(values: Integers, *, lowest: int, highest: int) -> Integers:
+    """Return for t from `lowest` to `highest` the number of pairs i < j with values[j] - values[i] == t.
+
+    All differences must lie in that range.
+    """
+    counts = _within_blocks(values, lowest, highest)
+    size = _BLOCK
+    while size < values.size:
+        for start in range(0, values.size - size, 2 * size):
+            earlier, later = values[start : start + size], values[start + size : start + 2 * size]
+            offset = int(later.min()) - int(earlier.max())
+            pairs = correlate(np.bincount(earlier - earlier.min()), np.bincount(later - later.min()))
+            counts[offset - lowest : offset - lowest + pairs.size] += pairs
+        size *= 2
+    return counts
+
+
+def _within_blocks(values: Integers, lowest: int, highest: int) -> Integers:
+    counts = np.zeros(highest - lowest + 1, dtype=np.int64)
+    complete = values.size // _BLOCK * _BLOCK
+    for start in range(0, complete, _AT_ONCE):
+        blocks = values[start : min(start + _AT_ONCE, complete)].reshape(-1, _BLOCK)
+        for distance in range(1, _BLOCK):
+            _count(counts, blocks[:, distance:] - blocks[:, :-distance], lowest)
+    rest = values[complete:]
+    early, late = np.triu_indices(rest.size, 1)
+    _count(counts, rest[late] - rest[early], lowest)
+    return counts
+
+
+def _count(counts: Integers, differences: Integers, lowest: int) -> None:
+    """Add these differences to the counts; the work is that of their own range, not of the whole one."""
+    if differences.size:
+        smallest = int(differences.min())
+        times = np.bincount((differences - smallest).ravel())
+        counts[smallest - lowest : smallest - lowest + times.size] += times
+
+
+def correlate(earlier: Integers, later: Integers) -> Integers:
+    """Return the sums of left[i] * right[j] over j - i == t, for t from 1 - left.size upwards. Exact.
+
+    Convolution by a Fourier transform of size 2**k errs by less than 16 k 2**-53 times both lengths (Percival 2003 has
+    the like for radix 2); where that could reach a quarter, the longer factor is cut in two. Should a sum still come
+    out far from a whole number, all is added up directly.
+    """
+    size = earlier.size + later.size - 1
+    if min(earlier.size, later.size) <= 8:
+        return np.convolve(earlier[::-1], later)
+    lengths = [math.sqrt(float(np.dot(part.astype(np.float64), part))) for part in (earlier, later)]
+    padded = 1 << (size - 1).bit_length()
+    if 16 * padded.bit_length() * 2.0**-53 * lengths[0] * lengths[1] > 0.25:
+        if lengths[0] < lengths[1]:
+            return correlate(later[::-1], earlier[::-1])
+        half = int(earlier.max()).bit_length() // 2
+        assert half > 0, "entries of 0 and 1 are too short to be cut, and too few to come here"
+        return (correlate(earlier >> half, later) << half) + correlate(earlier & ((1 << half) - 1), later)
+    product = np.fft.rfft(earlier[::-1], padded) * np.fft.rfft(later, padded)
+    sums = np.fft.irfft(product, padded)[:size]
+    rounded = np.rint(sums)
+    return rounded.astype(np.int64) if np.abs(sums - rounded).max() < 0.25 else np.convolve(earlier[::-1], later)
+
+
+def pair_of_rank(values: Integers, difference: int, rank: int) -> tuple[int, int]:
+    """Return the pair i < j of this rank, from 0, among those with values[j] - values[i] == difference."""
+    size = values.size
+    order = np.argsort(values, kind="stable")
+    level = values - int(values.min())
+    keys = (level * size + np.arange(size))[order]  # by value, then by place
+    wanted = (level - difference) * size
+    first = np.searchsorted(keys, wanted)
+    upto = np.cumsum(np.searchsorted(keys, wanted + np.arange(size)) - first)
+    late = int(np.searchsorted(upto, rank, side="right"))
+    preceding = int(upto[late - 1]) if late else 0
+    return int(order[first[late] + rank - preceding]), late
 
 
 @dataclass(frozen=True)

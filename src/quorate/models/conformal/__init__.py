@@ -1,3 +1,5 @@
-"""Prediction sets and intervals around a published model."""
+"""Prediction sets and intervals around a published model. PROOF.md has the proof."""
 
-__all__: list[str] = []
+from quorate.models.conformal.estimators import ConformalClassifier, ConformalRegressor
+
+__all__ = ["ConformalClassifier", "ConformalRegressor"]

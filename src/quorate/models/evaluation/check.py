@@ -116,7 +116,7 @@ def check_model(
     )
     if account is not None:
         account.charge(epsilon=epsilon, delta=delta, unit="record" if groups is None else "person")
-    tables = _released(noisy, parts)
+    tables = _release_tables(noisy, parts)
     released = ReleasedCounts(
         groups=names,
         classes=[str(label) for label in classes.tolist()],
@@ -151,11 +151,13 @@ def _grids(
     """Return the counts by group, label and whether the model is right, and by group, label and bin if it has any."""
     classes, labelled = classes_of(model), labels >= 0  # a row without a label is in no cell
     right = (labels_by_row(model, rows) == labels).astype(np.int64)
-    parts = [_counted((where, labels, right), labelled, (groups, classes.size, 2))]
+    parts = [_count_cells((where, labels, right), labelled, (groups, classes.size, 2))]
     if hasattr(model, "predict_proba"):
-        given, two = probabilities_by_row(model, rows), classes.size == 2
-        bin_of = np.searchsorted(edges, given[:, 1] if two else given.max(axis=1), side="right")
-        parts.append(_counted((where, labels if two else right, bin_of), labelled, (groups, 2, len(edges) + 1)))
+        probabilities, is_binary = probabilities_by_row(model, rows), classes.size == 2
+        bin_of = np.searchsorted(edges, probabilities[:, 1] if is_binary else probabilities.max(axis=1), side="right")
+        parts.append(
+            _count_cells((where, labels if is_binary else right, bin_of), labelled, (groups, 2, len(edges) + 1))
+        )
     return parts
 
 
@@ -174,13 +176,13 @@ def _named_groups(by: Any, values: Sequence[Any] | None) -> tuple[list[str], Int
         if values is not None:
             raise InvalidInput("by_values declares the groups of by; there is no by")
         return ["all"], np.empty(0, dtype=np.int64)
-    given = _texts(by)  # proof: step 6: each by itself, so that a missing one does not make 1.0 of the 1 of others
-    declared = sorted(set(given)) if values is None else _texts(list(values))
+    texts = _texts(by)  # proof: step 2: each by itself, so that a missing one does not make 1.0 of the 1 of others
+    declared = sorted(set(texts)) if values is None else _texts(list(values))
     if len(set(declared)) != len(declared) or {"all", OTHER} & set(declared):
         raise InvalidInput("by_values must name each group once, and none of them 'all' or 'other'")
     names = declared if values is None else [*declared, OTHER]
-    number = {name: place for place, name in enumerate(declared)}
-    return names, np.array([number.get(value, len(declared)) for value in given], dtype=np.int64)
+    number = {name: position for position, name in enumerate(declared)}
+    return names, np.array([number.get(value, len(declared)) for value in texts], dtype=np.int64)
 
 
 def _texts(values: Any) -> list[str]:
@@ -188,16 +190,16 @@ def _texts(values: Any) -> list[str]:
     return ["nan" if text is None else text for text in read_texts(open_column(values, name="by"), ()).to_pylist()]
 
 
-def _counted(places: tuple[Integers, ...], labelled: NDArray[np.bool_], shape: tuple[int, ...]) -> Integers:
+def _count_cells(coordinates: tuple[Integers, ...], labelled: NDArray[np.bool_], shape: tuple[int, ...]) -> Integers:
     """Return how many units lie in each cell. A unit is in at most one; replacing it moves two counts by 1."""
     counts = np.zeros(shape, dtype=np.int64)
-    np.add.at(counts, tuple(place[labelled] for place in places), 1)  # proof: step 6
+    np.add.at(counts, tuple(coordinate[labelled] for coordinate in coordinates), 1)  # proof: step 2
     return counts
 
 
-def _released(noisy: NoisyVector, parts: Sequence[Integers]) -> list[Integers]:
+def _release_tables(noisy: NoisyVector, parts: Sequence[Integers]) -> list[Integers]:
     """Release all counts at once, sealed until they meet the noise."""
     ends = np.cumsum([part.size for part in parts])[:-1]
     sealed = Ballots(np.concatenate([part.reshape(-1) for part in parts]))
-    told = release_counts(sealed, lambda counts: noisy.release(np.split(counts, ends)))  # proof: step 7
-    return [flat.reshape(part.shape) for flat, part in zip(told, parts, strict=True)]
+    released = release_counts(sealed, lambda counts: noisy.release(np.split(counts, ends)))  # proof: step 3
+    return [flat.reshape(part.shape) for flat, part in zip(released, parts, strict=True)]

@@ -1,15 +1,130 @@
 """What a private test of a model has found: figures made of released counts, each with an interval."""
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import special
 
 from quorate.core.arrays import Floats
 from quorate.core.errors import InvalidInput
-from quorate.models.evaluation.intervals import Interval, NoisyCount, area_interval, share_interval
+
+_WIDEST = 1000.0  # standard deviations in whole numbers up to which the law of a sum of noises is computed
+_STEPS = 4001  # places at which an area is tried
+
+
+@dataclass(frozen=True)
+class Interval:
+    """An estimate, and the two ends of its interval."""
+
+    estimate: float
+    low: float
+    high: float
+
+    @property
+    def says(self) -> bool:
+        """Whether it says anything: not where there are too few units for the noise."""
+        return self.low > 0 or self.high < 1
+
+
+@dataclass(frozen=True)
+class NoisyCount:
+    """A sum of released cells, of how many, and the scale of the noise of each."""
+
+    value: float
+    cells: int
+    scale: float
+
+    def ends(self, miss: float) -> tuple[float, float]:
+        """Return between which numbers the true count lies, but for a probability of `miss`."""
+        bound = noise_bound(self.scale, self.cells, miss)
+        return max(0.0, self.value - bound), max(0.0, self.value + bound)
+
+
+@lru_cache(maxsize=256)
+def noise_bound(scale: float, cells: int, miss: float) -> int:
+    """Return a whole number that the sum of so many discrete Gaussian noises exceeds, in size, with at most `miss`."""
+    spread = scale * math.sqrt(cells)
+    if spread > _WIDEST:  # then it is a Gaussian but for far less than the number added
+        return math.ceil(-float(special.ndtri(miss / 2)) * spread) + 2
+    half = math.ceil(12 * scale) + 10
+    weights = np.exp(-np.square(np.arange(-half, half + 1.0)) / (2 * scale**2))
+    law = _power(weights / weights.sum(), cells)
+    beyond = 2 * np.cumsum(law[::-1])[: law.size // 2][::-1]  # of a size of at least 1, 2, ...: it is symmetric
+    above = np.flatnonzero(beyond * (1 + 1e-9) + 1e-12 <= miss)
+    return int(above[0]) if above.size else law.size // 2
+
+
+def _power(law: Floats, times: int) -> Floats:
+    """Return the law of a sum of so many independent draws."""
+    result = law
+    for digit in bin(times)[3:]:
+        result = np.convolve(result, result)
+        result = np.convolve(result, law) if digit == "1" else result
+    return np.asarray(result)
+
+
+def share_interval(part: NoisyCount, rest: NoisyCount, *, miss: float, total: int | None = None) -> Interval:
+    """Return the interval of the share of `part` in both, for independent units; `total` of both, if it is public."""
+    (part_low, part_high), (rest_low, rest_high) = part.ends(miss / 4), rest.ends(miss / 4)
+    if total is not None:  # proof: step 4
+        ends = max(part_low, total - rest_high), min(part_high, total - rest_low)
+        part_low, part_high = (min(max(end, 0.0), float(total)) for end in sorted(ends))
+        rest_low, rest_high = total - part_high, total - part_low
+    value, total_count = part.value, part.value + rest.value
+    if total is not None:  # two counts of the same: their mean has less noise
+        value, total_count = (part.value + total - rest.value) / 2, float(total)
+    estimate = min(1.0, max(0.0, value / total_count)) if total_count > 0 else 0.5
+    low = special.betaincinv(part_low, rest_high + 1, miss / 4) if part_low > 0 else 0.0
+    high = special.betaincinv(part_high + 1, rest_low, 1 - miss / 4) if rest_low > 0 else 1.0
+    return Interval(estimate, min(float(low), estimate), max(float(high), estimate))
+
+
+def area_interval(positive: Floats, negative: Floats, *, scale: float, fewest: float, miss: float) -> Interval:
+    """Return the interval of the area under the curve, from released counts of both classes by bins, low to high.
+
+    `fewest` is a number that the smaller class has at least, but for a quarter of `miss`.
+    """
+    bins = len(positive)
+    wins = (
+        np.tril(np.ones((bins, bins)), -1) + np.eye(bins) / 2
+    )  # of a positive in the row over a negative in the column
+    over, under = wins @ negative, wins.T @ positive
+    pairs, won = positive.sum() * negative.sum(), float(positive @ over)
+    if positive.sum() <= 0 or negative.sum() <= 0 or fewest < 1:
+        return Interval(0.5, 0.0, 1.0)
+    estimate = min(1.0, max(0.0, won / pairs))
+    areas = np.linspace(0, 1, _STEPS)
+    farthest = scale * math.sqrt(bins * 2 * math.log(16 * bins / miss))  # proof: step 5
+    lengths = np.linalg.norm(over - np.outer(areas, np.full(bins, negative.sum())), axis=1)
+    lengths += np.linalg.norm(under - np.outer(areas, np.full(bins, positive.sum())), axis=1)
+    allowed = scale * math.sqrt(2 * math.log(16 / miss)) * (lengths + math.sqrt(bins) * farthest)
+    likely = areas[np.abs(won - areas * pairs) <= allowed]
+    low, high = (float(likely.min()), float(likely.max())) if likely.size else (0.0, 1.0)
+    step, limit = 1 / (_STEPS - 1), math.log(8 / miss) / fewest
+    low = _farthest(lambda area: _divergence(max(0.0, low - step), area) <= limit, max(0.0, low - step), 0.0)
+    high = _farthest(lambda area: _divergence(min(1.0, high + step), area) <= limit, min(1.0, high + step), 1.0)
+    return Interval(estimate, min(low, estimate), max(high, estimate))
+
+
+def _divergence(seen: float, area: float) -> float:
+    """Return how far a share seen is from its mean, in the sense of Kullback and Leibler."""
+    return float(special.rel_entr(seen, area) + special.rel_entr(1 - seen, 1 - area))
+
+
+def _farthest(holds: Callable[[float], Any], inside: float, end: float) -> float:
+    """Return a place beyond which the rule does not hold, between one where it does and an end, by bisection."""
+    if holds(end):
+        return end
+    for _ in range(60):
+        middle = (inside + end) / 2
+        inside, end = (middle, end) if holds(middle) else (inside, middle)
+    return end
+
 
 ALL = "all"  # the group of everybody
 
@@ -64,37 +179,43 @@ class ModelCheck:
 
     def measure(self, name: str, group: str = ALL) -> Interval:
         """Return the interval of one figure, by its name and the name of the group."""
-        for one in self.measures:
-            if (one.name, one.group) == (name, group):
-                return one.interval
-        known = ", ".join(dict.fromkeys(one.name for one in self.measures))
-        raise InvalidInput(f"no figure is called {name!r} of {group!r}; there are {known}")
+        for measure in self.measures:
+            if (measure.name, measure.group) == (name, group):
+                return measure.interval
+        names = ", ".join(dict.fromkeys(measure.name for measure in self.measures))
+        raise InvalidInput(f"no figure is called {name!r} of {group!r}; there are {names}")
 
     def summary(self) -> str:
         """Return the figures as text, one line each; those of which nothing can be said are left out."""
         lines = [f"Tested on {self.units:,} held-out units; {self.confidence:.0%} intervals count noise and sampling."]
-        lines += [f"{one.said:<40} {_written(one.interval)}" for one in self.measures if one.interval.says]
+        lines += [
+            f"{measure.said:<40} {_write_interval(measure.interval)}"
+            for measure in self.measures
+            if measure.interval.says
+        ]
         for row in self.calibration:
             if row.group == ALL and row.seen.says:
                 mark = "" if row.calibrated else "  not calibrated"
-                lines.append(f"{f'said {row.low:.3f} to {row.high:.3f}':<40} {_written(row.seen)}{mark}")
+                lines.append(f"{f'said {row.low:.3f} to {row.high:.3f}':<40} {_write_interval(row.seen)}{mark}")
         return "\n".join([*lines, f"{self.claim[0].upper()}{self.claim[1:]}."])
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything as plain values that JSON can hold."""
-        known = {name: getattr(self, name) for name in ("claim", "epsilon", "delta", "unit", "units", "confidence")}
-        return known | {
+        facts = {name: getattr(self, name) for name in ("claim", "epsilon", "delta", "unit", "units", "confidence")}
+        return facts | {
             "scales": list(self.scales),
             "counts": [table.tolist() for table in self.counts],
-            "measures": [{"name": one.name, "group": one.group, **vars(one.interval)} for one in self.measures],
+            "measures": [
+                {"name": measure.name, "group": measure.group, **vars(measure.interval)} for measure in self.measures
+            ],
             "calibration": [
-                {"group": one.group, "said_low": one.low, "said_high": one.high, **vars(one.seen)}
-                for one in self.calibration
+                {"group": row.group, "said_low": row.low, "said_high": row.high, **vars(row.seen)}
+                for row in self.calibration
             ],
         }
 
 
-def _written(interval: Interval) -> str:
+def _write_interval(interval: Interval) -> str:
     return f"{interval.estimate:6.3f}   {interval.low:.3f} .. {interval.high:.3f}"
 
 
@@ -123,9 +244,9 @@ class ReleasedCounts:
         assert self.bins is not None
         ends = [0.0, *edges.tolist(), 1.0]
         for name, members in self._members():
-            for place, (rest, part) in enumerate(self.bins[members].sum(axis=0).T.tolist()):
+            for index, (rest, part) in enumerate(self.bins[members].sum(axis=0).T.tolist()):
                 counts = [NoisyCount(value, len(members), self.scales[1]) for value in (part, rest)]
-                yield Bin(name, ends[place], ends[place + 1], share_interval(*counts, miss=self.miss))
+                yield Bin(name, ends[index], ends[index + 1], share_interval(*counts, miss=self.miss))
 
     def _members(self) -> list[tuple[str, list[int]]]:
         every = (ALL, list(range(len(self.groups))))
@@ -133,17 +254,17 @@ class ReleasedCounts:
 
     def _of_group(self, name: str, members: list[int]) -> Iterator[Measure]:
         table, groups = self.labels[members].sum(axis=0), len(members)
-        wrong, right = (self._count(table[:, place].sum(), groups * len(self.classes)) for place in (0, 1))
+        wrong, right = (self._count(table[:, index].sum(), groups * len(self.classes)) for index in (0, 1))
         total = self.units if groups == len(self.groups) else None
         yield Measure("error", name, share_interval(wrong, right, miss=self.miss, total=total))
-        each = self.miss / len(self.classes)  # together they miss no more: balanced accuracy is their mean
+        label_miss = self.miss / len(self.classes)  # together they miss no more: balanced accuracy is their mean
         recalls = [
-            [share_interval(*(self._count(row[place], groups) for place in (1, 0)), miss=part) for row in table]
-            for part in (self.miss, each)
+            [share_interval(*(self._count(row[index], groups) for index in (1, 0)), miss=part) for row in table]
+            for part in (self.miss, label_miss)
         ]
         for label, recall in zip(self.classes, recalls[0], strict=True):
             yield Measure(f"recall of {label}", name, recall)
-        means = [float(np.mean([getattr(one, end) for one in recalls[1]])) for end in ("estimate", "low", "high")]
+        means = [float(np.mean([getattr(recall, end) for recall in recalls[1]])) for end in ("estimate", "low", "high")]
         yield Measure("balanced accuracy", name, Interval(*means))
         if self.bins is not None and len(self.classes) == 2:
             yield Measure("auc", name, self._area(table, self.bins[members].sum(axis=0), groups))

@@ -22,8 +22,8 @@ from quorate.core.estimator_calls import Calls, asks_a_copy, call_rows, one_thre
 from quorate.core.isolation import global_randomness, silence
 from quorate.core.progress import progress
 from quorate.core.rows import query_digests, take_rows
-from quorate.models.predictors.base import check_records
 from quorate.models.predictors.labels import class_codes
+from quorate.models.predictors.records import check_records
 from quorate.tables.containers import column_names, is_frame
 from quorate.tables.features.words import finite_numbers
 from quorate.tables.frames import FrameFormat, named_matrix

@@ -1,15 +1,13 @@
 """Everlasting prediction: phases of answers, each taught by the one before; records and queries are both protected.
 
-classifier   EverlastingClassifier: calibrates, deals the units, teaches phase 1
-settings     its checked settings; public_state: its public state
+classifier   EverlastingClassifier: checks its settings, calibrates, deals the units, teaches phase 1; its public state
 session      the one session, with arrivals as its answerer
-arrivals     the state: the open phase, its seats, and how it teaches the next one
-phase_folder the state on disk: what is kept, and how a restart continues; seats_file: its points
+arrivals     the state: the open phase, its seats, and how it teaches the next one, with LabelBoost if asked for
+phase_folder the state on disk: what is kept, and how a restart continues
 terms        the public numbers: mechanisms, and what each kind of unit pays
-phase        teachers, one Quorum run, one cutoff
-seats        points by arrival number, with released labels
-teaching     teachers from a labelled set
-boosting     LabelBoost between phases
+seats        points by arrival number, with released labels, in memory and in a file
+teaching     teachers from a labelled set, and their files; cuts and directions are fitted as arrays
+plan         what to expect, from public or simulated points
 """
 
 from quorate.models.everlasting.classifier import EverlastingClassifier

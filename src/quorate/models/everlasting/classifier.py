@@ -7,42 +7,46 @@ PROOF.md. Naor, Nissim, Stemmer and Yan (2023) showed that this is possible.
 """
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.base import clone, is_classifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from quorate.compute.ensemble import deal_units
 from quorate.compute.learners import DeviceName
+from quorate.compute.learners.backends import choose_backend
 from quorate.core.arrays import Integers
-from quorate.core.checks import check_count
+from quorate.core.checks import check_choice, check_count, check_delta, check_positive, check_rate
 from quorate.core.errors import Infeasible, InvalidInput
 from quorate.core.mechanisms import NO_QUORUM, NoisyCutoff, Quorum
+from quorate.core.privacy.claims import LABELS_READ, Claim, replaced
 from quorate.core.requests import REFUSED
-from quorate.models.concepts import Concept
-from quorate.models.everlasting.arrivals import Arrivals
-from quorate.models.everlasting.boosting import secret_sample
+from quorate.models.concepts import Concept, Stumps, Thresholds
+from quorate.models.everlasting.arrivals import Arrivals, secret_sample
 from quorate.models.everlasting.phase_folder import PhaseFolder
-from quorate.models.everlasting.public_state import PublicState
 from quorate.models.everlasting.session import EverlastingSession
-from quorate.models.everlasting.settings import check_chunks, check_settings
-from quorate.models.everlasting.teacher_files import TRUSTED, ensemble_files
+from quorate.models.everlasting.teaching import TRUSTED, ensemble_files
 from quorate.models.everlasting.terms import Boost, Guarantee, Refresh, Terms, boost_terms, votes_terms
-from quorate.models.predictors.base import Predictions, allows_missing, check_records, fill_missing
+from quorate.models.predictors.base import QuorateClassifier
 from quorate.models.predictors.labels import class_codes, declared_classes
+from quorate.models.predictors.predictions import Predictions
+from quorate.models.predictors.records import allows_missing, check_auto_counts, check_records, fill_missing
 from quorate.models.saving.codecs import from_plain, to_plain
-from quorate.models.saving.contract import SavedModel, Spending, State
+from quorate.models.saving.contract import Spending, State
 from quorate.models.saving.folder import PrivateFolder
 from quorate.tables.persons import unit_numbers
 
 _TERMS = (Terms, Guarantee, Boost, NoisyCutoff, Quorum)
-_RATE = 0.02  # the share of a phase's arrivals that may find no quorum, unless given
+_NO_QUORUM_RATE = 0.02  # the share of a phase's arrivals that may find no quorum, unless given
+_ENDLESS = 2**40  # rows of a chunk that has grown for long
 
 
-class EverlastingClassifier(SavedModel, PublicState, ClassifierMixin, BaseEstimator):
+@dataclass(eq=False, repr=False)
+class EverlastingClassifier(QuorateClassifier):
     """A classifier that answers without end: protected queries train the teachers of later queries.
 
     Parameters
@@ -88,54 +92,32 @@ class EverlastingClassifier(SavedModel, PublicState, ClassifierMixin, BaseEstima
     (array([1, 0]), 1, 2)
     """
 
+    estimator: Any = None
+    _: KW_ONLY
+    epsilon: float = 1.0
+    delta: float = 1e-6
+    query_epsilon: float | None = None
+    query_delta: float | None = None
+    chunk: int = 10
+    no_quorums: int | Literal["auto"] = "auto"
+    phase_size: int | Literal["auto"] = "auto"
+    growth: float = 1.0
+    max_phase_size: int | None = None
+    relabel: Literal["votes", "labelboost"] = "votes"
+    refresh: Refresh = "queries"
+    cutoff_epsilon: float | None = None
+    classes: Any = None
+    kappa: float = 1.0
+    labelled: float = 0.05
+    n_jobs: int | None = None
+    backend: str | None = None
+    device: DeviceName = "auto"
+
     kind = "everlasting"
     spending = Spending(one_process=True)
     own_files = ("phase", "probe.npz")
     safe_types = TRUSTED
     saved_attributes = ("teachers_",)
-
-    def __init__(
-        self,
-        estimator: Any = None,
-        *,
-        epsilon: float = 1.0,
-        delta: float = 1e-6,
-        query_epsilon: float | None = None,
-        query_delta: float | None = None,
-        chunk: int = 10,
-        no_quorums: int | Literal["auto"] = "auto",
-        phase_size: int | Literal["auto"] = "auto",
-        growth: float = 1.0,
-        max_phase_size: int | None = None,
-        relabel: Literal["votes", "labelboost"] = "votes",
-        refresh: Refresh = "queries",
-        cutoff_epsilon: float | None = None,
-        classes: Any = None,
-        kappa: float = 1.0,
-        labelled: float = 0.05,
-        n_jobs: int | None = None,
-        backend: str | None = None,
-        device: DeviceName = "auto",
-    ) -> None:
-        self.estimator = estimator
-        self.epsilon = epsilon
-        self.delta = delta
-        self.query_epsilon = query_epsilon
-        self.query_delta = query_delta
-        self.chunk = chunk
-        self.no_quorums = no_quorums
-        self.phase_size = phase_size
-        self.growth = growth
-        self.max_phase_size = max_phase_size
-        self.relabel = relabel
-        self.refresh = refresh
-        self.cutoff_epsilon = cutoff_epsilon
-        self.classes = classes
-        self.kappa = kappa
-        self.labelled = labelled
-        self.n_jobs = n_jobs
-        self.backend = backend
-        self.device = device
 
     def fit(self, X: Any, y: Any, groups: Any = None, probe: Any = None) -> "EverlastingClassifier":
         """Calibrate, deal the units and train the first teachers.
@@ -143,35 +125,60 @@ class EverlastingClassifier(SavedModel, PublicState, ClassifierMixin, BaseEstima
         Fitting again opens new budgets: both are paid. `probe` holds public points, which are asked when a phase opens:
         their answers are public, and show the drift.
         """
-        settings = self.get_params(deep=False)
-        estimator = LogisticRegression() if self.estimator is None else self.estimator
-        check_settings(settings, estimator)
-        for name in ("terms_", "session_"):
-            self.__dict__.pop(name, None)  # of an earlier fit: no answer mixes two models
-        self.settings_, self.account_ = settings, None  # what is set later changes nothing of this fit; proof: step 1
-        self.estimator_ = estimator.for_learning() if isinstance(estimator, Concept) else clone(estimator, safe=False)
+        self._check_settings()
+        self._forget("terms_", "session_")
+        # What is set later changes nothing of this fit; proof: step 1
+        self.settings_, self.account_ = self.get_params(deep=False), None
+        estimator = self._estimator()
+        is_concept = isinstance(estimator, Concept)
+        self.estimator_ = estimator.for_learning() if is_concept else clone(estimator, safe=False)
         X = self._records(X, reset=True)
-        X = fill_missing(X) if isinstance(self.estimator_, Concept) else X
+        X = fill_missing(X) if is_concept else X
         public = None if probe is None else self._records(probe, reset=False)
         self.classes_, labels = declared_classes(self.classes, y)
-        if isinstance(self.estimator_, Concept) and len(self.classes_) > 2:
+        if is_concept and len(self.classes_) > 2:
             raise InvalidInput(f"a class of hypotheses tells two classes apart, not {len(self.classes_)}")
         check_consistent_length(X, labels)
         codes = class_codes(self.classes_, labels)
-        codes = np.maximum(codes, 0) if isinstance(self.estimator_, Concept) else codes  # a hypothesis counts every row
+        codes = np.maximum(codes, 0) if is_concept else codes  # a hypothesis counts every row
         units, count = unit_numbers(len(codes), groups)
         self.unit_, self.declared_ = "row" if groups is None else "person", self.classes is not None
-        if settings["relabel"] == "labelboost":
-            arrivals = self._boosted(X, codes, count, public)
+        if self.relabel == "labelboost":
+            arrivals = self._boost(X, codes, count, public)
         else:
-            arrivals = self._voting(X, codes, units, count, public)
+            arrivals = self._vote(X, codes, units, count, public)
         self.terms_, self.teachers_ = arrivals.terms, arrivals.ensemble.teachers
         self.session_ = EverlastingSession(arrivals)
         return self
 
+    def _check_settings(self) -> None:
+        """Refuse settings that no records could make work."""
+        for name in ("epsilon", "query_epsilon", "cutoff_epsilon"):
+            if getattr(self, name) is not None or name == "epsilon":
+                check_positive(name, getattr(self, name))
+        for delta in (self.delta, self.delta if self.query_delta is None else self.query_delta):
+            check_delta(delta, zero=False)
+        check_choice("relabel", self.relabel, ("votes", "labelboost"))
+        check_choice("refresh", self.refresh, ("queries", "pool"))
+        if check_positive("growth", self.growth) < 1:
+            raise InvalidInput(f"growth must be at least 1, not {self.growth!r}")
+        if self.max_phase_size is not None:
+            check_count("max_phase_size", self.max_phase_size)
+        choose_backend(self.device)
+        check_positive("kappa", self.kappa)
+        check_rate("labelled", self.labelled)
+        check_auto_counts(self, "no_quorums", "phase_size")
+        estimator = self._estimator()
+        if not isinstance(estimator, Concept) and not (hasattr(estimator, "fit") and is_classifier(estimator)):
+            kind = repr(estimator) if isinstance(estimator, str) else type(estimator).__name__
+            raise InvalidInput(f"estimator must be a classifier or a class of quorate.models.concepts, not {kind}")
+
+    def _estimator(self) -> Any:
+        return LogisticRegression() if self.estimator is None else self.estimator
+
     def check_movable(self) -> None:
         """Refuse a model that cannot continue from a folder: not fitted, saved before, or fitted on a data frame."""
-        check_is_fitted(self, "terms_")
+        check_is_fitted(self)
         self.session_.check_unkept()
         if self.form_ is not None:
             raise InvalidInput("an everlasting model keeps points as numbers: encode the data frame before fitting")
@@ -231,7 +238,7 @@ class EverlastingClassifier(SavedModel, PublicState, ClassifierMixin, BaseEstima
         model.session_ = EverlastingSession(arrivals, phases)
         return model, phases
 
-    def _voting(self, X: Any, codes: Integers, units: Integers, count: int, probe: Any) -> Arrivals:
+    def _vote(self, X: Any, codes: Integers, units: Integers, count: int, probe: Any) -> Arrivals:
         settings = self.settings_
         teachers = count // check_count("chunk", settings["chunk"])
         if teachers < 1:
@@ -240,15 +247,15 @@ class EverlastingClassifier(SavedModel, PublicState, ClassifierMixin, BaseEstima
         size = math.ceil(settings["growth"] * count) if size == "auto" else check_count("phase_size", size)
         if size < teachers:
             raise Infeasible(f"phase_size={size} is too small for {teachers} teachers: each needs at least one seat")
-        check_chunks(settings, self.estimator_, teachers=teachers, size=size)
-        no_quorums = math.ceil(_RATE * size) if settings["no_quorums"] == "auto" else settings["no_quorums"]
-        terms = votes_terms(teachers=teachers, arrivals=size, no_quorums=no_quorums, **self._promised())
+        _check_chunks(settings, self.estimator_, teachers=teachers, size=size)
+        no_quorums = math.ceil(_NO_QUORUM_RATE * size) if settings["no_quorums"] == "auto" else settings["no_quorums"]
+        terms = votes_terms(teachers=teachers, arrivals=size, no_quorums=no_quorums, **self._guarantees())
         deal, _ = deal_units(units, count, teachers=teachers)  # proof: step 2
         arrivals = self.open_arrivals(terms, probe)
         arrivals.teach(1, X, codes, deal, units=count, size=size)
         return arrivals
 
-    def _boosted(self, X: Any, codes: Integers, count: int, probe: Any) -> Arrivals:
+    def _boost(self, X: Any, codes: Integers, count: int, probe: Any) -> Arrivals:
         settings, concept = self.settings_, self.estimator_
         if not isinstance(concept, Concept):
             raise InvalidInput(
@@ -260,10 +267,12 @@ class EverlastingClassifier(SavedModel, PublicState, ClassifierMixin, BaseEstima
         terms, teachers, size = boost_terms(
             rows=count,
             chunk=chunk,
-            no_quorum_rate=min(1.0, _RATE if allowed == "auto" else check_count("no_quorums", allowed) / count),
+            no_quorum_rate=min(
+                1.0, _NO_QUORUM_RATE if allowed == "auto" else check_count("no_quorums", allowed) / count
+            ),
             kappa=settings["kappa"],
             labelled=settings["labelled"],
-            **self._promised(),
+            **self._guarantees(),
         )
         assert terms.boost is not None
         sample = max(1, round(terms.boost.labelled * teachers * chunk))
@@ -278,14 +287,13 @@ class EverlastingClassifier(SavedModel, PublicState, ClassifierMixin, BaseEstima
         classes = len(self.classes_)
         return Arrivals(terms, self.estimator_, classes=classes, settings=self.settings_, probe=probe)
 
-    def _promised(self) -> dict[str, Any]:
-        """Return what holds for a training unit and for a query, and who teaches."""
+    def _guarantees(self) -> dict[str, Any]:
+        """Return the guarantees of a training unit and of a query, and who teaches."""
         settings = self.settings_
-        own = settings["epsilon"], settings["delta"]
-        other = settings["query_epsilon"], settings["query_delta"]
-        queries = Guarantee(*(mine if given is None else given for mine, given in zip(own, other, strict=True)))
+        training, query = ([settings[f"{prefix}{name}"] for name in ("epsilon", "delta")] for prefix in ("", "query_"))
+        queries = [default if value is None else value for default, value in zip(training, query, strict=True)]
         shared = {name: settings[name] for name in ("refresh", "cutoff_epsilon")}
-        return {"training": Guarantee(*own), "queries": queries, **shared}
+        return {"training": Guarantee(*training), "queries": Guarantee(*queries), **shared}
 
     def _records(self, X: Any, *, reset: bool) -> Any:
         points = check_records(self, X, estimator=self.estimator_, reset=reset)
@@ -293,9 +301,46 @@ class EverlastingClassifier(SavedModel, PublicState, ClassifierMixin, BaseEstima
             raise InvalidInput(f"the concept reads {self.estimator_.features} features and X has {points.shape[1]}")
         return points
 
+    # --- Public state: none of it depends on the number of no-quorums (PROOF.md, steps 14 and 23) --------------------
+
+    @property
+    def phase_(self) -> int:
+        """The number of the phase, from 1."""
+        return self.session_.answerer.number
+
+    @property
+    def seats_taken_(self) -> int:
+        """The number of arrivals in this phase."""
+        return self.session_.answerer.seats.taken
+
+    @property
+    def drift_(self) -> float | None:
+        """The share of the probe that phase 1 and this phase answered differently; None without a probe."""
+        return self.session_.answerer.drift
+
+    @property
+    def progress_(self) -> dict[str, Any]:
+        """How far the phase has come, and the drift."""
+        return self.session_.answerer.progress
+
+    @property
+    def claim_(self) -> str:
+        """The guarantees, in one sentence each."""
+        training, queries, pool = self.account_ or self.terms_.training, self.terms_.queries, self.terms_.pool
+        claims = [
+            Claim(training.epsilon, training.delta, unit=replaced(self.unit_), what="all answers are"),
+            Claim(queries.epsilon, queries.delta, unit="one query", what="All answers but its own are"),
+        ]
+        if pool is not None:
+            claims.append(Claim(pool.epsilon, pool.delta, unit="one point of the pool", what="All answers are"))
+        sentences = [*map(str, claims), *([] if self.declared_ else [LABELS_READ.capitalize()])]
+        return f"{'. '.join(sentences)}."
+
+    # --- Answers -----------------------------------------------------------------------------------------------------
+
     def checked(self, X: Any) -> Any:
         """Return queries in the form that teachers take, or say what is wrong with them. Nothing is asked."""
-        check_is_fitted(self, "terms_")
+        check_is_fitted(self)
         return self._records(X, reset=False)
 
     def predict(self, X: Any) -> Predictions:
@@ -344,9 +389,7 @@ class EverlastingClassifier(SavedModel, PublicState, ClassifierMixin, BaseEstima
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True  # filled, as every container becomes a matrix
-        tags.input_tags.allow_nan = allows_missing(LogisticRegression() if self.estimator is None else self.estimator)
-        tags.non_deterministic = True
+        tags.input_tags.allow_nan = allows_missing(self._estimator())
         return tags
 
     def __getstate__(self) -> Any:
@@ -356,3 +399,23 @@ class EverlastingClassifier(SavedModel, PublicState, ClassifierMixin, BaseEstima
                 "and the copy would use them a second time"
             )
         return super().__getstate__()
+
+
+def _check_chunks(settings: Mapping[str, Any], concept: Any, *, teachers: int, size: int) -> None:
+    """Refuse a class of hypotheses whose teachers would get more rows than it takes, now or in a later phase.
+
+    How many seats a teacher has is public. How many of them are taken is not: no later phase may be the first to fail.
+    """
+    if not isinstance(concept, Concept) or isinstance(concept, Thresholds | Stumps):
+        return
+    growth, limit = settings["growth"], settings["max_phase_size"]
+    largest = size if growth == 1 or limit is None else max(size, limit)
+    concept.check_size(-(-largest // teachers))
+    if growth > 1 and limit is None:
+        try:
+            concept.check_size(_ENDLESS)
+        except Infeasible:
+            raise Infeasible(
+                f"with growth={growth} chunks grow without end, and this class does not take so many rows; "
+                "give max_phase_size"
+            ) from None

@@ -28,11 +28,11 @@ class CutTeachers(Teachers):
         if not self._feature.shape == self._cut.shape == self._upward.shape or self._cut.ndim != 1:
             raise InvalidInput("feature, cut and upward must be vectors, one entry for each teacher")
         self.teachers, self.classes, self.features = self._cut.size, 2, features
-        self._columns = [(int(one), *self._sorted(int(one))) for one in np.unique(self._feature)]
+        self._columns = [(int(number), *self._sorted(int(number))) for number in np.unique(self._feature)]
 
     def _sorted(self, feature: int) -> tuple[Floats, Floats]:
-        own = self._feature == feature
-        return np.sort(self._cut[own & self._upward]), np.sort(self._cut[own & ~self._upward])
+        same_feature = self._feature == feature
+        return np.sort(self._cut[same_feature & self._upward]), np.sort(self._cut[same_feature & ~self._upward])
 
     def votes(self, X: Any, *, device: DeviceName | None = None, memory: int = MEMORY) -> Integers:
         """Return how many teachers vote for each class: a search in the sorted cuts of each feature."""
@@ -77,20 +77,20 @@ def fit_cuts(concept: Thresholds | Stumps, X: Floats, codes: Integers, deal: Dea
     the majority to the more frequent class. Without rows odd teachers vote for class 1 and even ones for class 0: a
     phase with many empty seats has no opinion, rather than a wrong one.
     """
-    both = isinstance(concept, Stumps) or bool(concept.both_directions)
+    both_directions = isinstance(concept, Stumps) or bool(concept.both_directions)
     numbers = np.arange(deal.teachers)
     feature, cut = np.zeros_like(numbers), np.where(numbers % 2 == 0, np.inf, -np.inf)
     upward = np.ones(deal.teachers, dtype=np.bool_)
     for who, rows in _blocks(deal, X.shape[1]):
         values, labels = X[rows], np.where(rows >= 0, codes[rows], -1)
         used = ((labels == 0) | (labels == 1)) & np.isfinite(values).all(axis=2)
-        least = np.full(who.size, np.iinfo(np.int64).max)
+        fewest = np.full(who.size, np.iinfo(np.int64).max)
         for column in range(X.shape[1]):
-            best = _best_cuts(values[:, :, column], labels, used, both=both)
-            better = (best[0] < least) & used.any(axis=1)
-            least[better], feature[who[better]] = best[0][better], column
+            best = _best_cuts(values[:, :, column], labels, used, both_directions=both_directions)
+            better = (best[0] < fewest) & used.any(axis=1)
+            fewest[better], feature[who[better]] = best[0][better], column
             cut[who[better]], upward[who[better]] = best[1][better], best[2][better]
-        if not both:
+        if not both_directions:
             odd = who % 2 == 1
             cut[who[odd]] = _edges(values[odd, :, 0], labels[odd], used[odd], cut[who[odd]])
     return CutTeachers(feature, cut, upward, features=X.shape[1])
@@ -101,13 +101,13 @@ def _blocks(deal: Deal, features: int) -> Iterator[tuple[Integers, Integers]]:
     starts, heights = np.cumsum(deal.sizes) - deal.sizes, padded_rows(deal.sizes)
     for height in np.unique(heights[heights > 0]).tolist():
         alike = np.flatnonzero(heights == height)
-        most = max(1, _CELLS // (height * features))
-        for start in range(0, alike.size, most):
-            who = alike[start : start + most]
+        height_limit = max(1, _CELLS // (height * features))
+        for start in range(0, alike.size, height_limit):
+            who = alike[start : start + height_limit]
             seats = np.arange(height)
-            taken = seats < deal.sizes[who, np.newaxis]
-            rows = deal.rows[np.where(taken, starts[who, np.newaxis] + seats, 0)]
-            yield who, np.where(taken, rows, -1)
+            is_row = seats < deal.sizes[who, np.newaxis]
+            rows = deal.rows[np.where(is_row, starts[who, np.newaxis] + seats, 0)]
+            yield who, np.where(is_row, rows, -1)
 
 
 def _edges(values: Floats, labels: Integers, used: NDArray[np.bool_], cut: Floats) -> Floats:
@@ -121,7 +121,7 @@ def _edges(values: Floats, labels: Integers, used: NDArray[np.bool_], cut: Float
 
 
 def _best_cuts(
-    values: Floats, labels: Integers, used: NDArray[np.bool_], *, both: bool
+    values: Floats, labels: Integers, used: NDArray[np.bool_], *, both_directions: bool
 ) -> tuple[Integers, Floats, NDArray[np.bool_]]:
     """Return the fewest mistakes of each chunk, the cut that makes them, and whether it is upward."""
     chunks, height = values.shape
@@ -134,22 +134,22 @@ def _best_cuts(
     mistakes = np.zeros((chunks, height + 1), dtype=np.int64)
     np.cumsum(np.where(ones, 1, -1), axis=1, out=mistakes[:, 1:])
     mistakes += zeros[:, np.newaxis]
-    places = np.arange(height + 1)
+    positions = np.arange(height + 1)
     bars = np.concatenate([np.full((chunks, 1), -np.inf), ordered, np.full((chunks, 1), np.inf)], axis=1)
-    is_cut = ((bars[:, :-1] < bars[:, 1:]) | (places == 0)) & (places <= sizes[:, np.newaxis])
+    is_cut = ((bars[:, :-1] < bars[:, 1:]) | (positions == 0)) & (positions <= sizes[:, np.newaxis])
     never = height + 1
-    up = np.where(is_cut | (places == sizes[:, np.newaxis]), mistakes, never)
-    inner = is_cut & (places > 0) & (places < sizes[:, np.newaxis])
-    down = np.where(inner, sizes[:, np.newaxis] - mistakes, never) if both else np.full_like(up, never)
+    up = np.where(is_cut | (positions == sizes[:, np.newaxis]), mistakes, never)
+    inner = is_cut & (positions > 0) & (positions < sizes[:, np.newaxis])
+    down = np.where(inner, sizes[:, np.newaxis] - mistakes, never) if both_directions else np.full_like(up, never)
     upward = up.min(axis=1) <= down.min(axis=1)
     score = np.where(upward[:, np.newaxis], up, down)
-    least = score.min(axis=1)
-    equal = score == least[:, np.newaxis]
+    fewest = score.min(axis=1)
+    equal = score == fewest[:, np.newaxis]
     middle = (equal.sum(axis=1) - 1) // 2
-    place = (np.cumsum(equal, axis=1) > middle[:, np.newaxis]).argmax(axis=1)
-    low, high = bars[np.arange(chunks), place], bars[np.arange(chunks), place + 1]
-    high = np.where(place == sizes, np.inf, high)
-    cut = np.where(place == 0, -np.inf, high)
+    position = (np.cumsum(equal, axis=1) > middle[:, np.newaxis]).argmax(axis=1)
+    low, high = bars[np.arange(chunks), position], bars[np.arange(chunks), position + 1]
+    high = np.where(position == sizes, np.inf, high)
+    cut = np.where(position == 0, -np.inf, high)
     between = np.isfinite(low) & np.isfinite(high)
     cut[between] = cuts_between(low[between], high[between])
-    return least, np.where(place == sizes, np.where(sizes == 0, np.inf, cut), cut), upward
+    return fewest, np.where(position == sizes, np.where(sizes == 0, np.inf, cut), cut), upward

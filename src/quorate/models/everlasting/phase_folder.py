@@ -20,11 +20,9 @@ from quorate.core.errors import InvalidInput, LedgerRefused, QuorateError
 from quorate.core.ledger import Ledger
 from quorate.core.ledger import Phase as KeptPhase
 from quorate.core.requests import Admitted, Asked, Outcome, Query, outcome_of
-from quorate.models.everlasting.arrivals import Arrivals
-from quorate.models.everlasting.phase import Phase
-from quorate.models.everlasting.seats import Seats
-from quorate.models.everlasting.seats_file import SeatsFile
-from quorate.models.everlasting.teacher_files import ensemble_files, ensemble_from
+from quorate.models.everlasting.arrivals import Arrivals, Phase
+from quorate.models.everlasting.seats import Seats, SeatsFile
+from quorate.models.everlasting.teaching import ensemble_files, ensemble_from
 from quorate.models.saving.codecs import arrays_from, arrays_of, reaching_settings, skops_types
 from quorate.models.saving.folder import checked_file, digest_of, sync_names, write_new
 
@@ -80,25 +78,26 @@ class PhaseFolder:
             self.restore()
         except InvalidInput as error:  # of the owner's files, not of what is asked
             raise LedgerRefused(str(error)) from None
-        return self.ledger.admit([self._sealed(one) for one in asked])
+        return self.ledger.admit([self._sealed(request) for request in asked])
 
     def keep(
         self, fresh: Mapping[Query, int], known: dict[Query, int], asked: Sequence[Asked]
     ) -> list[Outcome | QuorateError]:
         """Put points on the disk, then one entry into the ledger: after it, and not before, answers may leave."""
         known.update(fresh)
-        outcomes, asked = [outcome_of(one, known) for one in asked], [self._sealed(one) for one in asked]
-        arrivals, before, file = self._arrivals, self.kept, self._file
-        assert before is not None
+        outcomes = [outcome_of(request, known) for request in asked]
+        asked = [self._sealed(request) for request in asked]
+        arrivals, previous, file = self._arrivals, self.kept, self._file
+        assert previous is not None
         assert file is not None
-        if arrivals.number != before.number:
-            self.kept = self._open(before, asked, outcomes)
+        if arrivals.number != previous.number:
+            self.kept = self._open(previous, asked, outcomes)
             self._clean(self.kept)
         else:
-            points, labels = self._rows(before.taken)
+            points, labels = self._rows(previous.taken)
             self.kept = self.ledger.keep_phase(
-                before,
-                replace(before, points=file.digest_with(points, labels), **_count(arrivals)),
+                previous,
+                replace(previous, points=file.digest_with(points, labels), **_count(arrivals)),
                 write=lambda: file.append(points, labels),
                 asked=asked,
                 outcomes=outcomes,
@@ -108,13 +107,13 @@ class PhaseFolder:
 
     def withdraw(self, asked: Sequence[Asked], used: Mapping[str, Sequence[int]], *, counted: bool) -> None:
         """Undo the admission of requests that have not arrived: nothing of them was kept."""
-        self.ledger.withdraw([self._sealed(one) for one in asked], used, counted=counted)
+        self.ledger.withdraw([self._sealed(request) for request in asked], used, counted=counted)
 
-    def _sealed(self, one: Asked) -> Asked:
+    def _sealed(self, request: Asked) -> Asked:
         """Return a request as the ledger may keep it: without its key, what was asked cannot be guessed."""
         seal = self.ledger.sealer()
-        seal.update(one.body)
-        return replace(one, queries=[b""] * len(one.queries), body=seal.digest())
+        seal.update(request.body)
+        return replace(request, queries=[b""] * len(request.queries), body=seal.digest())
 
     @contextmanager
     def undone(self) -> Iterator[None]:
@@ -141,7 +140,7 @@ class PhaseFolder:
             self._open(None, [], [])
             self.restore()
 
-    def _open(self, before: KeptPhase | None, asked: Sequence[Asked], outcomes: Sequence[Outcome]) -> KeptPhase:
+    def _open(self, previous: KeptPhase | None, asked: Sequence[Asked], outcomes: Sequence[Outcome]) -> KeptPhase:
         """Write the files of the phase in memory, then the entry that opens it; files that no entry names are waste."""
         arrivals = self._arrivals
         name = f"{_NAME}{arrivals.number}-{secrets.token_hex(4)}"
@@ -158,7 +157,7 @@ class PhaseFolder:
         file = self._seats_file(f"{name}.seats", new=True)
         file.append(*self._rows(0))
         sync_names(self.path)
-        after = KeptPhase(
+        opened = KeptPhase(
             number=arrivals.number,
             seats=arrivals.size,
             noise="",
@@ -168,13 +167,13 @@ class PhaseFolder:
             **_count(arrivals),
         )
         noises = arrivals.phase.noises()
-        kept = self.ledger.keep_phase(before, after, noises=noises, asked=asked, outcomes=outcomes)
+        phase = self.ledger.keep_phase(previous, opened, noises=noises, asked=asked, outcomes=outcomes)
         self._file = file
-        return kept
+        return phase
 
-    def _rows(self, taken: int) -> tuple[Any, NDArray[np.int64]]:
+    def _rows(self, first: int) -> tuple[Any, NDArray[np.int64]]:
         """Return what came after the first `taken`, as it is kept: a point that will not teach is left out."""
-        points, labels = self._arrivals.seats.since(taken)
+        points, labels = self._arrivals.seats.since(first)
         points = np.asarray(points, dtype=np.float64).reshape(len(labels), self._features)
         if self._arrivals.terms.boost is None:
             points = np.where(labels[:, np.newaxis] < 0, 0.0, points)
@@ -192,35 +191,35 @@ class PhaseFolder:
             raise LedgerRefused("this model was closed here; load it again")
         if self.in_step:
             return
-        kept = self.ledger.phase()
-        if kept is None:
+        stored = self.ledger.phase()
+        if stored is None:
             raise LedgerRefused("the ledger of this model holds no phase: its first one was never opened")
         try:
-            self._restore(*kept)
+            self._restore(*stored)
         except OSError as error:
             raise LedgerRefused(f"{self.path} cannot be read: {error.strerror}; nothing is answered") from None
 
-    def _restore(self, kept: KeptPhase, noises: tuple[int, int]) -> None:
+    def _restore(self, stored: KeptPhase, noises: tuple[int, int]) -> None:
         """Go on with the phase that the ledger holds: same teachers, same secret noises, same seats, same count."""
-        if kept.lost:
+        if stored.lost:
             raise LedgerRefused(
-                f"the ledger came from a backup, and what phase {kept.number} has answered since is not known: it "
+                f"the ledger came from a backup, and what phase {stored.number} has answered since is not known: it "
                 "cannot go on (docs/howto/operations.md says what can be done)"
             )
         arrivals, terms = self._arrivals, self._arrivals.terms
-        self._clean(kept)
-        contents = self._contents(kept)
+        self._clean(stored)
+        contents = self._contents(stored)
         labelled, probed = (contents.pop(name, None) for name in _NOT_TEACHERS)
-        file = self._seats_file(kept.seated)
-        points, labels = file.read(kept.taken, kept.points)
-        quorum, budget = terms.quorum(kept.number), terms.budget(kept.number)
+        file = self._seats_file(stored.seated)
+        points, labels = file.read(stored.taken, stored.points)
+        quorum, budget = terms.quorum(stored.number), terms.budget(stored.number)
         budget.spend(quorum.opening_cost(budget.order))
-        budget.spend(quorum.no_quorum_cost(budget.order), times=kept.met)
-        run = quorum.resume(budget, threshold_noise=noises[0], met=kept.met)
-        cutoff = terms.cutoff.resume(limit=noises[1], met=kept.met, closed=kept.closed)
+        budget.spend(quorum.no_quorum_cost(budget.order), times=stored.met)
+        run = quorum.resume(budget, threshold_noise=noises[0], met=stored.met)
+        cutoff = terms.cutoff.resume(limit=noises[1], met=stored.met, closed=stored.closed)
         arrivals.phase = Phase(ensemble_from(contents, sorted(self._trusted)), run, cutoff)
-        arrivals.number, arrivals.size, arrivals.seats = kept.number, kept.seats, Seats(kept.seats)
-        if kept.taken:
+        arrivals.number, arrivals.size, arrivals.seats = stored.number, stored.seats, Seats(stored.seats)
+        if stored.taken:
             arrivals.seats.take(points, labels)
         arrivals.labelled = None
         if labelled is not None:
@@ -229,41 +228,41 @@ class PhaseFolder:
         if probed is not None:
             arrays = arrays_from(probed)
             arrivals.probed = arrays["first"], arrays["now"]
-        self.kept, self._file, self.progress = kept, file, arrivals.progress
+        self.kept, self._file, self.progress = stored, file, arrivals.progress
         self._going_on = False
 
     def reopen(self) -> None:
         """Open phase 1 once more, where its state is lost, and pay for all of it once more (PROOF.md, step 20)."""
-        kept, arrivals, terms = self.ledger.phase(), self._arrivals, self._arrivals.terms
-        if kept is None or kept[0].number != 1 or terms.boost is not None:
+        stored, arrivals, terms = self.ledger.phase(), self._arrivals, self._arrivals.terms
+        if stored is None or stored[0].number != 1 or terms.boost is not None:
             raise InvalidInput(
                 "only phase 1 of votes can be paid for again: later ones were taught by queries, which have paid "
                 "all that they were promised to. Fit a new model"
             )
         try:
-            self._restore(*kept)
+            self._restore(*stored)
         except LedgerRefused:  # what is wrong otherwise can be put right
             pass
         else:
             raise InvalidInput("nothing is lost: the phase goes on as it is")
         with self.undone():
-            contents = self._contents(kept[0])
+            contents = self._contents(stored[0])
             teachers = {name: content for name, content in contents.items() if name not in _NOT_TEACHERS}
             ensemble = ensemble_from(teachers, sorted(self._trusted))
             budget = self.ledger.budget()
             budget.spend(terms.first.run_cost(budget.order))  # on the disk before anything is drawn
-            arrivals.begin(1, kept[0].seats, Phase(ensemble, terms.first.open(terms.budget(1)), terms.cutoff.open()))
-            self.kept = self._open(kept[0], [], [])
+            arrivals.begin(1, stored[0].seats, Phase(ensemble, terms.first.open(terms.budget(1)), terms.cutoff.open()))
+            self.kept = self._open(stored[0], [], [])
             self._clean(self.kept)
 
-    def _contents(self, kept: KeptPhase) -> dict[str, bytes]:
-        return {name.split(".", 1)[1]: checked_file(self.path / name, digest) for name, digest in kept.files.items()}
+    def _contents(self, stored: KeptPhase) -> dict[str, bytes]:
+        return {name.split(".", 1)[1]: checked_file(self.path / name, digest) for name, digest in stored.files.items()}
 
-    def _clean(self, kept: KeptPhase) -> None:
+    def _clean(self, stored: KeptPhase) -> None:
         """Remove the files of every phase but this: the points of earlier ones have taught, and are not kept."""
-        named = {*kept.files, kept.seated, _LOCK}
+        names = {*stored.files, stored.seated, _LOCK}
         for path in self.path.glob(f"{_NAME}*"):
-            if path.name in named:
+            if path.name in names:
                 continue
             try:
                 path.unlink(missing_ok=True)

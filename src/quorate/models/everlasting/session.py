@@ -90,8 +90,8 @@ class EverlastingSession(Session):
         check_process("this model", self.process)
         with self._lock:
             folder = self.folder
-            kept = folder.kept if folder is not None and folder.in_step else None
-            if folder is not None and kept is not None and kept.taken == kept.seats:
+            stored = folder.kept if folder is not None and folder.in_step else None
+            if folder is not None and stored is not None and stored.taken == stored.seats:
                 with folder.undone():
                     self.answerer.advance()
                     folder.keep({}, {}, [])

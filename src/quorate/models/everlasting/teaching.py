@@ -1,5 +1,6 @@
 """From a labelled set to teachers: thresholds, stumps, directions and linear models in batches, all else by joblib."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,13 @@ from quorate.compute.learners import Deal, DeviceName, batched_equivalent
 from quorate.core.arrays import Integers
 from quorate.core.estimator_calls import asks_a_copy, call_rows
 from quorate.core.rows import join_rows, take_rows
+from quorate.models import concepts
 from quorate.models.concepts import Concept, Stumps, Thresholds
-from quorate.models.everlasting.cuts import fit_cuts
-from quorate.models.everlasting.directions import MeanDirection, fit_directions
-from quorate.models.predictors.concept_teachers import fit_concept_teachers
+from quorate.models.everlasting.cuts import CutTeachers, fit_cuts
+from quorate.models.everlasting.directions import DirectionTeachers, MeanDirection, fit_directions
+from quorate.models.predictors.concept_classifier import ErmClassifier, fit_concept_teachers
+from quorate.models.saving.contract import State
+from quorate.models.saving.votes import put_teachers, read_teachers
 
 
 class SteadyClassifier(ClassifierMixin, BaseEstimator):
@@ -77,8 +81,8 @@ def teach(
     if not first and batched_equivalent(estimator) is None:
         estimator = SteadyClassifier(estimator)
     codes = np.maximum(codes, 0)
-    places: dict[str, Any] = {"n_jobs": n_jobs, "backend": backend, "device": device}
-    return Ensemble.fit(X, codes, deal, estimator=estimator, classes=classes, units=units, **places)
+    hardware: dict[str, Any] = {"n_jobs": n_jobs, "backend": backend, "device": device}
+    return Ensemble.fit(X, codes, deal, estimator=estimator, classes=classes, units=units, **hardware)
 
 
 def _with_made_up_rows(X: Any, codes: Integers, deal: Deal, *, classes: int) -> tuple[Any, Integers, Deal]:
@@ -91,7 +95,36 @@ def _with_made_up_rows(X: Any, codes: Integers, deal: Deal, *, classes: int) -> 
         return X, codes, deal
     # A chunk of one class is not fitted, and in a data frame, whose columns are of any type, its row is not looked at.
     plain = isinstance(X, np.ndarray)
-    more = np.zeros((absent.size, X.shape[1])) if plain else take_rows(X, np.zeros(absent.size, dtype=np.int64))
+    added = np.zeros((absent.size, X.shape[1])) if plain else take_rows(X, np.zeros(absent.size, dtype=np.int64))
     rows = np.insert(deal.rows, np.cumsum(deal.sizes)[absent], len(codes) + np.arange(absent.size))
     sizes = np.maximum(deal.sizes, 1)
-    return join_rows([X, more]), np.concatenate([codes, absent % classes]), Deal(rows, sizes)
+    return join_rows([X, added]), np.concatenate([codes, absent % classes]), Deal(rows, sizes)
+
+
+_KINDS: dict[str, Any] = {
+    "cut": CutTeachers,
+    "direction": DirectionTeachers,
+}  # that this folder fits; learners know the others
+_OWN = [SteadyClassifier, ErmClassifier, MeanDirection, *(getattr(concepts, name) for name in concepts.__all__)]
+
+# Types of this package that estimators and hypotheses are made of: they hold numbers, and loading them runs nothing.
+TRUSTED = (
+    "fractions.Fraction",
+    "quorate.models.predictors.concept_classifier._Constant",
+    *(f"{own_type.__module__}.{own_type.__qualname__}" for own_type in _OWN if isinstance(own_type, type)),
+)
+
+
+def ensemble_files(ensemble: Ensemble) -> dict[str, bytes]:
+    """Return the files of an ensemble."""
+    state = State({})
+    put_teachers(state, ensemble.fitted)
+    return state.files
+
+
+def ensemble_from(contents: dict[str, bytes], trusted: Sequence[str] | None = None) -> Ensemble:
+    """Return the ensemble of these files."""
+    state = State({}, contents, trusted=[*TRUSTED, *(trusted or ())])
+    arrays = state.arrays("teachers") if "teachers.npz" in state else {}
+    kind = _KINDS.get(str(arrays.get("kind")))
+    return Ensemble(read_teachers(state) if kind is None else kind.from_arrays(arrays))

@@ -109,8 +109,8 @@ def cutoff_for(guarantee: Guarantee, *, arrivals: int, no_quorums: int, epsilon:
     """
     delta = CUTOFF_DELTA * guarantee.delta
 
-    def cutoff_at(one: float) -> NoisyCutoff:
-        return NoisyCutoff.calibrate(epsilon=one, delta=delta, no_quorums=no_quorums, arrivals=arrivals)
+    def cutoff_at(cutoff_epsilon: float) -> NoisyCutoff:
+        return NoisyCutoff.calibrate(epsilon=cutoff_epsilon, delta=delta, no_quorums=no_quorums, arrivals=arrivals)
 
     if epsilon is not None:
         if check_positive("cutoff_epsilon", epsilon) >= guarantee.epsilon:
@@ -122,7 +122,7 @@ def cutoff_for(guarantee: Guarantee, *, arrivals: int, no_quorums: int, epsilon:
         raise Infeasible(
             f"epsilon must be at least {2 * _LEAST_EPSILON:.4g}, not {guarantee.epsilon!r}: a cutoff takes half of that"
         )
-    return min(tried, key=lambda one: math.sqrt(one.most) / (guarantee.epsilon - one.epsilon))
+    return min(tried, key=lambda cutoff: math.sqrt(cutoff.most) / (guarantee.epsilon - cutoff.epsilon))
 
 
 def _rest(guarantee: Guarantee, paid: Cost) -> Guarantee:
@@ -155,8 +155,10 @@ def votes_terms(
     later = _quorum(*_rest(queries, cutoff.cost()), teachers, cutoff.most)  # proof: step 6
     only_cutoff = Guarantee(cutoff.epsilon, cutoff.delta)
     pool = queries if refresh == "pool" else None
-    asked = only_cutoff if refresh == "pool" else queries
-    return Terms(cutoff=cutoff, first=first, later=later, voting=training, training=training, queries=asked, pool=pool)
+    query_guarantee = only_cutoff if refresh == "pool" else queries
+    return Terms(
+        cutoff=cutoff, first=first, later=later, voting=training, training=training, queries=query_guarantee, pool=pool
+    )
 
 
 def _check(*guarantees: Guarantee) -> None:
@@ -184,11 +186,11 @@ def boost_terms(
     """
     _check(training, queries)
     labelled, no_quorum_rate = check_rate("labelled", labelled), check_rate("no_quorum_rate", no_quorum_rate)
-    drawn = amplify(epsilon=relabelling_epsilon(kappa=kappa), delta=0.0, rate=labelled)[0]  # proof: step 8
+    relabelling = amplify(epsilon=relabelling_epsilon(kappa=kappa), delta=0.0, rate=labelled)[0]  # proof: step 8
     best: tuple[float, float, float] | None = None
     for step in range(1, 200):
         voting = 0.02 * step * training.epsilon
-        pre = voting + drawn
+        pre = voting + relabelling
         first = min(1.0, math.expm1(training.epsilon) / math.expm1(pre))
         second = min(1.0, math.expm1(0.93 * queries.epsilon) / (4 * math.exp(pre) - 1))
         score = voting**2 * first * second
@@ -210,8 +212,8 @@ def boost_terms(
 
 def _relabelled(boost: Boost, voting: Guarantee) -> float:
     """Return what a row of a phase's labelled set pays, for the votes and for labelling the next phase."""
-    drawn = amplify(epsilon=relabelling_epsilon(kappa=boost.kappa), delta=0.0, rate=boost.labelled)[0]
-    return float_up(Fraction(voting.epsilon) + Fraction(drawn))
+    relabelling = amplify(epsilon=relabelling_epsilon(kappa=boost.kappa), delta=0.0, rate=boost.labelled)[0]
+    return float_up(Fraction(voting.epsilon) + Fraction(relabelling))
 
 
 def _voting(boost: Boost, cutoff: NoisyCutoff, training: Guarantee, queries: Guarantee, refresh: Refresh) -> Guarantee:
@@ -221,8 +223,8 @@ def _voting(boost: Boost, cutoff: NoisyCutoff, training: Guarantee, queries: Gua
     inner = amplify_inverse(epsilon=training.epsilon, delta=training.delta, rate=boost.records)
     points = amplify_inverse(epsilon=rest.epsilon, delta=rest.delta, rate=boost.points)
     pre = min(inner[0], points[0] - relabelling_epsilon(kappa=1.0, change="unlabelled"))
-    drawn = amplify(epsilon=relabelling_epsilon(kappa=boost.kappa), delta=0.0, rate=boost.labelled)[0]
-    epsilon, delta = (pre - drawn) * (1 - 1e-9), min(inner[1], points[1], 0.5) * (1 - 1e-9)
+    relabelling = amplify(epsilon=relabelling_epsilon(kappa=boost.kappa), delta=0.0, rate=boost.labelled)[0]
+    epsilon, delta = (pre - relabelling) * (1 - 1e-9), min(inner[1], points[1], 0.5) * (1 - 1e-9)
     if epsilon <= 0:
         raise Infeasible(
             f"relabelling at kappa={boost.kappa} of a share of {boost.labelled:g} leaves nothing for the votes at "
@@ -237,7 +239,7 @@ def _boosted(boost: Boost, cutoff: NoisyCutoff, quorum: Quorum, voting: Guarante
     changed = float_up(Fraction(pre) + Fraction(relabelling_epsilon(kappa=boost.kappa, change="unlabelled")))
     point = Guarantee(*amplify(epsilon=changed, delta=voting.delta, rate=boost.points))  # proof: step 10
     only_cutoff = Guarantee(cutoff.epsilon, cutoff.delta)
-    both = Guarantee(
+    query = Guarantee(
         float_up(Fraction(point.epsilon) + Fraction(cutoff.epsilon)),
         float_up(Fraction(point.delta) + Fraction(cutoff.delta)),
     )
@@ -247,7 +249,7 @@ def _boosted(boost: Boost, cutoff: NoisyCutoff, quorum: Quorum, voting: Guarante
         later=quorum,
         voting=voting,
         training=training,
-        queries=only_cutoff if refresh == "pool" else both,
+        queries=only_cutoff if refresh == "pool" else query,
         pool=point if refresh == "pool" else None,
         boost=boost,
     )

@@ -62,8 +62,8 @@ class Ballot(ABC):
     def changes(self, squares: int) -> int:
         """Return how many numbers votes of these squares can change at most: each changes some, and has a price."""
         moved = np.count_nonzero(self.table, axis=1)
-        most = max(Fraction(int(some), int(price)) for some, price in zip(moved, self.prices, strict=True))
-        return math.ceil(squares * most)  # proof: step 5
+        entries_per_price = max(Fraction(int(some), int(price)) for some, price in zip(moved, self.prices, strict=True))
+        return math.ceil(squares * entries_per_price)  # proof: step 5
 
 
 class Labels(Ballot):
@@ -173,8 +173,8 @@ class Levels(Ballot):
 
     def answers(self, noisy: Integers, scale: float) -> Integers:
         """Return the mean target of each query on a fine grid, drawn to the centre where the noise is large."""
-        found, _ = self.means(noisy[:, 0] / _COUNTED, noisy[:, 1] / _LEVELS, scale)
-        return np.rint((np.clip(found, -1.0, 1.0) + 1) * _FINE).astype(np.int64)
+        means, _ = self.means(noisy[:, 0] / _COUNTED, noisy[:, 1] / _LEVELS, scale)
+        return np.rint((np.clip(means, -1.0, 1.0) + 1) * _FINE).astype(np.int64)
 
     def means(self, weights: Floats, sums: Floats, scale: float) -> tuple[Floats, Floats]:
         """Return mean targets by sums of weights and targets, in parts of the reach, and the deviations of their noise.
@@ -184,14 +184,14 @@ class Levels(Ballot):
         """
         weights, noise = np.maximum(weights, 0.0), scale / _LEVELS
         divisor = weights**2 + (noise / _SPREAD) ** 2
-        found = weights * sums / divisor
-        of_weights = found * scale / _COUNTED  # what the noise of the sum of weights does
-        return found, weights * np.hypot(noise, of_weights) / divisor
+        mean = weights * sums / divisor
+        of_weights = mean * scale / _COUNTED  # what the noise of the sum of weights does
+        return mean, weights * np.hypot(noise, of_weights) / divisor
 
     def values(self, answers: Any) -> Floats:
         """Return the values of answers, within the bounds."""
-        found = np.asarray(answers, dtype=np.int64) / _FINE - 1
-        return np.asarray(np.clip(self.centre + self.reach * found, self.low, self.high))
+        relative = np.asarray(answers, dtype=np.int64) / _FINE - 1
+        return np.asarray(np.clip(self.centre + self.reach * relative, self.low, self.high))
 
     def targets(self, codes: Integers) -> NDArray[np.float32]:
         """Return targets of these codes in parts of the reach."""

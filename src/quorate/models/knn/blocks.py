@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_info
 
 from quorate.core.arrays import Integers
-from quorate.models.knn.kernel import squares_of
-from quorate.models.knn.points import Points
+from quorate.models.knn.kernel import Points, squares_of
 
 RECORDS = 4096  # that a block has room for
 _QUERIES, _SCORES = 256, 2**17  # at most so many queries and scores are worked on at once: they fit a processor's cache
@@ -77,7 +76,7 @@ def query_factors(points: Points, squared_radii: NDArray[np.float32]) -> Points:
 @cache
 def fast_in_pieces() -> bool:
     """Whether the linear algebra in use is fastest on small products: OpenBLAS has routines of their own for them."""
-    return any(one.get("architecture") in _IN_PIECES for one in threadpool_info())
+    return any(library.get("architecture") in _IN_PIECES for library in threadpool_info())
 
 
 def multiply(queries: Points, records: Points, out: Points) -> Points:

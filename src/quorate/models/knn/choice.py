@@ -10,7 +10,7 @@ how many of them would be answered correctly, otherwise by the harm that noise d
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,11 +21,10 @@ from quorate.core.arrays import Floats, Integers
 from quorate.core.checks import check_count
 from quorate.core.errors import InvalidInput
 from quorate.models.knn.ballots import Ballot, Labels, Levels, Shares
-from quorate.models.knn.kernel import Kernel, Shape, squared_distances
-from quorate.models.knn.points import Metric, Points, Space
+from quorate.models.knn.kernel import Kernel, Metric, Points, Shape, Space, squared_distances
 from quorate.models.knn.terms import Terms
 from quorate.models.predictors.labels import target_numbers
-from quorate.planner.result import Change
+from quorate.planner.result import Change, Plan
 
 TOP = 32  # the largest weight: weights are whole numbers
 
@@ -45,77 +44,6 @@ _ROUNDING = 1e-6  # relative, above the difference of sums of single precision b
 _LATER = (0.5, 1.0, 2.0, 4.0)  # when to say how far units are worn, in multiples of the planned queries
 
 
-@dataclass(frozen=True)
-class NeighbourPlan:
-    """How far a query reaches, how many votes of full weight a unit may cast, and a forecast.
-
-    The radius of a query is such that this `share` of the public points lies within it, or one `radius` for all
-    queries.
-
-    Each line of `forecast` has a number of answered queries, the share of records worn out by then, and the quality of
-    answers then: the share of right ones, or for targets the root mean squared error (None if public points have no
-    labels). `nearest` has changes of one number that would make the plan feasible, to within a factor of 2; none if it
-    already is.
-    """
-
-    epsilon: float
-    delta: float
-    records: int
-    queries: int
-    radius: float | None
-    share: float | None
-    votes: float
-    kernel: Shape
-    metric: Metric
-    right: float | None
-    error: float | None
-    spoilt: float
-    forecast: tuple[tuple[int, float, float | None], ...]
-    nearest: tuple[Change, ...] = ()
-
-    @property
-    def feasible(self) -> bool:
-        """Whether the noise is expected to spoil fewer than half of the answers."""
-        return self.spoilt < _SPOILT
-
-    def settings(self) -> dict[str, Any]:
-        """Return the settings of the classifier that follows the plan."""
-        names = ("epsilon", "delta", "queries", "records", "radius", "share", "votes", "kernel", "metric")
-        return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
-
-    @classmethod
-    def from_dict(cls, document: dict[str, Any]) -> "NeighbourPlan":
-        """Return the plan that a document describes."""
-        changes = tuple(Change(**change) for change in document.get("nearest", ()))
-        return cls(**document | {"forecast": tuple(tuple(line) for line in document["forecast"]), "nearest": changes})
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the plan as plain values that JSON can hold."""
-        nearest = [asdict(change) for change in self.nearest]
-        return asdict(self) | {"forecast": [list(line) for line in self.forecast], "nearest": nearest}
-
-    @property
-    def reach(self) -> str:
-        """How far a query reaches, in words."""
-        if self.share is None:
-            return f"a query reaches records within {self.radius:.3g}"
-        return f"a query reaches about {self.share:.3%} of the records"
-
-    def summary(self) -> str:
-        """Return the plan in a few sentences."""
-        worn = self.forecast[1][1]
-        text = (
-            f"{self.reach} ({self.metric}, {self.kernel} kernel), and a unit may cast {self.votes:.3g} votes of full "
-            f"weight. After {self.queries:,} queries about {worn:.0%} of the records are worn out, and noise spoils "
-            f"about {self.spoilt:.1%} of the answers"
-        )
-        if self.error is not None:
-            text += f"; they are off by about {self.error:.3g}"
-        elif self.right is not None:
-            text += f"; about {self.right:.1%} are right"
-        return text + "".join(f". It would do to {change.sentence}" for change in self.nearest)
-
-
 def plan_neighbours(
     public: Any,
     labels: Any = None,
@@ -132,11 +60,15 @@ def plan_neighbours(
     classes: int | None = None,
     bounds: tuple[float, float] | None = None,
     scores: bool = False,
-) -> NeighbourPlan:
+) -> Plan:
     """Plan a model of neighbours for this many records and queries, from public rows and any labels.
 
     No private record is read: `records` is a public or hypothetical number. A given `radius` for all queries, `share`
     or number of `votes` stays as it is. With `bounds`, labels are targets of a regression.
+
+    Each line of the plan's `forecast` has a number of answered queries, the share of records worn out by then, and the
+    quality of answers then: the share of right ones, or for targets the root mean squared error (None if public points
+    have no labels). `nearest` has changes of one number that would make the plan feasible, to within a factor of 2.
 
     >>> rows = np.random.default_rng(0).normal(size=(400, 8)) + np.repeat([[4.0], [-4.0]], 200, axis=0)
     >>> known = np.repeat([0, 1], 200)
@@ -147,11 +79,11 @@ def plan_neighbours(
     rows = np.asarray(public, dtype=np.float64)
     ballot: Ballot
     if bounds is not None:
-        shown = None if labels is None else np.clip(np.nan_to_num(target_numbers(labels)), *bounds)
-        ballot = Levels(low=bounds[0], high=bounds[1], centre=sum(bounds) / 2 if shown is None else shown.mean())
+        targets = None if labels is None else np.clip(np.nan_to_num(target_numbers(labels)), *bounds)
+        ballot = Levels(low=bounds[0], high=bounds[1], centre=sum(bounds) / 2 if targets is None else targets.mean())
     else:
-        known = range(classes or 2) if labels is None else np.unique(np.asarray(labels))
-        ballot = Shares(known) if scores else Labels(known)
+        names = range(classes or 2) if labels is None else np.unique(np.asarray(labels))
+        ballot = Shares(names) if scores else Labels(names)
     return plan_for(
         ballot,
         rows,
@@ -182,48 +114,82 @@ def plan_for(
     radius: float | None,
     share: float | None,
     votes: float | None,
-) -> NeighbourPlan:
-    """Return reach and votes for such ballots, by public rows in their space."""
+) -> Plan:
+    """Return the plan for such ballots, by public rows in their space."""
     check_count("records", records, most=MOST)
     check_count("queries", queries, most=MOST)
-    some = _spread(len(_enough(public)), MOST_ANCHORS)
-    codes = None if labels is None else ballot.codes(labels)[some]
-    make, points = _Means if isinstance(ballot, Levels) else _Votes, space.points(public[some])
-    scene = make(points, codes, ballot, records=records, queries=queries)
-    one = Kernel.within(1.0 if radius is None else radius, space, shape=kernel, top=TOP)
-    wanted = _SHARES if share is None else [share]
-    ranks = {} if radius is not None else {part: rank_of(part, len(some)) for part in wanted}
-    weights = {part: scene.weights(one, rank) for part, rank in ranks.items() if share or rank >= _LEAST_RANK}
-    weights = weights or {0.0: scene.weights(one)}
+    sample = _spread(len(_enough(public)), MOST_ANCHORS)
+    codes = None if labels is None else ballot.codes(labels)[sample]
+    scene_class, points = _Means if isinstance(ballot, Levels) else _Votes, space.points(public[sample])
+    scene = scene_class(points, codes, ballot, records=records, queries=queries)
+    weights = _weights_by_share(scene, Kernel.within(radius or 1.0, space, shape=kernel, top=TOP), radius, share)
 
-    def chosen(**changed: float) -> tuple[float, float, _Look]:
+    def choose(**changes: float) -> tuple[float, float, _Look]:
         """Return the best share and votes, with some of the numbers changed."""
-        known = {"records": records, "queries": queries, "epsilon": epsilon} | changed
-        there = make(points, codes, ballot, records=int(known["records"]), queries=int(known["queries"]))
-        tried = [
-            (part, number, look)
-            for part, within in weights.items()
-            for number, look in there.looks(within, votes, epsilon=known["epsilon"], delta=delta)
-        ]
-        return _best(tried)
+        numbers = {"records": records, "queries": queries, "epsilon": epsilon} | changes
+        counts = {name: int(numbers[name]) for name in ("records", "queries")}
+        changed = scene_class(points, codes, ballot, **counts)
+        return _best(
+            [
+                (part, number, look)
+                for part, within in weights.items()
+                for number, look in changed.looks(within, votes, epsilon=numbers["epsilon"], delta=delta)
+            ]
+        )
 
-    part, number, look = chosen()
-    return NeighbourPlan(
-        epsilon=epsilon,
-        delta=delta,
-        records=records,
-        queries=queries,
-        radius=radius,
-        share=part or None,
-        votes=number,
-        kernel=kernel,
-        metric=space.metric,
-        right=look.right,
-        error=look.error,
-        spoilt=look.spoilt,
-        forecast=scene.forecast(weights[part], number, epsilon=epsilon, delta=delta),
-        nearest=() if look.spoilt < _SPOILT else tuple(_changes(chosen, records, queries, epsilon)),
+    part, number, look = choose()
+    feasible = look.spoilt < _SPOILT
+    settings = {
+        "epsilon": epsilon,
+        "delta": delta,
+        "queries": queries,
+        "records": records,
+        "radius": radius,
+        "share": part or None,
+        "votes": number,
+        "kernel": kernel,
+        "metric": space.metric,
+    }
+    forecast = scene.forecast(weights[part], number, epsilon=epsilon, delta=delta)
+    figures = settings | {"right": look.right, "error": look.error, "spoilt": look.spoilt, "forecast": forecast}
+    return Plan(
+        family="neighbours",
+        feasible=feasible,
+        keywords={name: value for name, value in settings.items() if value is not None},
+        figures=figures,
+        text=_text(figures),
+        shortage=f"noise is expected to spoil {look.spoilt:.0%} of the answers",
+        nearest=() if feasible else tuple(_changes(choose, records, queries, epsilon)),
+        shown=("records", "queries", "votes", "epsilon", "delta"),
+        bar=("answers that noise is expected to leave right", 1 - look.spoilt),
     )
+
+
+def _weights_by_share(
+    scene: "_Scene", kernel: Kernel, radius: float | None, share: float | None
+) -> dict[float, NDArray[np.float32]]:
+    """Return the weights of records on queries for each share that is tried; of one radius, under the share 0."""
+    if radius is None:
+        ranks = {part: rank_of(part, scene.points) for part in (_SHARES if share is None else [share])}
+        weights = {part: scene.weights(kernel, rank) for part, rank in ranks.items() if share or rank >= _LEAST_RANK}
+        if weights:
+            return weights
+    return {0.0: scene.weights(kernel)}
+
+
+def _text(figures: dict[str, Any]) -> str:
+    """Return what a plan expects, in a few sentences."""
+    share, radius = figures["share"], figures["radius"]
+    reach = f"records within {radius:.3g}" if share is None else f"about {share:.3%} of the records"
+    text = (
+        f"A query reaches {reach} ({figures['metric']}, {figures['kernel']} kernel), and a unit may cast "
+        f"{figures['votes']:.3g} votes of full weight. After {figures['queries']:,} queries about "
+        f"{figures['forecast'][1][1]:.0%} of the records are worn out, and noise spoils about {figures['spoilt']:.1%} "
+        "of the answers"
+    )
+    if figures["error"] is not None:
+        return f"{text}; they are off by about {figures['error']:.3g}."
+    return f"{text}." if figures["right"] is None else f"{text}; about {figures['right']:.1%} are right."
 
 
 def anchors_of(public: Floats, space: Space) -> Points:
@@ -258,19 +224,20 @@ class _Look:
     def __post_init__(self) -> None:
         for name in ("spoilt", "right", "error"):
             if (value := getattr(self, name)) is not None:
-                object.__setattr__(self, name, _rounded(value))
+                object.__setattr__(self, name, _five_digits(value))
 
     @property
     def loss(self) -> float:
         """What is to be small: what is lost on average, or where labels do not say that, the share that is spoilt."""
-        return self.spoilt if self.losses is None else _rounded(float(self.losses.mean()))
+        return self.spoilt if self.losses is None else _five_digits(float(self.losses.mean()))
 
     def hardly_worse(self, other: "_Look") -> bool:
         """Whether what is lost more than by the other is within its own standard error, or hardly more is spoilt."""
         if self.losses is None or other.losses is None or self.spoilt >= _SPOILT:
             return self.spoilt <= other.spoilt + _HARM
-        more = self.losses - other.losses
-        return bool(more.mean() <= more.std() / math.sqrt(len(more)) + _ROUNDING * (1 + float(other.losses.mean())))
+        excess = self.losses - other.losses
+        rounding = _ROUNDING * (1 + float(other.losses.mean()))
+        return bool(excess.mean() <= excess.std() / math.sqrt(len(excess)) + rounding)
 
 
 def _best(tried: Sequence[tuple[float, float, _Look]]) -> tuple[float, float, _Look]:
@@ -279,14 +246,14 @@ def _best(tried: Sequence[tuple[float, float, _Look]]) -> tuple[float, float, _L
     Near neighbours are alike; and the public points that a query reaches are fewer than the records that it will reach,
     which makes small shares look worse than they are.
     """
-    best = min(tried, key=lambda one: one[2].loss)
-    good = [one for one in tried if one[2].hardly_worse(best[2])]
-    smallest = min(one[0] for one in good)
-    return min((one for one in good if one[0] == smallest), key=lambda one: one[2].loss)
+    best = min(tried, key=lambda trial: trial[2].loss)
+    good = [trial for trial in tried if trial[2].hardly_worse(best[2])]
+    smallest = min(share for share, _, _ in good)
+    return min((trial for trial in good if trial[0] == smallest), key=lambda trial: trial[2].loss)
 
 
 def _changes(
-    chosen: Callable[..., tuple[float, float, _Look]], records: int, queries: int, epsilon: float
+    choose: Callable[..., tuple[float, float, _Look]], records: int, queries: int, epsilon: float
 ) -> Iterator[Change]:
     """Yield the first that does of ever more records, ever fewer queries, and an ever larger epsilon."""
     tried = {
@@ -297,13 +264,13 @@ def _changes(
     says = {"records": "collect about {:,} records", "queries": "plan for {:,} queries", "epsilon": "set epsilon={:g}"}
     for parameter, values in tried.items():
         for value in values:
-            look = chosen(**{parameter: value})[2]
+            look = choose(**{parameter: value})[2]
             if look.spoilt < _SPOILT:
                 yield Change(parameter, value, look.right, says[parameter].format(value))
                 break
 
 
-def _rounded(value: float) -> float:
+def _five_digits(value: float) -> float:
     """Return a forecast to five digits: plans are compared by it, and the last bits depend on the processor."""
     return float(f"{value:.5g}")
 
@@ -313,9 +280,9 @@ def _lasting(terms: Terms) -> float:
     return terms.capacity * (1 + _ROUNDING)
 
 
-def _spread(rows: int, most: int) -> Integers:
+def _spread(rows: int, limit: int) -> Integers:
     """Return at most so many rows, spread evenly over all."""
-    return np.unique(np.linspace(0, rows - 1, min(rows, most)).astype(np.int64))
+    return np.unique(np.linspace(0, rows - 1, min(rows, limit)).astype(np.int64))
 
 
 class _Scene(ABC):
@@ -325,17 +292,17 @@ class _Scene(ABC):
         self._asked = _spread(len(points), _MOST_QUERIES)
         self._codes, self._ballot, self._queries = codes, ballot, queries
         self._each = records / len(points)
-        apart = squared_distances(points[self._asked], points)
-        apart[np.arange(len(self._asked)), self._asked] = np.inf  # no point is its own neighbour
-        self._apart = apart
+        self.points = len(points)
+        self._distances = squared_distances(points[self._asked], points)
+        self._distances[np.arange(len(self._asked)), self._asked] = np.inf  # no point is its own neighbour
 
     def weights(self, kernel: Kernel, rank: int | None = None) -> NDArray[np.float32]:
         """Return weights of records on queries, within the radius of a kernel or as far as the point of this rank."""
         radii = np.full(len(self._asked), kernel.squared_radius, dtype=np.float32)
         if rank is not None:
-            least = min(rank, self._apart.shape[1] - 1)
-            radii = np.maximum(np.partition(self._apart, least - 1, axis=1)[:, least - 1], np.float32(1))
-        return kernel.weigh(radii[:, np.newaxis] - self._apart, radii)
+            place_of_rank = min(rank, self.points - 1) - 1
+            radii = np.maximum(np.partition(self._distances, place_of_rank, axis=1)[:, place_of_rank], np.float32(1))
+        return kernel.weigh(radii[:, np.newaxis] - self._distances, radii)
 
     def looks(
         self, weights: NDArray[np.float32], votes: float | None, **guarantee: float
@@ -344,8 +311,8 @@ class _Scene(ABC):
 
         Those that are tried are multiples of what a typical record would cast, in votes of full weight.
         """
-        spent = self._spent(weights)
-        typical = _rounded(float(np.mean(spent)) / (TOP**2 * int(self._ballot.prices.max())))
+        spent = self._expected_spending(weights)
+        typical = _five_digits(float(np.mean(spent)) / (TOP**2 * int(self._ballot.prices.max())))
         for number in [max(_FEWEST, factor * typical) for factor in _WEAR] if votes is None else [votes]:
             terms = Terms.calibrate(**guarantee, votes=number, top=TOP, ballot=self._ballot)
             yield number, self._judged(weights, np.outer(spent, _MOMENTS) <= _lasting(terms), terms)
@@ -356,7 +323,7 @@ class _Scene(ABC):
         """Return lines of queries answered, the share of records worn out by then, and how good answers are then."""
         lines = []
         terms = Terms.calibrate(**guarantee, votes=votes, top=TOP, ballot=self._ballot)
-        spent = self._spent(weights)
+        spent = self._expected_spending(weights)
         for factor in _LATER:
             alive = factor * spent <= _lasting(terms)
             look = self._judged(weights, alive[:, np.newaxis], terms)
@@ -364,7 +331,7 @@ class _Scene(ABC):
             lines.append((math.ceil(factor * self._queries), float(1 - alive.mean()), then))
         return tuple(lines)
 
-    def _spent(self, weights: NDArray[np.float32]) -> Floats:
+    def _expected_spending(self, weights: NDArray[np.float32]) -> Floats:
         """Return what a record in the place of each point would spend on the planned queries."""
         squares = np.einsum("ij,ij->j", weights, weights)
         return np.asarray(self._queries * squares * self._prices() / len(weights), dtype=np.float64)
@@ -383,19 +350,18 @@ class _Votes(_Scene):
 
     def _judged(self, weights: NDArray[np.float32], alive: NDArray[np.bool_], terms: Terms) -> _Look:
         several = self._ballot.classes
-        each, noise = alive.astype(np.float32) * self._each, self._ballot.contrast(terms.scale)
-        spoilt = float(np.minimum(1.0, (several - 1) * ndtr(-_MARGIN * (weights @ each) / noise)).mean())
+        voters, noise = alive.astype(np.float32) * self._each, self._ballot.contrast(terms.scale)
+        spoilt = float(np.minimum(1.0, (several - 1) * ndtr(-_MARGIN * (weights @ voters) / noise)).mean())
         if self._codes is None:
             return _Look(spoilt)
         ballots, truth = np.eye(several, dtype=np.float32)[self._codes], self._codes[self._asked, np.newaxis]
-        right = [_right(weights @ (ballots * now[:, np.newaxis]), truth, noise) for now in each.T]
+        right = [_right(weights @ (ballots * now[:, np.newaxis]), truth, noise) for now in voters.T]
         return _Look(spoilt, right=float(np.mean(right)), losses=1 - np.mean(right, axis=0))
 
 
 def _right(counts: NDArray[np.float32], truth: Integers, noise: float) -> Floats:
     """Return at least how likely the own class of each query is to win."""
-    own = np.take_along_axis(counts, truth, axis=1)
-    lost = ndtr((counts - own) / noise)
+    lost = ndtr((counts - np.take_along_axis(counts, truth, axis=1)) / noise)
     np.put_along_axis(lost, truth, 0.0, axis=1)
     return np.asarray(np.maximum(0.0, 1 - lost.sum(axis=1)), dtype=np.float64)
 
@@ -404,12 +370,12 @@ class _Means(_Scene):
     """How far answers are off where targets are averaged."""
 
     def _judged(self, weights: NDArray[np.float32], alive: NDArray[np.bool_], terms: Terms) -> _Look:
-        levels, each = self._ballot, alive.astype(np.float32) * self._each
-        total = weights @ each
+        levels, voters = self._ballot, alive.astype(np.float32) * self._each
+        total = weights @ voters
         spoilt = float(np.mean(1 - levels.means(total, total, terms.scale)[0]))  # what is drawn to the centre
         if self._codes is None:
             return _Look(spoilt)
         targets = levels.targets(self._codes)[:, np.newaxis]
-        found, deviation = levels.means(total, weights @ (each * targets), terms.scale)
-        losses = ((found - targets[self._asked]) ** 2 + deviation**2).mean(axis=1)
+        means, deviation = levels.means(total, weights @ (voters * targets), terms.scale)
+        losses = ((means - targets[self._asked]) ** 2 + deviation**2).mean(axis=1)
         return _Look(spoilt, error=float(levels.reach * math.sqrt(losses.mean())), losses=losses)

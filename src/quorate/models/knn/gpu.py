@@ -81,11 +81,11 @@ class DeviceCounter:
         import torch  # noqa: PLC0415
 
         kinds = len(self._table)
-        both = weights.mul_(kinds).add_(records.codes)
-        strongest = both.new_zeros((len(both), len(records.owners)))
-        strongest.scatter_reduce_(1, records.units.expand(len(both), -1), both, "amax")
-        both = strongest.long()  # CUDA divides floats by multiplying with a rounded reciprocal; proof: step 10
-        tops, codes = both // kinds, both % kinds
+        coded = weights.mul_(kinds).add_(records.codes)
+        strongest = coded.new_zeros((len(coded), len(records.owners)))
+        strongest.scatter_reduce_(1, records.units.expand(len(coded), -1), coded, "amax")
+        coded = strongest.long()  # CUDA divides floats by multiplying with a rounded reciprocal; proof: step 10
+        tops, codes = coded // kinds, coded % kinds
         squares = (tops.square() * self._prices[codes]).view(-1, together, tops.shape[1]).sum(dim=1)
         fits = self._charge(squares, records.owners, amounts)
         tops = (tops.view(-1, together, tops.shape[1]) * fits[:, None]).view(tops.shape).double()

@@ -1,14 +1,72 @@
 """The weight of a record's vote: a whole number, by the squared distance between two points (PROOF.md, step 2)."""
 
+import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.core.checks import check_count, set_validated
+from quorate.core.arrays import Floats
+from quorate.core.checks import check_count, check_positive, set_validated
 from quorate.core.errors import InvalidInput
-from quorate.models.knn.points import LONGEST, Points, Space
+from quorate.models.linear.exact import lengths
+
+Metric = Literal["cosine", "euclidean"]
+Points = NDArray[np.float32]  # whole numbers, which 32-bit floats hold exactly
+
+LONGEST = 1447  # of a point: its square is below 2**21, and so no sum of a distance exceeds 2**24; proof: step 2
+
+
+@dataclass(frozen=True, eq=False)
+class Space:
+    """How rows become points: taken relative to a public centre, then scaled to one length or by a public reach.
+
+    With the metric "cosine" all points have about the same length, so that distances are those between directions.
+    With "euclidean" a row at the distance `reach` from the centre has the largest length, and rows further out are
+    moved towards the centre onto that sphere.
+
+    >>> space = Space("euclidean", np.zeros(2), reach=10.0)
+    >>> space.points(np.array([[10.0, 0.0], [0.0, -5.0], [0.0, 99.0]])).tolist()
+    [[1445.0, 0.0], [0.0, -722.0], [0.0, 1445.0]]
+    """
+
+    metric: Metric
+    centre: Floats
+    reach: float = 1.0
+
+    @classmethod
+    def of_public(cls, metric: Metric, public: Floats | None, *, features: int) -> "Space":
+        """Return the space whose centre and reach are those of public rows. Cosines can do without them."""
+        if public is None:
+            if metric == "euclidean":
+                raise InvalidInput("the scale of distances is taken from public rows: pass public=, or metric='cosine'")
+            return cls(metric, np.zeros(features))
+        centre = np.asarray(public, dtype=np.float64).mean(axis=0)
+        reach = float(lengths(public - centre).max())
+        return cls(metric, centre, check_positive("the spread of public rows", reach))
+
+    @property
+    def length(self) -> int:
+        """The length of a point before its entries are rounded."""
+        return math.floor(LONGEST - math.sqrt(len(self.centre)) / 2 - 1)
+
+    @property
+    def unit(self) -> float:
+        """The distance between points that stands for a distance of 1: between rows, or between directions."""
+        return self.length / (self.reach if self.metric == "euclidean" else 1.0)
+
+    def points(self, X: Any) -> Points:
+        """Return the point of each row. No value raises or warns: rows are private."""
+        with np.errstate(all="ignore"):
+            rows = np.asarray(X, dtype=np.float64) - self.centre
+            long = lengths(rows)
+            farthest = np.maximum(long, self.reach) if self.metric == "euclidean" else np.maximum(long, 1e-300)
+            integers = np.rint(rows * (self.length / farthest)[:, np.newaxis])
+        integers = np.fmax(np.fmin(integers, LONGEST), -LONGEST)  # what is no number becomes one
+        integers[np.einsum("ij,ij->i", integers, integers) > LONGEST**2] = 0  # proof: step 1
+        return integers.astype(np.float32)
+
 
 Shape = Literal["flat", "linear"]
 _TOGETHER = 1024  # queries whose distances to public points are computed at once
@@ -57,8 +115,8 @@ class Kernel:
             return
         squared = check_count("squared_radius", self.squared_radius)
         if squared > (2 * LONGEST) ** 2 or self.anchors is not None or self.rank is not None:
-            most = f"squared_radius is at most {(2 * LONGEST) ** 2}, the square of the largest distance"
-            raise InvalidInput(f"{most}; and there are no anchors beside it")
+            bound = f"squared_radius is at most {(2 * LONGEST) ** 2}, the square of the largest distance"
+            raise InvalidInput(f"{bound}; and there are no anchors beside it")
         set_validated(self, squared_radius=squared)
 
     @classmethod
@@ -74,8 +132,8 @@ class Kernel:
         radii = np.empty(len(queries), dtype=np.float32)
         for start in range(0, len(queries), _TOGETHER):
             block = slice(start, start + _TOGETHER)
-            apart = squared_distances(queries[block], self.anchors)
-            radii[block] = np.partition(apart, self.rank - 1, axis=1)[:, self.rank - 1]
+            distances = squared_distances(queries[block], self.anchors)
+            radii[block] = np.partition(distances, self.rank - 1, axis=1)[:, self.rank - 1]
         return np.maximum(radii, np.float32(1))  # proof: step 2
 
     def weigh(self, short: NDArray[np.float32], squared_radii: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -84,7 +142,7 @@ class Kernel:
             np.clip(short, 0, 1, out=short)  # whole numbers: 1 within the radius, 0 elsewhere
             return np.multiply(short, np.float32(self.top), out=short)
         scales = np.float32(self.top) / squared_radii
-        one = len(scales) > 0 and bool((scales == scales[0]).all())  # of all queries: NumPy is faster then
-        np.multiply(short, scales[0] if one else scales[:, np.newaxis], out=short)
+        is_shared = len(scales) > 0 and bool((scales == scales[0]).all())  # of all queries: NumPy is faster then
+        np.multiply(short, scales[0] if is_shared else scales[:, np.newaxis], out=short)
         np.floor(short, out=short)
         return np.clip(short, 0, self.top, out=short)  # proof: step 2

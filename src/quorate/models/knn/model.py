@@ -1,6 +1,7 @@
 """The base of models of neighbours: settings, the fit, insertions and deletions, the claim."""
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -14,61 +15,54 @@ from quorate.core.errors import InvalidInput
 from quorate.core.mechanisms.noisy_vector import largest_whole_epsilon
 from quorate.core.privacy import Budget
 from quorate.core.privacy.claims import added_or_removed
-from quorate.models.knn.answerer import Nearby
 from quorate.models.knn.ballots import Ballot
-from quorate.models.knn.choice import MOST, TOP, NeighbourPlan, anchors_of, plan_for, rank_of
-from quorate.models.knn.kernel import Kernel, Shape
-from quorate.models.knn.points import Metric, Space
-from quorate.models.knn.session import NeighbourSession, Wear
+from quorate.models.knn.choice import MOST, TOP, anchors_of, plan_for, rank_of
+from quorate.models.knn.kernel import Kernel, Metric, Shape, Space
+from quorate.models.knn.session import Nearby, NeighbourSession, Wear
 from quorate.models.knn.terms import Terms
 from quorate.models.knn.unit_file import UnitFile
 from quorate.models.knn.units import Units
-from quorate.models.predictors.base import SessionModel, check_matrix
+from quorate.models.predictors.base import SessionModel
+from quorate.models.predictors.records import check_matrix
 from quorate.models.saving.codecs import from_plain, to_plain
 from quorate.models.saving.contract import Spending, State
+from quorate.planner import Plan
 from quorate.tables.containers import is_frame
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class NeighbourModel(SessionModel, ABC):
-    """A model in which the records near a query vote, each unit while its own budget pays for its own votes.
-
-    Each subclass repeats these parameters in its own `__init__`: scikit-learn reads them only from there.
-    """
+    """A model in which the records near a query vote, each unit while its own budget pays for its own votes."""
 
     spending = Spending(one_process=True, hides_entries=True)
     own_files = ("units.sqlite",)
 
-    epsilon: float
-    delta: float
-    queries: int
-    records: int | None
-    radius: float | None
-    share: float | Literal["auto"]
-    votes: float | Literal["auto"]
-    kernel: Shape
-    metric: Metric
-    device: DeviceName
-    space_: Space
-    kernel_: Kernel
-    terms_: Terms
-    plan_: NeighbourPlan | None
-    session_: NeighbourSession
+    epsilon: float = 1.0
+    delta: float = 1e-6
+    queries: int = 1000
+    records: int | None = None
+    radius: float | None = None
+    share: float | Literal["auto"] = "auto"
+    votes: float | Literal["auto"] = "auto"
+    kernel: Shape = "linear"
+    metric: Metric = "cosine"
+    device: DeviceName = "auto"
 
-    def _fit_units(self, X: Any, y: Any, ballot: Ballot, *, groups: Any, public: Any, known: Any) -> Self:
-        """Plan by public rows, of which `known` has the labels, take in the records, and open the budget."""
+    def _fit_units(self, X: Any, y: Any, ballot: Ballot, *, groups: Any, public: Any, public_labels: Any) -> Self:
+        """Plan by public rows and their labels, take in the records, and open the budget."""
         rows = check_matrix(self, X, reset=True, declared=is_frame(public))
         self.form_ = None
-        shown = None if public is None else check_matrix(self, public, reset=False, role="public")
-        self.space_ = Space.of_public(self.metric, shown, features=rows.shape[1])
-        share, votes, self.plan_ = self._planned(shown, known, ballot)
+        public = None if public is None else check_matrix(self, public, reset=False, role="public")
+        self.space_ = Space.of_public(self.metric, public, features=rows.shape[1])
+        share, votes, self.plan_ = self._choose(public, public_labels, ballot)
         self.terms_ = Terms.calibrate(
             epsilon=float(self.epsilon), delta=float(self.delta), votes=votes, top=TOP, ballot=ballot
         )
         if self.radius is not None:
             self.kernel_ = Kernel.within(float(self.radius), self.space_, shape=self.kernel, top=TOP)
         else:
-            assert shown is not None
-            anchors = anchors_of(shown, self.space_)
+            assert public is not None
+            anchors = anchors_of(public, self.space_)
             self.kernel_ = Kernel(shape=self.kernel, top=TOP, anchors=anchors, rank=rank_of(share, len(anchors)))
         self.unit_ = "row" if groups is None else "person"
         self.epsilon_, self.delta_ = self.terms_.epsilon, self.terms_.delta
@@ -104,7 +98,7 @@ class NeighbourModel(SessionModel, ABC):
         model.space_ = Space(values["metric"], arrays["centre"], reach=values["reach"])
         anchors = arrays["anchors"].astype(np.float32) if len(arrays["anchors"]) else None
         model.kernel_, model.terms_ = Kernel(**values["kernel"], anchors=anchors), from_plain(values["terms"], Terms)
-        model.plan_ = None if values["plan"] is None else NeighbourPlan.from_dict(values["plan"])
+        model.plan_ = None if values["plan"] is None else Plan.from_dict(values["plan"])
         model.epsilon_, model.delta_ = model.terms_.epsilon, model.terms_.delta
         ledger = state.home.ledger
         model.open(ledger.budget(lease=state.home.lease), ledger=ledger, path=state.home.path / cls.own_files[0])
@@ -181,7 +175,7 @@ class NeighbourModel(SessionModel, ABC):
         return str(added_or_removed(claim, replaced_epsilon=self.terms_.replaced_epsilon()))
 
     def check_settings(self) -> None:
-        """Raise an error for invalid settings."""
+        """Refuse invalid settings."""
         if check_positive("epsilon", self.epsilon) > largest_whole_epsilon():
             raise InvalidInput(f"epsilon must be at most {largest_whole_epsilon():g}, not {self.epsilon:g}")
         check_delta(self.delta, zero=False)
@@ -203,7 +197,7 @@ class NeighbourModel(SessionModel, ABC):
         check_is_fitted(self)
         return check_matrix(self, X, reset=False)
 
-    def _planned(self, public: Any, known: Any, ballot: Ballot) -> tuple[float, float, NeighbourPlan | None]:
+    def _choose(self, public: Any, labels: Any, ballot: Ballot) -> tuple[float, float, Plan | None]:
         """Return share, votes and the plan that they follow, if there is one."""
         share = None if self.share == "auto" else float(self.share)
         votes = None if self.votes == "auto" else float(self.votes)
@@ -218,7 +212,7 @@ class NeighbourModel(SessionModel, ABC):
         planned = plan_for(
             ballot,
             public,
-            known,
+            labels,
             space=self.space_,
             records=self.records,
             queries=self.queries,

@@ -12,12 +12,86 @@ import numpy as np
 from sklearn.utils.validation import check_consistent_length
 
 from quorate.core.arrays import Integers
+from quorate.core.ballots import release_counts
 from quorate.core.checks import check_process
 from quorate.core.errors import InvalidInput
+from quorate.core.ledger import Ledger
+from quorate.core.mechanisms import Answers
+from quorate.core.privacy import Budget, Cost
 from quorate.core.session import Session
-from quorate.models.knn.answerer import Nearby
+from quorate.models.knn.ballots import Ballot
+from quorate.models.knn.kernel import Space
+from quorate.models.knn.terms import Terms
 from quorate.models.knn.unit_file import UnitFile
+from quorate.models.knn.units import Units
 from quorate.tables.persons import UNKNOWN_PERSON, lasting_names, unit_numbers
+
+
+class Nearby:
+    """The `Answerer` of a neighbour session. The whole budget is charged when it opens, and answers cost nothing more.
+
+    How many queries there will be does not matter: units wear out instead (PROOF.md, step 5).
+    """
+
+    stops_at_last_no_quorum = False
+
+    def __init__(self, space: Space, units: Units, terms: Terms, ballot: Ballot) -> None:
+        self.space, self.units, self.terms, self.ballot = space, units, terms, ballot
+        self.file: UnitFile | None = None
+        self.reports = 0  # of wear, that were drawn
+        self._mechanism = terms.mechanism
+
+    def open(self, budget: Budget | None, ledger: Ledger | None) -> None:
+        """Charge the whole budget, unless an earlier session has; what is charged for all queries is charged once."""
+        assert budget is not None
+        if (budget.epsilon, budget.delta) != (self.terms.epsilon, self.terms.delta):
+            raise InvalidInput("a neighbour session has a budget of the epsilon and delta of its terms")
+        total = Cost(budget.capacity().renyi)
+        if not budget.covers((total, 1)):
+            budget.spend(total)  # all of it, or refused; proof: step 5
+
+    def row_cost(self) -> Cost:
+        """Return nothing: all queries are paid for."""
+        return Cost(0.0)
+
+    def affordable(self, rows: int) -> int:
+        """Return all of them: no query is refused because of what units have spent."""
+        return rows
+
+    def quote(self, rows: int) -> tuple[int, Cost]:
+        """Return all of them, at no further cost."""
+        return rows, Cost(0.0)
+
+    def draw(self, X: Any) -> Answers:
+        """Charge the units near these queries, keep that, then release what they count with noise on every number."""
+        ballots = self.units.count(self.space.points(X))
+        if self.file is not None:
+            self.file.keep_spends(self.units.spends())  # proof: step 8
+        return Answers(labels=release_counts(ballots, self._answers), spent=Cost(0.0))
+
+    def report(self) -> tuple[int, int]:
+        """Release how many units can vote and how many are worn out, both with noise, times `terms.reported`."""
+        if self.reports >= self.terms.reports:
+            raise InvalidInput(f"all {self.terms.reports} reports of wear that the fit has paid for were drawn")
+        self.reports += 1  # proof: step 4
+        if self.file is not None:
+            self.file.keep_reports(self.reports)
+        voting, worn = release_counts(self.units.worn(self.terms.reported), self._noisy)[0].tolist()
+        return voting, worn
+
+    def close(self) -> None:
+        """Do nothing: all of it is in this process, and the session lets go of the file."""
+
+    def move(self, ledger: Ledger) -> None:
+        """Leave nothing in the ledger: what units have spent goes into a file of its own."""
+
+    def _answers(self, counts: Integers) -> Integers:
+        """Return what is read of the counts, with noise on all of them."""
+        return self.ballot.answers(self._noisy(counts), self.terms.scale)
+
+    def _noisy(self, counts: Integers) -> Integers:
+        """Return the counts with noise on every entry, also where nobody has voted."""
+        return self._mechanism.release([counts.ravel()])[0].reshape(counts.shape)
 
 
 @dataclass(frozen=True)
@@ -63,7 +137,7 @@ class NeighbourSession(Session):
         units, points, codes = self.answerer.units, self.answerer.space.points(X), self.answerer.ballot.codes(labels)
         check_consistent_length(points, codes)
         codes[~np.isfinite(X).all(axis=1)] = self.answerer.ballot.no_vote  # no record keeps others out
-        given = None if ids is None else _known(ids, len(codes))
+        given = None if ids is None else _lasting_ids(ids, len(codes))
         numbers, count = unit_numbers(len(codes)) if given is None else _by_name(given)
         order, sizes = np.argsort(numbers, kind="stable"), np.bincount(numbers, minlength=count).tolist()
         if units.persons and ids is None:
@@ -95,13 +169,13 @@ class NeighbourSession(Session):
         If some are not there, all others are forgotten, and then `InvalidInput` is raised.
         """
         units, at = self.answerer.units, time.time()
-        known = list(dict.fromkeys(_known(names, len(names)))) if len(names) else []
+        wanted = list(dict.fromkeys(_lasting_ids(names, len(names)))) if len(names) else []
         with self._changing() as file:
-            there = [name for name in known if name in units]  # proof: step 6
+            there = [name for name in wanted if name in units]  # proof: step 6
             numbers = units.forget(there, at=at)
             if file is not None:
                 file.forget(numbers, at=at)
-        if len(there) < len(known):
+        if len(there) < len(wanted):
             raise InvalidInput("some of these units are not there; all others were forgotten")
         return len(there)
 
@@ -115,8 +189,8 @@ class NeighbourSession(Session):
         with self._changing():
             terms = self.answerer.terms
             voting, worn = (count / terms.reported for count in self.answerer.report())
-            left = terms.reports - self.answerer.reports
-            return Wear(voting, worn, terms.scale / terms.reported, left)
+            reports_left = terms.reports - self.answerer.reports
+            return Wear(voting, worn, terms.scale / terms.reported, reports_left)
 
     def keep_in(self, path: Path) -> None:
         """Write units and what they have spent to a new file, and keep it up to date from now on."""
@@ -149,7 +223,7 @@ class NeighbourSession(Session):
                 raise
 
 
-def _known(ids: Any, rows: int) -> list[str]:
+def _lasting_ids(ids: Any, rows: int) -> list[str]:
     """Return the names that units go by, one for each row: 7, "7.0" and " 007 " are one. proof: step 6."""
     unit_numbers(rows, ids)  # refuses ids of another length
     return lasting_names(ids)

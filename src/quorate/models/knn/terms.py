@@ -42,9 +42,9 @@ class Terms:
 
     def __post_init__(self) -> None:
         names = ("full", "capacity", "reports", "reported", "entries", "replacement")
-        whole = {name: check_count(name, getattr(self, name)) for name in names}
+        counts = {name: check_count(name, getattr(self, name)) for name in names}
         epsilon, delta = check_positive("epsilon", self.epsilon), check_delta(self.delta, zero=False)
-        set_validated(self, epsilon=epsilon, delta=delta, scale=check_scale("scale", self.scale), **whole)
+        set_validated(self, epsilon=epsilon, delta=delta, scale=check_scale("scale", self.scale), **counts)
 
     @classmethod
     def calibrate(cls, *, epsilon: float, delta: float, votes: float, top: int, ballot: Ballot) -> "Terms":

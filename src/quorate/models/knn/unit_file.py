@@ -25,7 +25,7 @@ from quorate.core.arrays import Integers
 from quorate.core.errors import InvalidInput, LedgerRefused
 from quorate.core.ledger import LOST, Ledger
 from quorate.core.requests import OWN_CALLER
-from quorate.models.knn.points import Points
+from quorate.models.knn.kernel import Points
 from quorate.models.knn.units import SEALED, Units
 
 _TABLES = (

@@ -21,8 +21,7 @@ from quorate.core.estimator_calls import one_thread
 from quorate.core.rows import usable_cores
 from quorate.models.knn.blocks import RECORDS, Batch, Block, fast_in_pieces, multiply
 from quorate.models.knn.gpu import DeviceCounter
-from quorate.models.knn.kernel import Kernel
-from quorate.models.knn.points import Points
+from quorate.models.knn.kernel import Kernel, Points
 
 _EXACT = 2**24 - 1  # up to which 32-bit floats hold all whole numbers
 _LARGEST_TOP = 255  # of weights: the squares of all that a unit has on 256 queries stay below 2**24
@@ -98,10 +97,10 @@ class Units:
             while last < len(numbers) and stop - first + sizes[last] <= block.room:
                 last, stop = last + 1, stop + sizes[last]
             owners = np.repeat(numbers[unit:last], sizes[unit:last])
-            place = start = block.reserve(stop - first)
+            row = start = block.reserve(stop - first)
             for number, size in zip(numbers[unit:last], sizes[unit:last], strict=True):
-                self._rows[number] = block, slice(place, place + size)  # before it votes: it votes from here alone
-                place += size
+                self._rows[number] = block, slice(row, row + size)  # before it votes: it votes from here alone
+                row += size
             block.add(start, points[first:stop], codes[first:stop], owners)
             unit, first = last, stop
 
@@ -193,9 +192,9 @@ class Units:
 
         They are named, or by a keyed hash once the model is in a folder.
         """
-        known = [(name, number) for name, number in self._numbers.items() if number in self._forgotten]
-        names = [(name.removeprefix(SEALED), self._forgotten[number]) for name, number in known]
-        return sorted(names, key=lambda one: one[1])
+        sealed_numbers = [(name, number) for name, number in self._numbers.items() if number in self._forgotten]
+        names = [(name.removeprefix(SEALED), self._forgotten[number]) for name, number in sealed_numbers]
+        return sorted(names, key=lambda entry: entry[1])
 
     def _count_blocks(self, blocks: Sequence[Block], batch: Batch) -> Floats:
         """Return the counts of all rows' votes on all queries, a block a thread, and charge all units."""
@@ -209,8 +208,8 @@ class Units:
     def _count_block(self, block: Block, batch: Batch, spends: Integers) -> Floats:
         """Return the counts of these rows' votes on all queries, and charge their units in `spends`."""
         if self.persons:
-            whole = self._weights(block, slice(0, block.taken), batch)
-            return np.concatenate([self._count_persons(block, weights, batch, spends) for _, weights in whole])
+            parts = self._weights(block, slice(0, block.taken), batch)
+            return np.concatenate([self._count_persons(block, weights, batch, spends) for _, weights in parts])
         counts = np.zeros((len(self._few), len(batch.radii), self._few.shape[2]), dtype=np.float32)
         for rows in batch.cuts(block):
             codes, spent = block.codes[rows], spends[block.owners[rows]]
@@ -255,17 +254,18 @@ class Units:
 
         `prices` has the price of each unit's vote of weight 1, on all queries or on each; `spent` changes in its place.
         """
-        groups, left, each = weights.reshape(-1, together, weights.shape[1]), self._capacity - spent, _ONE
+        groups, allowed, unit_prices = weights.reshape(-1, together, weights.shape[1]), self._capacity - spent, _ONE
         if prices.ndim == 1:  # the squares of weights below 2**24, which are multiplied by the price at the end
-            left, each = np.minimum(left // np.maximum(prices, 1), _EXACT), prices  # 0 is that of no vote
+            allowed, unit_prices = np.minimum(allowed // np.maximum(prices, 1), _EXACT), prices  # 0 is that of no vote
             squares = np.einsum("gqu,gqu->gu", groups, groups)
         else:
             squares = np.einsum("gqu,gqu,gqu->gu", groups, groups, prices.reshape(groups.shape), dtype=np.float64)
-        for before, sums in itertools.pairwise(squares):  # running sums; NumPy's own is much slower along this axis
-            np.add(before, sums, out=sums)
-        fits = squares <= left.astype(squares.dtype)  # proof: step 3
+        for earlier, sums in itertools.pairwise(squares):  # running sums; NumPy's own is much slower along this axis
+            np.add(earlier, sums, out=sums)
+        fits = squares <= allowed.astype(squares.dtype)  # proof: step 3
         groups *= fits[:, np.newaxis].astype(np.float32)
-        spent[:] = np.where(fits[-1], spent + squares[-1].astype(np.int64) * each, self._capacity + 1)  # or worn out
+        spends = spent + squares[-1].astype(np.int64) * unit_prices
+        spent[:] = np.where(fits[-1], spends, self._capacity + 1)  # or worn out
 
     def __repr__(self) -> str:
         return "<sealed units>"

@@ -21,7 +21,7 @@ from quorate.core.progress import progress
 from quorate.models.linear.curves import curves_from, curves_of
 from quorate.models.linear.engine import Fitted, Problem, entries_of, fit
 from quorate.models.linear.sums import PrivateSums
-from quorate.models.predictors.base import check_matrix, check_records
+from quorate.models.predictors.records import check_matrix, check_records
 from quorate.models.predictors.sklearn_compat import CountedCopies, ShowsClaim
 from quorate.models.saving.contract import Outputs, SavedModel, Spending, State
 from quorate.tables import Category, ColumnMarginal, LearnedFacts, Schema
@@ -137,7 +137,7 @@ def _kind_of_block(block: Any) -> ColumnKind:
 class LinearModel(SavedModel, CountedCopies, ShowsClaim, BaseEstimator):
     """A generalised linear model over columns made from public rows. Subclasses set the family."""
 
-    spending = Spending(published=True, chargeable=True)
+    spending = Spending(published=True, chargeable=True, searchable=True, gaussian=True)
     summary = "A linear model, fitted by noisy sums of private records."
     saved_attributes = ("claim_", "shift_")
 

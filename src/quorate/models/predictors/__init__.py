@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from quorate.models.predictors.agnostic import AgnosticClassifier
-    from quorate.models.predictors.base import Predictions
+    from quorate.models.predictors.predictions import Predictions
     from quorate.models.predictors.pure import PureClassifier
     from quorate.models.predictors.stable import StableClassifier
     from quorate.models.predictors.student_first import StudentFirstClassifier
@@ -23,7 +23,7 @@ __all__ = [
 
 _HOMES = {
     "AgnosticClassifier": "agnostic",
-    "Predictions": "base",
+    "Predictions": "predictions",
     "PrivateClassifier": "subsample",
     "PureClassifier": "pure",
     "StableClassifier": "stable",
@@ -38,5 +38,5 @@ def __getattr__(name: str) -> Any:
 
     if name not in _HOMES:
         raise AttributeError(f"module 'quorate.models.predictors' has no attribute {name!r}")
-    found = globals()[name] = getattr(import_module(f"quorate.models.predictors.{_HOMES[name]}"), name)
-    return found
+    value = globals()[name] = getattr(import_module(f"quorate.models.predictors.{_HOMES[name]}"), name)
+    return value

@@ -1,409 +1,27 @@
-"""What all classifiers share: how queries are checked and asked, and what comes back.
-
-What a classifier is given is checked before anything is spent. Errors of `fit` are for the owner of the records and
-repeat no value of theirs. Queries belong to the one who asks.
-"""
+"""The base classes of models: a claim, a session that answers, and classifiers that turn its replies into labels."""
 
 import os
 from abc import ABCMeta, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
-from dataclasses import dataclass
-from importlib import import_module
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.compose import ColumnTransformer
-from sklearn.pipeline import Pipeline
-from sklearn.utils import assert_all_finite, check_array, get_tags
-from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
-from quorate.compute import learners
-from quorate.compute.learners.teachers import LARGEST
-from quorate.core.checks import check_choice, check_count, is_named_id, warn_of_id
-from quorate.core.errors import BudgetSpent, InvalidInput, NoQuorum
-from quorate.core.hypotheses import Concept
-from quorate.core.mechanisms import NO_QUORUM
+from quorate.core.errors import BudgetSpent, NoQuorum
 from quorate.core.mechanisms.base import ThresholdMechanism
-from quorate.core.notebook import html_card
-from quorate.core.privacy import Cost
 from quorate.core.privacy.claims import COLUMNS_READ, LABELS_READ, Claim, replaced
 from quorate.core.progress import HIDDEN, progress
 from quorate.core.requests import Quote, Replies
-from quorate.core.rows import canonical_and_finite
 from quorate.core.session import Session
-from quorate.models.predictors.labels import numbers_for, without_values
+from quorate.models.predictors.predictions import Predictions
 from quorate.models.predictors.sklearn_compat import NO_SCORES, CountedCopies, ShowsClaim, Without
 from quorate.models.saving.contract import SavedModel
-from quorate.tables.containers import (
-    Role,
-    check_differ,
-    column_names,
-    holds_objects,
-    is_frame,
-    open_matrix,
-    open_table,
-    shown_names,
-    subject,
-)
-from quorate.tables.frames import FrameFormat, read_column
 
-_SHOWN = 10  # labels in a notebook
 _CHARGED = "Interrupted: what was charged stays charged. Ask again: what was answered before is free."
-
-
-_MOST_BYTES = 2**32  # of a sparse matrix that is filled
-_SPARSE = ("csr", "csc", "coo", "bsr")  # filled as they are: made a csr, one unsorted row changes sums in all others
-_PROJECT = (
-    "Project it to a few hundred columns first, by numbers that do not depend on the records: "
-    "SparseRandomProjection(256, random_state=0, dense_output=True).fit(X[:1]).transform(X), for records and queries "
-    "alike; or encode a column of texts inside the estimator"
-)
-
-
-def is_auto(estimator: Any) -> bool:
-    """Return whether the estimator is to be chosen on public rows."""
-    return isinstance(estimator, str) and estimator == "auto"
-
-
-def allows_missing(estimator: Any) -> bool:
-    """Return whether teachers of this kind take missing values."""
-    batched = learners.batched_equivalent(estimator)
-    if batched is not None:
-        return batched.takes_missing
-    if isinstance(estimator, Concept):
-        return False
-    if isinstance(estimator, Pipeline):  # its first step is the one that sees them
-        return allows_missing(next(step for _, step in estimator.steps if step not in (None, "passthrough")))
-    if isinstance(estimator, ColumnTransformer):  # each part sees its own columns, and one of them may fill in
-        return any(allows_missing(part) for _, part, _ in estimator.transformers if not isinstance(part, str))
-    tags, parts = get_tags(estimator), _estimators_in(estimator)
-    return tags.input_tags.allow_nan or tags.no_validation or (bool(parts) and all(map(allows_missing, parts)))
-
-
-def _estimators_in(estimator: Any) -> list[Any]:
-    """Return the estimators that a search, a vote, a union or a calibration hands its rows to."""
-    settings = estimator.get_params(deep=False).values() if hasattr(estimator, "get_params") else ()
-    entries = [entry for value in settings if isinstance(value, list) for entry in value]
-    members = [entry[1] for entry in entries if isinstance(entry, tuple) and len(entry) > 1]
-    return [part for part in (*settings, *members) if hasattr(part, "fit") and not isinstance(part, type)]
-
-
-def check_jobs(n_jobs: int | None) -> None:
-    """Raise an error for a number of processes that joblib does not take."""
-    if n_jobs == 0:
-        raise InvalidInput("n_jobs must be a number of processes, or -1 for all cores, not 0")
-
-
-def check_auto_counts(classifier: Any, *names: str) -> None:
-    """Raise an error for settings that are neither "auto" nor a count."""
-    for name in names:
-        if getattr(classifier, name) != "auto":
-            check_count(name, getattr(classifier, name))
-
-
-def takes_frames(estimator: Any) -> bool:
-    """Return whether teachers of this kind get a data frame as one: those that are not fitted as one array do."""
-    return not isinstance(estimator, Concept) and learners.batched_equivalent(estimator) is None
-
-
-def check_records(
-    classifier: Any,
-    X: Any,
-    *,
-    estimator: Any,
-    reset: bool,
-    frames: bool | None = None,
-    missing: bool | None = None,
-    role: Role | None = None,
-    form: FrameFormat | None = None,
-) -> Any:
-    """Return records or queries in canonical form, and check (or, with `reset`, learn) names and columns.
-
-    The format is fixed by `reset` and kept as `form_`: a data frame stays one for an estimator that is fitted through
-    joblib, which may choose columns by name (or where `frames` says so); anything else becomes a matrix of numbers.
-    Public rows or a published model declare it as `form`; without it, the types of the columns decide, and the claim
-    says so (`columns_read_`).
-    `role` says whose rows they are: private ones with `reset` and queries without it, unless it is given. No private
-    value is refused. A query may miss values where the estimator takes gaps, or where `missing` says so.
-    """
-    role, framed = role or ("private" if reset else "query"), is_frame(X)
-    if framed:
-        check_differ(column_names(X))
-    if reset:
-        keeps = takes_frames(estimator) if frames is None else frames
-        classifier.form_ = (form or FrameFormat.of(X)) if framed and keeps else None
-        classifier.columns_read_ = framed and form is None and role == "private"
-    if classifier.form_ is None:
-        missing = allows_missing(estimator) if missing is None else missing
-        if framed and form is not None:
-            _check_numbers(
-                classifier, [name for name, kind in zip(form.columns, form.kinds, strict=True) if kind != "number"]
-            )
-        return check_matrix(classifier, X, missing=missing, reset=reset, role=role, declared=form is not None)
-    _check_same_format(classifier, framed)
-    validate_data(classifier, X, reset=reset, skip_check_array=True)
-    if len(X) < 1:
-        raise InvalidInput("X has no rows; at least 1 is needed")
-    return classifier.form_.read(X, role=role)
-
-
-def _check_same_format(classifier: Any, framed: bool) -> None:
-    """Refuse queries that are no data frame where the model was fitted on one."""
-    if framed:
-        return
-    columns = classifier.form_.columns
-    names = ", ".join(repr(name) for name in columns[:5]) + (", ..." if len(columns) > 5 else "")
-    raise InvalidInput(
-        f"the model was fitted on a data frame, whose columns have names and types: ask with one too, of {names}"
-    )
-
-
-def check_matrix(
-    classifier: Any,
-    X: Any,
-    *,
-    missing: bool = False,
-    reset: bool,
-    role: Role | None = None,
-    declared: bool = False,
-) -> NDArray[np.float64]:
-    """Return records or queries as a canonical matrix, and check (or, with `reset`, learn) names and columns.
-
-    `role` is as for `check_records`. A private value that is no number is NaN; an infinite one stays. Columns of texts
-    or dates are refused by their types: of public rows and queries always, of private ones where a fit begins and
-    nothing public has `declared` that they are numbers. The claim of such a fit says that types are public.
-    """
-    role = role or ("private" if reset else "query")
-    if reset:
-        classifier.columns_read_ = is_frame(X) and role == "private" and not declared
-    if hasattr(X, "toarray") and 8 * X.shape[0] * X.shape[1] > _MOST_BYTES:
-        raise InvalidInput(
-            f"a sparse matrix is filled, and this one, {X.shape[0]:,} x {X.shape[1]:,}, would not fit. {_PROJECT}"
-        )
-    if is_frame(X):
-        numbers = check_array(
-            _frame_matrix(classifier, X, role, reset=reset, declared=declared),
-            ensure_all_finite="allow-nan" if missing else False,
-        )
-    else:
-        numbers = _array_matrix(classifier, X, role, missing=missing, reset=reset)
-    matrix, finite = canonical_and_finite(numbers)
-    if role != "private" and not (finite or missing):
-        try:
-            assert_all_finite(matrix, estimator_name=type(classifier).__name__, input_name="X")
-        except ValueError as error:
-            raise ValueError(without_values(str(error), classifier)) from None
-    return matrix
-
-
-def _array_matrix(classifier: Any, X: Any, role: Role, *, missing: bool, reset: bool) -> Any:
-    """Return an array, a list or a sparse matrix as scikit-learn reads it; errors repeat no private value."""
-    try:
-        return validate_data(
-            classifier,
-            X if role != "private" or _is_plain(X) else open_matrix(X),
-            reset=reset,
-            accept_sparse=_SPARSE,
-            dtype=np.float64,
-            ensure_all_finite="allow-nan" if missing and role != "private" else False,
-        )
-    except (TypeError, ValueError) as error:
-        if role != "private":
-            raise
-        raise type(error)(without_values(str(error), classifier)) from None
-
-
-def _is_plain(X: Any) -> bool:
-    """Return whether scikit-learn makes a matrix of floats of this, or refuses it, by its type alone."""
-    kind = getattr(X, "dtype", None)
-    numbers = isinstance(kind, np.dtype) and (kind.kind in "iubc" or (kind.kind == "f" and kind.itemsize <= 8))
-    return numbers or hasattr(X, "toarray")
-
-
-def fill_missing(X: Any) -> Any:
-    """Return private rows of a matrix with 0 for what is missing, and the largest number for what is infinite.
-
-    This is for learners that take every row and no gaps. A frame is returned as it is.
-    """
-    return np.nan_to_num(X, posinf=LARGEST, neginf=-LARGEST) if isinstance(X, np.ndarray) else X
-
-
-def _frame_matrix(classifier: Any, X: Any, role: Role, *, reset: bool, declared: bool) -> NDArray[np.float64]:
-    """Return a frame of numbers as a matrix."""
-    check_differ(column_names(X))
-    validate_data(classifier, X, reset=reset, skip_check_array=True)
-    for name in filter(is_named_id, column_names(X) if reset else []):
-        warn_of_id(name)
-    opened = open_table(X, whose=subject(role))
-    if role != "private" or (reset and not declared):
-        texts = [name for name, kind in opened.kinds.items() if kind != "number" and not holds_objects(X, name)]
-        _check_numbers(classifier, texts)
-    columns = [read_column(name, column, "number", role) for name, column in opened.columns.items()]
-    return np.stack(columns, axis=1) if columns else np.empty((opened.rows, 0))
-
-
-def _check_numbers(classifier: Any, texts: Sequence[Any]) -> None:
-    """Refuse columns of texts and dates."""
-    if texts:
-        raise InvalidInput(f"the columns {shown_names(texts)} hold no numbers; {numbers_for(classifier)}")
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Predictions:
-    """Labels, one per query, with `None` for queries without an answer. NumPy and scikit-learn take it as an array.
-
-    `answered` is the mask of the answers. `no_quorum` marks the queries on which the teachers did not agree; `refused`
-    counts those that could no longer be paid for. `spent` is the cost of the batch, at the order of the budget; None if
-    a server answered, which does not report it. `scores` are the noisy shares of the classes, one row per query, if
-    labels were derived from them. `corrected` is the mask of the answers that differ from a student's proposal, if one
-    was asked first. Indexing and comparing give plain arrays.
-
-    >>> answers = Predictions.of(np.array([1, -1]), classes=np.array(["no", "yes"]), refused=np.zeros(2, bool))
-    >>> answers.labels, answers.answered, answers.refused
-    (array(['yes', None], dtype=object), array([ True, False]), 0)
-    >>> answers == "yes"
-    array([ True, False])
-    """
-
-    labels: NDArray[Any]
-    answered: NDArray[np.bool_]
-    no_quorum: NDArray[np.bool_]
-    refused: int
-    classes: NDArray[Any]
-    spent: Cost | None = None
-    scores: NDArray[np.float64] | None = None
-    corrected: NDArray[np.bool_] | None = None
-
-    @classmethod
-    def of(
-        cls,
-        codes: NDArray[np.int64],
-        *,
-        classes: NDArray[Any],
-        refused: NDArray[np.bool_],
-        spent: Cost | None = None,
-        filled: NDArray[np.int64] | None = None,
-        scores: NDArray[np.float64] | None = None,
-        corrected: NDArray[np.bool_] | None = None,
-    ) -> "Predictions":
-        """Return the labels of these class numbers; `filled` may replace no-quorums."""
-        answered = codes != NO_QUORUM
-        numbers = codes if filled is None else np.where(answered | refused, codes, filled)
-        # NO_QUORUM, which is -1, indexes the last label.
-        names = classes if numbers.min(initial=0) >= 0 else np.concatenate([classes.astype(object), [None]])
-        return cls(
-            labels=names[numbers],
-            answered=answered,
-            no_quorum=~answered & ~refused,
-            refused=int(refused.sum()),
-            classes=classes,
-            spent=Cost(0.0) if spent is None else spent,
-            scores=scores,
-            corrected=corrected,
-        )
-
-    @property
-    def size(self) -> int:
-        """The number of queries."""
-        return self.labels.size
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape of the labels."""
-        return self.labels.shape
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """The type of the labels."""
-        return self.labels.dtype
-
-    def tolist(self) -> list[Any]:
-        """Return the labels as a list."""
-        labels: list[Any] = self.labels.tolist()
-        return labels
-
-    def ravel(self) -> NDArray[Any]:
-        """Return the labels as a plain vector, as scikit-learn's own tools ask for them."""
-        return self.labels.ravel()
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        return np.array(self.labels, dtype=dtype) if copy else np.asarray(self.labels, dtype=dtype)
-
-    def __len__(self) -> int:
-        return len(self.labels)
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self.labels)
-
-    def __getitem__(self, key: Any) -> Any:
-        return self.labels[key]
-
-    def __eq__(self, other: object) -> Any:
-        return self.labels == np.asarray(other)
-
-    def __ne__(self, other: object) -> Any:
-        return self.labels != np.asarray(other)
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def score(self, y: Any, *, of: Literal["all", "answered"] = "all") -> float:
-        """Return the share of all queries, or of the answered ones, whose label equals `y`.
-
-        Nothing is asked. A query without an answer counts as wrong; with `of="answered"` it does not count.
-
-        >>> answers = Predictions.of(np.array([1, -1, 0]), classes=np.array(["no", "yes"]), refused=np.zeros(3, bool))
-        >>> truth = ["yes", "yes", "yes"]
-        >>> round(answers.score(truth), 3), answers.score(truth, of="answered")
-        (0.333, 0.5)
-        """
-        check_choice("of", of, ("all", "answered"))
-        truth = np.asarray(y)
-        check_consistent_length(self.labels, truth)
-        right = (self.labels == truth) & self.answered
-        counted = self.size if of == "all" else int(self.answered.sum())
-        if not counted:
-            raise InvalidInput("no query was answered, so that no answer can be right or wrong")
-        return float(right.sum() / counted)
-
-    @property
-    def outcomes(self) -> NDArray[np.str_]:
-        """The outcome of each query: "answered", "no_quorum" or "refused"."""
-        return np.where(self.answered, "answered", np.where(self.no_quorum, "no_quorum", "refused"))
-
-    def to_frame(self, library: Literal["pandas", "polars", "arrow"] = "pandas") -> Any:
-        """Return a data frame or an Arrow table with the columns that `quorate predict` writes, one row per query.
-
-        `answer` is missing if there is none; `outcome` says why. If there are scores, each class has a column.
-
-        >>> refused = np.array([False, True])
-        >>> answers = Predictions.of(np.array([1, -1]), classes=np.array(["no", "yes"]), refused=refused)
-        >>> answers.to_frame("arrow").to_pylist()
-        [{'answer': 'yes', 'outcome': 'answered'}, {'answer': None, 'outcome': 'refused'}]
-        """
-        check_choice("library", library, ("pandas", "polars", "arrow"))
-        columns: dict[str, Any] = {"answer": self.labels, "outcome": self.outcomes}
-        if self.scores is not None:
-            columns |= {f"score_{label}": self.scores[:, code] for code, label in enumerate(self.classes.tolist())}
-        plain = columns if library == "pandas" else {name: values.tolist() for name, values in columns.items()}
-        if library == "arrow":
-            return import_module("pyarrow").table(plain)
-        try:
-            return import_module(library).DataFrame(plain)
-        except ModuleNotFoundError:
-            raise InvalidInput(f"a data frame of {library} needs {library}: install it, or ask for 'arrow'") from None
-
-    def __repr__(self) -> str:
-        return f"Predictions({int(self.answered.sum())} of {self.size} answered, {self.refused} refused)"
-
-    def _repr_html_(self) -> str:
-        first = ", ".join("no answer" if label is None else str(label) for label in self.labels[:_SHOWN].tolist())
-        facts = {"queries": self.size, "no quorum": int(self.no_quorum.sum()), "refused": self.refused}
-        share = float(self.answered.mean()) if self.size else 0.0
-        ellipsis = ", ..." if self.size > _SHOWN else ""
-        return html_card("Predictions", facts | {"labels": f"{first}{ellipsis}"}, bar=("answered", share))
 
 
 class QuorateModel(SavedModel, CountedCopies, ShowsClaim, BaseEstimator):
@@ -499,7 +117,7 @@ class SessionModel(QuorateModel, metaclass=ABCMeta):
     def check_settings(self) -> None:
         """Raise an error for invalid settings; called before every fit and every batch."""
 
-    def _asked(self, X: Any, caller: str) -> tuple[Any, Replies]:
+    def _ask_session(self, X: Any, caller: str) -> tuple[Any, Replies]:
         """Check queries and ask them; return them with the replies."""
         check_is_fitted(self)
         self.check_settings()
@@ -531,7 +149,7 @@ class SessionClassifier(SessionModel, QuorateClassifier):
         within the batch, the rest is refused; once it is spent, `BudgetSpent` is raised. An invalid query raises an
         error before anything is spent.
         """
-        queries, replies = self._asked(X, caller)
+        queries, replies = self._ask_session(X, caller)
         return self._predictions(queries, replies.labels, refused=replies.refused, spent=replies.spent)
 
     def _predictions(self, queries: Any, codes: NDArray[np.int64], **batch: Any) -> Predictions:

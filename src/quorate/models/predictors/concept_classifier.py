@@ -1,19 +1,158 @@
 """What classifiers that are built on a class of hypotheses share: records, queries and claims."""
 
-from typing import Any, Self
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn, Self
 
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
+from quorate.compute.ensemble import Ensemble
+from quorate.compute.ensemble.estimators import EstimatorTeachers, fit_estimators
+from quorate.compute.learners import Deal
 from quorate.core.checks import check_count
 from quorate.core.errors import InvalidInput
+from quorate.core.hypotheses.points import Labels, Points
 from quorate.core.hypotheses.sealed import sealed, works_alone
 from quorate.core.privacy.claims import Claim
-from quorate.models.concepts import Concept, Stumps
-from quorate.models.predictors.base import SessionClassifier, check_matrix, fill_missing
+from quorate.models.concepts import Concept, Constant, Finite, Stumps
+from quorate.models.predictors.base import SessionClassifier
 from quorate.models.predictors.labels import two_classes
-from quorate.models.predictors.unit_rows import UnitRows, fill_unit_rows
+from quorate.models.predictors.records import check_matrix, fill_missing
 from quorate.models.saving.contract import State
-from quorate.models.saving.hypotheses import concept_document, concept_of
+from quorate.models.saving.hypotheses import concept_document, concept_of, document_of, hypothesis_of
+from quorate.tables.persons import unit_numbers
+
+NO_LABEL = -1  # of a place without a row
+
+
+class UnitRows:
+    """Rows and their labels, unit after unit, `row_limit` places each. It is private: it has no text and no copy."""
+
+    __slots__ = ("labels", "points", "row_limit", "units")
+
+    def __init__(self, points: Points, labels: Labels, *, row_limit: int) -> None:
+        self.points, self.labels, self.row_limit = points, labels, row_limit
+        self.units = len(labels) // row_limit
+
+    @property
+    def owners(self) -> NDArray[np.int64]:
+        """The unit of each place."""
+        return np.repeat(np.arange(self.units), self.row_limit)
+
+    def places(self, units: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the places of these units."""
+        return (units[:, np.newaxis] * self.row_limit + np.arange(self.row_limit)).ravel()
+
+    def to_arrays(self) -> dict[str, Any]:
+        """Return the rows as arrays, for the owner's own file and for nothing else."""
+        return {"points": self.points, "labels": self.labels, "row_limit": self.row_limit}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> "UnitRows":
+        """Return the rows of `to_arrays`."""
+        return cls(arrays["points"], arrays["labels"], row_limit=int(arrays["row_limit"]))
+
+    def __repr__(self) -> str:
+        return "<sealed records>"
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise TypeError("private records cannot be copied or pickled from here")
+
+
+def fill_unit_rows(points: Points, labels: Labels, *, groups: Any = None, row_limit: int = 1) -> UnitRows:
+    """Return checked rows in their places; without `groups` each row is a unit with one place."""
+    if groups is None:
+        return UnitRows(points.copy(), labels.copy(), row_limit=1)  # the caller may change its own arrays later
+    units, count = unit_numbers(len(labels), groups)
+    order = np.argsort(units, kind="stable")
+    starts = np.searchsorted(units[order], np.arange(count))
+    rank = np.arange(len(labels)) - starts[units[order]]
+    rows, positions = order[rank < row_limit], (units[order] * row_limit + rank)[rank < row_limit]
+    filled, codes = np.full((count * row_limit, points.shape[1]), np.nan), np.full(count * row_limit, NO_LABEL)
+    filled[positions], codes[positions] = points[rows], labels[rows]
+    return UnitRows(filled, codes, row_limit=row_limit)
+
+
+class _Constant:
+    """A hypothesis that gives every row one label."""
+
+    def __init__(self, label: int) -> None:
+        self._label = label
+
+    def predict(self, X: Any) -> NDArray[np.int64]:
+        return np.full(len(X), self._label, dtype=np.int64)
+
+
+class ErmClassifier(ClassifierMixin, BaseEstimator):
+    """The empirical risk minimiser of a class of hypotheses, as a scikit-learn classifier. It is not private."""
+
+    def __init__(self, concept: Concept) -> None:
+        self.concept = concept
+
+    def fit(self, X: Any, y: Any) -> "ErmClassifier":
+        """Find a hypothesis with the fewest mistakes; labels are 0 and 1."""
+        self.classes_ = np.array([0, 1])
+        try:
+            self.hypothesis_: Any = self.concept.fit_erm(X, y)
+        except Exception:  # a class of one's own may fail on some rows: no error speaks of them, nor counts them
+            self.hypothesis_ = _Constant(int(np.mean(y) > 0.5))
+        return self
+
+    def call_rows(self) -> int | None:
+        """Return how many rows are asked together: any number, since hypotheses of ours look at each row by itself."""
+        ours = type(self.concept).__module__.startswith("quorate.models.concepts.") and not isinstance(
+            self.concept, Finite
+        )
+        return None if ours else 1
+
+    def predict(self, X: Any) -> NDArray[np.int64]:
+        """Return the hypothesis's label of each row."""
+        return np.asarray(self.hypothesis_.predict(X), dtype=np.int64)
+
+
+def fit_concept_teachers(
+    concept: Concept,
+    X: NDArray[np.float64],
+    labels: NDArray[np.int64],
+    deal: Deal,
+    *,
+    n_jobs: int | None = None,
+    backend: str | None = None,
+) -> Ensemble:
+    """Fit one teacher for each chunk of the deal. A row whose label is neither 0 nor 1 is left out of its chunk."""
+    concept.check_size(int(deal.sizes.max()))  # public, and better said than by teachers who all fail
+    owner = np.full(len(labels), -1)
+    owner[deal.rows] = np.repeat(np.arange(deal.teachers), deal.sizes)
+    owner[(labels != 0) & (labels != 1)] = -1
+    usable = Deal.by_assignment(owner, teachers=deal.teachers)
+    codes = np.maximum(labels, 0)
+    return Ensemble(fit_estimators(ErmClassifier(concept), X, codes, usable, classes=2, n_jobs=n_jobs, backend=backend))
+
+
+def write_concept_teachers(ensemble: Ensemble) -> list[dict[str, Any]]:
+    """Return each teacher as plain values: its hypothesis, and the label that it gives without one."""
+    assert isinstance(ensemble.fitted, EstimatorTeachers)
+    documents = []
+    for teacher, majority in ensemble.fitted.fitted:
+        hypothesis = None if teacher is None else teacher.hypothesis_
+        if isinstance(hypothesis, _Constant):  # the class could not be fitted
+            hypothesis = Constant(features=teacher.concept.features, label=int(hypothesis.predict([[]])[0]))
+        documents.append({"majority": majority, "hypothesis": None if hypothesis is None else document_of(hypothesis)})
+    return documents
+
+
+def read_concept_teachers(concept: Concept, documents: Sequence[Mapping[str, Any]]) -> Ensemble:
+    """Return the teachers of `write_concept_teachers`."""
+    teachers: list[tuple[Any, int]] = []
+    for document in documents:
+        teacher = None
+        if document["hypothesis"] is not None:
+            teacher = ErmClassifier(concept)
+            teacher.classes_, teacher.hypothesis_ = np.array([0, 1]), hypothesis_of(document["hypothesis"])
+        teachers.append((teacher, int(document["majority"])))
+    return Ensemble(EstimatorTeachers(teachers, classes=2))
 
 
 class ConceptClassifier(SessionClassifier):
@@ -34,8 +173,8 @@ class ConceptClassifier(SessionClassifier):
             raise InvalidInput(f"concept reads {concept.features} features and X has {points.shape[1]}")
         points[~(sealed(concept).usable(points) & works_alone(concept, points))] = 0.0  # no row is refused
         self.classes_, codes = two_classes(self.classes, points, y, instead="PrivateClassifier")
-        records = fill_unit_rows(points, codes, groups=groups, most=self.rows_per_person)
-        self.concept_, self.unit_, self.rows_ = concept, "row" if groups is None else "person", records.most
+        records = fill_unit_rows(points, codes, groups=groups, row_limit=self.rows_per_person)
+        self.concept_, self.unit_, self.rows_ = concept, "row" if groups is None else "person", records.row_limit
         self.declared_ = self.classes is not None
         return records
 

@@ -7,7 +7,11 @@ the classes are public. PROOF_CONCEPTS.md, steps 8 and 10 to 14, has the proof.
 
 import math
 from dataclasses import KW_ONLY, dataclass
+from fractions import Fraction
 from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
 
 from quorate.compute.ensemble import deal_units
 from quorate.core.answerers import Answerer, OneByOne, Votes
@@ -15,22 +19,114 @@ from quorate.core.checks import check_choice, check_count, check_positive
 from quorate.core.errors import Infeasible, InvalidInput
 from quorate.core.mechanisms import SoftMajority
 from quorate.core.privacy import Budget, Cost
+from quorate.core.privacy.cost import float_up
 from quorate.core.session import Session
 from quorate.models.concepts import Concept
-from quorate.models.predictors.base import check_auto_counts, check_jobs
-from quorate.models.predictors.concept_classifier import ConceptClassifier
-from quorate.models.predictors.concept_teachers import (
+from quorate.models.predictors.concept_classifier import (
+    ConceptClassifier,
+    UnitRows,
     fit_concept_teachers,
     read_concept_teachers,
     write_concept_teachers,
 )
 from quorate.models.predictors.pure_relabel import PureRelabelling
-from quorate.models.predictors.pure_stable import PureStable, check_alpha
-from quorate.models.predictors.stable_choice import Calibration, StableChoice, check_calibration
-from quorate.models.predictors.unit_rows import UnitRows
-from quorate.models.saving.codecs import from_plain, mechanism_document, mechanism_of, to_plain
+from quorate.models.predictors.records import check_auto_counts, check_jobs
+from quorate.models.predictors.stable import Calibration, StableChoice, check_calibration, flip
+from quorate.models.saving.codecs import from_plain, to_plain
 from quorate.models.saving.contract import State
 from quorate.models.saving.hypotheses import CONCEPTS
+from quorate.models.saving.votes import mechanism_document, mechanism_of
+
+_MOST = 500.0  # of epsilon that is made use of: its exponential is still a float
+_SHARES = tuple(0.5 * 0.9**step for step in range(140))
+
+
+def check_alpha(alpha: object) -> float:
+    """Return `alpha` as a float if it is a probability with which a label may be turned: above 0 and below 1/2."""
+    value = check_positive("alpha", alpha)
+    if value >= 0.5:
+        raise InvalidInput(f"alpha must be 'auto', or above 0 and below 0.5, not {alpha!r}")
+    return value
+
+
+@dataclass(frozen=True, kw_only=True)
+class PureStable:
+    """A stable choice, and the probability with which its label is turned."""
+
+    choice: StableChoice
+    turned: Fraction
+
+    @property
+    def epsilon(self) -> float:
+        """The epsilon of one answer, rounded up: the smaller of two bounds."""
+        turned, rate = float(self.turned), self.choice.rate
+        moved = math.log1p((1 - 2 * turned) * self.choice.gamma / turned)  # proof: step 10, first bound
+        parts = max(self.choice.epsilon, math.log1p((1 - 2 * turned) * rate / turned))  # proof: step 10, second bound
+        return min(moved, parts) * (1 + 1e-12)
+
+    @classmethod
+    def calibrate(
+        cls,
+        concept: Concept,
+        *,
+        units: int,
+        epsilon: float,
+        alpha: float | None = None,
+        subset: int | None = None,
+        rows: int = 1,
+    ) -> "PureStable":
+        """Return the choice and the probability that keep epsilon; `alpha` is the latter, where it is given."""
+        units, epsilon = check_count("units", units), min(check_positive("epsilon", epsilon), _MOST)
+        grown, inner = math.expm1(epsilon) * (1 - 1e-9), epsilon * (1 - 1e-9)
+        if subset is not None:
+            sizes = {check_count("subset", subset)}
+        elif alpha is not None:
+            sizes = {int(check_alpha(alpha) * grown / (1 - 2 * alpha) * units)}
+        else:
+            sizes = {int(share * units) for share in _SHARES}
+        largest = concept.largest_set(units * rows) // rows
+        schemes = [
+            cls(
+                choice=StableChoice(concept=concept, units=units, subset=size, epsilon=inner, rows=rows),
+                turned=_flip_probability(Fraction(size, units), grown),
+            )
+            for size in {min(size, units, largest) for size in sizes} - {0}
+        ]
+        if not schemes:
+            raise Infeasible(f"{units} units are too few for epsilon={epsilon:g}; raise epsilon or alpha")
+        best = min(schemes, key=lambda scheme: scheme.error)
+        if best.epsilon > epsilon:
+            raise Infeasible(f"epsilon={epsilon:g} cannot be kept with a subset of {best.choice.subset} units")
+        return best
+
+    @classmethod
+    def printed(cls, concept: Concept, *, units: int, epsilon: float, alpha: float, rows: int = 1) -> "PureStable":
+        """Return the constants in print: gamma = epsilon alpha / 2, and the label turned with probability alpha."""
+        gamma = check_positive("epsilon", epsilon) * check_alpha(alpha) / 2
+        choice = StableChoice.calibrate(concept, units=units, gamma=gamma, rows=rows, calibration="paper")
+        scheme = cls(choice=choice, turned=Fraction(alpha))
+        if scheme.epsilon > epsilon:
+            raise Infeasible(f"the paper's constants do not keep epsilon={epsilon:g}; use calibration='tight'")
+        return scheme
+
+    @property
+    def error(self) -> float:
+        """About how much worse than the best hypothesis an answer is to be expected: a rule of thumb."""
+        choice = self.choice
+        dimension, rows = max(1, choice.concept.vc_dimension), choice.subset * choice.rows
+        cover = dimension / choice.subset
+        chosen = math.log(choice.concept.growth(rows)) / float(choice.mechanism.rate) / (choice.units * choice.rows)
+        return float(self.turned) + cover + chosen
+
+    def draw(self, records: UnitRows, row: NDArray[np.float64]) -> int:
+        """Draw the answer to one query. It must be charged `epsilon` before."""
+        return flip(int(self.choice.draw(records).predict(row[np.newaxis, :])[0]), self.turned)
+
+
+def _flip_probability(rate: Fraction, grown: float) -> Fraction:
+    """Return how often a label must be turned so that a subset of this rate is covered for: q / (F - 1 + 2 q), up."""
+    return Fraction(float_up(rate / (Fraction(grown) + 2 * rate)))  # proof: step 10
+
 
 _METHODS = ("stable", "relabel", "realizable")
 _ALPHA = 0.05  # aimed at by method="realizable" unless given
@@ -163,7 +259,7 @@ class PureClassifier(ConceptClassifier):
         if self.calibration == "paper":
             alpha = _PAPER_ALPHA if self.alpha == "auto" else self.alpha
             return PureStable.printed(
-                self.concept_, units=records.units, epsilon=epsilon, alpha=alpha, rows=records.most
+                self.concept_, units=records.units, epsilon=epsilon, alpha=alpha, rows=records.row_limit
             )
         return PureStable.calibrate(
             self.concept_,
@@ -171,13 +267,13 @@ class PureClassifier(ConceptClassifier):
             epsilon=epsilon,
             alpha=None if self.alpha == "auto" else self.alpha,
             subset=None if self.subset == "auto" else self.subset,
-            rows=records.most,
+            rows=records.row_limit,
         )
 
     def _relabel(self, records: UnitRows, epsilon: float) -> PureRelabelling:
         teachers = None if self.teachers == "auto" else self.teachers
         return PureRelabelling.calibrate(
-            self.concept_, units=records.units, epsilon=epsilon, teachers=teachers, rows=records.most
+            self.concept_, units=records.units, epsilon=epsilon, teachers=teachers, rows=records.row_limit
         )
 
     def _realizable(self, records: UnitRows, epsilon: float) -> Votes:

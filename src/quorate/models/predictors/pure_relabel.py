@@ -21,9 +21,8 @@ from quorate.core.mechanisms import SoftMajority
 from quorate.core.mechanisms.exponential import ExponentialChoice
 from quorate.core.privacy.cost import float_up
 from quorate.models.concepts import Concept, Hypothesis
-from quorate.models.predictors.concept_teachers import fit_concept_teachers
-from quorate.models.predictors.stable_choice import flip, secret_subset
-from quorate.models.predictors.unit_rows import NO_LABEL, UnitRows
+from quorate.models.predictors.concept_classifier import NO_LABEL, UnitRows, fit_concept_teachers
+from quorate.models.predictors.stable import flip, secret_subset
 
 _UP = 1 + 1e-12
 _MOST = 500.0  # of epsilon that is made use of: its exponential is still a float

@@ -33,13 +33,13 @@ from quorate.core.privacy import Budget, Cost
 from quorate.core.privacy.budget import charged_together
 from quorate.core.rows import take_rows
 from quorate.core.session import Session
-from quorate.models.predictors.base import Predictions, allows_missing, check_records
 from quorate.models.predictors.labels import class_codes
+from quorate.models.predictors.predictions import Predictions
+from quorate.models.predictors.records import allows_missing, check_records
 from quorate.models.predictors.sklearn_compat import KeepsPublished
-from quorate.models.predictors.sources import PublicRows
-from quorate.models.predictors.subsample import PrivateClassifier
-from quorate.models.saving.codecs import mechanism_document, mechanism_of, put_teachers, read_teachers
+from quorate.models.predictors.subsample import PrivateClassifier, PublicRows
 from quorate.models.saving.contract import State
+from quorate.models.saving.votes import mechanism_document, mechanism_of, put_teachers, read_teachers
 from quorate.planner import plan_student_first
 from quorate.tables.frames import named_matrix
 
@@ -104,19 +104,10 @@ class StudentFirstClassifier(KeepsPublished, PrivateClassifier):
         backend: str | None = None,
         device: DeviceName = "auto",
     ) -> None:
-        self.student = student
-        self.estimator = estimator
-        self.epsilon = epsilon
-        self.delta = delta
-        self.teachers = teachers
-        self.dissents = dissents
-        self.no_quorums = no_quorums
-        self.queries = queries
-        self.classes = classes
-        self.on_no_quorum = on_no_quorum  # type: ignore[assignment]
-        self.n_jobs = n_jobs
-        self.backend = backend
-        self.device = device
+        self.student, self.estimator, self.epsilon, self.delta = student, estimator, epsilon, delta
+        self.teachers, self.dissents, self.no_quorums, self.queries = teachers, dissents, no_quorums, queries
+        self.classes, self.on_no_quorum = classes, on_no_quorum  # type: ignore[assignment]
+        self.n_jobs, self.backend, self.device = n_jobs, backend, device
 
     def check_settings(self) -> None:
         """Raise an error for invalid settings."""
@@ -327,15 +318,15 @@ class StudentFirst:
         """Return what a dissent costs that finds no quorum."""
         return charged_together(self.dissent.no_quorum_cost(self._order), self.quorum.no_quorum_cost(self._order))
 
-    def affordable(self, most: int) -> int:
+    def affordable(self, rows: int) -> int:
         """Return `most`, unless the last dissent was met."""
         if self.dissent_run.no_quorums_left == 0:
             raise self._out_of_dissents()
-        return most
+        return rows
 
-    def quote(self, most: int) -> tuple[int, Cost]:
+    def quote(self, rows: int) -> tuple[int, Cost]:
         """Return how many of so many new queries are sure to be answered, and what they cost at most: all dissents."""
-        reached, dissents = self.dissent_run.quote(most)
+        reached, dissents = self.dissent_run.quote(rows)
         return reached, dissents + self.quorum_run.quote(reached)[1]
 
     def draw(self, X: Any) -> Answers:

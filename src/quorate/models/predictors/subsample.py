@@ -6,63 +6,52 @@ number of units, the columns (names, types and, in a data frame, categories) and
 in PROOF.md.
 """
 
-from collections.abc import Mapping
-from dataclasses import KW_ONLY, dataclass, replace
-from fractions import Fraction
-from typing import Any, Literal, Self
+import warnings
+from collections.abc import Iterable, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import clone, is_classifier
-from sklearn.linear_model import LogisticRegression
-from sklearn.utils.validation import check_consistent_length, check_is_fitted
+from sklearn.base import clone
+from sklearn.utils.validation import check_consistent_length
 
-from quorate.compute.ensemble import Ensemble
+from quorate.compute.ensemble import Electorate, Ensemble
+from quorate.compute.ensemble.clusters import ClusterTable, ClusterTeachers
+from quorate.compute.ensemble.electorate import as_electorate
 from quorate.compute.ensemble.sources import RowsInMemory, Units
-from quorate.compute.learners import DeviceName
 from quorate.compute.learners.backends import choose_backend
-from quorate.core.answerers import Votes
-from quorate.core.checks import check_choice, check_count, check_delta, check_positive, warn_of_private
+from quorate.core.checks import warn_of_private
 from quorate.core.errors import Infeasible, InvalidInput
-from quorate.core.ledger import LedgerView
 from quorate.core.mechanisms import NoisyShares
-from quorate.core.privacy.cost import float_down
-from quorate.core.session import Session
-from quorate.models.predictors.base import (
-    Predictions,
-    allows_missing,
-    check_auto_counts,
-    check_jobs,
-    check_records,
-    fill_missing,
-    is_auto,
-)
-from quorate.models.predictors.estimate import ESTIMATE_SHARE, Estimate, estimate_rates
-from quorate.models.predictors.labels import class_codes, declared_classes
-from quorate.models.predictors.scores import Scoring, Threshold, check_threshold
-from quorate.models.predictors.sklearn_compat import only_with
-from quorate.models.predictors.sources import OtherSources
-from quorate.models.saving.codecs import (
-    from_plain,
-    mechanism_document,
-    mechanism_of,
-    put_teachers,
-    read_teachers,
-    to_plain,
-)
-from quorate.models.saving.contract import Outputs, Spending, State
-from quorate.planner import ON_NO_QUORUM, Plan, plan
-from quorate.planner.classes import by_class, check_prior, takes_class_weight, weigh_classes
-from quorate.planner.trial import LearnerChoice, Trial, coefficients
+from quorate.models.predictors.labels import class_codes, declared_classes, known_codes
+from quorate.models.predictors.records import allows_missing, check_records, fill_missing, is_auto
+from quorate.models.predictors.table_rows import Encoding, deal_table, spill_table
+from quorate.models.predictors.voting import Estimate, VotingClassifier, estimate_rates
+from quorate.planner import Plan
+from quorate.planner.classes import weigh_classes
+from quorate.planner.pilot import Pilot, run_pilot
+from quorate.planner.task import Task
+from quorate.planner.trial import Goal, candidates, choose_learner, coefficients
+from quorate.planner.votes import check_aggregator
+from quorate.tables import Schema, as_table
 from quorate.tables.frames import FrameFormat
 
+# Settings of teachers that are fitted here.
+_OF_A_FIT = ("estimator", "teachers", "holdout", "class_weight", "n_jobs", "backend", "device")
 
-def _gives_scores(classifier: "PrivateClassifier") -> bool:
-    return classifier.scores or classifier.aggregator == "noisy_shares"
+
+class PublicRows(NamedTuple):
+    """Public rows as teachers take them, and the class numbers of their labels; None where there are none."""
+
+    X: Any
+    codes: NDArray[np.int64] | None
 
 
 @dataclass(eq=False, repr=False)
-class PrivateClassifier(OtherSources):
+class PrivateClassifier(VotingClassifier):
     """A classifier whose answers are all differentially private, with a total that is never overdrawn.
 
     Parameters
@@ -125,29 +114,7 @@ class PrivateClassifier(OtherSources):
     (array(['yes', 'no'], dtype='<U3'), array([ True,  True]))
     """
 
-    estimator: Any = None
-    _: KW_ONLY
-    epsilon: float = 1.0
-    delta: float = 1e-6
-    teachers: int | Literal["auto"] = "auto"
-    aggregator: str = "auto"
-    queries: int = 1000
-    classes: Any = None
-    no_quorums: int | Literal["auto"] = "auto"
-    disagreement: float | None = None
-    holdout: float = 0.0
-    on_no_quorum: Literal["abstain", "random", "raise"] = "abstain"
-    scores: bool = False
-    threshold: Threshold = None
-    prior: Any = None
-    class_weight: Any = "auto"
-    n_jobs: int | None = None
-    backend: str | None = None
-    device: DeviceName = "auto"
-
     kind = "classifier"
-    spending = Spending(chargeable=True)
-    saved_attributes = ("epsilon_", "delta_")
 
     def fit(
         self,
@@ -182,6 +149,145 @@ class PrivateClassifier(OtherSources):
         rows = RowsInMemory(X, class_codes(self.classes_, labels), groups)
         guides = {"public": public, "public_labels": public_labels, "public_votes": public_votes}
         return self._fit_units(rows, one_scale=one_scale, teach=teach, **guides)
+
+    def fit_table(
+        self,
+        source: Any,
+        schema: Schema,
+        *,
+        public: Any = None,
+        memory: int | str | None = None,
+        spill: str | Path | None = None,
+        cluster: Any = None,
+        teach: bool = False,
+    ) -> Self:
+        """Fit from a table of any size, which is read once, some ten thousand rows at a time.
+
+        `source` is a file, a folder or a pattern of CSV, Parquet or Arrow files, several of them, or a
+        `pyarrow.dataset.Dataset`. The `schema` declares the columns, the label, its classes and, if there are any, the
+        people; it is public. Rows are dealt to teachers as they are read, by a secret random word of each row or
+        person. They wait on disk until their teachers are fitted: in the folder `spill`, or in the system's temporary
+        folder. These files have no name, nobody else can read them, and they are gone when the call ends, however it
+        ends. Apart from the program itself and the fitted teachers, about `memory` bytes are used (1GB by default).
+
+        With a `cluster`, its workers read the files, deal the rows among themselves and fit the teachers, which stay
+        and vote there: no row reaches this process. It is the address of a Dask scheduler (tcp://..., tls://...) or of
+        a Ray cluster (ray://...), "local" for Dask workers on this machine, "ray" for the cluster that Ray chooses, or
+        a `distributed.Client`. The memory and the folder where rows wait are then settings of the workers.
+
+        `public` is a table of rows that are not private, with or without labels, which guide the plan as in `fit`.
+        Queries are rows encoded by `schema.encode`.
+
+        >>> import tempfile
+        >>> import pyarrow as pa, pyarrow.parquet
+        >>> from quorate import PrivateClassifier
+        >>> from quorate.tables import Label, Number
+        >>> schema = Schema({"age": Number(low=0, high=100)}, label=Label("ill", ["no", "yes"]))
+        >>> ages = np.arange(20_000) % 100
+        >>> table = pa.table({"age": ages, "ill": np.where(ages > 50, "yes", "no")})
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     pyarrow.parquet.write_table(table, Path(folder, "visits.parquet"))
+        ...     made = PrivateClassifier(epsilon=2.0, teachers=400, queries=100).fit_table(folder, schema)
+        >>> made.predict(schema.encode(pa.table({"age": [20, 80]}), role="query")).tolist()
+        ['no', 'yes']
+        """
+        if schema.label is None:
+            raise InvalidInput("the schema has no label: declare its column and classes")
+        elsewhere = cluster is not None or isinstance(source, ClusterTable)
+        if elsewhere:
+            self._check_place(memory, spill)
+        self._begin(np.asarray(schema.label.classes), np.asarray(schema.label.classes))
+        columns = np.zeros((1, len(schema.feature_names)))
+        check_records(self, columns, estimator=self.estimator_, reset=True, frames=False)
+        guides: dict[str, Any] = {"public": None, "public_labels": None, "public_votes": None}
+        if public is not None:
+            guides["public"] = schema.encode(public, role="public")
+            labelled = schema.label.column in as_table(public).column_names
+            guides["public_labels"] = schema.labels(public, role="public") if labelled else None
+        self.unit_, self.declared_ = "row" if schema.groups is None else "person", True
+        encoding = Encoding(schema, self.classes_)
+        rows = deal_table(source, encoding, cluster) if elsewhere else spill_table(source, encoding, memory, spill)
+        with closing(rows):
+            if not rows.count:
+                raise InvalidInput("the table has no rows")
+            return self._fit_units(rows, one_scale=schema.one_scale, teach=teach, **guides)
+
+    def place_teachers(self, cluster: Any) -> None:
+        """Move the fitted teachers to a cluster, which counts their ballots from now on.
+
+        `cluster` is as for `fit_table`. The answers are the same. Teachers that you brought, and those already on a
+        cluster, stay where they are.
+        """
+        answerer = self.session_.answerer
+        answerer.ensemble = Ensemble(ClusterTeachers.placed(answerer.ensemble.fitted, cluster))
+
+    def _check_place(self, memory: Any, spill: Any) -> None:
+        """Refuse settings of this machine where the teachers are fitted on others."""
+        settings = {"memory": memory, "spill": spill, "n_jobs": self.n_jobs, "backend": self.backend}
+        for name, value in settings.items():
+            if value is not None:
+                raise InvalidInput(f"{name} is about this machine; on a cluster it is a setting of the workers")
+        if self.holdout:
+            raise InvalidInput("holdout needs rows in this process, and with a cluster there are none: leave it at 0")
+
+    @classmethod
+    def from_teachers(
+        cls,
+        teachers: Electorate | Sequence[Any],
+        *,
+        classes: Any,
+        public: Any,
+        public_votes: Any = None,
+        call_rows: int = 1,
+        seconds: float = 30.0,
+        **settings: Any,
+    ) -> Self:
+        """Return a classifier whose teachers you bring: networks, prompts with their own examples, remote models.
+
+        `teachers` are functions from rows to labels, or addresses of models that speak the Open Inference Protocol, or
+        an `Electorate`, whose class numbers are positions in the sorted `classes`. No record may have reached more than
+        one of them: you must ensure this. The claim protects everything that one teacher has learned from. `public` are
+        a few rows that are not private: they show which columns queries have, and each teacher is tried on the first.
+
+        A function gets `call_rows` queries in each call, a matrix of 64-bit floats or a data frame. With more than one,
+        you promise that it answers row by row and that calls do not change it (`quorate.core.estimator_calls`). A
+        teacher that raises, names no class, or whose server does not answer within `seconds`, votes for a class that
+        depends only on its position among the teachers. `public_votes` guide the plan, as in `fit`; `settings` are
+        those of the constructor.
+
+        >>> X = np.random.default_rng(0).normal(size=(3, 2))
+        >>> rules = [lambda rows, cut=cut: np.where(rows[:, 0] > cut, "ill", "well") for cut in np.linspace(-1, 1, 300)]
+        >>> from quorate import PrivateClassifier
+        >>> made = PrivateClassifier.from_teachers(rules, classes=["ill", "well"], public=X, epsilon=2.0, queries=10)
+        >>> made.predict([[9.0, 0.0], [-9.0, 0.0]]).tolist(), made.unit_
+        (['ill', 'well'], 'teacher')
+        """
+        classifier = cls(classes=classes, **settings)
+        rows = classifier._begin_brought(public, settings)
+        labels = classifier.classes_.tolist()
+        electorate = as_electorate(teachers, labels=labels, public=rows, call_rows=call_rows, seconds=seconds)
+        votes = {} if public_votes is None else {"votes": public_votes, "disagreement": None}
+        classifier._open_brought(electorate, classifier._plan(0, teachers=electorate.teachers, **votes))
+        return classifier
+
+    def _begin_brought(self, public: Any, settings: Iterable[str]) -> Any:
+        """Settle the classes and the columns for teachers that are brought, and return the public rows as they are."""
+        for name in _OF_A_FIT:
+            if name in settings:
+                raise InvalidInput(
+                    f"{name} is a setting of teachers that are fitted here; those that you bring are made"
+                )
+        self.check_settings()
+        self.classes_, _ = declared_classes(self.classes, np.asarray(self.classes))
+        self.estimator_ = self.chosen_ = self.estimate_ = None
+        return check_records(self, public, estimator=None, reset=True, frames=True, missing=False, role="public")
+
+    def _open_brought(self, electorate: Electorate, planned: Plan) -> None:
+        """Open the budget for teachers that were brought."""
+        self._warn(planned.warnings)
+        self.unit_, self.declared_ = "teacher", True
+        self.epsilon_, self.delta_ = float(self.epsilon), float(self.delta)
+        self._open(Ensemble(electorate), planned)
 
     def _begin(self, classes: Any, y: Any) -> Any:
         """Forget an earlier fit, settle the classes and the estimator, and return the labels."""
@@ -230,136 +336,6 @@ class PrivateClassifier(OtherSources):
         self._open(ensemble, planned)
         return self
 
-    def check_settings(self) -> None:
-        """Raise an error for invalid settings."""
-        check_positive("epsilon", self.epsilon)
-        check_delta(self.delta)
-        check_count("queries", self.queries)
-        estimator = self._estimator()
-        if not hasattr(estimator, "fit") or not is_classifier(estimator):
-            kind = repr(estimator) if isinstance(estimator, str) else type(estimator).__name__
-            raise InvalidInput(f"estimator must be a classifier, whose predictions are labels, not {kind}")
-        check_jobs(self.n_jobs)
-        check_auto_counts(self, "teachers", "no_quorums")
-        check_choice("on_no_quorum", self.on_no_quorum, ON_NO_QUORUM)
-        if self.threshold is not None:
-            check_threshold(self.threshold, scores=_gives_scores(self), prior=self.prior)
-        self._check_holdout()
-
-    def _check_holdout(self) -> None:
-        if self._prior_is("holdout") and not self.holdout:
-            raise InvalidInput("prior='holdout' is estimated on units held out: set holdout, a share of the units")
-        if not isinstance(self.holdout, int | float) or not 0 <= self.holdout <= 0.5:
-            raise InvalidInput(f"holdout must be a share from 0 to 0.5, not {self.holdout!r}")
-        if self.holdout and self.delta == 0:
-            raise InvalidInput("holdout estimates rates with Gaussian noise and needs a delta above 0")
-
-    def _estimator(self) -> Any:
-        return LogisticRegression() if self.estimator is None or is_auto(self.estimator) else self.estimator
-
-    def _prior_is(self, word: str) -> bool:
-        return isinstance(self.prior, str) and self.prior == word
-
-    def _prior(self) -> tuple[float, ...] | None:
-        """Return the shares of the classes: declared, or estimated; None where they are not known."""
-        if self._prior_is("holdout"):
-            estimate: Estimate | None = getattr(self, "estimate_", None)
-            return None if estimate is None else estimate.shares
-        return None if self.prior is None else check_prior(self.prior, self.classes_.tolist())
-
-    def _class_weight(self) -> Any:
-        """Return the weights that teachers give to classes, or None for none."""
-        weight = self.class_weight
-        if weight is None or not isinstance(weight, str):
-            return None if weight is None else by_class("class_weight", weight, self.classes_.tolist())
-        check_choice("class_weight", weight, ("auto", "balanced"))
-        balanced = weight == "balanced" or (_gives_scores(self) and takes_class_weight(self._estimator()))
-        return "balanced" if balanced else None
-
-    @property
-    def outputs(self) -> Outputs:
-        """What an answer is: a label, or noisy shares of the vote."""
-        return "vote shares" if isinstance(self.mechanism_, NoisyShares) else "labels"
-
-    def to_state(self) -> State:
-        """Return settings, plan and mechanism, the teachers, and the estimator, unless the teachers were brought."""
-        state = State(
-            {
-                **self.fitted_values(),
-                "mechanism": mechanism_document(self.mechanism_),
-                "plan": self.plan_.as_dict(),
-                "estimate": to_plain(self.estimate_),
-                "chosen": to_plain(self.chosen_),
-            }
-        )
-        put_teachers(state, self.session_.answerer.ensemble.fitted)
-        if self.estimator_ is not None:
-            state.put_estimator("estimator", self.estimator_)
-        return state
-
-    @classmethod
-    def from_state(cls, state: State) -> Self:
-        """Return the classifier of a state; it spends from the ledger of its folder."""
-        assert state.home is not None
-        values = state.values
-        estimator = state.estimator("estimator") if "estimator.skops" in state else None
-        model = cls.from_fitted_values(values, estimator=estimator)
-        model.estimator_ = None if estimator is None else clone(estimator)  # what is set later reaches the other
-        model.estimate_ = from_plain(values["estimate"], Estimate)
-        model.chosen_ = from_plain(values["chosen"], LearnerChoice, Trial)
-        ensemble, mechanism = Ensemble(read_teachers(state)), mechanism_of(values["mechanism"])
-        model.plan_ = Plan.from_dict(values["plan"], mechanism)
-        model.mechanism_, model.teachers_ = mechanism, ensemble.teachers
-        model.session_ = state.home.open_session(Votes(ensemble, mechanism))
-        return model
-
-    @classmethod
-    def whole_spending(cls, values: Mapping[str, Any], view: LedgerView) -> LedgerView:
-        """Return the view with the epsilon of the claim; the estimate on units held out is spent of it too."""
-        estimate, epsilon = values.get("estimate"), float(values["epsilon"])
-        spent = view.spent_epsilon + (0.0 if estimate is None else estimate["epsilon"])  # proof: step 7
-        return replace(view, epsilon=epsilon, delta=float(values["delta"]), spent_epsilon=min(epsilon, spent))
-
-    def saved_settings(self) -> dict[str, Any]:
-        """Return the plain settings; what was declared about the classes is in their order."""
-        prior, weight = self.prior, self.class_weight
-        if prior is not None and not self._prior_is("holdout"):
-            prior = list(check_prior(prior, self.classes_.tolist()))
-        if weight is not None and not isinstance(weight, str):
-            weight = list(by_class("class_weight", weight, self.classes_.tolist()))
-        declared = {"prior": prior, "class_weight": weight}
-        return {name: declared.get(name, value) for name, value in super().saved_settings().items()}
-
-    def _shares(self) -> tuple[tuple[float, float], tuple[float, float]]:
-        """Return (epsilon, delta) of the estimate and of the answers; together they are at most what was allowed."""
-        first = ESTIMATE_SHARE * self.epsilon, ESTIMATE_SHARE * self.delta
-        rest = Fraction(self.epsilon) - Fraction(first[0]), Fraction(self.delta) - Fraction(first[1])
-        return first, (float_down(rest[0]), float_down(rest[1]))
-
-    def _answer_budget(self, held_out: int) -> tuple[float, float]:
-        """Return (epsilon, delta) of the answers."""
-        return self._shares()[1] if held_out else (self.epsilon, self.delta)
-
-    def _plan(self, held_out: int, *, must: bool = True, **facts: Any) -> Plan:
-        """Return the plan from public numbers; one that is not feasible is refused if it must be."""
-        epsilon, delta = self._answer_budget(held_out)
-        settings: dict[str, Any] = {"disagreement": self.disagreement, "prior": self._prior()}
-        settings |= {name: getattr(self, name) for name in ("teachers", "no_quorums") if getattr(self, name) != "auto"}
-        planned = plan(
-            epsilon=epsilon,
-            delta=delta,
-            queries=self.queries,
-            classes=len(self.classes_),
-            aggregator=self.aggregator,
-            on_no_quorum=self.on_no_quorum,
-            scores=self.scores,
-            class_weight=self._class_weight(),
-            **(settings | facts),
-        )
-        if must and not planned.feasible and self.aggregator == "auto":
-            raise Infeasible(planned.shortfall())
-        return planned
-
     def _plan_with(self, estimate: Estimate, held_out: int, teachers: int) -> Plan:
         try:
             return self._plan(held_out, teachers=teachers, disagreement=estimate.pessimistic)
@@ -376,76 +352,80 @@ class PrivateClassifier(OtherSources):
         rows = X if allows_missing(self.estimator_) else fill_missing(X)
         return estimate_rates(ensemble, rows, codes, epsilon=epsilon, delta=delta)
 
-    def _open(self, ensemble: Ensemble, planned: Plan) -> None:
-        self.plan_, self.mechanism_, self.teachers_ = planned, planned.mechanism, ensemble.teachers
-        self.session_ = Session(Votes(ensemble, planned.mechanism), planned.open_budget())
+    def _public_rows(self, public: Any, labels: Any) -> PublicRows:
+        """Return public rows in canonical form, or say what is wrong with them."""
+        if public is None:
+            if labels is not None:
+                raise InvalidInput("public_labels are those of public rows: give public too")
+            return PublicRows(None, None)
+        if labels is None and not is_auto(self.estimator):
+            return PublicRows(None, None)  # they serve to try an estimator, as they are
+        X = check_records(self, public, estimator=self.estimator_, reset=False, role="public")
+        check_consistent_length(X, labels)
+        return PublicRows(X, None if labels is None else known_codes(self.classes_, labels, name="public_labels"))
 
-    def spent_epsilon(self) -> float:
-        """Return the epsilon spent so far, ex post, at this classifier's delta.
+    def _choose(self, public: PublicRows, *, records: int, held_out: int, teach: bool) -> None:
+        """Take the estimator, where it is free, and the number of teachers that do best on public rows."""
+        self.chosen_ = None
+        if public.codes is None and not is_auto(self.estimator):
+            return
+        free = self.estimator is None or is_auto(self.estimator)
+        estimators = candidates(self._class_weight()) if free else {type(self.estimator_).__name__: self.estimator_}
+        epsilon, delta = self._answer_budget(held_out)
+        goal = Goal(
+            Task(epsilon, delta, self.queries, len(self.classes_), guess=self.on_no_quorum == "random"),
+            check_aggregator(self.aggregator, self.scores),
+            records,
+            teachers=None if self.teachers == "auto" else self.teachers,
+            teach=teach,
+            balanced=isinstance(self.class_weight, str) and self.class_weight == "balanced",
+        )
+        chosen = choose_learner(estimators, public.X, public.codes, goal)  # proof: step 4
+        self.chosen_, self.estimator_ = chosen, estimators[chosen.learner]
 
-        It depends on the answers given (a no-quorum is paid for) and bounds what these answers reveal if querying stops
-        now. The guarantee, for any queries, is `claim_`. See core/privacy/PROOF.md, step 8.
+    def _guided(self, held_out: int, facts: dict[str, Any], public: PublicRows) -> Plan:
+        """Return the plan, made with the help of labelled public rows if there are any, and repeat its warnings."""
+        if public.codes is None:
+            planned: Plan = self._plan(held_out, **facts)
+            self._warn_of(planned)
+            return planned
+        first = self._plan(held_out, must=False, **facts)
+        try:
+            pilot = self._pilot(public.X, public.codes, first)
+        except Infeasible as error:
+            planned = self._plan(held_out, **facts)
+            reason = f"disagreement could not be measured: {error}"
+            planned = replace(planned, assumptions=(*planned.assumptions, reason))
+        else:
+            if self.disagreement is None and "votes" not in facts and not held_out:
+                facts = facts | {"votes": pilot.votes, "teachers": first.teachers}
+            planned = self._plan(held_out, **facts)
+            scored = isinstance(planned.mechanism, NoisyShares)
+            text = None if scored else pilot.warning(planned.mechanism, queries=self.queries)
+            planned = replace(planned, warnings=(*planned.warnings, *([text] if text else [])))
+        self._warn_of(planned)
+        return planned
 
-        >>> X, y = [[0.0], [1.0]] * 2000, [0, 1] * 2000
-        >>> classifier = PrivateClassifier(epsilon=2.0, teachers=200, queries=10, aggregator="noisy_max").fit(X, y)
-        >>> answers = classifier.predict([[1.0], [0.0], [1.0]])  # one query is a repetition, and free
-        >>> spent = classifier.spent_epsilon()
-        >>> repeated = classifier.predict([[0.0]])
-        >>> 0 < spent == classifier.spent_epsilon() < 2.0
-        True
-        """
-        estimate = None if not hasattr(self, "session_") else self.estimate_
-        return super().spent_epsilon() + (0.0 if estimate is None else estimate.epsilon)
+    def _pilot(self, X: Any, codes: NDArray[np.int64], planned: Plan) -> Pilot:
+        """Try teachers of the planned size on labelled public rows, which do not stand for persons."""
+        if self.unit_ == "person":
+            raise Infeasible("teachers are dealt persons, and nobody says whose the public rows are")
+        return run_pilot(
+            X,
+            codes,
+            estimator=self.estimator_,
+            units_per_teacher=planned.rows_per_teacher or 1,
+            classes=len(self.classes_),
+            n_jobs=self.n_jobs,
+            backend=self.backend,
+            device=self.device,
+        )
 
-    @only_with(_gives_scores, "scores=True")
-    def predict_proba(self, X: Any, caller: str = "") -> NDArray[np.float64]:
-        """Return the noisy share of votes for each class, one row per query.
+    def _warn_of(self, planned: Plan) -> None:
+        """Warn of what a plan warns of, and of one that falls short: where an aggregator is named, none is refused."""
+        self._warn(planned.warnings if planned.feasible else (planned.shortfall(), *planned.warnings))
 
-        Shares are at least 0, and each row sums to 1. A query is paid for once, whichever methods use it; a row is nan
-        if the budget could not pay for it. Shares of votes rank queries; they are not calibrated probabilities.
-
-        >>> X = np.linspace(-1, 1, 20_000)[:, np.newaxis]
-        >>> classifier = PrivateClassifier(epsilon=4.0, teachers=500, queries=10, classes=[0, 1], scores=True)
-        >>> shares = classifier.fit(X, (X[:, 0] > 0).astype(int)).predict_proba([[-0.9], [0.9]])
-        >>> shares.round(1).tolist(), classifier.predict([[0.9]]).scores.tolist() == shares[1:].tolist()
-        ([[1.0, 0.0], [0.0, 1.0]], True)
-        """
-        return self.scoring().probabilities(self._asked(X, caller)[1].labels)
-
-    @only_with(_gives_scores, "scores=True")
-    def decision_function(self, X: Any, caller: str = "") -> NDArray[np.float64]:
-        """Return how far the noisy share of the second of two classes exceeds the threshold.
-
-        For more classes, return the value that ranks each class: its share, or its share over its prior with
-        threshold="balanced". `predict` returns the class of the largest value, or the second of two classes if the
-        excess is at least 0.
-        """
-        return self.scoring().decisions(self._asked(X, caller)[1].labels)
-
-    def scoring(self) -> Scoring:
-        """Return how scores become labels, from the current threshold and prior."""
-        check_is_fitted(self)
-        if not isinstance(self.mechanism_, NoisyShares):
-            raise InvalidInput("this model was fitted for labels; set scores=True and fit it again")
-        threshold = self.threshold
-        return Scoring(self.mechanism_, threshold, self._prior() if threshold == "balanced" else None)
-
-    def _predictions(self, queries: Any, codes: NDArray[np.int64], **batch: Any) -> Predictions:
-        if not isinstance(self.mechanism_, NoisyShares):
-            return super()._predictions(queries, codes, **batch)
-        scoring = self.scoring()
-        scores = scoring.probabilities(codes)
-        return Predictions.of(scoring.labels(codes), classes=self.classes_, scores=scores, **batch)
-
-    def checked(self, X: Any) -> Any:
-        """Return queries in the form that teachers take, or say what is wrong with them. Nothing is asked."""
-        check_is_fitted(self)
-        if _gives_scores(self):
-            self.scoring()  # what cannot be read is not asked
-        missing = False if self.estimator_ is None else None  # teachers that were brought get whole rows
-        return check_records(self, X, estimator=self.estimator_, reset=False, missing=missing)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = allows_missing(self._estimator())
-        return tags
+    def _warn(self, texts: Iterable[str]) -> None:
+        """Say what is wrong with a plan before its budget is opened."""
+        for text in texts:
+            warnings.warn(text, UserWarning, stacklevel=6)

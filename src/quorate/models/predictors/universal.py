@@ -36,16 +36,14 @@ from quorate.core.privacy.cost import float_down
 from quorate.core.rows import query_digests
 from quorate.core.session import Session
 from quorate.models.concepts import Concept, Hypothesis
-from quorate.models.predictors.agnostic import AgnosticClassifier
-from quorate.models.predictors.base import Predictions
-from quorate.models.predictors.concept_classifier import ConceptClassifier
-from quorate.models.predictors.concept_teachers import write_concept_teachers
-from quorate.models.predictors.relabelled_sample import RelabelledSample
-from quorate.models.predictors.stable_choice import Calibration
-from quorate.models.predictors.unit_rows import UnitRows
-from quorate.models.saving.codecs import from_plain, mechanism_document, to_plain
+from quorate.models.predictors.agnostic import AgnosticClassifier, RelabelledSample
+from quorate.models.predictors.concept_classifier import ConceptClassifier, UnitRows, write_concept_teachers
+from quorate.models.predictors.predictions import Predictions
+from quorate.models.predictors.stable import Calibration
+from quorate.models.saving.codecs import from_plain, to_plain
 from quorate.models.saving.contract import State
 from quorate.models.saving.hypotheses import document_of, hypothesis_of
+from quorate.models.saving.votes import mechanism_document
 
 
 @dataclass(eq=False, repr=False)
@@ -175,9 +173,11 @@ class UniversalClassifier(ConceptClassifier):
 
     def first_phase(self) -> AgnosticClassifier:
         """Return the classifier that answers by ballots, with its part of the budget."""
-        taken = ("delta", "teachers", "aggregator", "no_quorums", "disagreement", "rate", "kappa", "rows_per_person")
-        given = {name: getattr(self, name) for name in (*taken, "calibration", "alpha", "beta", "n_jobs", "backend")}
-        first = AgnosticClassifier(self.concept, epsilon=check_positive("epsilon", self.epsilon), **given)
+        shared = ("delta", "teachers", "aggregator", "no_quorums", "disagreement", "rate", "kappa", "rows_per_person")
+        settings = {
+            name: getattr(self, name) for name in (*shared, "calibration", "alpha", "beta", "n_jobs", "backend")
+        }
+        first = AgnosticClassifier(self.concept, epsilon=check_positive("epsilon", self.epsilon), **settings)
         # Both parts, added as real numbers, are at most epsilon: proof, step 9.
         first.epsilon = float_down(Fraction(self.epsilon) * (1 - Fraction(self.share)))
         return first
@@ -268,14 +268,14 @@ class BallotsFirst:
         """Return what a ballot costs; the hypothesis answers at no cost."""
         return Cost(0.0) if self.has_chosen() else self.votes.row_cost()
 
-    def affordable(self, most: int) -> int:
+    def affordable(self, rows: int) -> int:
         """Return how many queries are answered together: no more than there are ballots left, and then any number."""
-        return most if self.has_chosen() else max(1, min(most, self._ballots - self._count()))
+        return rows if self.has_chosen() else max(1, min(rows, self._ballots - self._count()))
 
-    def quote(self, most: int) -> tuple[int, Cost]:
+    def quote(self, rows: int) -> tuple[int, Cost]:
         """Return all of them, and what those that are still put to the vote cost at most."""
-        ballots = 0 if self.has_chosen() else min(most, self._ballots - self._count())
-        return most, self.votes.quote(ballots)[1] if ballots > 0 else Cost(0.0)
+        ballots = 0 if self.has_chosen() else min(rows, self._ballots - self._count())
+        return rows, self.votes.quote(ballots)[1] if ballots > 0 else Cost(0.0)
 
     def draw(self, X: Any) -> Answers:
         """Put queries to the vote as long as the ballots last; choose the hypothesis when they end, and ask it then."""
@@ -325,7 +325,7 @@ class BallotsFirst:
             self.records.labels,
             public,
             epsilon=self.epsilon,
-            rows=self.records.most,
+            rows=self.records.row_limit,
             budget=self._budget,
         )
         if self._ledger is not None:  # what another process has chosen meanwhile stands, and this one is never seen

@@ -2,44 +2,24 @@
 
 arrays         NumPy's npz, without objects
 skops          scikit-learn estimators, of types that are known to be safe and those that the caller names
-plain          dataclasses, named tuples and numbers as JSON, of classes that the reader names; mechanisms by a list
-teachers       arrays if they were fitted as one, addresses of those elsewhere, estimators otherwise; into a `State`
+plain          dataclasses, named tuples and numbers as JSON, of classes that the reader names
 """
 
 import io
 import math
 import zipfile
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import is_dataclass
 from fractions import Fraction
-from importlib import import_module
 from inspect import signature
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.compute import ensemble, learners
-from quorate.core import mechanisms
 from quorate.core.errors import InvalidInput
 
-if TYPE_CHECKING:
-    pass
-
 _MOST_BYTES = 2**31  # of published arrays, unpacked
-MECHANISMS = (  # that count ballots
-    "BetweenThresholds",
-    "ConfidentMax",
-    "Dissent",
-    "DistributedMax",
-    "NoisyMax",
-    "NoisyShares",
-    "Quorum",
-    "SharpMajority",
-    "SoftMajority",
-    "StabilityTest",
-)
-_ENDPOINT_SETTINGS = ("urls", "labels", "features", "call_rows", "seconds")
 # Types beyond those that skops trusts. Each was read: making one, or giving it its state, sets attributes and arrays
 # and does nothing else; a function computes from arrays, and reads and writes no file. So a forged file can make a
 # wrong model of them, or one that crashes, and cannot name code to run. docs/howto/classifier.md, "Models in files",
@@ -275,71 +255,9 @@ def from_plain(plain: Any, *classes: type) -> Any:
         return {key: from_plain(part, *classes) for key, part in values.items()}
     if name == "float":
         return float(values["text"])
-    known: Any = {known.__name__: known for known in (Fraction, *classes)}.get(str(name))
-    if known is None:
+    kind: Any = {kind.__name__: kind for kind in (Fraction, *classes)}.get(str(name))
+    if kind is None:
         raise InvalidInput(f"the model holds a {name!r}, which this version does not know here")
-    if known is not Fraction and set(values) != set(signature(known).parameters):
+    if kind is not Fraction and set(values) != set(signature(kind).parameters):
         raise InvalidInput(f"the description of the {name} is damaged or was changed")
-    return known(**{key: from_plain(part, *classes) for key, part in values.items()})
-
-
-def mechanism_document(mechanism: Any) -> dict[str, Any]:
-    """Return a mechanism as plain values."""
-    return {"name": type(mechanism).__name__} | {part.name: getattr(mechanism, part.name) for part in fields(mechanism)}
-
-
-def mechanism_of(document: Mapping[str, Any]) -> Any:
-    """Return the mechanism that a document describes."""
-    values = dict(document)
-    name = values.pop("name")
-    if name not in MECHANISMS:
-        raise InvalidInput(f"the model is counted by {name!r}, which this version does not know")
-    if name == "SoftMajority":
-        return mechanisms.SoftMajority(teachers=values["teachers"], epsilon=values["epsilon_per_query"])
-    if "table" in values:
-        values["table"] = tuple(values["table"])
-    return getattr(mechanisms, name)(**values)
-
-
-def put_teachers(state: Any, teachers: "ensemble.Electorate") -> None:
-    """Keep fitted teachers: plain arrays if they were fitted as one, addresses of those elsewhere, or estimators.
-
-    Functions are code, which no file keeps, and an electorate that stands elsewhere is not ours to keep. Teachers on a
-    cluster are brought here.
-    """
-    if isinstance(teachers, ensemble.ClusterTeachers):
-        teachers = teachers.gathered()
-    if isinstance(teachers, ensemble.EndpointTeachers):
-        state.put_document("teachers", {name: getattr(teachers, name) for name in _ENDPOINT_SETTINGS})
-    elif hasattr(teachers, "document"):  # sites of a federation: where they are, and the keys by which they are asked
-        state.put_document("sites", teachers.document())
-    elif isinstance(teachers, learners.Teachers):
-        state.put_arrays("teachers", **teachers.arrays())
-    elif isinstance(teachers, ensemble.EstimatorTeachers) and not isinstance(teachers, ensemble.FunctionTeachers):
-        models, majorities = zip(*teachers.fitted, strict=True)
-        parts = {"models": list(models), "majorities": list(majorities), "classes": teachers.classes}
-        state.put_estimator("teachers", parts)
-    else:
-        raise InvalidInput(
-            f"a model of {type(teachers).__name__} cannot be written to a file: its teachers were brought, and live in "
-            "this program. Bring models on servers by their addresses, or open the model anew where it is needed; each "
-            "opening has a budget of its own"
-        )
-
-
-def read_teachers(state: Any) -> "ensemble.Electorate":
-    """Return the teachers that `put_teachers` kept."""
-    if "teachers.npz" in state:
-        return learners.teachers_from_arrays(state.arrays("teachers"))
-    if "teachers.skops" in state:
-        parts = state.estimator("teachers")
-        return ensemble.EstimatorTeachers(
-            list(zip(parts["models"], parts["majorities"], strict=True)), classes=parts["classes"]
-        )
-    if "teachers.json" in state:
-        document = state.document("teachers")
-        return ensemble.EndpointTeachers(document.pop("urls"), **document)
-    sites: ensemble.Electorate = import_module("quorate.service.sites.coordinator").Sites.from_document(
-        state.document("sites")
-    )
-    return sites
+    return kind(**{key: from_plain(part, *classes) for key, part in values.items()})

@@ -62,7 +62,7 @@ _PACKAGES = {  # that define the classes of each kind
     "linear model": "quorate.models.linear",
     "student": "quorate.models.students",
     "published hypothesis": "quorate.models.students",
-    "conformal": "quorate.models.evaluation",
+    "conformal": "quorate.models.conformal",
     "query release": "quorate.release",
     "online release": "quorate.release",
     "growing release": "quorate.release",
@@ -76,12 +76,15 @@ class Spending:
 
     `published`: the fit has spent all of it, and anybody may have the model. Otherwise answers are paid from a ledger,
     and the folder is the owner's. `chargeable`: the whole claim is (epsilon, delta) of the settings, under replacement
-    of one unit, so that an account can charge it. `one_process`: a single process asks the folder at a time.
+    of one unit, so that an account can charge it. `searchable`: that claim also covers a fit that is one of several
+    trials. `gaussian`: all that the fit releases has Gaussian noise. `one_process`: one process at a time may ask it.
     `hides_entries`: how many entries the ledger has tells of records, and is shown to the owner alone.
     """
 
     published: bool = False
     chargeable: bool = False
+    searchable: bool = False
+    gaussian: bool = False
     one_process: bool = False
     hides_entries: bool = False
 

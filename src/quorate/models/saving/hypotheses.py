@@ -51,7 +51,7 @@ def hypothesis_of(document: Mapping[str, Any]) -> Hypothesis:
 
 def _write(value: Any, classes: tuple[type, ...], refusal: str) -> dict[str, Any]:
     if type(value) not in classes:
-        names = ", ".join(known.__name__ for known in classes)
+        names = ", ".join(kind.__name__ for kind in classes)
         raise InvalidInput(f"{refusal.format(type(value).__name__)}; {names} can")
     document: dict[str, Any] = to_plain(value)
     return document

@@ -33,32 +33,27 @@ from quorate.core.mechanisms.selection import MOST_ENTRIES
 from quorate.core.privacy.claims import LABELS_READ, Claim, replaced
 from quorate.core.progress import hidden_progress, progress
 from quorate.core.rows import take_rows
-from quorate.models.linear.model import LinearModel
-from quorate.models.predictors.base import check_matrix
 from quorate.models.predictors.labels import as_vector, declared_classes
+from quorate.models.predictors.records import check_matrix
 from quorate.models.saving.contract import SavedModel
-from quorate.models.selection.plan import Method, choose_selection, plan_of
-from quorate.models.selection.scores import Scoring, scoring_of
-from quorate.models.students import StudentClassifier
-from quorate.models.students.cover import CoverClassifier
-from quorate.models.students.halves import labels_of
+from quorate.models.selection.trials import Method, Scoring, choose_selection, plan_of, scoring_of
+from quorate.models.students.points import labels_of
 from quorate.tables.containers import as_table, is_arrow, is_frame
 from quorate.tables.features.words import as_counts
 from quorate.tables.persons import unit_numbers
 
-_PUBLISHED = (LinearModel, StudentClassifier, CoverClassifier)  # whose claims cover all that a fit leaves
 _OWN = ("epsilon", "delta", "classes")  # set for each trial by the search
 _FITTED = ("best_estimator_", "best_params_", "best_score_", "best_index_", "claim_", "plan_", "unit_", "method_")
 
 Method_ = TypeVar("Method_")
 
 
-def _found_has(name: str) -> Callable[[Method_], Method_]:
+def _chosen_has(name: str) -> Callable[[Method_], Method_]:
     has: Callable[[Method_], Method_] = available_if(lambda self: hasattr(getattr(self, "best_estimator_", None), name))
     return has
 
 
-class _Found(NamedTuple):
+class _Release(NamedTuple):
     """What a trial released."""
 
     candidate: int
@@ -138,7 +133,7 @@ class PrivateSearchCV(SavedModel, BaseEstimator):
             candidates=len(candidates),
             epsilon=self.epsilon,
             delta=self.delta,
-            gaussian=all(isinstance(one, LinearModel) for one in candidates),
+            gaussian=all(candidate.spending.gaussian for candidate in candidates),
             tried=self.tried,
         )
         self.plan_ = plan_of(chosen, epsilon=self.epsilon, delta=self.delta)
@@ -149,49 +144,26 @@ class PrivateSearchCV(SavedModel, BaseEstimator):
         trials.deal(X, y, groups, held_out=check_rate("held_out", self.held_out))
         self.unit_ = "row" if groups is None else "person"
         with progress("searching"):
-            found = chosen.best(trials.run)  # proof: step 4
-        if found is None:
+            best = chosen.best(trials.run)  # proof: step 4
+        if best is None:
             raise NoQuorum("the best of all trials has found nothing, and all was paid for; raise epsilon")
-        self._keep(found, settings, conditions)
+        self._keep(best, settings, conditions)
         return self
 
-    def _check_inner(self, part: str, name: str) -> None:
-        """Refuse a setting of a part that the model does not have."""
-        if getattr(self.estimator, part, self) is None:
-            model = type(self.estimator).__name__
-            raise InvalidInput(
-                f"param_grid sets {part}__{name}, and {part} of the {model} is None: give it one, as in "
-                f"{model}({part}={'AdditiveColumns()' if part == 'columns' else '...'})"
-            )
-
     def _candidates(self) -> tuple[list[Any], list[dict[str, Any]]]:
-        """Return the candidates, and what each is known by: from public values."""
+        """Return the candidates, and the settings of each: from public values."""
         if isinstance(self.estimator, list | tuple):
             if self.param_grid is not None or not self.estimator:
                 raise InvalidInput("a list of models is searched as it is: give one model or more, and no param_grid")
             settings: list[dict[str, Any]] = [{} for _ in self.estimator]
-            candidates = [clone(one) for one in self.estimator]
+            candidates = [clone(model) for model in self.estimator]
         else:
             settings = list(ParameterGrid({} if self.param_grid is None else self.param_grid))
-            for name in sorted({name for one in settings for name in one if "__" in name}):
-                self._check_inner(*name.split("__", 1))
-            candidates = [clone(self.estimator).set_params(**clone(one, safe=False)) for one in settings]
-        for one, given in zip(candidates, settings, strict=True):
-            if not isinstance(one, _PUBLISHED):
-                raise InvalidInput(
-                    f"a {type(one).__name__} is not searched: a candidate is a linear model or a student that may be "
-                    "published"
-                )
-            if getattr(one, "mode", None) == "label-private":
-                raise InvalidInput("mode='label-private' protects labels alone; a search protects whole rows")
-            if getattr(one, "holdout", 0):
-                raise InvalidInput(
-                    "holdout stops a fit by what it has estimated, which would end the search: leave it at 0, and say "
-                    "the disagreement if it is known"
-                )  # proof: step 3
-            if set(given) & set(_OWN):
-                raise InvalidInput(f"param_grid cannot vary {', '.join(_OWN)}: the search sets them")
-        if len({is_regressor(one) for one in candidates}) > 1:
+            _check_names(self.estimator, {name for values in settings for name in values})
+            candidates = [clone(self.estimator).set_params(**clone(values, safe=False)) for values in settings]
+        for candidate in candidates:
+            _check_candidate(candidate)
+        if len({is_regressor(candidate) for candidate in candidates}) > 1:
             raise InvalidInput("candidates are all classifiers, or all regressions: their scores are compared")
         return candidates, settings
 
@@ -199,25 +171,25 @@ class PrivateSearchCV(SavedModel, BaseEstimator):
         """Tell all candidates the same classes; return on what the claim depends."""
         if is_regressor(candidates[0]):
             return ()
-        declared = [one.classes for one in candidates if one.classes is not None]
+        declared = [candidate.classes for candidate in candidates if candidate.classes is not None]
         classes, _ = declared_classes(declared[0] if declared else None, y)
         if scoring.name == "roc_auc" and len(classes) != 2:
             raise InvalidInput(f"scoring='roc_auc' is for two classes, and there are {len(classes)}")
-        for one in candidates:
-            one.set_params(classes=classes.tolist())
+        for candidate in candidates:
+            candidate.set_params(classes=classes.tolist())
         return () if declared else (LABELS_READ,)
 
-    def _keep(self, found: _Found, settings: list[dict[str, Any]], conditions: tuple[str, ...]) -> None:
-        """Keep what was released. The model found says what the whole search has cost, and not its own trial."""
-        model = found.model
+    def _keep(self, best: "_Release", settings: list[dict[str, Any]], conditions: tuple[str, ...]) -> None:
+        """Keep what was released. The chosen model says what the whole search has cost, and not its own trial."""
+        model = best.model
         choice = f"the best of private trials of {len(settings)} candidates, which are all paid for"
         open_ = [text for text in model.claim_.split("; ")[1:] if text != LABELS_READ]
         claim = Claim(self.epsilon, self.delta, unit=replaced(self.unit_), conditions=(choice, *open_, *conditions))
         self.claim_ = model.claim_ = str(claim)
         if hasattr(model, "spent_epsilon_"):
             model.spent_epsilon_ = float(self.epsilon)
-        self.best_estimator_, self.best_score_ = model, found.score
-        self.best_index_, self.best_params_ = found.candidate, settings[found.candidate]
+        self.best_estimator_, self.best_score_ = model, best.score
+        self.best_index_, self.best_params_ = best.candidate, settings[best.candidate]
         self.method_ = self.plan_.method
 
     def saved_model(self) -> SavedModel:
@@ -252,12 +224,12 @@ class PrivateSearchCV(SavedModel, BaseEstimator):
         check_is_fitted(self, "best_estimator_")
         return np.asarray(self.best_estimator_.predict(X))
 
-    @_found_has("predict_proba")
+    @_chosen_has("predict_proba")
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return the probabilities of the chosen model. Nothing is spent."""
         return np.asarray(self.best_estimator_.predict_proba(X))
 
-    @_found_has("decision_function")
+    @_chosen_has("decision_function")
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Return the log odds of the chosen model. Nothing is spent."""
         return np.asarray(self.best_estimator_.decision_function(X))
@@ -314,7 +286,7 @@ class _Trials:
         self._scored = take(scored), labels_of(y, scored)
         self._people = {} if groups is None else {"groups": labels_of(groups, fitted)}
 
-    def run(self, number: int) -> tuple[float, _Found | None]:
+    def run(self, number: int) -> tuple[float, _Release | None]:
         """Fit a candidate on one part and score it on the other. What fails has the worst score: proof: step 3."""
         try:
             with silence(), randomness_kept(), hidden_progress():  # alike for every trial, uncounted: proof: step 3
@@ -324,15 +296,44 @@ class _Trials:
             raise
         except Exception:
             return -math.inf, None
-        return score, _Found(number, model, score)
+        return score, _Release(number, model, score)
 
     def _fit(self, model: Any) -> Any:
         model.set_params(epsilon=self._epsilon, delta=self._delta)
         public = {} if self._public is None else {"public": self._public}
         model.fit(*self._fitted, **self._people, **public)
-        if isinstance(model, LinearModel) and model.entries_ > MOST_ENTRIES:  # proof: step 2
+        if model.spending.gaussian and model.entries_ > MOST_ENTRIES:  # proof: step 2
             raise InvalidInput(f"a candidate with more than {MOST_ENTRIES} released numbers is not searched")
         return model
+
+
+def _check_names(estimator: Any, names: set[str]) -> None:
+    """Refuse a grid that varies what the search sets, or settings of a part that the model does not have."""
+    if names & set(_OWN):
+        raise InvalidInput(f"param_grid cannot vary {', '.join(_OWN)}: the search sets them")
+    for part, _, name in sorted(name.partition("__") for name in names if "__" in name):
+        if getattr(estimator, part, estimator) is None:
+            model = type(estimator).__name__
+            raise InvalidInput(
+                f"param_grid sets {part}__{name}, and {part} of the {model} is None: give it one, as in "
+                f"{model}({part}={'AdditiveColumns()' if part == 'columns' else '...'})"
+            )
+
+
+def _check_candidate(model: Any) -> None:
+    """Refuse a model whose claim does not cover all that one of several fits leaves."""
+    if not (isinstance(model, SavedModel) and model.spending.searchable):
+        raise InvalidInput(
+            f"a {type(model).__name__} is not searched: a candidate is a linear model or a student that may be "
+            "published"
+        )
+    if getattr(model, "mode", None) == "label-private":
+        raise InvalidInput("mode='label-private' protects labels alone; a search protects whole rows")
+    if getattr(model, "holdout", 0):  # proof: step 3
+        raise InvalidInput(
+            "holdout stops a fit by what it has estimated, which would end the search: leave it at 0, and say the "
+            "disagreement if it is known"
+        )
 
 
 def _check_public(public: Any) -> None:

@@ -32,23 +32,22 @@ from quorate.core.errors import BudgetSpent, InvalidInput, NoQuorum
 from quorate.core.isolation import silence
 from quorate.core.rows import query_digests, take_rows
 from quorate.models.predictors import PrivateClassifier
-from quorate.models.predictors.base import QuorateClassifier, allows_missing, check_records, fill_missing, is_auto
+from quorate.models.predictors.base import QuorateClassifier
 from quorate.models.predictors.labels import class_codes, declared_classes
-from quorate.models.saving.codecs import mechanism_document, mechanism_of
+from quorate.models.predictors.records import allows_missing, check_records, fill_missing, is_auto
 from quorate.models.saving.contract import Outputs, Spending, State
-from quorate.models.students.halves import labels_of, split_units
-from quorate.models.students.labelled import Labelled
-from quorate.models.students.points import k_centre_points, margins, random_points
+from quorate.models.saving.votes import mechanism_document, mechanism_of
+from quorate.models.students.points import Labelled, k_centre_points, labels_of, margins, random_points, split_units
 from quorate.planner import Plan
 from quorate.tables.containers import Role
 
 _TRIED = 200  # rows of a trial, and at least this many for each class
 
 
-def try_student(student: Any, public: Any, classes: NDArray[Any], *, told: bool = True) -> Any:
+def try_student(student: Any, public: Any, classes: NDArray[Any], *, shows_errors: bool = True) -> Any:
     """Fit a copy on public rows with made-up labels, so that what it refuses is said before anything is spent.
 
-    Where the rows are not public after all, what it says of them is not `told`.
+    `shows_errors` is False where the rows are not public after all: then the error says nothing of them.
     """
     rows = take_rows(public, np.arange(min(len(public), _TRIED * len(classes))))
     with silence():
@@ -56,10 +55,10 @@ def try_student(student: Any, public: Any, classes: NDArray[Any], *, told: bool 
             tried = clone(student).fit(rows, classes[np.arange(len(rows)) % len(classes)])
             tried.predict(take_rows(rows, np.arange(1)))
         except Exception as error:
-            kind = f"{type(error).__name__}: {error}" if told else type(error).__name__
+            kind = f"{type(error).__name__}: {error}" if shows_errors else type(error).__name__
             raise InvalidInput(
                 f"the student does not take the public points (tried with made-up labels) - {kind}"
-            ) from (error if told else None)
+            ) from (error if shows_errors else None)
     return tried
 
 
@@ -76,6 +75,10 @@ def train(student: Any, rows: Any, labels: NDArray[Any]) -> Any:
 
 _POINTS = ("random", "margin", "k-centre")
 _MODES = ("transfer", "label-private")
+_TEACHER_SETTINGS = (
+    *("epsilon", "delta", "teachers", "aggregator", "no_quorums", "disagreement", "holdout"),
+    *("n_jobs", "backend", "device"),
+)
 _ROUNDS = 5  # batches of points="margin": one at random, the others where the student so far is least sure
 
 Points = NDArray[np.int64]
@@ -143,7 +146,7 @@ class StudentClassifier(QuorateClassifier):
     device: DeviceName = "auto"
 
     kind = "student"
-    spending = Spending(published=True, chargeable=True)
+    spending = Spending(published=True, chargeable=True, searchable=True)
     summary = "A classifier trained on public points that private teachers have labelled."
     saved_attributes = ("claim_", "spent_epsilon_")
 
@@ -159,29 +162,32 @@ class StudentClassifier(QuorateClassifier):
         self._check_settings(public)
         self._forget("student_", "labelled_", "spent_epsilon_", "plan_", "unit_", "claim_", "estimator_", "chosen_")
         if self.mode == "transfer":
-            shown = self._rows(public, reset=True, role="public")  # the format is that of public points: proof: step 3
-            return self._transfer(self._rows(X, reset=False, role="private"), y, groups, shown, known=public_labels)
+            public = self._rows(public, reset=True, role="public")  # the format is that of public points: proof: step 3
+            X = self._rows(X, reset=False, role="private")
+            return self._transfer(X, y, groups, public, public_labels=public_labels)
         X = self._rows(X, reset=True, role="private")
         X = X if allows_missing(self.unfitted_student()) else fill_missing(X)  # some of them are asked as queries
         check_consistent_length(X, y)
-        kept, lent = split_units(len(X), groups)
-        people = None if groups is None else labels_of(groups, kept)
-        return self._transfer(take_rows(X, kept), labels_of(y, kept), people, take_rows(X, lent), places=lent)
+        teaching, lent = split_units(len(X), groups)
+        people = None if groups is None else labels_of(groups, teaching)
+        labels = labels_of(y, teaching)
+        return self._transfer(take_rows(X, teaching), labels, people, take_rows(X, lent), row_numbers=lent)
 
     def _transfer(
-        self, X: Any, y: Any, groups: Any, public: Any, *, places: Points | None = None, known: Any = None
+        self, X: Any, y: Any, groups: Any, public: Any, *, row_numbers: Points | None = None, public_labels: Any = None
     ) -> "StudentClassifier":
-        """Label the public points and train the student; `places` are the row numbers that they are known by."""
+        """Label the public points and train the student; `row_numbers` are those of points that were records."""
         self.classes_, labels = declared_classes(self.classes, y)
         queries = check_records(PrivateClassifier(), public, estimator=self._estimator(), reset=True, role="public")
-        tried = try_student(self.unfitted_student(), public, self.classes_, told=places is None)
+        tried = try_student(self.unfitted_student(), public, self.classes_, shows_errors=row_numbers is None)
         if self.points == "margin":
             margins(tried, take_rows(public, np.arange(1)))
         first = self._first_points(public)
         # A query asked twice is answered twice and paid for once: the plan is for distinct ones.
         paid = query_digests(queries if self.points == "margin" else take_rows(queries, first))
+        shared = public if row_numbers is None else None
         teachers = self._teachers(min(self.queries, len(set(paid)))).fit(
-            X, labels, groups=groups, public=public if places is None else None, public_labels=known, teach=True
+            X, labels, groups=groups, public=shared, public_labels=public_labels, teach=True
         )
         self.estimator_, self.chosen_ = teachers.estimator_, teachers.chosen_
         self.plan_, self.unit_, self.declared_ = teachers.plan_, teachers.unit_, self.classes is not None
@@ -194,7 +200,7 @@ class StudentClassifier(QuorateClassifier):
         if self.points == "margin":
             labelled = self._ask_by_margin(teachers, public, labelled)
         self.spent_epsilon_ = teachers.spent_epsilon()
-        self.labelled_ = labelled if places is None else replace(labelled, asked=places[labelled.asked])
+        self.labelled_ = labelled if row_numbers is None else replace(labelled, asked=row_numbers[labelled.asked])
         del teachers  # before anything can be raised that would carry them in its traceback
         if labelled.labels.size == 0:
             raise NoQuorum(
@@ -258,8 +264,8 @@ class StudentClassifier(QuorateClassifier):
 
     def _check_settings(self, public: Any) -> None:
         check_count("queries", self.queries)
-        for name, known in (("points", _POINTS), ("mode", _MODES)):
-            check_choice(name, getattr(self, name), known)
+        for name, choices in (("points", _POINTS), ("mode", _MODES)):
+            check_choice(name, getattr(self, name), choices)
         if self.mode == "transfer" and public is None:
             raise InvalidInput("mode='transfer' needs public points: fit(X, y, public=...), or mode='label-private'")
         if self.mode == "label-private" and public is not None:
@@ -278,21 +284,8 @@ class StudentClassifier(QuorateClassifier):
         return self._estimator() if self.student is None else self.student
 
     def _teachers(self, number: int) -> PrivateClassifier:
-        return PrivateClassifier(
-            self.estimator,
-            epsilon=self.epsilon,
-            delta=self.delta,
-            teachers=self.teachers,
-            aggregator=self.aggregator,
-            queries=number,
-            classes=self.classes_,
-            no_quorums=self.no_quorums,
-            disagreement=self.disagreement,
-            holdout=self.holdout,
-            n_jobs=self.n_jobs,
-            backend=self.backend,
-            device=self.device,
-        )
+        settings = {name: getattr(self, name) for name in _TEACHER_SETTINGS}
+        return PrivateClassifier(self.estimator, queries=number, classes=self.classes_, **settings)
 
     def _first_points(self, public: Any) -> Points:
         """Return the points to be asked first: all of them, unless later ones depend on the answers."""
@@ -313,20 +306,20 @@ class StudentClassifier(QuorateClassifier):
         """Ask on in batches, each where a student of all labels released so far is least sure."""
         number = min(self.queries, len(public))
         while 0 < labelled.asked.size < number:
-            left = np.setdiff1d(np.arange(len(public)), labelled.asked)
+            unasked = np.setdiff1d(np.arange(len(public)), labelled.asked)
             batch = min(-(-number // _ROUNDS), number - labelled.asked.size)
             if np.unique(labelled.labels).size < 2:
-                chosen = random_points(left, batch)
+                chosen = random_points(unasked, batch)
             else:  # proof: step 2
                 try:
                     student = self._train(public, labelled)
                 except Exception:  # it fails once more on these labels when they are kept, and says why
                     break
-                chosen = left[np.argsort(margins(student, take_rows(public, left)), kind="stable")[:batch]]
-            more = self._ask(teachers, public, chosen)
-            if more.asked.size == 0:
+                chosen = unasked[np.argsort(margins(student, take_rows(public, unasked)), kind="stable")[:batch]]
+            answers = self._ask(teachers, public, chosen)
+            if answers.asked.size == 0:
                 break
-            labelled = labelled + more
+            labelled = labelled + answers
         return labelled
 
     def checked(self, X: Any) -> Any:

@@ -1,5 +1,6 @@
 """The base of learners over a cover: public points define the candidates, private rows choose among them."""
 
+import math
 import warnings
 from abc import abstractmethod
 from dataclasses import KW_ONLY, dataclass
@@ -9,15 +10,18 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from quorate.core.checks import check_choice, check_count
+from quorate.core.checks import check_choice, check_count, check_rate
 from quorate.core.errors import InvalidInput
 from quorate.core.hypotheses.sealed import opened, sealed_candidates
+from quorate.core.mechanisms import NoisySum
+from quorate.core.mechanisms.exponential import ExponentialChoice
 from quorate.core.privacy.claims import replaced
 from quorate.models.concepts import Concept, Dichotomies, Hypothesis, Stumps
-from quorate.models.concepts.words import named_condition, rule_text
-from quorate.models.predictors.base import QuorateClassifier, check_matrix, fill_missing
+from quorate.models.concepts.stumps import named_condition, rule_text
+from quorate.models.predictors.base import QuorateClassifier
+from quorate.models.predictors.concept_classifier import UnitRows, fill_unit_rows
 from quorate.models.predictors.labels import two_classes
-from quorate.models.predictors.unit_rows import UnitRows, fill_unit_rows
+from quorate.models.predictors.records import check_matrix, fill_missing
 from quorate.models.saving.contract import Spending, State
 from quorate.models.saving.hypotheses import concept_document, concept_of, document_of, hypothesis_of
 from quorate.models.students.points import random_points
@@ -37,7 +41,7 @@ class CoverClassifier(QuorateClassifier):
     Subclasses take these parameters and define in `_select` how private rows choose, and at what cost.
     """
 
-    spending = Spending(published=True)
+    spending = Spending(published=True, searchable=True)
     summary = "A hypothesis that was chosen privately."
     saved_attributes = ("claim_", "candidates_", "spent_epsilon_")
 
@@ -61,7 +65,7 @@ class CoverClassifier(QuorateClassifier):
             defining = defining[np.sort(random_points(np.arange(len(defining)), self.points))]
         self.concept_ = self._concept()
         candidates = sealed_candidates(self.concept_.dichotomies(defining))  # proof: steps 1 and 2
-        rows = fill_unit_rows(X, codes, groups=groups, most=self.rows_per_person)  # proof: step 2
+        rows = fill_unit_rows(X, codes, groups=groups, row_limit=self.rows_per_person)  # proof: step 2
         hypothesis, spent = self._select(candidates, rows)
         self.hypothesis_, self.candidates_, self.spent_epsilon_ = opened(hypothesis), len(candidates), spent
         ours = self.hypothesis_ is hypothesis  # somebody else's may fail
@@ -133,8 +137,8 @@ class CoverClassifier(QuorateClassifier):
     def rule_(self) -> str:
         """The chosen hypothesis in words, with the names of its columns and classes."""
         check_is_fitted(self, "hypothesis_")
-        named = named_condition(getattr(self, "feature_names_in_", None))
-        return rule_text(self.hypothesis_, self.classes_.tolist(), named)
+        condition = named_condition(getattr(self, "feature_names_in_", None))
+        return rule_text(self.hypothesis_, self.classes_.tolist(), condition)
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the labels of the chosen hypothesis. Nothing is spent."""
@@ -146,3 +150,121 @@ class CoverClassifier(QuorateClassifier):
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = False
         return tags
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class SemiPrivateClassifier(CoverClassifier):
+    """A publishable classifier of two classes: one hypothesis, chosen privately by its mistakes.
+
+    Parameters
+    ----------
+    concept
+        The class of hypotheses, from `quorate.models.concepts`; stumps over all features by default.
+    epsilon, delta
+        The privacy loss allowed. One choice needs no delta: the claim has delta = 0, whatever delta is given.
+    classes
+        Both labels. If not declared, they are read from `y` and become public.
+    points
+        How many of the public points, chosen at random, define the candidates; all of them by default. More points come
+        closer to the best hypothesis of the class, but leave more candidates to choose from.
+    rows_per_person
+        With `groups`: how many rows of each person count, the first ones. Each mistake then weighs that much less.
+    mode
+        "semi-private" needs `public` points; "label-private" uses the features of the records themselves. The top of
+        this module states what is then protected.
+
+    `hypothesis_` is the chosen hypothesis, `candidates_` the number of candidates, `claim_` the guarantee. Nothing else
+    of the private rows is kept.
+
+    >>> import numpy as np
+    >>> from quorate.models.concepts import Thresholds
+    >>> X = np.random.default_rng(0).uniform(size=(5000, 1))
+    >>> y = np.where(X[:, 0] > 0.25, "yes", "no")
+    >>> public = np.linspace(0, 1, 101).reshape(-1, 1)
+    >>> made = SemiPrivateClassifier(Thresholds(), epsilon=1.0, classes=["no", "yes"]).fit(X, y, public=public)
+    >>> made.predict([[0.1], [0.4]])
+    array(['no', 'yes'], dtype='<U3')
+    """
+
+    kind = "published hypothesis"
+
+    delta: float = 0.0
+
+    def _choice(self) -> ExponentialChoice:
+        return ExponentialChoice.calibrate(epsilon=self.epsilon, delta=self.delta, sensitivity=self.rows_per_person)
+
+    def _check_settings(self, groups: Any, public: Any) -> None:
+        super()._check_settings(groups, public)
+        self._choice()
+
+    def _select(self, candidates: Dichotomies, rows: UnitRows) -> tuple[Hypothesis, float]:
+        choice = self._choice()
+        return choice.choose(candidates.tally(rows.points, rows.labels)), choice.epsilon()  # proof: step 3
+
+    def _claimed_delta(self) -> float:
+        return 0.0
+
+    def excess(self, *, beta: float = 0.05) -> int:
+        """Bound the mistakes beyond the fewest of all candidates, with probability 1 - beta.
+
+        The bound is computed from public numbers (PROOF_CONCEPTS.md, step 4). It does not include rows that do not
+        count.
+        """
+        check_is_fitted(self, "hypothesis_")
+        surplus = math.log(self.candidates_) - math.log(check_rate("beta", beta))
+        return math.ceil(surplus / float(self._choice().rate) * (1 + 1e-12))
+
+
+class QueryReleaseClassifier(CoverClassifier):
+    """The best of all candidates, released with the noisy number of mistakes of each.
+
+    The parameters are those of `SemiPrivateClassifier`; delta must be above 0. `mistakes_` has the released number for
+    each candidate, in the order of `concept.dichotomies(public)`; noise may make it negative. `hypothesis_` is the
+    first candidate with the smallest number.
+
+    >>> from quorate.models.concepts import Thresholds
+    >>> X = np.random.default_rng(0).uniform(size=(5000, 1))
+    >>> y = (X[:, 0] > 0.5).astype(int)
+    >>> made = QueryReleaseClassifier(Thresholds(), epsilon=1.0, delta=1e-6, classes=[0, 1])
+    >>> made.fit(X, y, public=np.linspace(0, 1, 11).reshape(-1, 1)).predict([[0.1], [0.9]])
+    array([0, 1])
+    >>> made.mistakes_.shape  # eleven public points tell 22 thresholds apart, in both directions
+    (22,)
+    """
+
+    kind = "published hypothesis"
+
+    def to_state(self) -> State:
+        """Return the state of the hypothesis, and the released mistakes."""
+        state = super().to_state()
+        state.values = {**state.values, "mistakes": self.mistakes_.tolist()}
+        return state
+
+    @classmethod
+    def from_state(cls, state: State) -> Self:
+        """Return the classifier of a state, as it was after `fit`."""
+        model = super().from_state(state)
+        model.mistakes_ = np.array(state.values["mistakes"], dtype=np.int64)
+        return model
+
+    def _noisy(self, candidates: int) -> NoisySum:
+        return NoisySum.calibrate(
+            epsilon=self.epsilon, delta=self.delta, sensitivity=self.rows_per_person, releases=candidates
+        )
+
+    def _check_settings(self, groups: Any, public: Any) -> None:
+        super()._check_settings(groups, public)
+        self._noisy(1)
+
+    def _select(self, candidates: Dichotomies, rows: UnitRows) -> tuple[Hypothesis, float]:
+        noisy = self._noisy(len(candidates))
+        mistakes = noisy.releases(candidates.mistakes(rows.points, rows.labels).tolist())  # proof: step 5
+        self.mistakes_ = np.array(mistakes, dtype=np.int64)
+        spent = min(float(self.epsilon), noisy.epsilon(delta=self.delta, releases=len(candidates)))
+        return candidates[int(np.argmin(self.mistakes_))], spent
+
+    def excess(self, *, beta: float = 0.05) -> int:
+        """Bound the mistakes beyond the fewest of all candidates, with probability 1 - beta."""
+        check_is_fitted(self, "hypothesis_")
+        tails = math.log(2 * self.candidates_) - math.log(check_rate("beta", beta))
+        return math.ceil(2 * self._noisy(self.candidates_).scale * math.sqrt(2 * tails) * (1 + 1e-12))

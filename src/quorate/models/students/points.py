@@ -1,12 +1,16 @@
 """Choose the public points to ask, from public features and released labels only."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from quorate.compute.ensemble import deal_units
 from quorate.core.checks import check_count
-from quorate.core.errors import InvalidInput
+from quorate.core.errors import Infeasible, InvalidInput
+from quorate.models.predictors import Predictions
+from quorate.tables.persons import unit_numbers
 
 Points = NDArray[np.int64]
 
@@ -59,10 +63,81 @@ def k_centre_points(X: Any, number: int) -> Points:
     while len(chosen) < min(number, len(rows)):
         centre = rows[chosen[-1]].astype(np.float64)
         for block in blocks:
-            apart = (rows[block] - centre) * weights
-            np.minimum(away[block], np.einsum("ij,ij->i", apart, apart), out=away[block])
+            offsets = (rows[block] - centre) * weights
+            np.minimum(away[block], np.einsum("ij,ij->i", offsets, offsets), out=away[block])
         farthest = int(away.argmax())
         if not away[farthest] > 0:
             break  # every point is as good as one that was chosen
         chosen.append(farthest)
     return np.array(chosen, dtype=np.int64)
+
+
+Rows = NDArray[np.int64]
+
+
+def split_units(rows: int, groups: Any = None) -> tuple[Rows, Rows]:
+    """Return the rows that keep their labels and the rows that lose them: halves of the units, by a secret permutation.
+
+    Positions are permuted; no label and no feature has a say (PROOF.md, step 4).
+    """
+    units, count = unit_numbers(rows, groups)
+    if count < 2:
+        raise Infeasible(f"mode='label-private' splits the units in two halves, and there is {count}")
+    deal, _ = deal_units(units, count, teachers=2)
+    first_half = int(deal.sizes[0])
+    return np.sort(deal.rows[:first_half]), np.sort(deal.rows[first_half:])
+
+
+def labels_of(y: Any, rows: Rows) -> Any:
+    """Return the labels of these rows; the labels of no other row are looked at, not even for their type."""
+    if y is None:
+        raise InvalidInput("y is missing: one label is needed for each row of X")
+    if hasattr(y, "iloc"):
+        return y.iloc[rows].tolist()
+    if hasattr(y, "to_pylist"):  # of Arrow, whose values are no plain ones
+        return y.take(rows).to_pylist()
+    if isinstance(y, np.ndarray):
+        values = y[rows].tolist()  # as if there had never been others: a type is wide enough for all
+        return values if y.dtype == object else np.array(values)
+    return [y[row] for row in rows.tolist()]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Labelled:
+    """The points that were put to the vote, in the order asked, and the labels released.
+
+    All of it is public.
+
+    `asked` holds row numbers; `answered` is the mask of those that found a quorum; `labels` has one label for each of
+    the answered ones. Points that the budget could no longer pay for are not listed.
+
+    >>> made = Labelled.of(np.array([4, 2, 7]), Predictions.of(
+    ...     np.array([1, -1, -1]), classes=np.array(["no", "yes"]), refused=np.array([False, False, True])))
+    >>> made.asked, made.answered, made.labels
+    (array([4, 2]), array([ True, False]), array(['yes'], dtype='<U3'))
+    """
+
+    asked: NDArray[np.int64]
+    answered: NDArray[np.bool_]
+    labels: NDArray[np.generic]
+
+    @classmethod
+    def of(cls, points: NDArray[np.int64], replies: Predictions, *, kind: np.dtype | None = None) -> "Labelled":
+        """Return the labels that the replies give these points."""
+        put = replies.answered | replies.no_quorum
+        labels = np.array(replies.labels[replies.answered].tolist(), dtype=kind)
+        return cls(asked=points[put], answered=replies.answered[put], labels=labels)
+
+    @property
+    def points(self) -> NDArray[np.int64]:
+        """The row numbers of the answered points, one for each of `labels`."""
+        return self.asked[self.answered]
+
+    def __add__(self, other: "Labelled") -> "Labelled":
+        if self.asked.size == 0:
+            return other
+        return Labelled(
+            asked=np.concatenate([self.asked, other.asked]),
+            answered=np.concatenate([self.answered, other.answered]),
+            labels=np.concatenate([self.labels, other.labels]),
+        )

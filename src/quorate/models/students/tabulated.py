@@ -26,10 +26,10 @@ from quorate.core.errors import InvalidInput
 from quorate.core.privacy.claims import LABELS_READ
 from quorate.core.rows import take_rows
 from quorate.models.predictors import PrivateClassifier
-from quorate.models.predictors.base import QuorateClassifier, check_matrix
+from quorate.models.predictors.base import QuorateClassifier
 from quorate.models.predictors.labels import declared_classes
-from quorate.models.students.halves import labels_of
-from quorate.models.students.points import random_points
+from quorate.models.predictors.records import check_matrix
+from quorate.models.students.points import labels_of, random_points
 from quorate.tables.containers import is_frame
 from quorate.tables.persons import unit_numbers
 
@@ -158,9 +158,9 @@ class TabulatedClassifier(QuorateClassifier):
         """Return the labels of these points, which must be in the domain. Nothing is spent."""
         check_is_fitted(self, "table_")
         rows = check_matrix(self, X, reset=False)
-        places = {point.tobytes(): place for place, point in enumerate(self.domain_ + 0.0)}
-        row_places = [places.get(row.tobytes()) for row in np.ascontiguousarray(rows) + 0.0]  # + 0.0: -0.0 is 0.0
-        if any(place is None for place in row_places):
+        positions = {point.tobytes(): position for position, point in enumerate(self.domain_ + 0.0)}
+        row_places = [positions.get(row.tobytes()) for row in np.ascontiguousarray(rows) + 0.0]  # + 0.0: -0.0 is 0.0
+        if any(position is None for position in row_places):
             raise InvalidInput("some points are not of the domain that was tabulated; fit with a domain that has them")
         labels: NDArray[Any] = self.table_[np.array(row_places, dtype=np.int64)]
         return labels

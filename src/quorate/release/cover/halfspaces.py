@@ -18,7 +18,7 @@ from quorate.core.arrays import Floats
 from quorate.core.errors import Infeasible, InvalidInput
 from quorate.core.hypotheses.points import Points
 from quorate.models.concepts import Constant, Halfspace, Halfspaces, Hypothesis
-from quorate.models.concepts.partitions import first_rows
+from quorate.models.concepts.hyperplanes import first_rows
 from quorate.release.cover.arrangement import Faces, Lines, find_exact_points, find_points, nearest
 from quorate.release.cover.base import Cover, check_public
 from quorate.release.queries import NOTHING, Queries, Rows, Whole, check_weights

@@ -20,7 +20,7 @@ from quorate.core.mechanisms import DistributedMax
 from quorate.core.mechanisms.base import QueryMechanism
 from quorate.core.privacy import best_order
 from quorate.models.predictors import PrivateClassifier
-from quorate.models.saving.codecs import mechanism_of
+from quorate.models.saving.votes import mechanism_of
 from quorate.planner import Plan
 from quorate.service.sites.declared import DeclaredSites, refused
 from quorate.service.sites.keys import Card, Keys

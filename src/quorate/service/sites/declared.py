@@ -15,7 +15,7 @@ from quorate.core.arrays import Floats, Integers
 from quorate.core.errors import BudgetSpent, SiteRefused
 from quorate.core.mechanisms.base import QueryMechanism
 from quorate.core.mechanisms.distributed_max import NoisyTotals
-from quorate.models.saving.codecs import mechanism_document
+from quorate.models.saving.votes import mechanism_document
 from quorate.service.sites.masks import unmasked
 from quorate.service.sites.messages import About, Batch, Counted, Declaration, Enrolled, Mode
 

@@ -5,29 +5,25 @@ removal of one unit (a row, or all rows of one person), against adversaries that
 deletion adaptively; and (`terms_.replaced_epsilon()`, delta) under replacement. The proof is in PROOF.md.
 """
 
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
+from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from quorate.compute.learners import DeviceName
-from quorate.core.arrays import Floats, Integers
+from quorate.core.arrays import Floats
+from quorate.core.checks import check_bounds
 from quorate.core.errors import InvalidInput
-from quorate.models.knn.ballots import Labels, Shares
-from quorate.models.knn.kernel import Shape
+from quorate.models.knn.ballots import Labels, Levels, Shares
 from quorate.models.knn.model import NeighbourModel
-from quorate.models.knn.points import Metric
-from quorate.models.predictors.base import Predictions, SessionClassifier
-from quorate.models.predictors.labels import declared_classes
-from quorate.models.predictors.scores import Scoring
-from quorate.models.predictors.sklearn_compat import only_with
+from quorate.models.predictors.labels import declared_classes, target_numbers
+from quorate.models.predictors.scores import ScoredClassifier, Scoring
 from quorate.models.saving.contract import Outputs
 
 
-def _gives_scores(classifier: Any) -> bool:
-    return bool(classifier.scores)
-
-
-class NeighbourClassifier(NeighbourModel, SessionClassifier):
+@dataclass(eq=False, repr=False, kw_only=True)
+class NeighbourClassifier(NeighbourModel, ScoredClassifier):
     """A classifier by noisy votes of the records near a query, weighted by their distance.
 
     A unit votes while its own budget pays for its own votes; then it stops, and nobody is told. So the number of
@@ -56,25 +52,8 @@ class NeighbourClassifier(NeighbourModel, SessionClassifier):
     kind = "neighbours"
     saved_attributes = ("scores_",)
 
-    def __init__(
-        self,
-        *,
-        epsilon: float = 1.0,
-        delta: float = 1e-6,
-        queries: int = 1000,
-        records: int | None = None,
-        radius: float | None = None,
-        share: float | Literal["auto"] = "auto",
-        votes: float | Literal["auto"] = "auto",
-        kernel: Shape = "linear",
-        metric: Metric = "cosine",
-        classes: Any = None,
-        scores: bool = False,
-        device: DeviceName = "auto",
-    ) -> None:
-        self.epsilon, self.delta, self.queries, self.records = epsilon, delta, queries, records
-        self.radius, self.share, self.votes, self.kernel, self.metric = radius, share, votes, kernel, metric
-        self.classes, self.scores, self.device = classes, scores, device
+    classes: Any = None
+    scores: bool = False
 
     def fit(
         self, X: Any, y: Any, groups: Any = None, public: Any = None, *, public_labels: Any = None
@@ -94,7 +73,7 @@ class NeighbourClassifier(NeighbourModel, SessionClassifier):
         self._forget("session_", "plan_")
         self.classes_, labels = declared_classes(classes, y)
         self.declared_, self.scores_ = classes is not None, bool(self.scores)
-        return self._fit_units(X, labels, self.ballot(), groups=groups, public=public, known=public_labels)
+        return self._fit_units(X, labels, self.ballot(), groups=groups, public=public, public_labels=public_labels)
 
     def partial_fit(
         self, X: Any, y: Any, classes: Any = None, groups: Any = None, public: Any = None, *, public_labels: Any = None
@@ -115,6 +94,10 @@ class NeighbourClassifier(NeighbourModel, SessionClassifier):
         """Return the kind of vote: for a class, perhaps with shares."""
         return Shares(self.classes_) if self.scores_ else Labels(self.classes_)
 
+    def gives_scores(self) -> bool:
+        """Return whether noisy shares of the votes are returned beside labels."""
+        return bool(self.scores)
+
     def scoring(self) -> Scoring:
         """Return how shares become labels."""
         check_is_fitted(self)
@@ -123,30 +106,69 @@ class NeighbourClassifier(NeighbourModel, SessionClassifier):
             raise InvalidInput("this model was fitted for labels; set scores=True and fit it again")
         return Scoring(ballot)
 
-    @only_with(_gives_scores, "scores=True")
-    def predict_proba(self, X: Any, caller: str = "") -> Floats:
-        """Return the noisy share of votes for each class, one row per query: at least 0 each, and together 1.
 
-        They rank queries, but are not calibrated probabilities: if few records are near, they are close to equal.
+@dataclass(eq=False, repr=False, kw_only=True)
+class NeighbourRegressor(RegressorMixin, NeighbourModel):
+    """A regressor by the noisy mean target of the records near a query, weighted by their distance.
 
-        >>> import numpy as np
-        >>> rng = np.random.default_rng(0)
-        >>> y = rng.integers(0, 2, size=5000)
-        >>> X = rng.normal(size=(5000, 2)) + np.where(y, 3.0, -3.0)[:, np.newaxis]
-        >>> model = NeighbourClassifier(epsilon=4.0, radius=0.5, votes=5.0, classes=[0, 1], scores=True).fit(X, y)
-        >>> shares = model.predict_proba([[3.0, 3.0], [-3.0, -3.0]])
-        >>> shares.round(1).tolist(), model.predict([[3.0, 3.0]]).scores.tolist() == shares[:1].tolist()
-        ([[0.0, 1.0], [1.0, 0.0]], True)
+    The mean comes from two noisy sums. `bounds` are the lowest and the highest target: values beyond them are clipped.
+    Declare them; they must not be read from the private records. A target far from the centre moves the answer more,
+    and its unit pays more. The centre is the mean of public targets, or the middle of the bounds; if few records are
+    near, the answer is close to it. The other parameters are those of `NeighbourClassifier`.
+
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-1, 1, size=(20_000, 2))
+    >>> y = 100 * np.sin(3 * X[:, 0]) + rng.normal(size=20_000)
+    >>> model = NeighbourRegressor(epsilon=1.0, records=19_000, queries=100, metric="euclidean", bounds=(-110, 110))
+    >>> model.fit(X[1000:], y[1000:], public=X[:1000], public_targets=y[:1000]).score(X[:100], y[:100]) > 0.9
+    True
+    """
+
+    kind = "neighbours"
+    outputs = "noisy values"
+    saved_attributes = ("bounds_", "centre_", "declared_")
+
+    bounds: tuple[float, float] = (0.0, 1.0)
+
+    def fit(
+        self, X: Any, y: Any, groups: Any = None, public: Any = None, *, public_targets: Any = None
+    ) -> "NeighbourRegressor":
+        """Plan on public rows, insert the records, and open the budget, all of which is charged at once.
+
+        The arguments are those of `NeighbourClassifier`; targets of public rows determine the centre and guide the
+        choice of the share.
         """
-        return self.scoring().probabilities(self._asked(X, caller)[1].labels)
+        self.check_settings()
+        self._forget("session_", "plan_")
+        self.bounds_ = low, high = check_bounds(self.bounds)
+        targets = None if public_targets is None else np.clip(np.nan_to_num(target_numbers(public_targets)), low, high)
+        self.centre_ = (low + high) / 2 if targets is None else float(targets.mean())
+        self.declared_ = True
+        return self._fit_units(X, y, self.ballot(), groups=groups, public=public, public_labels=targets)
 
-    @only_with(_gives_scores, "scores=True")
-    def decision_function(self, X: Any, caller: str = "") -> Floats:
-        """Return how far the noisy share of the second of two classes exceeds 0.5; for more classes, all shares."""
-        return self.scoring().decisions(self._asked(X, caller)[1].labels)
+    def partial_fit(
+        self, X: Any, y: Any, groups: Any = None, public: Any = None, *, public_targets: Any = None
+    ) -> "NeighbourRegressor":
+        """Insert records, fitting first if nothing was fitted before."""
+        if not hasattr(self, "session_"):
+            return self.fit(X, y, groups=groups, public=public, public_targets=public_targets)
+        self.insert(X, y, ids=groups)
+        return self
 
-    def _predictions(self, queries: Any, codes: Integers, **known: Any) -> Predictions:
-        if not self.scores_:
-            return super()._predictions(queries, codes, **known)
-        scores = self.scoring().probabilities(codes)
-        return Predictions.of(self.scoring().labels(codes), classes=self.classes_, scores=scores, **known)
+    def ballot(self) -> Levels:
+        """Return the kind of vote: for the level of a target."""
+        low, high = self.bounds_  # of the fit: what is set later does not change what levels stand for
+        return Levels(low=low, high=high, centre=self.centre_)
+
+    def predict(self, X: Any, caller: str = "") -> Floats:
+        """Return the noisy mean of targets near each query, within the bounds.
+
+        A query that this `caller` asked before gets the same answer again.
+        """
+        return self.read(self._ask_session(X, caller)[1].labels)
+
+    def read(self, answers: Any) -> Floats:
+        """Return the values that answers of the session stand for."""
+        ballot = self.session_.answerer.ballot
+        assert isinstance(ballot, Levels)
+        return ballot.values(answers)

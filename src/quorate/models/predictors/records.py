@@ -1,0 +1,233 @@
+"""How rows enter a model: records, public rows and queries in one canonical form, checked before anything is spent.
+
+Errors of `fit` are for the owner of the records and repeat no value of theirs. Queries belong to their caller.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.compose import ColumnTransformer
+from sklearn.pipeline import Pipeline
+from sklearn.utils import assert_all_finite, check_array, get_tags
+from sklearn.utils.validation import validate_data
+
+from quorate.core.checks import check_count, is_named_id, warn_of_id
+from quorate.core.errors import InvalidInput
+from quorate.core.hypotheses.concept import Concept
+from quorate.core.rows import canonical_and_finite
+from quorate.models.predictors.labels import numbers_for, without_values
+from quorate.tables.containers import (
+    Role,
+    check_differ,
+    column_names,
+    holds_objects,
+    is_frame,
+    open_matrix,
+    open_table,
+    shown_names,
+    subject,
+)
+from quorate.tables.frames import FrameFormat, read_column
+
+_MOST_BYTES = 2**32  # of a sparse matrix that is filled
+_SPARSE = ("csr", "csc", "coo", "bsr")  # filled as they are: made a csr, one unsorted row changes sums in all others
+_PROJECT = (
+    "Project it to a few hundred columns first, by numbers that do not depend on the records: "
+    "SparseRandomProjection(256, random_state=0, dense_output=True).fit(X[:1]).transform(X), for records and queries "
+    "alike; or encode a column of texts inside the estimator"
+)
+
+
+def is_auto(estimator: Any) -> bool:
+    """Return whether the estimator is to be chosen on public rows."""
+    return isinstance(estimator, str) and estimator == "auto"
+
+
+def allows_missing(estimator: Any) -> bool:
+    """Return whether teachers of this kind take missing values."""
+    from quorate.compute.learners import batched_equivalent  # noqa: PLC0415  models without teachers do not load it
+
+    if isinstance(estimator, Concept):
+        return False
+    if (batched := batched_equivalent(estimator)) is not None:
+        return batched.takes_missing
+    if isinstance(estimator, Pipeline):  # its first step is the one that sees them
+        return allows_missing(next(step for _, step in estimator.steps if step not in (None, "passthrough")))
+    if isinstance(estimator, ColumnTransformer):  # each part sees its own columns, and one of them may fill in
+        return any(allows_missing(part) for _, part, _ in estimator.transformers if not isinstance(part, str))
+    tags, parts = get_tags(estimator), _estimators_in(estimator)
+    return tags.input_tags.allow_nan or tags.no_validation or (bool(parts) and all(map(allows_missing, parts)))
+
+
+def _estimators_in(estimator: Any) -> list[Any]:
+    """Return the estimators that a search, a vote, a union or a calibration hands its rows to."""
+    settings = estimator.get_params(deep=False).values() if hasattr(estimator, "get_params") else ()
+    entries = [entry for value in settings if isinstance(value, list) for entry in value]
+    members = [entry[1] for entry in entries if isinstance(entry, tuple) and len(entry) > 1]
+    return [part for part in (*settings, *members) if hasattr(part, "fit") and not isinstance(part, type)]
+
+
+def check_jobs(n_jobs: int | None) -> None:
+    """Raise an error for a number of processes that joblib does not take."""
+    if n_jobs == 0:
+        raise InvalidInput("n_jobs must be a number of processes, or -1 for all cores, not 0")
+
+
+def check_auto_counts(classifier: Any, *names: str) -> None:
+    """Raise an error for settings that are neither "auto" nor a count."""
+    for name in names:
+        if getattr(classifier, name) != "auto":
+            check_count(name, getattr(classifier, name))
+
+
+def takes_frames(estimator: Any) -> bool:
+    """Return whether teachers of this kind get a data frame as one: those that are not fitted as one array do."""
+    from quorate.compute.learners import batched_equivalent  # noqa: PLC0415
+
+    return not isinstance(estimator, Concept) and batched_equivalent(estimator) is None
+
+
+def check_records(
+    classifier: Any,
+    X: Any,
+    *,
+    estimator: Any,
+    reset: bool,
+    frames: bool | None = None,
+    missing: bool | None = None,
+    role: Role | None = None,
+    form: FrameFormat | None = None,
+) -> Any:
+    """Return records or queries in canonical form, and check (or, with `reset`, learn) names and columns.
+
+    The format is fixed by `reset` and kept as `form_`: a data frame stays one for an estimator that is fitted through
+    joblib, which may choose columns by name (or where `frames` says so); anything else becomes a matrix of numbers.
+    Public rows or a published model declare it as `form`; without it, the types of the columns decide, and the claim
+    says so (`columns_read_`).
+    `role` says whose rows they are: private ones with `reset` and queries without it, unless it is given. No private
+    value is refused. A query may miss values where the estimator takes gaps, or where `missing` says so.
+    """
+    role, framed = role or ("private" if reset else "query"), is_frame(X)
+    if framed:
+        check_differ(column_names(X))
+    if reset:
+        keeps = takes_frames(estimator) if frames is None else frames
+        classifier.form_ = (form or FrameFormat.of(X)) if framed and keeps else None
+        classifier.columns_read_ = framed and form is None and role == "private"
+    if classifier.form_ is None:
+        missing = allows_missing(estimator) if missing is None else missing
+        if framed and form is not None:
+            _check_numbers(
+                classifier, [name for name, kind in zip(form.columns, form.kinds, strict=True) if kind != "number"]
+            )
+        return check_matrix(classifier, X, missing=missing, reset=reset, role=role, declared=form is not None)
+    _check_same_format(classifier, framed)
+    validate_data(classifier, X, reset=reset, skip_check_array=True)
+    if len(X) < 1:
+        raise InvalidInput("X has no rows; at least 1 is needed")
+    return classifier.form_.read(X, role=role)
+
+
+def _check_same_format(classifier: Any, framed: bool) -> None:
+    """Refuse queries that are no data frame where the model was fitted on one."""
+    if framed:
+        return
+    columns = classifier.form_.columns
+    names = ", ".join(repr(name) for name in columns[:5]) + (", ..." if len(columns) > 5 else "")
+    raise InvalidInput(
+        f"the model was fitted on a data frame, whose columns have names and types: ask with one too, of {names}"
+    )
+
+
+def check_matrix(
+    classifier: Any,
+    X: Any,
+    *,
+    missing: bool = False,
+    reset: bool,
+    role: Role | None = None,
+    declared: bool = False,
+) -> NDArray[np.float64]:
+    """Return records or queries as a canonical matrix, and check (or, with `reset`, learn) names and columns.
+
+    `role` is as for `check_records`. A private value that is no number is NaN; an infinite one stays. Columns of texts
+    or dates are refused by their types: of public rows and queries always, of private ones where a fit begins and
+    nothing public has `declared` that they are numbers. The claim of such a fit says that types are public.
+    """
+    role = role or ("private" if reset else "query")
+    if reset:
+        classifier.columns_read_ = is_frame(X) and role == "private" and not declared
+    if hasattr(X, "toarray") and 8 * X.shape[0] * X.shape[1] > _MOST_BYTES:
+        raise InvalidInput(
+            f"a sparse matrix is filled, and this one, {X.shape[0]:,} x {X.shape[1]:,}, would not fit. {_PROJECT}"
+        )
+    if is_frame(X):
+        numbers = check_array(
+            _frame_matrix(classifier, X, role, reset=reset, declared=declared),
+            ensure_all_finite="allow-nan" if missing else False,
+        )
+    else:
+        numbers = _array_matrix(classifier, X, role, missing=missing, reset=reset)
+    matrix, finite = canonical_and_finite(numbers)
+    if role != "private" and not (finite or missing):
+        try:
+            assert_all_finite(matrix, estimator_name=type(classifier).__name__, input_name="X")
+        except ValueError as error:
+            raise ValueError(without_values(str(error), classifier)) from None
+    return matrix
+
+
+def _array_matrix(classifier: Any, X: Any, role: Role, *, missing: bool, reset: bool) -> Any:
+    """Return an array, a list or a sparse matrix as scikit-learn reads it; errors repeat no private value."""
+    try:
+        return validate_data(
+            classifier,
+            X if role != "private" or _is_plain(X) else open_matrix(X),
+            reset=reset,
+            accept_sparse=_SPARSE,
+            dtype=np.float64,
+            ensure_all_finite="allow-nan" if missing and role != "private" else False,
+        )
+    except (TypeError, ValueError) as error:
+        if role != "private":
+            raise
+        raise type(error)(without_values(str(error), classifier)) from None
+
+
+def _is_plain(X: Any) -> bool:
+    """Return whether scikit-learn makes a matrix of floats of this, or refuses it, by its type alone."""
+    kind = getattr(X, "dtype", None)
+    numbers = isinstance(kind, np.dtype) and (kind.kind in "iubc" or (kind.kind == "f" and kind.itemsize <= 8))
+    return numbers or hasattr(X, "toarray")
+
+
+def fill_missing(X: Any) -> Any:
+    """Return private rows of a matrix with 0 for what is missing, and the largest number for what is infinite.
+
+    This is for learners that take every row and no gaps. A frame is returned as it is.
+    """
+    from quorate.compute.learners.teachers import LARGEST  # noqa: PLC0415
+
+    return np.nan_to_num(X, posinf=LARGEST, neginf=-LARGEST) if isinstance(X, np.ndarray) else X
+
+
+def _frame_matrix(classifier: Any, X: Any, role: Role, *, reset: bool, declared: bool) -> NDArray[np.float64]:
+    """Return a frame of numbers as a matrix."""
+    check_differ(column_names(X))
+    validate_data(classifier, X, reset=reset, skip_check_array=True)
+    for name in filter(is_named_id, column_names(X) if reset else []):
+        warn_of_id(name)
+    opened = open_table(X, whose=subject(role))
+    if role != "private" or (reset and not declared):
+        texts = [name for name, kind in opened.kinds.items() if kind != "number" and not holds_objects(X, name)]
+        _check_numbers(classifier, texts)
+    columns = [read_column(name, column, "number", role) for name, column in opened.columns.items()]
+    return np.stack(columns, axis=1) if columns else np.empty((opened.rows, 0))
+
+
+def _check_numbers(classifier: Any, texts: Sequence[Any]) -> None:
+    """Refuse columns of texts and dates."""
+    if texts:
+        raise InvalidInput(f"the columns {shown_names(texts)} hold no numbers; {numbers_for(classifier)}")
