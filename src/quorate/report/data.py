@@ -52,11 +52,24 @@ _PROOFS = {
         "models/evaluation/PROOF.md",
         "one unit moves two counts of each grid by one, and why the intervals cover",
     ),
+    "hypotheses": (
+        "models/students/PROOF_CONCEPTS.md",
+        "a hypothesis is chosen among public candidates, by counts that a unit hardly moves",
+    ),
+    "relabelling": (
+        "models/predictors/PROOF_CONCEPTS.md",
+        "what relabelling, sampling, a stable choice and a turned label cost",
+    ),
+    "exponential": (
+        "core/mechanisms/PROOF_exponential.md",
+        "a choice by mistakes is epsilon-DP, and drawn exactly",
+    ),
 }
-_RESTS_ON = {  # all but answers by ballot
+_RESTS_ON = {  # all but answers by ballots alone
     "linear": ("privacy", "linear"),
     "release": ("release", "engines", "noisy_vector"),
     "check": ("check", "noisy_vector"),
+    "concepts": ("hypotheses", "relabelling", "exponential"),
 }
 
 
@@ -190,7 +203,8 @@ def _check_points(name: str, points: Iterable[Iterable[float]], width: int, shar
 def proofs_for(aggregator: str | None = None) -> dict[str, str]:
     """Return the proofs that an answer of this aggregator rests on: file in the installed package, what it proves.
 
-    "linear", "release" and "check" are for linear models, releases and private tests, which have no ballots.
+    "linear", "release", "check" and "concepts" are for linear models, releases, private tests and classes of
+    hypotheses.
     """
     keys = _RESTS_ON.get(aggregator or "", ("privacy", "predictors", aggregator))
     return {f"quorate/{_PROOFS[key][0]}": _PROOFS[key][1] for key in keys if key in _PROOFS}
