@@ -145,7 +145,7 @@ Each command has `--help`, and most have `--json`.
 
 """
     made = app.generate_docs(output_format="markdown", heading_level=1, usage_name="quorate")
-    return head + made[made.index("## quorate demo") :]
+    return head + made[made.index("## quorate ") :]
 
 
 def proof_index() -> str:

@@ -105,7 +105,7 @@ def test_thresholds_are_learned_in_both_directions():
 
 
 def test_plans_of_thresholds_are_those_of_the_command_line():
-    from quorate.cli.named import make_concept
+    from quorate.cli.options import make_concept
 
     asked = {"records": 100_000, "queries": 100}
     planned = qr.plan_concept(concept=Thresholds(), **asked)

@@ -9,7 +9,7 @@ from quorate.auditing import Replay
 from quorate.auditing import verdict as verdicts
 from quorate.auditing.sums import NoisyCount
 from quorate.auditing.targets import TARGETS
-from quorate.cli.commands.audit import audit
+from quorate.cli.audit import audit
 from quorate.core.errors import InvalidInput
 from quorate.report.audit import AuditReport, render_audit
 

@@ -402,7 +402,7 @@ def test_a_model_is_never_overwritten(data, model, capsys):
         (["fit", "subsample", "t.csv", "--out", "m", "--learner", "direction"], "direction"),
         (["fit", "subsample", "t.csv", "--out", "m", "--teachers", "many"], "many"),
         (["fit", "everlasting", "t.csv", "--out", "m", "--learner", "oracle"], "oracle"),
-        (["fit", "pure", "t.csv", "--out", "m", "--ask", "q.csv", "--concept", "trees"], "trees"),
+        (["fit", "pure", "t.csv", "--out", "m", "--concept", "trees"], "trees"),
         (["fit", "t.csv", "--out", "m"], "t.csv"),
         (["predict", "m"], "queries"),
         (["predict", "m", "q.csv", "--on-no-quorum", "guess"], "guess"),

@@ -3,20 +3,26 @@
 import json
 import re
 import shlex
+from typing import get_args
 
 import pytest
 
 from quorate.cli import main
 from quorate.cli.app import app
-from quorate.cli.commands import plan
-from quorate.cli.options import PLAN_OPTIONS, RELEASE_OPTIONS, options_of
-from quorate.cli.release import release
+from quorate.cli.options import AggregatorName, options_of
+from quorate.cli.release import _SETTINGS, USED_OPTIONS, release
+from quorate.planner.teachers import AGGREGATORS
+from quorate.release import ENGINES
 
 
-@pytest.mark.parametrize(("command", "tables"), [(plan, PLAN_OPTIONS), (release, RELEASE_OPTIONS)])
-def test_every_option_is_used_somewhere_and_every_name_is_an_option(command, tables):
-    used = {name for names in tables.values() for name in names.split()}
-    assert used == {name for _, name, _ in options_of(command)}
+def test_every_option_of_a_release_is_used_somewhere_and_every_name_is_an_option():
+    used = {name for names in USED_OPTIONS.values() for name in names.split()}
+    assert used == {name for _, name, _ in options_of(release)}
+
+
+def test_aggregators_and_engines_that_can_be_chosen_are_those_that_there_are():
+    assert {*get_args(AggregatorName), "stability", "noisy_shares"} == set(AGGREGATORS)
+    assert set(get_args(_SETTINGS.types["engine"])) == {"auto", *ENGINES}
 
 
 @pytest.mark.parametrize(
@@ -26,7 +32,7 @@ def test_every_option_is_used_somewhere_and_every_name_is_an_option(command, tab
         ("plan --records 1000 --concept stumps --teachers 3", "--teachers does nothing with --concept"),
         ("release x.csv --workload marginals:2 --online --report p.html", "--report does nothing with --online"),
         ("release x.csv --workload marginals:2 --out o --alpha 0.1", "--alpha does nothing without --plan, --online"),
-        ("release x.csv --workload marginals:2 --plan --ledger o", "--ledger does nothing with --plan"),
+        ("release x.csv --workload marginals:2 --plan --account o", "--account does nothing with --plan"),
         ("release . --epsilon 2 --ask age>3", "--epsilon does nothing when a release is asked"),
     ],
 )

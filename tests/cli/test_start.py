@@ -93,7 +93,7 @@ def test_the_script_and_the_commands_run(tables, capsys):
     asked = ["start", "customers.csv", "--label", "answer", "--public", "survey.csv", "--queries", "any"]
     assert main([*asked, "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
-    assert (told["road"], told["feasible"], told["units"]) == ("linear", True, 6000)
+    assert (told["method"], told["feasible"], told["units"]) == ("linear", True, 6000)
     runpy.run_path("quorate-start/script.py")
     assert "differentially private" in capsys.readouterr().out
     assert (tables / "quorate-start" / "published" / "GUARANTEE.md").is_file()

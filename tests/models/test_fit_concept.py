@@ -10,8 +10,7 @@ import pytest
 
 from quorate import InvalidInput
 from quorate.cli import main
-from quorate.cli.named import make_concept
-from quorate.cli.options import ConceptName
+from quorate.cli.options import ConceptName, make_concept
 from quorate.models.concepts import (
     Boxes,
     Conjunctions,
@@ -58,7 +57,7 @@ def _right(path: Path) -> list[str]:
 
 def _run(tables, out, method, **options):
     """Run the command with these options; those that are None are left out."""
-    given = {"label": "ill", "classes": "no,yes", "public": tables["public"], "ask": tables["ask"], "out": out}
+    given = {"label": "ill", "classes": "no,yes", "public": tables["public"], "out": out}
     given |= {"epsilon": 4.0} if method != "stable" else {}
     given |= options
     texts = [
@@ -73,27 +72,25 @@ def _run(tables, out, method, **options):
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_answers_a_table(method, tables, tmp_path, capsys):
     """At epsilon 4 of 20,000 records an answer in ten wrong is far off; only next to age 50 can one be wrong."""
-    given = {"epsilon": 60.0} if method == "pure" else {}  # 2 for each of 30 answers
-    assert _run(tables, tmp_path / "out", method, **given) == 0
+    given = {"pure": {"epsilon": 60.0, "queries": 30}, "agnostic": {"queries": 30}}  # 2 for each of 30 pure answers
+    assert _run(tables, tmp_path / "out", method, **given.get(method, {})) == 0
     bill = json.loads(capsys.readouterr().out)
-    assert bill["queries"] == 30
-    assert bill["refused"] == 0
-    assert bill["answered"] + bill["no_quorum"] == 30
-    with (tmp_path / "out" / "answers.csv").open() as file:
-        answers = [row["answer"] for row in csv.DictReader(file)]
-    wrong = sum(told not in (right, "") for told, right in zip(answers, _right(tables["ask"]), strict=True))
+    assert main(["predict", str(tmp_path / "out"), str(tables["ask"]), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["queries"], told["refused"]) == (30, 0)
+    assert told["answered"] + told["no_quorum"] == 30
+    wrong = sum(
+        answer not in (right, None) for answer, right in zip(told["answers"], _right(tables["ask"]), strict=True)
+    )
     assert wrong <= 12
     assert bill["privacy_unit"] == "row"
     assert "replacement of one row" in bill["claim"]
-    if method == "semi-private":
-        assert isinstance(open_folder(tmp_path / "out"), PublishedFolder)
-    else:
-        assert not (tmp_path / "out" / "manifest.json").exists()
+    assert isinstance(open_folder(tmp_path / "out"), PublishedFolder if method == "semi-private" else PrivateFolder)
 
 
 def test_a_published_hypothesis_is_a_folder_that_answers(tables, tmp_path, capsys):
     out = tmp_path / "published"
-    assert _run(tables, out, "semi-private", ask=None) == 0
+    assert _run(tables, out, "semi-private") == 0
     bill = json.loads(capsys.readouterr().out)
     assert sorted(path.name for path in out.iterdir()) == ["GUARANTEE.md", "manifest.json", "schema.json"]
     assert main(["predict", str(out), str(tables["ask"]), "--json"]) == 0
@@ -104,7 +101,7 @@ def test_a_published_hypothesis_is_a_folder_that_answers(tables, tmp_path, capsy
     (out / "schema.json").write_text((out / "schema.json").read_text() + " ")
     assert main(["predict", str(out), str(tables["ask"])]) == 1
     assert "was changed after the model was saved" in capsys.readouterr().err
-    assert _run(tables, out, "semi-private", ask=None) == 1
+    assert _run(tables, out, "semi-private") == 1
     assert "never overwritten" in capsys.readouterr().err
 
 
@@ -138,15 +135,14 @@ def test_refusals(method, given, code, text, tables, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("method", ["agnostic", "universal", "stable", "pure"])
-def test_without_ask_the_model_is_kept_and_asked_later(method, tables, tmp_path, capsys):
+def test_the_model_is_kept_and_answers_again_as_before(method, tables, tmp_path, capsys):
     """All ages are far from 50. A pure answer is turned with a chance of 1/200: ten of 28 less than once in 10^15."""
     given = {"epsilon": 60.0, "queries": 30} if method == "pure" else {"queries": 40} if method == "agnostic" else {}
-    assert _run(tables, tmp_path / "model", method, ask=None, **given) == 0
+    assert _run(tables, tmp_path / "model", method, **given) == 0
     bill = json.loads(capsys.readouterr().out)
     assert "queries" not in bill
     assert bill.get("queries_planned") == given.get("queries")
     assert isinstance(open_folder(tmp_path / "model"), PrivateFolder)
-    assert not (tmp_path / "model" / "claim.json").exists()
     ages = [21, 88] if method == "stable" else [*range(20, 34), *range(75, 89)]
     (tmp_path / "asked.csv").write_text("age,dose\n" + "".join(f"{age},0.0\n" for age in ages))
     for _ in range(2):
@@ -167,7 +163,7 @@ def test_a_published_hypothesis_is_corrected_from_the_command_line(tables, tmp_p
         rows = [(row["age"], row["dose"], "yes" if int(row["age"]) >= 70 else "no") for row in csv.DictReader(file)]
     (tmp_path / "old.csv").write_text("age,dose,ill\n" + "".join(",".join(row) + "\n" for row in rows * 20))
     old = {**tables, "table": tmp_path / "old.csv"}
-    assert _run(old, tmp_path / "rule", "semi-private", ask=None, epsilon=50.0) == 0
+    assert _run(old, tmp_path / "rule", "semi-private", epsilon=50.0) == 0
     given = ["--student", str(tmp_path / "rule"), "--label", "ill", "--classes", "no,yes", "--epsilon", "8"]
     size = ["--teachers", "200", "--dissents", "5", "--no-quorums", "2", "--delta", "1e-8", "--learner", "stump"]
     command = ["fit", "student-first", str(tables["table"]), "--out", str(tmp_path / "model"), *given, *size, "--json"]

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from benchmarks.choices import compare
 from quorate import PrivateClassifier, StudentClassifier
 from quorate.auditing.plays import simulate
-from quorate.cli.plan import read_votes, run_plan
+from quorate.cli.plan import plan as plan_command
+from quorate.cli.plan import read_votes
 from quorate.core.errors import Infeasible, InvalidInput
 from quorate.core.mechanisms import ConfidentMax, Quorum, StabilityTest
 from quorate.core.mechanisms.base import ThresholdMechanism
@@ -524,11 +525,11 @@ def test_no_quorums_leave_room_for_what_few_public_points_did_not_show():
 
 def test_command_prints_json_and_says_by_its_exit_code_whether_it_is_feasible(capsys):
     asked = {"epsilon": 1.0, "queries": 500, "teachers": 200, "disagreement": 0.1}
-    assert run_plan(**asked, as_json=True) == 0
+    assert plan_command(**asked, json=True) == 0
     printed = json.loads(capsys.readouterr().out)
     assert printed["feasible"] is True
     assert printed["aggregator"] == "sharp_majority"
-    assert run_plan(**asked, answer_rate=0.9) == 1
+    assert plan_command(**asked, answer_rate=0.9) == 1
     text = capsys.readouterr().out
     for words in ("Nearest feasible", "raise epsilon to", "answered and right", "Bassily, Thakkar and Thakurta 2018"):
         assert words in " ".join(text.split())

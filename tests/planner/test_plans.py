@@ -6,7 +6,7 @@ import pytest
 
 import quorate as qr
 from quorate.cli import main
-from quorate.cli.named import make_concept
+from quorate.cli.options import make_concept
 from quorate.models.concepts import Thresholds
 from quorate.planner import Change, Plan, plan, plan_concept, plan_student_first
 from quorate.release import Workload

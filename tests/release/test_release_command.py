@@ -212,7 +212,7 @@ def test_online_pays_for_what_public_data_miss(data, tmp_path, capsys):
     texts.write_text("\n".join(json.dumps({"age": age}) for age in (30, 40, 50, 60)))
     arguments = [
         data / "private.csv", "--public", data / "public.csv", "--workload", "thresholds:age", "--online",
-        "--alpha", "0.2", "--ledger", tmp_path / "ledger", "--ask", texts, "--json",
+        "--alpha", "0.2", "--out", tmp_path / "online", "--ask", texts, "--json",
     ]  # fmt: skip
     code, printed, _ = run(capsys, *arguments)
     first = json.loads(printed)
@@ -220,7 +220,7 @@ def test_online_pays_for_what_public_data_miss(data, tmp_path, capsys):
     assert first["asked"] == 4
     assert first["refused"] == 0
     assert first["paid"] == 0  # the public table errs by far less than a tenth
-    code, printed, _ = run(capsys, *arguments)
+    code, printed, _ = run(capsys, tmp_path / "online", "--ask", texts, "--json")
     assert code == 0
     assert json.loads(printed)["answers"] == first["answers"]
 
@@ -252,8 +252,7 @@ KNOWN = (*ONE, "--out", "{out}")
         (["{private}", *KNOWN, "--synthetic", "100000000"], "synthetic must be at most"),
         (["{private}", *KNOWN, "--ask", "age = below 30", "--band", "2"], "band"),
         (["{private}", "--workload", "marginals:1", "--online", "--ask", "x"], "--public"),
-        (["{private}", "--workload", "marginals:1", "--online", "--public", "{public}"], "--ask"),
-        (["{private}", *ONE, "--online", "--ask", "x"], "--ledger"),
+        (["{private}", *ONE, "--online", "--ask", "x"], "--out FOLDER"),
         (["--plan", "--workload", "marginals:1", "--public", "{public}"], "--records"),
         (["{folder}", "--ask", "x"], "is not a model"),
     ],

@@ -213,7 +213,7 @@ def test_the_command_protects_people(tmp_path, capsys, monkeypatch):
     assert (bill["privacy_unit"], bill["records"]) == ("person", 4000)
     assert "all records of one person replaced" in (tmp_path / "page.html").read_text()
     assert "person" not in (tmp_path / "published" / "answers.csv").read_text()
-    asked = ["--online", "--alpha", "0.2", "--ledger", "online", "--ask", '{"age": 40}']
+    asked = ["--online", "--alpha", "0.2", "--out", "online", "--ask", '{"age": 40}']
     assert main([*command, "--workload", "thresholds:age", *asked]) == 0
     assert json.loads(capsys.readouterr().out)["privacy_unit"] == "person"
     assert main([*command[:4], "--groups", "name", "--workload", "marginals:1", "--out", "other"]) == 1

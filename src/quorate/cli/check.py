@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from cyclopts import Group, Parameter
 
-from quorate.cli.options import Trusted, listed
+from quorate.cli.options import Trusted, split_list
 from quorate.cli.output import check_report
 from quorate.cli.predict import rows_of_model
-from quorate.cli.reading import Data, Tables, check_column_names, read_data, read_private, target_column
+from quorate.cli.reading import Data, Tables, check_column_names, read_data, target_column
 from quorate.cli.signatures import options_from, with_options
 from quorate.core.errors import InvalidInput
 from quorate.core.progress import progress
@@ -63,9 +63,14 @@ class Test:
     options_from([check_model], skip="model X y groups by by_values bins schema", types={"account": Path | None})
 )
 def check(test: Test, tables: Tables, *, trusted: Trusted = "", **settings: Any) -> int:
-    """Test a published classifier on held-out private records."""
+    """Test a published classifier on held-out private records: error, recalls, auc and calibration, by group.
+
+    The guarantee covers everything that is printed. Exit code 1 if a given limit is not shown to hold.
+
+    Example: `quorate check rule later.csv --label outcome --epsilon 1 --by sex --max-error 0.2 --report check.html`
+    """
     check_report(test.report, inputs=[tables.table, tables.public, tables.schema])
-    folder, tables, model = _open_tested(test, tables, listed(trusted) or None)
+    folder, tables, model = _open_tested(test, tables, split_list(trusted) or None)
     if test.min_auc is not None and (not hasattr(model, "predict_proba") or len(model.classes_) != 2):
         raise InvalidInput("--min-auc needs a model of two classes with probabilities")
     with progress("reading the table"):
@@ -89,7 +94,7 @@ def _without_groups(by: str | None, folder: PublishedFolder, tables: Tables) -> 
     """Return the tables without the column of groups, if the model does not read it."""
     schema = folder.schema()
     features = folder.manifest.get("feature_names", ()) if schema is None else (*schema.columns, *schema.leave_out)
-    if by is None or by in features or by in listed(tables.leave_out):
+    if by is None or by in features or by in split_list(tables.leave_out):
         return tables
     return replace(tables, leave_out=f"{tables.leave_out},{by}" if tables.leave_out else by)
 
@@ -132,7 +137,7 @@ def check_columns(folder: PublishedFolder, schema: Schema) -> None:
 def read_held_out(folder: PublishedFolder, model: Any, tables: Tables) -> Data:
     """Read held-out records by the schema of the model, or by another; without one, as the model was fitted."""
     if folder.kind == "query release":
-        records, label = read_private(tables), _label(tables)
+        records, label = tables.read(), _label(tables)
         check_column_names(records, label=[label], groups=[tables.groups])
         rows, labels = model.encode(records)
         return _with_rows(Data(records, None, None, label, labels), rows, tables)
@@ -149,8 +154,8 @@ def read_held_out(folder: PublishedFolder, model: Any, tables: Tables) -> Data:
 
 def _read_by_model(folder: PublishedFolder, model: Any, tables: Tables) -> Data:
     """Read held-out records by the columns that the model knows; its classes are those of the label."""
-    records, label = read_private(tables), _label(tables)
-    leave_out = listed(tables.leave_out)
+    records, label = tables.read(), _label(tables)
+    leave_out = split_list(tables.leave_out)
     check_column_names(records, label=[label], groups=[tables.groups], leave_out=leave_out)
     unread = [name for name in (label, tables.groups, *leave_out) if name is not None]
     rows = rows_of_model(folder, records.drop_columns(unread), role="private")
@@ -180,7 +185,7 @@ def _declared_groups(by: str, given: str | None, data: Data) -> list[str]:
     if by not in data.records.column_names:
         raise InvalidInput(f"--by names {by!r}, and there is no such column")
     if given is not None:
-        return listed(given)
+        return split_list(given)
     kind = None if data.schema is None else data.schema.columns.get(by)
     if not isinstance(kind, Category):
         raise InvalidInput(f"the values of {by!r} are not declared, and are not read from private records: --by-values")

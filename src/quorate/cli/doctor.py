@@ -52,7 +52,7 @@ class Finding:
 
 
 def doctor(*, json: AsJson = False) -> int:
-    """Check everything, print it, and return 1 if something is unsound."""
+    """Report what is installed, which extras are missing, and whether this machine is sound. Exit code 1 if not."""
     findings = [*_packages(), *_machine()]
     sound = not any(finding.verdict == "unsound" for finding in findings)
     if json:

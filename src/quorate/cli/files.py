@@ -4,7 +4,7 @@ from json import dumps
 from pathlib import Path
 from typing import Literal
 
-from quorate.cli.options import AsJson, Trusted, listed
+from quorate.cli.options import AsJson, Trusted, split_list
 from quorate.cli.output import check_new_file, check_new_folder, show_bill
 from quorate.core.errors import InvalidInput
 from quorate.tables import SCHEMA_FILE
@@ -20,7 +20,9 @@ def export(
     trusted: Trusted = "",
     json: AsJson = False,
 ) -> int:
-    """Export a published model.
+    """Export a published model: as an ONNX file, or with a model card for a hub. A private folder is refused.
+
+    Example: `quorate export rule --onnx rule.onnx`
 
     Parameters
     ----------
@@ -40,7 +42,7 @@ def export(
 
     if onnx is None and card is None:
         raise InvalidInput("nothing to write: add --onnx FILE or --card FOLDER")
-    opened, types = open_published(folder), listed(trusted) or None
+    opened, types = open_published(folder), split_list(trusted) or None
     if card is not None:
         check_new_folder(card)
     bill = {"kind": opened.kind, "claim": opened.manifest["claim"]}
@@ -59,7 +61,9 @@ def export(
 def datasets(
     name: Literal["hospital", "bank", "census", "triage"], *, out: Path | None = None, json: AsJson = False
 ) -> int:
-    """Write a small synthetic table.
+    """Write a small synthetic table that ships with the package as private.csv, public.csv and new.csv.
+
+    Example: `quorate datasets bank`
 
     Parameters
     ----------

@@ -1,11 +1,12 @@
-"""`quorate fit`: from private records to a model, with one subcommand for each method.
+"""Fit a model on a table of private records. Each method is a subcommand with its own options.
 
-All methods save, print and report in the same way. `fit_methods` has the estimator of each.
+The encoding of columns as numbers is never learned from private records. It comes from a public table with the same
+columns (--public), or from a schema (--schema); a table of numbers needs neither.
+
+Example: `quorate fit subsample visits.csv --label outcome --classes ill,well --out model`
 """
 
-import json
 import sys
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from operator import attrgetter
@@ -16,33 +17,15 @@ import numpy as np
 from cyclopts import App, Group, Parameter
 from rich.console import Console
 
-from quorate.cli.fit_methods import METHODS, Method, options_of_method
-from quorate.cli.fit_models import Fitted, fit_stream, fit_table, open_stream
-from quorate.cli.output import (
-    Keys,
-    answers_as_csv,
-    check_new_folder,
-    check_report,
-    show_bill,
-)
-from quorate.cli.reading import (
-    Data,
-    Tables,
-)
+from quorate.cli.fit_methods import METHODS, Method
+from quorate.cli.fit_models import TARGET_FILE, Fitted, fit_stream, fit_table, open_stream
+from quorate.cli.options import AsJson
+from quorate.cli.output import check_new_folder, check_report, show_bill
+from quorate.cli.reading import Data, Tables
 from quorate.cli.signatures import with_options
-from quorate.core.errors import BudgetSpent
 from quorate.models.saving import save
 from quorate.tables import SCHEMA_FILE
 
-ANSWERS_FILE, CLAIM_FILE = "answers.csv", "claim.json"
-TARGET_FILE = "target.txt"  # in the folder of neighbours: the column of the numbers to predict
-_CONCEPT_PROOFS = {
-    "quorate/models/students/PROOF_CONCEPTS.md": "a hypothesis is chosen among public candidates, by counts that a "
-    "unit hardly moves",
-    "quorate/models/predictors/PROOF_CONCEPTS.md": "what relabelling, sampling, a stable choice and a turned label "
-    "cost",
-    "quorate/core/mechanisms/PROOF_exponential.md": "a choice by mistakes is epsilon-DP, and drawn exactly",
-}
 _FIGURES = {  # of the bill, by the attribute of a fitted model that has them
     "chosen_.why": "learner",
     "plan_.aggregator": "aggregator",
@@ -82,12 +65,10 @@ class Output:
     ----------
     out
         The folder to write; it must be new or empty.
-    json
-        Print one JSON object instead of a table.
     """
 
     out: Path
-    json: bool = False
+    json: AsJson = False
 
 
 _Report = Annotated[
@@ -107,10 +88,11 @@ def __getattr__(name: str) -> Any:
     method_name = name.removeprefix("fit ")
     if method_name not in METHODS:
         raise AttributeError(name)
-    method = METHODS[method_name]
-    without = ("" if "memory" in method.extra.split() else "files ") + ("" if method.reports else "report")
+    options = METHODS[method_name].options()
+    names = {option.name for option in options}
+    without = ("" if "memory" in names else "files ") + ("" if "epsilon" in names else "report")
 
-    @with_options(options_of_method(method), without=without)
+    @with_options(options, without=without)
     def run(tables: Tables, *files: _MoreFiles, output: Output, report: _Report = None, **settings: Any) -> int:
         return _run(method_name, tables, files, output, report=report, settings=settings)
 
@@ -127,23 +109,19 @@ for _name, _method in METHODS.items():
 def _run(
     name: str, tables: Tables, files: tuple[Path, ...], output: Output, *, report: Path | None, settings: dict[str, Any]
 ) -> int:
-    """Read the records, fit the method, answer the queries of --ask, save, and print what the model promises."""
-    ask = settings.pop("ask", None)
+    """Read the records, fit the method, save, and print what the model promises."""
     check_new_folder(output.out)
-    check_report(report, inputs=[tables.table, tables.public, tables.schema, ask])
+    check_report(report, inputs=[tables.table, tables.public, tables.schema])
     with open_stream([tables.table, *files], tables, settings) as stream:
-        fitted = fit_stream(stream, tables, settings) if stream else fit_table(name, tables, settings, ask)
+        fitted = fit_stream(stream, tables, settings) if stream else fit_table(name, tables, settings)
         bill = {"folder": str(output.out), "method": name} | _bill(fitted.model, fitted.data) | fitted.notes
-        if fitted.queries is None:
-            _save(fitted, output.out)
-        else:
-            bill |= _ask(fitted, bill, output.out, is_published=name == "semi-private")
+        _save(fitted, output.out)
     if report is not None:
         _write_report(METHODS[name], fitted, bill, report)
     show_bill(f"The model in {output.out}", bill, as_json=output.json)
     if not output.json:
         _show_plan(fitted.plan)
-    return 1 if bill.get("refused") else 0
+    return 0
 
 
 def _show_plan(plan: Any) -> None:
@@ -162,31 +140,6 @@ def _save(fitted: Fitted, out: Path) -> None:
     save(model, out, extra=extra, trusted=fitted.trusted)
     if hasattr(model, "session_"):
         model.session_.close()  # the next command opens the folder
-
-
-def _ask(fitted: Fitted, bill: dict[str, Any], out: Path, *, is_published: bool) -> dict[str, Any]:
-    """Answer the queries of --ask, write the answers, and return their outcomes for the bill.
-
-    A private model is not kept: the claim covers everything in the folder.
-    """
-    rows = fitted.queries
-    try:
-        predictions = fitted.model.predict(rows)
-        labels = np.asarray(getattr(predictions, "labels", predictions)).tolist()
-        outcomes = list(getattr(predictions, "outcomes", ["answered"] * len(labels)))
-    except BudgetSpent:
-        labels, outcomes = [None] * len(rows), ["refused"] * len(rows)
-    counts = Counter(outcomes)
-    figures = {"queries": len(outcomes)} | {kind: counts[kind] for kind in ("answered", "no_quorum", "refused")}
-    figures |= _epsilons(fitted.model)  # after the answers
-    if is_published:
-        _save(fitted, out)
-    else:
-        out.mkdir(parents=True, exist_ok=True)
-        (out / CLAIM_FILE).write_text(json.dumps(bill | figures, indent=1), encoding="utf-8")
-    answers = answers_as_csv(labels, outcomes, {}, Keys("row", range(1, len(labels) + 1)))
-    (out / ANSWERS_FILE).write_text(answers, encoding="utf-8")
-    return figures
 
 
 def _bill(model: Any, data: Data) -> dict[str, Any]:
@@ -255,7 +208,7 @@ def _write_report(method: Method, fitted: Fitted, bill: dict[str, Any], path: Pa
         claim=Claim(bill["epsilon"], bill["delta"], bill["privacy_unit"], labels=labels),
         plan=bill["plan"] if "aggregator" in bill else None,
         results={name: value for name, value in bill.items() if isinstance(value, str | int | float)},
-        proofs=_CONCEPT_PROOFS if method.proofs == "concepts" else proofs_for(method.proofs or bill.get("aggregator")),
+        proofs=proofs_for(method.proofs or bill.get("aggregator")),
         software=software_versions(),
         notes=tuple(notes),
         **(_curves(model.curves_, fitted, bill) if hasattr(model, "curves_") else {}),

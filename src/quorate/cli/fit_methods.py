@@ -12,12 +12,12 @@ from typing import Any, Literal
 
 from cyclopts import Group
 
-from quorate.cli.options import ConceptName, LearnerName, Trusted
+from quorate.cli.options import AggregatorName, ConceptName, Device, LearnerName, Trusted
 from quorate.cli.signatures import option, options_from
 
-_NOT_OPTIONS = (
-    "account backend beta calibration classes columns concept cutoff_epsilon estimator kappa labelled model "
-    "on_no_quorum param_grid rate student"
+_NOT_OPTIONS = (  # of the estimators: objects, what tables give, and what takes more than a line to explain
+    "account backend ballots beta calibration cells classes columns concept cutoff_epsilon estimator kappa labelled "
+    "model on_no_quorum param_grid rate student tried"
 )
 _GROUP = Group("Model", sort_key=3)
 _EXTRA: dict[str, tuple[Any, Any, str]] = {  # type, default, help
@@ -27,27 +27,17 @@ _EXTRA: dict[str, tuple[Any, Any, str]] = {  # type, default, help
         "The folder of an account, made by `quorate ledger account`: a total that this model draws on, with others "
         "about the same people.",
     ),
-    "ask": (
-        Path | None,
-        None,
-        "A table of queries to answer in this command. Their answers are written to answers.csv in the folder, and no "
-        "private model is kept. Without it the folder contains the model.",
-    ),
     "cluster": (
         str | None,
         None,
         "Where the files are read and the teachers fitted: a Dask scheduler (tcp://host:8786), a Ray cluster "
-        '(ray://host:10001), "ray" for one that runs on this machine, or "local" for Dask workers that are started '
+        "(ray://host:10001), ray for one that runs on this machine, or local for Dask workers that are started "
         "here. Tables may be addresses of Parquet files (s3://bucket/visits). No row reaches this process.",
     ),
     "concept": (ConceptName, "stumps", "The class of hypotheses."),
     "cross": (str, "", "Pairs of columns that interact, such as age:sex,age:ward."),
-    "cuts": (
-        int | None,
-        None,
-        "The number of parts into which the values of a number are cut; 1 makes straight lines.",
-    ),
-    "learner": (LearnerName | None, None, "The learner of each teacher. The first seven are fitted all at once."),
+    "cuts": (int | None, None, "The number of parts into which the values of a number are cut; 1 for straight lines."),
+    "learner": (LearnerName | None, None, "The learner of each teacher. Those up to tree are fitted all at once."),
     "memory": (
         str | None,
         None,
@@ -60,19 +50,16 @@ _EXTRA: dict[str, tuple[Any, Any, str]] = {  # type, default, help
     "trusted": (Trusted, "", ""),
     "waves": (int | Literal["auto"], 0, "The number of random Fourier features of all numbers together."),
 }
-_NEIGHBOURS = {
-    "epsilon": "The privacy loss allowed, if one unit is added or removed.",
-    "delta": "The delta of (epsilon, delta)-differential privacy.",
-    "queries": "The number of queries to plan for. More can be asked: accuracy then suffers, not privacy.",
-    "records": "About how many records (or people) there will be: a public number. Needed to choose share and votes.",
-    "radius": "How near a record must be to vote; by default set by the share of the public table.",
-    "share": "A query reaches as far as this share of the public table.",
-    "votes": "How many votes of full weight a unit may cast in total.",
-    "kernel": "Whether weights fall with the squared distance, or are all equal within the radius.",
-    "metric": "Whether distances are between directions or between rows. The second needs a public table.",
-    "scores": "Also give the noisy share of votes for each class.",
-    "bounds": "The label is a number between these two, such as 0,250: answers are means of the records nearby.",
-    "device": "Where votes are counted.",
+_TYPES: dict[str, Any] = {  # of parameters that are plain texts in Python
+    "aggregator": AggregatorName | Literal["auto"],
+    "device": Device,
+    "scoring": Literal["accuracy", "balanced_accuracy", "neg_brier_score", "roc_auc"],
+}
+_HELPS = {
+    "aggregator": "How ballots become answers. auto takes the one that is expected to answer most queries correctly, "
+    "chosen without reading the records.",
+    "delta": "The delta of (epsilon, delta)-differential privacy: far below one over the number of records.",
+    "n_jobs": "How many processes fit teachers that are not fitted all at once; -1 takes every core.",
 }
 
 
@@ -86,24 +73,42 @@ class Method:
     skip: str = ""  # parameters that are not options
     defaults: Mapping[str, Any] = field(default_factory=dict)  # where they differ from the estimator's
     types: Mapping[str, Any] = field(default_factory=dict)  # where they differ from the estimator's
-    helps: Mapping[str, str] = field(default_factory=dict)  # of parameters that the estimator does not document
+    helps: Mapping[str, str] = field(default_factory=dict)  # where the estimator's speak of Python
     title: str = "A private model"  # of the report
     proofs: str | None = None
-    reports: bool = True
 
     def classes(self) -> list[Any]:
         """Return the estimators, imported."""
         paths = (path.split(":") for path in self.estimators)
-        return [getattr(import_module(module), name) for module, name in paths]
+        return [getattr(import_module(f"quorate.{module}"), name) for module, name in paths]
+
+    def options(self) -> list[inspect.Parameter]:
+        """Return the options: the extra ones, then the parameters of the estimators."""
+        extra = self.extra.split()
+        types, helps = _TYPES | dict(self.types), _HELPS | dict(self.helps)
+        parts = ((name, *_EXTRA[name]) for name in extra)
+        return [
+            option(name, types.get(name, kind), self.defaults.get(name, default), helps.get(name, text), group=_GROUP)
+            for name, kind, default, text in parts
+        ] + list(
+            options_from(
+                self.classes(),
+                skip=f"{_NOT_OPTIONS} {self.skip} {self.extra}",
+                group=_GROUP,
+                defaults=self.defaults,
+                types=types,
+                helps=helps,
+            )
+        )
 
 
-def _concept(name: str, example: str, help: str, **more: Any) -> Method:
+def _concept(name: str, example: str, help: str, **settings: Any) -> Method:
     """Return a method that fits a class of hypotheses."""
     text = f"{help}\n\nExample: `quorate fit {name} visits.csv --label outcome --classes ill,well{example} --out model`"
     where = "students" if name == "semi-private" else "predictors"
     class_name = "".join(part.capitalize() for part in name.split("-")) + "Classifier"
-    settings = {"extra": "concept ask", "title": "Private answers", "proofs": "concepts"} | more
-    return Method(text, (f"quorate.models.{where}:{class_name}",), **settings)
+    settings = {"extra": "concept", "title": "Private answers", "proofs": "concepts"} | settings
+    return Method(text, (f"models.{where}:{class_name}",), **settings)
 
 
 METHODS = {
@@ -119,27 +124,32 @@ A table larger than memory: `quorate fit subsample visits/*.parquet --memory 2GB
 
 On a cluster: `quorate fit subsample visits/*.parquet --cluster tcp://head:8786 --schema schema.json --out model`
 """,
-        ("quorate.models.predictors:PrivateClassifier",),
+        ("models.predictors:PrivateClassifier",),
         extra="learner account memory spill cluster",
         types={"learner": LearnerName | Literal["auto"] | None},
         helps={
-            "prior": 'The shares of the classes, such as no=0.9,yes=0.1, or "holdout" for an estimate. Read from the '
+            "class_weight": "Weights of the classes for the learner: balanced, none, or numbers such as no=1,yes=8. "
+            "auto balances with --scores if the learner takes weights.",
+            "holdout": "The share of units, 0 to 0.5, kept from all teachers to estimate their disagreement privately, "
+            "for a tenth of the budget. The estimate guides the plan.",
+            "prior": "The shares of the classes, such as no=0.9,yes=0.1, or holdout for an estimate. Read from the "
             "public table if it has labels.",
-            "class_weight": '"balanced", weights such as no=1,yes=8, "none", or "auto": balanced with --scores '
-            "if the learner takes weights.",
-            "n_jobs": "How many processes fit teachers that are not fitted all at once; -1 takes every core.",
+            "scores": "Answer with the noisy share of votes for each class beside the label; each query is paid once.",
+            "threshold": "With --scores: the noisy share from which on the second of two classes is the label (0.5 by "
+            "default), or balanced: the class whose share exceeds its --prior most.",
         },
     ),
     "linear": Method(
         """\
 Fit a publishable logistic regression with probabilities, or a regression of numbers (--bounds, --largest).
 
-The public table (--public) determines columns and geometry and needs no labels; without one, --schema must bound
-every number. The report plots what each column adds, with error bars.
+A public table (--public) or a schema (--schema) says what the columns hold; neither needs labels. Without both, the
+model learns that from the records, within the same epsilon. The report plots what each column adds, with error bars.
+Several labels, separated by commas, are columns of 0 and 1, or of two --classes.
 
 Example: `quorate fit linear visits.csv --label outcome --public survey.csv --groups patient --out model`
 """,
-        tuple(f"quorate.models.linear:Private{family}Regression" for family in ("Logistic", "Linear", "Poisson")),
+        tuple(f"models.linear:Private{family}Regression" for family in ("Logistic", "Linear", "Poisson")),
         extra="account cuts cross waves",
         helps={
             "bounds": "The label is a number between these two, such as 0,250. Declare them; do not read them from the "
@@ -153,16 +163,19 @@ Example: `quorate fit linear visits.csv --label outcome --public survey.csv --gr
         """\
 Try linear models with more or fewer cuts of numbers, and keep the best, which may be published.
 
-One budget pays for all trials; a public table (--public) or a schema is needed as for `fit linear`.
+One budget pays for all trials; a public table (--public) or a schema (--schema) is needed.
 
 Example: `quorate fit search visits.csv --label outcome --public survey.csv --cuts 1,4,8 --out model`
 """,
-        ("quorate.models.selection:PrivateSearchCV",),
+        ("models.selection:PrivateSearchCV",),
         extra="cuts",
         skip="largest_error",
         types={"cuts": str},
-        defaults={"cuts": "1,2,4,8"},
-        helps={"cuts": "The numbers of parts to try for cutting numbers, separated by commas."},
+        defaults={"cuts": "1,2,4,8", "scoring": "accuracy"},
+        helps={
+            "cuts": "The numbers of parts to try for cutting numbers, separated by commas.",
+            "scoring": "What the best model has most of; roc_auc is the noisiest.",
+        },
         title="A linear model",
         proofs="linear",
     ),
@@ -175,7 +188,7 @@ no-quorums are planned on the public table if it has labels, or on simulated poi
 
 Example: `quorate fit everlasting visits.csv --concept thresholds --label y --classes 0,1 --out model`
 """,
-        ("quorate.models.everlasting:EverlastingClassifier",),
+        ("models.everlasting:EverlastingClassifier",),
         extra="learner concept",
         types={
             "learner": Literal[LearnerName, "direction"] | None,
@@ -183,19 +196,36 @@ Example: `quorate fit everlasting visits.csv --concept thresholds --label y --cl
             "chunk": int | Literal["auto"],
         },
         defaults={"learner": "logistic", "concept": None, "chunk": "auto"},
+        helps={
+            "growth": "The number of arrivals of each phase, as a multiple of that of the phase before.",
+            "max_phase_size": "The largest number of arrivals of a phase that grows.",
+            "query_delta": "The delta for one query; by default that of a record.",
+        },
     ),
     "neighbours": Method(
         """\
-Answer from the records near a query. Each unit pays for its own votes; see also `quorate neighbours`.
+Answer from the records near a query. Each unit pays for its own votes; `quorate neighbours` inserts and forgets.
 
 The folder contains the model, the private records and the budget. Radius and noise are chosen on the public table
-(--public). `quorate neighbours` inserts and forgets records.
+(--public).
 
 Example: `quorate fit neighbours visits.csv --label outcome --public survey.csv --records 5000 --out model`
 """,
-        ("quorate.models.knn:NeighbourClassifier", "quorate.models.knn:NeighbourRegressor"),
+        ("models.knn:NeighbourClassifier", "models.knn:NeighbourRegressor"),
         defaults={"metric": "euclidean"},  # of a table; "cosine" is for embeddings
-        helps=_NEIGHBOURS,
+        helps={
+            "epsilon": "The privacy loss allowed, if one unit is added or removed.",
+            "queries": "The number of queries to plan for. More can be asked: accuracy then suffers, not privacy.",
+            "records": "About how many records (or people) there will be: a public number. It sets share and votes.",
+            "radius": "How near a record must be to vote; by default set by the share of the public table.",
+            "share": "A query reaches as far as this share of the public table.",
+            "votes": "How many votes of full weight a unit may cast in total.",
+            "kernel": "Whether weights fall with the squared distance, or are all equal within the radius.",
+            "metric": "Whether distances are between directions or between rows. The second needs a public table.",
+            "scores": "Also give the noisy share of votes for each class.",
+            "bounds": "The label is a number between these two, such as 0,250: answers are means of records nearby.",
+            "device": "Where votes are counted.",
+        },
     ),
     "student-first": Method(
         """\
@@ -205,7 +235,7 @@ The folder contains the model and its budget. The student's schema encodes the t
 
 Example: `quorate fit student-first visits.csv --student rule --label outcome --out model`
 """,
-        ("quorate.models.predictors:StudentFirstClassifier",),
+        ("models.predictors:StudentFirstClassifier",),
         extra="student learner account trusted",
         defaults={"learner": "logistic"},
     ),
@@ -218,8 +248,9 @@ The table contains records that the model has not seen. The folder may be publis
 
 Example: `quorate fit conformal visits.csv --model rule --label outcome --alpha 0.1 --epsilon 0.5 --out sets`
 """,
-        ("quorate.models.conformal:ConformalClassifier", "quorate.models.conformal:ConformalRegressor"),
+        ("models.conformal:ConformalClassifier", "models.conformal:ConformalRegressor"),
         extra="model account trusted",
+        helps={"largest_error": "A public number that errors hardly exceed; it may be a hundred times too large."},
     ),
     "semi-private": _concept(
         "semi-private",
@@ -233,8 +264,6 @@ Example: `quorate fit conformal visits.csv --model rule --label outcome --alpha 
         " --queries 200",
         "Fit teachers on a class of hypotheses, even if none fits the labels perfectly.",
         skip="alpha",
-        defaults={"queries": None},
-        types={"queries": int | None},
     ),
     "universal": _concept(
         "universal", "", "Answer any number of queries on one budget: ballots first, then one hypothesis."
@@ -244,37 +273,9 @@ Example: `quorate fit conformal visits.csv --model rule --label outcome --alpha 
         " --queries 20",
         "Answer a few queries with delta 0.",
         skip="alpha subset",
-        defaults={"queries": None},
-        types={"queries": int | None},
+        defaults={"queries": 100},
     ),
     "stable": _concept(
-        "stable",
-        "",
-        "Answer with uniformly stable predictions: one unit hardly changes them.",
-        skip="subset",
-        reports=False,
+        "stable", "", "Answer with uniformly stable predictions: one unit hardly changes them.", skip="subset"
     ),
 }
-
-
-def options_of_method(method: Method) -> list[inspect.Parameter]:
-    """Return the options of a method: the extra ones, then the parameters of its estimators."""
-    extra = [
-        option(
-            name,
-            method.types.get(name, kind),
-            method.defaults.get(name, default),
-            method.helps.get(name, text),
-            group=_GROUP,
-        )
-        for name, (kind, default, text) in ((name, _EXTRA[name]) for name in method.extra.split())
-    ]
-    parameters = options_from(
-        method.classes(),
-        skip=f"{_NOT_OPTIONS} {method.skip} {method.extra}",
-        group=_GROUP,
-        defaults=method.defaults,
-        types=method.types,
-        helps=method.helps,
-    )
-    return [*extra, *parameters]

@@ -11,18 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from quorate.cli.fit_methods import METHODS, Method, options_of_method
-from quorate.cli.named import make_concept, make_learner
-from quorate.cli.options import listed, two_numbers
+from quorate.cli.fit_methods import METHODS, Method
+from quorate.cli.options import make_concept, make_learner, split_list, two_numbers
 from quorate.cli.output import check_apart, printed_aside
 from quorate.cli.reading import Data, Tables, charge_and_fit, check_label, describe_columns, read_data, show_problems
 from quorate.core.errors import InvalidInput
 from quorate.core.progress import progress
-from quorate.tables import read_table
 from quorate.tables.files import TableStream, is_folder_or_pattern
 from quorate.tables.problems import Problem, add_problems, file_problems, find_problems
 
-_QUERIES = 100  # of a concept method, planned for by default
+TARGET_FILE = "target.txt"  # in the folder of neighbours: the column of the numbers to predict
 _CHUNK = 10  # units of an everlasting teacher without a plan
 _PROBES = 100  # public points that are asked when a phase opens, and show its drift
 _FOLDS = 3  # of public rows, each judged by a model of the others
@@ -30,28 +28,24 @@ _FOLDS = 3  # of public rows, each judged by a model of the others
 
 @dataclass
 class Fitted:
-    """A fitted model with its data, notes for the bill, and the encoded queries of --ask."""
+    """A fitted model with its data, and notes for the bill."""
 
     model: Any
     data: Data
     notes: dict[str, Any] = field(default_factory=dict)
     trusted: list[str] | None = None
     is_learned: bool = False  # the model has learned its own schema
-    queries: Any = None
     plan: Any = None
 
 
-def fit_table(name: str, tables: Tables, settings: dict[str, Any], ask: Path | None) -> Fitted:
+def fit_table(name: str, tables: Tables, settings: dict[str, Any]) -> Fitted:
     """Read the whole table, and fit."""
-    account, trusted = settings.pop("account", None), listed(settings.pop("trusted", "")) or None
+    account, trusted = settings.pop("account", None), split_list(settings.pop("trusted", "")) or None
     with progress("reading the table"):
         estimator, data = _read(name, tables, settings, trusted)
-        queries = None if ask is None else data.schema.encode(read_table(ask, role="query"), role="query")
     is_learned = name == "linear" and tables.public is None and tables.schema is None
     if is_learned:
         data.X = data.records.select(list(data.schema.columns))
-    if settings.get("queries", 0) is None:
-        settings["queries"] = _QUERIES if queries is None else max(1, len(queries))
     arguments = _constructor_arguments(estimator, data, settings)
     notes, plan = {"concept": settings["concept"]} if "concept" in settings else {}, None
     if name in ("linear", "search"):
@@ -67,15 +61,7 @@ def fit_table(name: str, tables: Tables, settings: dict[str, Any], ask: Path | N
         notes["columns_hidden_by_noise"] = list(model.schema_.learned.notes)
     elif name in ("linear", "search", "semi-private") and data.schema.label is not None:
         notes |= _compare_with_public_rows(model, data)
-    return Fitted(
-        model,
-        data,
-        notes,
-        trusted,
-        is_learned=is_learned,
-        queries=queries,
-        plan=plan or getattr(model, "plan_", None),
-    )
+    return Fitted(model, data, notes, trusted, is_learned=is_learned, plan=plan or getattr(model, "plan_", None))
 
 
 def _read(name: str, tables: Tables, settings: dict[str, Any], trusted: list[str] | None) -> tuple[Any, Data]:
@@ -103,7 +89,7 @@ def _read(name: str, tables: Tables, settings: dict[str, Any], trusted: list[str
 
 def _choose_estimator(method: Method, classes: list[Any], settings: Mapping[str, Any]) -> Any:
     """Return the first estimator that has the parameters of all options with another value than their default."""
-    options = [option for option in options_of_method(method) if option.name not in method.extra.split()]
+    options = [option for option in method.options() if option.name not in method.extra.split()]
     changed = {option.name for option in options if settings[option.name] != option.default}
     lacking = [changed - set(inspect.signature(estimator).parameters) for estimator in classes]
     if set() in lacking:

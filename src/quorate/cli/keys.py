@@ -1,4 +1,4 @@
-"""`quorate keys`: who may ask a model that is served."""
+"""Make, list, change and revoke the keys of a model's callers."""
 
 import json as jsons
 import sys

@@ -1,4 +1,4 @@
-"""`quorate ledger`: what a model has spent, and whether its ledger is sound."""
+"""Show, verify, compact, export, move or restore what a model has spent; open an account for several."""
 
 import json as jsons
 import math

@@ -1,6 +1,6 @@
-"""What `quorate look` shows the owner of a table, and the schema that it writes."""
+"""`quorate look`: what a table would be read as, for its owner alone, and the schema that it writes."""
 
-import json
+from json import dumps
 from pathlib import Path
 from typing import Any
 
@@ -8,10 +8,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from quorate.cli.options import listed
+from quorate.cli.options import AsJson, split_list
 from quorate.cli.output import check_new_file
-from quorate.core.errors import InvalidInput
-from quorate.tables import read_table
+from quorate.cli.reading import TableFile, check_column_names
 from quorate.tables.csv_files import CsvFormat, csv_header
 from quorate.tables.csv_records import Irregularities
 from quorate.tables.look import TableLook, look_at
@@ -19,46 +18,43 @@ from quorate.tables.look import TableLook, look_at
 _NOT_PRIVATE = "NOT PRIVATE: this shows values and counts of private records. Do not share it."
 
 
-def run_look(
-    table: Path,
-    *,
-    label: str | None,
-    groups: str | None,
-    leave_out: str | None,
-    out: Path | None,
-    as_json: bool,
-    **written: Any,
-) -> int:
-    """Show what each column of a table would be read as, and write a schema if asked."""
+def look(source: TableFile, *, out: Path | None = None, json: AsJson = False) -> int:
+    """Show the owner what each column of a table would be read as, and what cannot be read. NOT PRIVATE.
+
+    What is shown, and the schema that --out writes, come from private records without noise: do not share them. The
+    schema is refused until you have checked that it lists public knowledge only, and have deleted one line.
+
+    Example: `quorate look visits.csv --label outcome --groups patient --out schema.json`
+
+    Parameters
+    ----------
+    out
+        A file for the schema, with a comment on each line.
+    """
     if out is not None:
-        check_new_file(out, inputs=[table])
-    found = Irregularities()
-    records = read_table(table, role="private", found=found, **written)
-    left = [] if leave_out is None else listed(leave_out)
-    unknown = [name for name in (label, groups, *left) if name is not None and name not in records.column_names]
-    if unknown:
-        raise InvalidInput(
-            f"there are no columns {', '.join(map(repr, unknown))}; the columns are "
-            f"{', '.join(map(repr, records.column_names))}"
-        )
-    look = look_at(records, label=label, groups=groups, leave_out=left, found=found, file=_file(table, written))
+        check_new_file(out, inputs=[source.table])
+    irregularities, unused = Irregularities(), split_list(source.leave_out)
+    records = source.read(irregularities)
+    check_column_names(records, label=[source.label], groups=[source.groups], leave_out=unused)
+    roles = {"label": source.label, "groups": source.groups, "leave_out": unused}
+    look = look_at(records, **roles, found=irregularities, file=_describe_file(source))
     if out is not None:
         out.touch(mode=0o600)  # it lists values of private records
         out.write_text(look.schema_text(), encoding="utf-8")
-    if as_json:
-        print(json.dumps(look.to_dict() | {"written": None if out is None else str(out)}))
+    if json:
+        print(dumps(look.to_dict() | {"written": None if out is None else str(out)}))
     else:
-        _show(Console(), table, look, out)
+        _show(Console(), source.table, look, out)
     return 0
 
 
-def _file(table: Path, written: dict[str, Any]) -> dict[str, Any]:
-    """Return how a CSV file is written."""
-    if not table.name.lower().endswith((".csv", ".csv.gz")):
+def _describe_file(source: TableFile) -> dict[str, Any]:
+    """Return encoding and separator of a CSV file."""
+    if not source.table.name.lower().endswith((".csv", ".csv.gz")):
         return {}
-    header = csv_header(table, private=True, declared=CsvFormat(**written))
-    source = "declared" if written["encoding"] else "from the first line"
+    header = csv_header(source.table, private=True, declared=CsvFormat(**source.file_settings()))
     encoding = {"cp1252": "windows-1252", "iso8859-1": "latin-1"}.get(header.encoding, header.encoding)
+    source = "declared" if source.encoding else "from the first line"
     return {"encoding": encoding, "encoding_source": source, "separator": header.separator}
 
 
@@ -70,7 +66,7 @@ def _show(console: Console, path: Path, look: TableLook, out: Path | None) -> No
         console.print(
             f"{escape(str(path))}: {encoding}, separator {names[look.file['separator']]}, {look.rows:,} records"
         )
-    shown = Table("column", "read as", "values", "missing", "cannot be read", "notes")
+    table = Table("column", "read as", "values", "missing", "cannot be read", "notes")
     for column in look.columns:
         notes = [
             *(f"such as {', '.join(map(repr, column.spellings))}" for _ in column.spellings[:1]),
@@ -78,8 +74,8 @@ def _show(console: Console, path: Path, look: TableLook, out: Path | None) -> No
             *column.problems,
         ]
         counts = [f"{count:,}" for count in (column.values, column.missing, column.unreadable)]
-        shown.add_row(escape(column.name), escape(column.use), *counts, escape("; ".join(notes)))
-    console.print(shown)
+        table.add_row(escape(column.name), escape(column.use), *counts, escape("; ".join(notes)))
+    console.print(table)
     order = "day first" if look.reading.date_order == "dmy" else "month first"
     console.print(f"Ambiguous values: 1,234 has the decimal mark {look.reading.decimal!r}; 05/06/2024 has the {order}.")
     if look.problems:

@@ -1,23 +1,29 @@
-"""Types that options of several commands share, and which options go together.
+"""Types that options of several commands share, what their words stand for, and which options go together.
 
 An option that was given and that nothing would read is refused, not passed over in silence.
 """
 
 import inspect
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
 from quorate.core.errors import InvalidInput
 
+if TYPE_CHECKING:
+    from quorate.models.concepts import Concept
+
 LearnerName = Literal[
     "logistic", "quadratic", "ridge", "centroid", "naive-bayes", "stump", "tree", "forest", "boosting"
 ]
 ConceptName = Literal["stumps", "thresholds", "intervals", "boxes", "halfspaces", "conjunctions"]
+AggregatorName = Literal[  # that a saved model can have; --scores takes another by itself
+    "quorum", "sharp_majority", "noisy_max", "confident_max", "soft_majority", "between_thresholds"
+]
 Device = Literal["auto", "cpu", "cuda"]
 ModelPath = Annotated[Path, Parameter(help="The model, as `quorate fit` wrote it.")]
 AsJson = Annotated[bool, Parameter(help="Print one JSON object.")]
@@ -29,25 +35,9 @@ Trusted = Annotated[
     ),
 ]
 
-PLAN_OPTIONS = {
-    "with --concept": "concept features alpha public records epsilon delta queries json",
-    "without --concept": "records teachers classes disagreement votes aggregator no_quorums answer_rate on_no_quorum "
-    "scores prior class_weight features public epsilon delta queries json",
-}
-RELEASE_OPTIONS = {
-    "when a release is asked": "table ask band counts out synthetic quantiles json",
-    "with --plan": "plan table workload public columns leave_out epsilon delta alpha records report json",
-    "with --online": "online table workload public columns groups leave_out epsilon delta alpha ledger out ask json",
-    "with a --growing folder that is new": "growing update updates table workload public columns groups "
-    "records_per_person leave_out epsilon delta engine error target account out ask band counts synthetic json",
-    "with a --growing folder that exists": "growing update table groups leave_out out ask band counts synthetic json",
-    "without --plan, --online or --growing": "table workload public columns groups records_per_person leave_out "
-    "epsilon delta engine error target account out ask band counts synthetic utility report json",
-}
 
-
-def listed(text: str | None) -> list[str]:
-    """Return what an option lists, separated by commas; nothing for an empty text."""
+def split_list(text: str | None) -> list[str]:
+    """Return the texts of an option that are separated by commas; none for an empty text."""
     return [part.strip() for part in text.split(",")] if text else []
 
 
@@ -60,6 +50,58 @@ def two_numbers(text: str) -> tuple[float, float]:
     return low, high
 
 
+def make_concept(name: ConceptName, features: int) -> "Concept":
+    """Return the class of hypotheses of this name over this many columns of numbers.
+
+    Conjunctions are over columns of 0 and 1, such as those that a schema makes of categories.
+    """
+    if name in ("thresholds", "intervals") and features != 1:
+        raise InvalidInput(
+            f"{name} are on a line, and the table has {features} columns of numbers: leave out all but one"
+        )
+    from quorate.models.concepts import Boxes, Conjunctions, Halfspaces, Intervals, Stumps, Thresholds
+
+    makers: dict[str, Callable[[], Concept]] = {
+        "stumps": lambda: Stumps(features=features),
+        "thresholds": Thresholds,
+        "intervals": Intervals,
+        "boxes": lambda: Boxes(features),
+        "halfspaces": lambda: Halfspaces(features),
+        "conjunctions": lambda: Conjunctions([2] * features),
+    }
+    return makers[name]()
+
+
+def make_learner(name: LearnerName | Literal["auto", "direction"] | None) -> Any:
+    """Return the scikit-learn estimator that each teacher is a copy of. Those up to "tree" are fitted as one array.
+
+    What is left open, or "auto", is returned as it is: the fit chooses.
+    """
+    if name is None or name == "auto":
+        return name
+    from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier
+    from sklearn.linear_model import RidgeClassifier
+    from sklearn.naive_bayes import GaussianNB
+    from sklearn.neighbors import NearestCentroid
+    from sklearn.tree import DecisionTreeClassifier
+
+    from quorate.models.everlasting.directions import MeanDirection
+    from quorate.planner.trial import CANDIDATES
+
+    makers: dict[str, Callable[[], Any]] = {
+        **CANDIDATES,
+        "ridge": RidgeClassifier,
+        "centroid": NearestCentroid,
+        "naive-bayes": GaussianNB,
+        "direction": MeanDirection,
+        "stump": lambda: DecisionTreeClassifier(max_depth=1),
+        "forest": lambda: RandomForestClassifier(n_estimators=10, max_depth=8),
+        # Not the histogram kind: its threads cost more than they bring on chunks of a hundred rows.
+        "boosting": lambda: GradientBoostingClassifier(n_estimators=20, max_depth=2),
+    }
+    return makers[name]()
+
+
 def options_of(command: Callable[..., Any]) -> Iterator[tuple[str, str, Any]]:
     """Yield the parameter that each option of a command is given by, the option's name and its default."""
     for name, parameter in inspect.signature(command).parameters.items():
@@ -69,12 +111,12 @@ def options_of(command: Callable[..., Any]) -> Iterator[tuple[str, str, Any]]:
             yield name, name, parameter.default
 
 
-def refuse_idle(command: Callable[..., Any], given: Mapping[str, Any], used: str, when: str) -> None:
-    """Refuse a value other than the default for an option that is not among those used."""
+def refuse_idle(command: Callable[..., Any], values: Mapping[str, Any], unused: Container[str], when: str) -> None:
+    """Refuse a value other than the default for an option that nothing would read."""
     for parameter, name, default in options_of(command):
-        value = given[parameter]
+        value = values[parameter]
         value = getattr(value, name) if is_dataclass(value) else value
-        if name not in used.split() and value != default:
+        if name in unused and value != default:
             raise InvalidInput(f"--{name.replace('_', '-')} does nothing {when}: leave it out")
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from cyclopts import Parameter
 from numpy.typing import NDArray
 
-from quorate.cli.options import Device, Trusted, listed, use_device
+from quorate.cli.options import Device, Trusted, split_list, use_device
 from quorate.cli.output import Keys, check_new_file, check_query_columns, check_report, show_answers, show_bill, verdict
 from quorate.core.errors import BudgetSpent, InvalidInput
 from quorate.core.mechanisms.base import ThresholdMechanism
@@ -42,10 +42,13 @@ def predict(
     report: Path | None = None,
     json: bool = False,
 ) -> int:
-    """Answer a table of queries from a model.
+    """Answer a table of queries from a model. Exit code 1 if the budget could not pay for all of them.
 
-    Everything that can be wrong with the queries is said before the ledger is opened. Answers that were paid for are
-    written even if the budget ends among them.
+    Answers are CSV: one line per query, with its row in the table, its answer and its outcome (answered, no_quorum or
+    refused); for a model with scores, also the noisy share of each class. A query that this caller asked before gets
+    the same answer again, at no privacy cost. A published model answers without a budget.
+
+    Example: `quorate predict model new.csv --key patient --out answers.csv`
 
     Parameters
     ----------
@@ -87,9 +90,9 @@ def predict(
     if opened.kind in _RELEASES:
         return _ask_release(opened, queries, out=out, caller=caller, as_json=json)
     rows, keys, notes = _read_queries(
-        opened, queries, key=key, leave_out=listed(leave_out) if leave_out else [], unknown=unknown
+        opened, queries, key=key, leave_out=split_list(leave_out) if leave_out else [], unknown=unknown
     )
-    model = load(opened, trusted=listed(trusted) if trusted else None)  # a changed file or manifest is refused here
+    model = load(opened, trusted=split_list(trusted) if trusted else None)  # a changed file or manifest is refused here
     try:
         if dry_run:
             return _show_quote(opened, model, rows, caller, notes, as_json=json)
@@ -228,15 +231,13 @@ def _show_quote(folder: Folder, model: Any, rows: Any, caller: str, notes: dict[
 
 def _ask_release(folder: Folder, queries: Path, *, out: Path | None, caller: str, as_json: bool) -> int:
     """Ask a release the queries of a table, in its column "query". A published release charges nothing."""
-    from quorate.cli.release import ask_online, ask_published
+    from quorate.cli.release_tables import ask_release
 
     table = read_table(queries, role="query")
     if "query" not in table.column_names:
         raise InvalidInput("the queries of a release must be in a column 'query', each as for --ask of quorate release")
     texts = [str(query) for query in table["query"].to_pylist()]
-    if folder.kind == "online release":
-        return ask_online(folder, texts, out=out, caller=caller, as_json=as_json)
-    return ask_published(folder, texts, out=out, as_json=as_json)
+    return ask_release(folder, texts, out=out, caller=caller, as_json=as_json)
 
 
 def _read_queries(

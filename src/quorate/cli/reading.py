@@ -7,12 +7,12 @@ from contextlib import closing
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 from cyclopts import Group, Parameter
 
-from quorate.cli.options import listed
+from quorate.cli.options import split_list
 from quorate.cli.output import check_apart
 from quorate.core.errors import InvalidInput
 from quorate.tables import MISSING_TEXTS, Label, Schema, read_table
@@ -22,11 +22,13 @@ from quorate.tables.problems import OWNER_ALONE, Problem, find_problems
 from quorate.tables.results import make_table
 from quorate.tables.values import distinct_texts, read_numbers
 
+_GROUP = Group("Tables", sort_key=1)
 
-@Parameter(name="*", group=Group("Tables", sort_key=1))
+
+@Parameter(name="*", group=_GROUP)
 @dataclass(frozen=True)
-class Tables:
-    """The tables of a command, and what is declared about their columns.
+class TableFile:
+    """A private table, and what its owner says of its file and its columns.
 
     Parameters
     ----------
@@ -34,8 +36,45 @@ class Tables:
         The private records: .csv, .csv.gz, .parquet, .arrow, .feather or .xlsx, or a query to a database
         ("duckdb:clinic.db?query=SELECT ...", "postgresql://host/clinic?query=SELECT ...").
     label
-        The column to predict. The schema may name it instead. `fit linear` takes several, separated by commas: columns
-        of 0 and 1, or of two --classes.
+        The column to predict. A schema may name it instead.
+    groups
+        The column that names the person of each row. The person, not the row, is then protected.
+    leave_out
+        Columns not to use, separated by commas.
+    encoding
+        The encoding of CSV files, such as windows-1252. By default the first line of each shows it.
+    separator
+        What separates values of the private CSV file: a comma, a semicolon, a tab or a bar. By default its first line
+        shows it.
+    skip_last
+        How many lines at the end of the private file are no records, such as a line of totals.
+    """
+
+    table: Path
+    _: KW_ONLY
+    label: str | None = None
+    groups: str | None = None
+    leave_out: str | None = None
+    encoding: str | None = None
+    separator: str | None = None
+    skip_last: int = 0
+
+    def file_settings(self) -> dict[str, Any]:
+        """Return how the private file is written, as `read_table` and `TableStream` take it."""
+        return {"encoding": self.encoding, "separator": self.separator, "skip_last": self.skip_last}
+
+    def read(self, irregularities: Irregularities | None = None) -> Any:
+        """Read the private table, and count its irregular lines."""
+        return read_table(self.table, role="private", found=irregularities, **self.file_settings())
+
+
+@Parameter(name="*", group=_GROUP)
+@dataclass(frozen=True, kw_only=True)
+class Tables(TableFile):
+    """A private table, and the classes, the public table or the schema by which it becomes numbers.
+
+    Parameters
+    ----------
     classes
         All possible labels, separated by commas. Read from the public table or the schema if these have them.
     read_classes
@@ -44,11 +83,7 @@ class Tables:
     public
         A table of public records with the same columns, which determines how they are encoded.
     schema
-        A JSON file that says how each column is encoded.
-    groups
-        The column that names the person of each row. The person, not the row, is then protected.
-    leave_out
-        Columns not to use, separated by commas.
+        A JSON file that says how each column is encoded, as `quorate look` writes one.
     texts
         Columns of sentences, separated by commas: their words are counted in the 256 buckets of a public hash.
     missing_texts
@@ -56,34 +91,15 @@ class Tables:
     gaps
         Values may be missing in any column: each column gets an indicator column. Otherwise a missing value is refused,
         unless the public table has some in that column or the schema allows it.
-    encoding
-        The encoding of CSV files, such as windows-1252. By default the first line of each shows it.
-    separator
-        What separates values of the private CSV file: a comma, a semicolon, a tab or a bar. By default its first line
-        shows it.
-    skip_last
-        How many records at the end of the private file are none, such as a line of totals.
     """
 
-    table: Path
-    _: KW_ONLY
-    label: str | None = None
     classes: str | None = None
-    read_classes: Annotated[bool, Parameter(negative=())] = False
+    read_classes: bool = False
     public: Path | None = None
     schema: Path | None = None
-    groups: str | None = None
-    leave_out: str | None = None
     texts: str | None = None
     missing_texts: str | None = None
-    gaps: Annotated[bool, Parameter(negative=())] = False
-    encoding: str | None = None
-    separator: str | None = None
-    skip_last: int = 0
-
-    def file_settings(self) -> dict[str, Any]:
-        """Return how the private file is written, as `read_table` and `TableStream` take it."""
-        return {"encoding": self.encoding, "separator": self.separator, "skip_last": self.skip_last}
+    gaps: bool = False
 
 
 @dataclass
@@ -127,7 +143,7 @@ class Data:
 
 def read_data(tables: Tables, *, number: bool = False, several: bool = False) -> Data:
     """Read the private and the public table, and encode the label: classes, a number, or several flags."""
-    names = listed(tables.label)
+    names = split_list(tables.label)
     if number:
         return _read_number(tables, names)
     if several and len(names) > 1:
@@ -150,7 +166,7 @@ def _read_flags(tables: Tables, names: list[str]) -> Data:
     if tables.read_classes:
         raise InvalidInput("--read-classes takes one --label that is a class")
     records, public, schema = _read_features(tables, targets=names)
-    values = ["0", "1"] if tables.classes is None else listed(tables.classes)
+    values = ["0", "1"] if tables.classes is None else split_list(tables.classes)
     if len(values) != 2:
         raise InvalidInput(f"several labels take two --classes, the second for a label that is set, got {len(values)}")
     flags = {name: schema.with_label(name, values).label_codes(records) == 1 for name in names}
@@ -189,18 +205,13 @@ def _check_public_numbers(public: Any, name: str) -> None:
 def _read_features(tables: Tables, *, targets: Sequence[str] = ()) -> tuple[Any, Any, Schema]:
     """Read both tables, tell the owner what is odd in the records, and return the schema without the targets."""
     irregularities = Irregularities()
-    records = read_private(tables, irregularities)
+    records = tables.read(irregularities)
     public, schema = describe_columns(tables, records, targets=targets)
     problems = find_problems(schema, records, irregularities)
     if public is None and tables.schema is None:  # nothing declares the columns, so that no value of them is wrong
         problems = [problem for problem in problems if problem.column not in schema.columns]
     show_problems(problems)
     return records, public, schema
-
-
-def read_private(tables: Tables, irregularities: Irregularities | None = None) -> Any:
-    """Read the private table, and count its irregular lines."""
-    return read_table(tables.table, role="private", found=irregularities, **tables.file_settings())
 
 
 def show_problems(problems: Sequence[Problem]) -> None:
@@ -215,7 +226,7 @@ def describe_columns(tables: Tables, records: Any, *, targets: Sequence[str] = (
     `targets` are columns to predict that are not classes of one label; the schema leaves them out.
     """
     label = None if targets else tables.label
-    leave_out, texts, missing = (listed(text) for text in (tables.leave_out, tables.texts, tables.missing_texts))
+    leave_out, texts, missing = (split_list(text) for text in (tables.leave_out, tables.texts, tables.missing_texts))
     check_column_names(records, label=[label, *targets], groups=[tables.groups], leave_out=leave_out, texts=texts)
     check_apart(tables.table, tables.public)
     public = None if tables.public is None else read_table(tables.public, role="public", encoding=tables.encoding)
@@ -243,7 +254,7 @@ def _with_label(schema: Schema, label: str | None, classes: Sequence[str] | None
 
 def _declared_classes(tables: Tables, records: Any) -> list[str] | None:
     if not tables.read_classes:
-        return None if tables.classes is None else listed(tables.classes)
+        return None if tables.classes is None else split_list(tables.classes)
     if tables.classes is not None or tables.label is None:
         raise InvalidInput("--read-classes reads the labels of --label COLUMN; it takes no --classes")
     return classes_of_records(records, tables.label)

@@ -1,56 +1,43 @@
 """`quorate release`: from private records to a folder of answers that may be published.
 
-Anyone may ask the folder again, at no privacy cost. With --online the queries are asked one at a time instead, and only
-those are paid for that public data and earlier answers miss. With --growing a table is released after each update.
+With --online the queries are asked one at a time instead, and only those are paid for that public data and earlier
+answers miss. With --growing a table is released after each update.
 """
 
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from json import dumps
 from pathlib import Path
-from types import MappingProxyType
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from cyclopts import Group, Parameter
 from rich.console import Console
 from rich.table import Table
 
-from quorate.cli.fit_methods import Method, options_of_method
-from quorate.cli.options import RELEASE_OPTIONS, listed, refuse_idle
-from quorate.cli.output import (
-    check_apart,
-    check_new_file,
-    check_new_folder,
-    check_report,
-    show_bill,
-    show_rows,
-    to_csv,
-    write_file,
-)
+from quorate.cli.fit_methods import Method
+from quorate.cli.options import AsJson, options_of, refuse_idle, split_list
+from quorate.cli.output import check_apart, check_new_folder, check_report
 from quorate.cli.reading import warn_of_delta
 from quorate.cli.release_tables import (
     Subject,
-    check_declared,
-    check_table_name,
+    ask_release,
+    check_columns_declared,
     columns_file,
     names_in,
     private_records,
     public_records,
+    show_online,
     show_release,
-    warn_of_gaps,
-    warn_of_moved_cuts,
-    write_release,
     write_synthetic,
-    write_table,
 )
 from quorate.cli.signatures import with_options
 from quorate.core.checks import check_count, check_rate
-from quorate.core.errors import BudgetSpent, InvalidInput
-from quorate.models.saving import Folder, load, open_folder, save
+from quorate.core.errors import InvalidInput
+from quorate.models.saving import load, open_folder, save
 from quorate.planner import Plan
 from quorate.release import Columns, GrowingRelease, OnlineRelease, QueryRelease
-from quorate.release.answers import parse_queries, shown_answers
+from quorate.release.answers import parse_queries
 from quorate.release.auto_cuts import AutoCuts
 from quorate.release.domain import make_domain
 from quorate.release.plan import plan_release
@@ -59,19 +46,35 @@ from quorate.release.utility import simulate_utility
 from quorate.report.release import write_release_report
 from quorate.tables import read_table
 
+_SYNTHETIC_FILE = "synthetic.csv"
+_TABLES, _ANSWERS = "table workload public columns groups leave_out", "ask band counts synthetic out json"
+USED_OPTIONS = {  # by what a command does
+    "when a release is asked": f"table {_ANSWERS} quantiles",
+    "with --plan": "plan table workload public columns leave_out epsilon delta alpha records report json",
+    "with --online": f"online {_TABLES} epsilon delta alpha out ask json",
+    "with a --growing folder that is new": f"growing update updates {_TABLES} records_per_person epsilon delta engine "
+    f"error target account {_ANSWERS}",
+    "with a --growing folder that exists": f"growing update table groups leave_out {_ANSWERS}",
+    "without --plan, --online or --growing": f"{_TABLES} records_per_person epsilon delta engine error target account "
+    f"{_ANSWERS} utility report",
+}
 _SETTINGS = Method(
     "",
-    ("quorate.release:QueryRelease", "quorate.release:GrowingRelease", "quorate.release:OnlineRelease"),
+    ("release:QueryRelease", "release:GrowingRelease", "release:OnlineRelease"),
     extra="account",
-    skip="subject columns error_weights domain public",
+    skip="subject columns error_weights domain public ledger",
+    types={
+        "engine": Literal["auto", "plain", "residual", "adaptive", "levels", "prefix", "weights", "reweighting"],
+    },
     helps={
         "epsilon": "The privacy loss allowed: of a release, of all updates (--growing) or of all answers (--online).",
-        "delta": "The delta of (epsilon, delta)-differential privacy: far below one over the number of records.",
         "updates": "With --growing: how many updates the budget is for.",
         "alpha": "With --online or --plan: the largest error of an answer.",
-        "engine": "The way to turn counts into answers: auto, plain, residual, adaptive, levels, prefix, weights or "
-        "reweighting. auto takes the one with the smallest expected error, by public numbers alone.",
-        "target": "The column to predict, whose pairs with others are released most exactly.",
+        "engine": "How counts become answers. auto takes the one with the smallest expected error, by public numbers.",
+        "error": "Which error to keep small: the largest of all answers or, for marginals, the mean over cells, or the "
+        "mean with the pairs of --target weighted most.",
+        "records_per_person": "With --groups: how many records of a person count, at most. Each person counts once.",
+        "target": "With --error weighted: the column to predict, whose pairs with others are released most exactly.",
     },
 )
 _GROUP = Group("Release", sort_key=1)
@@ -135,8 +138,6 @@ class ReleaseOptions:
         When asking a folder, a .csv or .parquet file for the answers.
     report
         An HTML page to write: the guarantee, the engines, and the error on simulated records.
-    json
-        Print one JSON object.
     """
 
     workload: str | None = None
@@ -157,12 +158,16 @@ class ReleaseOptions:
     records: int | None = None
     out: Path | None = None
     report: Path | None = None
-    json: bool = False
+    json: AsJson = False
 
     @property
     def reading(self) -> dict[str, Any]:
         """How answers are given, as `QueryRelease.answer` takes it."""
         return {"band": self.band, "counts": self.counts}
+
+    def declared_columns(self) -> Columns | None:
+        """Return what the file of --columns declares."""
+        return None if self.columns is None else Columns.load(self.columns)
 
     @property
     def queries(self) -> list[str]:
@@ -177,35 +182,41 @@ class ReleaseOptions:
         return texts
 
 
-@with_options(options_of_method(_SETTINGS))
+@with_options(_SETTINGS.options())
 def release(table: _Table = None, *, options: ReleaseOptions = ReleaseOptions(), **settings: Any) -> int:
-    """Release, plan, or ask a release that was published before, and print what it promises."""
+    """Release answers to all marginals, thresholds, ranges, boxes, halfspaces or expressions of a table, once.
+
+    The folder that is written may be published: the guarantee covers all of its contents, and anyone may query it at no
+    further privacy cost. To query it, give that folder instead of the table.
+
+    Example: `quorate release private.csv --public public.csv --workload marginals:2 --out published`
+    """
     mode = _find_mode(table, options)
-    refuse_idle(release, {"table": table, "options": options, **settings}, RELEASE_OPTIONS[mode], mode)
-    used = {name: value for name, value in settings.items() if name in RELEASE_OPTIONS[mode].split()}
-    if mode == "when a release is asked":
-        assert table is not None
-        return _ask_folder(table, options)
+    used = USED_OPTIONS[mode].split()
+    unused = {name for _, name, _ in options_of(release)} - set(used)
+    refuse_idle(release, {"table": table, "options": options, **settings}, unused, mode)
+    settings = {name: value for name, value in settings.items() if name in used}
+    if mode == "with --plan":
+        return _plan(_parse_subject(options, table), options, settings)
+    if table is None:
+        raise InvalidInput("name the table of private records, or the folder of a release to ask")
+    if table.is_dir():
+        asked = {"synthetic": options.synthetic, "quantiles": options.quantiles, "reading": options.reading}
+        return ask_release(open_folder(table), options.queries, out=options.out, as_json=options.json, **asked)
     if mode == "with a --growing folder that exists":
         return _continue_growing(table, options)
     subject = _parse_subject(options, table)
-    declared = None if options.columns is None else Columns.load(options.columns)
-    if options.plan:
-        return _plan(subject, declared, options, used)
-    if table is None:
-        raise InvalidInput("name the table of private records, or the folder of a release to ask")
     check_apart(table, options.public)
-    queries = parse_queries(options.queries, subject.about)
     if options.online:
-        return _release_online(subject, table, declared, queries, options, settings=used)
-    _check_people(options, used)
-    if options.growing is not None:
-        return _begin_growing(subject, table, options, {**used, "columns": declared})
-    return _release_once(QueryRelease(subject.about, columns=declared, **used), subject, table, queries, options)
+        return _release_online(subject, table, options, settings)
+    if options.groups is None and settings["records_per_person"] != 1:
+        raise InvalidInput("--records-per-person needs --groups, the column that names the person of each record")
+    make = _release_once if options.growing is None else _begin_growing
+    return make(subject, table, options, settings)
 
 
 def _find_mode(table: Path | None, options: ReleaseOptions) -> str:
-    """Return which options go together in this command, as a key of `RELEASE_OPTIONS`."""
+    """Return which options go together in this command, as a key of `USED_OPTIONS`."""
     if table is not None and table.is_dir():
         return "when a release is asked"
     if options.plan or options.online:
@@ -223,76 +234,79 @@ def _parse_subject(options: ReleaseOptions, table: Path | None) -> Subject:
             "--workload names the queries: marginals:2, thresholds:COLUMN, ranges:COLUMN, hierarchy:COLUMN, "
             "expressions:FILE, boxes:COLUMN,COLUMN or halfspaces:COLUMN,COLUMN"
         )
-    subject = Subject.parse(options.workload)
-    subject.left_out = listed(options.leave_out)
-    return subject
+    return Subject.parse(options.workload, split_list(options.leave_out))
 
 
-def _check_people(options: ReleaseOptions, settings: Mapping[str, Any]) -> None:
-    if options.groups is None and settings["records_per_person"] != 1:
-        raise InvalidInput("--records-per-person needs --groups, the column that names the person of each record")
-
-
-def _check_answers(options: ReleaseOptions) -> None:
-    """Refuse what could not be read of a release before it is paid for."""
+def _check_out(options: ReleaseOptions) -> Path:
+    """Refuse what could not be written, or read of a release, before it is paid for; return the folder to write."""
+    if options.out is None:
+        raise InvalidInput("--out FOLDER says where to write the release")
+    check_new_folder(options.out)
     if options.synthetic is not None:
         check_count("synthetic", options.synthetic, most=MOST_ROWS)
     if options.band is not None:
         check_rate("band", options.band)
+    return options.out
 
 
-def _release_once(
-    release: QueryRelease, subject: Subject, table: Path, queries: Sequence[Any], options: ReleaseOptions
+def _publish(
+    release: QueryRelease, subject: Subject, queries: Sequence[Any], options: ReleaseOptions, **figures: Any
 ) -> int:
+    """Write a release into its folder, with synthetic records if asked for, and print what it promises."""
+    assert options.out is not None
+    release.publish(options.out, extra=columns_file(subject.names))
+    if options.synthetic is not None:
+        write_synthetic(release, options.out / _SYNTHETIC_FILE, options.synthetic, subject.names)
+    if options.utility or options.report is not None:
+        utility = simulate_utility(release) if options.utility else None
+        if options.report is not None:
+            write_release_report(release, options.report, utility)
+        if utility is not None and options.json:
+            figures["utility"] = utility.as_dict()
+        elif utility is not None:
+            print(utility.summary(), file=sys.stderr)
+    return show_release(release, queries, options.out, options.reading, figures, as_json=options.json)
+
+
+def _release_once(subject: Subject, table: Path, options: ReleaseOptions, settings: Mapping[str, Any]) -> int:
     """Fit a release, write it, and print what it promises."""
-    if options.out is None:
-        raise InvalidInput("--out FOLDER says where to write the release")
-    check_new_folder(options.out)
+    release = QueryRelease(subject.about, columns=options.declared_columns(), **settings)
+    queries = parse_queries(options.queries, subject.about)
+    _check_out(options)
     check_report(options.report, inputs=[table, options.public, options.columns])
-    _check_answers(options)
     public = public_records(subject, options.public, options.groups)
     private, people = private_records(subject, table, options.groups)
     subject.check_left_out(options.groups)
     warn_of_delta(release.delta, private, people)
     auto_cuts = AutoCuts.of(subject.about, release.columns, public)
     domain = make_domain(subject.about, public, release.columns if auto_cuts is None else auto_cuts.widest)
-    check_declared(domain, private)
+    check_columns_declared(domain, private)
     if queries:  # what cannot be asked is refused before anything is paid
         domain.find_sums(queries)
         if auto_cuts is not None:
             auto_cuts.check_requests(domain, queries)
     release.fit(private, public, groups=people)
-    write_release(release, subject.names, options.out, options.synthetic)
-    utility = simulate_utility(release) if options.utility else None
-    if options.report is not None:
-        write_release_report(release, options.report, utility)
-    if utility is not None and not options.json:
-        print(utility.summary(), file=sys.stderr)
-    figures = {"utility": utility.as_dict()} if utility is not None and options.json else {}
-    return show_release(release, queries, options.out, options.reading, figures, as_json=options.json)
+    return _publish(release, subject, queries, options)
 
 
-def _begin_growing(subject: Subject, table: Path, options: ReleaseOptions, settings: Mapping[str, Any]) -> int:
+def _begin_growing(subject: Subject, table: Path, options: ReleaseOptions, settings: dict[str, Any]) -> int:
     """Make the first update of a release, and keep the release in a folder before its answers leave."""
     assert options.growing is not None
     if settings["updates"] is None:
         raise InvalidInput("--updates says how many updates there will be, at most: 24 for two years of months")
     check_new_folder(options.growing)
-    people = None if options.groups is None else settings["records_per_person"]
+    settings["records_per_person"] = None if options.groups is None else settings["records_per_person"]
     public = public_records(subject, options.public, options.groups)
-    growing = GrowingRelease(subject.about, public=public, **{**settings, "records_per_person": people})
+    growing = GrowingRelease(subject.about, public=public, columns=options.declared_columns(), **settings)
     return _update(growing, subject, table, options)
 
 
-def _continue_growing(table: Path | None, options: ReleaseOptions) -> int:
+def _continue_growing(table: Path, options: ReleaseOptions) -> int:
     """Make an update of the release in a folder, or answer one that was made before as it was."""
     assert options.growing is not None
-    if table is None:
-        raise InvalidInput("name the table of private records of this update")
     folder = open_folder(options.growing)
     growing = load(folder, kind="growing release")
-    subject = Subject(growing.subject, tuple(names_in(folder)))
-    subject.left_out = listed(options.leave_out)
+    subject = Subject(growing.subject, tuple(names_in(folder)), split_list(options.leave_out))
     try:
         return _update(growing, subject, table, options)
     finally:
@@ -303,185 +317,55 @@ def _update(growing: GrowingRelease, subject: Subject, table: Path, options: Rel
     assert options.growing is not None
     if options.update is None:
         raise InvalidInput("--update names the update, as in --update 2024-01: the same name is answered as it was")
-    if options.out is None:
-        raise InvalidInput("--out FOLDER says where to write the release of this update")
-    check_new_folder(options.out)
-    _check_answers(options)
+    _check_out(options)
     queries = parse_queries(options.queries, growing.subject)
     if queries:  # what cannot be asked is refused before anything is drawn
         growing.domain_.find_sums(queries)
     private, people = private_records(subject, table, options.groups, lasting=True)
-    check_declared(growing.domain_, private)
-    update = growing.update(options.update, private, groups=people)
+    check_columns_declared(growing.domain_, private)
+    release = growing.update(options.update, private, groups=people)
     if not growing.has_folder:
         save(growing, options.growing, extra=columns_file(subject.names))
         growing.close()
-    write_release(update, subject.names, options.out, options.synthetic)
-    assert update.update_ is not None
-    figures = {"update": update.update_.name, "number": update.update_.number, "updates": update.update_.updates}
-    return show_release(update, queries, options.out, options.reading, figures, as_json=options.json)
+    update = release.update_
+    assert update is not None
+    figures = {"update": update.name, "number": update.number, "updates": update.updates}
+    return _publish(release, subject, queries, options, **figures)
 
 
-def _release_online(
-    subject: Subject,
-    table: Path,
-    columns: Columns | None,
-    queries: Sequence[Any],
-    options: ReleaseOptions,
-    *,
-    settings: Mapping[str, Any],
-) -> int:
-    """Ask queries one at a time, and keep the model in a folder or its budget in a ledger."""
-    if not queries and options.out is None:
-        raise InvalidInput("--online answers the queries of the same command: --ask QUERY or --ask FILE.txt")
+def _release_online(subject: Subject, table: Path, options: ReleaseOptions, settings: Mapping[str, Any]) -> int:
+    """Open a release that answers queries one at a time, keep it in a folder, and ask it the first queries."""
     if options.public is None:
         raise InvalidInput("--online starts from public records: --public TABLE")
-    if (settings["ledger"] is None) == (options.out is None):
-        raise InvalidInput(
-            "--online keeps its budget in a folder, so that a later command goes on with it: --out FOLDER keeps the "
-            "model too, and --ledger FOLDER the budget alone, for a command that reads the records again"
-        )
-    if options.out is not None:
-        check_new_folder(options.out)
+    out, columns = _check_out(options), options.declared_columns()
+    queries = parse_queries(options.queries, subject.about)
     public = public_records(subject, options.public, options.groups)
-    set_options = {name: value for name, value in settings.items() if value is not None}
-    online = OnlineRelease(subject.about, columns=columns, **set_options)
+    online = OnlineRelease(subject.about, columns=columns, **_without_none(settings))
     make_domain(subject.about, public, columns).find(queries)  # what cannot be asked is refused before it is paid
     private, people = private_records(subject, table, options.groups)
     online.fit(private, public, groups=people)
-    if options.out is not None:
-        save(online, options.out)
-    folder = {} if options.out is None else {"folder": str(options.out)}
-    return _show_online(online, queries, folder, as_json=options.json)
+    save(online, out)
+    return show_online(online, queries, {"folder": str(out)}, as_json=options.json)
 
 
-def ask_online(folder: Folder, texts: Sequence[str], *, out: Path | None, caller: str = "", as_json: bool) -> int:
-    """Ask an online release in a folder, which pays from its budget; exit code 1 where that could not pay for all."""
-    if out is not None:
-        check_new_file(out, inputs=[folder.path / "manifest.json"])
-    online = load(folder, kind="online release")
-    try:
-        queries = parse_queries(texts, online.subject)
-        online.domain_.find(queries)
-    except InvalidInput:
-        online.close()
-        raise
-    return _show_online(online, queries, {}, out=out, caller=caller, as_json=as_json)
+def _without_none(settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in settings.items() if value is not None}
 
 
-def _show_online(
-    online: OnlineRelease,
-    queries: Sequence[Any],
-    figures: dict[str, Any],
-    *,
-    out: Path | None = None,
-    caller: str = "",
-    as_json: bool,
-) -> int:
-    """Ask, close the ledger, and print the answers and the bill."""
-    try:
-        replies = online.ask(queries, caller=caller)
-    except BudgetSpent:
-        replies = []
-    finally:
-        online.close()
-    warn_of_moved_cuts(online.domain_, queries)
-    names = ("query", "answer", "error", "paid")
-    answers = [{name: getattr(reply, name) for name in names} for reply in replies if not reply.refused]
-    refused = len(queries) - len(answers)
-    bill = figures | {
-        "claim": online.claim_,
-        "privacy_unit": online.unit_,
-        "epsilon": online.budget_.epsilon,
-        "delta": online.budget_.delta,
-        "alpha": online.alpha_,
-        "opening_epsilon": online.opening_epsilon_,
-        "asked": len(queries),
-        "paid": sum(answer["paid"] for answer in answers),
-        "refused": refused,
-        "answers": answers,
-    }
-    if out is not None:
-        write_file(out, to_csv(answers, names))
-    elif not as_json:
-        show_rows(answers)
-    show_bill("online release", bill, as_json=as_json)
-    return 1 if refused else 0
-
-
-def _ask_folder(path: Path, options: ReleaseOptions) -> int:
-    """Ask the release of a folder: one that was published, or one that pays from its budget."""
-    folder = open_folder(path)
-    if folder.kind == "online release":
-        return ask_online(folder, options.queries, out=options.out, as_json=options.json)
-    return ask_published(
-        folder,
-        options.queries,
-        out=options.out,
-        synthetic=options.synthetic,
-        quantiles=options.quantiles,
-        reading=options.reading,
-        as_json=options.json,
-    )
-
-
-def ask_published(
-    folder: Folder,
-    texts: Sequence[str],
-    *,
-    out: Path | None,
-    synthetic: int | None = None,
-    quantiles: int | None = None,
-    reading: Mapping[str, Any] = MappingProxyType({}),
-    as_json: bool,
-) -> int:
-    """Answer from a folder that was published before. Nothing is spent."""
-    published = load(folder, kind="query release")
-    if out is not None:
-        check_new_file(out, inputs=[folder.path / "manifest.json"])
-        if quantiles is None:
-            check_table_name(out)
-    if synthetic is not None:
-        check_count("synthetic", synthetic)
-        if out is None:
-            raise InvalidInput("--out FILE.csv says where to write the synthetic records")
-        write_synthetic(published, out, synthetic, names_in(folder))
-        show_bill(f"synthetic records in {out}", {"rows": synthetic, "out": str(out)}, as_json=as_json)
-        return 0
-    if quantiles is not None:
-        text = json.dumps(published.quantiles(quantiles).to_dict())
-        if out is None:
-            print(text)
-        else:
-            write_file(out, text + "\n")
-        return 0
-    table = published.answer(parse_queries(texts, published.subject) if texts else None, **reading)
-    rows = table.to_pylist()
-    warn_of_gaps(rows)
-    rounded = shown_answers(rows, published.records_)
-    if out is not None:
-        write_table(out, table, rows=rounded)
-    if as_json:
-        print(json.dumps({"claim": published.claim_, "answers": rows if out is None else len(rows)}))
-    elif out is None:
-        print(to_csv(rounded, table.column_names), end="")
-    return 0
-
-
-def _plan(subject: Subject, columns: Columns | None, options: ReleaseOptions, settings: Mapping[str, Any]) -> int:
+def _plan(subject: Subject, options: ReleaseOptions, settings: Mapping[str, Any]) -> int:
     """Plan from public numbers, print the plan, and write its page; exit code 1 where alpha is out of reach."""
     check_report(options.report, inputs=[options.public, options.columns])
     if options.records is None:
         raise InvalidInput("--plan reads no private record: --records says how many there are")
     public = 0 if options.public is None else subject.records(read_table(options.public, role="public"))
-    set_options = {name: value for name, value in settings.items() if value is not None}
-    plan = plan_release(subject.about, records=options.records, public=public, columns=columns, **set_options)
+    numbers = {"records": options.records, "public": public, "columns": options.declared_columns()}
+    plan = plan_release(subject.about, **numbers, **_without_none(settings))
     if options.report is not None:
         from quorate.report.release import write_plan_report
 
         write_plan_report(plan, options.report)
     if options.json:
-        print(json.dumps(plan.as_dict()))
+        print(dumps(plan.as_dict()))
     else:
         _show_plan(plan)
     return 0 if plan.feasible else 1

@@ -10,11 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from quorate.cli.output import show_bill, show_rows, to_csv, write_file
-from quorate.core.errors import InvalidInput
+from quorate.cli.output import check_new_file, show_bill, show_rows, to_csv, write_file
+from quorate.core.checks import check_count
+from quorate.core.errors import BudgetSpent, InvalidInput
 from quorate.models.concepts import Boxes, Concept, Halfspaces
-from quorate.models.saving import Folder
-from quorate.release import QueryRelease, Workload
+from quorate.models.saving import Folder, load
+from quorate.release import OnlineRelease, QueryRelease, Workload
+from quorate.release.answers import parse_queries, shown_answers
 from quorate.release.domain import Domain
 from quorate.report.release import release_bill
 from quorate.tables import Number, Schema, read_table
@@ -22,7 +24,6 @@ from quorate.tables.containers import is_arrow, open_columns, shown_names
 from quorate.tables.results import make_table, parquet_bytes
 from quorate.tables.values import read_numbers
 
-_SYNTHETIC_FILE = "synthetic.csv"
 _UNWRITTEN_FORMATS = (".gz", ".arrow", ".feather", ".json", ".xlsx")
 COLUMNS_FILE = "columns.json"  # beside a release about a class of hypotheses: the columns that its points have
 _MOVED = 5  # of those that are answered at another cut
@@ -31,24 +32,24 @@ _MOVED = 5  # of those that are answered at another cut
 class Subject:
     """What `--workload` says: a workload of tables, or boxes or halfspaces over columns of numbers."""
 
-    def __init__(self, about: Workload | Concept, names: tuple[str, ...] = ()) -> None:
+    def __init__(self, about: Workload | Concept, names: tuple[str, ...] = (), left_out: Sequence[str] = ()) -> None:
         self.about, self.names = about, names
-        self.left_out: Sequence[str] = ()  # columns of the tables that are not read
+        self.left_out = left_out  # columns of the tables that are not read
         self._seen: set[str] = set()  # columns of the tables that were read, these among them
 
     @classmethod
-    def parse(cls, text: str) -> "Subject":
+    def parse(cls, text: str, left_out: Sequence[str] = ()) -> "Subject":
         """Return the subject that one word says."""
         kind, _, rest = text.partition(":")
         if kind not in ("boxes", "halfspaces"):
             try:
-                return cls(Workload.parse(text))
+                return cls(Workload.parse(text), (), left_out)
             except InvalidInput as error:
                 raise InvalidInput(f"{error}; or boxes:COLUMN,... or halfspaces:COLUMN,COLUMN") from None
         names = tuple(name.strip() for name in rest.split(",") if name.strip())
         if not names or len(set(names)) != len(names):
             raise InvalidInput(f"{kind} are over different columns of numbers: {kind}:COLUMN,COLUMN, not {text!r}")
-        return cls(Boxes(len(names)) if kind == "boxes" else Halfspaces(len(names)), names)
+        return cls(Boxes(len(names)) if kind == "boxes" else Halfspaces(len(names)), names, left_out)
 
     def records(self, table: Any) -> Any:
         """Return a table as the release takes it: its columns, or those of points, with NaN for non-numbers."""
@@ -85,7 +86,7 @@ def public_records(subject: Subject, path: Path | None, groups: str | None) -> A
     return subject.records(table.drop_columns(groups) if groups in table.column_names else table)
 
 
-def check_declared(domain: Domain, private: Any) -> None:
+def check_columns_declared(domain: Domain, private: Any) -> None:
     """Refuse a private table with columns that nobody has declared: they would be left out in silence."""
     if unread := domain.unread(private):
         raise InvalidInput(
@@ -105,13 +106,6 @@ def names_in(folder: Folder) -> list[str]:
     return [] if text is None else [str(name) for name in json.loads(text)["columns"]]
 
 
-def write_release(release: QueryRelease, names: Sequence[str], out: Path, synthetic: int | None) -> None:
-    """Publish a release into a new folder, with synthetic records where they are asked for."""
-    release.publish(out, extra=columns_file(names))
-    if synthetic is not None:
-        write_synthetic(release, out / _SYNTHETIC_FILE, synthetic, names)
-
-
 def show_release(
     release: QueryRelease,
     queries: Sequence[Any],
@@ -125,15 +119,111 @@ def show_release(
     answers = release.answer(queries, **reading).to_pylist() if queries else []
     warn_of_gaps(answers)
     bill = {**release_bill(release), **figures, "folder": str(out), "answers": answers}
-    if as_json:
-        show_bill(f"release in {out}", bill, as_json=True)
-        return 0
-    show_rows(answers)
-    listed = {name: value for name, value in bill.items() if value is not None}  # cells may be too many to list
-    show_bill(f"release in {out}", listed, as_json=False)
-    for note in release.notes_:
+    if not as_json:
+        show_rows(answers)
+    show_bill(f"The release in {out}", bill, as_json=as_json)
+    for note in () if as_json else release.notes_:
         print(f"Note: {note}.", file=sys.stderr)
     return 0
+
+
+def ask_release(
+    folder: Folder,
+    texts: Sequence[str],
+    *,
+    out: Path | None,
+    synthetic: int | None = None,
+    quantiles: int | None = None,
+    reading: Mapping[str, Any] = MappingProxyType({}),
+    caller: str = "",
+    as_json: bool,
+) -> int:
+    """Ask the release of a folder: one that was published, or one that pays from its budget."""
+    if out is not None:
+        check_new_file(out, inputs=[folder.path / "manifest.json"])
+    if folder.kind == "online release":
+        return _ask_online(folder, texts, out=out, caller=caller, as_json=as_json)
+    release = load(folder, kind="query release")
+    if synthetic is not None:
+        check_count("synthetic", synthetic)
+        if out is None:
+            raise InvalidInput("--out FILE.csv says where to write the synthetic records")
+        write_synthetic(release, out, synthetic, names_in(folder))
+        show_bill(f"Synthetic records in {out}", {"rows": synthetic, "out": str(out)}, as_json=as_json)
+        return 0
+    if quantiles is not None:
+        text = json.dumps(release.quantiles(quantiles).to_dict()) + "\n"
+        if out is None:
+            sys.stdout.write(text)
+        else:
+            write_file(out, text)
+        return 0
+    if out is not None:
+        check_table_name(out)
+    table = release.answer(parse_queries(texts, release.subject) if texts else None, **reading)
+    rows = table.to_pylist()
+    warn_of_gaps(rows)
+    rounded = shown_answers(rows, release.records_)
+    if out is not None:
+        write_table(out, table, rows=rounded)
+    if as_json:
+        print(json.dumps({"claim": release.claim_, "answers": rows if out is None else len(rows)}))
+    elif out is None:
+        sys.stdout.write(to_csv(rounded, table.column_names))
+    return 0
+
+
+def _ask_online(folder: Folder, texts: Sequence[str], *, out: Path | None, caller: str, as_json: bool) -> int:
+    """Ask a release that pays from its budget; exit code 1 where that could not pay for all queries."""
+    online = load(folder, kind="online release")
+    try:
+        queries = parse_queries(texts, online.subject)
+        online.domain_.find(queries)
+    except InvalidInput:
+        online.close()
+        raise
+    return show_online(online, queries, {}, out=out, caller=caller, as_json=as_json)
+
+
+def show_online(
+    online: OnlineRelease,
+    queries: Sequence[Any],
+    figures: Mapping[str, Any],
+    *,
+    out: Path | None = None,
+    caller: str = "",
+    as_json: bool,
+) -> int:
+    """Ask, close the ledger, and print the answers and the bill."""
+    try:
+        replies = online.ask(queries, caller=caller) if queries else []
+    except BudgetSpent:
+        replies = []
+    finally:
+        online.close()
+    warn_of_moved_cuts(online.domain_, queries)
+    names = ("query", "answer", "error", "paid")
+    answers = [{name: getattr(reply, name) for name in names} for reply in replies if not reply.refused]
+    refused = len(queries) - len(answers)
+    bill = {
+        **figures,
+        "claim": online.claim_,
+        "privacy_unit": online.unit_,
+        "epsilon": online.budget_.epsilon,
+        "delta": online.budget_.delta,
+        "alpha": online.alpha_,
+        "opening_epsilon": online.opening_epsilon_,
+        "asked": len(queries),
+        "paid": sum(answer["paid"] for answer in answers),
+        "refused": refused,
+        "answers": answers,
+    }
+    if out is not None:
+        write_file(out, to_csv(answers, names))
+    elif not as_json:
+        show_rows(answers)
+    show_bill("The online release", bill, as_json=as_json)
+    return 1 if refused else 0
 
 
 def write_synthetic(release: QueryRelease, path: Path, rows: int, names: Sequence[str]) -> None:

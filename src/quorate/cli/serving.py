@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from quorate.cli.options import Device, ModelPath, Trusted, listed, use_device
+from quorate.cli.options import Device, ModelPath, Trusted, split_list, use_device
 from quorate.cli.output import Keys, check_new_file, check_query_columns, show_answers, verdict
 from quorate.cli.signatures import options_from, with_options
 from quorate.core.errors import InvalidInput
@@ -40,7 +40,13 @@ def ask(
     insecure: bool = False,
     json: bool = False,
 ) -> int:
-    """Answer a table of queries from a model on a server.
+    """Answer a table of queries from a model on a server. Exit code 1 if the budget could not pay for all of them.
+
+    The answers have the format of `quorate predict`. The key is read from the environment variable QUORATE_KEY or from
+    a file, and never from the command line, which others on the machine can see. A lost request is sent again with the
+    same id, and charged once.
+
+    Example: `quorate ask http://localhost:8900 new.csv --model triage --out answers.csv`
 
     Parameters
     ----------
@@ -77,7 +83,7 @@ def ask(
         raise InvalidInput(f"a client needs {error.name}; install it: pip install 'quorate[client]'") from error
     if out is not None:
         check_new_file(out, inputs=[queries])
-    table, unread = read_table(queries, role="query"), listed(leave_out)
+    table, unread = read_table(queries, role="query"), split_list(leave_out)
     check_query_columns(table, unread, key)
     keys = Keys.of(table, key)
     secret = _read_key(key_file)
@@ -167,7 +173,13 @@ def serve(
     ] = "auto",
     **settings: Any,
 ) -> int:
-    """Serve models over HTTP by the Open Inference Protocol, with a dashboard, until interrupted."""
+    """Serve models over HTTP by the Open Inference Protocol, with a dashboard, until interrupted.
+
+    Every answer is charged to the model's ledger before it is drawn. Callers need a key: `quorate keys add` makes one.
+    A published model has no ledger: everybody may ask it, and nothing is charged.
+
+    Example: `quorate serve model --port 8000`
+    """
     from quorate.models.saving import PublishedFolder, open_folder
 
     try:
@@ -179,7 +191,7 @@ def serve(
         raise InvalidInput(f"port must be a number from 0 to 65535, got {port}")
     if device != "auto":
         use_device(device)
-    server = Settings.of(model, *models, pace_ms=pace, trusted=tuple(listed(trusted)), **settings)
+    server = Settings.of(model, *models, pace_ms=pace, trusted=tuple(split_list(trusted)), **settings)
     folders = [open_folder(path) for path in (model, *models)]
     private = [folder for folder in folders if not isinstance(folder, PublishedFolder)]
 

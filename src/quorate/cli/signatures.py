@@ -28,7 +28,7 @@ def options_from(
     """
     seen = set(skip.split())
     for position, target in enumerate(targets):
-        documented = _parameter_helps(target)
+        texts = _parameter_helps(target)
         for name, parameter in inspect.signature(target).parameters.items():
             if name in seen:
                 continue
@@ -38,14 +38,13 @@ def options_from(
             if position > 0:
                 kind, default = kind | None, None
             variable = None if prefix is None else f"{prefix}{name.upper()}"
-            yield option(
-                name, kind, default, helps.get(name) or documented.get(name, ""), group=group, env_var=variable
-            )
+            yield option(name, kind, default, helps.get(name) or texts.get(name, ""), group=group, env_var=variable)
 
 
 def option(name: str, kind: Any, default: Any, text: str, *, group: Any = None, env_var: Any = None) -> Any:
-    """Return an option as a parameter of a command."""
-    settings = {"group": group, "env_var": env_var, "help": text or None}
+    """Return an option as a parameter of a command. A switch that is on by default has a negative form."""
+    negative = f"--no-{name}" if default is True else None
+    settings = {"group": group, "env_var": env_var, "help": text or None, "negative": negative}
     annotation = Annotated[kind, Parameter(**{key: value for key, value in settings.items() if value is not None})]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
@@ -78,14 +77,23 @@ def _option_type(annotation: Any) -> Any:
 
 
 def _parameter_helps(target: Any) -> dict[str, str]:
-    """Return what the docstring says of each parameter; "As for `X`" is read there."""
-    helps = {}
+    """Return what the docstring says of each parameter; "As for `X`" is read there.
+
+    Words of Python become words of the command line: `scores` is --scores, and "auto" is auto.
+    """
+    parameters, helps = {*inspect.signature(target).parameters, "groups", "public"}, {}
     for names, text in re.findall(r"^(\w[\w, ]*)\n((?:    .*\n)+)", inspect.getdoc(target) or "", re.MULTILINE):
         sentence = " ".join(text.split())
         reference = re.match(r"As for `(\w+)`", sentence)
+        sentence = re.sub(r"`(\w+)`", lambda word: _option_name(word[1], parameters), sentence)
+        sentence = re.sub(r'"([a-z]+)"', r"\1", sentence)
         for name in names.split(", "):
             helps[name] = _parameter_helps(_find_class(reference[1])).get(name, sentence) if reference else sentence
     return helps
+
+
+def _option_name(word: str, parameters: set[str]) -> str:
+    return f"--{word.replace('_', '-')}" if word in parameters else f"`{word}`"
 
 
 def _find_class(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""A federation of owners who share no record: `quorate site`."""
+"""Answer together with other owners of records: make keys, run a site, coordinate all sites."""
 
 import sys
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
-from quorate.cli.options import AsJson, Trusted, listed
+from quorate.cli.options import AsJson, Trusted, split_list
 from quorate.cli.output import check_new_folder, show_bill
 from quorate.core.errors import InvalidInput
 
@@ -88,7 +88,7 @@ def _serve(
         raise InvalidInput(f"port must be a number from 0 to 65535, got {port}")
     party, peers = sites.Keys.read(keys), [sites.Card.read(path) for path in peer]
     card = sites.Card.read(coordinator)
-    opened = open_site(model, party, mode=mode, peers=peers, corrupt=corrupt, trusted=listed(trusted) or None)
+    opened = open_site(model, party, mode=mode, peers=peers, corrupt=corrupt, trusted=split_list(trusted) or None)
 
     def ready(host: str, port: int) -> None:
         print(

@@ -4,46 +4,83 @@ import json
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from quorate.cli.commands.file_options import FileOptions
+from quorate.cli.reading import TableFile
 from quorate.tables.results import Table, write_csv
+
+_CLASSES_COMMENT = """\
+# The classes were read from the records: which of them occur is public with the model, and its claim
+# says so. Name all that may occur (--classes, classes=), whether or not they do, to keep that private.
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Situation:
+    """What the five answers of `quorate start` say, with what follows from the tables."""
+
+    source: TableFile
+    label: str
+    classes: tuple[str, ...]
+    is_declared: bool  # whether these classes were given, and not read from the records
+    queries: int | None
+    abstain: bool
+    public: Any  # its table, or None
+    public_file: Path | None
+    schema: Path | None
+    units: int
+    unused: tuple[str, ...]  # columns that the owner leaves out, or that are named as ids are
+    ids: tuple[str, ...]
+    wordy: tuple[str, ...]  # columns that have too many different texts in the public table
+    columns: int
+    features: int
+
+    @property
+    def is_learned(self) -> bool:
+        """Whether nothing public says what the columns hold."""
+        return self.public is None and self.schema is None
+
+    @property
+    def file_options(self) -> dict[str, Any]:
+        """How the private file is written, where its first line does not show it."""
+        return {name: value for name, value in self.source.file_settings().items() if value}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Commands:
     """The commands that follow a plan."""
 
-    table: Path
-    public: Path | None
-    label: str
-    classes: tuple[str, ...]
-    declared: bool
-    groups: str | None
-    schema: Path | None
-    files: FileOptions
-    leave_out: tuple[str, ...]
+    situation: Situation
     epsilon: float
     delta: float
     queries: int
     aggregator: str
-    linear: bool
+    is_linear: bool
     out: Path
 
     def words(self) -> list[list[str]]:
         """Return the arguments of `quorate`, one list a command."""
-        fit = ["fit", "linear" if self.linear else "subsample", str(self.table), "--label", self.label]
-        fit += ["--classes", ",".join(self.classes)] if self.declared else ["--read-classes"]
-        fit += [] if self.groups is None else ["--groups", self.groups]
-        fit += [] if self.public is None else ["--public", str(self.public), "--gaps"]
-        fit += [] if self.schema is None else ["--schema", str(self.schema)]
-        fit += ["--leave-out", ",".join(self.leave_out)] if self.leave_out else []
-        for name, value in self.files.declared().items():
-            fit += [f"--{name.replace('_', '-')}", str(value)]
-        fit += ["--epsilon", f"{self.epsilon:g}", "--delta", f"{self.delta:g}"]
-        fit += [] if self.linear else ["--queries", str(self.queries), "--aggregator", self.aggregator]
-        fit += ["--out", str(self.out / "model")]
-        ask = ["predict", str(self.out / "model"), str(self.out / "questions.csv")]
-        return [fit, ask]
+        situation = self.situation
+        options = {
+            "label": situation.label,
+            "classes": ",".join(situation.classes) if situation.is_declared else None,
+            "read-classes": not situation.is_declared,
+            "groups": situation.source.groups,
+            "public": situation.public_file,
+            "gaps": situation.public_file is not None,
+            "schema": situation.schema,
+            "leave-out": ",".join((*situation.unused, *situation.wordy)),
+            **{name.replace("_", "-"): value for name, value in situation.file_options.items()},
+            "epsilon": f"{self.epsilon:g}",
+            "delta": f"{self.delta:g}",
+            "queries": None if self.is_linear else self.queries,
+            "aggregator": None if self.is_linear else self.aggregator,
+            "out": self.out / "model",
+        }
+        fit = ["fit", "linear" if self.is_linear else "subsample", str(situation.source.table)]
+        for name, value in options.items():
+            fit += [f"--{name}"] if value is True else [f"--{name}", str(value)] if value else []
+        return [fit, ["predict", str(self.out / "model"), str(self.out / "questions.csv")]]
 
     def lines(self) -> list[str]:
         """Return the commands as they are typed."""
@@ -64,29 +101,21 @@ def write_start(commands: Commands, questions: Table) -> None:
     commands.out.mkdir(parents=True, exist_ok=True)
     (commands.out / "script.py").write_text(_script(commands), encoding="utf-8")
     (commands.out / "commands.sh").write_text(_shell(commands), encoding="utf-8")
-    unused = {commands.label, commands.groups, *commands.leave_out}
-    left = [name for name in questions.column_names if name not in unused]
-    write_csv(questions.select(left), commands.out / "questions.csv")
-
-
-_READ_CLASSES = """# The classes were read from the records: which of them occur is public with the model, and its claim
-# says so. Name all that may occur (--classes, classes=), whether or not they do, to keep that private.
-"""
-
-
-def _read_from_records(commands: Commands) -> str:
-    """Return, as a comment, what of the commands was read from private records."""
-    return "" if commands.declared else _READ_CLASSES
+    situation = commands.situation
+    unused = {situation.label, situation.source.groups, *situation.unused, *situation.wordy}
+    used = [name for name in questions.column_names if name not in unused]
+    write_csv(questions.select(used), commands.out / "questions.csv")
 
 
 def _shell(commands: Commands) -> str:
     fit, ask = commands.lines()
-    kept = "It may be published." if commands.linear else "It holds its budget and is for its owner alone."
+    audience = "It may be published." if commands.is_linear else "It holds its budget and is for its owner alone."
+    comment = "" if commands.situation.is_declared else _CLASSES_COMMENT
     return f"""#!/bin/sh
 # Made by quorate start. Run this file or script.py, not both: each fit opens a budget of its own.
-{_read_from_records(commands)}set -e
+{comment}set -e
 
-# Fit the model and write it into a folder. {kept}
+# Fit the model and write it into a folder. {audience}
 {fit}
 
 # Ask it. A row that is asked again gets the same answer, and is not charged again.
@@ -95,43 +124,52 @@ def _shell(commands: Commands) -> str:
 
 
 def _script(commands: Commands) -> str:
-    """Return the plan as Python. Texts are written as JSON writes them, which Python reads alike."""
-
-    def literal(value: object) -> str:
-        return json.dumps(value, ensure_ascii=False)  # two surrogates for one letter would stay two in Python
-
-    declared = {"label": commands.label, "classes": commands.classes, "groups": commands.groups}
-    declared["leave_out"] = commands.leave_out or None
-    values = {
-        "about": commands.label.replace("\\", "").replace('"', ""),
-        "table": "".join(
-            [literal(str(commands.table))]
-            + [f", {name}={literal(value)}" for name, value in commands.files.declared().items()]
-        ),
-        "public": literal(str(commands.public)),
-        "declared": "".join(f"    {key}={literal(value)},\n" for key, value in declared.items() if value),
-        "unit": "row" if commands.groups is None else "person",
-        "folder": literal(str(commands.out / ("published" if commands.linear else "private"))),
-        "questions": literal(str(commands.out / "questions.csv")),
+    """Return the plan as Python."""
+    situation = commands.situation
+    columns = _BY_SCHEMA if situation.schema is not None else _BY_NAMES if situation.is_learned else _BY_PUBLIC
+    parts = [columns, _LINEAR if commands.is_linear else _VOTES]
+    if situation.is_learned and commands.is_linear:
+        parts = [_LEARNED]
+    parts[0] = ("" if situation.is_declared else _CLASSES_COMMENT) + parts[0]
+    values = _script_values(situation) | {
+        "folder": _literal(commands.out / ("published" if commands.is_linear else "private")),
+        "questions": _literal(commands.out / "questions.csv"),
         "epsilon": f"{commands.epsilon:g}",
         "delta": f"{commands.delta:g}",
         "queries": commands.queries,
-        "aggregator": literal(commands.aggregator),
-        "class_list": literal(list(commands.classes)) if commands.declared else "None",
-        "leave_out": literal(list(commands.leave_out)),
-        "classes": "schema.label.classes" if commands.declared else "None",  # read from y: the claim says so
-        "schema": literal(str(commands.schema)),
-        "unused": literal([*commands.leave_out, commands.label, *([commands.groups] if commands.groups else [])]),
-        "label": literal(commands.label),
-        "groups": "None" if commands.groups is None else f"records[{literal(commands.groups)}]",
-        "more": "" if commands.public is None else '    public=schema.encode(public, role="public"),\n',
+        "aggregator": _literal(commands.aggregator),
     }
-    by_table = commands.public is None and commands.schema is None
-    known = _BY_SCHEMA if commands.schema is not None else _BY_NAMES if by_table else _BY_PUBLIC
-    parts = [_READ, _read_from_records(commands) + known, _LINEAR if commands.linear else _VOTES]
-    if by_table and commands.linear:
-        parts = [_READ, _read_from_records(commands) + _LEARNED]
-    return "\n".join(part.format(**values) for part in parts)
+    return "\n".join(part.format(**values) for part in [_READ, *parts])
+
+
+def _script_values(situation: Situation) -> dict[str, Any]:
+    """Return what the templates say of the tables."""
+    label, groups, left_out = situation.label, situation.source.groups, [*situation.unused, *situation.wordy]
+    options = "".join(f", {name}={_literal(value)}" for name, value in situation.file_options.items())
+    declared = {"label": label, "classes": list(situation.classes), "groups": groups, "leave_out": left_out}
+    return {
+        "about": label.replace("\\", "").replace('"', ""),
+        "table": f"{_literal(situation.source.table)}{options}",
+        "public": _literal(situation.public_file),
+        "schema": _literal(situation.schema),
+        "declared": "".join(f"    {key}={_literal(value)},\n" for key, value in declared.items() if value),
+        "unit": "row" if groups is None else "person",
+        "class_list": _literal(list(situation.classes) if situation.is_declared else None),
+        "classes": "schema.label.classes" if situation.is_declared else "None",  # read from y: the claim says so
+        "leave_out": _literal(left_out),
+        "unused": _literal([*left_out, label, *([groups] if groups else [])]),
+        "label": _literal(label),
+        "groups": "None" if groups is None else f"records[{_literal(groups)}]",
+        "more": "" if situation.public is None else '    public=schema.encode(public, role="public"),\n',
+    }
+
+
+def _literal(value: Any) -> str:
+    """Return a text, a list of texts or a number as Python. JSON writes them as Python does."""
+    if value is None:
+        return "None"
+    value = str(value) if isinstance(value, Path) else value
+    return json.dumps(value, ensure_ascii=False)  # two surrogates for one letter would stay two in Python
 
 
 _READ = '''"""Private answers about {about}. Made by quorate start; change what you like."""

@@ -1,4 +1,7 @@
-"""`quorate neighbours`: for the owner of a model of neighbours: plan, insert, forget, estimate wear."""
+"""Insert and forget records of a model of neighbours, and estimate how many are worn out.
+
+Example: `quorate neighbours forget model p17,p20`
+"""
 
 import json as jsons
 import time
@@ -12,9 +15,9 @@ from cyclopts import App, Parameter
 from rich.console import Console
 from rich.table import Column, Table
 
-from quorate.cli.fit import TARGET_FILE
 from quorate.cli.fit_methods import METHODS
-from quorate.cli.options import AsJson, listed, two_numbers
+from quorate.cli.fit_models import TARGET_FILE
+from quorate.cli.options import AsJson, split_list, two_numbers
 from quorate.cli.output import show_bill
 from quorate.cli.reading import target_column
 from quorate.cli.signatures import options_from, with_options
@@ -73,7 +76,7 @@ def _plan(
     leave_out
         Columns that no query has, such as names of people, separated by commas.
     """
-    table, without = read_table(public, role="public"), listed(leave_out)
+    table, without = read_table(public, role="public"), split_list(leave_out)
     if bounds is None:
         schema = Schema.from_public(table, label=label, leave_out=without)
         labels = None if label is None else schema.labels(table, role="public")
@@ -143,13 +146,13 @@ def _forget(folder: NeighbourFolder, names: str, *, json: AsJson = False) -> int
         Whom to forget, separated by commas.
     """
     with _open_model(folder) as model:
-        count = model.forget(listed(names))
+        count = model.forget(split_list(names))
     show_bill("Forgotten", {"forgotten": count}, as_json=json)
     return 0
 
 
 @neighbours.command(name="forgotten")
-def _list_forgotten(folder: NeighbourFolder, *, json: AsJson = False) -> int:
+def _list_removed_units(folder: NeighbourFolder, *, json: AsJson = False) -> int:
     """List the forgotten units and when, for the owner's records of deletion requests.
 
     Example: `quorate neighbours forgotten model --json`

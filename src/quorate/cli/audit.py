@@ -1,10 +1,19 @@
 """`quorate audit`: attack the claims, replay the predictors, and report how close the attacks came."""
 
+from json import dumps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from quorate.auditing import Replay, Verdict
+from rich.console import Console
+from rich.table import Column, Table
+
+from quorate.auditing import Replay, Verdict, targets
+from quorate.auditing import audit as attack
+from quorate.cli.options import AsJson
+from quorate.cli.output import check_report, steps
+from quorate.core.checks import check_count
+from quorate.core.errors import InvalidInput
+
+_FIELDS = ("target", "lower_bound", "ratio", "exact", "attack", "plays", "confidence", "not_tested", "violated")
 
 
 def audit(
@@ -12,7 +21,7 @@ def audit(
     plays: int = 1_000_000,
     confidence: float = 1 - 1e-9,
     report: Path | None = None,
-    json: bool = False,
+    json: AsJson = False,
 ) -> int:
     """Attack the privacy claims of this package, and report how close the attacks came. Exit code 1 if one is broken.
 
@@ -28,66 +37,43 @@ def audit(
         The probability, for each target, that a sound claim is not reported as broken.
     report
         An HTML page to write: claim, lower bound, ratio, the attack that came closest, what was not tested.
-    json
-        Print one JSON object instead of tables.
     """
-    from quorate.cli.output import check_report
-    from quorate.core.checks import check_count
-    from quorate.core.errors import InvalidInput
-
     plays = check_count("plays", plays, least=10)
     if not 0 < confidence < 1:
         raise InvalidInput(f"confidence must lie between 0 and 1, got {confidence!r}")
     check_report(report)
-    verdicts, replays = _attack(names, plays=plays, confidence=confidence, quiet=json)
+    games, replayed = targets.select_targets(names)  # a wrong name is refused before anything is played
+    labels = [*(f"attacking {name}" for name in games), *(f"replaying {name}" for name in replayed)]
+    verdicts, replays = dict[str, Verdict](), dict[str, Replay]()
+    with steps([label.replace("_", " ") for label in labels], quiet=json) as step:
+        for name, target in games.items():
+            step()
+            verdicts[name] = attack(target, plays=plays, confidence=confidence)
+        for name in replayed:
+            step()
+            replays[name] = targets.run_replay(name)
     if json:
-        _print_json(verdicts, replays)
+        print(dumps(_as_dict(verdicts, replays)))
     else:
-        _print_tables(verdicts, replays)
+        _show(verdicts, replays)
     if report is not None:
         _write_report(report, verdicts, replays)
     broken = any(verdict.violated for verdict in verdicts.values())
     return int(broken or not all(replay.sound for replay in replays.values()))
 
 
-def _attack(
-    names: tuple[str, ...], *, plays: int, confidence: float, quiet: bool
-) -> "tuple[dict[str, Verdict], dict[str, Replay]]":
-    """Play the games and the replays of these names, or all; a wrong name is refused before anything is played."""
-    from quorate.auditing import audit, targets
-    from quorate.cli.output import steps
-
-    attacked, replayed = targets.select_targets(names)
-    labels = [*(f"attacking {name}" for name in attacked), *(f"replaying {name}" for name in replayed)]
-    verdicts: dict[str, Verdict] = {}
-    replays: dict[str, Replay] = {}
-    with steps([label.replace("_", " ") for label in labels], quiet=quiet) as step:
-        for name, target in attacked.items():
-            step()
-            verdicts[name] = audit(target, plays=plays, confidence=confidence)
-        for name in replayed:
-            step()
-            replays[name] = targets.run_replay(name)
-    return verdicts, replays
+def _as_dict(verdicts: dict[str, Verdict], replays: dict[str, Replay]) -> dict[str, object]:
+    return {
+        "verdicts": [
+            {"name": name, "claim": {"epsilon": verdict.claim[0], "delta": verdict.claim[1]}}
+            | {field: getattr(verdict, field) for field in _FIELDS}
+            for name, verdict in verdicts.items()
+        ],
+        "replays": [{"name": name, "sound": replay.sound, **vars(replay)} for name, replay in replays.items()],
+    }
 
 
-def _print_json(verdicts: "dict[str, Verdict]", replays: "dict[str, Replay]") -> None:
-    import json
-
-    fields = ("target", "lower_bound", "ratio", "exact", "attack", "plays", "confidence", "not_tested", "violated")
-    listed: list[dict[str, Any]] = [
-        {"name": name, "claim": {"epsilon": verdict.claim[0], "delta": verdict.claim[1]}}
-        | {field: getattr(verdict, field) for field in fields}
-        for name, verdict in verdicts.items()
-    ]
-    compared = [{"name": name, "sound": replay.sound, **vars(replay)} for name, replay in replays.items()]
-    print(json.dumps({"verdicts": listed, "replays": compared}))
-
-
-def _print_tables(verdicts: "dict[str, Verdict]", replays: "dict[str, Replay]") -> None:
-    from rich.console import Console
-    from rich.table import Column, Table
-
+def _show(verdicts: dict[str, Verdict], replays: dict[str, Replay]) -> None:
     console = Console()
     table = Table(
         Column("claim of", no_wrap=True),
@@ -101,7 +87,7 @@ def _print_tables(verdicts: "dict[str, Verdict]", replays: "dict[str, Replay]") 
         table.add_row(name, f"{epsilon:.3f}", f"{delta:.3g}", f"{bound:.3f}", exact, ratio)
     if verdicts:
         console.print(table)
-        console.print("The attacks that came closest (whole in --json and in the report):")
+        console.print("The attacks that came closest (in full with --json and in the report):")
     for name, verdict in verdicts.items():
         console.print(f"  {name}: {verdict.attack}", no_wrap=True, overflow="ellipsis", markup=False, highlight=False)
     for name, replay in replays.items():
@@ -109,14 +95,14 @@ def _print_tables(verdicts: "dict[str, Verdict]", replays: "dict[str, Replay]") 
         console.print(f"Replay of {name.replace('_', ' ')}: {outcome}; {_describe_replay(replay)}.")
 
 
-def _describe_replay(replay: "Replay") -> str:
+def _describe_replay(replay: Replay) -> str:
     if replay.forbidden:
         return "; ".join(replay.forbidden)
     teachers = "1 teacher" if replay.teachers_changed == 1 else f"{replay.teachers_changed} teachers"
     return f"{teachers} changed {replay.ballots_changed} ballots, {replay.answers_changed} answers differ"
 
 
-def _write_report(report: Path, verdicts: "dict[str, Verdict]", replays: "dict[str, Replay]") -> None:
+def _write_report(report: Path, verdicts: dict[str, Verdict], replays: dict[str, Replay]) -> None:
     from quorate.report import software_versions
     from quorate.report.audit import AuditReport, write_audit_report
 
