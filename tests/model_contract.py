@@ -153,7 +153,7 @@ def check_served(model, queries):
     served, rows = Model.of_published("m", model), np.array(queries)
     [reply] = served.session.ask_all([Request(rows)])
     names = [(name, False) for name in served.outputs.names]
-    tensors = served.outputs.written(reply.labels, reply.refused, names, reply.told)
+    tensors = served.outputs.write(reply.labels, reply.refused, names, reply.told)
     given = {tensor.name: tensor.values for tensor in tensors}
     first = given["label"] if "label" in given else given.get("value", given.get("labels"))
     assert np.asarray(first).tolist() == model.predict(rows).tolist()

@@ -28,8 +28,8 @@ from sklearn.tree import DecisionTreeClassifier
 import isolation
 from quorate import Infeasible, InvalidInput
 from quorate.compute.ensemble import Ensemble, deal_units
+from quorate.compute.ensemble.dealing import _secret_permutation
 from quorate.compute.ensemble.estimators import EstimatorTeachers, fit_estimators
-from quorate.compute.ensemble.sources import _secret_permutation
 from quorate.compute.learners import Deal
 from quorate.core.ballots import Ballots
 from quorate.core.estimator_calls import CALL, call_rows

@@ -24,7 +24,7 @@ from quorate.core.rows import canonical_matrix, join_rows, query_digests, take_r
 from quorate.models.predictors import StableClassifier
 from quorate.models.predictors.records import check_matrix, check_records
 from quorate.service.codec import Tensor
-from quorate.service.tensors import MatrixInput, NamedInputs, SchemaInputs
+from quorate.service.inputs import MatrixInput, NamedInputs, SchemaInputs
 from quorate.tables import Number, Schema
 from quorate.tables.frames import FrameFormat
 

@@ -168,9 +168,9 @@ def test_nothing_runs_as_root_or_writes_to_its_root():
 def exported():
     """Return the labels of every metric that the server exports, by the names of its samples."""
     metrics = Metrics()
-    metrics.request(route="/", model="m", status=200, code="", seconds=0.02)
-    metrics.rows("m", "answered", 1)
-    told = metrics.exposed({"m": dict.fromkeys(FIGURES, 1.0)}, models=["m"], processes=True).decode()
+    metrics.count_request(route="/", model="m", status=200, code="", seconds=0.02)
+    metrics.count_queries("m", "answered", 1)
+    told = metrics.expose({"m": dict.fromkeys(FIGURES, 1.0)}, models=["m"], processes=True).decode()
     found = {}
     for name, labels in re.findall(r"^([a-z_]+)(?:\{(.*)\})? \S+$", told, flags=re.MULTILINE):
         found.setdefault(name, set()).update(re.findall(r"(\w+)=", labels))

@@ -491,15 +491,15 @@ def test_served_outputs_have_sets_and_intervals():
     queries = np.array([[3.0], [0.0], [-3.0]])
     served = Model.of_published("sets", sets)
     (reply,) = served.session.ask_all([_request(queries)])
-    chosen = served.outputs.chosen(None, binary=False)
-    told = {one.name: one.values for one in served.outputs.written(reply.labels, reply.refused, chosen, reply.told)}
+    chosen = served.outputs.choose(None, binary=False)
+    told = {one.name: one.values for one in served.outputs.write(reply.labels, reply.refused, chosen, reply.told)}
     assert told["label"] == sets.predict(queries).tolist()
     assert [json.loads(text) for text in told["set"]] == [["yes"], ["no", "yes"], ["no"]]
-    assert [one.name for one in served.outputs.described()] == ["label", "index", "outcome", "set"]
+    assert [one.name for one in served.outputs.tensors] == ["label", "index", "outcome", "set"]
     served = Model.of_published("bands", bands)
     (reply,) = served.session.ask_all([_request(queries)])
-    chosen = served.outputs.chosen(None, binary=True)
-    told = {one.name: one.values for one in served.outputs.written(reply.labels, reply.refused, chosen, reply.told)}
+    chosen = served.outputs.choose(None, binary=True)
+    told = {one.name: one.values for one in served.outputs.write(reply.labels, reply.refused, chosen, reply.told)}
     assert np.column_stack([told["low"], told["high"]]) == pytest.approx(bands.predict_interval(queries))
     assert told["value"].tolist() == [0.0] * 3
 
@@ -608,8 +608,8 @@ def test_from_a_table_to_served_intervals_on_the_command_line(tmp_path, capsys):
     ] * 2
     bands = load(tmp_path / "bands")
     served = Model.of_published("bands", bands, schema=schema_of(tmp_path / "bands"))
-    assert [tensor.name for tensor in served.inputs.described()] == ["age", "ward"]
-    assert [tensor.name for tensor in served.outputs.described()] == ["value", "low", "high"]
+    assert [tensor.name for tensor in served.inputs.tensors] == ["age", "ward"]
+    assert [tensor.name for tensor in served.outputs.tensors] == ["value", "low", "high"]
 
 
 @pytest.mark.parametrize("frames", [False, True])

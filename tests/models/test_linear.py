@@ -856,14 +856,14 @@ def test_a_regression_and_probabilities_are_served(tmp_path: Path) -> None:
     X, points = generator.normal(size=(3000, 2)), generator.normal(size=(200, 2))
     number = PrivateLinearRegression(epsilon=2.0, bounds=(-5.0, 5.0)).fit(X, X[:, 0], public=points)
     told = Model.of_published("number", number)
-    assert [tensor.name for tensor in told.outputs.described()] == ["value"]
+    assert [tensor.name for tensor in told.outputs.tensors] == ["value"]
     [reply] = told.session.ask_all([Request(points)])
-    [tensor] = told.outputs.written(reply.labels, reply.refused, [("value", False)], reply.told)
+    [tensor] = told.outputs.write(reply.labels, reply.refused, [("value", False)], reply.told)
     np.testing.assert_array_equal(tensor.values, number.predict(points))
     label = PrivateLogisticRegression(epsilon=2.0, classes=[0, 1]).fit(X, (X[:, 0] > 0).astype(int), public=points)
     told = Model.of_published("label", label)
     [reply] = told.session.ask_all([Request(points)])
-    label_tensor, scores = told.outputs.written(
+    label_tensor, scores = told.outputs.write(
         reply.labels, reply.refused, [("label", False), ("scores", False)], reply.told
     )
     np.testing.assert_array_equal(label_tensor.values, label.predict(points))
@@ -875,13 +875,13 @@ def test_several_labels_are_served_and_asked_from_the_command_line(tmp_path, cap
     X, points = generator.normal(size=(3000, 2)), generator.normal(size=(200, 2))
     model = PrivateLogisticRegression(epsilon=2.0).fit(X, np.column_stack([X > 0, X[:, :1] < 0]), public=points)
     told = Model.of_published("labels", model)
-    assert [tensor._asdict() for tensor in told.outputs.described()] == [
+    assert [tensor._asdict() for tensor in told.outputs.tensors] == [
         {"name": "labels", "datatype": "INT64", "shape": [-1, 3]},
         {"name": "scores", "datatype": "FP64", "shape": [-1, 3]},
     ]
     [reply] = told.session.ask_all([Request(points)])
-    labels, scores = told.outputs.written(
-        reply.labels, reply.refused, told.outputs.chosen(None, binary=False), reply.told
+    labels, scores = told.outputs.write(
+        reply.labels, reply.refused, told.outputs.choose(None, binary=False), reply.told
     )
     np.testing.assert_array_equal(labels.values, model.predict(points))
     np.testing.assert_array_equal(scores.values, model.predict_proba(points))
@@ -919,7 +919,7 @@ def test_several_labels_are_fitted_from_the_command_line(classes, tables, capsys
     served = Model.of_published("model", load(tables / "model"), schema=schema_of(tables / "model"))
     assert served.metadata()["parameters"]["labels"] == ["old", "man", "frail"]
     [reply] = served.session.ask_all([Request(np.array([[-2.0, 0, 1]]))])
-    labels, _ = served.outputs.written(reply.labels, reply.refused, [("labels", False), ("scores", False)], reply.told)
+    labels, _ = served.outputs.write(reply.labels, reply.refused, [("labels", False), ("scores", False)], reply.told)
     assert labels.values.tolist() == [[0, 1, 0]]
 
 

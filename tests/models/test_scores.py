@@ -6,6 +6,7 @@ Where real noise is met, what is asserted lies more than six deviations off: one
 import csv
 import json
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -26,7 +27,7 @@ from quorate.models.predictors.scores import Scoring
 from quorate.models.predictors.voting import estimate_rates
 from quorate.models.saving import open_folder
 from quorate.planner.classes import by_class, check_prior, rare_class_warning, takes_class_weight, weigh_classes
-from quorate.service.tensors import NoisyScoreOutputs
+from quorate.service.outputs import outputs_of
 
 RANDOM = np.random.default_rng(0)
 X = RANDOM.normal(size=(6000, 2))
@@ -241,15 +242,16 @@ def test_a_saved_model_shows_the_same_numbers(tmp_path):
 
 def test_a_served_model_has_a_tensor_of_scores():
     scoring = Scoring(NoisyShares(teachers=10, classes=2, scale=1.0), 0.3)
-    outputs = NoisyScoreOutputs(np.array(["no", "yes"]), scoring)
-    assert outputs.described()[-1] == ("scores", "FP64", [-1, 2])
+    classifier = SimpleNamespace(outputs="vote shares", classes_=np.array(["no", "yes"]), scoring=lambda: scoring)
+    outputs = outputs_of(classifier)
+    assert outputs.tensors[-1] == ("scores", "FP64", [-1, 2])
     answers, refused = np.array([12, 13, NO_QUORUM]), np.array([False, False, True])
-    chosen = outputs.chosen(None, binary=False)
-    label, index, outcome, scores = outputs.written(answers, refused, chosen)
+    chosen = outputs.choose(None, binary=False)
+    label, index, outcome, scores = outputs.write(answers, refused, chosen)
     assert (label.values, index.values.tolist()) == (["no", "yes", ""], [0, 1, -2])
     assert outcome.values == ["answered", "answered", "refused"]
     assert scores.values == pytest.approx(np.array([[0.8, 0.2], [0.7, 0.3], [0.0, 0.0]]))
-    assert [tensor.name for tensor in outputs.written(answers, refused, [("scores", True), ("index", True)])] == [
+    assert [tensor.name for tensor in outputs.write(answers, refused, [("scores", True), ("index", True)])] == [
         "scores",
         "index",
     ]

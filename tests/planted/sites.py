@@ -21,7 +21,7 @@ from quorate.core.requests import Asked
 from quorate.models.predictors import PrivateClassifier
 from quorate.models.saving import load, save
 from quorate.models.saving.votes import mechanism_document
-from quorate.service.sites.declared import DeclaredSites
+from quorate.service.sites.coordinator import DeclaredSites
 from quorate.service.sites.masks import Masked, Masks, unmasked
 from quorate.service.sites.messages import About, Batch, Counted, Declaration, Enrolled, Mode
 from quorate.service.sites.site import Site

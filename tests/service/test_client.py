@@ -21,7 +21,8 @@ from quorate.service.client import AsyncClient, Client
 from quorate.service.client import asking as asking_module
 from quorate.service.client.answers import Answers
 from quorate.service.client.asking import Queries
-from quorate.service.tensors import MatrixInput, NamedInputs, Outputs, SchemaInputs
+from quorate.service.inputs import MatrixInput, NamedInputs, SchemaInputs
+from quorate.service.outputs import Outputs
 from quorate.tables import Category, Date, Number, Schema
 from service_client import call, running
 

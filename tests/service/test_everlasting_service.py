@@ -32,7 +32,9 @@ CANARY = 7.123456789123456
 @pytest.fixture(autouse=True)
 def _state(tmp_path, monkeypatch):
     monkeypatch.setenv("QUORATE_STATE", str(tmp_path / "state"))
-    monkeypatch.setattr(reading, "_PATIENCE", 120.0)  # on a busy machine a page would be shown before it is verified
+    monkeypatch.setattr(
+        reading, "_PATIENCE_SECONDS", 120.0
+    )  # on a busy machine a page would be shown before it is verified
 
 
 def saved(folder, probe=None, **changes):
@@ -131,18 +133,18 @@ def _counts_outcomes(patch):
 
 
 def _tells_everybody(patch):
-    patch.setattr(reading, "owns", lambda caller: True)
+    patch.setattr(reading, "is_owner", lambda caller: True)
 
 
 def _tells_in_a_header(patch):
-    right = Infer._written
+    right = Infer._respond
 
     def wrong(self, model, id, result, chosen):
         answer = right(self, model, id, result, chosen)
         answer.headers["x-left"] = str(100 - model.session.no_quorums)
         return answer
 
-    patch.setattr(Infer, "_written", wrong)
+    patch.setattr(Infer, "_respond", wrong)
 
 
 @pytest.mark.parametrize("plant", [_counts_outcomes, _tells_everybody, _tells_in_a_header])

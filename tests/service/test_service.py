@@ -22,9 +22,10 @@ from quorate.service import Model, Settings, make_app
 from quorate.service.batcher import RequestBatcher
 from quorate.service.errors import PROBLEMS, Refused, code_of, error_body
 from quorate.service.http import Departure, Pace
+from quorate.service.inputs import MatrixInput, SchemaInputs
+from quorate.service.outputs import Outputs
 from quorate.service.routes import ROUTES
 from quorate.service.telemetry import LineFormatter, Log, log_config
-from quorate.service.tensors import MatrixInput, Outputs, SchemaInputs
 from quorate.tables import Category, Schema
 from service_client import LOCAL, call, features, running
 
@@ -367,7 +368,7 @@ def test_a_revoked_key_stops_working_soon(monkeypatch):
             first = await call(app, "POST", INFER, features([1, 0, 0]), bearer("qk_a1_x"))
             del model.ledger.keys["qk_a1_x"]
             access = app.state.service.access
-            access._known = {place: (caller, 0.0) for place, (caller, _) in access._known.items()}
+            access._callers = {place: (caller, 0.0) for place, (caller, _) in access._callers.items()}
             return first.status, (await call(app, "POST", INFER, features([1, 0, 0]), bearer("qk_a1_x"))).status
 
     assert asyncio.run(main()) == (200, 401)
@@ -381,7 +382,7 @@ def test_strangers_leave_nothing_behind():
             for number in range(50):
                 got = await call(app, "POST", INFER, features([1, 0, 0]), bearer(f"qk_{number}_x"))
                 assert got.status == 401
-            return app.state.service.access._known
+            return app.state.service.access._callers
 
     assert asyncio.run(main()) == {}
 
@@ -643,9 +644,9 @@ def test_one_request_may_be_larger_than_a_group():
 
 def test_a_pace_counts_whole_steps():
     pace = Pace(0.02)
-    assert [pace.paces(t) for t in (0.0, 0.0199, 0.02, 0.0201, 0.04, 0.041)] == [1, 1, 1, 2, 2, 3]
-    assert pace.told(0.021) == pytest.approx(0.04)
-    assert Pace(0.0).told(0.0212) == pytest.approx(0.022)
+    paces = [pace.round_up(seconds) / 0.02 for seconds in (0.0, 0.0199, 0.02, 0.0201, 0.04, 0.041)]
+    assert paces == pytest.approx([1, 1, 1, 2, 2, 3])
+    assert Pace(0.0).round_up(0.0212) == pytest.approx(0.022)
 
 
 @pytest.mark.parametrize(("work", "ticks"), [(0.0, 1), (0.06, 1), (0.14, 2), (0.23, 3)])

@@ -22,8 +22,9 @@ from quorate.core.ledger import Ledger
 from quorate.service import Model, Settings, make_app
 from quorate.service.codec import read_request
 from quorate.service.errors import Refused
+from quorate.service.inputs import FrameInputs, MatrixInput, NamedInputs, SchemaInputs
+from quorate.service.outputs import Outputs
 from quorate.service.telemetry import Log
-from quorate.service.tensors import FrameInputs, MatrixInput, NamedInputs, Outputs, SchemaInputs
 from quorate.tables import Category, Number, QueryEncoder, Schema
 from quorate.tables.frames import FrameFormat
 from service_client import call, running
@@ -131,7 +132,7 @@ def test_nothing_on_the_way_of_a_request_keeps_what_was_asked():
     settings = Settings(models={"m": "m"}, keys=False, pace_ms=0)
     app = make_app([model], settings, log=Log(io.StringIO()))
     service = app.state.service
-    kept = [model.inputs, model.outputs, service.asking.settings, service.asking.pace, service.access]
+    kept = [model.inputs, model.outputs, service.inference.settings, service.inference.pace, service.access]
 
     async def main():
         async with running(app):

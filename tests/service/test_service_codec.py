@@ -25,8 +25,8 @@ from quorate.service.codec import (
     write_response,
 )
 from quorate.service.errors import PROBLEMS, Refused
-from quorate.service.releases import QueryInput
-from quorate.service.tensors import MatrixInput, NamedInputs, Outputs, SchemaInputs
+from quorate.service.inputs import MatrixInput, NamedInputs, QueryInput, SchemaInputs
+from quorate.service.outputs import Outputs
 from quorate.tables import Category, Number, Schema
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20)
@@ -387,14 +387,14 @@ def test_columns_are_encoded_as_the_schema_encodes_them(rows, flags):
 )
 def test_outputs_say_what_became_of_each_query(classes, datatype, labels):
     outputs = Outputs(np.array(classes))
-    chosen = outputs.chosen(None, binary=False)
-    label, index, outcome = outputs.written(np.array([1, -1, -1]), np.array([False, False, True]), chosen)
-    assert label.datatype == outputs.described()[0].datatype == datatype
+    chosen = outputs.choose(None, binary=False)
+    label, index, outcome = outputs.write(np.array([1, -1, -1]), np.array([False, False, True]), chosen)
+    assert label.datatype == outputs.tensors[0].datatype == datatype
     assert list(label.values) == labels
     assert index.values.tolist() == [1, -1, -2]
     assert outcome.values == ["answered", "no_quorum", "refused"]
     with pytest.raises(Refused, match="bad_request"):
-        outputs.chosen([("labels", False)], binary=False)
+        outputs.choose([("labels", False)], binary=False)
 
 
 def test_a_release_is_asked_at_its_cuts():

@@ -23,7 +23,7 @@ def at_the_edge(work, monkeypatch, *, models=None, **limits):
     """Run `work(port)` against a server with these limits."""
     settings = Settings(models={"m": "m"}, keys=False, pace_ms=0, **limits)
     monkeypatch.setenv(ENVIRONMENT, settings.to_json())
-    EdgeProtocol.idle.clear()
+    EdgeProtocol.waiting.clear()
 
     async def main():
         listening = socket.create_server(("127.0.0.1", 0), backlog=256)
@@ -148,7 +148,7 @@ def test_silent_connections_do_not_keep_others_out(monkeypatch):
         silent = [await connect(port) for _ in range(30)]
         answered = [await answer(port) for _ in range(10)]
         closed = [await asyncio.wait_for(reader.read(), 20) for reader, _ in silent[:20]]
-        return answered, closed, len(EdgeProtocol.idle)
+        return answered, closed, len(EdgeProtocol.waiting)
 
     answered, closed, held = at_the_edge(work, monkeypatch, connection_limit=10)
     assert answered == [b"200"] * 10

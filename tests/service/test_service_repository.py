@@ -369,7 +369,7 @@ def test_the_stock_client_loads_and_unloads_in_every_worker(folder, keys, tmp_pa
         for _ in range(4):
             result = client().infer("model", [tensor], model_version="1", headers=caller)
             assert result.as_numpy("outcome").tolist() in ([b"answered"], [b"no_quorum"])
-        with pytest.raises(errors.InferenceServerException, match="has not the scope"):
+        with pytest.raises(errors.InferenceServerException, match="lacks the scope"):
             client().unload_model("model", headers=caller)
 
 
@@ -430,7 +430,7 @@ def test_what_is_sent_is_what_the_types_say():
 
 
 def test_the_document_refers_to_every_type():
-    document = make_app([fake_model("m")], Settings(models={"m": "m"})).state.service._document
+    document = make_app([fake_model("m")], Settings(models={"m": "m"})).state.service.openapi
     for path, methods in document["paths"].items():
         for operation in methods.values():
             content = operation["responses"]["200"]["content"]

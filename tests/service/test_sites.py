@@ -23,7 +23,7 @@ from quorate.core.requests import Asked, Request
 from quorate.core.session import Session
 from quorate.models.saving import load
 from quorate.models.saving.votes import mechanism_document
-from quorate.service.sites.declared import DeclaredSites
+from quorate.service.sites.coordinator import DeclaredSites
 from quorate.service.sites.masks import Masks, unmasked
 from quorate.service.sites.messages import Batch, Declaration
 from quorate.service.sites.site import Site

@@ -25,7 +25,7 @@ from quorate.cli import main
 from quorate.core.checks import is_named_id
 from quorate.service.codec import Tensor
 from quorate.service.errors import Refused
-from quorate.service.tensors import SchemaInputs
+from quorate.service.inputs import SchemaInputs
 from quorate.tables import Category, Date, Number, Schema, Text
 
 YEAR = Date(low="2024-01-01", high="2024-12-31")
@@ -262,7 +262,7 @@ def test_a_release_leaves_columns_out(tables, capsys):
 
 def test_a_server_takes_dates_as_texts_and_refuses_what_its_schema_refuses():
     inputs = SchemaInputs(Schema({"day": YEAR, "ward": Category(["a"], unknown="refuse")}))
-    assert [one.datatype for one in inputs.described()] == ["BYTES", "BYTES"]
+    assert [one.datatype for one in inputs.tensors] == ["BYTES", "BYTES"]
     day, ward = Tensor("day", "BYTES", [1], ["2024-12-31"]), Tensor("ward", "BYTES", [1], ["a"])
     assert inputs.queries({"day": day, "ward": ward}).tolist() == [[1.0, 1.0]]
     with pytest.raises(Refused) as refused:
@@ -276,7 +276,9 @@ def test_a_server_counts_categories_that_a_model_does_not_know():
     inputs = SchemaInputs(schema)
     ages = Tensor("age", "FP64", [4], np.arange(4.0))
     X = inputs.queries({"age": ages, "ward": Tensor("ward", "BYTES", [4], ["a", "z", "", "y"])})
-    assert inputs.unknown(X) == {"ward": 2} == schema.count_unknown(pa.table({"age": [1.0] * 2, "ward": ["z", "y"]}))
+    assert (
+        inputs.count_unknown(X) == {"ward": 2} == schema.count_unknown(pa.table({"age": [1.0] * 2, "ward": ["z", "y"]}))
+    )
 
 
 @pytest.mark.parametrize("library", [pandas, polars], ids=["pandas", "polars"])

@@ -1,9 +1,8 @@
-"""The service as a Starlette application: routes, who is let in, one middleware, starting and stopping.
+"""The service as a Starlette application: routes, authorization, one middleware, starting and stopping.
 
     make_app([model, ...], settings)     the application; models are `quorate.service.model.Model`
 
-Every refusal is written in one place. An exception that nobody expected becomes 500 `internal`, and says nothing of
-itself.
+Every refusal is written in one place. An unexpected exception becomes 500 `internal`, without its text.
 """
 
 import asyncio
@@ -12,6 +11,7 @@ import os
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from functools import cached_property
 from typing import Any, TypeVar
 
 import msgspec
@@ -36,8 +36,8 @@ from quorate.service.reading import (
     Verifier,
     budget_document,
     budget_figures,
+    is_owner,
     model_view,
-    owns,
     read_budget,
     share_document,
 )
@@ -48,10 +48,10 @@ from quorate.service.telemetry import CONTENT_TYPE, Log, Metrics
 from quorate.service.tracing import Traces
 
 _NOTES_SECONDS = 1.0  # how often refusals are written to the ledgers
-_END_SECONDS = 1.0  # after which a process ends whose model took longer
+_KEYS_SECONDS = 0.5  # how often keys are read from them: by this clock, and not when somebody asks
 _FOLLOW_SECONDS = 0.5  # how often a worker looks for what others were ordered to load
-_ORDER_BYTES = 4096  # of a body that orders something
-_KEYS_SECONDS = 0.5  # and how often keys are read from them: by this clock, and not when somebody asks
+_END_SECONDS = 1.0  # after which a process ends whose model took longer
+_ORDER_BYTES, _ORDER_SECONDS = 4096, 2.0  # of a body that orders something, which comes with its headers
 _EVERY_RESPONSE = [(b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff")]
 
 Order = TypeVar("Order", IndexRequest, LoadRequest)
@@ -113,10 +113,10 @@ class RequestMiddleware:
         except Exception as error:
             if context.status:  # the response has started: the server ends the connection
                 raise
-            await self._refusal(scope, context, error)(scope, receive, start)
-        self._service.note(scope["method"], _path_of(scope), context)
+            await self._refuse(scope, context, error)(scope, receive, start)
+        self._service.note_request(scope["method"], _path_of(scope), context)
 
-    def _refusal(self, scope: Scope, context: Context, error: Exception) -> Response:
+    def _refuse(self, scope: Scope, context: Context, error: Exception) -> Response:
         if isinstance(error, HTTPException):  # of Starlette: no route, or none by this method
             refused = Refused("not_found" if error.status_code == 404 else "method_not_allowed")
         elif isinstance(error, Refused | QuorateError):  # a ledger that cannot be read, for example
@@ -125,7 +125,10 @@ class RequestMiddleware:
             self._service.log.failure(error, route=_path_of(scope))
             refused = Refused("internal")
         context.code, context.cause = refused.code, refused.cause
-        return refusal_response(refused)
+        response = refusal_response(refused)
+        if isinstance(error, HTTPException):
+            response.headers.update(error.headers or {})  # such as Allow
+        return response
 
 
 def _path_of(scope: Scope) -> str:
@@ -135,17 +138,17 @@ def _path_of(scope: Scope) -> str:
 
 
 class _Endpoint:
-    """What answers a route, as an ASGI application: lets the caller in, then asks the handler of that name."""
+    """A route as an ASGI application: authorizes the caller, then calls the handler of its name."""
 
     def __init__(self, service: "Service", route: RouteInfo) -> None:
         self._service, self._scope = service, route.scope
-        self._of_any = route.endpoint in ("load", "unload")  # also of a model that answers nothing
+        self._with_refused = route.endpoint in ("load", "unload")
         self._handler: Handler = service.handler(route.endpoint)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive, send)
         if self._scope is not None:
-            await self._service.let_in(request, self._scope, of_any=self._of_any)
+            await self._service.authorize_caller(request, self._scope, with_refused=self._with_refused)
         response = await self._handler(request)
         await response(scope, receive, send)
 
@@ -165,55 +168,52 @@ class Service:
         self.settings, self.log, self.metrics, self.traces = settings, log, Metrics(), traces
         self.repository = Repository(models, settings, log, source)
         self.models, self.access = self.repository.models, self.repository.access
-        self.asking = Infer(settings, self.metrics)
+        self.inference = Infer(settings, self.metrics)
         self._verifier = Verifier()
-        self._document = openapi_document(settings)
         self._recurring: list[asyncio.Task[None]] = []
 
     def handler(self, name: str) -> Handler:
         """Return what answers the routes of this name."""
-        asking: dict[str, Handler] = {"infer": self.asking.infer, "feed": self.asking.feed}
-        asking |= {"insert": self.asking.insert, "forget": self.asking.forget}
-        handler: Handler = asking.get(name) or getattr(self, f"_{name}")
+        handler: Handler = getattr(self.inference, name, None) or getattr(self, f"_{name}")
         return handler
 
-    async def let_in(self, request: Request, scope: str, *, of_any: bool = False) -> None:
-        """Find out who calls, and refuse who may not. To whoever has no key of it, a model looks like one not there.
+    async def authorize_caller(self, request: Request, scope: str, *, with_refused: bool = False) -> None:
+        """Authenticate the caller and check its scope, before anything of the body is read.
 
-        A model that answers nothing is refused too, but where its owner can change that: `of_any`.
+        A caller without a key for a model gets 401 whether the model exists or not. A model that answers nothing is
+        refused too, but `with_refused`, where its owner can change that.
         """
         context, name = context_of(request), request.path_params.get("name", "")
-        token = token_of(context.headers.get(b"authorization")) if self.settings.keys else None
         context.model = model = self.models.get(name)
-        if model is not None:
-            caller = await self.access.caller(name, token)
-            known = {name: caller} if caller is not None else {}
-        else:
-            known = await self._known(token) if not name else {}
-        if self.settings.keys and not known:
+        callers = await self._find_callers(_token(context), name)
+        if self.settings.keys and not callers:
             raise Refused("unauthenticated")
         if name and (model is None or request.path_params.get("version", VERSION) != VERSION):
             raise Refused("unknown_model")
-        if model is not None and model.refused and not of_any:
+        if model is not None and model.refused and not with_refused:
             raise refusal_of(model)
-        context.known = {name: caller for name, caller in known.items() if caller.may(scope)}
-        context.caller = next(iter(known.values())) if known else OWNER
-        if known and not context.known:
-            raise Refused("forbidden", f"this key has not the scope {scope!r}; ask the owner for one that has")
+        context.callers = {name: caller for name, caller in callers.items() if caller.may(scope)}
+        context.caller = next(iter(callers.values()), OWNER)
+        if callers and not context.callers:
+            raise Refused("forbidden", f"this key lacks the scope {scope!r}; ask the owner for one that has it")
 
-    async def _known(self, token: str | None) -> dict[str, Caller]:
+    async def _find_callers(self, token: str | None, name: str = "") -> dict[str, Caller]:
+        """Return as whom the model of this name knows the caller; without a name, all models that do."""
+        if name:
+            caller = await self.access.caller(name, token)
+            return {} if caller is None else {name: caller}
         return await self.access.models(token) if self.settings.keys else dict.fromkeys(self.models, OWNER)
 
-    def note(self, method: str, route: str, context: Context) -> None:
-        """Log and count a request that was answered; a refusal of somebody with a key goes to the ledger too."""
-        pace, code = self.asking.pace, context.code
+    def note_request(self, method: str, route: str, context: Context) -> None:
+        """Log and count a request that was answered; a refusal of a caller with a key goes to the ledger too."""
+        pace, code = self.inference.pace, context.code
         paces = context.departure.ticks if context.departure is not None else 0
-        seconds = pace.told(paces * pace.seconds or time.perf_counter() - context.started)
+        seconds = pace.round_up(paces * pace.seconds or time.perf_counter() - context.started)
         model = context.model.name if context.model is not None else ""
-        self.metrics.request(route=route, model=model, status=context.status, code=code, seconds=seconds)
+        self.metrics.count_request(route=route, model=model, status=context.status, code=code, seconds=seconds)
         if self.traces is not None:
-            self.traces.request(method, route, context, seconds=seconds)
-        known = context.caller is not OWNER
+            self.traces.add_request(method, route, context, seconds=seconds)
+        has_key = context.caller is not OWNER
         self.log.event(
             "request",
             route=route,
@@ -221,12 +221,12 @@ class Service:
             status=context.status,
             code=code,
             milliseconds=round(1000 * seconds, 3),
-            key=context.caller.id if known else None,
+            key=context.caller.id if has_key else None,
             request=context.id,
             rows=context.rows,
             **({"cause": context.cause} if context.cause else {}),
         )
-        if code and context.model is not None and context.status != 401 and (known or not self.settings.keys):
+        if code and context.model is not None and context.status != 401 and (has_key or not self.settings.keys):
             context.model.note(context.caller.id, code)
 
     # Handlers, by the names in the table of routes.
@@ -247,37 +247,29 @@ class Service:
         return json_response({"name": "quorate", "version": __version__, "extensions": list(EXTENSIONS)})
 
     async def _index(self, request: Request) -> Response:
-        asked = await self._order(request, IndexRequest)
-        token = token_of(context_of(request).headers.get(b"authorization")) if self.settings.keys else None
-        known = await self._known(token)
-        if token is not None and not known:
+        token = _token(context_of(request)) if self.settings.keys else None
+        names = {*await self._find_callers(token), *self.access.published}
+        if token is not None and not names - self.access.published:
             raise Refused("unauthenticated")
-        return json_response(await self.repository.index({*known, *self.access.published}, ready=asked.ready))
+        ready = (await _read_order(request, IndexRequest)).ready if names else False
+        return json_response(await self.repository.index(names, ready=ready))
 
     async def _load(self, request: Request) -> Response:
-        await self._order(request, LoadRequest)
-        await self.repository.load(self._owned(request))
+        name = await self._read_owner_order(request)
+        await self.repository.load(name)
         return json_response({})
 
     async def _unload(self, request: Request) -> Response:
-        await self._order(request, LoadRequest)
-        await self.repository.unload(self._owned(request))
+        name = await self._read_owner_order(request)
+        await self.repository.unload(name)
         return json_response({})
 
-    def _owned(self, request: Request) -> str:
-        if not owns(context_of(request).caller):
+    async def _read_owner_order(self, request: Request) -> str:
+        """Return the name of the model that its owner orders to be loaded or unloaded."""
+        if not is_owner(context_of(request).caller):
             raise Refused("forbidden", "this takes a key of the model's owner, and this server has no keys")
+        await _read_order(request, LoadRequest)
         return context_of(request).named_model.name
-
-    async def _order(self, request: Request, kind: type[Order]) -> Order:
-        """Return the body of a request that orders something, which may be empty."""
-        body = await read_body(request, limit=_ORDER_BYTES, seconds=self.settings.body_seconds)
-        try:
-            return msgspec.json.decode(body or b"{}", type=kind)
-        except msgspec.ValidationError:
-            raise Refused("bad_request", "the body asks for something that this server does not do") from None
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            raise Refused("bad_json") from None
 
     async def _model(self, request: Request) -> Response:
         return json_response(context_of(request).named_model.metadata())
@@ -291,42 +283,49 @@ class Service:
     async def _budget(self, request: Request) -> Response:
         context = context_of(request)
         view = await read_budget(context.named_model)
-        return json_response(budget_document(context.named_model, view, owner=owns(context.caller)))
+        return json_response(budget_document(context.named_model, view, owner=is_owner(context.caller)))
 
     async def _share(self, request: Request) -> Response:
         context = context_of(request)
         return json_response(share_document(await read_budget(context.named_model), context.caller))
 
     async def _metrics(self, request: Request) -> Response:
-        known, budgets = [name for name in context_of(request).known if not self.models[name].refused], {}
-        views = await asyncio.gather(*(read_budget(self.models[name]) for name in known), return_exceptions=True)
-        for name, view in zip(known, views, strict=True):
+        callers, budgets = context_of(request).callers, {}
+        names = [name for name in callers if not self.models[name].refused]
+        views = await asyncio.gather(*(read_budget(self.models[name]) for name in names), return_exceptions=True)
+        for name, view in zip(names, views, strict=True):
             if not isinstance(view, BaseException):  # no figures for a ledger that cannot be read
                 budgets[name] = budget_figures(self.models[name], view)
-        callers, private = (
-            context_of(request).known,
-            [name for name, model in self.models.items() if not model.published],
-        )
-        owned = [name for name, caller in callers.items() if owns(caller)]
-        owner = all(name in callers and callers[name].may("admin") for name in private)
-        text = await asyncio.to_thread(self.metrics.exposed, budgets, models=known, owned=owned, processes=owner)
+        owned = [name for name, caller in callers.items() if is_owner(caller)]
+        private = [name for name, model in self.models.items() if not model.published]
+        owns_all = all(name in callers and callers[name].may("admin") for name in private)
+        text = await asyncio.to_thread(self.metrics.expose, budgets, models=names, owned=owned, processes=owns_all)
         return Response(text, media_type=CONTENT_TYPE)
 
+    @cached_property
+    def openapi(self) -> dict[str, Any]:
+        """The OpenAPI document of this server."""
+        return openapi_document(self.settings)
+
+    @cached_property
+    def _docs_page(self) -> str:
+        return docs_page(self.openapi)
+
     async def _docs(self, request: Request) -> Response:
-        return page_response(docs_page(self._document), CONTENT_SECURITY_POLICY)
+        return page_response(self._docs_page, CONTENT_SECURITY_POLICY)
 
     async def _openapi(self, request: Request) -> Response:
-        return json_response(self._document)
+        return json_response(self.openapi)
 
     async def _dashboard(self, request: Request) -> Response:
         at = time.time()
-        shown = [
+        views = [
             await model_view(self.models[name], caller, self._verifier, at=at)
-            for name, caller in context_of(request).known.items()
+            for name, caller in context_of(request).callers.items()
             if self.models[name].ledger is not None
         ]
         live = "live" in request.query_params
-        return page_response(dashboard_page(shown, at=at, live=live), CONTENT_SECURITY_POLICY)
+        return page_response(dashboard_page(views, at=at, live=live), CONTENT_SECURITY_POLICY)
 
     # Starting and stopping.
 
@@ -336,10 +335,10 @@ class Service:
         for model in self.models.values():
             if not model.refused:
                 model.batcher.start()
-        self._recurring = [asyncio.create_task(self._every(_NOTES_SECONDS, Model.write_notes))]
-        self._recurring.append(asyncio.create_task(self._follow()))
+        recurring = [(_NOTES_SECONDS, self._each_model(Model.write_notes)), (_FOLLOW_SECONDS, self.repository.follow)]
         if self.settings.keys:
-            self._recurring.append(asyncio.create_task(self._every(_KEYS_SECONDS, Model.read_keys)))
+            recurring.append((_KEYS_SECONDS, self._each_model(Model.read_keys)))
+        self._recurring = [asyncio.create_task(self._repeat(seconds, work)) for seconds, work in recurring]
         self.log.event("started", models=len(self.models), keys=self.settings.keys)
         yield
         if await self._stop():
@@ -359,7 +358,7 @@ class Service:
             except Exception as error:
                 self.log.failure(error, route="")
                 failed = True
-                if isinstance(error, TimeoutError):  # its threads would be waited for: they are not
+                if isinstance(error, TimeoutError):  # the process does not wait for its threads
                     end = threading.Timer(_END_SECONDS, os._exit, (1,))
                     end.daemon = True
                     end.start()
@@ -369,21 +368,36 @@ class Service:
         self.log.flush()
         return failed
 
-    async def _follow(self) -> None:
-        """Load and unload what other workers were asked to."""
-        while True:
-            try:
-                await self.repository.follow()
-            except Exception as error:
-                self.log.failure(error, route="")
-            await asyncio.sleep(_FOLLOW_SECONDS)
-
-    async def _every(self, seconds: float, work: Callable[[Model], Awaitable[None]]) -> None:
-        """Do this for each model again and again, whatever is asked meanwhile."""
-        while True:
+    def _each_model(self, work: Callable[[Model], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
+        async def work_on_each() -> None:
             for model in list(self.models.values()):
                 try:
                     await work(model)
                 except Exception as error:
                     self.log.failure(error, route="")
+
+        return work_on_each
+
+    async def _repeat(self, seconds: float, work: Callable[[], Awaitable[None]]) -> None:
+        """Do this again and again, whatever is asked meanwhile."""
+        while True:
+            try:
+                await work()
+            except Exception as error:
+                self.log.failure(error, route="")
             await asyncio.sleep(seconds)
+
+
+def _token(context: Context) -> str | None:
+    return token_of(context.headers.get(b"authorization"))
+
+
+async def _read_order(request: Request, kind: type[Order]) -> Order:
+    """Return the body of a request that orders something, which may be empty."""
+    body = await read_body(request, limit=_ORDER_BYTES, seconds=_ORDER_SECONDS)
+    try:
+        return msgspec.json.decode(body or b"{}", type=kind)
+    except msgspec.ValidationError:
+        raise Refused("bad_request", "the body asks for something that this server does not do") from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise Refused("bad_json") from None

@@ -11,7 +11,7 @@ import base64
 import contextlib
 import hashlib
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,7 @@ from quorate.service.settings import is_loopback
 CHALLENGES = ('Bearer realm="quorate"', 'Basic realm="quorate", charset="UTF-8"')  # browsers read one from each line
 
 _KEPT_SECONDS = 1.0  # how long a key that was revoked may still be taken for one
-_LONGEST = 256
+_LONGEST_TOKEN = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,74 +41,72 @@ ANYBODY = Caller("", frozenset({"ask"}))  # of a published model
 
 
 class Access:
-    """The callers of some models, found by their keys.
-
-    A token that was found is kept for a second, for whoever has that very token.
-    """
+    """The callers of some models, found by their keys; each is remembered for a second, under its very token."""
 
     def __init__(self, *, required: bool = True) -> None:
         self._finders: dict[str, Callable[[str], Any]] = {}
-        self.required, self._published = required, set[str]()
-        self._known: dict[tuple[str, bytes], tuple[Caller, float]] = {}
-        self._looking: dict[tuple[str, bytes], asyncio.Future[Caller | None]] = {}
+        self.required, self.published = required, set[str]()  # models that anybody may ask
+        self._callers: dict[tuple[str, bytes], tuple[Caller, float]] = {}  # and until when each is remembered
+        self._searches: dict[tuple[str, bytes], asyncio.Future[Caller | None]] = {}
 
     def put(self, model: str, finder: Callable[[str], Any] | None, *, published: bool = False) -> None:
         """Let a model be asked. `finder` looks a token up in its ledger; one that was `published` needs no key.
 
-        Who was known to the model before it in this place is looked up again: this one may have other keys.
+        Callers of the model before it in this place are looked up again: this one may have other keys.
         """
-        self._known = {place: known for place, known in self._known.items() if place[0] != model}
+        self._callers = {place: caller for place, caller in self._callers.items() if place[0] != model}
         self._finders.pop(model, None)
-        self._published.discard(model)
+        self.published.discard(model)
         if finder is not None:
             self._finders[model] = finder
         if published:
-            self._published.add(model)
+            self.published.add(model)
 
     async def caller(self, model: str, token: str | None) -> Caller | None:
-        """Return who asks this model, or None for nobody it knows."""
+        """Return who asks this model, or None for nobody it knows.
+
+        A model that does not exist takes the same steps: the time of a refusal does not tell which models there are.
+        """
         if not self.required:
             return OWNER
-        if model in self._published:
+        if model in self.published:
             return ANYBODY
-        if token is None or len(token) > _LONGEST or model not in self._finders:
+        if token is None or len(token) > _LONGEST_TOKEN:
             return None
         place = model, hashlib.blake2b(token.encode(), digest_size=16).digest()
-        known = self._known.get(place)
-        if known is not None and known[1] > time.monotonic():
-            return known[0]
-        looking = self._looking.get(place)
-        if looking is None:  # those who come meanwhile wait for the same look
-            looking = self._looking[place] = asyncio.ensure_future(self._look(place, token))
-        return await asyncio.shield(looking)
+        remembered = self._callers.get(place)
+        if remembered is not None and remembered[1] > time.monotonic():
+            return remembered[0]
+        search = self._searches.get(place)
+        if search is None:  # requests that come meanwhile wait for the same search
+            search = self._searches[place] = asyncio.ensure_future(self._search(place, token))
+        return await asyncio.shield(search)
 
     async def models(self, token: str | None) -> dict[str, Caller]:
         """Return the models that know this token, and as whom."""
         callers = {model: await self.caller(model, token) for model in list(self._finders)}
         return {model: caller for model, caller in callers.items() if caller is not None}
 
-    @property
-    def published(self) -> Collection[str]:
-        """The models that anybody may ask."""
-        return self._published
-
-    async def _look(self, place: tuple[str, bytes], token: str) -> Caller | None:
+    async def _search(self, place: tuple[str, bytes], token: str) -> Caller | None:
         try:
             while True:
                 finder = self._finders.get(place[0])
-                key = None if finder is None else await asyncio.to_thread(finder, token)
+                decoy = next(iter(self._finders.values()), None)  # of a model that exists, for one that does not
+                key = await asyncio.to_thread(finder or decoy or _find_nothing, token)
                 if finder is self._finders.get(place[0]):  # or else the model was exchanged meanwhile
                     break
         finally:
-            del self._looking[place]
-        caller = None
-        if key is not None and not key.revoked:
-            caller = Caller(key.id, frozenset(key.scopes))
-        if caller is None:  # strangers leave nothing behind, and cannot crowd out who has a key
-            self._known.pop(place, None)
-        else:
-            self._known[place] = caller, time.monotonic() + _KEPT_SECONDS
+            del self._searches[place]
+        if finder is None or key is None or key.revoked:
+            self._callers.pop(place, None)  # strangers leave nothing behind, and cannot crowd out who has a key
+            return None
+        caller = Caller(key.id, frozenset(key.scopes))
+        self._callers[place] = caller, time.monotonic() + _KEPT_SECONDS
         return caller
+
+
+def _find_nothing(token: str) -> None:
+    return None
 
 
 def token_of(authorization: bytes | None) -> str | None:

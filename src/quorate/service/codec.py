@@ -52,6 +52,7 @@ _LENGTH = struct.Struct("<I")
 Parameter = bool | int | float | str | None
 
 _VISIBLE = re.compile(r"[\x21-\x7e]{1,128}")
+_FORBIDDEN = re.compile("[\0\ud800-\udfff]")
 _UNKNOWN_FIELD = "Object contains unknown field"
 
 
@@ -111,6 +112,14 @@ class ChangeBody(RequestBody):
     about: list[RequestedTensor] = []
 
 
+class TensorInfo(NamedTuple):
+    """How the protocol describes a tensor of a model; -1 in its shape is the number of queries."""
+
+    name: str
+    datatype: str
+    shape: list[int]
+
+
 class Tensor(NamedTuple):
     """An input that was read: flat elements and their shape."""
 
@@ -162,49 +171,53 @@ def read_request(
     view = memoryview(body)
     if header_length is not None and not 0 <= header_length <= len(view):
         raise Refused("bad_request", "Inference-Header-Content-Length must be the length of the JSON within the body")
-    described = view[:header_length] if header_length is not None else view
-    read = _decoded(described, _DECODER if about is None else _CHANGE_DECODER)
-    rest = view[header_length:] if header_length is not None else view[:0]
-    inputs, rest = _tensors(read.inputs, names, rest, row_limit)
-    told, rest = _tensors(read.about if isinstance(read, ChangeBody) else [], about or (), rest, row_limit)
+    end = len(view) if header_length is None else header_length
+    request = _decode(view[:end], _DECODER if about is None else _CHANGE_DECODER)
+    inputs, rest = _read_tensors(request.inputs, names, view[end:], row_limit)
+    descriptions = request.about if isinstance(request, ChangeBody) else []
+    row_facts, rest = _read_tensors(descriptions, about or (), rest, row_limit)
     if len(rest):
         raise Refused("bad_tensor", "the bytes after the JSON are more than the inputs say")
-    binary = read.parameters is not None and bool(read.parameters.binary_data_output)
+    binary = request.parameters is not None and bool(request.parameters.binary_data_output)
     outputs = None
-    if read.outputs:
-        outputs = [(output.name, _as_bytes(output, binary)) for output in read.outputs]
+    if request.outputs:
+        outputs = [(output.name, _is_binary(output, binary)) for output in request.outputs]
         if len({name for name, _ in outputs}) < len(outputs):
             raise Refused("bad_request", "an output stands twice in the request")
-    return InferRequest(check_id(read.id) if read.id else "", inputs, outputs, binary, told)
+    return InferRequest(check_id(request.id) if request.id else "", inputs, outputs, binary, row_facts)
 
 
-def _tensors(
-    listed_tensors: Sequence[RequestedTensor], names: Collection[str], rest: memoryview, row_limit: int
+def _read_tensors(
+    descriptions: Sequence[RequestedTensor], names: Collection[str], rest: memoryview, row_limit: int
 ) -> tuple[dict[str, Tensor], memoryview]:
     """Return tensors of these names, and the bytes that follow theirs."""
     tensors: dict[str, Tensor] = {}
-    for described in listed_tensors:
-        if described.name not in names:  # so that only the model's own names are ever repeated
-            raise Refused("bad_request", f"the inputs of this model are {listed(names)}; another was sent")
-        _check_shape(described, row_limit)
-        size = _binary_size(described)
-        if size is None:
-            values = _json_values(described)
-        else:
+    for requested in descriptions:
+        name, datatype, shape = requested.name, requested.datatype, requested.shape
+        if name not in names:  # so that a refusal repeats only the model's own names
+            raise Refused("bad_request", f"the inputs of this model are {join_names(names)}; another was sent")
+        _check_shape(requested, row_limit)
+        size = _binary_size(requested)
+        if size is not None:
             if size > len(rest):
                 raise Refused("bad_tensor", "the bytes after the JSON are fewer than the inputs say")
-            values = from_binary(described.name, described.datatype, described.shape, rest[:size])
-            rest = rest[size:]
-        if described.name in tensors:
+            values, rest = from_binary(name, datatype, shape, rest[:size]), rest[size:]
+        elif requested.data is not msgspec.UNSET:
+            values = from_json(name, datatype, shape, requested.data)
+        else:
+            raise Refused(
+                "bad_tensor", "an input has no data: put them into the JSON, or after it with binary_data_size"
+            )
+        if name in tensors:
             raise Refused("bad_request", "an input stands twice in the request")
-        tensors[described.name] = Tensor(described.name, described.datatype, described.shape, values)
+        tensors[name] = Tensor(name, datatype, shape, values)
     return tensors, rest
 
 
-def listed(names: Iterable[str]) -> str:
-    """Return some names as an error shows them."""
-    shown = [repr(name) for name in names]
-    return ", ".join(shown[:20]) + (", ..." if len(shown) > 20 else "")
+def join_names(names: Iterable[str]) -> str:
+    """Return names as an error shows them, at most 20."""
+    quoted = [repr(name) for name in names]
+    return ", ".join(quoted[:20]) + (", ..." if len(quoted) > 20 else "")
 
 
 def check_id(id: str) -> str:
@@ -221,7 +234,7 @@ def request_digest(body: bytes, header_length: int | None) -> bytes:
 
 def write_response(model: str, id: str, outputs: Sequence[ResponseTensor]) -> tuple[bytes, int | None]:
     """Return the body of a response, and the length of its JSON where bytes follow."""
-    described, following = [], []
+    tensors, following = [], []
     for name, datatype, values, binary in outputs:
         shape = [len(values)] if isinstance(values, list) else list(values.shape)
         tensor: dict[str, Any] = {"name": name, "datatype": datatype, "shape": shape}
@@ -230,53 +243,45 @@ def write_response(model: str, id: str, outputs: Sequence[ResponseTensor]) -> tu
             tensor["parameters"] = {"binary_data_size": len(following[-1])}
         else:
             tensor["data"] = values if isinstance(values, list) else values.ravel().tolist()
-        described.append(tensor)
-    named = {"model_name": model, "model_version": "1"}
-    written = _ENCODER.encode(({**named, "id": id} if id else named) | {"outputs": described})
-    return (b"".join([written, *following]), len(written)) if following else (written, None)
+        tensors.append(tensor)
+    head = {"model_name": model, "model_version": "1"} | ({"id": id} if id else {})
+    text = _ENCODER.encode(head | {"outputs": tensors})
+    return (b"".join([text, *following]), len(text)) if following else (text, None)
 
 
-def _decoded(view: memoryview, decoder: msgspec.json.Decoder[Any]) -> RequestBody:
+def _decode(view: memoryview, decoder: msgspec.json.Decoder[Any]) -> RequestBody:
     try:
         return decoder.decode(view)  # type: ignore[no-any-return]
     except msgspec.ValidationError as error:
-        problem, _, place = str(error).partition(" - at ")
+        problem, _, path = str(error).partition(" - at ")
         if problem.startswith(_UNKNOWN_FIELD):  # and names it, which is the sender's word and not ours
             problem = "A field means nothing here"
-        raise Refused("bad_request", f"{problem}{f', at {place}' if place else ''}; see /docs for the fields") from None
+        raise Refused("bad_request", f"{problem}{f', at {path}' if path else ''}; see /docs for the fields") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise Refused("bad_json") from None
 
 
-def _check_shape(described: RequestedTensor, row_limit: int) -> None:
-    if described.datatype not in DATATYPES:
+def _check_shape(requested: RequestedTensor, row_limit: int) -> None:
+    if requested.datatype not in DATATYPES:
         raise Refused("bad_tensor", f"a datatype must be one of {', '.join(DATATYPES)}")
-    if not 1 <= len(described.shape) <= 2 or any(size < 1 for size in described.shape):
+    if not 1 <= len(requested.shape) <= 2 or any(size < 1 for size in requested.shape):
         raise Refused("bad_tensor", "a shape must be [rows] or [rows, columns], of at least 1 each")
-    if described.shape[0] > row_limit:
+    if requested.shape[0] > row_limit:
         raise Refused("too_many_rows", f"a request may hold at most {row_limit} queries; send them in several requests")
 
 
-def _binary_size(described: RequestedTensor) -> int | None:
-    size = None if described.parameters is None else described.parameters.binary_data_size
-    if size is None:
-        return None
-    if size < 0:
+def _binary_size(requested: RequestedTensor) -> int | None:
+    size = None if requested.parameters is None else requested.parameters.binary_data_size
+    if size is not None and size < 0:
         raise Refused("bad_request", "binary_data_size must be a number of bytes")
-    if described.data is not msgspec.UNSET:
+    if size is not None and requested.data is not msgspec.UNSET:
         raise Refused("bad_tensor", "an input has its data in the JSON or after it, not both")
     return size
 
 
-def _json_values(described: RequestedTensor) -> Values:
-    if described.data is msgspec.UNSET:
-        raise Refused("bad_tensor", "an input has no data: put them into the JSON, or after it with binary_data_size")
-    return from_json(described.name, described.datatype, described.shape, described.data)
-
-
-def _as_bytes(output: RequestedOutput, otherwise: bool) -> bool:
-    asked = None if output.parameters is None else output.parameters.binary_data
-    return otherwise if asked is None else asked
+def _is_binary(output: RequestedOutput, otherwise: bool) -> bool:
+    binary = None if output.parameters is None else output.parameters.binary_data
+    return otherwise if binary is None else binary
 
 
 def from_json(name: str, datatype: str, shape: list[int], data: msgspec.Raw) -> Values:
@@ -296,7 +301,7 @@ def from_json(name: str, datatype: str, shape: list[int], data: msgspec.Raw) -> 
     if len(values) != math.prod(shape):
         raise _wrong_size(name)
     if kind.array is None:
-        return _texts(name, values)
+        return _check_texts(name, values)
     try:
         with np.errstate(over="ignore"):
             numbers = np.array(values, dtype=kind.array)  # a null among floats is a nan, which JSON cannot say
@@ -309,7 +314,7 @@ def from_binary(name: str, datatype: str, shape: list[int], data: memoryview) ->
     """Return the elements of a tensor whose data follow the JSON as bytes, in little-endian order."""
     kind = DATATYPES[datatype].array
     if kind is None:
-        return _texts_of_bytes(name, math.prod(shape), data)
+        return _read_texts(name, math.prod(shape), data)
     if len(data) != math.prod(shape) * kind.itemsize:
         raise _wrong_size(name)
     if kind.kind != "b":
@@ -328,42 +333,39 @@ def binary_of(values: Values) -> bytes:
     return values.tobytes()
 
 
-def _texts_of_bytes(name: str, count: int, data: memoryview) -> list[str]:
-    place, texts = 0, []
-    if count * _LENGTH.size > len(data):
-        raise _wrong_size(name)
+def _read_texts(name: str, count: int, data: memoryview) -> list[str]:
+    start, texts = 0, []
     for _ in range(count):
-        if place + _LENGTH.size > len(data):
+        if start + _LENGTH.size > len(data):
             raise _wrong_size(name)
-        (length,) = _LENGTH.unpack_from(data, place)
-        place += _LENGTH.size
-        if length > len(data) - place:
+        (length,) = _LENGTH.unpack_from(data, start)
+        start, stop = start + _LENGTH.size, start + _LENGTH.size + length
+        if stop > len(data):
             raise _wrong_size(name)
         try:
-            texts.append(str(data[place : place + length], "utf-8"))
+            texts.append(str(data[start:stop], "utf-8"))
         except UnicodeDecodeError:
             raise Refused("bad_tensor", f"the texts of input {name!r} must be encoded as UTF-8") from None
-        place += length
-    if place != len(data):
+        start = stop
+    if start != len(data):
         raise _wrong_size(name)
-    return _texts(name, texts)
+    return _check_texts(name, texts)
 
 
-def _texts(name: str, texts: list[Any]) -> list[Any]:
+def _check_texts(name: str, texts: list[Any]) -> list[Any]:
     for text in texts:
-        if (
-            text is not None
-            and not text.isprintable()
-            and ("\0" in text or any("\ud800" <= sign <= "\udfff" for sign in text))
-        ):
-            raise Refused("bad_tensor", f"a text of input {name!r} holds a character that is none")
+        if text is not None and not text.isprintable() and _FORBIDDEN.search(text):
+            raise Refused("bad_tensor", f"a text of input {name!r} contains NUL or an unpaired surrogate")
     return texts
 
 
 def _finite(name: str, values: NDArray[Any]) -> NDArray[Any]:
     if values.dtype.kind == "f" and not np.isfinite(values).all():
-        raise Refused("not_finite", f"all numbers of input {name!r} must be finite; a missing value is null, in JSON, "
-                      "or an empty text of datatype BYTES, where the model takes it")  # fmt: skip
+        raise Refused(
+            "not_finite",
+            f"all numbers of input {name!r} must be finite; a missing value is null, in JSON, or an empty text of "
+            "datatype BYTES, where the model takes it",
+        )
     return values
 
 

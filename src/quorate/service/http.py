@@ -31,12 +31,10 @@ _ids: list[str] = []  # for the next requests
 
 def _new_id() -> str:
     """Return an id that nobody can guess. Drawn one by one, each would wait for its turn among the threads."""
-    try:
-        return _ids.pop()
-    except IndexError:
-        drawn = os.urandom(_ID_BYTES * _IDS)
-        _ids.extend(drawn[start : start + _ID_BYTES].hex() for start in range(0, len(drawn), _ID_BYTES))
-        return _ids.pop()
+    if not _ids:
+        block = os.urandom(_ID_BYTES * _IDS).hex()
+        _ids.extend(block[start : start + 2 * _ID_BYTES] for start in range(0, len(block), 2 * _ID_BYTES))
+    return _ids.pop()
 
 
 class Context:
@@ -44,12 +42,12 @@ class Context:
 
     __slots__ = (
         "caller",
+        "callers",
         "cause",
         "code",
         "departure",
         "headers",
         "id",
-        "known",
         "model",
         "rows",
         "started",
@@ -61,7 +59,7 @@ class Context:
         self.headers: dict[bytes, bytes] = dict(scope["headers"])
         self.model: Model | None = None  # that the path names
         self.caller: Caller = OWNER
-        self.known: dict[str, Caller] = {}  # the models that know this caller, where the path names none
+        self.callers: dict[str, Caller] = {}  # as whom each model knows the caller, where the path names none
         self.departure: Departure | None = None  # of the answer, once the body of what is paced is there
         self.status = 0  # of the response, once it has started
         self.code = ""  # of the refusal, if it was one
@@ -137,14 +135,10 @@ class Pace:
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
 
-    def paces(self, elapsed: float) -> int:
-        """Return how many paces cover a time: at least 1."""
-        return max(1, math.ceil(elapsed / self.seconds - 1e-9))
-
-    def told(self, elapsed: float) -> float:
-        """Return a time as logs and metrics may tell it: whole paces, or milliseconds where there is no pace."""
+    def round_up(self, elapsed: float) -> float:
+        """Return a time as logs and metrics may have it: whole paces, or milliseconds where there is no pace."""
         if self.seconds > 0:
-            return self.paces(elapsed) * self.seconds
+            return max(1, math.ceil(elapsed / self.seconds - 1e-9)) * self.seconds
         return math.ceil(elapsed * 1000) / 1000
 
     def departure(self) -> "Departure":
@@ -167,7 +161,7 @@ class Departure:
         if seconds > 0:
             self._loop = asyncio.get_running_loop()
             self._arrival = self._loop.time()
-            self._set()
+            self._set_timer()
 
     async def __aenter__(self) -> Self:
         return self
@@ -186,7 +180,7 @@ class Departure:
             if passed > self.ticks:  # while the loop was busy, with this request for one: those ticks are over
                 self._timer.cancel()
                 self.ticks = passed
-                self._set()
+                self._set_timer()
             self._ready = self._loop.create_future()
             await self._ready
 
@@ -195,12 +189,12 @@ class Departure:
         if self._timer is not None:
             self._timer.cancel()
 
-    def _set(self) -> None:
+    def _set_timer(self) -> None:
         self._timer = self._loop.call_at(self._arrival + (self.ticks + 1) * self._seconds, self._tick)
 
     def _tick(self) -> None:
         self.ticks += 1
         if self._ready is None:
-            self._set()
+            self._set_timer()
         elif not self._ready.done():
             self._ready.set_result(None)

@@ -8,7 +8,6 @@ sent again with the same bytes gets the same bytes back.
 """
 
 import asyncio
-import math
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -17,16 +16,16 @@ from starlette.requests import Request as HTTPRequest
 from starlette.responses import Response
 
 from quorate.core.errors import QuorateError
-from quorate.core.requests import Request
+from quorate.core.requests import Replies, Request
 from quorate.models.everlasting import Feed
-from quorate.models.knn import NeighbourSession
 from quorate.service.codec import InferRequest, Tensor, check_id, read_request, request_digest, write_response
 from quorate.service.errors import Refused
 from quorate.service.http import Pace, context_of, json_response, read_body
 from quorate.service.model import Model
 from quorate.service.settings import Settings
 from quorate.service.telemetry import Metrics
-from quorate.service.tensors import SchemaInputs
+
+_ROW_FACTS = ("label", "unit")  # what an insertion says about its rows beside the model's inputs
 
 
 class Infer:
@@ -41,54 +40,53 @@ class Infer:
         return self._ask(http, Request)
 
     async def feed(self, http: HTTPRequest) -> Response:
-        """Give points to an everlasting model with a pool, as the owner alone may. Nothing is told about them."""
-        if not self.settings.keys:
-            raise Refused(
-                "forbidden", "feeding a model takes a key with the scope 'admin', and this server has no keys"
-            )
+        """Give points to an everlasting model with a pool, as only the owner may. The response says nothing of them."""
+        self._check_keys("feeding")
         if not getattr(context_of(http).named_model.session, "takes_feed", False):
             raise Refused("invalid_input", "only an everlasting model that was fitted with refresh='pool' is fed")
         return await self._ask(http, Feed)
 
     async def insert(self, http: HTTPRequest) -> Response:
-        """Take records into a model of neighbours, as the owner alone may: its inputs, with labels and names."""
-        model, request = await self._changed(http)
-        labels, names = _told(model, request, "label"), _told(model, request, "unit")
-        if labels is None or names is None:  # a request that is sent again must not become another unit
+        """Insert records into a nearest-neighbour model, as only the owner may: its inputs, with labels and names."""
+        model, request = await self._read_change(http)
+        labels, units = _take_fact(model, request, "label"), _take_fact(model, request, "unit")
+        if labels is None or units is None:  # a request that is sent again must not become another unit
             raise Refused(
                 "bad_request",
                 "an insertion has the inputs of a query and, under 'about', the tensors 'label' and 'unit', one each "
                 "for each row",
             )
         X = model.inputs.queries(request.inputs)
-        if not len(labels.values) == len(names.values) == len(X):
+        if not len(labels.values) == len(units.values) == len(X):
             raise Refused("bad_tensor", "there is one label and one unit for each row")
-        inserted = await _done(model.session.insert, X, np.asarray(labels.values), names.values)
+        inserted = await _change(model.session.insert, X, np.asarray(labels.values), units.values)
         return json_response({"inserted": inserted})
 
     async def forget(self, http: HTTPRequest) -> Response:
-        """Forget units of a model of neighbours, as the owner alone may."""
-        model, request = await self._changed(http)
-        names = request.about.get("unit") or request.inputs.pop("unit", None)
-        if names is None or request.inputs or request.about.keys() - {"unit"}:
-            raise Refused("bad_request", "who is to be forgotten is named by the tensor 'unit', and by no other")
-        if len(names.values) > math.prod(names.shape[:1]):
+        """Forget units of a nearest-neighbour model, as only the owner may."""
+        model, request = await self._read_change(http)
+        units = request.about.get("unit") or request.inputs.pop("unit", None)
+        if units is None or request.inputs or request.about.keys() - {"unit"}:
+            raise Refused("bad_request", "the units to forget are named by the tensor 'unit', and by no other")
+        if len(units.values) > units.shape[0]:
             raise Refused("bad_tensor", "the tensor 'unit' is one list of names")
-        return json_response({"forgotten": await _done(model.session.forget, names.values)})
+        return json_response({"forgotten": await _change(model.session.forget, units.values)})
 
-    async def _changed(self, http: HTTPRequest) -> tuple[Model, InferRequest]:
-        """Return the model that its owner changes, and what is asked."""
-        context = context_of(http)
-        model = context.named_model
+    def _check_keys(self, change: str) -> None:
         if not self.settings.keys:
             raise Refused(
-                "forbidden", "changing a model takes a key with the scope 'admin', and this server has no keys"
+                "forbidden", f"{change} a model takes a key with the scope 'admin', and this server has no keys"
             )
-        if not isinstance(model.session, NeighbourSession):
-            raise Refused("invalid_input", "only a model of neighbours takes in and forgets records")
+
+    async def _read_change(self, http: HTTPRequest) -> tuple[Model, InferRequest]:
+        """Return the model that its owner changes, and the request."""
+        model, headers = context_of(http).named_model, context_of(http).headers
+        self._check_keys("changing")
+        if not hasattr(model.session, "insert"):
+            raise Refused("invalid_input", "only a nearest-neighbour model inserts and forgets records")
         body = await read_body(http, limit=self.settings.body_limit, seconds=self.settings.body_seconds)
-        length, limit, about = _header_length(context.headers), self.settings.row_limit, ("label", "unit")
-        return model, read_request(body, length, names=(*model.inputs.names, *about), row_limit=limit, about=about)
+        names, rows = (*model.inputs.names, *_ROW_FACTS), self.settings.row_limit
+        return model, read_request(body, _header_length(headers), names=names, row_limit=rows, about=_ROW_FACTS)
 
     async def _ask(self, http: HTTPRequest, kind: type[Request]) -> Response:
         context = context_of(http)
@@ -100,67 +98,66 @@ class Infer:
         async with context.departure:
             model = context.named_model
             request = read_request(body, header_length, names=model.inputs.names, row_limit=self.settings.row_limit)
-            X = self._queries(model, request.inputs)
+            X = self._read_queries(model, request.inputs)
             context.rows = len(X)
-            chosen = model.outputs.chosen(request.outputs, binary=request.binary)
+            outputs = model.outputs.choose(request.outputs, binary=request.binary)
             digest = request_digest(body, header_length)
-            asked = kind(X, caller=context.caller.id, id=key or request.id or None, body=digest)
-            result = await model.batcher.ask(asked, rows=len(X))
-            if isinstance(result, BaseException):
-                raise Refused.by(result) if isinstance(result, QuorateError) else result
+            queries = kind(X, caller=context.caller.id, id=key or request.id or None, body=digest)
+            replies = await model.batcher.ask(queries, rows=len(X))
+            if isinstance(replies, BaseException):
+                raise Refused.by(replies) if isinstance(replies, QuorateError) else replies
             if kind is Feed:
                 return json_response({"fed": len(X)})
-            response = self._written(model, request.id, result, chosen)
-            self._count(model, result)
+            response = self._respond(model, request.id, replies, outputs)
+            self._count(model, replies)
             return response
 
-    def _queries(self, model: Model, inputs: Any) -> Any:
+    def _read_queries(self, model: Model, inputs: Mapping[str, Tensor]) -> Any:
         """Return checked queries, and count those with a category that the model does not know, refused or not."""
         try:
             X = model.inputs.queries(inputs)
         except Refused as refused:
             self._count_unknown(model, refused.unknown)
             raise
-        if isinstance(model.inputs, SchemaInputs):
-            self._count_unknown(model, model.inputs.unknown(X))
+        self._count_unknown(model, model.inputs.count_unknown(X))
         return X
 
     def _count_unknown(self, model: Model, counts: Mapping[str, int]) -> None:
         if not model.hides_outcomes:  # the queries of an everlasting model are secret too
-            self._metrics.unknown(model.name, counts)
+            self._metrics.count_unknown(model.name, counts)
 
-    def _written(self, model: Model, id: str, result: Any, chosen: Any) -> Response:
-        outputs = model.outputs.written(result.labels, result.refused, chosen, result.told)
-        body, length = write_response(model.name, id, outputs)
+    def _respond(self, model: Model, id: str, replies: Replies, outputs: Any) -> Response:
+        tensors = model.outputs.write(replies.labels, replies.refused, outputs, replies.told)
+        body, length = write_response(model.name, id, tensors)
         if length is None:
             return Response(body, media_type="application/json")
         headers = {"inference-header-content-length": str(length)}
         return Response(body, headers=headers, media_type="application/octet-stream")
 
-    def _count(self, model: Model, result: Any) -> None:
-        labels, refused = result.labels, int(np.count_nonzero(result.refused))
+    def _count(self, model: Model, replies: Replies) -> None:
+        labels, refused = replies.labels, int(np.count_nonzero(replies.refused))
         if model.hides_outcomes:  # nobody who reads metrics may learn how many no-quorums there were
-            self._metrics.rows(model.name, "asked", len(labels))
+            self._metrics.count_queries(model.name, "asked", len(labels))
             return
         answered = int(np.count_nonzero(labels >= 0))
-        self._metrics.rows(model.name, "answered", answered)
-        self._metrics.rows(model.name, "no_quorum", len(labels) - answered - refused)
-        self._metrics.rows(model.name, "refused", refused)
+        self._metrics.count_queries(model.name, "answered", answered)
+        self._metrics.count_queries(model.name, "no_quorum", len(labels) - answered - refused)
+        self._metrics.count_queries(model.name, "refused", refused)
 
 
-def _told(model: Model, request: InferRequest, name: str) -> Tensor | None:
+def _take_fact(model: Model, request: InferRequest, name: str) -> Tensor | None:
     """Return what is said about the rows: under `about`, or among the inputs where no column has that name."""
-    among = None if name in model.inputs.names else request.inputs.pop(name, None)
-    if among is not None and name in request.about:
+    tensor = None if name in model.inputs.names else request.inputs.pop(name, None)
+    if tensor is not None and name in request.about:
         raise Refused("bad_request", "an input stands twice in the request")
-    return request.about.get(name, among)
+    return request.about.get(name, tensor)
 
 
-async def _done(change: Callable[..., Any], *arguments: Any) -> Any:
-    """Change units in a thread of its own, while others are answered, and return what that gave."""
+async def _change(change: Callable[..., Any], *arguments: Any) -> Any:
+    """Change units in a thread, while others are answered, and return the result."""
     try:
         return await asyncio.to_thread(change, *arguments)
-    except ValueError as error:  # such as `InvalidInput`; it tells the owner, and nobody else, that some are there
+    except ValueError as error:  # such as `InvalidInput`; only the owner reads that some units exist
         raise Refused("invalid_input", str(error)) from None
     except QuorateError as error:
         raise Refused.by(error) from None

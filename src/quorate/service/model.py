@@ -1,64 +1,84 @@
-"""A model as it is served: its tensors, the queue before its session, and its ledger."""
+"""A model as it is served: its inputs and outputs, the queue before its session, its ledger, and whether it answers."""
 
 import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from quorate.core.errors import LedgerRefused
+from quorate.core.ledger import Refusal
 from quorate.core.privacy import Cost
 from quorate.core.requests import Replies, Request
-from quorate.models.predictors.labels import class_codes
 from quorate.models.saving import PrivateFolder, whole_spending
 from quorate.service.batcher import RequestBatcher
-from quorate.service.readiness import Readiness
-from quorate.service.releases import OnlineOutputs, QueryInput, ShareOutputs
-from quorate.service.sets import IntervalOutputs, SetOutputs, ValueOutputs, told_intervals
-from quorate.service.tensors import (
-    Inputs,
-    LabelsOutputs,
-    MatrixInput,
-    NoisyScoreOutputs,
-    Outputs,
-    SchemaInputs,
-    ScoreOutputs,
-    inputs_of,
-)
+from quorate.service.inputs import Inputs, MatrixInput, inputs_of
+from quorate.service.outputs import ANSWERS, Outputs, outputs_of
 from quorate.tables import Schema
 
 VERSION = "1"  # of every model: the protocol asks for one
 _MAX_NOTES = 100  # refusals kept for the next writing; the ledger caps its table too
+_PROBE_VALID_SECONDS = 0.25
+_PROBE_WAIT_SECONDS = 1.5  # a ledger that takes longer is as good as none
 
 
-class PublishedAnswers:
-    """What a session is to private teachers, for a model that was published: nothing is charged, and nothing kept.
+class PublishedSession:
+    """What a session is to private teachers, for a published model: nothing is charged, and nothing kept."""
 
-    `answer` returns numbers for checked queries: of classes, or of queries that a release has answered. `told` returns
-    what the model says beyond them.
-    """
-
-    def __init__(self, answer: Callable[[Any], NDArray[np.int64]], told: Callable[[Any], Any]) -> None:
-        self._answer, self._told = answer, told
+    def __init__(self, model: Any) -> None:
+        self._model, self._answers = model, ANSWERS[model.outputs]
 
     def ask_all(self, requests: Sequence[Request]) -> list[Replies]:
         """Answer requests, each by itself."""
-        return [self._asked(request.X) for request in requests]
+        return [self._ask(request.X) for request in requests]
 
-    def _asked(self, X: Any) -> Replies:
+    def _ask(self, X: Any) -> Replies:
         refused = np.zeros(len(X), dtype=np.bool_)
-        return Replies(labels=self._answer(X), refused=refused, spent=Cost(0.0), told=self._told(X))
+        codes, details = self._answers.codes(self._model, X), self._answers.details(self._model, X)
+        return Replies(labels=codes, refused=refused, spent=Cost(0.0), told=details)
+
+
+class Readiness:
+    """Whether a model answers now: its thread runs, and its ledger, if it has one, takes a write that is synced.
+
+    A probe is made when somebody asks, at most a few times a second, and one at a time.
+    """
+
+    def __init__(self, batcher: RequestBatcher, ledger: Any) -> None:
+        self._batcher, self._ledger = batcher, ledger
+        self._cause, self._valid_until = "", 0.0
+        self._probing: asyncio.Task[None] | None = None
+
+    async def cause(self) -> str:
+        """Return the class of what keeps the model from answering; nothing where it answers."""
+        if not self._batcher.answering:
+            return "not_answering"
+        if self._ledger is None or time.monotonic() < self._valid_until:
+            return self._cause
+        if self._probing is None or self._probing.done():
+            self._probing = asyncio.create_task(self._probe())
+        done, _ = await asyncio.wait([self._probing], timeout=_PROBE_WAIT_SECONDS)
+        return self._cause if done else "ledger_unanswering"
+
+    async def _probe(self) -> None:
+        try:
+            await asyncio.to_thread(self._ledger.probe)
+            self._cause = ""
+        except LedgerRefused as error:
+            self._cause = error.cause
+        except Exception as error:  # whatever it is, the model is not ready, and its type says more than nothing
+            self._cause = type(error).__name__
+        self._valid_until = time.monotonic() + _PROBE_VALID_SECONDS
 
 
 class Model:
-    """A fitted classifier behind a name.
+    """A fitted model behind a name.
 
     `session` answers batches of requests (`ask_all`), and `ledger`, if there is one, holds the budget and the keys.
-    `told` makes of the ledger's view what may be said of the model: its account need not be the whole.
+    `whole_view` makes of the ledger's view the spending of the whole claim, of which a ledger may count only a part.
     """
 
     def __init__(
@@ -71,20 +91,19 @@ class Model:
         claim: str = "",
         ledger: Any = None,
         queue_limit: int = 1024,
-        told: Callable[[Any], Any] = lambda view: view,
+        whole_view: Callable[[Any], Any] = lambda view: view,
         hides_entries: bool = False,
     ) -> None:
         self.name, self.session, self.ledger, self.claim = name, session, ledger, claim
-        self.told = told
-        self.inputs, self.outputs = inputs, outputs
+        self.inputs, self.outputs, self.whole_view = inputs, outputs, whole_view
         self.batcher = RequestBatcher(
-            getattr(session, "ask_all", _nobody), limit=queue_limit, idle=getattr(session, "on_idle", None)
+            getattr(session, "ask_all", _refuse_all), limit=queue_limit, idle=getattr(session, "on_idle", None)
         )
         self.readiness = Readiness(self.batcher, ledger)
         self.refused = ""  # why it is not loaded, and answers nothing
         self._keys = ledger  # the ledger that has its keys, also where nothing else of it is used
         self.hides_outcomes = self.progress is not None  # only the owner of an everlasting model may count them
-        # nor may others see that records came or went, which are entries of the ledger (models/knn/PROOF.md, step 9)
+        # Others must not see that records came or went, which are entries of the ledger: models/knn/PROOF.md, step 9.
         self.hides_entries = self.hides_outcomes or hides_entries
         self._notes: list[tuple[float, str, str]] = []
 
@@ -102,26 +121,24 @@ class Model:
         return cls(
             name,
             session=model.session_,
-            inputs=_INPUTS[model.inputs](model, schema),
-            outputs=_SERVED[model.outputs].tensors(model),
+            inputs=inputs_of(model, schema),
+            outputs=outputs_of(model),
             claim=model.claim_,
             ledger=getattr(model.session_, "ledger", None),
             queue_limit=queue_limit,
             hides_entries=model.spending.hides_entries,
-            **({} if folder is None else {"told": partial(whole_spending, folder)}),
+            **({} if folder is None else {"whole_view": partial(whole_spending, folder)}),
         )
 
     @classmethod
     def of_published(cls, name: str, model: Any, *, schema: Schema | None = None, queue_limit: int = 1024) -> "Model":
         """Return a model of a published folder under a name: its answers are free."""
-        served, inputs = _SERVED[model.outputs], _INPUTS[model.inputs](model, schema)
-        session = PublishedAnswers(partial(served.codes, model), partial(served.details, model))
-        outputs = served.tensors(model)
+        session, inputs, outputs = PublishedSession(model), inputs_of(model, schema), outputs_of(model)
         return cls(name, session=session, inputs=inputs, outputs=outputs, claim=model.claim_, queue_limit=queue_limit)
 
     @classmethod
     def of_refused(cls, name: str, keys: Any = None, *, cause: str = "refused_at_start") -> "Model":
-        """Return a model that answers nothing, such as one whose ledger is refused. Who has a key of it is told so.
+        """Return a model that answers nothing, such as one whose ledger is refused; holders of its keys are told so.
 
         `keys` is a ledger that has them, if it can be read.
         """
@@ -137,39 +154,35 @@ class Model:
     @property
     def published(self) -> bool:
         """Whether the model was published: anybody may ask it, without a key and at no privacy cost."""
-        return isinstance(self.session, PublishedAnswers)
+        return isinstance(self.session, PublishedSession)
 
     @property
     def progress(self) -> dict[str, Any] | None:
-        """How far the phase of an everlasting model has come: everybody may know. None for a model of another kind."""
+        """How far the phase of an everlasting model has come, which is public. None for a model of another kind."""
         return getattr(self.session, "progress", None)
 
     def metadata(self) -> dict[str, Any]:
         """Return the model's metadata as the protocol has it."""
-        several = {} if self.outputs.labels is None else {"labels": self.outputs.labels.tolist()}
+        parameters: dict[str, Any] = {
+            "claim": self.claim,
+            "classes": self.outputs.classes.tolist(),
+            "label_if_not_answered": self.outputs.unanswered,
+        }
+        if self.inputs.missing_texts is not None:
+            parameters["missing_texts"] = list(self.inputs.missing_texts)
+        if self.outputs.labels is not None:
+            parameters["labels"] = self.outputs.labels.tolist()
         return {
             "name": self.name,
             "versions": [VERSION],
             "platform": "quorate",
-            "inputs": [tensor._asdict() for tensor in self.inputs.described()],
-            "outputs": [tensor._asdict() for tensor in self.outputs.described()],
-            "parameters": self._missing()
-            | {
-                "claim": self.claim,
-                "classes": self.outputs.classes.tolist(),
-                "label_if_not_answered": self.outputs.unanswered,
-                **several,
-            },
+            "inputs": [tensor._asdict() for tensor in self.inputs.tensors],
+            "outputs": [tensor._asdict() for tensor in self.outputs.tensors],
+            "parameters": parameters,
         }
 
-    def _missing(self) -> dict[str, list[str]]:
-        """Return which texts of a file mean that a value is missing, where a schema says so."""
-        return (
-            {"missing_texts": list(self.inputs.schema.missing_texts)} if isinstance(self.inputs, SchemaInputs) else {}
-        )
-
     def note(self, caller: str, code: str) -> None:
-        """Remember a refusal of somebody who has a key, to be written to the ledger with the next ones."""
+        """Remember a refusal of a caller with a key, to be written to the ledger with the next ones."""
         if self.ledger is not None and len(self._notes) < _MAX_NOTES:
             self._notes.append((time.time(), caller, code))
 
@@ -177,18 +190,16 @@ class Model:
         """Write the refusals to the ledger."""
         notes, self._notes = self._notes, []
         if notes:
-            from quorate.core.ledger import Refusal  # noqa: PLC0415
-
             await asyncio.to_thread(self.ledger.note_refusals, [Refusal(*note) for note in notes])
 
     async def read_keys(self) -> None:
-        """Read the keys of the ledger again. Where it cannot be read, whoever asks next is told."""
+        """Read the keys of the ledger again. Where it cannot be read, the next request is told."""
         if self._keys is not None:
             with contextlib.suppress(LedgerRefused):
                 await asyncio.to_thread(self._keys.read_keys)
 
     async def close(self) -> None:
-        """Answer what is queued, write what is to be written, and give the lease back."""
+        """Answer what is queued, write the remaining notes, and give the lease back."""
         await self.batcher.close()
         try:
             await self.write_notes()
@@ -197,44 +208,5 @@ class Model:
                 await asyncio.to_thread(self.session.close)
 
 
-class _Served(NamedTuple):
-    """How one kind of answer is served: its tensors, and what a published model says of checked queries.
-
-    A published model gives class numbers, or numbers of queries, and whatever else its answers say.
-    """
-
-    tensors: Callable[[Any], Outputs]
-    codes: Callable[[Any, Any], NDArray[np.int64]] = lambda model, X: np.zeros(len(X), dtype=np.int64)
-    details: Callable[[Any, Any], Any] = lambda model, X: None
-
-
-def _label_codes(model: Any, X: Any) -> NDArray[np.int64]:
-    return class_codes(model.classes_, model.predict(X))
-
-
-_INPUTS: dict[str, Callable[[Any, Schema | None], Inputs]] = {
-    "rows": inputs_of,
-    "queries": lambda model, schema: QueryInput(model),
-}
-_SERVED = {
-    "labels": _Served(lambda model: Outputs(model.classes_), _label_codes),
-    "probabilities": _Served(
-        lambda model: ScoreOutputs(model.classes_), _label_codes, lambda model, X: model.predict_proba(X)
-    ),
-    "vote shares": _Served(lambda model: NoisyScoreOutputs(model.classes_, model.scoring())),
-    "label sets": _Served(
-        lambda model: SetOutputs(model.classes_), _label_codes, lambda model, X: model.predict_set(X)
-    ),
-    "several labels": _Served(
-        lambda model: LabelsOutputs(model.labels_), details=lambda model, X: model.predict_proba(X)
-    ),
-    "values": _Served(lambda model: ValueOutputs(), details=lambda model, X: model.predict(X)),
-    "noisy values": _Served(lambda model: ValueOutputs(model.read)),
-    "intervals": _Served(lambda model: IntervalOutputs(), details=told_intervals),
-    "released shares": _Served(ShareOutputs, lambda model, X: X[:, 0]),
-    "online shares": _Served(OnlineOutputs),
-}
-
-
-def _nobody(requests: list[Any]) -> list[Any]:
+def _refuse_all(requests: list[Any]) -> list[Any]:
     raise RuntimeError("this model has no session")

@@ -8,54 +8,36 @@ from quorate import __version__
 from quorate.service.codec import DATATYPES, ChangeBody, RequestBody
 from quorate.service.documents import DOCUMENTS, IndexRequest, LoadRequest
 from quorate.service.errors import PROBLEMS
-from quorate.service.releases import OnlineOutputs
+from quorate.service.outputs import OUTPUT_NAMES
 from quorate.service.routes import ROUTES, RouteInfo
-from quorate.service.sets import IntervalOutputs, SetOutputs
 from quorate.service.settings import Settings
-from quorate.service.tensors import LabelsOutputs, ScoreOutputs
 
 _ABOUT = """Answers from private records, with a differential-privacy guarantee. The inference part is the Open
 Inference Protocol, version 2, with its extensions for binary tensors and the model repository. An `id`, or the header
 `Idempotency-Key`, makes a request safe to repeat: the same bytes under the same id get the same bytes back, and are
 paid for once. Answers leave {pace}."""
 
-_ASKED = (  # codes that only asking can meet
-    *(
-        "bad_http",
-        "bad_json",
-        "bad_request",
-        "bad_tensor",
-        "not_finite",
-        "bad_id",
-        "invalid_input",
-        "cross_site",
-        "budget_spent",
-    ),
-    *(
-        "share_spent",
-        "share_in_use",
-        "quota_spent",
-        "too_slow",
-        "id_reused",
-        "in_progress",
-        "too_large",
-        "too_many_rows",
-        "headers_too_large",
-        "unsupported_encoding",
-    ),
-    *("rate_limited", "overloaded", "stopping", "not_ready", "ledger_refused", "site_refused", "cluster_lost"),
+_BODIES = {  # the type of a body, by the endpoint that takes it; that of an order may be empty
+    "infer": RequestBody,
+    "feed": RequestBody,
+    "insert": ChangeBody,
+    "forget": ChangeBody,
+    "index": IndexRequest,
+    "load": LoadRequest,
+    "unload": LoadRequest,
+}
+_BODY_CODES = ("bad_http", "bad_json", "bad_request", "cross_site", "too_slow", "too_large", "headers_too_large")
+_QUERY_CODES = (  # that only queries can meet
+    *("bad_tensor", "not_finite", "bad_id", "invalid_input", "too_many_rows", "unsupported_encoding", "id_reused"),
+    *("budget_spent", "share_spent", "share_in_use", "quota_spent", "rate_limited", "in_progress", "overloaded"),
+    *("stopping", "not_ready", "ledger_refused", "site_refused", "cluster_lost"),
 )
-
-_ORDERS = ("bad_json", "bad_request", "cross_site", "too_slow", "too_large", "headers_too_large")
-_ORDERED = {"index": IndexRequest, "load": LoadRequest, "unload": LoadRequest}  # whose body may be empty
-
-_OUTPUTS = (ScoreOutputs, SetOutputs, LabelsOutputs, IntervalOutputs, OnlineOutputs)  # which have all names there are
-
-_ASKED_EXAMPLE = {
+_BINARY = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
+_QUERY_EXAMPLE = {
     "id": "7c9e6679-7425-40de-944b-e07fc1f90ae7",
     "inputs": [{"name": "features", "shape": [1, 3], "datatype": "FP64", "data": [0.5, -1.0, 2.25]}],
 }
-_ANSWERED_EXAMPLE = {
+_ANSWER_EXAMPLE = {
     "model_name": "clinic",
     "model_version": "1",
     "id": "7c9e6679-7425-40de-944b-e07fc1f90ae7",
@@ -72,15 +54,20 @@ _PARAMETERS = {
     "Inference-Header-Content-Length": "how many bytes of the body are JSON; the rest are binary tensors",
 }
 
+Schema = dict[str, Any]
+
 
 def openapi_document(settings: Settings) -> dict[str, Any]:
     """Return the document."""
-    described, schemas = _schemas()
+    references, schemas = _schemas()
     pace = f"in steps of {settings.pace_ms:g} ms" if settings.pace_ms else "as soon as they are there"
-    document: dict[str, Any] = {
+    paths: dict[str, Any] = {}
+    for route in ROUTES:
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, settings, references)
+    return {
         "openapi": "3.1.0",
         "info": {"title": "Quorate", "version": __version__, "description": _ABOUT.format(pace=pace)},
-        "paths": {},
+        "paths": paths,
         "components": {
             "schemas": {**schemas, "Error": _error_schema()},
             "securitySchemes": {
@@ -89,15 +76,12 @@ def openapi_document(settings: Settings) -> dict[str, Any]:
             },
         },
     }
-    for route in ROUTES:
-        document["paths"].setdefault(route.path, {})[route.method.lower()] = _operation(route, settings, described)
-    return document
 
 
-def _schemas() -> tuple[dict[Any, dict[str, Any]], dict[str, Any]]:
-    """Return how each type of a body is referred to, and the schemas that this refers to."""
-    bodies = {"asked": RequestBody, "changed": ChangeBody}
-    kinds = {**bodies, **{f"{name}_asked": kind for name, kind in _ORDERED.items()}, **DOCUMENTS}
+def _schemas() -> tuple[dict[Any, Schema], dict[str, Any]]:
+    """Return how the type of each endpoint's body and response is referred to, and the schemas of all types."""
+    kinds = {("body", name): kind for name, kind in _BODIES.items()}
+    kinds |= {("response", name): kind for name, kind in DOCUMENTS.items()}
     references, schemas = msgspec.json.schema_components(kinds.values(), ref_template="#/components/schemas/{name}")
     for schema in schemas.values():  # their docstrings hold examples for Python
         schema["description"] = schema.get("description", "").partition(">>>")[0].strip()
@@ -105,12 +89,11 @@ def _schemas() -> tuple[dict[Any, dict[str, Any]], dict[str, Any]]:
     tensor["datatype"] = {"type": "string", "enum": list(DATATYPES)}
     tensor["shape"] = {"type": "array", "items": {"type": "integer", "minimum": 1}, "minItems": 1, "maxItems": 2}
     tensor["data"] = {"type": "array", "description": "the elements, flat or nested as the shape is", "items": {}}
-    outputs = dict.fromkeys(name for kind in _OUTPUTS for name in kind.names)
-    schemas["RequestedOutput"]["properties"]["name"] = {"type": "string", "enum": list(outputs)}
+    schemas["RequestedOutput"]["properties"]["name"] = {"type": "string", "enum": list(OUTPUT_NAMES)}
     return dict(zip(kinds, references, strict=True)), schemas
 
 
-def _error_schema() -> dict[str, Any]:
+def _error_schema() -> Schema:
     return {
         "type": "object",
         "required": ["error", "code"],
@@ -121,48 +104,53 @@ def _error_schema() -> dict[str, Any]:
     }
 
 
-def _operation(route: RouteInfo, settings: Settings, described: dict[Any, dict[str, Any]]) -> dict[str, Any]:
-    asks = route.endpoint in ("infer", "feed", "insert", "forget")
-    codes = [*(_ASKED if asks else _ORDERS if route.endpoint in _ORDERED else ()), "internal"]
-    if "{name}" in route.path:
-        codes += ["unknown_model", "not_ready", "ledger_refused"]
-    if route.endpoint == "ready":
-        codes.append("not_ready")
-    if route.scope is not None and settings.keys:
-        codes += ["unauthenticated", "forbidden"]
-    if not settings.keys and not asks:
-        codes.append("cross_site")
+def _operation(route: RouteInfo, settings: Settings, references: dict[Any, Schema]) -> dict[str, Any]:
+    content, refusals = _response_content(route, references), _refusals(_codes(route, settings))
     operation: dict[str, Any] = {
         "operationId": _operation_id(route),
         "tags": [route.part],
         "summary": route.summary,
-        "responses": {"200": {"description": "as asked", "content": _content(route, described)}, **_refusals(codes)},
+        "responses": {"200": {"description": "as asked", "content": content}, **refusals},
     }
     if route.scope is not None and settings.keys:
         operation["security"] = [{"key": []}, {"password": []}]
         operation["description"] = f"Needs a key with the scope {route.scope!r}." if route.scope else "Needs a key."
-    parameters = []
-    for name in ("name", "version"):
-        if f"{{{name}}}" in route.path:
-            parameters.append(_parameter(name, {"type": "string"}, place="path", required=True))
-    if asks:
-        changes = route.endpoint in ("insert", "forget")
-        operation["requestBody"] = {
-            "required": True,
-            "content": {
-                "application/json": {"schema": described["changed"]}
-                if changes
-                else {"schema": described["asked"], "example": _ASKED_EXAMPLE},
-                "application/octet-stream": {"schema": {"type": "string", "format": "binary"}},
-            },
-        }
-        visible = {"type": "string", "pattern": "^[\\x21-\\x7e]{1,128}$"}
-        parameters.append(_parameter("Idempotency-Key", visible))
+    if route.endpoint in _BODIES:
+        content = {"application/json": {"schema": references["body", route.endpoint]}}
+        if _takes_queries(route):
+            content |= _BINARY
+        if _BODIES[route.endpoint] is RequestBody:
+            content["application/json"]["example"] = _QUERY_EXAMPLE
+        operation["requestBody"] = {"required": _takes_queries(route), "content": content}
+    parameters = [
+        _parameter(name, {"type": "string"}, where="path", required=True)
+        for name in ("name", "version")
+        if f"{{{name}}}" in route.path
+    ]
+    if _takes_queries(route):
+        parameters.append(_parameter("Idempotency-Key", {"type": "string", "pattern": "^[\\x21-\\x7e]{1,128}$"}))
         parameters.append(_parameter("Inference-Header-Content-Length", {"type": "integer", "minimum": 0}))
-    if route.endpoint in _ORDERED:
-        schema = described[f"{route.endpoint}_asked"]
-        operation["requestBody"] = {"required": False, "content": {"application/json": {"schema": schema}}}
     return operation | ({"parameters": parameters} if parameters else {})
+
+
+def _takes_queries(route: RouteInfo) -> bool:
+    return issubclass(_BODIES.get(route.endpoint, object), RequestBody)
+
+
+def _codes(route: RouteInfo, settings: Settings) -> set[str]:
+    """Return the codes of refusals that a route can meet."""
+    codes = {"internal"}
+    if route.endpoint in _BODIES:
+        codes |= {*_BODY_CODES, *(_QUERY_CODES if _takes_queries(route) else ())}
+    if "{name}" in route.path:
+        codes |= {"unknown_model", "not_ready", "ledger_refused"}
+    if route.endpoint == "ready":
+        codes.add("not_ready")
+    if route.scope is not None and settings.keys:
+        codes |= {"unauthenticated", "forbidden"}
+    if not settings.keys:
+        codes.add("cross_site")
+    return codes
 
 
 def _operation_id(route: RouteInfo) -> str:
@@ -172,29 +160,25 @@ def _operation_id(route: RouteInfo) -> str:
     return f"{route.endpoint}_version" if "{version}" in route.path else route.endpoint
 
 
-def _parameter(name: str, schema: dict[str, Any], *, place: str = "header", required: bool = False) -> dict[str, Any]:
-    parameter = {"name": name, "in": place, "description": _PARAMETERS[name], "schema": schema}
+def _parameter(name: str, schema: Schema, *, where: str = "header", required: bool = False) -> dict[str, Any]:
+    parameter = {"name": name, "in": where, "description": _PARAMETERS[name], "schema": schema}
     return parameter | ({"required": True} if required else {})
 
 
-def _content(route: RouteInfo, described: dict[Any, dict[str, Any]]) -> dict[str, Any]:
-    if route.endpoint in ("docs", "dashboard"):
-        return {"text/html": {"schema": {"type": "string"}}}
-    if route.endpoint == "metrics":
-        return {"text/plain": {"schema": {"type": "string"}}}
-    content: dict[str, Any] = {"application/json": {"schema": described.get(route.endpoint, {"type": "object"})}}
+def _response_content(route: RouteInfo, references: dict[Any, Schema]) -> dict[str, Any]:
+    if route.endpoint in ("docs", "dashboard", "metrics"):
+        return {"text/plain" if route.endpoint == "metrics" else "text/html": {"schema": {"type": "string"}}}
+    schema = references.get(("response", route.endpoint), {"type": "object"})
     if route.endpoint == "infer":
-        content["application/json"]["example"] = _ANSWERED_EXAMPLE
-        content["application/octet-stream"] = {"schema": {"type": "string", "format": "binary"}}
-    return content
+        return {"application/json": {"schema": schema, "example": _ANSWER_EXAMPLE}, **_BINARY}
+    return {"application/json": {"schema": schema}}
 
 
-def _refusals(codes: list[str]) -> dict[str, Any]:
+def _refusals(codes: set[str]) -> dict[str, Any]:
     """Return the refusals by status, each with its codes and what they mean."""
-    by_status: dict[str, Any] = {}
+    by_status: dict[str, list[str]] = {}
     for code, problem in PROBLEMS.items():
         if code in codes:
-            lines = by_status.setdefault(str(problem.status), [])
-            lines.append(f"`{code}`: {problem.sentence}.")
+            by_status.setdefault(str(problem.status), []).append(f"`{code}`: {problem.sentence}.")
     content = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
     return {status: {"description": " ".join(lines), "content": content} for status, lines in by_status.items()}

@@ -5,6 +5,7 @@ Ledgers are read in threads, because a read may wait for the disk or for another
 
 import asyncio
 import dataclasses
+import math
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -16,36 +17,35 @@ from quorate.service.errors import PROBLEMS, Refused
 from quorate.service.model import Model
 from quorate.service.pages import ModelView
 
-_DAY = 24 * 3600.0
+_DAY_SECONDS = 24 * 3600.0
 _VERIFIED_SECONDS = 60.0  # a whole ledger is read at most this often
-_PATIENCE = 2.0  # seconds that a page waits for a ledger, or for a verification before it is shown without one
+_PATIENCE_SECONDS = 2.0  # that a page waits for a ledger, or for a verification before it is shown without one
 
 
 class Verifier:
     """Verifications of ledgers, made in the background and kept for a minute."""
 
     def __init__(self) -> None:
-        self._made: dict[str, tuple[Any, float]] = {}
-        self._making: dict[str, asyncio.Task[Any]] = {}
+        self._verifications: dict[str, tuple[Any, float]] = {}
+        self._tasks: dict[str, asyncio.Task[Any]] = {}
 
     async def verification(self, name: str, verify: Any) -> Any:
         """Return the latest verification of a model's ledger, or None where there is none yet."""
-        kept = self._made.get(name)
-        if kept is not None and time.monotonic() - kept[1] < _VERIFIED_SECONDS:
-            return kept[0]
-        if name not in self._making:
-            self._making[name] = asyncio.create_task(self._make(name, verify))
-        await asyncio.wait([self._making[name]], timeout=_PATIENCE)
-        kept = self._made.get(name)
-        return None if kept is None else kept[0]
+        verification, at = self._verifications.get(name, (None, -math.inf))
+        if time.monotonic() - at < _VERIFIED_SECONDS:
+            return verification
+        if name not in self._tasks:
+            self._tasks[name] = asyncio.create_task(self._verify(name, verify))
+        await asyncio.wait([self._tasks[name]], timeout=_PATIENCE_SECONDS)
+        return self._verifications.get(name, (None, 0.0))[0]
 
-    async def _make(self, name: str, verify: Any) -> None:
+    async def _verify(self, name: str, verify: Any) -> None:
         try:
-            self._made[name] = await asyncio.to_thread(verify), time.monotonic()
+            self._verifications[name] = await asyncio.to_thread(verify), time.monotonic()
         except Exception:  # noqa: S110  the page says that the ledger was not verified
             pass
         finally:
-            del self._making[name]
+            del self._tasks[name]
 
 
 async def read_budget(model: Model) -> Any:
@@ -53,29 +53,33 @@ async def read_budget(model: Model) -> Any:
     if model.ledger is None:
         raise Refused("ledger_refused", "this model has no ledger: its budget is not kept in a file")
     try:
-        async with asyncio.timeout(_PATIENCE):
-            return model.told(await asyncio.to_thread(model.ledger.view))
+        async with asyncio.timeout(_PATIENCE_SECONDS):
+            return model.whole_view(await asyncio.to_thread(model.ledger.view))
     except TimeoutError:
-        raise LedgerRefused("the ledger does not answer", cause="ledger_unanswering", retry_after=_PATIENCE) from None
+        raise LedgerRefused(
+            "the ledger does not answer", cause="ledger_unanswering", retry_after=_PATIENCE_SECONDS
+        ) from None
 
 
-def owns(caller: Caller) -> bool:
+def is_owner(caller: Caller) -> bool:
     """Return whether this is the owner, who may see how many no-quorums there were: nobody is without a key."""
     return bool(caller.id) and caller.may("admin")
 
 
 def budget_document(model: Model, view: Any, *, owner: bool = False) -> dict[str, Any]:
-    """Return a view as a document for programs. Clients see nothing that moves with what is the owner's alone.
+    """Return a view as a document for programs.
 
-    That is the count of an everlasting model, and the coming and going of records in one of neighbours.
+    Only the `owner` sees what moves with the no-quorums of an everlasting model, or with records that come and go.
     """
-    known = {"model": model.name, "claim": model.claim, "epsilon": view.epsilon, "delta": view.delta}
-    ledger = {"ledger": {"entries": view.entries, "head": view.head}} if owner or not model.hides_entries else {}
+    document = {"model": model.name, "claim": model.claim, "epsilon": view.epsilon, "delta": view.delta}
     if model.progress is not None:
-        own = {"no_quorums": model.session.no_quorums} if owner else {}
-        return known | model.progress | own | ledger
-    spent = {"spent_epsilon": view.spent_epsilon, "left": view.left}
-    return known | spent | {"leased": sum(lease.share for lease in view.leases)} | ledger
+        document |= model.progress | ({"no_quorums": model.session.no_quorums} if owner else {})
+    else:
+        leased = sum(lease.share for lease in view.leases)
+        document |= {"spent_epsilon": view.spent_epsilon, "left": view.left, "leased": leased}
+    if owner or not model.hides_entries:
+        document["ledger"] = {"entries": view.entries, "head": view.head}
+    return document
 
 
 def share_document(view: Any, caller: Caller) -> dict[str, Any]:
@@ -88,33 +92,33 @@ def share_document(view: Any, caller: Caller) -> dict[str, Any]:
 
 def budget_figures(model: Model, view: Any) -> Mapping[str, float]:
     """Return the figures of a view for Prometheus."""
-    if model.progress is not None:
-        shown = {name: model.progress[name] for name in ("phase", "seats", "seats_taken", "drift")}
-        return {"epsilon": view.epsilon} | {name: value for name, value in shown.items() if value is not None}
-    return {"left": view.left, "spent_epsilon": view.spent_epsilon, "epsilon": view.epsilon}
+    if model.progress is None:
+        return {"left": view.left, "spent_epsilon": view.spent_epsilon, "epsilon": view.epsilon}
+    figures = {name: model.progress[name] for name in ("phase", "seats", "seats_taken", "drift")}
+    return {"epsilon": view.epsilon} | {name: value for name, value in figures.items() if value is not None}
 
 
 async def model_view(model: Model, caller: Caller, verifier: Verifier, *, at: float) -> ModelView:
     """Return what the dashboard shows of a model. Keys and refusals, which name callers, are for admins."""
-    shown: dict[str, Any] = {"view": None, "activity": [], "refusals": []}
-    told = owns(caller) or not model.hides_entries
+    fields: dict[str, Any] = {"view": None, "activity": [], "refusals": []}
+    sees_entries, admin = is_owner(caller) or not model.hides_entries, caller.may("admin")
     try:
         view = await read_budget(model)
-        if not told:
+        if not sees_entries:
             view = dataclasses.replace(view, phase=None, entries=0, head="")
-        shown["view"] = view if caller.may("admin") else dataclasses.replace(view, keys=(), projects=())
-        if told or not model.hides_outcomes:
-            shown["activity"] = await asyncio.to_thread(model.ledger.activity, at - _DAY)
-        if caller.may("admin"):
-            shown["refusals"] = await asyncio.to_thread(model.ledger.refusals, 20)
+        fields["view"] = view if admin else dataclasses.replace(view, keys=(), projects=())
+        if sees_entries or not model.hides_outcomes:
+            fields["activity"] = await asyncio.to_thread(model.ledger.activity, at - _DAY_SECONDS)
+        if admin:
+            fields["refusals"] = await asyncio.to_thread(model.ledger.refusals, 20)
         verification = await verifier.verification(model.name, model.ledger.verify)
-        shown["verification"] = (
-            verification if told or verification is None else dataclasses.replace(verification, entries=0, head="")
-        )
+        if verification is not None and not sees_entries:
+            verification = dataclasses.replace(verification, entries=0, head="")
+        fields["verification"] = verification
     except LedgerRefused as error:  # the page says so; the other models have theirs
-        why = str(error) if caller.may("admin") else PROBLEMS["ledger_refused"].sentence
-        shown |= {"view": None, "verification": Verification(entries=0, head="", problems=(why,))}
+        problem = str(error) if admin else PROBLEMS["ledger_refused"].sentence
+        fields |= {"view": None, "verification": Verification(entries=0, head="", problems=(problem,))}
     if model.progress is not None:
-        shown["progress"] = model.progress
-        shown["no_quorums"] = model.session.no_quorums if told else None
-    return ModelView(name=model.name, claim=model.claim, requests_url=f"/v2/models/{model.name}/infer", **shown)
+        fields["progress"] = model.progress
+        fields["no_quorums"] = model.session.no_quorums if sees_entries else None
+    return ModelView(name=model.name, claim=model.claim, requests_url=f"/v2/models/{model.name}/infer", **fields)

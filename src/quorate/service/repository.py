@@ -7,7 +7,7 @@ why. Where several processes serve, an order is a small file in a folder that th
 import asyncio
 import os
 import secrets
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
@@ -39,7 +39,7 @@ class Source(Protocol):
 
 
 def is_unloaded(name: str) -> bool:
-    """Return whether the other workers were last told to unload a model: one that starts then does not open it."""
+    """Return whether the latest order unloads this model: a worker that starts then does not open it."""
     try:
         return (Path(os.environ[ORDERS]) / name).read_text(encoding="ascii").startswith("unload")
     except (KeyError, OSError):
@@ -73,14 +73,18 @@ class Repository:
 
     async def index(self, names: Collection[str], *, ready: bool = False) -> list[dict[str, str]]:
         """Return these models as the protocol lists them; only those that are `ready`, if that is asked for."""
-        listed: Sequence[Model] = [model for name, model in self.models.items() if name in names]
-        reasons = await asyncio.gather(*(_reason(model) for model in listed))
-        entries = []
-        for model, reason in zip(listed, reasons, strict=True):
-            state = {"state": "UNAVAILABLE" if reason else "READY", "reason": reason}
-            if not (ready and reason):
-                entries.append({"name": model.name, "version": VERSION, **state})
-        return entries
+        models = [model for name, model in self.models.items() if name in names]
+        reasons = await asyncio.gather(*(_reason(model) for model in models))
+        return [
+            {
+                "name": model.name,
+                "version": VERSION,
+                "state": "UNAVAILABLE" if reason else "READY",
+                "reason": reason,
+            }
+            for model, reason in zip(models, reasons, strict=True)
+            if not (ready and reason)
+        ]
 
     async def load(self, name: str) -> None:
         """Load a model, again if it is loaded: its folder and its ledger are read and checked anew."""
@@ -114,10 +118,10 @@ class Repository:
         """Put a model that answers nothing in the place of another, and close that."""
         if self._source is None:
             raise Refused("bad_request", "this server was given no folders to load models from")
-        before = self.models[name]
+        former = self.models[name]
         self._put(await asyncio.to_thread(self._source.closed, name, cause))
-        if not before.refused:
-            self.closing[name] = asyncio.create_task(self._close(before))
+        if not former.refused:
+            self.closing[name] = asyncio.create_task(self._close(former))
         if name in self.closing:
             done, _ = await asyncio.wait([self.closing[name]], timeout=self._seconds)  # which goes on after that
             if not done:
@@ -141,9 +145,9 @@ class Repository:
     def _give_order(self, name: str, order: str) -> None:
         if self._orders is not None:
             self._followed[name] = f"{order} {secrets.token_hex(8)}"
-            beside = self._orders / f".{name}.{os.getpid()}"
-            beside.write_text(self._followed[name], encoding="ascii")
-            os.replace(beside, self._orders / name)
+            draft = self._orders / f".{name}.{os.getpid()}"
+            draft.write_text(self._followed[name], encoding="ascii")
+            os.replace(draft, self._orders / name)
 
     async def follow(self) -> None:
         """Do what another process was asked to do."""

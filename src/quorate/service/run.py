@@ -3,12 +3,14 @@
 import contextlib
 import math
 import os
+import resource
 import signal
 import socket
 import tempfile
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import msgspec
 import uvicorn
 from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors.multiprocess import Multiprocess, Process
@@ -19,7 +21,8 @@ from quorate.service.edge import EdgeProtocol
 from quorate.service.settings import ENVIRONMENT, ORDERS, PARENT, Settings
 from quorate.service.telemetry import Log, log_config
 
-_READY = 0.2  # seconds that a worker has to say whether it has started
+_READY_SECONDS = 0.2  # that a worker has to say whether it has started
+_SPARE_DESCRIPTORS, _MODEL_DESCRIPTORS = 128, 16  # for all that is no connection: logs, threads, ledgers
 
 
 def serve(settings: Settings, *, ready: Callable[[], None] | None = None) -> int:
@@ -33,6 +36,7 @@ def serve(settings: Settings, *, ready: Callable[[], None] | None = None) -> int
     (True, 20)
     >>> serve(settings)  # doctest: +SKIP
     """
+    settings = fit_connections(settings)
     listening = listen(settings.host, settings.port)
     try:
         with _environment(settings):
@@ -60,80 +64,116 @@ def listen(host: str, port: int) -> socket.socket:
 def _environment(settings: Settings) -> Iterator[None]:
     """Hand the settings to the workers, and give several of them folders to sum their metrics in and to pass orders."""
     with tempfile.TemporaryDirectory(prefix="quorate-metrics-") as folder:
-        told = {ENVIRONMENT: settings.to_json(), PARENT: str(os.getpid())}
+        variables = {ENVIRONMENT: settings.to_json(), PARENT: str(os.getpid())}
         if settings.workers > 1:
-            told |= {"PROMETHEUS_MULTIPROC_DIR": folder, ORDERS: os.path.join(folder, "orders")}
-            os.mkdir(told[ORDERS])
-            share = max(1, usable_cores() // settings.workers)
-            told |= {name: str(share) for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS") if name not in os.environ}
-        before = {name: os.environ.get(name) for name in told}
-        os.environ.update(told)
+            variables |= {"PROMETHEUS_MULTIPROC_DIR": folder, ORDERS: os.path.join(folder, "orders")}
+            os.mkdir(variables[ORDERS])
+            threads = str(max(1, usable_cores() // settings.workers))
+            for name in {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"} - os.environ.keys():
+                variables[name] = threads
+        former = {name: os.environ.get(name) for name in variables}
+        os.environ.update(variables)
         try:
             yield
         finally:
-            for name, value in before.items():
+            for name, value in former.items():
                 if value is None:
                     os.environ.pop(name, None)
                 else:
                     os.environ[name] = value
 
 
+def fit_connections(settings: Settings) -> Settings:
+    """Return settings whose connections fit into the file descriptors of a process, after raising its soft limit.
+
+    Where connections take all descriptors, none can be accepted, not even to say so.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    spare = _SPARE_DESCRIPTORS + _MODEL_DESCRIPTORS * len(settings.models)
+    needed = settings.connection_limit + spare
+    if soft == resource.RLIM_INFINITY or soft >= needed:
+        return settings
+    raised = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (raised, hard))
+        soft = raised
+    limit = max(1, soft // 2, soft - spare)
+    return msgspec.structs.replace(settings, connection_limit=min(settings.connection_limit, limit))
+
+
 def _run(settings: Settings, listening: socket.socket, ready: Callable[[], None] | None) -> int:
-    config = uvicorn.Config(
+    config = make_config(
         "quorate.service.worker:application",
         factory=True,
         workers=settings.workers,
-        log_config=log_config(),
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        ws="none",
         lifespan="on",
         http=EdgeProtocol,
         timeout_graceful_shutdown=math.ceil(settings.stop_seconds),
         timeout_keep_alive=math.ceil(settings.idle_seconds),
     )
+    fields = {"workers": settings.workers, "keys": settings.keys, "connections": settings.connection_limit}
+    announce = make_announcement(listening, ready, **fields)
+    if settings.workers == 1:
+        return run_server(config, listening, announce)
+    with _ignore_signals():
+        workers = _Workers(config, sockets=[listening], announce=announce)
+        workers.run()
+    return int(workers.failed)
+
+
+def make_config(app: Any, **options: Any) -> uvicorn.Config:
+    """Return the configuration of a server that logs our lines alone, and believes no proxy."""
+    return uvicorn.Config(
+        app,
+        log_config=log_config(),
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        ws="none",
+        **options,
+    )
+
+
+def make_announcement(
+    listening: socket.socket, ready: Callable[[], None] | None, **fields: str | int
+) -> Callable[[], None]:
+    """Return what logs that a server listens, and calls `ready`."""
     host, port = listening.getsockname()[:2]
 
     def announce() -> None:
         log = Log()
-        log.event("listening", host=host, port=port, workers=settings.workers, keys=settings.keys)
+        log.event("listening", host=host, port=port, **fields)
         log.flush()
         if ready is not None:
             ready()
 
-    with signals_end_quietly():
-        if settings.workers > 1:
-            workers = _Workers(config, sockets=[listening], announce=announce)
-            workers.run()
-            failed = workers.failed
-        else:
-            server = AnnouncingServer(config, announce=announce)
-            try:
-                server.run(sockets=[listening])
-            except SystemExit as ended:
-                return int(bool(ended.code))
-            failed = not server.started
-    return int(failed)
+    return announce
+
+
+def run_server(config: uvicorn.Config, listening: socket.socket, announce: Callable[[], None]) -> int:
+    """Run a server in this process until a signal stops it, and return the exit status."""
+    server = _AnnouncingServer(config, announce=announce)
+    with _ignore_signals():
+        try:
+            server.run(sockets=[listening])
+        except SystemExit as stop:
+            return int(bool(stop.code))
+    return int(not server.started)
 
 
 @contextlib.contextmanager
-def signals_end_quietly() -> Iterator[None]:
-    """Let the signals that stop a server be all they do: uvicorn raises them again once it has stopped."""
-
-    def ignore(number: int, frame: Any) -> None:
-        pass
-
+def _ignore_signals() -> Iterator[None]:
+    """Let the signals that stop a server do nothing else: uvicorn raises them again once it has stopped."""
     signals = (signal.SIGTERM, signal.SIGINT)
-    before = {number: signal.signal(number, ignore) for number in signals}
+    former = {number: signal.signal(number, lambda number, frame: None) for number in signals}
     try:
         yield
     finally:
-        for number, handler in before.items():
+        for number, handler in former.items():
             signal.signal(number, handler)
 
 
-class AnnouncingServer(uvicorn.Server):
+class _AnnouncingServer(uvicorn.Server):
     """uvicorn's server, which says so once it answers: a model that cannot be loaded ends it before."""
 
     def __init__(self, config: uvicorn.Config, *, announce: Callable[[], None]) -> None:
@@ -158,10 +198,10 @@ class _Workers(Multiprocess):
 
     def keep_subprocess_alive(self) -> None:
         """Replace the workers that have died, and announce the first that answers. What the dead leased is charged."""
-        if self._announce is not None and any(process.is_ready(timeout=_READY) for process in self.processes):
+        if self._announce is not None and any(process.is_ready(timeout=_READY_SECONDS) for process in self.processes):
             self._announce()
             self._announce = None
-        for place, process in enumerate(self.processes):
+        for number, process in enumerate(self.processes):
             if self.should_exit.is_set() or process.process.is_alive():
                 continue
             process.join()
@@ -170,7 +210,7 @@ class _Workers(Multiprocess):
                 self.should_exit.set()
                 return
             log = Log()
-            log.event("worker_died", worker=place, status=process.exitcode)
+            log.event("worker_died", worker=number, status=process.exitcode)
             log.flush()
-            self.processes[place] = Process(self.config, self.sockets)
-            self.processes[place].start()
+            self.processes[number] = Process(self.config, self.sockets)
+            self.processes[number].start()

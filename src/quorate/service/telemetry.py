@@ -145,22 +145,22 @@ class Metrics:
         )  # fmt: skip
         self._children: dict[tuple[str, ...], Any] = {}
 
-    def request(self, *, route: str, model: str, status: int, code: str, seconds: float) -> None:
+    def count_request(self, *, route: str, model: str, status: int, code: str, seconds: float) -> None:
         """Count a request. `route` is a template and `model` one that is served, or empty."""
         self._child(self._requests, route, model, str(status), code).inc()
         self._child(self._seconds, route, model).observe(seconds)
 
-    def rows(self, model: str, outcome: str, count: int) -> None:
+    def count_queries(self, model: str, outcome: str, count: int) -> None:
         """Count queries of one outcome."""
         if count:
             self._child(self._queries, model, outcome).inc(count)
 
-    def unknown(self, model: str, counts: Mapping[str, int]) -> None:
+    def count_unknown(self, model: str, counts: Mapping[str, int]) -> None:
         """Count queries with a category that the model does not know, by column: 0 too, so that the work is alike."""
         for column, count in counts.items():
             self._child(self._unknown, model, column).inc(count)
 
-    def exposed(
+    def expose(
         self,
         budgets: Mapping[str, Mapping[str, float]],
         *,
@@ -177,8 +177,8 @@ class Metrics:
         if os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
             registry = CollectorRegistry()
             MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
-        told = generate_latest(_Seen(registry, budgets, models, owned))
-        return told + generate_latest(_Processes()) if processes else told
+        text = generate_latest(_Visible(registry, budgets, models, owned))
+        return text + generate_latest(_Processes()) if processes else text
 
     def _child(self, family: Any, *labels: str) -> Any:
         key = (family._name, *labels)  # noqa: SLF001  of prometheus_client, which has no other name for it
@@ -210,21 +210,21 @@ class _Processes:
 
     def collect(self) -> Iterable[Metric]:
         summed: dict[str, Metric] = {}
-        for process in _serving():
+        for process in _serving_processes():
             for family in ProcessCollector(pid=partial(str, process), registry=None).collect():
-                known = summed.setdefault(family.name, family)
-                if known is not family:
-                    values = known.samples[0].value, family.samples[0].value
+                total = summed.setdefault(family.name, family)
+                if total is not family:
+                    values = total.samples[0].value, family.samples[0].value
                     value = min(values) if family.name == "process_start_time_seconds" else sum(values)
-                    known.samples = [known.samples[0]._replace(value=value)]
+                    total.samples = [total.samples[0]._replace(value=value)]
         return summed.values()
 
 
-def _serving() -> list[str]:
+def _serving_processes() -> list[str]:
     """Return the numbers of the processes that serve: this one, or all workers of its parent."""
     folder, mine = os.environ.get("PROMETHEUS_MULTIPROC_DIR"), str(os.getpid())
-    found = {path.stem.rpartition("_")[2] for path in Path(folder).glob("*.db")} if folder else set()
-    return [mine, *(process for process in found - {mine} if _parent_of(process) == os.getppid())]
+    processes = {path.stem.rpartition("_")[2] for path in Path(folder).glob("*.db")} if folder else set()
+    return [mine, *(process for process in processes - {mine} if _parent_of(process) == os.getppid())]
 
 
 def _parent_of(process: str) -> int:
@@ -234,7 +234,7 @@ def _parent_of(process: str) -> int:
         return 0
 
 
-class _Seen:
+class _Visible:
     """The metrics of some models: what `generate_latest` collects."""
 
     def __init__(
@@ -248,9 +248,9 @@ class _Seen:
 
     def collect(self) -> Iterable[Metric]:
         for family in self._registry.collect():
-            seen = Metric(family.name, family.documentation, family.type)
-            seen.samples = [one for one in family.samples if self._shows(one.labels)]
-            yield seen
+            visible = Metric(family.name, family.documentation, family.type)
+            visible.samples = [sample for sample in family.samples if self._shows(sample.labels)]
+            yield visible
         build = GaugeMetricFamily("quorate_build_info", "The version that serves; always 1.", labels=["version"])
         build.add_metric([__version__], 1.0)
         yield build

@@ -27,7 +27,7 @@ class Traces:
         self._kind, self._failed = SpanKind.SERVER, Status(StatusCode.ERROR)
         self._propagator = TraceContextTextMapPropagator()
 
-    def request(self, method: str, route: str, context: Context, *, seconds: float) -> None:
+    def add_request(self, method: str, route: str, context: Context, *, seconds: float) -> None:
         """Write down a request that was answered `seconds` after it came, in whole paces."""
         attributes: dict[str, str | int] = {
             "http.request.method": method,

@@ -1,9 +1,12 @@
-"""The coordinator: the sites that it reaches, and a private classifier over them.
+"""The coordinator: the sites that it reaches, their electorate for one mechanism, and a private classifier over them.
 
 A batch goes to all sites at once. If one of them stops, refuses, lies about its count or answers another batch, the
 error names it, the batch is refused and nothing is drawn. What the other sites have charged by then stays charged.
+A site charges for the mechanism that was declared to it, so a declaration belongs to one electorate and never changes,
+whatever else is declared to the same sites.
 """
 
+import secrets
 import weakref
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -15,19 +18,22 @@ import msgspec
 import numpy as np
 
 from quorate.compute.ensemble import Ensemble
+from quorate.core.arrays import Floats, Integers
 from quorate.core.errors import BudgetSpent, InvalidInput, SiteRefused
 from quorate.core.mechanisms import DistributedMax
 from quorate.core.mechanisms.base import QueryMechanism
+from quorate.core.mechanisms.distributed_max import NoisyTotals
 from quorate.core.privacy import best_order
 from quorate.models.predictors import PrivateClassifier
-from quorate.models.saving.votes import mechanism_of
+from quorate.models.saving.votes import mechanism_document, mechanism_of
 from quorate.planner import Plan
-from quorate.service.sites.declared import DeclaredSites, refused
 from quorate.service.sites.keys import Card, Keys
-from quorate.service.sites.messages import About, Mode
+from quorate.service.sites.masks import unmasked
+from quorate.service.sites.messages import About, Batch, Counted, Declaration, Enrolled, Mode
 
 _CONNECT_SECONDS = 10.0
-_MOST_TEACHERS = 2**40  # of a site: sums stay far below 2**62
+_MAX_TEACHERS = 2**40  # of a site: sums stay far below 2**62
+_BATCH_BYTES = 32 * 2**20  # of queries in one message
 
 Message = TypeVar("Message")
 
@@ -49,16 +55,16 @@ class _Remote:
         try:
             reply = self._client.request("GET" if body is None else "POST", path, content=body)
         except httpx.HTTPError as error:
-            raise refused(self.card.name, f"it does not answer ({type(error).__name__})") from None
+            raise _refuse_site(self.card.name, f"it does not answer ({type(error).__name__})") from None
         try:
             if reply.status_code == 200:
                 return msgspec.msgpack.decode(reply.content, type=kind)
-            told = msgspec.json.decode(reply.content, type=dict[str, str])
+            refusal = msgspec.json.decode(reply.content, type=dict[str, str])
         except (msgspec.MsgspecError, RecursionError):
-            raise refused(self.card.name, "it sent what is no message of a federation") from None
-        if told.get("code") == BudgetSpent.code:
-            raise BudgetSpent(f"site {self.card.name}: {told.get('error')}")
-        raise refused(self.card.name, str(told.get("error")))
+            raise _refuse_site(self.card.name, "it sent what is no message of a federation") from None
+        if refusal.get("code") == BudgetSpent.code:
+            raise BudgetSpent(f"site {self.card.name}: {refusal.get('error')}")
+        raise _refuse_site(self.card.name, str(refusal.get("error")))
 
     def close(self) -> None:
         """Close the connections."""
@@ -68,7 +74,7 @@ class _Remote:
 class Sites:
     """The sites of a federation, as the coordinator reaches them.
 
-    Mechanisms must be `declared` to them first.
+    Mechanisms must be declared to them first: `declare`.
 
     Parameters
     ----------
@@ -110,27 +116,26 @@ class Sites:
         self._pool = ThreadPoolExecutor(max_workers=len(names), thread_name_prefix="quorate-sites")
         self._finalizer = weakref.finalize(self, _close, self._pool, self._remotes)
         try:
-            self.about = [self._checked(*pair) for pair in zip(self._remotes, self.ask("/site", About), strict=True)]
+            self.about = self.ask("/site", About)
+            for remote, about in zip(self._remotes, self.about, strict=True):
+                self._check_about(remote.card.name, about)
         except BaseException:
             self.close()
             raise
 
-    def _checked(self, remote: _Remote, told: About) -> About:
-        if told.name != remote.card.name or not 1 <= told.teachers <= _MOST_TEACHERS:
-            raise refused(
-                remote.card.name, "it does not go by the name of its card, or has no number of teachers that can be"
-            )
-        if told.mode != self.mode:
-            raise refused(remote.card.name, f"it answers in the mode {told.mode!r} alone")
-        return told
+    def _check_about(self, name: str, about: About) -> None:
+        if about.name != name or not 1 <= about.teachers <= _MAX_TEACHERS:
+            raise _refuse_site(name, "it does not go by the name of its card, or has no possible number of teachers")
+        if about.mode != self.mode:
+            raise _refuse_site(name, f"it answers in the mode {about.mode!r} alone")
 
     def check_agreement(self) -> About:
         """Return what all sites agree on about their models, or name the first that differs."""
         first = self.about[0]
-        for remote, told in zip(self._remotes, self.about, strict=True):
-            for what in ("labels", "features", "unit", "schema"):
-                if getattr(told, what) != getattr(first, what):
-                    raise refused(remote.card.name, f"its model differs from that of {first.name} in {what}")
+        for about in self.about:
+            for field in ("labels", "features", "unit", "schema"):
+                if getattr(about, field) != getattr(first, field):
+                    raise _refuse_site(about.name, f"its model differs from that of {first.name} in {field}")
         return first
 
     @property
@@ -141,14 +146,14 @@ class Sites:
     @property
     def teachers(self) -> int:
         """The number of teachers of all sites."""
-        return sum(told.teachers for told in self.about)
+        return sum(about.teachers for about in self.about)
 
     @property
     def classes(self) -> int:
         """The number of classes."""
         return len(self.about[0].labels)
 
-    def declared(self, mechanism: QueryMechanism) -> DeclaredSites:
+    def declare(self, mechanism: QueryMechanism) -> "DeclaredSites":
         """Return the electorate of these sites for one mechanism, or name a site that disagrees or cannot pay.
 
         A site charges for the declared mechanism, so no other mechanism may have these counts.
@@ -157,11 +162,11 @@ class Sites:
 
     def ask(self, path: str, kind: type[Message], message: Any = None) -> list[Message]:
         """Ask all sites at once, wait for every one, and raise the error of the first that did not answer."""
-        asked = [self._pool.submit(remote.ask, path, kind, message) for remote in self._remotes]
-        errors = [error for one in asked if (error := one.exception()) is not None]
+        replies = [self._pool.submit(remote.ask, path, kind, message) for remote in self._remotes]
+        errors = [error for reply in replies if (error := reply.exception()) is not None]
         if errors:
-            raise next((one for one in errors if isinstance(one, SiteRefused)), errors[0])
-        return [one.result() for one in asked]
+            raise next((error for error in errors if isinstance(error, SiteRefused)), errors[0])
+        return [reply.result() for reply in replies]
 
     def document(self) -> dict[str, Any]:
         """Return what another process needs to reach the sites, keys included."""
@@ -170,13 +175,11 @@ class Sites:
         return {"addresses": addresses, "keys": self._keys.document(), **settings}
 
     @classmethod
-    def from_document(cls, document: Mapping[str, Any]) -> DeclaredSites:
+    def from_document(cls, document: Mapping[str, Any]) -> "DeclaredSites":
         """Return the sites that `DeclaredSites.document` described, after asking again what they can pay for."""
-        known = dict(document)
-        addresses = {url: Card(**card) for url, card in known.pop("addresses").items()}
-        keys = Keys.from_document(known.pop("keys"))
-        mechanism, _ = mechanism_of(known.pop("mechanism")), known.pop("roster")
-        sites = cls(addresses, keys, **known)
+        addresses = {url: Card(**card) for url, card in document["addresses"].items()}
+        keys, mechanism = Keys.from_document(document["keys"]), mechanism_of(document["mechanism"])
+        sites = cls(addresses, keys, **{name: document[name] for name in ("mode", "corrupt", "seconds")})
         try:
             return DeclaredSites(sites, mechanism, owns=True)
         except BaseException:
@@ -195,6 +198,115 @@ def _close(pool: ThreadPoolExecutor, remotes: list[_Remote]) -> None:
     pool.shutdown(wait=True)
     for remote in remotes:
         remote.close()
+
+
+class DeclaredSites:
+    """Teachers at sites that were told what one mechanism does with their counts, and charge for that.
+
+    `Sites.declare` makes one. `quorate.core.answerers.Votes` refuses to count for another mechanism. With `owns`,
+    closing it closes the connections; otherwise they are closed with the `Sites`, which other classifiers may use.
+    """
+
+    def __init__(self, sites: Sites, mechanism: QueryMechanism, *, owns: bool = False) -> None:
+        self._sites, self._mechanism, self._owns = sites, mechanism, owns
+        self._agreed = sites.check_agreement()
+        self._declaration = Declaration(mechanism_document(mechanism), sites.names, sites.mode)
+        self._payable: dict[str, int] = {}
+        self._enrol()
+
+    @property
+    def mechanism(self) -> QueryMechanism:
+        """The mechanism that was declared to the sites, and that alone may have their counts. proof: step 3."""
+        return self._mechanism
+
+    @property
+    def agreed(self) -> About:
+        """What all sites say of their models alike."""
+        return self._agreed
+
+    @property
+    def teachers(self) -> int:
+        """The number of teachers of all sites."""
+        return sum(about.teachers for about in self._sites.about)
+
+    @property
+    def classes(self) -> int:
+        """The number of classes."""
+        return len(self._agreed.labels)
+
+    def _enrol(self) -> dict[str, str]:
+        """Declare the mechanism to all sites, note for how many queries they can pay, and return their starts."""
+        replies = self._sites.ask("/enrol", Enrolled, self._declaration)
+        names = [about.name for about in self._sites.about]
+        self._payable = {name: reply.payable for name, reply in zip(names, replies, strict=True)}
+        return {name: reply.start for name, reply in zip(names, replies, strict=True)}
+
+    def payable(self) -> int:
+        """Return how many queries every site could pay for when it was last heard of."""
+        return min(self._payable.values())
+
+    def votes(self, X: Floats) -> Integers:
+        """Return the counts of all sites together; with noise in them, `NoisyTotals`."""
+        starts = self._enrol()  # a site may have started anew, or have paid for something else
+        poorest = min(self._payable, key=self._payable.__getitem__)
+        if len(X) > self._payable[poorest]:  # before any site is charged
+            raise BudgetSpent(
+                f"site {poorest} can pay for {self._payable[poorest]} more queries, and {len(X)} are asked"
+            )
+        rows = max(1, _BATCH_BYTES // (8 * X.shape[1]))
+        parts = [self._batch(X[start : start + rows], starts) for start in range(0, len(X), rows)]
+        counts = np.concatenate(parts) if parts else np.empty((0, self.classes), dtype=np.int64)
+        return counts.view(NoisyTotals) if self._declaration.mode == "noise" else counts
+
+    def _batch(self, X: Floats, starts: Mapping[str, str]) -> Integers:
+        id = secrets.token_hex(16)  # never used again; proof: step 4
+        batch = Batch.of(id, self._declaration, X, starts)
+        replies = self._sites.ask("/ballots", Counted, batch)
+        total = np.zeros((len(X), self.classes), dtype=np.uint64)
+        for about, reply in zip(self._sites.about, replies, strict=True):
+            total = total + self._counts(about, batch, reply)  # mod 2**64
+            self._payable[about.name] = reply.payable
+        if self._declaration.mode != "sums":
+            return total.view(np.int64)
+        if (total.sum(axis=1) != np.uint64(self.teachers)).any():  # which no record decides; proof: step 7
+            raise SiteRefused(
+                "the sites' masked counts do not add up to one ballot a teacher: a site lied, or has another card of "
+                "another site. In this mode nobody can say which. Nothing is drawn"
+            )
+        return unmasked(total, self.teachers)
+
+    def _counts(self, about: About, batch: Batch, reply: Counted) -> Any:
+        """Return what one site sent, or name it where that cannot be; proof: step 7."""
+        if reply.id != batch.id or reply.context != batch.context():
+            raise _refuse_site(about.name, "it replayed the answer to another batch")
+        counts = reply.totals(batch.rows, self.classes)
+        if counts is None:
+            raise _refuse_site(about.name, "it sent counts of another shape")
+        if self._declaration.mode == "counts" and not _are_counts(counts.view(np.int64), about.teachers):
+            raise _refuse_site(about.name, "it lied about its count: not one ballot for each of its teachers")
+        return counts
+
+    def document(self) -> dict[str, Any]:
+        """Return all that another process needs to go on, keys included: for a private folder."""
+        return self._sites.document() | asdict(self._declaration)
+
+    def close(self) -> None:
+        """Close all connections, where nobody else has them."""
+        if self._owns:
+            self._sites.close()
+
+    def __repr__(self) -> str:
+        return f"DeclaredSites({', '.join(self._declaration.roster)}; {type(self._mechanism).__name__})"
+
+
+def _refuse_site(name: str, reason: str) -> SiteRefused:
+    """Return the error that names a site."""
+    return SiteRefused(f"site {name}: {reason}. Nothing is drawn", site=name)
+
+
+def _are_counts(counts: Integers, teachers: int) -> bool:
+    """Return whether these are counts: none negative, and one ballot a teacher in each row."""
+    return bool((counts >= 0).all() and (counts <= teachers).all() and (counts.sum(axis=1) == teachers).all())
 
 
 class FederatedClassifier(PrivateClassifier, saved_as=PrivateClassifier):
@@ -217,21 +329,21 @@ class FederatedClassifier(PrivateClassifier, saved_as=PrivateClassifier):
         The mechanism is NoisyMax unless an aggregator is named that pays for each query. With noise from the sites it
         is DistributedMax.
         """
-        told = sites.check_agreement()
+        agreed = sites.check_agreement()
         settings = {"aggregator": "noisy_max"} | settings
         if sites.mode == "noise" and settings["aggregator"] != "noisy_max":
             raise InvalidInput(
                 "with noise from the sites the label is the largest noisy sum: aggregator is 'noisy_max'"
             )
-        made = cls(classes=told.labels, **settings)
-        made._begin_brought(np.zeros((1, told.features)), settings)
-        planned: Plan = made._plan(0, teachers=sites.teachers)
+        classifier = cls(classes=agreed.labels, **settings)
+        classifier._begin_brought(np.zeros((1, agreed.features)), settings)
+        planned: Plan = classifier._plan(0, teachers=sites.teachers)
         if sites.mode == "noise":
             planned = _with_shares(planned, sites)
         if not isinstance(planned.mechanism, QueryMechanism):
             raise InvalidInput("sites price mechanisms that pay for each query, such as aggregator='noisy_max'")
-        made._open_brought(sites.declared(planned.mechanism), planned)  # declared before a budget is opened for it
-        return made
+        classifier._open_brought(sites.declare(planned.mechanism), planned)  # before a budget is opened for it
+        return classifier
 
     def _open(self, ensemble: Ensemble, planned: Plan) -> None:
         sites = ensemble.fitted
@@ -245,8 +357,8 @@ class FederatedClassifier(PrivateClassifier, saved_as=PrivateClassifier):
 
 def _with_shares(planned: Plan, sites: Sites) -> Plan:
     """Return the plan with noise that the sites add."""
-    known = {name: getattr(planned, name) for name in ("epsilon", "delta", "teachers", "classes", "queries")}
-    mechanism = DistributedMax.calibrate(**known, sites=len(sites.names), corrupt=sites.corrupt)
+    figures = {name: getattr(planned, name) for name in ("epsilon", "delta", "teachers", "classes", "queries")}
+    mechanism = DistributedMax.calibrate(**figures, sites=len(sites.names), corrupt=sites.corrupt)
     order = best_order(epsilon=planned.epsilon, delta=planned.delta)
     noise = {"share": mechanism.scale, "total": mechanism.deviation}
     return planned.with_figures(mechanism=mechanism, order=order, slack=0.0, noise=noise)

@@ -78,9 +78,9 @@ class Masks:
         return f"<masks of {self.name}>"
 
 
-def masks_of(keys: "Keys", others: Iterable["Card"]) -> Masks:
-    """Return the masks of a party with these others."""
-    cards = list(others)
+def masks_of(keys: "Keys", peers: Iterable["Card"]) -> Masks:
+    """Return the masks of a party with its peers."""
+    cards = list(peers)
     if len({card.name for card in cards}) < len(cards):
         raise InvalidInput("two cards have the same name")
     return Masks(keys.card.name, {card.name: keys.shared(card) for card in cards})

@@ -11,11 +11,11 @@ import asyncio
 import contextlib
 import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
-import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
@@ -24,12 +24,12 @@ from starlette.routing import Route
 from quorate.core.errors import InvalidInput, QuorateError
 from quorate.models.saving import load, open_folder
 from quorate.service.errors import Refused, error_body
-from quorate.service.run import AnnouncingServer, listen, signals_end_quietly
+from quorate.service.run import listen, make_announcement, make_config, run_server
 from quorate.service.sites.keys import Card, Keys
 from quorate.service.sites.masks import masks_of
 from quorate.service.sites.messages import Batch, Declaration, Enrolled, Mode
 from quorate.service.sites.site import Site
-from quorate.service.telemetry import Log, log_config
+from quorate.service.telemetry import Log
 from quorate.tables import SCHEMA_FILE
 
 _BODY_LIMIT = 64 * 2**20
@@ -82,12 +82,14 @@ def make_site_app(site: Site, *, log: Log | None = None) -> Starlette:
         log.flush()
 
     endpoints = {"/site": (about, "GET"), "/enrol": (enrol, "POST"), "/ballots": (ballots, "POST")}
-    routes = [Route(path, _told(endpoint, log), methods=[method]) for path, (endpoint, method) in endpoints.items()]
+    routes = [
+        Route(path, _make_endpoint(endpoint, log), methods=[method]) for path, (endpoint, method) in endpoints.items()
+    ]
     return Starlette(routes=routes, lifespan=lifespan)
 
 
-def _told(endpoint: Callable[[Request], Awaitable[Any]], log: Log) -> Callable[[Request], Awaitable[Response]]:
-    """Return the endpoint with its message packed, and with refusals told by their code; what failed is logged."""
+def _make_endpoint(endpoint: Callable[[Request], Awaitable[Any]], log: Log) -> Callable[[Request], Awaitable[Response]]:
+    """Return the endpoint with its message packed and its refusals written; failures are logged."""
 
     async def respond(request: Request) -> Response:
         try:
@@ -130,31 +132,15 @@ def serve_site(
     `ready` is called with the address once the site answers.
     """
     listening = listen(host, port)
-    config = uvicorn.Config(
+    config = make_config(
         make_site_app(site),
-        log_config=log_config(),
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        ws="none",
         timeout_graceful_shutdown=_STOP_SECONDS,
         ssl_context_factory=lambda config, default: keys.context(coordinator, server=True),
     )
     address = listening.getsockname()[:2]
-
-    def announce() -> None:
-        log = Log()
-        log.event("listening", host=address[0], port=address[1], site=site.name, mode=site.mode)
-        log.flush()
-        if ready is not None:
-            ready(*address)
-
-    server = AnnouncingServer(config, announce=announce)
-    with signals_end_quietly():
-        try:
-            server.run(sockets=[listening])
-        except SystemExit as ended:
-            return int(bool(ended.code))
-        finally:
-            listening.close()
-    return int(not server.started)
+    call_ready = None if ready is None else partial(ready, *address)
+    announce = make_announcement(listening, call_ready, site=site.name, mode=site.mode)
+    try:
+        return run_server(config, listening, announce)
+    finally:
+        listening.close()

@@ -133,25 +133,25 @@ class Site:
             Asked(_CALLER, (context,), batch.id, context), cost, batch.rows
         )  # charge, then answer; proof: step 2
         counts = release_votes(
-            self._session.answerer.ensemble, queries, lambda votes: self._sealed(votes, mechanism, context)
+            self._session.answerer.ensemble, queries, lambda votes: self._seal(votes, mechanism, context)
         )
         return Counted(batch.id, context, counts.astype("<u8").tobytes(), int(self._budget.affordable(cost)))
 
-    def _take(self, asked: Asked, cost: Cost, rows: int) -> None:
+    def _take(self, request: Asked, cost: Cost, rows: int) -> None:
         """Take the id of a batch, charge for its rows, and note that the id is used: all on the disk, in this order."""
         ledger = self._session.ledger
         assert ledger is not None
         with self._lock:  # two requests of one id are of one process, which the ledger cannot tell apart
-            (admitted,) = ledger.admit([asked])
+            (admitted,) = ledger.admit([request])
             if not isinstance(admitted, Admitted):
                 raise admitted
             if admitted.outcome is not None:
-                raise _answered()  # proof: step 4
+                raise _id_reused()  # proof: step 4
             self._budget.spend(cost, times=rows)
-            own = secrets.randbelow(2**31)
-            (kept,) = ledger.keep({}, {(asked.caller, asked.body): own}, [asked], drawn=1)
-            if kept != [own]:  # another process took this one for dead, and the id with it
-                raise kept if isinstance(kept, QuorateError) else _answered()
+            mark = secrets.randbelow(2**31)
+            (marks,) = ledger.keep({}, {(request.caller, request.body): mark}, [request], drawn=1)
+            if marks != [mark]:  # another process took this one for dead, and the id with it
+                raise marks if isinstance(marks, QuorateError) else _id_reused()
 
     def _check_starts(self, batch: Batch) -> None:
         """Refuse masks that are not of this start of this site: another may have used them. proof: step 4."""
@@ -160,7 +160,7 @@ class Site:
         if sorted(batch.starts) != self._masks.roster or batch.starts[self.name] != self.start:
             raise InvalidInput("this site has started anew, or the batch is not for it: enrol again, and ask again")
 
-    def _sealed(self, votes: NDArray[np.int64], mechanism: QueryMechanism, context: bytes) -> NDArray[np.uint64]:
+    def _seal(self, votes: NDArray[np.int64], mechanism: QueryMechanism, context: bytes) -> NDArray[np.uint64]:
         """Return what of the counts may leave."""
         if isinstance(mechanism, DistributedMax):
             votes = mechanism.add_share(votes, teachers=self.teachers)
@@ -169,16 +169,16 @@ class Site:
     def _price(self, declaration: Declaration) -> tuple[QueryMechanism, Cost]:
         """Return the declared mechanism, and what a query costs here: by this site's own reckoning; proof: step 3."""
         digest = declaration.digest()
-        known = self._prices.get(digest)
-        if known is None:
-            mechanism = self._declared(declaration)
+        price = self._prices.get(digest)
+        if price is None:
+            mechanism = self._read_mechanism(declaration)
             order = self._budget.order
-            known = mechanism, charged_together(mechanism.query_cost(order), mechanism.answer_cost(order))
+            price = mechanism, charged_together(mechanism.query_cost(order), mechanism.answer_cost(order))
             if len(self._prices) < _PRICES:
-                self._prices[digest] = known
-        return known
+                self._prices[digest] = price
+        return price
 
-    def _declared(self, declaration: Declaration) -> QueryMechanism:
+    def _read_mechanism(self, declaration: Declaration) -> QueryMechanism:
         """Return the mechanism of a declaration that this site agrees to."""
         if declaration.mode != self.mode:
             raise InvalidInput(f"this site answers in the mode {self.mode!r} alone")
@@ -216,5 +216,5 @@ class Site:
         self._session.close()
 
 
-def _answered() -> IdReused:
+def _id_reused() -> IdReused:
     return IdReused("this batch was answered before. Ask in a new batch")
