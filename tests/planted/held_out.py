@@ -132,7 +132,6 @@ def compare_parts(twin: tuple[Any, str, Any]) -> Caught:
 HELD_OUT = (
     replacement_bug(
         "tested_on_fitted_units",
-        "a model whose test takes units that it was fitted on, at no further cost",
         "replay",
         (fitting, "deal_units"),
         fit_on_all_units,

@@ -34,7 +34,7 @@ def _state(tmp_path, monkeypatch):
     monkeypatch.setenv("QUORATE_STATE", str(tmp_path / "state"))
     monkeypatch.setattr(
         reading, "_PATIENCE_SECONDS", 120.0
-    )  # on a busy machine a page would be shown before it is verified
+    )  # a busy machine takes longer
 
 
 def saved(folder, probe=None, **changes):
