@@ -42,7 +42,7 @@ from quorate.models.predictors.student_first import StudentFirst
 from quorate.models.predictors.universal import BallotsFirst
 from quorate.models.saving import load, save
 from quorate.release import OnlineRelease
-from quorate.release.online import Proposals, read_labels, rows_of_numbers
+from quorate.release.proposals import Proposals, read_labels, rows_of_numbers
 
 _STARTS = 4
 _TEACHERS = 200

@@ -302,7 +302,7 @@ def test_bad_input_is_refused_and_nothing_is_drawn(make, private, public, error,
 
 def test_queries_that_are_none_are_refused():
     release = QueryRelease(Thresholds()).fit([1.0, 2.0] * 500, [1.5])
-    with pytest.raises(InvalidInput, match="hypotheses of the class"):
+    with pytest.raises(InvalidInput, match="must be a Threshold"):
         release.answer([0.5])
     with pytest.raises(InvalidInput, match="Threshold"):
         release.answer([Interval(0.0, 1.0)])
@@ -313,7 +313,7 @@ def test_queries_that_are_none_are_refused():
         for asked in ([wrong], wrong):
             with pytest.raises(InvalidInput):
                 table.answer(asked)
-    with pytest.raises(InvalidInput, match="hypotheses of the class"):
+    with pytest.raises(InvalidInput, match="must be a Threshold"):
         release.answer(0.5)
 
 

@@ -25,8 +25,8 @@ from quorate.models.concepts import Threshold, Thresholds
 from quorate.release import GrowingRelease, QueryRelease, Workload
 from quorate.release import growing as growing_release
 from quorate.release.engines.plain import PlainEngine
-from quorate.release.growing import MOST_UPDATES, RunningSums, best_running_sums
 from quorate.release.people import Counted
+from quorate.release.running_sums import MOST_UPDATES, RunningSums, best_running_sums
 
 COLUMNS = {"sex": ["f", "m"], "town": ["n", "s", "w"]}
 
@@ -129,7 +129,7 @@ def test_no_replaced_record_moves_more_than_is_paid_for(workload, engine):
         return measured(release, [(dict(zip(COLUMNS, zip(*rows, strict=True), strict=True)), None) for rows in months])
 
     with pytest.MonkeyPatch.context() as patch:  # what is made of it does not matter here, and takes time
-        patch.setattr(GrowingRelease, "_released", lambda self, number: None)
+        patch.setattr(GrowingRelease, "_make_release", lambda self, number: None)
         mechanism, before = run(tables)
         worst = 0.0
         for place, rows in enumerate(tables):
@@ -167,7 +167,7 @@ def test_no_replaced_person_moves_more_than_is_paid_for():
 def test_the_exact_loss_of_a_tiny_stream_keeps_the_claim(names, most, tight, monkeypatch):
     """By the law of the noise itself, of all updates together: a factor of small numbers keeps it short."""
     monkeypatch.setattr(growing_release, "best_running_sums", lambda updates: RunningSums(np.array([[2, 0], [1, 2]])))
-    monkeypatch.setattr(GrowingRelease, "_released", lambda self, number: None)
+    monkeypatch.setattr(GrowingRelease, "_make_release", lambda self, number: None)
 
     def run(kind):
         told = names or [["x", "a"], ["b"]]

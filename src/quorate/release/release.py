@@ -8,7 +8,7 @@ has the proof.
 import math
 import time
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -43,19 +43,16 @@ from quorate.release.people import (
     loss_for_each_record,
     release_claim,
 )
-from quorate.release.queries import BoxRanges, Marginals, Prefixes, Queries, Ranges, Rows
+from quorate.release.queries import Queries, Rows
 from quorate.release.queries.base import NOTHING
 from quorate.release.queries.marginals import clear_weights
-from quorate.release.saved import read_release, release_facts, write_release
-from quorate.release.synthetic import MOST_ROWS, draw_records, fit_weights, product_support, round_weights
+from quorate.release.saved import read_release, release_facts, spent_budget, write_release
+from quorate.release.synthetic import MOST_ROWS, PRODUCT_ROWS, draw_records, fit_release, round_weights
 from quorate.release.workloads import Columns
 from quorate.release.workloads.groups import LineWorkload
 from quorate.release.workloads.marginals import Errors, target_column, weigh_queries
 from quorate.tables.containers import shown_names
 from quorate.tables.results import Table, make_table
-
-_LISTED = 200_000  # cells of a table that are weighted one by one
-_PRODUCT_ROWS = 50_000  # made up where no public rows can be weighted
 
 
 class QueryRelease(SavedModel, ShowsClaim, BaseEstimator):
@@ -155,7 +152,8 @@ class QueryRelease(SavedModel, ShowsClaim, BaseEstimator):
         unit = RECORD if groups is None else PERSON
         vectors = None if auto_cuts is None else auto_cuts.open(budget)
         # The account is charged before anything is drawn. proof: step 8
-        with _charge(account, epsilon, delta, unit), progress(f"releasing {queries.count:,} queries by {engine.name}"):
+        charge = nullcontext() if account is None else account.charged(epsilon=epsilon, delta=delta, unit=unit)
+        with charge, progress(f"releasing {queries.count:,} queries by {engine.name}"):
             if auto_cuts is not None and vectors is not None:
                 domain, released = auto_cuts.release(private, engine, vectors, self._weigh)  # proof: step 9
             else:
@@ -326,33 +324,14 @@ class QueryRelease(SavedModel, ShowsClaim, BaseEstimator):
         check_is_fitted(self, "released_")
         released = self.released_
         if released.model is not None:
-            rows = min(_PRODUCT_ROWS, self.records_)
+            rows = min(PRODUCT_ROWS, self.records_)
             return np.full(rows, 1.0 / rows), draw_records(self.domain_.queries, released, rows)
         if released.weights is None and self._fitted is None:
-            self._fitted = self._fit_weights()
+            self._fitted = fit_release(self.domain_, released, self.records_)
         fitted, support = self._fitted or (released.weights, released.support)
         assert fitted is not None
         mask = self.domain_.mask_possible(len(fitted), support)
         return fitted if mask is None else clear_weights(fitted, mask), support
-
-    def _fit_weights(self) -> tuple[Floats, Rows | None]:
-        """Return weights that answer as the release does, as near as can be to the public histogram."""
-        released = self.released_
-        if released.answers is None:
-            raise InvalidInput("this release has neither answers nor weights")
-        queries, public = self.domain_.queries, self.domain_.public()
-        start, support = public if isinstance(public, np.ndarray) else None, None
-        if isinstance(queries, Marginals) and (queries.cells or math.inf) > _LISTED:
-            support = product_support(queries, released.answers, min(_PRODUCT_ROWS, 4 * self.records_))
-            if isinstance(public, Rows):  # public rows first, and some for what they lack
-                support = Rows(np.concatenate([public.codes, support.codes]), public.sizes)
-            support = support.merged() if queries.possible is None else queries.possible.filter_rows(support.merged())
-            start = support.weights
-        elif isinstance(public, Rows):
-            cells = public.cell(range(len(public.sizes)))
-            start = np.bincount(cells, public.weights, minlength=queries.cells or 0).astype(np.float64)
-        fitted = fit_weights(queries, released.answers, errors=released.errors, start=start, support=support)
-        return fitted, support
 
     def synthetic(self, rows: int | None = None) -> Any:
         """Return synthetic records that answer the queries as the release does.
@@ -399,27 +378,13 @@ class QueryRelease(SavedModel, ShowsClaim, BaseEstimator):
         parts = 2 if self.domain_.has_differences else 1  # PROOF.md, step 5
         if not self.has_error_bars:
             return min(1.0, 2 * parts * self.expected_error_)
-        level, details = self.released_.level(self.domain_.queries.count, beta), self.released_.details
-        if "moved" in details:  # PROOF.md, step 5: noise of the unbiased answers, and how far the model is from them
-            return min(1.0, parts * (level * details["deviation"] + details["moved"]))
-        errors = self.released_.errors
-        largest = details["deviation"] if errors is None else float(errors.max())
-        return min(1.0, parts * self._projection_factor() * level * largest)
-
-    def _projection_factor(self) -> int:
-        """Return by how much the largest error may grow where answers are made to agree: PROOF.md, step 5."""
-        queries = self.domain_.queries
-        if self.engine_ == "prefix" and isinstance(queries, Prefixes | Ranges) and queries.lines > 1:
-            return 2 if isinstance(queries, Prefixes) else 3
-        boxes = self.engine_ == "prefix" and isinstance(queries, BoxRanges)
-        return 2 if self.released_.answers is None or boxes or isinstance(queries, Marginals) else 1
+        return min(1.0, parts * self.released_.error_bound(self.domain_.queries, beta))
 
     @property
     def has_error_bars(self) -> bool:
         """Whether the noise in the answers is known, so that `engine_error_bound` is a bound and not an estimate."""
         check_is_fitted(self, "released_")
-        measured = self.engine_ == "prefix" and "deviation" in self.released_.details  # everything, and not only some
-        return self.released_.bars is not None or measured
+        return self.released_.has_bars
 
     @property
     def expected_error_(self) -> float:
@@ -452,15 +417,3 @@ class QueryRelease(SavedModel, ShowsClaim, BaseEstimator):
     def page_facts(self, schema: Any = None) -> list[str]:
         """Return the engine, how much was counted, and the errors to be expected."""
         return release_facts(self)
-
-
-def spent_budget(epsilon: float, delta: float, *, order: float | None = None) -> Budget:
-    """Return a budget of which nothing is left: that of a release that was paid for."""
-    budget = Budget(epsilon=epsilon, delta=delta, order=order, slack=0.0)
-    budget.spend(budget.remaining())
-    return budget
-
-
-def _charge(account: Account | None, epsilon: float, delta: float, unit: str) -> AbstractContextManager[Any]:
-    """Return the charge to an account, which is made before anything is drawn: PROOF.md, step 8."""
-    return nullcontext() if account is None else account.charged(epsilon=epsilon, delta=delta, unit=unit)

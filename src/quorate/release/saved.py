@@ -66,6 +66,13 @@ def write_release(release: "QueryRelease", *, answers: bool) -> State:
     return state
 
 
+def spent_budget(epsilon: float, delta: float, *, order: float | None = None) -> Budget:
+    """Return a budget of which nothing is left: that of a release that was paid for."""
+    budget = Budget(epsilon=epsilon, delta=delta, order=order, slack=0.0)
+    budget.spend(budget.remaining())
+    return budget
+
+
 def read_release(model_class: "type[Release]", state: State) -> "Release":
     """Return the release of a state, as it was after `fit`."""
     values, arrays = state.values, state.arrays("arrays")
@@ -96,9 +103,7 @@ def read_release(model_class: "type[Release]", state: State) -> "Release":
         update=from_plain(values["update"], Update),
         total=from_plain(values["total"], Total),
     )
-    order = float(values["spent"]["order"])
-    release.budget_ = Budget(epsilon=release.epsilon, delta=release.delta, order=order, slack=0.0)
-    release.budget_.spend(release.budget_.remaining())  # what was released was paid for: nothing is left
+    release.budget_ = spent_budget(release.epsilon, release.delta, order=float(values["spent"]["order"]))
     release.seconds_ = 0.0
     return release
 

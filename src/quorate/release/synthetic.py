@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from scipy import optimize, sparse, special
 
 from quorate.core.arrays import Floats
-from quorate.core.errors import Infeasible
+from quorate.core.errors import Infeasible, InvalidInput
+from quorate.release.domain import Domain
 from quorate.release.engines.base import Released
 from quorate.release.engines.entropy import descend, fit_entropy
 from quorate.release.queries import BoxRanges, Marginals, Prefixes, Queries, Ranges, Rows
@@ -23,6 +24,8 @@ _TABLE = 50_000_000  # queries times cells of which a table is made
 _TARGET_STEPS = 100  # of the fit of a target to the other columns
 _MOVED = 2.0  # by how much noise of one deviation moves a term of that fit, at most
 _MOVES = 4000  # of rows from one cell to another, at most
+_MOST_CELLS = 200_000  # of a table that are weighted one by one
+PRODUCT_ROWS = 50_000  # made up where no public rows can be weighted
 _LISTED = 2_000_000  # answers up to which moves are tried: each step looks at all of them
 
 
@@ -91,6 +94,24 @@ def _move_rows(
 
 def _answers(queries: Queries, weights: Floats, support: Rows | None) -> Floats:
     return queries.answers(weights if support is None else support.weighted(weights))
+
+
+def fit_release(domain: Domain, released: Released, records: int) -> tuple[Floats, Rows | None]:
+    """Return weights that answer as the release does, as near as can be to the public histogram, and their rows."""
+    if released.answers is None:
+        raise InvalidInput("this release has neither answers nor weights")
+    queries, public = domain.queries, domain.public()
+    start, support = public if isinstance(public, np.ndarray) else None, None
+    if isinstance(queries, Marginals) and (queries.cells or math.inf) > _MOST_CELLS:
+        support = product_support(queries, released.answers, min(PRODUCT_ROWS, 4 * records))
+        if isinstance(public, Rows):  # public rows first, and some for what they lack
+            support = Rows(np.concatenate([public.codes, support.codes]), public.sizes)
+        support = support.merged() if queries.possible is None else queries.possible.filter_rows(support.merged())
+        start = support.weights
+    elif isinstance(public, Rows):
+        cells = public.cell(range(len(public.sizes)))
+        start = np.bincount(cells, public.weights, minlength=queries.cells or 0).astype(np.float64)
+    return fit_weights(queries, released.answers, errors=released.errors, start=start, support=support), support
 
 
 def fit_weights(

@@ -20,7 +20,7 @@ from sklearn.utils import get_tags
 from quorate.core.errors import InvalidInput, QuorateError
 from quorate.core.rows import canonical_matrix
 from quorate.release.answers import parse_queries
-from quorate.release.online import rows_of_numbers
+from quorate.release.proposals import rows_of_numbers
 from quorate.service.codec import Tensor, TensorInfo, join_names
 from quorate.service.errors import Refused
 from quorate.tables import Category, Number, QueryEncoder, Schema

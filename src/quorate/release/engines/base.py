@@ -20,7 +20,7 @@ from quorate.core.mechanisms.noisy_vector import NoisyVector, NoisyVectors
 from quorate.core.privacy import Budget, Cost
 from quorate.release.engines.components import Clique
 from quorate.release.engines.mixture import Mixture
-from quorate.release.queries import NOTHING, Marginals, Queries, Rows
+from quorate.release.queries import NOTHING, BoxRanges, Marginals, Prefixes, Queries, Ranges, Rows
 
 Public = Rows | NDArray[np.float64] | None
 
@@ -92,6 +92,27 @@ class Released:
         """
         looks, wider = self.details.get("looks", 0.0), self.details.get("wider", 1.0)
         return math.sqrt(wider * (2 * math.log(2 * count / beta) + looks))
+
+    @property
+    def has_bars(self) -> bool:
+        """Whether the noise in the answers is known, so that `error_bound` is a bound."""
+        measures_everything = self.engine == "prefix" and "deviation" in self.details  # and not only some of it
+        return self.bars is not None or measures_everything
+
+    def error_bound(self, queries: Queries, beta: float) -> float:
+        """Return a bound on the error of any answer, with probability 1 - beta: ../PROOF.md, step 5."""
+        level, details = self.level(queries.count, beta), self.details
+        if "moved" in details:  # noise of the unbiased answers, and how far the model is from them
+            return level * details["deviation"] + details["moved"]
+        largest = details["deviation"] if self.errors is None else float(self.errors.max())
+        return self._projection_factor(queries) * level * largest
+
+    def _projection_factor(self, queries: Queries) -> int:
+        """Return by how much the largest error may grow where answers are made to agree: ../PROOF.md, step 5."""
+        if self.engine == "prefix" and isinstance(queries, Prefixes | Ranges) and queries.lines > 1:
+            return 2 if isinstance(queries, Prefixes) else 3
+        boxes = self.engine == "prefix" and isinstance(queries, BoxRanges)
+        return 2 if self.answers is None or boxes or isinstance(queries, Marginals) else 1
 
     def intervals(self, queries: Queries, records: int) -> tuple[Floats, Floats]:
         """Return the ends of a 95% interval for each answer; NaN where an engine does not know its noise."""
