@@ -23,7 +23,7 @@ from quorate.core.privacy import Budget
 from quorate.models.concepts import Box, Boxes, Concept, Halfspace, Halfspaces, Intervals, Stumps, Thresholds
 from quorate.release.cover import Cover, make_cover
 from quorate.release.engines import ENGINES, Released, choose_engine
-from quorate.release.queries import Rows
+from quorate.release.queries import BoxRanges, Queries, Ranges, Rows
 
 EPSILON, DELTA = 1.0, 1e-6
 
@@ -110,7 +110,7 @@ def plane_errors(
         of_engine = float(np.abs(released.answers - cover.queries.answers(truth)).max())
     else:
         assert released.weights is not None
-        of_engine = cover.queries.largest(released.weights - truth)
+        of_engine = largest_answer(cover.queries, released.weights - truth)
     hypotheses, exact = _draw_hypotheses(concept, private, asked, generator)
     parts = cover.parts(cover.find(hypotheses))
     plus, minus = (np.where(part < 0, 0.0, cover.queries.some(np.maximum(part, 0), truth)) for part in parts)
@@ -145,6 +145,25 @@ def _draw_hypotheses(
             hypotheses.append(Halfspace(features=2, levels=(level,), otherwise=0))
             exact[number] = np.mean(private @ normal > offset)
     return hypotheses, exact
+
+
+def largest_answer(queries: Queries, weights: Floats) -> float:
+    """Return the largest absolute answer of signed weights; ranges and boxes are not listed."""
+    if not isinstance(queries, Ranges | BoxRanges):
+        return float(np.abs(queries.answers(weights)).max())
+    if isinstance(queries, Ranges):
+        lines = np.asarray(weights).reshape(queries.lines, queries.length)
+    else:
+        grid = np.asarray(weights).reshape(queries.shape)
+        lines = np.moveaxis(grid, int(np.argmax(queries.shape)), -1)  # the longest axis is run along, the others listed
+        for axis in range(lines.ndim - 1):
+            sums = np.concatenate([np.zeros_like(lines.take([0], axis)), np.cumsum(lines, axis=axis)], axis=axis)
+            first, last = np.triu_indices(lines.shape[axis])
+            lines = np.take(sums, last + 1, axis=axis) - np.take(sums, first, axis=axis)
+    sums = np.cumsum(lines, axis=-1)
+    previous = np.concatenate([np.zeros_like(sums[..., :1]), sums[..., :-1]], axis=-1)
+    rise = (sums - np.minimum.accumulate(previous, axis=-1)).max()
+    return float(max(rise, (np.maximum.accumulate(previous, axis=-1) - sums).max()))
 
 
 def most_public_points(concept: Concept) -> int:

@@ -8,7 +8,7 @@ has the proof.
 import math
 import time
 from collections.abc import Mapping
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -152,7 +152,9 @@ class QueryRelease(SavedModel, ShowsClaim, BaseEstimator):
         unit = RECORD if groups is None else PERSON
         vectors = None if auto_cuts is None else auto_cuts.open(budget)
         # The account is charged before anything is drawn. proof: step 8
-        charge = nullcontext() if account is None else account.charged(epsilon=epsilon, delta=delta, unit=unit)
+        charge: AbstractContextManager[Any] = (
+            nullcontext() if account is None else account.charged(epsilon=epsilon, delta=delta, unit=unit)
+        )
         with charge, progress(f"releasing {queries.count:,} queries by {engine.name}"):
             if auto_cuts is not None and vectors is not None:
                 domain, released = auto_cuts.release(private, engine, vectors, self._weigh)  # proof: step 9

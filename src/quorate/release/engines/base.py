@@ -20,7 +20,7 @@ from quorate.core.mechanisms.noisy_vector import NoisyVector, NoisyVectors
 from quorate.core.privacy import Budget, Cost
 from quorate.release.engines.components import Clique
 from quorate.release.engines.mixture import Mixture
-from quorate.release.queries import NOTHING, BoxRanges, Marginals, Prefixes, Queries, Ranges, Rows
+from quorate.release.queries import NOTHING, BoxRanges, Levels, Marginals, Prefixes, Queries, Ranges, Rows
 
 Public = Rows | NDArray[np.float64] | None
 
@@ -210,6 +210,10 @@ class Private:
         """Return the count of each query: whole numbers."""
         summed = queries.answers(self._rows) if self._rows is not None else queries.answers(self.cells(queries))
         return np.rint(summed).astype(np.int64)  # sums of whole numbers below 2**53: exact
+
+    def tables(self, queries: Marginals | Levels) -> list[Integers]:
+        """Return the counts of each marginal, or of each level."""
+        return np.split(self.counts(queries), queries.offsets[1:-1])
 
     def cells(self, queries: Queries) -> Integers:
         """Return the count of each cell."""

@@ -130,8 +130,7 @@ def _search(precision: sparse.csr_array, variance: sparse.csr_array, start: Floa
     """Return shares that nearly minimise the largest variance: L-BFGS on power means of growing sharpness."""
 
     def objective(sharpness: float, logits: Floats) -> tuple[float, Floats]:
-        shares = np.exp(logits - logits.max())
-        shares /= shares.sum()
+        shares = _softmax(logits)
         precisions = precision @ shares
         variances = np.maximum(variance @ (1.0 / precisions), 1e-300)
         worst = variances.max()
@@ -144,6 +143,10 @@ def _search(precision: sparse.csr_array, variance: sparse.csr_array, start: Floa
     logits = start
     for sharpness in _SHARPNESS:
         logits = descend(partial(objective, sharpness), logits, steps=300)
+    return _softmax(logits)
+
+
+def _softmax(logits: Floats) -> Floats:
     shares = np.exp(logits - logits.max())
     return np.asarray(shares / shares.sum())
 
@@ -154,8 +157,7 @@ def _search_mean(
     """Return shares that minimise the weighted sum of deviations of answers, each component known by `prior` before."""
 
     def objective(logits: Floats) -> tuple[float, Floats]:
-        shares = np.exp(logits - logits.max())
-        shares /= shares.sum()
+        shares = _softmax(logits)
         precisions = precision @ shares + prior
         deviations = np.sqrt(np.maximum(variance @ (1.0 / precisions), 1e-300))
         total = float(weights @ deviations)
@@ -163,9 +165,7 @@ def _search_mean(
         change = precision.T @ slope
         return math.log(total), shares * (change - shares @ change)
 
-    logits = descend(objective, start, steps=600)
-    shares = np.exp(logits - logits.max())
-    return np.asarray(shares / shares.sum())
+    return _softmax(descend(objective, start, steps=600))
 
 
 def without_impossible(queries: Marginals, noisy: NoisyTables) -> NoisyTables:

@@ -99,11 +99,7 @@ def marginal_measurement(
         return finish(measured_marginals, records)
 
     return Measurement(
-        tuple(2 if math.prod(shape) > 1 else 0 for shape in measured.shapes),
-        lambda private: np.split(private.counts(measured), measured.offsets[1:-1]),
-        finish_tables,
-        shares,
-        cliques=cliques,
+        measured.squares, lambda private: private.tables(measured), finish_tables, shares, cliques=cliques
     )
 
 
@@ -225,9 +221,7 @@ class _Steps:
 
     def __post_init__(self) -> None:
         tables = Marginals(self.queries.sizes, list(dict.fromkeys([*self.plan.cliques, *self.bars])))
-        self.counts = dict(
-            zip(tables.cliques, np.split(self.private.counts(tables), tables.offsets[1:-1]), strict=True)
-        )
+        self.counts = dict(zip(tables.cliques, self.private.tables(tables), strict=True))
         entries = 3 * tables.count + len(self.bars)  # a marginal is measured in both parts, and once if it is chosen
         is_unspent = self.budget.spent() == Cost(0.0) and self.budget.epsilon <= largest_whole_epsilon()
         self.payer = NoisyVectors(self.budget, entries=entries) if is_unspent else _AtOneOrder(self.budget)

@@ -51,12 +51,8 @@ class PlainEngine(MeasuringEngine):
     ) -> Measurement[Released]:
         """Return the marginals, or the queries or the cells."""
         if isinstance(queries, Marginals):
-            squares = tuple(2 if math.prod(shape) > 1 else 0 for shape in queries.shapes)
-            return Measurement(
-                squares,
-                lambda private: np.split(private.counts(queries), queries.offsets[1:-1]),
-                partial(self._marginals, queries),
-            )
+            finish = partial(self._marginals, queries)
+            return Measurement(queries.squares, lambda private: private.tables(queries), finish)
         factors = _factors(queries)
         if min(factors.values()) == math.inf:
             raise Infeasible(f"{queries.count} queries of these cells are too many to measure; choose another engine")
@@ -128,9 +124,7 @@ class LevelsEngine(MeasuringEngine):
         def finish(noisy: Any, scales: Any, records: int, spent: Cost) -> Released:
             return self._combine_levels(queries, [part / records for part in noisy], np.array(scales) / records, spent)
 
-        return Measurement(
-            queries.squares, lambda private: np.split(private.counts(queries), queries.offsets[1:-1]), finish
-        )
+        return Measurement(queries.squares, lambda private: private.tables(queries), finish)
 
     def _combine_levels(self, queries: Levels, noisy: list[Floats], scales: Floats, spent: Cost) -> Released:
         noise = [

@@ -105,10 +105,6 @@ class Queries(ABC):
         """Return the answers of the queries of these numbers alone."""
         return np.asarray(self.answers(weights)[check_numbers(which, self.count)])
 
-    def largest(self, weights: "ArrayLike | Rows") -> float:
-        """Return the largest absolute answer of signed weights, without listing where the structure allows."""
-        return float(np.abs(self.answers(weights)).max())
-
 
 def check_numbers(which: ArrayLike, count: int) -> Whole:
     """Return numbers of queries as an array."""

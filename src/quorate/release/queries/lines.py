@@ -122,14 +122,6 @@ class Ranges(_Line):
         ends = np.bincount(last + 1, by_query, minlength=self.cells + 1)
         return np.cumsum(begins - ends)[: self.cells]
 
-    def largest(self, weights: ArrayLike | Rows) -> float:
-        """Return the largest absolute sum over a range: the highest running sum of a line less the lowest."""
-        sums = np.cumsum(self._by_line(weights), axis=1)
-        previous = np.concatenate([np.zeros((self.lines, 1)), sums[:, :-1]], axis=1)
-        rise = float((sums - np.minimum.accumulate(previous, axis=1)).max())
-        fall = float((np.maximum.accumulate(previous, axis=1) - sums).max())
-        return max(rise, fall)
-
 
 class BoxRanges(Queries):
     """Boxes on a grid of up to three dimensions: one range an axis. Cells and boxes are numbered with the last axis
@@ -214,20 +206,6 @@ class BoxRanges(Queries):
             np.subtract.at(steps, last + 1, moved)
             grid = np.moveaxis(np.cumsum(steps, axis=0)[:size], 0, axis)
         return grid.ravel()
-
-    def largest(self, weights: ArrayLike | Rows) -> float:
-        """Return the largest absolute sum over a box."""
-        grid = check_weights(weights, self.cells).reshape(self.shape)
-        lines = np.moveaxis(grid, int(np.argmax(self.shape)), -1)  # the longest axis is run along, the others listed
-        for axis in range(lines.ndim - 1):
-            sums = np.concatenate([np.zeros_like(lines.take([0], axis)), np.cumsum(lines, axis=axis)], axis=axis)
-            first, last = np.triu_indices(lines.shape[axis])
-            check_list_size(len(first) * sums.size // sums.shape[axis], "sums")
-            lines = np.take(sums, last + 1, axis=axis) - np.take(sums, first, axis=axis)
-        sums = np.cumsum(lines, axis=-1)
-        previous = np.concatenate([np.zeros_like(sums[..., :1]), sums[..., :-1]], axis=-1)
-        rise = (sums - np.minimum.accumulate(previous, axis=-1)).max()
-        return float(max(rise, (np.maximum.accumulate(previous, axis=-1) - sums).max()))
 
     def __repr__(self) -> str:
         return f"BoxRanges({self.shape})"

@@ -123,9 +123,14 @@ class Marginals(Queries):
         return cls(sizes, cliques, possible=possible)
 
     @property
+    def squares(self) -> tuple[int, ...]:
+        """The squared L2 change of each marginal when one record is replaced: it leaves one cell and enters another."""
+        return tuple(2 if math.prod(shape) > 1 else 0 for shape in self.shapes)
+
+    @property
     def sensitivity(self) -> int:
-        """A replaced record leaves one cell of each marginal and enters another."""
-        return 2 * sum(1 for shape in self.shapes if math.prod(shape) > 1)
+        """The squared L2 change of all marginals together when one record is replaced."""
+        return sum(self.squares)
 
     @cached_property
     def mask(self) -> Truths | None:
