@@ -154,7 +154,7 @@ def largest_answer(queries: Queries, weights: Floats) -> float:
     if isinstance(queries, Ranges):
         lines = np.asarray(weights).reshape(queries.lines, queries.length)
     else:
-        grid = np.asarray(weights).reshape(queries.shape)
+        grid: Any = np.asarray(weights).reshape(queries.shape)
         lines = np.moveaxis(grid, int(np.argmax(queries.shape)), -1)  # the longest axis is run along, the others listed
         for axis in range(lines.ndim - 1):
             sums = np.concatenate([np.zeros_like(lines.take([0], axis)), np.cumsum(lines, axis=axis)], axis=axis)

@@ -205,7 +205,7 @@ def test_a_last_marginal_of_a_tiny_share_is_paid_for():
     private = check_private(queries, Rows([[0] * 80] * 10, sizes))
     steps = _Steps(queries, private, budget, SeededNoise(0), plan, {})
     steps.measure_plan(0.975)
-    steps.measure_plan(steps.left)
+    steps.measure_plan(steps.remaining)
     assert set(steps.noisy) == set(known)
     with pytest.raises(BudgetSpent):  # and nothing is left over
         steps.measure((0,), 1.0)

@@ -342,7 +342,7 @@ def heard(private, public, subject, queries, monkeypatch):
         return distance_ballots(given, records=records)
 
     with monkeypatch.context() as patch:
-        patch.setattr("quorate.release.online.distance_ballots", noted)
+        patch.setattr("quorate.release.proposals.distance_ballots", noted)
         online = OnlineRelease(subject, epsilon=5.0, delta=1e-3, alpha=0.9).fit(private, public)
         monkeypatch.setattr(
             online.session_.answerer, "learn", lambda query, noisy: 0.5

@@ -187,7 +187,7 @@ class Engine(ABC):
         return self._run(queries, data, public, budget, None)
 
     @abstractmethod
-    def _expected(self, queries: Queries, records: int, epsilon: float, delta: float, public: Public) -> float:
+    def _expected(self, queries: Any, records: int, epsilon: float, delta: float, public: Public) -> float:
         """Return the expected largest error, or infinity; an error of the calibration means infinity too."""
 
     @abstractmethod
@@ -368,7 +368,6 @@ def measure_rest(plan: Callable[[float], Measurement[Made]], private: Private, v
 class MeasuringEngine(Engine):
     """An engine that measures fixed vectors of counts once: all else is made of what was measured."""
 
-    @abstractmethod
     def measurement(
         self, queries: Queries, public: Public, noise: float, planned: Planned = None
     ) -> Measurement[Released]:
@@ -376,6 +375,14 @@ class MeasuringEngine(Engine):
 
         What was `planned` before is measured again, where several plans were possible.
         """
+        if not isinstance(queries, self.answered):
+            names = ", ".join(kind.__name__ for kind in self.answered)
+            raise InvalidInput(f"the engine {self.name!r} answers {names}, not {type(queries).__name__}")
+        return self._measure(queries, public, noise, planned)
+
+    @abstractmethod
+    def _measure(self, queries: Any, public: Public, noise: float, planned: Planned) -> Measurement[Released]:
+        """Return what to measure of queries that this engine answers."""
 
     def run_rest(self, queries: Queries, data: Any, vectors: NoisyVectors) -> Released:
         """Return the released answers, paid with all that is left after other releases."""

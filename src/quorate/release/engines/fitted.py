@@ -101,8 +101,7 @@ def release_tables(
         unbiased, deviations = least_squares(queries, without_impossible(queries, noisy))
         answers = agreeing_marginals(queries, unbiased, deviations)
         errors = deviations if queries.mask is None else np.where(queries.mask, deviations, 0.0)
-        beside = (None, unbiased, deviations)
-        return Released(answers, errors, None, None, spent, engine, (*notes, note), {}, *beside)
+        return Released(answers, errors, None, None, spent, engine, (*notes, note), {}, None, unbiased, deviations)
     estimate = _estimate(queries, noisy, separate)
     bars = ErrorBars(partial(_errors, queries, noisy, estimate, records))
     details = {

@@ -108,19 +108,12 @@ class ResidualEngine(MeasuringEngine):
 
     name, answered = "residual", (Marginals,)
 
-    def _expected(self, queries: Queries, records: int, epsilon: float, delta: float, public: Public) -> float:
-        assert isinstance(queries, Marginals)
+    def _expected(self, queries: Any, records: int, epsilon: float, delta: float, public: Public) -> float:
         scale = histogram_scale(epsilon, delta) / records
         plan = plan_marginals(queries, scale)
         return expected_largest(scale * math.sqrt(float(plan.variances.max())), queries.count)
 
-    def measurement(
-        self, queries: Queries, public: Public, noise: float, planned: Planned = None
-    ) -> Measurement[Released]:
-        """Return the marginals of the best strategy."""
-        if not isinstance(queries, Marginals):
-            raise InvalidInput(f"the residual engine answers Marginals, not {type(queries).__name__}")
-
+    def _measure(self, queries: Any, public: Public, noise: float, planned: Planned) -> Measurement[Released]:
         def fit_table(measured: MeasuredMarginals, records: int) -> Released:
             return release_tables(queries, measured.noisy, measured.spent, self.name, records=records)
 
@@ -132,9 +125,9 @@ class AdaptiveEngine(Engine):
 
     name, answered = "adaptive", (Marginals,)
 
-    def _expected(self, queries: Queries, records: int, epsilon: float, delta: float, public: Public) -> float:
+    def _expected(self, queries: Any, records: int, epsilon: float, delta: float, public: Public) -> float:
         """Return the expected largest error of the first part alone: how much choices help is not known before."""
-        if not isinstance(queries, Marginals) or not fits_in_memory(queries):
+        if not fits_in_memory(queries):
             return math.inf
         scale = histogram_scale(epsilon, delta) / records
         deviation = scale * math.sqrt(float(plan_marginals(queries, scale).variances.max()) / _FIRST)

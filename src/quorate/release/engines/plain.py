@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from quorate.core.arrays import Floats
-from quorate.core.errors import Infeasible, InvalidInput
+from quorate.core.errors import Infeasible
 from quorate.core.privacy import Cost
 from quorate.release.engines.base import (
     Measurement,
@@ -39,16 +39,14 @@ class PlainEngine(MeasuringEngine):
 
     name = "plain"
 
-    def _expected(self, queries: Queries, records: int, epsilon: float, delta: float, public: Public) -> float:
+    def _expected(self, queries: Any, records: int, epsilon: float, delta: float, public: Public) -> float:
         factors = _factors(queries)
         best = min(factors, key=lambda name: factors[name])
         deviation = histogram_scale(epsilon, delta) * factors[best]
         different = queries.count if best == "queries" else min(queries.count, queries.cells or 1)
         return expected_largest(deviation, different) / records if deviation < math.inf else math.inf
 
-    def measurement(
-        self, queries: Queries, public: Public, noise: float, planned: Planned = None
-    ) -> Measurement[Released]:
+    def _measure(self, queries: Any, public: Public, noise: float, planned: Planned) -> Measurement[Released]:
         """Return the marginals, or the queries or the cells."""
         if isinstance(queries, Marginals):
             finish = partial(self._marginals, queries)
@@ -106,21 +104,14 @@ class LevelsEngine(MeasuringEngine):
 
     name, answered = "levels", (Levels,)
 
-    def _expected(self, queries: Queries, records: int, epsilon: float, delta: float, public: Public) -> float:
-        assert isinstance(queries, Levels)
+    def _expected(self, queries: Any, records: int, epsilon: float, delta: float, public: Public) -> float:
         measured = sum(size > 1 for size in queries.sizes)
         scale = histogram_scale(epsilon, delta) * math.sqrt(max(measured, 1)) / records
         noise = [np.full(size, scale**2 if size > 1 else 0.0) for size in queries.sizes]
         deviations = np.sqrt(add_up(queries, [np.zeros(size) for size in queries.sizes], noise, 0.0)[1])
         return expected_largest(float(deviations.max()), queries.count)
 
-    def measurement(
-        self, queries: Queries, public: Public, noise: float, planned: Planned = None
-    ) -> Measurement[Released]:
-        """Return the counts of each level."""
-        if not isinstance(queries, Levels):
-            raise InvalidInput(f"the levels engine answers the nodes of a hierarchy, not {type(queries).__name__}")
-
+    def _measure(self, queries: Any, public: Public, noise: float, planned: Planned) -> Measurement[Released]:
         def finish(noisy: Any, scales: Any, records: int, spent: Cost) -> Released:
             return self._combine_levels(queries, [part / records for part in noisy], np.array(scales) / records, spent)
 

@@ -18,7 +18,7 @@ from scipy import optimize, signal
 from scipy.linalg import toeplitz
 
 from quorate.core.arrays import Floats, Integers
-from quorate.core.errors import Infeasible, InvalidInput
+from quorate.core.errors import Infeasible
 from quorate.core.privacy import Cost
 from quorate.release.engines.base import (
     Measurement,
@@ -256,21 +256,18 @@ class PrefixEngine(MeasuringEngine):
 
     name, answered = "prefix", (Prefixes, Ranges, BoxRanges)
 
-    def _expected(self, queries: Queries, records: int, epsilon: float, delta: float, public: Public) -> float:
+    def _expected(self, queries: Any, records: int, epsilon: float, delta: float, public: Public) -> float:
         if isinstance(queries, BoxRanges):
             grid = make_grid(queries.shape)
             scale = histogram_scale(epsilon, delta, grid.squared_sensitivity)
             return expected_largest(scale * math.sqrt(grid.largest_variance), queries.cells) / records
-        assert isinstance(queries, Prefixes | Ranges)
         factor = best_factor(queries.length, queries.lines)
         scale = histogram_scale(epsilon, delta, factor.squared_sensitivity)
         deviation = scale * math.sqrt(float(factor.variances.max()))
         largest = expected_largest(deviation, max(queries.cells // 8, 1))  # neighbours err alike
         return largest * (1.0 if isinstance(queries, Prefixes) else 2.0) / records
 
-    def measurement(
-        self, queries: Queries, public: Public, noise: float, planned: Planned = None
-    ) -> Measurement[Released]:
+    def _measure(self, queries: Any, public: Public, noise: float, planned: Planned) -> Measurement[Released]:
         """Return the cells of the lines, or of the grid, multiplied by the factor."""
         if isinstance(queries, BoxRanges):
             grid = make_grid(queries.shape)
@@ -279,10 +276,6 @@ class PrefixEngine(MeasuringEngine):
                 lambda private: [grid.measure(private.cells(queries))],
                 partial(self._boxes, queries=queries, grid=grid),
                 largest=grid.largest_coefficient,
-            )
-        if not isinstance(queries, Prefixes | Ranges):
-            raise InvalidInput(
-                f"the prefix engine answers Prefixes, Ranges and BoxRanges, not {type(queries).__name__}"
             )
         factor = best_factor(queries.length, queries.lines)
         return Measurement(

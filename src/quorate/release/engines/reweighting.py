@@ -8,6 +8,7 @@ alone; public data from elsewhere add the square of their distance. PROOF.md, st
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from scipy import sparse, stats
@@ -28,7 +29,7 @@ from quorate.release.engines.components import centred, noise_spectrum, plan_mar
 from quorate.release.engines.entropy import fit_entropy
 from quorate.release.engines.fitted import release_tables
 from quorate.release.engines.marginals import MeasuredMarginals, marginal_measurement
-from quorate.release.queries import Marginals, Queries, Rows
+from quorate.release.queries import Marginals, Rows
 
 _LEVEL, _QUANTILE = 0.05, 1.6448536269514722  # of the test; of a Gaussian, for its power of 95%
 _CAUTION = 0.75  # deviations of the test by which error bars allow for a distance that it did not see
@@ -178,9 +179,8 @@ class ReweightingEngine(MeasuringEngine):
 
     name, answered, needs_public_rows = "reweighting", (Marginals,), True
 
-    def _expected(self, queries: Queries, records: int, epsilon: float, delta: float, public: Public) -> float:
+    def _expected(self, queries: Any, records: int, epsilon: float, delta: float, public: Public) -> float:
         """Return the expected largest error if public and private records come from one population."""
-        assert isinstance(queries, Marginals)
         assert isinstance(public, Rows)
         if not public.weights.sum() > 0:
             return math.inf
@@ -192,12 +192,7 @@ class ReweightingEngine(MeasuringEngine):
             posterior_errors(queries.answers(public) / amount, errors, _trust(records, amount), amount)
         )
 
-    def measurement(
-        self, queries: Queries, public: Public, noise: float, planned: Planned = None
-    ) -> Measurement[Released]:
-        """Return the marginals of the best strategy."""
-        if not isinstance(queries, Marginals):
-            raise InvalidInput(f"reweighting answers Marginals, not {type(queries).__name__}")
+    def _measure(self, queries: Any, public: Public, noise: float, planned: Planned) -> Measurement[Released]:
         if not isinstance(public, Rows) or public.sizes != queries.sizes or not public.weights.sum() > 0:
             raise InvalidInput("reweighting takes public Rows over the columns of the marginals; use engine='residual'")
 

@@ -206,7 +206,7 @@ class WeightsEngine(Engine):
 
     name = "weights"
 
-    def _expected(self, queries: Queries, records: int, epsilon: float, delta: float, public: Public) -> float:
+    def _expected(self, queries: Any, records: int, epsilon: float, delta: float, public: Public) -> float:
         if not _applies(queries):
             return math.inf
         order = best_order(epsilon=epsilon, delta=delta * 0.9)

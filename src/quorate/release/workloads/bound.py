@@ -3,7 +3,7 @@
 import json
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -109,7 +109,7 @@ class BoundWorkload(Domain):
         return workload, {} if counts is None else {"public_weights": counts}
 
     @classmethod
-    def from_state(cls, workload: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
+    def from_state(cls, workload: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> "BoundWorkload":
         """Return the workload of `to_state`."""
         domain = cls.from_dict(workload)
         weights: Any = arrays.get("public_weights")
@@ -190,14 +190,13 @@ class BoundWorkload(Domain):
         return {"workload": self._settings(), "columns": self.columns.to_dict()}
 
     @classmethod
-    def from_dict(cls, document: Mapping[str, Any]) -> Self:
+    def from_dict(cls, document: Mapping[str, Any]) -> "BoundWorkload":
         """Return the workload that `to_dict` has described."""
         from quorate.release.workloads.workload import Workload  # noqa: PLC0415  (it makes these)
 
         if not isinstance(document, Mapping) or set(document) != {"workload", "columns"}:
             raise InvalidInput('a workload on columns is an object with "workload" and "columns"')
-        bound: Any = Workload.from_dict(document["workload"]).bind(columns=Columns.from_dict(document["columns"]))
-        return bound
+        return Workload.from_dict(document["workload"]).bind(columns=Columns.from_dict(document["columns"]))
 
 
 def tidy_name(text: str, values: Mapping[str, Any]) -> dict[str, Any]:

@@ -73,7 +73,8 @@ class ExpressionWorkload(BoundWorkload):
             raise InvalidInput("this expression is not among those of the workload")
         return self._parsed.index(wanted)
 
-    _find_name = _find
+    def _find_name(self, text: str) -> int:
+        return self._find(text)
 
     def decode(self, codes: ArrayLike) -> dict[str, list[Any]]:
         """Return values of the columns, or of the expressions where those are the columns."""
