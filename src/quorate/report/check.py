@@ -51,7 +51,7 @@ def render_check(data: CheckReport) -> str:
     check_installed()
     check, error = data.check, data.check.measure("error")
     rows = [
-        {"name": measure.said} | {end: f"{getattr(measure.interval, end):.3f}" for end in ("estimate", "low", "high")}
+        {"name": measure.title} | {end: f"{getattr(measure.interval, end):.3f}" for end in ("estimate", "low", "high")}
         for measure in check.measures
         if measure.interval.says
     ]
@@ -68,11 +68,11 @@ def _plot_measures(check: ModelCheck) -> Plot:
         for row, measure in enumerate(measures):
             axes.plot([measure.interval.low, measure.interval.high], [row, row], color=BLUE, linewidth=2.0)
             axes.plot([measure.interval.estimate], [row], color=BLUE, marker="o", markersize=5)
-        name_rows(axes, [measure.said for measure in measures])
+        name_rows(axes, [measure.title for measure in measures])
         axes.set(xlim=(0, 1))
         label_axis(axes.xaxis)
 
-    description = ", ".join(f"{measure.said} {measure.interval.estimate:.3f}" for measure in measures)
+    description = ", ".join(f"{measure.title} {measure.interval.estimate:.3f}" for measure in measures)
     title, height = f"Figures and {percent(check.confidence, 0)} intervals", 0.6 + 0.26 * max(2, len(measures))
     return draw_plot("measures", title, f"{description}.", draw, source=_SOURCE, height=height)
 

@@ -193,10 +193,7 @@ def _levels(points: ExactPoints, labels: Any, plane: Integers) -> tuple[list[Lev
     levels: list[Level] = []
     if off.size:
         turn = 1 if (signs[off[0]] > 0) == bool(labels[off[0]]) else -1
-        unit = max(abs(int(value)) for value in normal)
-        straight = tuple(Fraction(turn * int(value), unit) for value in normal)
-        through = [Fraction(value) for value in points.points[plane[0]].tolist()]
-        levels.append((straight, sum((a * b for a, b in zip(straight, through, strict=True)), Fraction(0))))
+        levels.append(_level_through(points.points[plane[0]], turn * normal))
     if on.size == 1 or (labels[on] == labels[on[0]]).all():
         return levels, int(labels[on[0]])
     columns = columns_within(points, plane)
@@ -206,6 +203,14 @@ def _levels(points: ExactPoints, labels: Any, plane: Integers) -> tuple[list[Lev
     row = int(np.flatnonzero((partitions.bits == wanted).all(axis=1))[0])
     inner, otherwise = _levels(part, labels[on], partitions.planes[row])
     return [*levels, *(_lifted(level, columns, points.dimension) for level in inner)], otherwise
+
+
+def _level_through(point: Any, normal: Any) -> Level:
+    """Return the hyperplane of this normal, in whole numbers, through a point; its largest coefficient is 1 or -1."""
+    unit = max(abs(int(value)) for value in normal)
+    straight = tuple(Fraction(int(value), unit) for value in normal)
+    through = map(Fraction, point.tolist())
+    return straight, sum((a * b for a, b in zip(straight, through, strict=True)), Fraction(0))
 
 
 def _lifted(level: Level, columns: list[int], dimension: int) -> Level:

@@ -85,13 +85,13 @@ class ExactPoints:
             normals = cofactors(self._small[planes[:, 1:]] - origin[:, np.newaxis])
             heights: Integers = normals @ self._small.T - (normals * origin).sum(axis=1, keepdims=True)
             return np.sign(heights).astype(np.int8)
-        signs, decided = self._rounded(planes)
+        signs, decided = self._float_signs(planes)
         np.put_along_axis(decided, planes, True, axis=1)  # the points that span it lie on it
         np.put_along_axis(signs, planes, 0, axis=1)
         self._settle(planes, signs, *np.nonzero(~decided))
         return signs
 
-    def _rounded(self, planes: Integers) -> tuple[Signs, NDArray[np.bool_]]:
+    def _float_signs(self, planes: Integers) -> tuple[Signs, NDArray[np.bool_]]:
         """Return the signs that floats give, and which of them are sure."""
         planes, turned = self._from_the_nearest(planes)
         with np.errstate(all="ignore"):

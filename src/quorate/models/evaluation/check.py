@@ -101,14 +101,13 @@ def check_model(
         account = Account.of(account)
         epsilon, delta = account.whole(epsilon, delta)
     classes = classes_of(model)
-    names, place = _named_groups(by, by_values)
+    names, group_numbers = _named_groups(by, by_values)
     columns: Any = BaseEstimator()
     rows = private_rows(columns, model, X, schema)
     _, first, units = first_rows(len(rows), groups, y)
     labels = class_codes(classes, y)[first]
-    if by is not None:
-        check_consistent_length(X, by)
-    where = np.zeros(units, dtype=np.int64) if by is None else place[first]
+    check_consistent_length(X, by)
+    where = np.zeros(units, dtype=np.int64) if by is None else group_numbers[first]
     edges = 1 / (1 + np.exp(-np.linspace(-_FARTHEST, _FARTHEST, bins - 1)))
     parts = _grids(model, take_rows(rows, first), labels, where, groups=len(names), edges=edges)
     noisy = NoisyVector.calibrate(
@@ -127,12 +126,14 @@ def check_model(
         miss=1 - confidence,
     )
     unit = "row" if groups is None else "person"
-    read: tuple[str, ...] = (
-        ("the groups were read from by and count as public",) if by is not None and by_values is None else ()
-    )
-    read += () if account is None else (str(account.total),)
+    conditions = {
+        "the model is taken as public": True,
+        "the groups were read from by and count as public": by is not None and by_values is None,
+        "" if account is None else str(account.total): account is not None,
+    }
+    open_ = tuple(text for text, holds in conditions.items() if holds)
     return ModelCheck(
-        claim=str(Claim(epsilon, delta, unit=replaced(unit), conditions=("the model is taken as public", *read))),
+        claim=str(Claim(epsilon, delta, unit=replaced(unit), conditions=open_)),
         epsilon=float(epsilon),
         delta=float(delta),
         unit=unit,
@@ -140,7 +141,7 @@ def check_model(
         confidence=float(confidence),
         scales=noisy.scales,
         measures=tuple(released.measures()),
-        calibration=tuple(released.calibration(edges)) if len(tables) == 2 else (),
+        calibration=tuple(released.calibration(edges)),
         counts=tuple(tables),
     )
 

@@ -138,7 +138,7 @@ class Measure:
     interval: Interval
 
     @property
-    def said(self) -> str:
+    def title(self) -> str:
         """Its name, and the group's where it is not of all."""
         return self.name if self.group == ALL else f"{self.name}, {self.group}"
 
@@ -189,7 +189,7 @@ class ModelCheck:
         """Return the figures as text, one line each; those of which nothing can be said are left out."""
         lines = [f"Tested on {self.units:,} held-out units; {self.confidence:.0%} intervals count noise and sampling."]
         lines += [
-            f"{measure.said:<40} {_write_interval(measure.interval)}"
+            f"{measure.title:<40} {_write_interval(measure.interval)}"
             for measure in self.measures
             if measure.interval.says
         ]
@@ -240,8 +240,9 @@ class ReleasedCounts:
             yield from self._of_group(name, members)
 
     def calibration(self, edges: Floats) -> Iterator[Bin]:
-        """Yield how often it was so where the model said what lies between two edges."""
-        assert self.bins is not None
+        """Yield how often it was so where the model said what lies between two edges, if it says probabilities."""
+        if self.bins is None:
+            return
         ends = [0.0, *edges.tolist(), 1.0]
         for name, members in self._members():
             for index, (rest, part) in enumerate(self.bins[members].sum(axis=0).T.tolist()):

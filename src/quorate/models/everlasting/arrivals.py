@@ -90,7 +90,7 @@ class Phase:
                 self._cutoff.close()
             while start < len(X) and not self._cutoff.closed:
                 try:
-                    outcomes = self._drawn(take_rows(X, slice(start, start + _BLOCK)))
+                    outcomes = self._draw_outcomes(take_rows(X, slice(start, start + _BLOCK)))
                     admitted = self._cutoff.admit(outcomes == NO_QUORUM)  # before each answer; proof: step 4
                     self._uncounted = False
                 except BaseException:
@@ -101,7 +101,7 @@ class Phase:
                 start += admitted
         return labels
 
-    def _drawn(self, X: Any) -> Integers:
+    def _draw_outcomes(self, X: Any) -> Integers:
         """Return outcomes of these arrivals, with one threshold noise for all of the phase (proof: step 4).
 
         The run ends with its last no-quorum. The cutoff has reached its limit by then, and closes at the next arrival,

@@ -28,9 +28,9 @@ class CutTeachers(Teachers):
         if not self._feature.shape == self._cut.shape == self._upward.shape or self._cut.ndim != 1:
             raise InvalidInput("feature, cut and upward must be vectors, one entry for each teacher")
         self.teachers, self.classes, self.features = self._cut.size, 2, features
-        self._columns = [(int(number), *self._sorted(int(number))) for number in np.unique(self._feature)]
+        self._columns = [(int(number), *self._sort_cuts(int(number))) for number in np.unique(self._feature)]
 
-    def _sorted(self, feature: int) -> tuple[Floats, Floats]:
+    def _sort_cuts(self, feature: int) -> tuple[Floats, Floats]:
         same_feature = self._feature == feature
         return np.sort(self._cut[same_feature & self._upward]), np.sort(self._cut[same_feature & ~self._upward])
 

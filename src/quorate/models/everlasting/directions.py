@@ -87,7 +87,7 @@ class DirectionTeachers(Teachers):
 
     def votes(self, X: Any, *, device: DeviceName | None = None, memory: int = MEMORY) -> Integers:
         """Return how many teachers vote for each class; blocks of queries are counted by several threads."""
-        queries = self._seen(X)
+        queries = self._grid_queries(X)
         parts = [queries[start : start + _WIDE] for start in range(0, len(queries), _WIDE)]
         if len(parts) < 2:
             below = [self._below(part) for part in parts]
@@ -98,7 +98,7 @@ class DirectionTeachers(Teachers):
         ones = self.teachers - against - self._zeros
         return np.stack([self.teachers - ones, ones], axis=1)
 
-    def _seen(self, X: Any) -> Floats:
+    def _grid_queries(self, X: Any) -> Floats:
         queries = np.clip(check_queries(X, features=self.features), -LARGEST, LARGEST)
         return gridded_queries(np.clip(queries - self._centre, -LARGEST, LARGEST))
 
@@ -113,7 +113,7 @@ class DirectionTeachers(Teachers):
 
     def ballots(self, X: Any, *, device: DeviceName | None = None, memory: int = MEMORY) -> NDArray[Any]:
         """Return the class that each teacher votes for: one row a query, one column a teacher."""
-        ballots = (self._seen(X) @ self._gridded.T >= 0).astype(np.uint8)
+        ballots = (self._grid_queries(X) @ self._gridded.T >= 0).astype(np.uint8)
         absent = np.flatnonzero(~self._pointing)
         ballots[:, absent] = absent % 2
         return ballots

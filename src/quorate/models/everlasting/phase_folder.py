@@ -78,7 +78,7 @@ class PhaseFolder:
             self.restore()
         except InvalidInput as error:  # of the owner's files, not of what is asked
             raise LedgerRefused(str(error)) from None
-        return self.ledger.admit([self._sealed(request) for request in asked])
+        return self.ledger.admit([self._seal_request(request) for request in asked])
 
     def keep(
         self, fresh: Mapping[Query, int], known: dict[Query, int], asked: Sequence[Asked]
@@ -86,7 +86,7 @@ class PhaseFolder:
         """Put points on the disk, then one entry into the ledger: after it, and not before, answers may leave."""
         known.update(fresh)
         outcomes = [outcome_of(request, known) for request in asked]
-        asked = [self._sealed(request) for request in asked]
+        asked = [self._seal_request(request) for request in asked]
         arrivals, previous, file = self._arrivals, self.kept, self._file
         assert previous is not None
         assert file is not None
@@ -107,9 +107,9 @@ class PhaseFolder:
 
     def withdraw(self, asked: Sequence[Asked], used: Mapping[str, Sequence[int]], *, counted: bool) -> None:
         """Undo the admission of requests that have not arrived: nothing of them was kept."""
-        self.ledger.withdraw([self._sealed(request) for request in asked], used, counted=counted)
+        self.ledger.withdraw([self._seal_request(request) for request in asked], used, counted=counted)
 
-    def _sealed(self, request: Asked) -> Asked:
+    def _seal_request(self, request: Asked) -> Asked:
         """Return a request as the ledger may keep it: without its key, what was asked cannot be guessed."""
         seal = self.ledger.sealer()
         seal.update(request.body)

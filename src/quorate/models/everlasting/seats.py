@@ -97,10 +97,10 @@ class SeatsFile:
     def digest_with(self, points: Any, labels: Integers) -> str:
         """Return what the keyed hash will be when these rows are added."""
         hashed = self._hash.copy()
-        hashed.update(self._packed(points, labels))
+        hashed.update(self._row_bytes(points, labels))
         return str(hashed.hexdigest())
 
-    def _packed(self, points: Any, labels: Integers) -> bytes:
+    def _row_bytes(self, points: Any, labels: Integers) -> bytes:
         rows = np.empty(len(labels), dtype=self._type)
         rows["point"], rows["label"] = points, labels
         return rows.tobytes()
@@ -109,7 +109,7 @@ class SeatsFile:
         """Add rows, and wait until they are on the disk."""
         if len(labels) == 0:
             return
-        content = self._packed(points, labels)
+        content = self._row_bytes(points, labels)
         file = os.open(self.path, os.O_WRONLY | os.O_CLOEXEC)
         try:
             start = self._rows * self._type.itemsize

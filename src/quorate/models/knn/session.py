@@ -137,8 +137,8 @@ class NeighbourSession(Session):
         units, points, codes = self.answerer.units, self.answerer.space.points(X), self.answerer.ballot.codes(labels)
         check_consistent_length(points, codes)
         codes[~np.isfinite(X).all(axis=1)] = self.answerer.ballot.no_vote  # no record keeps others out
-        given = None if ids is None else _lasting_ids(ids, len(codes))
-        numbers, count = unit_numbers(len(codes)) if given is None else _by_name(given)
+        row_names = None if ids is None else _lasting_ids(ids, len(codes))
+        numbers, count = unit_numbers(len(codes)) if row_names is None else _by_name(row_names)
         order, sizes = np.argsort(numbers, kind="stable"), np.bincount(numbers, minlength=count).tolist()
         if units.persons and ids is None:
             raise InvalidInput("the unit is a person: ids must name the person of each row")
@@ -147,10 +147,10 @@ class NeighbourSession(Session):
             order, sizes = firsts, [1] * count
         points, codes = points[order], codes[order]
         with self._changing() as file:
-            named = units.new_names(count) if given is None else [given[row] for row in firsts.tolist()]
-            new = [name not in units for name in named]  # who is there does not keep others out; proof: step 6
+            unit_names = units.new_names(count) if row_names is None else list(map(row_names.__getitem__, firsts))
+            new = [name not in units for name in unit_names]  # who is there does not keep others out; proof: step 6
             rows = np.repeat(new, sizes)
-            names, counts = list(compress(named, new)), list(compress(sizes, new))
+            names, counts = list(compress(unit_names, new)), list(compress(sizes, new))
             inserted = units.insert(names, counts, points[rows], codes[rows])
             if file is not None:
                 file.insert(inserted, names, counts, points[rows], codes[rows])

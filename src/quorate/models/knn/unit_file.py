@@ -69,7 +69,7 @@ class UnitFile:
         with file._change() as connection:
             for table in _TABLES:
                 connection.execute(table)
-            file._spend(connection, _packed(units.spends()))
+            file._spend(connection, _spend_bytes(units.spends()))
             file._add(
                 (number, name, at, *((None, None) if at is not None else _row_bytes(*row)))
                 for number, name, at, row in units.rows()
@@ -102,12 +102,7 @@ class UnitFile:
         spends[: len(packed) // 8] = np.frombuffer(packed, dtype="<i8")
         units.seal_names(self.seal)
         units.restore([row[1] for row in rows], spends, {row[0]: row[2] for row in rows if row[2] is not None})
-        there = [row for row in rows if row[2] is None]
-        codes = [np.frombuffer(row[4], dtype="<i8") for row in there]
-        points = [np.frombuffer(row[3], dtype="<i2").reshape(-1, features) for row in there]
-        joined = np.concatenate([np.empty((0, features), dtype="<i2"), *points]).astype(np.float32)
-        labels = np.concatenate([np.empty(0, dtype="<i8"), *codes]).astype(np.int64)
-        units.insert([row[1] for row in there], [len(part) for part in codes], joined, labels)
+        _insert_records(units, [row for row in rows if row[2] is None], features)
         return int(self._reports)
 
     def insert(
@@ -135,7 +130,7 @@ class UnitFile:
         """Keep what each unit has spent, before anything is drawn for it: all of it, so that no write says who paid."""
         with self._change() as connection:
             connection.execute("DELETE FROM spends")  # SQLite writes only the pages that an update changes; step 9
-            self._spend(connection, _packed(spends))
+            self._spend(connection, _spend_bytes(spends))
 
     def keep_reports(self, reports: int) -> None:
         """Keep how many reports of wear were drawn, before the next one is."""
@@ -234,7 +229,7 @@ class UnitFile:
         """Keep the sum in the ledger under the number of the last change."""
         self._ledger.keep_own({change_key(self._number): total})
 
-    def _known(self, number: int) -> int | None:
+    def _recall_sum(self, number: int) -> int | None:
         """Return the sum that the ledger has under a number."""
         return self._ledger.recall(OWN_CALLER, [change_key(number)]).get((OWN_CALLER, change_key(number)))
 
@@ -245,9 +240,9 @@ class UnitFile:
                 "this ledger was restored from an old copy and does not know what units have spent since: it answers "
                 "nothing more. Fit a new model: its epsilon and the old one's add up"
             )
-        before, known, after = map(self._known, range(self._number - 1, self._number + 2))
-        ahead = known is None and (before is not None or self._number == 1)
-        if after is not None or not (ahead or known == total):
+        previous, current, following = map(self._recall_sum, range(self._number - 1, self._number + 2))
+        ahead = current is None and (previous is not None or self._number == 1)
+        if following is not None or not (ahead or current == total):
             raise LedgerRefused(
                 f"{self._path} is older than the ledger, or another one: it would give back what units have spent since"
             )
@@ -275,11 +270,19 @@ def _connected(path: Path) -> sqlite3.Connection:
     return connection
 
 
+def _insert_records(units: Units, rows: Sequence[tuple[Any, ...]], features: int) -> None:
+    """Put the records of lines that have some into `units`."""
+    codes = [np.frombuffer(row[4], dtype="<i8") for row in rows]
+    points = np.frombuffer(b"".join(row[3] for row in rows), dtype="<i2").reshape(-1, features).astype(np.float32)
+    labels = np.concatenate([np.empty(0, dtype="<i8"), *codes]).astype(np.int64)
+    units.insert([row[1] for row in rows], [len(part) for part in codes], points, labels)
+
+
 def _row_bytes(points: Points, codes: Integers) -> tuple[bytes, bytes]:
     return points.astype("<i2").tobytes(), codes.astype("<i8").tobytes()
 
 
-def _packed(spends: Integers) -> bytes:
+def _spend_bytes(spends: Integers) -> bytes:
     return spends.astype("<i8").tobytes()
 
 

@@ -76,7 +76,7 @@ class Units:
         numbers = [self._numbered(name) for name in names]
         if len(self._spent) <= len(self._numbers):
             self._spent = _grown(self._spent, len(self._numbers) * 3 // 2 + 1, 0)
-        self._put(numbers, list(sizes), points, codes)
+        self._put_rows(numbers, list(sizes), points, codes)
         for number in numbers:
             self._forgotten.pop(number, None)
         return numbers
@@ -87,7 +87,7 @@ class Units:
         free = (number for number in numbers if self._known_as(number) not in self._numbers)  # proof: step 6
         return list(itertools.islice(free, count))
 
-    def _put(self, numbers: Sequence[int], sizes: Sequence[int], points: Points, codes: Integers) -> None:
+    def _put_rows(self, numbers: Sequence[int], sizes: Sequence[int], points: Points, codes: Integers) -> None:
         """Put the rows of these units into blocks, those of one unit into one. What is there stays where it is."""
         unit = first = 0
         while unit < len(numbers):
@@ -114,15 +114,15 @@ class Units:
             block.clear(rows)  # and then it is not there
             del self._rows[number]
             self._forgotten[number] = at
-        self._seal_forgotten()
+        self._seal_forgotten_names()
         return numbers
 
     def seal_names(self, seal: Callable[[str], str]) -> None:
         """Keep of forgotten units no name from now on, but a keyed hash, by which they are recognised."""
         self._seal = seal
-        self._seal_forgotten()
+        self._seal_forgotten_names()
 
-    def _seal_forgotten(self) -> None:
+    def _seal_forgotten_names(self) -> None:
         if self._seal is None:
             return
         for name in [name for name, number in self._numbers.items() if number in self._forgotten]:

@@ -119,9 +119,8 @@ def check_records(
     if classifier.form_ is None:
         missing = allows_missing(estimator) if missing is None else missing
         if framed and form is not None:
-            _check_numbers(
-                classifier, [name for name, kind in zip(form.columns, form.kinds, strict=True) if kind != "number"]
-            )
+            kinds = dict(zip(form.columns, form.kinds, strict=True))
+            _check_numbers(classifier, [name for name, kind in kinds.items() if kind != "number"])
         return check_matrix(classifier, X, missing=missing, reset=reset, role=role, declared=form is not None)
     _check_same_format(classifier, framed)
     validate_data(classifier, X, reset=reset, skip_check_array=True)

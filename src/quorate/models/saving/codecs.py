@@ -145,15 +145,21 @@ def reaching_settings(value: Any) -> set[str]:
         if isinstance(part, type | str | bytes | int | float | None) or id(part) in seen:
             continue
         seen[id(part)] = part
-        mappings = [mapping for mapping in (part, getattr(part, "__dict__", None)) if isinstance(mapping, dict)]
-        for name, entry in ((name, entry) for mapping in mappings for name, entry in mapping.items()):
+        for name, entry in _entries(part):
             setting = name.rpartition("__")[2] if isinstance(name, str) else ""  # a grid of a search names steps first
             if setting in _REACHING and not _is_harmless(entry, _REACHING[setting]):
                 reaching.add(f"{type(part).__module__}.{type(part).__qualname__}.{setting}")
             waiting += [name, entry]
-        if isinstance(part, list | tuple | set | frozenset) or (isinstance(part, np.ndarray) and part.dtype == object):
-            waiting += np.asarray(part).ravel().tolist() if isinstance(part, np.ndarray) else part  # masked ones too
     return reaching
+
+
+def _entries(part: Any) -> list[tuple[Any, Any]]:
+    """Return the names and values of attributes and mappings, and the unnamed members of a container."""
+    mappings = [mapping for mapping in (part, getattr(part, "__dict__", None)) if isinstance(mapping, dict)]
+    entries = [entry for mapping in mappings for entry in mapping.items()]
+    if isinstance(part, np.ndarray) and part.dtype == object:
+        part = np.asarray(part).ravel().tolist()  # masked ones too
+    return entries + ([(None, member) for member in part] if isinstance(part, list | tuple | set | frozenset) else [])
 
 
 def _is_harmless(value: Any, texts: tuple[str, ...]) -> bool:

@@ -58,23 +58,23 @@ class Folder(ABC):
         if self.manifest.get("format") != _FORMAT:
             raise InvalidInput(f"{self.path} has format {self.manifest.get('format')!r}; this version reads {_FORMAT}")
         self._check_schema()
-        return {name: checked_file(self.path / name, digest) for name, digest in self._listed.items()}
+        return {name: checked_file(self.path / name, digest) for name, digest in self._file_digests.items()}
 
     def schema(self) -> Schema | None:
         """Return the schema that encodes queries, or None for a model that takes numbers as they are."""
         self._check_schema()
-        if SCHEMA_FILE not in self._listed:
+        if SCHEMA_FILE not in self._file_digests:
             return None
         path = self.path / SCHEMA_FILE
-        return Schema.from_bytes(checked_file(path, self._listed[SCHEMA_FILE]), path)
+        return Schema.from_bytes(checked_file(path, self._file_digests[SCHEMA_FILE]), path)
 
     @property
-    def _listed(self) -> dict[str, str]:
+    def _file_digests(self) -> dict[str, str]:
         listed: dict[str, str] = self.manifest.get("files", {})
         return listed
 
     def _check_schema(self) -> None:
-        if SCHEMA_FILE not in self._listed and os.path.lexists(self.path / SCHEMA_FILE):
+        if SCHEMA_FILE not in self._file_digests and os.path.lexists(self.path / SCHEMA_FILE):
             raise InvalidInput(
                 f"{self.path / SCHEMA_FILE} is not listed in the model's manifest, so that nothing proves it; take it "
                 "away, or fit the model again with it (quorate fit --schema)"
@@ -163,7 +163,7 @@ class PublishedFolder(Folder):
             for name, content in contents.items():
                 (self.path / name).write_bytes(content)
         except OSError as error:
-            _unlink(self.path, (*self._listed, _MANIFEST))  # half a model: its folder can be used again
+            _unlink(self.path, (*self._file_digests, _MANIFEST))  # half a model: its folder can be used again
             raise InvalidInput(
                 f"{self.path} cannot be written: {error.strerror}. Nothing of it is there: make room, or choose "
                 "another folder, and save it again"

@@ -161,10 +161,7 @@ class PrivateSearchCV(SavedModel, BaseEstimator):
             settings = list(ParameterGrid({} if self.param_grid is None else self.param_grid))
             _check_names(self.estimator, {name for values in settings for name in values})
             candidates = [clone(self.estimator).set_params(**clone(values, safe=False)) for values in settings]
-        for candidate in candidates:
-            _check_candidate(candidate)
-        if len({is_regressor(candidate) for candidate in candidates}) > 1:
-            raise InvalidInput("candidates are all classifiers, or all regressions: their scores are compared")
+        _check_candidates(candidates)
         return candidates, settings
 
     def _declare(self, candidates: list[Any], y: Any, scoring: Scoring) -> tuple[str, ...]:
@@ -318,6 +315,14 @@ def _check_names(estimator: Any, names: set[str]) -> None:
                 f"param_grid sets {part}__{name}, and {part} of the {model} is None: give it one, as in "
                 f"{model}({part}={'AdditiveColumns()' if part == 'columns' else '...'})"
             )
+
+
+def _check_candidates(candidates: list[Any]) -> None:
+    """Refuse candidates that are not alike, or that one trial of several may not fit."""
+    for candidate in candidates:
+        _check_candidate(candidate)
+    if len({is_regressor(candidate) for candidate in candidates}) > 1:
+        raise InvalidInput("candidates are all classifiers, or all regressions: their scores are compared")
 
 
 def _check_candidate(model: Any) -> None:
