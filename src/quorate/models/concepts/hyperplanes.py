@@ -152,7 +152,6 @@ class ExactPoints:
 
 _MEMORY = 2**30  # bytes for signs and for the partings that are found, also more than once
 
-Signs = NDArray[np.int8]
 Bits = NDArray[np.uint8]
 
 

@@ -128,7 +128,8 @@ class EverlastingClassifier(QuorateClassifier):
         self._check_settings()
         self._forget("terms_", "session_")
         # What is set later changes nothing of this fit; proof: step 1
-        self.settings_, self.account_ = self.get_params(deep=False), None
+        self.settings_ = self.get_params(deep=False)
+        self.account_: Guarantee | None = None
         estimator = self._estimator()
         is_concept = isinstance(estimator, Concept)
         self.estimator_ = estimator.for_learning() if is_concept else clone(estimator, safe=False)
@@ -148,7 +149,7 @@ class EverlastingClassifier(QuorateClassifier):
         else:
             arrivals = self._vote(X, codes, units, count, public)
         self.terms_, self.teachers_ = arrivals.terms, arrivals.ensemble.teachers
-        self.session_ = EverlastingSession(arrivals)
+        self.session_: EverlastingSession = EverlastingSession(arrivals)
         return self
 
     def _check_settings(self) -> None:

@@ -127,7 +127,7 @@ class NeighbourModel(SessionModel, ABC):
         if path is not None:
             answerer.file = UnitFile(path, ledger)
             answerer.reports = answerer.file.read(units, features=self.n_features_in_)
-        self.session_ = NeighbourSession(answerer, budget, ledger=ledger)
+        self.session_: NeighbourSession = NeighbourSession(answerer, budget, ledger=ledger)
 
     def insert(self, X: Any, y: Any, ids: Any = None) -> list[str]:
         """Insert more units, with immediate effect, and return their names.

@@ -34,7 +34,7 @@ from quorate.planner import Plan
 from quorate.planner.classes import weigh_classes
 from quorate.planner.pilot import Pilot, run_pilot
 from quorate.planner.task import Task
-from quorate.planner.trial import Goal, candidates, choose_learner, coefficients
+from quorate.planner.trial import Goal, LearnerChoice, candidates, choose_learner, coefficients
 from quorate.planner.votes import check_aggregator
 from quorate.tables import Schema, as_table
 from quorate.tables.frames import FrameFormat
@@ -279,7 +279,9 @@ class PrivateClassifier(VotingClassifier):
                 )
         self.check_settings()
         self.classes_, _ = declared_classes(self.classes, np.asarray(self.classes))
-        self.estimator_ = self.chosen_ = self.estimate_ = None
+        self.estimator_: Any = None
+        self.chosen_: LearnerChoice | None = None
+        self.estimate_: Estimate | None = None
         return check_records(self, public, estimator=None, reset=True, frames=True, missing=False, role="public")
 
     def _open_brought(self, electorate: Electorate, planned: Plan) -> None:
