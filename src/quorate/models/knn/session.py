@@ -155,8 +155,9 @@ class NeighbourSession(Session):
             if file is not None:
                 file.insert(inserted, names, counts, points[rows], codes[rows])
         without_name = {UNKNOWN_PERSON}  # no reason for an error: one value of a row would decide it
-        repeated = [] if given is None or units.persons else [name for name in given if name not in without_name]
-        if set(named) - set(names) - without_name or len(set(repeated)) < len(repeated):
+        named_rows = [] if row_names is None or units.persons else row_names
+        repeated = [name for name in named_rows if name not in without_name]
+        if set(unit_names) - set(names) - without_name or len(set(repeated)) < len(repeated):
             raise InvalidInput(
                 "some of these units are there already, and stay as they are; all others were inserted. Forget those "
                 "first, or give new ones names of their own"
