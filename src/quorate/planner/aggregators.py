@@ -20,9 +20,9 @@ _NODES = 24  # of the first label's noise
 _THRESHOLDS = tuple(step / 12 for step in range(13))  # quantiles of the largest share that are tried as the threshold
 _LOWER = (0.0, 0.5, 0.8)  # of the smallest largest share: tests that nearly all pass
 _RATIOS = (2.0, 4.0)  # of the test's noise to the winner's
-_SHARE_AT = (0.0, 0.2, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 30.0)  # order / scale
-_SHARE = (0.6367, 0.6375, 0.6423, 0.6605, 0.6948, 0.7462, 0.8427, 0.8948, 0.9441, 0.966, 0.984, 1.0)  # the cost of
-# a winner of two over order / scale**2: `binary_winner_renyi` to 0.1% for scales from 3 to 80
+_SHARE_AT = np.array((0.0, 0.2, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 30.0))  # order / scale
+# The cost of a winner of two over order / scale**2: `binary_winner_renyi` to 0.1% for scales from 3 to 80.
+_SHARE = np.array((0.6367, 0.6375, 0.6423, 0.6605, 0.6948, 0.7462, 0.8427, 0.8948, 0.9441, 0.966, 0.984, 1.0))
 _BOUND = 1.0095  # the bound for a winner of many over the cost of a winner of two, which is exact
 _LARGEST_EXACT = 512.0  # beyond, the same bound serves for two
 _LEAST_SCALE = 0.3
@@ -255,9 +255,9 @@ def _probabilities(table: tuple[int, ...]) -> Floats:
 
 def _wrong(lead: Floats, order: float, price: float) -> Floats:
     """Return about how often a query is answered wrongly, by the lead of its label."""
-    if math.isinf(order):  # proof: step 6 of PROOF_sharp_majority.md
+    if math.isinf(order):  # proof: step 6 of core/mechanisms/PROOF_sharp_majority.md
         return np.exp(-price * lead / 2) / 2
-    if price / order < _LONG:  # proof: step 5 of PROOF_sharp_majority.md
+    if price / order < _LONG:  # proof: step 5 of core/mechanisms/PROOF_sharp_majority.md
         angle: Floats = np.maximum(math.pi / 4 - lead * math.sqrt(price / (8 * order)), 0.0)
         return np.square(np.sin(angle))
     return _looked_up(lead, _short_table(order, price))

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -92,8 +92,9 @@ class VoteForecast:
         """The share by which the first label leads the second, query by query."""
         return self.top - self.rivals[:, 0]
 
+    @cached_property
     def by_gap(self) -> "VoteForecast":
-        """Return the forecast with every query as heavy as its gap: where the vote is even, the answer matters less."""
+        """The forecast with every query as heavy as its gap: where the vote is even, the answer matters less."""
         weights = self.weights * self.gap
         return replace(self, weights=weights / max(float(weights.sum()), 1e-300))
 

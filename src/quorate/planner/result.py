@@ -67,15 +67,15 @@ class Method:
         return f"{self.name} ({self.estimator}) {verb} {self.error:.1%} of rows: {self.reason}"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Plan:
     """What to run and what to expect, from public numbers alone.
 
     `family` says what is planned: "votes", "concept", "student_first", "everlasting", "neighbours", "search" or
-    "release". `figures` are its numbers, and each of them is an attribute too. `keywords` are the settings of the
-    estimator that follows the plan, `text` and `premise` what it expects and supposes, and `shortage` what is missing
-    if it is not feasible. `nearest` are changes of one number, each of which would make it feasible, and `methods` a
-    comparison, the best method first.
+    "release". `figures` are its numbers, and each of them is an attribute too; one that is a function is computed when
+    it is asked for. `keywords` are the settings of the estimator that follows the plan, `text` and `premise` what it
+    expects and supposes, and `shortage` what is missing if it is not feasible. `nearest` are changes of one number,
+    each of which would make it feasible, and `methods` a comparison, the best method first.
     """
 
     family: str
@@ -96,7 +96,14 @@ class Plan:
         figures = self.__dict__.get("figures", {})
         if name not in figures:
             raise AttributeError(f"the plan has no figure {name!r}; it has {', '.join(figures)}")
-        return figures[name]
+        return figures[name]() if callable(figures[name]) else figures[name]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Plan):
+            return NotImplemented
+        return self.as_dict() == other.as_dict() and self.figures.get("mechanism") == other.figures.get("mechanism")
+
+    __hash__ = None  # type: ignore[assignment]
 
     def with_figures(self, **figures: Any) -> "Plan":
         """Return the plan with some of its figures replaced."""
@@ -136,7 +143,7 @@ class Plan:
     def as_dict(self) -> dict[str, Any]:
         """Return the plan as plain values that JSON can hold; the mechanism is left out, an infinite number is None."""
         parts = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "figures"}
-        figures = {name: value for name, value in self.figures.items() if name != "mechanism"}
+        figures = {name: getattr(self, name) for name in self.figures if name != "mechanism"}
         return {name: _plain(value) for name, value in {**parts, **figures}.items()}
 
     @classmethod

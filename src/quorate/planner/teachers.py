@@ -78,10 +78,15 @@ def _ranked(drafted: list[Draft], task: Task) -> tuple[Draft, ...]:
 
 
 def best_draft(aggregator: str, task: Task, forecast: VoteForecast, teachers: int) -> Draft:
-    """Return the most worthy draft. Of "auto", drafts that cannot be worth more than another are not made."""
+    """Return the most worthy draft."""
+    return open_drafts(aggregator, task, forecast, teachers)[0]
+
+
+def open_drafts(aggregator: str, task: Task, forecast: VoteForecast, teachers: int) -> tuple[Draft, ...]:
+    """Return the drafts, the most worthy first. Of "auto", those that cannot be worth the most are not made."""
     names = _names(aggregator, task)
     if aggregator != "auto" or task.delta == 0:
-        return drafts(aggregator, task, forecast, teachers)[0]
+        return drafts(aggregator, task, forecast, teachers)
     drafted = {name: AGGREGATORS[name](task, forecast, teachers) for name in ("sharp_majority", "noisy_max")}
     if drafted["sharp_majority"] is None:  # It is right more often than a soft majority at every lead.
         drafted["soft_majority"] = draft_soft_majority(task, forecast, teachers)
@@ -91,7 +96,7 @@ def best_draft(aggregator: str, task: Task, forecast: VoteForecast, teachers: in
         drafted["quorum"] = draft_quorum(task, forecast, teachers)
     if most_of_confident_max(task, drafted["noisy_max"].expected) > best:
         drafted["confident_max"] = draft_confident_max(task, forecast, teachers)
-    return _ranked([draft for name in names if (draft := drafted.get(name)) is not None], task)[0]
+    return _ranked([draft for name in names if (draft := drafted.get(name)) is not None], task)
 
 
 @lru_cache(maxsize=64)
@@ -175,7 +180,7 @@ def _noise_loss(draft: Draft, task: Task, forecast: VoteForecast, teachers: int)
     """
     if draft.aggregator not in ("sharp_majority", "noisy_max", "soft_majority"):
         return 1 - draft.expected.worth
-    weighed = AGGREGATORS[draft.aggregator](task, forecast.by_gap(), teachers)
+    weighed = AGGREGATORS[draft.aggregator](task, forecast.by_gap, teachers)
     return 0.0 if weighed is None else forecast.mean(forecast.gap) * (1 - weighed.expected.worth)
 
 

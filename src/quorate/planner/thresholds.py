@@ -27,11 +27,11 @@ from quorate.planner.forecast import VoteForecast, binomial_capped_mean, normal_
 from quorate.planner.task import Calibrated, Draft, Expected, Task, answered_before_stop, lasts, unsure
 
 _KNOTS = np.log([1, 2, 5, 20, 100, 1000, 10_000])  # of no-quorums; what `best_settings` finds there, at any target:
-_ORDER = (1.6, 1.65, 1.66, 1.49, 1.22, 1.06, 1.02)  # (order - 1) over that of the best order for small costs
-_OPENING = (0.48, 0.37, 0.30, 0.18, 0.11, 0.055, 0.026)  # share of the capacity spent on the threshold noise
-_SLACK = (0.43, 0.41, 0.36, 0.25, 0.13, 0.04, 0.022)  # share of delta set aside for its tail
-_LEAD_AT = (-9.21, -6.91, -4.61, -3.51, -2.30, -1.20, 0.0, 1.10, 1.61)  # logarithm of the price
-_LEAD = (1.74, 1.36, 0.99, 0.81, 0.62, 0.455, 0.29, 0.168, 0.125)  # levels gained at the start, over the order
+_ORDER = np.array((1.6, 1.65, 1.66, 1.49, 1.22, 1.06, 1.02))  # (order - 1) over that of the best order for small costs
+_OPENING = np.array((0.48, 0.37, 0.30, 0.18, 0.11, 0.055, 0.026))  # share of the capacity spent on the threshold noise
+_SLACK = np.array((0.43, 0.41, 0.36, 0.25, 0.13, 0.04, 0.022))  # share of delta set aside for its tail
+_LEAD_AT = np.array((-9.21, -6.91, -4.61, -3.51, -2.30, -1.20, 0.0, 1.10, 1.61))  # logarithm of the price
+_LEAD = np.array((1.74, 1.36, 0.99, 0.81, 0.62, 0.455, 0.29, 0.168, 0.125))  # levels gained first, over the order
 _NODES, _SEARCH_NODES = 15, 7  # of the threshold noise
 _SPARE_QUANTA = 4  # beyond one for each charge
 _BOUND_STEP, _BOUND_SPARE = 4, 1e-3  # of numbers of no-quorums, and of a worth, for a bound on a Quorum's worth

@@ -1,7 +1,7 @@
 """Plans for private prediction by votes: aggregator, number of teachers, forecast, and changes that would do."""
 
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Literal
 
 from quorate.core.checks import check_choice, check_count, check_delta, check_positive, check_rate
@@ -19,6 +19,7 @@ from quorate.planner.teachers import (
     best_teachers,
     drafts,
     nearest_changes,
+    open_drafts,
     smallest_teachers,
 )
 
@@ -107,31 +108,18 @@ def plan(
     count, assumption = _choose_teachers(aggregator, task, forecast, purpose, teachers=teachers, records=records)
     drafted, calibrated, expected = _choose_mechanism(aggregator, task, forecast, count)
     feasible = expected.right >= answer_rate and expected.agreement >= least_agreement(task.classes)
-    search: dict[str, Any] = {"rate": answer_rate, "records": records, "free": teachers is None}
     rows = None if records is None else records // count
     figures = {
-        **_describe(drafted, calibrated, expected),
+        **_describe_mechanism(drafted[0], calibrated, expected),
+        "candidates": partial(_list_candidates, aggregator, task, forecast, count, drafted[0].aggregator),
         "teachers": count,
         "rows_per_teacher": rows,
-        "epsilon": task.epsilon,
-        "delta": task.delta,
-        "queries": task.queries,
-        "classes": task.classes,
         "on_no_quorum": on_no_quorum,
         "answer_rate": answer_rate,
-        "published": published_bounds(
-            epsilon=task.epsilon,
-            delta=task.delta,
-            queries=task.queries,
-            disagreement=forecast.disagreement,
-            rows=LEAST_ROWS,
-            scale=next((draft.noise["scale"] for draft in drafted if draft.aggregator == "noisy_max"), None),
-        ),
-        "disagreement": premise.disagreement,
-        "basis": premise.basis,
+        **_describe_target(task, premise, drafted),
     }
-    parameters = ("epsilon", "delta", "queries", "teachers", "aggregator", "on_no_quorum", "no_quorums")
-    keywords = {name: figures[name] for name in parameters}
+    keywords = {name: figures[name] for name in _SETTINGS}
+    search: dict[str, Any] = {"rate": answer_rate, "records": records, "free": teachers is None}
     return Plan(
         family="votes",
         feasible=feasible,
@@ -149,6 +137,7 @@ def plan(
     )
 
 
+_SETTINGS = ("epsilon", "delta", "queries", "teachers", "aggregator", "on_no_quorum", "no_quorums")  # of the estimator
 _PREMISES = {
     "assumed": "This supposes that {} go against the plurality, which is assumed and not measured.",
     "given": "This supposes that {} go against the plurality, as was given.",
@@ -156,9 +145,8 @@ _PREMISES = {
 }
 
 
-def _describe(drafted: tuple[Draft, ...], calibrated: Calibrated, expected: Expected) -> dict[str, Any]:
-    """Return the figures of the mechanism that was chosen, and of the others."""
-    chosen = drafted[0]
+def _describe_mechanism(chosen: Draft, calibrated: Calibrated, expected: Expected) -> dict[str, Any]:
+    """Return the figures of the mechanism that was chosen."""
     noise = {name: float(getattr(calibrated.mechanism, name, value)) for name, value in chosen.noise.items()}
     return {
         "aggregator": chosen.aggregator,
@@ -171,18 +159,45 @@ def _describe(drafted: tuple[Draft, ...], calibrated: Calibrated, expected: Expe
         "agreement": expected.agreement,
         "right": expected.right,
         "lasts": expected.lasts,
-        "candidates": tuple(
-            Candidate(
-                draft.aggregator,
-                dict(draft.noise),
-                draft.no_quorums,
-                draft.expected.answered,
-                draft.expected.agreement,
-                draft.expected.right,
-            )
-            for draft in drafted[1:]
-        ),
     }
+
+
+def _describe_target(task: Task, premise: "_Premise", drafted: tuple[Draft, ...]) -> dict[str, Any]:
+    """Return the figures of what is asked for, and what the literature would need for it."""
+    return {
+        "epsilon": task.epsilon,
+        "delta": task.delta,
+        "queries": task.queries,
+        "classes": task.classes,
+        "published": published_bounds(
+            epsilon=task.epsilon,
+            delta=task.delta,
+            queries=task.queries,
+            disagreement=premise.forecast.disagreement,
+            rows=LEAST_ROWS,
+            scale=next((draft.noise["scale"] for draft in drafted if draft.aggregator == "noisy_max"), None),
+        ),
+        "disagreement": premise.disagreement,
+        "basis": premise.basis,
+    }
+
+
+def _list_candidates(
+    aggregator: str, task: Task, forecast: VoteForecast, teachers: int, chosen: str
+) -> tuple[Candidate, ...]:
+    """Return the forecasts of the mechanisms that were not chosen, the most worthy first."""
+    return tuple(
+        Candidate(
+            draft.aggregator,
+            dict(draft.noise),
+            draft.no_quorums,
+            draft.expected.answered,
+            draft.expected.agreement,
+            draft.expected.right,
+        )
+        for draft in drafts(aggregator, task, forecast, teachers)
+        if draft.aggregator != chosen
+    )
 
 
 def _text(figures: dict[str, Any], expected: Expected) -> str:
@@ -353,9 +368,10 @@ def _choose_mechanism(
     aggregator: str, task: Task, forecast: VoteForecast, teachers: int
 ) -> tuple[tuple[Draft, ...], Calibrated, Expected]:
     """Return the drafts, the best one first, with its calibrated mechanism and certified expectation."""
-    drafted = drafts(aggregator, task, forecast, teachers)
+    drafted = open_drafts(aggregator, task, forecast, teachers)
     calibrated, expected = drafted[0].certify()
     if expected.worth < drafted[0].expected.worth - 0.01:  # a stand-in misjudged it: look again
+        drafted = drafts(aggregator, task, forecast, teachers)
         certified = [(*draft.certify(), draft) for draft in drafted]
         calibrated, expected, best = max(certified, key=lambda certification: certification[1].worth)
         drafted = (best, *(draft for draft in drafted if draft is not best))

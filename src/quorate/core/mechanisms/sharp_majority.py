@@ -24,7 +24,7 @@ from quorate.core.mechanisms.orders import smallest_epsilon
 from quorate.core.noise import NoiseSource
 from quorate.core.privacy import RENYI_QUANTA, Cost, best_order, to_capacity, to_epsilon
 
-_FACTORS = (0.8, 1.3, 2.0, 4.0, 16.0)  # of the usual order, tried where tables are short; infinity always is
+_FACTORS = ((0.8,), (1.3, 2.0, 4.0, 16.0))  # of the usual order, downwards and upwards, tried where tables are short
 _SHORT = 400  # levels
 
 
@@ -76,13 +76,19 @@ class SharpMajority(QueryMechanism):
             return cls._at(order, epsilon, delta, teachers, queries)
         usual = best_order(epsilon=epsilon, delta=delta)
         best = cls._at(usual, epsilon, delta, teachers, queries)
-        others = [1 + (usual - 1) * factor for factor in _FACTORS] if len(best.table) <= _SHORT else []
+        walks = [[1 + (usual - 1) * factor for factor in factors] for factors in _FACTORS]
+        if len(best.table) > _SHORT:
+            walks = []
         if _pure_errors(epsilon / queries, teachers) < best.expected_errors():  # else its table, a long one, is spared
-            others.append(math.inf)
-        for other in others:
-            if to_capacity(epsilon, delta=delta, order=other) > queries / RENYI_QUANTA:
+            walks.append([math.inf])
+        for walk in walks:
+            for other in walk:  # errors fall and then rise with the order: the first that is no better ends the walk
+                if to_capacity(epsilon, delta=delta, order=other) <= queries / RENYI_QUANTA:
+                    continue
                 candidate = cls._at(other, epsilon, delta, teachers, queries, most_errors=best.expected_errors())
-                best = min(best, candidate, key=cls.expected_errors)
+                if candidate.expected_errors() >= best.expected_errors():
+                    break
+                best = candidate
         return best
 
     @classmethod
@@ -232,11 +238,19 @@ def table_cost(table: tuple[int, ...], *, teachers: int, order: float) -> float:
     return worst * (1 + _MARGIN) + _ROUNDING
 
 
+def _guess_fall(falls: tuple[float, float, float], wrong: float, order: float, price: float) -> float:
+    """Return the next fall by those before it: its logarithm follows a parabola, or a line where there are two."""
+    first, second, third = falls
+    if third:
+        return first * (first / second) ** 2 * (third / second)
+    return first * first / second if second else math.sqrt(2 * price / order * (1 - wrong) / wrong)
+
+
 def _next_fall(wrong: float, order: float, price: float, guess: float) -> float:
     """Return about the largest fall of log(wrong) that this price allows, at a finite order.
 
     The logarithm of the cost is nearly linear in the logarithm of the fall, where Newton's method is exact: from a
-    guess by the two falls before, one step is enough. Where a step leaves the bracket, the bracket is halved.
+    guess by the falls before, one step is enough. Where a step leaves the bracket, the bracket is halved.
     """
     low, high, fall = 0.0, math.log(wrong * ONE / FLOOR) + 1.0, guess
     for _ in range(200):
@@ -303,17 +317,16 @@ def _first(order: float, price: float) -> float:
 
 def _levels(teachers: int, order: float, price: float, most_errors: float) -> tuple[int, ...]:
     levels = [HALF if teachers % 2 == 0 else max(FLOOR, _up(_first(order, price)))]
-    fall, before, errors = 0.0, 0.0, 0.0
+    falls, errors = (0.0, 0.0, 0.0), 0.0  # the last three falls of the logarithm, the latest first
     while levels[-1] > FLOOR and len(levels) <= teachers // 2 and errors <= most_errors:
         wrong = levels[-1] / ONE
         errors += wrong
         if math.isinf(order):
             following = max(wrong * math.exp(-price), 1 - (1 - wrong) * math.exp(price))
         else:
-            guess = fall * fall / before if before else math.sqrt(2 * price / order * (1 - wrong) / wrong)
-            following = wrong * math.exp(-_next_fall(wrong, order, price, guess))
+            following = wrong * math.exp(-_next_fall(wrong, order, price, _guess_fall(falls, wrong, order, price)))
         levels.append(min(max(_up(following), FLOOR), levels[-1] - 1))
-        before, fall = fall, math.log(wrong * ONE / levels[-1])
+        falls = (math.log(wrong * ONE / levels[-1]), falls[0], falls[1])
     return tuple(levels)
 
 
@@ -328,7 +341,7 @@ def build_table(*, teachers: int, order: float, price: float, most_errors: float
     spare = 4 * _MARGIN
     while True:  # what is built by a quick cost is held against the certified one
         table = _levels(teachers, order, (min(price, _MOST_PRICE) - _ROUNDING) * (1 - spare), most_errors)
-        if table_cost(table, teachers=teachers, order=order) <= price * _BELOW:
+        if _cost(table, teachers, order) <= price * _BELOW:
             return table
         spare *= 4
 
