@@ -47,10 +47,10 @@ class CountsByWorker(Ledger):
         asked: Sequence[Asked],
         *,
         used: Mapping[str, Sequence[int]] | None = None,
-        drawn: int = 0,
+        kept_before: int = 0,
     ) -> list[Outcome | QuorateError]:
         self.given = getattr(self, "given", 0) + list(fresh.values()).count(NO_QUORUM)
-        return super().keep(fresh, known, asked, used={}, drawn=drawn)
+        return super().keep(fresh, known, asked, used={}, kept_before=kept_before)
 
 
 class ChargesAfterwards(Ledger):

@@ -112,8 +112,8 @@ class Batch:
             outcomes = self._memory.keep(self._unkept, self._labels, asked)
         else:
             used = self._tally.used({one.caller for one in asked})
-            drawn = len(self._labels) - self._recalled  # kept block by block
-            outcomes = self._ledger.keep(self._unkept, self._labels, asked, used=used, drawn=drawn)
+            kept_before = len(self._labels) - self._recalled  # block by block
+            outcomes = self._ledger.keep(self._unkept, self._labels, asked, used=used, kept_before=kept_before)
         for index, outcome in zip(self.waiting, outcomes, strict=True):
             self._results[index] = outcome if isinstance(outcome, QuorateError) else Admitted({}, outcome)
 

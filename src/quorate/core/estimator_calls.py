@@ -110,17 +110,22 @@ def _answers_by_row(part: Any) -> bool:
     if part is None or isinstance(part, _VALUES):
         return True
     if isinstance(part, list | tuple | set | frozenset):
-        return all(_answers_by_row(one) for one in part)
+        return all(map(_answers_by_row, part))
     if isinstance(part, dict):
-        return all(_answers_by_row(one) for pair in part.items() for one in pair)
+        return all(map(_answers_by_row, (*part.keys(), *part.values())))
     if isinstance(part, type):  # of numbers, as in dtype=
         return part.__module__ in ("builtins", "numpy")
+    if not _is_listed(part):
+        return False
+    return not hasattr(part, "get_params") or all(map(_answers_by_row, part.get_params(deep=False).values()))
+
+
+def _is_listed(part: Any) -> bool:
+    """Return whether the class of a part is among those that were read and found to work row by row."""
     package, *modules = _home(part)
-    known = package in _KNOWN
     if package == "sklearn":
-        known = (modules or [""])[0] in _MODULES or type(part).__name__ in _CLASSES
-    settings = part.get_params(deep=False).values() if known and hasattr(part, "get_params") else ()
-    return known and all(_answers_by_row(setting) for setting in settings)
+        return (modules or [""])[0] in _MODULES or type(part).__name__ in _CLASSES
+    return package in _KNOWN
 
 
 class Calls:

@@ -104,23 +104,24 @@ def as_electorate(
             raise InvalidInput(f"the electorate votes on {teachers.classes} classes, and {len(labels)} are declared")
         return teachers
     listed = list(teachers) if isinstance(teachers, Sequence) and not isinstance(teachers, str) else []
-    made: FunctionTeachers | EndpointTeachers
-    if listed and all(isinstance(one, str) for one in listed):
-        made = EndpointTeachers(listed, labels=labels, features=_columns(public), call_rows=call_rows, seconds=seconds)
-    elif listed and all(callable(one) for one in listed):
-        made = FunctionTeachers(listed, labels=labels, call_rows=call_rows)
+    electorate: FunctionTeachers | EndpointTeachers
+    if listed and all(isinstance(address, str) for address in listed):
+        columns = _columns(public)
+        electorate = EndpointTeachers(listed, labels=labels, features=columns, call_rows=call_rows, seconds=seconds)
+    elif listed and all(map(callable, listed)):
+        electorate = FunctionTeachers(listed, labels=labels, call_rows=call_rows)
     else:
         raise InvalidInput(
             "teachers must be a list of functions from rows to labels, a list of addresses such as "
             "https://models.example.org/v2/models/digits, or an electorate with teachers, classes, votes and close"
         )
-    if made.silent_on(public) > made.teachers / 2:
-        made.close()
+    if electorate.silent_on(public) > electorate.teachers / 2:
+        electorate.close()
         raise InvalidInput(
             "more than half of the teachers name none of the declared classes for the first public row: they fail, do "
             "not answer, or have other labels"
         )
-    return made
+    return electorate
 
 
 def _columns(public: Any) -> int:

@@ -118,25 +118,23 @@ def fit_parts(
     """
     if backend == "ray":
         _register_ray()
-    seeds = np.frombuffer(os.urandom(4 * teachers), dtype=np.uint32) // 2  # by position, and secret
-    given = seeds.tolist() if own is None else own.seeds
+    seeds = own.seeds if own else (np.frombuffer(os.urandom(4 * teachers), dtype=np.uint32) // 2).tolist()  # secret
 
     def tasks(jobs: int) -> Iterator[Any]:
         size = max(_FITS, -(-teachers // (4 * jobs))) if jobs > 1 else _FITS
-        chunks = zip(_chunks(parts), given, strict=True)
+        chunks = zip(_chunks(parts), seeds, strict=True)
         while dealt := [(*chunk, seed) for chunk, seed in islice(chunks, size)]:
             yield delayed(_fit_some)(estimator, dealt, classes, os.getpid(), own is not None)
 
-    named = nullcontext() if backend is None else _named(backend, n_jobs)
-    counted = progress("fitting teachers,", teachers)  # here, one after the other
-    if backend is not None or effective_n_jobs(n_jobs) > 1:
-        counted = progress(f"fitting {teachers:,} teachers")
-    with named, silence(), counted:
+    one_by_one = backend is None and effective_n_jobs(n_jobs) == 1
+    bar = progress("fitting teachers,", teachers) if one_by_one else progress(f"fitting {teachers:,} teachers")
+    with nullcontext() if backend is None else _choose_backend(backend, n_jobs), silence(), bar:
         fitted = Parallel(n_jobs=n_jobs)(tasks(effective_n_jobs(n_jobs)))
-    tried = [teacher for some in fitted for teacher in some]
-    made = [(model, majority) for model, majority, _ in tried]
-    asked = None if own is None else own.asked
-    return EstimatorTeachers(made, classes=classes, asked=asked), sum(failed for _, _, failed in tried)
+    models, majorities, failures = zip(*(teacher for some in fitted for teacher in some), strict=True)
+    electorate = EstimatorTeachers(
+        list(zip(models, majorities, strict=True)), classes=classes, asked=own.asked if own else None
+    )
+    return electorate, sum(failures)
 
 
 def check_fitted(failed: int, teachers: int) -> None:
@@ -156,7 +154,7 @@ def _chunks(parts: Iterable[Part]) -> Iterator[tuple[Any, Integers]]:
             yield copy_rows(take_rows(X, rows)), codes[rows]
 
 
-def _named(backend: str, n_jobs: int | None) -> Any:
+def _choose_backend(backend: str, n_jobs: int | None) -> Any:
     try:
         return parallel_config(backend, n_jobs=-1 if n_jobs is None else n_jobs)
     except ValueError as error:

@@ -76,6 +76,12 @@ def choose_backend(device: str) -> Backend:
         device = "cuda" if _has_driver() and _has_torch() and _has_gpu() else "cpu"
     if device == "cpu":
         return _numpy()
+    _check_device(device)
+    return _torch("cuda" if device == "cuda" else "cpu")
+
+
+def _check_device(device: str) -> None:
+    """Refuse a device of PyTorch that is not there, or that would not count exactly."""
     if device not in ("torch", "cuda"):
         raise InvalidInput(f'device must be "auto", "cpu", "cuda" or "torch", not {device!r}')
     if not _has_torch():
@@ -86,7 +92,6 @@ def choose_backend(device: str) -> Backend:
         raise InvalidInput('device "cuda" needs a GPU that PyTorch can use, and there is none here; use "cpu"')
     if device == "cuda" and os.environ.get(_EMULATED, "0") not in ("", "0"):  # proof: claim B
         raise InvalidInput(f"{_EMULATED} makes products of doubles inexact, and ballots must be exact: unset it")
-    return _torch("cuda" if device == "cuda" else "cpu")
 
 
 @contextmanager

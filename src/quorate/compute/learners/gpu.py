@@ -70,6 +70,15 @@ def _arrived(coming: list[_Coming]) -> NDArray[np.int64]:
     return votes
 
 
+def _choose_shape(columns: int, *, single: bool, two_classes: bool) -> _Shape:
+    """Return the shape of programs for so many columns; `single` is one slice of one score, without squares."""
+    if columns % _DEEP:
+        return _Shape(32, 64, 2)
+    if single:
+        return _Shape(64, 64, 4) if columns > _DEEP else _Shape(32, 128, 4)
+    return _Shape(32, 64, 4) if two_classes else _Shape(16, 64, 2)
+
+
 class GpuTeachers:
     """The tables of linear teachers, cut into as many parts as there are devices.
 
@@ -83,14 +92,10 @@ class GpuTeachers:
         teachers, scores = intercepts.shape
         self._several = scores if scores == 1 else 1 + scores  # the first of several is 0: that of class 0
         self._features = coefficients[0][0].shape[1]
-        spare = self._features % _DEEP
         single = self._several * self._powers * self._slices == 1
+        spare = self._features % _DEEP
         self._columns = self._features if single and spare <= _SPARE else self._features + -self._features % _DEEP
-        self._shape = _Shape(32, 64, 4) if self._several == 1 else _Shape(16, 64, 2)
-        if single:
-            self._shape = _Shape(64, 64, 4) if self._columns > _DEEP else _Shape(32, 128, 4)
-        if self._columns % _DEEP:
-            self._shape = _Shape(32, 64, 2)
+        self._shape = _choose_shape(self._columns, single=single, two_classes=self._several == 1)
         parts = [part.reshape(teachers, scores, -1) for pair in coefficients for part in pair]
         each = -(-teachers * self._columns // (len(devices) * _REACH)) or 1
         devices = [device for device in devices for _ in range(each)]

@@ -115,6 +115,15 @@ class _Room(NamedTuple):
         return cls(product, neighbours, scores[:-1], scores[-1], more, flags, backend.as_bytes(flags))
 
 
+def _multiply(
+    backend: Backend, room: _Room, rows: Sequence[Array], columns: Sequence[Array], pairs: Sequence[tuple[int, int]]
+) -> None:
+    """Put the sum of the products of these pairs of slices into the room."""
+    product = backend.product(rows[0], columns[0], out=room.product)
+    for row, column in pairs[1:]:
+        product += backend.product(rows[row], columns[column], out=room.more)
+
+
 def ballots_in_blocks(
     backend: Backend, coefficients: Sequence[Sequence[Matrix]], intercepts: Matrix, queries: Matrix, *, memory: int
 ) -> Iterator[tuple[slice, slice, Array]]:
@@ -152,11 +161,8 @@ def ballots_in_blocks(
                 shape = part.stop - part.start, width
                 if shape not in rooms:
                     rooms[shape] = _Room.of(backend, places, 1 + several, *shape)
-                room = rooms[shape]
-                product = backend.product(rows[0], columns[0], out=room.product)
-                for one, other in pairs[1:]:
-                    product += backend.product(rows[one], columns[other], out=room.more)
-                yield asked, part, _votes_beyond(backend, room, backend.spread(bars, width))
+                _multiply(backend, rooms[shape], rows, columns, pairs)
+                yield asked, part, _votes_beyond(backend, rooms[shape], backend.spread(bars, width))
 
 
 def counted_in_blocks(
@@ -255,6 +261,17 @@ _ABOVE = 2.0**-1000  # the score of the lowest class that a teacher votes for, w
 SLICES = 2  # where columns may be of any size, and for quadratic scores
 
 
+def _check_scores(scores: Any, several: int, parts: int) -> Matrix:
+    """Return scores as an array: so many for each teacher, of columns that stand in so many parts of one size."""
+    table = np.asarray(scores, dtype=np.float64)
+    columns = table.shape[2] - 1 if table.ndim == 3 else 0
+    if table.ndim != 3 or len(table) < 1 or table.shape[1] != several or columns < parts or columns % parts:
+        raise InvalidInput(f"scores must be of shape (teachers, {several}, columns + 1), not {table.shape}")
+    if not np.isfinite(table).all():
+        raise InvalidInput("scores must be finite numbers")
+    return table
+
+
 class LinearTeachers(Teachers):
     """One linear score for each class, or one for class 1 against class 0 if there are two. The largest score wins.
 
@@ -271,16 +288,12 @@ class LinearTeachers(Teachers):
     def __init__(self, scores: Any, *, classes: int, quadratic: bool = False, slices: int = 1) -> None:
         self.classes, self.quadratic = check_count("classes", classes, least=2), bool(quadratic)
         self.slices = SLICES if self.quadratic else check_count("slices", slices)
-        given = np.asarray(scores, dtype=np.float64)
-        shape, several, parts = given.shape, score_count(classes), 1 + self.quadratic
-        if len(shape) != 3 or shape[0] < 1 or shape[1] != several or shape[2] < 1 + parts or (shape[2] - 1) % parts:
-            raise InvalidInput(f"scores must be of shape (teachers, {several}, columns + 1), not {shape}")
-        if not np.isfinite(given).all():
-            raise InvalidInput("scores must be finite numbers")
-        self.teachers, self.features = shape[0], (shape[2] - 1) // parts
-        given = given if several == 1 else _relative(given)[:, 1:]
-        self._intercepts = np.ascontiguousarray(given[:, :, -1])
-        coefficients, single = given[:, :, :-1], self.slices == 1
+        several, parts = score_count(classes), 1 + self.quadratic
+        table = _check_scores(scores, several, parts)
+        self.teachers, self.features = len(table), (table.shape[2] - 1) // parts
+        table = table if several == 1 else _relative(table)[:, 1:]
+        self._intercepts = np.ascontiguousarray(table[:, :, -1])
+        coefficients, single = table[:, :, :-1], self.slices == 1
         self._coefficients = gridded_coefficients(coefficients) if single else coefficients.copy()
         powers = np.split(self._coefficients, parts, axis=2)
         pairs = [powers] if single else [sliced(gridded_coefficients, power, self.slices) for power in powers]

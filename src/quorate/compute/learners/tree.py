@@ -45,6 +45,16 @@ class TreeTeachers(Teachers):
         self.classes, self.features = check_count("classes", classes, least=2), check_count("features", features)
         self._feature, self._label = (np.asarray(part).astype(np.int64) for part in (feature, label))
         self._threshold = np.asarray(threshold, dtype=np.float64)
+        self._check_shapes()
+        declared = self._label.min() >= 0 and self._label.max() < classes
+        if self._feature.min() < 0 or self._feature.max() >= features or not declared:
+            raise InvalidInput("feature must be of column numbers, and label of declared classes")
+        if not np.isfinite(self._threshold).all():
+            raise InvalidInput("threshold must be of finite numbers")
+        self.teachers = len(self._feature)
+        self._votes = self._label.astype(np.min_scalar_type(classes - 1))
+
+    def _check_shapes(self) -> None:
         cuts = self._feature.shape
         levels = [2**depth - 1 for depth in range(1, DEEPEST + 1)]
         if len(cuts) != 2 or cuts[0] < 1 or cuts[1] not in levels or self._threshold.shape != cuts:
@@ -53,13 +63,6 @@ class TreeTeachers(Teachers):
             )
         if self._label.shape != (cuts[0], cuts[1] + 1):
             raise InvalidInput("label must be a matrix with one column more than there are cuts, one for each leaf")
-        known = self._label.min() >= 0 and self._label.max() < classes
-        if self._feature.min() < 0 or self._feature.max() >= features or not known:
-            raise InvalidInput("feature must be of column numbers, and label of declared classes")
-        if not np.isfinite(self._threshold).all():
-            raise InvalidInput("threshold must be of finite numbers")
-        self.teachers = int(cuts[0])
-        self._votes = self._label.astype(np.min_scalar_type(classes - 1))
 
     def votes(self, X: Any, *, device: DeviceName | None = None, memory: int = MEMORY) -> NDArray[np.int64]:
         """Return how many teachers vote for each class: one row a query, one column a class.

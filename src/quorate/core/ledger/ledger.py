@@ -5,7 +5,6 @@ it by a keyed hash, and whoever opens the ledger reads and checks all of them.
 """
 
 import secrets
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -19,7 +18,7 @@ from quorate.core.ledger.compaction import Compacting
 from quorate.core.ledger.keys import KeyRing
 from quorate.core.ledger.phases import Phases, take_over_phase
 from quorate.core.ledger.postgres import PostgresStore, check_driver
-from quorate.core.ledger.requests import admit, forget_requests, keep, recall, set_aside, take_over
+from quorate.core.ledger.requests import admit, forget_requests, keep, recall, set_aside, take_over, withdraw
 from quorate.core.ledger.rules import FORMAT, State
 from quorate.core.ledger.store import SQLiteStore, Store, folder_of, is_url, make_key, read_key
 from quorate.core.ledger.verify import RUNS, Verification, check_chain, check_marks, read_entries, run_noises
@@ -295,61 +294,45 @@ class Ledger(Notes, Phases, KeyRing, Compacting):
         with self.change() as change:
             return recall(change, {caller: queries})
 
-    def admit(self, asked: Sequence[Asked]) -> list[Admitted | QuorateError]:
+    def admit(self, requests: Sequence[Asked]) -> list[Admitted | QuorateError]:
         """Look requests up and take their ids, before anything is drawn for them."""
         with self.change() as change:
             self._admitted = change.at
-            return admit(change, asked, owner=self._owner(), is_gone=_is_gone)
+            return admit(change, requests, owner=self._owner(), is_gone=_is_gone)
 
-    def withdraw(self, asked: Sequence[Asked], used: Mapping[str, Sequence[int]], *, counted: bool) -> None:
+    def withdraw(self, requests: Sequence[Asked], used: Mapping[str, Sequence[int]], *, counted: bool) -> None:
         """Undo the admission of requests of which nothing leaves: their ids are free, and rows need not be `counted`.
 
         `used` says what may have been used of callers' shares; the rest of what was set aside for them is let go.
         """
-        rows = Counter[str]()
-        for one in () if counted else asked:
-            rows[one.caller] += len(one.queries)
         with self.change() as change:
-            keys, owner = change.state.keys, self._owner()
-            body = {
-                "owner": owner,
-                "rows": {caller: count for caller, count in rows.items() if count and caller in keys},
-                "used": {caller: list(pair) for caller, pair in used.items() if any(pair) and caller in keys},
-                "minute": int(self._admitted // 60) * 60,
-            }
-            if body["rows"] or body["used"] or owner in change.state.holds:
-                change.append("withdrawn", body)
-            change.statements.run_many(
-                "DELETE FROM quorate_request WHERE ledger = ? AND caller = ? AND id = ? AND owner = ? "
-                "AND outcome IS NULL",
-                [(self._id, one.caller, one.id, owner) for one in asked if one.id is not None],
-            )
+            withdraw(change, requests, used, owner=self._owner(), admitted=self._admitted, counted=counted)
 
     def keep(
         self,
-        fresh: Mapping[Query, int],
-        known: dict[Query, int],
-        asked: Sequence[Asked],
+        answers: Mapping[Query, int],
+        labels: dict[Query, int],
+        requests: Sequence[Asked],
         *,
         used: Mapping[str, Sequence[int]] | None = None,
-        drawn: int = 0,
+        kept_before: int = 0,
     ) -> list[Outcome | QuorateError]:
         """Keep answers and outcomes, before they leave.
 
         `used` says of callers how many no-quorums they met, and at what cost; it ends what was set aside for them.
-        `drawn` answers of these requests were drawn for them and kept before: they are no repetitions.
+        `kept_before` answers of these requests were drawn for them and kept before: they are no repetitions.
         """
         with self.change() as change:
             return keep(
                 change,
-                fresh,
-                known,
-                asked,
+                answers,
+                labels,
+                requests,
                 owner=self._owner(),
                 lease=self.lease_name,
                 no_quorum=NO_QUORUM,
                 used=used,
-                drawn=drawn,
+                kept_before=kept_before,
             )
 
     def keep_own(self, values: Mapping[bytes, int]) -> None:
@@ -362,8 +345,8 @@ class Ledger(Notes, Phases, KeyRing, Compacting):
                 raise LedgerRefused(
                     "another copy of this model has gone on from here: one of the two gives budget back"
                 )
-            fresh = {(OWN_CALLER, name): value for name, value in values.items()}
-            keep(change, fresh, {}, [], owner=self._owner(), lease=self.lease_name, no_quorum=NO_QUORUM, used=None)
+            answers = {(OWN_CALLER, name): value for name, value in values.items()}
+            keep(change, answers, {}, [], owner=self._owner(), lease=self.lease_name, no_quorum=NO_QUORUM, used=None)
             change.charged = True  # an old copy must not go on from before
 
     def renew(self, caller: str, held: SetAside, used: Sequence[int], *, rows: int, need: int) -> SetAside:
@@ -372,10 +355,10 @@ class Ledger(Notes, Phases, KeyRing, Compacting):
             settled = [held.no_quorums, held.cost]
             body = {"owner": self._owner(), "caller": caller, "settled": settled, "used": list(used)}
             change.append("renewed", body | {"held": [None, None]})
-            more = set_aside(change, caller, rows, held={}, owner=self._owner(), is_gone=_is_gone, need=need)
+            renewed = set_aside(change, caller, rows, held={}, owner=self._owner(), is_gone=_is_gone, need=need)
             none = {"settled": [None, None], "used": [0, 0]}
-            change.append("renewed", body | none | {"held": [more.no_quorums, more.cost]})
-            return more
+            change.append("renewed", body | none | {"held": [renewed.no_quorums, renewed.cost]})
+            return renewed
 
     def _owner(self) -> str:
         return f"{self._session}@{owner_name()}"

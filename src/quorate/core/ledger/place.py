@@ -12,7 +12,7 @@ from quorate.core.ledger.ledger import Ledger
 from quorate.core.ledger.requests import forgotten_requests
 from quorate.core.ledger.rules import FORMAT, State, to_json
 from quorate.core.ledger.store import is_url, without_password
-from quorate.core.ledger.verify import check_marks
+from quorate.core.ledger.verify import Verification, check_marks
 from quorate.core.ledger.views import LedgerView
 from quorate.core.privacy.budget import Quanta
 
@@ -110,35 +110,45 @@ def restore(folder: Path, *, fingerprint: str, charge: str) -> LedgerView:
     """
     if charge not in ("mark", "all"):
         raise InvalidInput(f"charge must be 'mark' or 'all', not {charge!r}")
-    place = place_of(Path(folder))
-    ledger = Ledger.unchecked(place, fingerprint=fingerprint, folder=Path(folder))
+    location = place_of(Path(folder))
+    ledger = Ledger.unchecked(location, fingerprint=fingerprint, folder=Path(folder))
     verification = ledger.check_entries()
     if verification.problems:
         raise LedgerRefused(f"an edited ledger cannot be restored: {'; '.join(verification.problems)}")
-    marks = ledger.witness.readable()
-    if charge == "mark" and not marks:
-        raise InvalidInput("no mark says what was spent after this copy was made; charge all (--charge all), or wait")
-    if not is_url(place) and any(mark.in_database for mark in marks):
-        raise LedgerRefused(f"the account moved from {ledger.place} to a database: restore that, and {_NAME} here")
-    ahead = [mark.spent for mark in marks if not check_marks(verification, [mark]).sound]
-    told = [entry.event.body.get("lost") for entry in ledger.entries() if entry.event.kind in ("restored", "compacted")]
-    lost = [one for one in told if one is not None]
-    known = [int(quanta) for quanta in lost[-1]] if lost else None
+    ahead = _marks_ahead(ledger, verification, charge=charge, in_database=is_url(location))
+    lost = _last_loss(ledger)
     with ledger.change() as change:
-        every = list(change.state.capacity)
-        spent, gone = _charged(change.state, ahead, known) if charge == "mark" else (every, every)
+        capacity = list(change.state.capacity)
+        spent, gone = _charge_marks(change.state, ahead, lost) if charge == "mark" else (capacity, capacity)
         body = {"spent": [str(quanta) for quanta in spent], "lost": [str(quanta) for quanta in gone]}
         change.append("restored", body)
     return ledger.view()
 
 
-def _charged(state: State, ahead: Sequence[Quanta], known: Sequence[int] | None) -> tuple[list[int], list[int]]:
+def _marks_ahead(ledger: Ledger, verification: Verification, *, charge: str, in_database: bool) -> list[Quanta]:
+    """Return what was spent by the marks that the copy has not come to; refuse a copy that cannot be restored."""
+    marks = ledger.witness.readable()
+    if charge == "mark" and not marks:
+        raise InvalidInput("no mark says what was spent after this copy was made; charge all (--charge all), or wait")
+    if not in_database and any(mark.in_database for mark in marks):
+        raise LedgerRefused(f"the account moved from {ledger.place} to a database: restore that, and {_NAME} here")
+    return [mark.spent for mark in marks if not check_marks(verification, [mark]).sound]
+
+
+def _last_loss(ledger: Ledger) -> list[int] | None:
+    """Return what the last restore said was spent in what was lost, or None where nothing was ever restored."""
+    bodies = [entry.event.body for entry in ledger.entries() if entry.event.kind in ("restored", "compacted")]
+    losses = [body["lost"] for body in bodies if body.get("lost") is not None]
+    return [int(quanta) for quanta in losses[-1]] if losses else None
+
+
+def _charge_marks(state: State, ahead: Sequence[Quanta], lost: Sequence[int] | None) -> tuple[list[int], list[int]]:
     """Return what is spent once the marks are believed, and what is known to have been spent in what was lost.
 
     Another host may have restored the same copy before, and charged since: what its marks did not know is added.
     """
     marks = [max(pair) for pair in zip((0, 0), *ahead, strict=True)]
-    before = list(state.spent) if known is None else known
-    more = [max(0, mark - already) for mark, already in zip(marks, before, strict=True)]
-    spent = [min(limit, now + add) for limit, now, add in zip(state.capacity, state.spent, more, strict=True)]
-    return spent, [max(pair) for pair in zip(marks, before, strict=True)]
+    counted = list(state.spent) if lost is None else lost
+    added = [max(0, mark - already) for mark, already in zip(marks, counted, strict=True)]
+    spent = [min(limit, now + more) for limit, now, more in zip(state.capacity, state.spent, added, strict=True)]
+    return spent, [max(pair) for pair in zip(marks, counted, strict=True)]

@@ -139,25 +139,25 @@ def _in_minute(party: Share, at: float) -> int:
     return party.in_minute if party.minute == _minute(at) else 0
 
 
-def allow(state: "State", caller: str, rows: int, at: float, *, taken: Mapping[str, int] | None = None) -> None:
+def allow(state: "State", caller: str, rows: int, at: float, *, together: Mapping[str, int] | None = None) -> None:
     """Raise where the share of this caller does not allow so many rows now. A caller without a key has no limit.
 
-    `taken` are rows of other callers that are admitted together with it.
+    `together` are rows of other callers that are admitted together with it.
     """
     for party in _parties(state, caller):
         members = _members(state, party) - {caller}
-        asked = rows + sum(count for one, count in (taken or {}).items() if one in members)
-        if party.quota is not None and party.used + asked > party.quota:
+        wanted = rows + sum(count for name, count in (together or {}).items() if name in members)
+        if party.quota is not None and party.used + wanted > party.quota:
             raise QuotaSpent(
                 f"{_of(party)} may ask {party.quota} rows in all and has {max(0, party.quota - party.used)} left; "
                 "ask the owner of the data for more"
             )
-        if party.per_phase is not None and party.in_phase + asked > party.per_phase:
+        if party.per_phase is not None and party.in_phase + wanted > party.per_phase:
             raise QuotaSpent(
                 f"{_of(party)} may ask {party.per_phase} rows in a phase and has "
                 f"{max(0, party.per_phase - party.in_phase)} left; ask again in the next one"
             )
-        if party.per_minute is not None and _in_minute(party, at) + asked > party.per_minute:
+        if party.per_minute is not None and _in_minute(party, at) + wanted > party.per_minute:
             raise RateLimited(
                 f"{_of(party)} may ask {party.per_minute} rows a minute; ask again in the next one",
                 retry_after=_minute(at) + _MINUTE - at,
@@ -225,23 +225,24 @@ def hold_for(state: "State", caller: str, rows: int, held: Mapping[str, Any], *,
 
     `held` is what was set aside in this transaction already, and `need` the most that one row may cost, where known.
     """
-    most: dict[str, int | None] = {"no_quorums": None, "cost": None}
+    amounts: tuple[list[int], list[int]] = ([], [])  # no-quorums and cost that each party allows
     spent = False
     for party in _parties(state, caller):
         members = _members(state, party)
-        pairs = [pair for hold in state.holds.values() for one, pair in hold.callers.items() if one in members]
-        pairs += [pair for one, pair in held.items() if one in members]
-        limits = ("no_quorums", party.no_quorums, party.met, 1), ("cost", party.cost, party.spent, max(1, need))
-        for place, (name, limit, had, least) in enumerate(limits):
-            if limit is None:
-                continue
-            left = max(0, limit - had - sum(pair[place] or 0 for pair in pairs))
-            wanted = max(least, limit // _PARTS)
-            amount = min(left, min(rows, wanted) if name == "no_quorums" else wanted)
-            before = most[name]
-            most[name] = amount if before is None else min(before, amount)
-            spent = spent or limit - had < least
-    return SetAside(most["no_quorums"], most["cost"], spent=spent)
+        pairs = [*_held_pairs(state, members), *(pair for name, pair in held.items() if name in members)]
+        limits = (party.no_quorums, party.met, 1, rows), (party.cost, party.spent, max(1, need), None)
+        for index, (limit, had, unit, ceiling) in enumerate(limits):
+            if limit is not None:
+                remaining = max(0, limit - had - sum(pair[index] or 0 for pair in pairs))
+                wanted = max(unit, limit // _PARTS)
+                amounts[index].append(min(remaining, wanted if ceiling is None else min(ceiling, wanted)))
+                spent = spent or limit - had < unit
+    return SetAside(min(amounts[0], default=None), min(amounts[1], default=None), spent=spent)
+
+
+def _held_pairs(state: "State", members: set[str]) -> list[tuple[int | None, int | None]]:
+    """Return what is set aside for these callers: no-quorums and cost of each."""
+    return [pair for hold in state.holds.values() for name, pair in hold.callers.items() if name in members]
 
 
 def add_holds(state: "State", owner: str, held: Mapping[str, Any], at: float) -> "State":
@@ -259,11 +260,10 @@ def add_holds(state: "State", owner: str, held: Mapping[str, Any], at: float) ->
 def _check_room(state: "State", caller: str, added: Sequence[int | None]) -> None:
     """Refuse what was added where the share has no room for it. What was set aside under another limit may stay."""
     for party in _parties(state, caller):
-        members = _members(state, party)
-        pairs = [pair for hold in state.holds.values() for one, pair in hold.callers.items() if one in members]
-        for place, (limit, had) in enumerate(((party.no_quorums, party.met), (party.cost, party.spent))):
-            held = sum(pair[place] or 0 for pair in pairs)
-            if limit is not None and added[place] and had + held > limit:  # proof: step 12
+        pairs = _held_pairs(state, _members(state, party))
+        for index, (limit, had) in enumerate(((party.no_quorums, party.met), (party.cost, party.spent))):
+            aside = sum(pair[index] or 0 for pair in pairs)
+            if limit is not None and added[index] and had + aside > limit:  # proof: step 12
                 raise LedgerRefused("more was set aside than the share has left")
 
 

@@ -167,11 +167,7 @@ class Replay:
                 self.compacted += part_macs(statements, self.ledger, part)
                 if part.last <= self.compaction.forgotten:  # proof: step 15
                     continue
-                rows = [
-                    row
-                    for given in _given(statements, self.ledger, part.first, part.last).values()
-                    for row in given.kept_rows()
-                ]
+                rows = _part_rows(statements, self.ledger, part)
             if rows and digest_rows(rows) != part.digest:
                 return f"answers of entries {part.first} to {part.last} were edited, added or removed"
             self.kept = part.last if rows else self.kept
@@ -267,7 +263,7 @@ def check_chain(store: Store, ledger: str, key: bytes, run_mac: Callable[..., st
     """Replay the whole ledger. It stops at the first entry that is wrong."""
     while True:
         replay = Replay(ledger, key)
-        verification = _checked(store, replay, run_mac)
+        verification = _check_entries(store, replay, run_mac)
         if verification.sound:
             return verification
         with store.transaction(ledger) as statements:
@@ -275,7 +271,13 @@ def check_chain(store: Store, ledger: str, key: bytes, run_mac: Callable[..., st
                 return verification
 
 
-def _checked(store: Store, replay: Replay, run_mac: Callable[..., str]) -> Verification:
+def _part_rows(statements: Statements, ledger: str, part: Part) -> list[bytes]:
+    """Return the answers and requests that are kept of a part, as they count in its digest."""
+    entries = _given(statements, ledger, part.first, part.last).values()
+    return [row for given in entries for row in given.kept_rows()]
+
+
+def _check_entries(store: Store, replay: Replay, run_mac: Callable[..., str]) -> Verification:
     problem = replay.begin(store)
     while problem is None:
         with store.transaction(replay.ledger) as statements:
@@ -308,27 +310,31 @@ def noises_of(statements: Statements, ledger: str) -> Noises | None:
 
 def check_end(statements: Statements, replay: Replay, run_mac: Callable[..., str]) -> Iterator[str]:
     """Hold the account that is kept, and what lies beyond the last entry, against the entries."""
-    last, key = replay.seq, replay.key
     if replay.removed:
         yield f"answers of entry {replay.removed} were edited, added or removed"
     if replay.state is None:
         yield "it belongs to another model, or the model's manifest was changed"
         return
-    kept = Change.read(statements, replay.ledger, key, Head())
-    if kept.seq != last or kept.mark().head != replay.head:
-        yield f"the account was kept at entry {kept.seq}, and the entries end at {last}"
-    elif kept.state != replay.state:
+    snapshot = Change.read(statements, replay.ledger, replay.key, Head())
+    if snapshot.seq != replay.seq or snapshot.mark().head != replay.head:
+        yield f"the account was kept at entry {snapshot.seq}, and the entries end at {replay.seq}"
+    elif snapshot.state != replay.state:
         yield "the account is not the one that the entries add up to"
     if not replay.state.fingerprint.startswith(replay.ledger):
         yield "it belongs to another model; each model answers from the budget it was made with"
-    if any(statements.run(statement, values)[0][0] for statement, values in _beyond(replay.ledger, last)):
+    if any(statements.run(statement, values)[0][0] for statement, values in _beyond(replay.ledger, replay.seq)):
         yield "answers are kept that no entry speaks of"
+    yield from _check_noises(statements, replay, replay.state, run_mac)
+
+
+def _check_noises(statements: Statements, replay: Replay, state: State, run_mac: Callable[..., str]) -> Iterator[str]:
+    """Hold the secret noises that are kept against their keyed hashes in the account."""
     runs = run_noises(statements, replay.ledger)
-    if replay.state.run != (run_mac(*runs) if runs else None):
+    if state.run != (run_mac(*runs) if runs else None):
         yield "the run's secret noise was edited or removed"
-    noises, phase = noises_of(statements, replay.ledger), replay.state.phase
-    known = None if noises is None or phase is None else phase_mac(key, replay.ledger, phase.number, noises)
-    if (noises is None) != (phase is None) or (phase is not None and phase.noise != known):
+    noises, phase = noises_of(statements, replay.ledger), state.phase
+    mac = None if noises is None or phase is None else phase_mac(replay.key, replay.ledger, phase.number, noises)
+    if (noises is None) != (phase is None) or (phase is not None and phase.noise != mac):
         yield "the secret noises of the phase were edited or removed"
 
 

@@ -67,14 +67,13 @@ def smallest_scale(cost: Callable[[float], float], *, target: float, guess: floa
         if high <= low * 1.001 or high < _LEAST_SCALE:
             break
         aim = scale * math.sqrt(value / target) * (1 + 1e-4) if value < math.inf else 2 * scale
-        if not low < aim < high:
-            aim = math.sqrt(max(low, high / 4) * min(high, 4 * low)) if low and high < math.inf else aim
         if math.isinf(high):
             grow *= 2  # a cost that hardly falls is not waited for
-            aim = min(max(aim, scale * (1 + grow)), scale * 4)
+            scale = min(max(aim, scale * (1 + grow)), scale * 4)
         elif low == 0:
-            aim = max(min(aim, scale * 0.999), scale / 4)
-        scale = aim
+            scale = max(min(aim, scale * 0.999), scale / 4)
+        else:
+            scale = aim if low < aim < high else math.sqrt(max(low, high / 4) * min(high, 4 * low))
     if math.isinf(high):
         raise Infeasible(f"no amount of noise brings the cost down to {target:.3g}; ask fewer queries or raise epsilon")
     return high

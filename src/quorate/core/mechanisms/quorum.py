@@ -323,20 +323,17 @@ def best_settings(*, epsilon: float, delta: float, no_quorums: int) -> Settings:
             (1 + (centre[0] - 1) * a, min(0.9, centre[1] * b), min(0.9, centre[2] * c))
             for a, b, c in itertools.product(*factors)
         ]
-        candidates = [_settings(*point, epsilon=epsilon, delta=delta, no_quorums=no_quorums) for point in points]
-        kept = [(point, settings) for point, settings in zip(points, candidates, strict=True) if settings is not None]
-        if not kept:
+        tried = [(_settings(*point, epsilon=epsilon, delta=delta, no_quorums=no_quorums), point) for point in points]
+        feasible = [(settings, point) for settings, point in tried if settings is not None]
+        if not feasible:
             raise Infeasible(f"nothing can be spent at epsilon={epsilon}, delta={delta}; raise either")
-        margins = np.array([float(settings.margin) for _, settings in kept])
-        levels = levels_needed(
-            np.array([settings.order for _, settings in kept]),
-            np.array([settings.price for _, settings in kept]),
-            miss=_MISS,
-            start=margins,
+        orders, prices, margins = (
+            np.array([float(getattr(settings, name)) for settings, _ in feasible])
+            for name in ("order", "price", "margin")
         )
-        distance = margins + 2 * levels - 1
+        distance = margins + 2 * levels_needed(orders, prices, miss=_MISS, start=margins) - 1
         winner = int(distance.argmin())
         if best is None or distance[winner] < best[0]:
-            centre, best = kept[winner][0], (float(distance[winner]), kept[winner][1])
+            best, centre = (float(distance[winner]), feasible[winner][0]), feasible[winner][1]
     assert best is not None
     return best[1]
