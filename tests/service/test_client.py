@@ -1,6 +1,7 @@
 """The client: frames in and out, requests lost and sent again, refusals in plain words. The application is our own."""
 
 import asyncio
+import gzip
 import json
 import socket
 import threading
@@ -19,6 +20,7 @@ from quorate.models.predictors import Predictions
 from quorate.service import Model, Settings, make_app
 from quorate.service.client import AsyncClient, Client
 from quorate.service.client import asking as asking_module
+from quorate.service.client import client as client_module
 from quorate.service.client.answers import Answers
 from quorate.service.client.asking import Queries
 from quorate.service.inputs import MatrixInput, NamedInputs, SchemaInputs
@@ -314,7 +316,7 @@ def test_columns_of_a_schema_are_sent_as_it_reads_them():
 
 def test_outputs_of_every_kind_become_columns():
     scored = Answers(2, {"parameters": {"classes": ["no", "yes"]}})
-    scored.put(0, {"label": ["yes"], "index": [1], "outcome": ["answered"], "scores": [[0.25, 0.75]]})
+    scored.fill(0, {"label": ["yes"], "index": [1], "outcome": ["answered"], "scores": [[0.25, 0.75]]})
     assert scored.columns() == {
         "answer": ["yes", None],
         "outcome": ["answered", "refused"],
@@ -324,7 +326,7 @@ def test_outputs_of_every_kind_become_columns():
     assert scored.predictions().scores.tolist() == [[0.25, 0.75], [0.0, 0.0]]
     assert scored.predictions().refused == 1
     several = Answers(1, {"parameters": {"classes": [0, 1]}})
-    several.put(0, {"labels": [[1, 0, 1]], "scores": [[0.9, 0.1, 0.8]]})
+    several.fill(0, {"labels": [[1, 0, 1]], "scores": [[0.9, 0.1, 0.8]]})
     assert several.columns() == {
         "answer": [[1, 0, 1]],
         "outcome": ["answered"],
@@ -332,10 +334,10 @@ def test_outputs_of_every_kind_become_columns():
     }
     assert several.predictions().tolist() == [[1, 0, 1]]
     sets = Answers(1, {"parameters": {"classes": ["no", "yes"]}})
-    sets.put(0, {"label": ["no"], "index": [0], "outcome": ["answered"], "set": ['["no"]']})
+    sets.fill(0, {"label": ["no"], "index": [0], "outcome": ["answered"], "set": ['["no"]']})
     assert sets.columns()["set"] == [["no"]]
     released = Answers(2, {"parameters": {"classes": []}})
-    released.put(0, {"answer": [0.5, -1.0], "error": [0.1, -1.0], "outcome": ["answered", "refused"]})
+    released.fill(0, {"answer": [0.5, -1.0], "error": [0.1, -1.0], "outcome": ["answered", "refused"]})
     assert released.columns() == {"answer": [0.5, None], "outcome": ["answered", "refused"], "error": [0.1, None]}
     assert released.predictions()[0] == 0.5
 
@@ -383,6 +385,32 @@ def test_an_answer_that_is_garbled_on_the_way_is_asked_for_again():
     with client:
         assert client.predict(ROWS).labels.tolist() == LABELS
     assert len(set(wire.bodies)) == 1 < len(wire.bodies)
+
+
+def test_a_hostile_server_breaks_nothing(monkeypatch):
+    """Neither nesting, nor terminal escapes, nor a bomb reaches the caller as anything but a sentence."""
+    monkeypatch.setattr(client_module, "_MAX_REPLY_BYTES", 10_000)
+    nested = httpx.Response(400, content=b"[" * 5000)
+    client, _ = client_of(fake_model(), trouble=[nested])
+    with client, pytest.raises(ServerRefused, match="status 400"):
+        client.predict(ROWS)
+    escapes = httpx.Response(400, json={"error": "\x1b]0;owned\x07" + "a" * 5000, "code": "odd"})
+    client, _ = client_of(fake_model(), trouble=[escapes])
+    with client, pytest.raises(ServerRefused) as refused:
+        client.predict(ROWS)
+    assert str(refused.value).isprintable()
+    assert len(str(refused.value)) < 1200
+    large = httpx.Response(200, content=b" " * 20_000)
+    client, wire = client_of(fake_model(), trouble=[large])
+    with client, pytest.raises(Unanswered, match="larger than any"):
+        client.predict(ROWS)
+    assert len(wire.bodies) == 1
+    bomb = httpx.Response(
+        200, headers={"content-encoding": "gzip"}, stream=httpx.ByteStream(gzip.compress(bytes(10**7)))
+    )
+    client, _ = client_of(fake_model(), trouble=[bomb])
+    with client:
+        assert client.predict(ROWS).labels.tolist() == LABELS
 
 
 def test_something_else_than_a_server_of_ours_is_told():

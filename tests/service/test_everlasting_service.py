@@ -32,9 +32,7 @@ CANARY = 7.123456789123456
 @pytest.fixture(autouse=True)
 def _state(tmp_path, monkeypatch):
     monkeypatch.setenv("QUORATE_STATE", str(tmp_path / "state"))
-    monkeypatch.setattr(
-        reading, "_PATIENCE_SECONDS", 120.0
-    )  # a busy machine takes longer
+    monkeypatch.setattr(reading, "_PATIENCE_SECONDS", 120.0)  # a busy machine takes longer
 
 
 def saved(folder, probe=None, **changes):

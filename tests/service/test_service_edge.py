@@ -1,8 +1,10 @@
 """The edge of the server: silent connections, endless headers, too many of them, and a client that does no wrong."""
 
 import asyncio
+import contextlib
 import inspect
 import json
+import resource
 import socket
 import time
 
@@ -11,8 +13,11 @@ import uvicorn
 
 from fake_session import fake_model
 from quorate.cli.serving import serve
+from quorate.service import app as app_module
 from quorate.service.app import make_app
+from quorate.service.auth import Access
 from quorate.service.edge import EdgeProtocol
+from quorate.service.run import fit_connections
 from quorate.service.settings import ENVIRONMENT, Settings
 from service_client import features
 
@@ -21,7 +26,7 @@ WRITERS = []  # of connections that a test has opened
 
 def at_the_edge(work, monkeypatch, *, models=None, **limits):
     """Run `work(port)` against a server with these limits."""
-    settings = Settings(models={"m": "m"}, keys=False, pace_ms=0, **limits)
+    settings = Settings(**({"models": {"m": "m"}, "keys": False, "pace_ms": 0} | limits))
     monkeypatch.setenv(ENVIRONMENT, settings.to_json())
     EdgeProtocol.waiting.clear()
 
@@ -154,6 +159,183 @@ def test_silent_connections_do_not_keep_others_out(monkeypatch):
     assert answered == [b"200"] * 10
     assert closed == [b""] * 20
     assert held <= 10
+
+
+INFER = b"POST /v2/models/m/infer HTTP/1.1\r\nhost: 127.0.0.1\r\n"
+
+
+@pytest.mark.parametrize("flood", ["many", "one", "extension"])
+def test_trailers_without_end_are_refused(monkeypatch, flood):
+    """Nothing is kept of what follows the body, and it may not go on for ever."""
+    part = {"many": b"x-a: 1\r\n" * 100, "one": b"a" * 1000, "extension": b"a" * 1000}[flood]
+    start = b"5;" if flood == "extension" else b"2\r\n{}\r\n0\r\nx-b: "
+
+    async def work(port):
+        reader, writer = await connect(port, INFER + b"transfer-encoding: chunked\r\n\r\n" + start)
+        for _ in range(3):
+            writer.write(part)
+            await asyncio.sleep(0.05)
+        return await asyncio.wait_for(reader.read(), 20), await answer(port)
+
+    told, after = at_the_edge(work, monkeypatch, header_limit=2048)
+    assert told.startswith(b"HTTP/1.1 431 ")
+    assert told.count(b"HTTP/1.1 ") == 1
+    assert after == b"200"
+
+
+def test_a_chunked_body_larger_than_the_limit_of_headers_is_read(monkeypatch):
+    async def work(port):
+        body = features([1.0, 2.0, 3.0]) + b" " * 10_000
+        chunks = b"".join(b"%x\r\n%b\r\n" % (len(part), part) for part in (body[:500], body[500:])) + b"0\r\n\r\n"
+        reader, writer = await connect(port, INFER + b"connection: close\r\ntransfer-encoding: chunked\r\n\r\n")
+        for start in range(0, len(chunks), 700):
+            writer.write(chunks[start : start + 700])
+            await asyncio.sleep(0.01)
+        return await asyncio.wait_for(reader.read(), 20)
+
+    assert at_the_edge(work, monkeypatch, header_limit=2048).startswith(b"HTTP/1.1 200 ")
+
+
+def test_no_key_is_taken_from_a_trailer(monkeypatch):
+    model = fake_model()
+    model.ledger.add("qk_a1_x", "ask")
+    body = features([1.0, 2.0, 3.0])
+    chunk, trailer = b"%x\r\n%b\r\n0\r\n" % (len(body), body), b"authorization: Bearer qk_a1_x\r\n"
+    head = INFER + b"connection: close\r\ntransfer-encoding: chunked\r\n"
+
+    async def work(port):
+        asked = {
+            "trailer": head + b"\r\n" + chunk + trailer + b"\r\n",
+            "header": head + trailer + b"\r\n" + chunk + b"\r\n",
+            "both": head + trailer + b"\r\n" + chunk + b"authorization: Bearer qk_b2_y\r\n\r\n",
+        }
+        replies = {}
+        for name, sent in asked.items():
+            reader, _ = await connect(port, sent)
+            replies[name] = (await asyncio.wait_for(reader.read(), 20)).split(b" ", 2)[1]
+        return replies
+
+    statuses = at_the_edge(work, monkeypatch, models=[model], keys=True)
+    assert statuses == {"trailer": b"401", "header": b"200", "both": b"200"}
+
+
+@pytest.mark.parametrize("path", [b"/v2/repository/index", b"/v2/models/m/infer", b"/v2/repository/models/m/load"])
+def test_nobody_without_a_key_has_a_body_read(monkeypatch, path):
+    async def work(port):
+        head = b"POST " + path + b" HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 4000\r\n\r\n{"
+        start = time.monotonic()
+        reader, _ = await connect(port, head)  # the rest never comes
+        return await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 20), time.monotonic() - start
+
+    told, waited = at_the_edge(work, monkeypatch, keys=True, body_seconds=60)
+    assert told.startswith((b"HTTP/1.1 401 ", b"HTTP/1.1 200 "))  # an index without a key lists nothing
+    assert waited < 10
+
+
+def test_slow_bodies_do_not_keep_others_out(monkeypatch):
+    async def work(port):
+        head = INFER + b"content-length: 4000\r\n\r\n{"
+        slow = [await connect(port, head) for _ in range(30)]
+        await asyncio.sleep(0.2)
+        answered = [await answer(port) for _ in range(10)]
+        await asyncio.gather(*(asyncio.wait_for(_end(reader), 20) for reader, _ in slow[:15]))
+        return answered, len(EdgeProtocol.waiting)
+
+    answered, waiting = at_the_edge(work, monkeypatch, connection_limit=10, body_seconds=60)
+    assert answered == [b"200"] * 10
+    assert waiting <= 10
+
+
+async def _end(reader):
+    with contextlib.suppress(ConnectionError):
+        await reader.read()
+
+
+def test_a_client_that_never_reads_is_cut_off(monkeypatch):
+    async def work(port):
+        _, writer = await asyncio.open_connection("127.0.0.1", port, limit=1024)
+        WRITERS.append(writer)
+        writer.transport.pause_reading()
+        end = time.monotonic() + 60
+        request = b"GET /openapi.json HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n"
+        while not writer.transport.is_closing() and time.monotonic() < end:
+            writer.write(request * 8)
+            await asyncio.sleep(0.02)
+        return writer.transport.is_closing(), len(EdgeProtocol.waiting), await answer(port)
+
+    cut, waiting, after = at_the_edge(work, monkeypatch, body_seconds=1)
+    assert cut
+    assert waiting <= 1
+    assert after == b"200"
+
+
+def test_requests_in_a_row_are_bounded(monkeypatch):
+    """As many as may wait are answered, in their order; then the connection is refused."""
+
+    async def work(port):
+        reader, _ = await connect(port, b"GET /v2/health/live HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n" * 500)
+        return await asyncio.wait_for(reader.read(), 20)
+
+    told = at_the_edge(work, monkeypatch)
+    statuses = [part[:3] for part in told.split(b"HTTP/1.1 ")[1:]]
+    assert statuses[:-1] == [b"200"] * (len(statuses) - 1)
+    assert statuses[-1] == b"503"
+    assert 10 <= len(statuses) <= 30
+
+
+def test_the_page_of_the_api_is_rendered_once(monkeypatch):
+    rendered = []
+    monkeypatch.setattr(app_module, "docs_page", lambda document: rendered.append(1) or "<p>page</p>")
+
+    async def work(port):
+        replies = []
+        for _ in range(5):
+            reader, _ = await connect(port, b"GET /docs HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n")
+            replies.append(await asyncio.wait_for(reader.read(), 20))
+        return replies
+
+    replies = at_the_edge(work, monkeypatch)
+    assert len(rendered) == 1
+    assert all(b"<p>page</p>" in reply and reply.count(b"x-frame-options") == 1 for reply in replies)
+
+
+def test_another_method_is_told_which_there_are(monkeypatch):
+    async def work(port):
+        reader, _ = await connect(
+            port, b"DELETE /v2/models/m/infer HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n"
+        )
+        return await asyncio.wait_for(reader.read(), 20)
+
+    told = at_the_edge(work, monkeypatch)
+    assert told.startswith(b"HTTP/1.1 405 ")
+    assert b"\r\nallow: POST\r\n" in told
+
+
+def test_a_key_is_looked_for_whether_there_is_such_a_model_or_not():
+    looked = []
+
+    async def main():
+        access = Access()
+        access.put("m", looked.append)
+        return [await access.caller(name, "qk_a1_x") for name in ("m", "nothing")]
+
+    assert asyncio.run(main()) == [None, None]
+    assert looked == ["qk_a1_x"] * 2
+
+
+def test_connections_fit_into_the_descriptors(monkeypatch):
+    settings, limits = Settings(models={"m": "m"}), []
+    monkeypatch.setattr(resource, "setrlimit", lambda kind, pair: limits.append(pair))
+    for soft, hard, fitted, raised in (
+        (10**6, 10**6, 1024, []),
+        (1024, 4096, 1024, [(1168, 4096)]),
+        (1024, 1024, 880, [(1024, 1024)]),
+        (100, 100, 50, [(100, 100)]),
+    ):
+        limits.clear()
+        monkeypatch.setattr(resource, "getrlimit", lambda kind, pair=(soft, hard): pair)
+        assert fit_connections(settings).connection_limit == fitted
+        assert limits == raised
 
 
 def test_the_command_line_has_every_setting_with_its_default():

@@ -41,7 +41,8 @@ class EdgeProtocol(HttpToolsProtocol):
         self._body_bytes = 0  # among the bytes that are being read
         self._in_headers, self._complete = True, False
         self._refusal: bytes | None = None  # which is sent after the answers to earlier requests
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.TimerHandle | None = None  # for the client to send
+        self._read_timer: asyncio.TimerHandle | None = None  # for the client to read
 
     # --- The connection ----------------------------------------------------------------------------------------------
 
@@ -59,11 +60,14 @@ class EdgeProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget a connection."""
         self._stop_waiting()
+        self._stop_read_timer()
+        self.waiting.pop(self, None)
         super().connection_lost(exc)
 
     def end(self) -> None:
         """Close a connection; at once, if its client does not read what was written or has a request under way."""
         self._stop_waiting()
+        self.waiting.pop(self, None)
         if self.transport.get_write_buffer_size() or not self._has_answered():
             self.transport.abort()
         else:
@@ -72,14 +76,20 @@ class EdgeProtocol(HttpToolsProtocol):
     def pause_writing(self) -> None:
         """Give the client a time to read what was written."""
         super().pause_writing()
-        self._wait(self._limits.body_seconds)
+        self.waiting[self] = None
+        self._read_timer = self.loop.call_later(self._limits.body_seconds, self.end)
 
     def resume_writing(self) -> None:
         """Go on: the client has read."""
         super().resume_writing()
-        self._stop_waiting()
-        if self._has_answered() and not self.transport.is_closing():
-            self._wait()
+        self._stop_read_timer()
+        if self._timer is None and not self._has_answered():
+            self.waiting.pop(self, None)
+
+    def _stop_read_timer(self) -> None:
+        if self._read_timer is not None:
+            self._read_timer.cancel()
+            self._read_timer = None
 
     def _wait(self, seconds: float | None = None) -> None:
         """Wait for the client, for so many seconds; between two requests uvicorn counts them."""
@@ -91,14 +101,15 @@ class EdgeProtocol(HttpToolsProtocol):
             self._timer = self.loop.call_later(seconds, self._end_late)
 
     def _stop_waiting(self) -> None:
-        self.waiting.pop(self, None)
+        if not self.flow.write_paused:
+            self.waiting.pop(self, None)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def _end_late(self) -> None:
         self._timer = None
-        if self._overhead and self._in_headers and self._refusal is None and not self.flow.write_paused:
+        if self._overhead and self._in_headers and self._refusal is None:
             self._refuse("too_slow")
         else:
             self.end()

@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from quorate.models.predictors import Predictions
 from quorate.tables.results import make_frame
@@ -21,7 +20,7 @@ class Answers:
 
     >>> model = {"parameters": {"classes": ["no", "yes"]}}
     >>> answers = Answers(3, model)
-    >>> answers.put(0, {"label": ["yes", ""], "index": [1, -1], "outcome": ["answered", "no_quorum"]})
+    >>> answers.fill(0, {"label": ["yes", ""], "index": [1, -1], "outcome": ["answered", "no_quorum"]})
     >>> answers.columns()
     {'answer': ['yes', None, None], 'outcome': ['answered', 'no_quorum', 'refused']}
     """
@@ -30,53 +29,45 @@ class Answers:
         self._rows, self._classes = rows, list(model.get("parameters", {}).get("classes") or ())
         self._texts = [str(label) for label in self._classes]
         self._outputs: dict[str, list[Any]] = {}
-        self._told = np.zeros(rows, dtype=np.bool_)
+        self._filled = [False] * rows
 
     def knows(self, outputs: Mapping[str, list[Any]]) -> bool:
         """Return whether each label is that of the class whose number comes with it: or else the classes are others."""
         pairs = zip(outputs.get("index", ()), outputs.get("label", ()), strict=False)
         return all(index < 0 or self._texts[index : index + 1] == [str(label)] for index, label in pairs)
 
-    def put(self, start: int, outputs: Mapping[str, list[Any]]) -> None:
+    def fill(self, start: int, outputs: Mapping[str, list[Any]]) -> None:
         """Take the outputs of the rows from `start` on."""
         for name, values in outputs.items():
             self._outputs.setdefault(name, [None] * self._rows)[start : start + len(values)] = values
-            self._told[start : start + len(values)] = True
+            self._filled[start : start + len(values)] = [True] * len(values)
 
     @property
     def outcomes(self) -> list[str]:
         """What became of each query: answered, no_quorum or refused."""
-        given = self._outputs.get("outcome") or [None] * self._rows
-        return [
-            (outcome or "answered") if told else "refused"
-            for outcome, told in zip(given, self._told.tolist(), strict=True)
-        ]
+        outcomes = self._outputs.get("outcome") or [None] * self._rows
+        rows = zip(outcomes, self._filled, strict=True)
+        return [(outcome or "answered") if filled else "refused" for outcome, filled in rows]
 
     def columns(self) -> dict[str, list[Any]]:
-        """Return the answer and the outcome of each query, and what else the model said, None where it said nothing."""
+        """Return the answer and the outcome of each query, and the model's other outputs, None where not answered."""
         outcomes = self.outcomes
         answers = next((self._outputs[name] for name in _ANSWER if name in self._outputs), [None] * self._rows)
-        answered = [outcome == "answered" for outcome in outcomes]
-        columns: dict[str, list[Any]] = {
-            "answer": [one if told else None for one, told in zip(answers, answered, strict=True)],
-            "outcome": outcomes,
-        }
+        columns = {"answer": _where_answered(answers, outcomes), "outcome": outcomes}
         for name, values in self._outputs.items():
-            if name in (*_ANSWER, "index", "outcome"):
-                continue
-            kept = [one if told else None for one, told in zip(values, answered, strict=True)]
-            columns |= self._beside(name, kept)
+            if name not in (*_ANSWER, "index", "outcome"):
+                columns |= self._expand(name, _where_answered(values, outcomes))
         return columns
 
-    def _beside(self, name: str, values: list[Any]) -> dict[str, list[Any]]:
+    def _expand(self, name: str, values: list[Any]) -> dict[str, list[Any]]:
         if name == _LISTED:
-            return {name: [None if one is None else json.loads(one) for one in values]}
+            return {name: [None if text is None else json.loads(text) for text in values]}
         if name != "scores":
             return {name: values}
         width = next((len(row) for row in values if row is not None), 0)
         classes = self._classes if len(self._classes) == width else range(width)
-        rows = [[None] * width if row is None else row for row in values]
-        return {f"score_{label}": [row[place] for row in rows] for place, label in enumerate(classes)}
+        columns = zip(*([None] * width if row is None else row for row in values), strict=True)
+        return {f"score_{label}": list(column) for label, column in zip(classes, columns, strict=True)}
 
     def predictions(self) -> Any:
         """Return `Predictions` of a classifier; the answers of another model as a plain array, nan where there is none.
@@ -84,20 +75,15 @@ class Answers:
         What the queries have cost is the owner's to know: `spent` is None.
         """
         if "index" not in self._outputs:
-            columns = self.columns()
-            return np.array([np.nan if one is None else one for one in columns["answer"]])
-        codes = np.array([_REFUSED if one is None else one for one in self._outputs["index"]], dtype=np.int64)
-        refused = codes == _REFUSED
-        predictions = Predictions.of(
-            np.maximum(codes, -1), classes=np.array(self._classes), refused=refused, scores=self._scores()
+            return np.array([np.nan if answer is None else answer for answer in self.columns()["answer"]])
+        codes = np.array([_REFUSED if code is None else code for code in self._outputs["index"]], dtype=np.int64)
+        scores = self._outputs.get("scores")
+        if scores is not None:
+            scores = np.array([[0.0] * len(self._classes) if row is None else row for row in scores])
+        classes, refused = np.array(self._classes), codes == _REFUSED
+        return replace(
+            Predictions.of(np.maximum(codes, -1), classes=classes, refused=refused, scores=scores), spent=None
         )
-        return replace(predictions, spent=None)
-
-    def _scores(self) -> NDArray[np.float64] | None:
-        if "scores" not in self._outputs:
-            return None
-        given = self._outputs["scores"]
-        return np.array([[0.0] * len(self._classes) if row is None else row for row in given])
 
     def frame_like(self, X: Any) -> Any:
         """Return the columns as a frame of the library that the queries came in, with the index of a pandas frame.
@@ -108,3 +94,8 @@ class Answers:
         if hasattr(X, "iloc"):
             return make_frame(columns, "pandas", index=X.index)
         return make_frame(columns, "polars" if hasattr(X, "get_column") else "arrow")
+
+
+def _where_answered(values: list[Any], outcomes: list[str]) -> list[Any]:
+    rows = zip(values, outcomes, strict=True)
+    return [value if outcome == "answered" else None for value, outcome in rows]

@@ -48,6 +48,7 @@ _KINDS: dict[str, type[QuorateError]] = {
     "ledger_refused": LedgerRefused,
     **dict.fromkeys(_WRONG, InvalidInput),
 }
+_MAX_SENTENCE = 1000  # characters of what a server says that are shown
 _FIRST_WAIT, _LONGEST_WAIT = 0.05, 5.0  # seconds before a lost request is sent again
 
 
@@ -82,7 +83,7 @@ class Reply:
         """Return the JSON of the body, or nothing where it is none."""
         try:
             return json.loads(self.body)
-        except ValueError:
+        except (ValueError, RecursionError):
             return {}
 
     @property
@@ -129,14 +130,14 @@ class Asking:
         """Ask all rows. Those that the budget cannot pay for are refused; an error where all are."""
         queries, path = Queries(X, model), f"/v2/models/{model['name']}/infer"
         answers, spent = Answers(len(queries), model), None
-        place, size, waited, told = 0, min(self._rows, len(queries)), False, 0
-        while place < len(queries):
-            stop = min(place + size, len(queries))
-            body = queries.body(place, stop, id=f"{self._id}-{place}-{stop}")
+        start, size, waited, answered = 0, min(self._rows, len(queries)), False, False
+        while start < len(queries):
+            stop = min(start + size, len(queries))
+            body = queries.body(start, stop, id=f"{self._id}-{start}-{stop}")
             reply = yield from self._settled("POST", path, body, give_up=("rate_limited",))
             if reply.status == 200:
-                answers.put(place, self._outputs(reply, answers, stop - place))
-                place, waited, told = stop, False, told + stop - place
+                answers.fill(start, self._outputs(reply, answers, stop - start))
+                start, waited, answered = stop, False, True
             elif reply.code == "rate_limited" and (size == 1 or not waited):
                 yield self._pause(reply, 0)  # a minute may be enough for this many rows
                 waited = True
@@ -144,10 +145,10 @@ class Asking:
                 size = -(-size // 2)
             elif reply.code in _SPENT:  # what this caller asked before is still answered, unless it is rows that count
                 spent = self._error(reply)
-                place = len(queries) if reply.code == "quota_spent" else stop
+                start = len(queries) if reply.code == "quota_spent" else stop
             else:
                 raise self._error(reply)
-        if spent is not None and not told:
+        if spent is not None and not answered:
             raise spent
         return answers
 
@@ -157,8 +158,8 @@ class Asking:
         """Send until something else comes back than a request to come again, whatever is lost meanwhile."""
         tries = 0
         while True:
-            left = self._end - self._clock()
-            reply = yield Send(method, path, max(0.05, min(self._attempt, left)), body)
+            seconds = max(0.05, min(self._attempt, self._end - self._clock()))
+            reply = yield Send(method, path, seconds, body)
             again = reply.status in _AGAIN or reply.code in _LATER or (reply.status == 0 and not reply.final)
             if not again or reply.code in give_up:
                 if reply.status == 0:
@@ -181,11 +182,11 @@ class Asking:
 
     def _outputs(self, reply: Reply, answers: Answers, rows: int) -> dict[str, list[Any]]:
         try:
-            outputs = {one["name"]: _rows_of(one, rows) for one in reply.document()["outputs"]}
-            known = answers.knows(outputs)
+            outputs = {output["name"]: _rows_of(output, rows) for output in reply.document()["outputs"]}
+            same_model = answers.knows(outputs)
         except (KeyError, TypeError, ValueError):
             raise ServerRefused(f"{self._host} sent an answer that is none: is it a server of quorate?") from None
-        if not known:
+        if not same_model:
             raise Exchanged(f"{self._host} answers from another model than the one that it described; ask again")
         return outputs
 
@@ -206,8 +207,9 @@ class Asking:
 def _sentence(reply: Reply) -> str:
     """Return what the server says of its refusal, or its status where something else has answered in its place."""
     document = reply.document()
-    said = document.get("error") if isinstance(document, dict) else None
-    return str(said) if said else f"status {reply.status}"
+    sentence = str(document.get("error") or "") if isinstance(document, dict) else ""
+    printable = "".join(sign for sign in sentence[:_MAX_SENTENCE] if sign.isprintable())  # no escapes for a terminal
+    return printable or f"status {reply.status}"
 
 
 def _rows_of(output: Mapping[str, Any], rows: int) -> list[Any]:
@@ -217,7 +219,7 @@ def _rows_of(output: Mapping[str, Any], rows: int) -> list[Any]:
     if len(shape) == 1:
         return data
     width = shape[1]
-    return [data[place * width : (place + 1) * width] for place in range(rows)]
+    return [data[start : start + width] for start in range(0, rows * width, width)]
 
 
 _MATRIX = "features"  # the input of a model that was fitted on arrays
@@ -244,7 +246,7 @@ class Queries:
             self._columns = {_MATRIX: _Column("FP64", _matrix(X, inputs[0]["shape"][1]))}
         else:
             missing = model.get("parameters", {}).get("missing_texts") or ()
-            self._columns = _named(X, {one["name"]: one["datatype"] for one in inputs}, missing)
+            self._columns = _read_columns(X, {tensor["name"]: tensor["datatype"] for tensor in inputs}, missing)
         if not len(self):
             raise InvalidInput("there must be at least 1 row to ask about")
 
@@ -277,7 +279,7 @@ def _matrix(X: Any, width: int) -> NDArray[np.float64]:
         matrix = _plain_matrix(X)
     if matrix.ndim != 2 or matrix.shape[1] != width:
         raise InvalidInput(f"the model takes rows of {width} numbers, and the queries have the shape {matrix.shape}")
-    return _finite("the queries", matrix)
+    return _check_finite("the queries", matrix)
 
 
 def _plain_matrix(X: Any) -> NDArray[np.float64]:
@@ -287,9 +289,9 @@ def _plain_matrix(X: Any) -> NDArray[np.float64]:
         raise InvalidInput("rows must be numbers, in a matrix or a data frame") from None
 
 
-def _named(X: Any, inputs: Mapping[str, str], missing: Sequence[str]) -> dict[str, _Column]:
+def _read_columns(X: Any, inputs: Mapping[str, str], missing: Sequence[str]) -> dict[str, _Column]:
     """Return the columns that a model knows by their names; those of a plain array are in the model's order."""
-    columns = _opened(X, list(inputs))
+    columns = _open_columns(X, list(inputs))
     lacking = [name for name in inputs if name not in columns]
     unknown = [name for name in columns if name not in inputs]
     if lacking:
@@ -302,7 +304,7 @@ def _named(X: Any, inputs: Mapping[str, str], missing: Sequence[str]) -> dict[st
     return {name: _column(name, columns[name], inputs[name], missing) for name in inputs}
 
 
-def _opened(X: Any, names: Sequence[str]) -> dict[str, Any]:
+def _open_columns(X: Any, names: Sequence[str]) -> dict[str, Any]:
     if is_frame(X):
         opened = open_table(X, whose="the queries")
         return {str(name): column for name, column in opened.columns.items()}
@@ -313,7 +315,7 @@ def _opened(X: Any, names: Sequence[str]) -> dict[str, Any]:
         raise InvalidInput(
             f"queries without names must have one column for each of {shown_names(names)}, not shape {values.shape}"
         )
-    return {name: open_column(values[:, place].tolist(), name=name) for place, name in enumerate(names)}
+    return {name: open_column(column.tolist(), name=name) for name, column in zip(names, values.T, strict=True)}
 
 
 def _column(name: str, values: Any, datatype: str, missing: Sequence[str]) -> _Column:
@@ -321,10 +323,10 @@ def _column(name: str, values: Any, datatype: str, missing: Sequence[str]) -> _C
         plain = values if kind_of_type(values.type) == "text" else read_texts(values, ())
         return _Column(datatype, plain.to_pylist())
     numbers = read_column(name, values, "number", "query", missing)
-    return _Column("FP64", _finite(f"column {name!r}", numbers))
+    return _Column("FP64", _check_finite(f"column {name!r}", numbers))
 
 
-def _finite(whose: str, values: NDArray[np.float64]) -> NDArray[np.float64]:
+def _check_finite(source: str, values: NDArray[np.float64]) -> NDArray[np.float64]:
     if np.isinf(values).any():
-        raise InvalidInput(f"all numbers of {whose} must be finite")
+        raise InvalidInput(f"all numbers of {source} must be finite")
     return values

@@ -19,6 +19,8 @@ Result = TypeVar("Result")
 Call = Generator[Step, Reply, Result]
 
 _CONNECT_SECONDS = 5.0
+_MAX_REPLY_BYTES = 2**28
+_LATE, _TOO_LARGE = "the answer did not arrive in time", "the answer is larger than any of a server"
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
@@ -33,8 +35,24 @@ class ClientOptions(TypedDict, total=False):
     insecure: bool
 
 
+def _check_address(url: str, key: str, *, insecure: bool) -> tuple[str, bool]:
+    """Return the host of a server, and whether it is on this machine; refuse to send a key in the clear."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.password:
+        raise InvalidInput("a server is named by its address, such as https://triage.example.org")
+    if key and not (key.isascii() and key.isprintable() and " " not in key):
+        raise InvalidInput("a key is what 'quorate keys add' printed: qk_ and letters, digits, dashes or underscores")
+    on_loopback = parts.scheme == "http" and parts.hostname in _LOOPBACK
+    if key and parts.scheme == "http" and not on_loopback and not insecure:
+        raise InvalidInput(
+            f"the key would be readable on the way to {parts.hostname}: use https://, or say insecure=True where the "
+            "network is your own"
+        )
+    return parts.hostname, on_loopback
+
+
 class _Calls:
-    """What both clients know: where the server is, which model is asked, and what a call may take."""
+    """What both clients share: where the server is, which model is asked, and what a call may take."""
 
     def __init__(
         self,
@@ -47,45 +65,34 @@ class _Calls:
         rows: int = 512,
         insecure: bool = False,
     ) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.password:
-            raise InvalidInput("a server is named by its address, such as https://triage.example.org")
         key = os.environ.get("QUORATE_KEY", "") if key is None else key
-        if key and not (key.isascii() and key.isprintable() and " " not in key):
-            raise InvalidInput(
-                "a key is what 'quorate keys add' printed: qk_ and letters, digits, dashes or underscores"
-            )
-        if key and parts.scheme == "http" and parts.hostname not in _LOOPBACK and not insecure:
-            raise InvalidInput(
-                f"the key would be readable on the way to {parts.hostname}: use https://, or say insecure=True where "
-                "the network is your own"
-            )
+        self._host, on_loopback = _check_address(url, key, insecure=insecure)
         if not seconds > 0 or not attempt_seconds > 0 or rows < 1:
             raise InvalidInput("seconds and attempt_seconds must be above 0, and rows at least 1")
-        self._url, self._host, self._model = url.rstrip("/"), parts.hostname, model
-        self._seconds, self._attempt, self._rows = seconds, attempt_seconds, rows
-        self._headers = {"authorization": f"Bearer {key}"} if key else {}
+        self._url, self._model = url.rstrip("/"), model
+        self._metadata_read: dict[str, Any] | None = None
+        self._limits = {"seconds": seconds, "attempt_seconds": attempt_seconds, "rows": rows}
+        # A compressed answer of a few bytes could fill the memory.
+        headers = {"accept-encoding": "identity"} | ({"authorization": f"Bearer {key}"} if key else {})
         # A proxy of the environment would read the key, and cannot reach this machine's loopback anyway.
-        self._proxied = parts.scheme == "https" or parts.hostname not in _LOOPBACK
-        self._known: dict[str, Any] | None = None
+        self._options: dict[str, Any] = {"base_url": self._url, "headers": headers, "trust_env": not on_loopback}
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._url!r}, model={self._model!r})"
 
-    def _asking(self, id: str | None = None) -> Asking:
-        return Asking(self._host, seconds=self._seconds, attempt_seconds=self._attempt, rows=self._rows, id=id)
+    def _begin(self, id: str | None = None) -> Asking:
+        return Asking(self._host, **self._limits, id=id)  # type: ignore[arg-type]
 
     def _metadata(self, asking: Asking) -> Call[dict[str, Any]]:
         """Read once what the model takes. Without a name it is the one model that this key may ask."""
-        if self._known is None:
+        if self._metadata_read is None:
             if self._model is None:
                 names = [model["name"] for model in (yield from self._models(asking))]
                 if len(names) != 1:
-                    has = ", ".join(names) or "none"
-                    raise InvalidInput(f"say which model is asked: this key may ask {has}")
+                    raise InvalidInput(f"say which model is asked: this key may ask {', '.join(names) or 'none'}")
                 self._model = str(names[0])
-            self._known = yield from asking.document(f"/v2/models/{quote(self._model, safe='')}")
-        return self._known
+            self._metadata_read = yield from asking.document(f"/v2/models/{quote(self._model, safe='')}")
+        return self._metadata_read
 
     def _models(self, asking: Asking) -> Call[list[dict[str, str]]]:
         return asking.document("/v2/repository/index", "POST")
@@ -100,16 +107,14 @@ class _Calls:
         try:
             return (yield from asking.answers((yield from self._metadata(asking)), X))
         except Exchanged:
-            self._known = None
+            self._metadata_read = None
             return (yield from asking.answers((yield from self._metadata(asking)), X))
 
     def _predict(self, asking: Asking, X: Any) -> Call[Any]:
-        answers = yield from self._answers(asking, X)
-        return answers.predictions()
+        return (yield from self._answers(asking, X)).predictions()
 
     def _ask(self, asking: Asking, X: Any) -> Call[Any]:
-        answers = yield from self._answers(asking, X)
-        return answers.frame_like(X)
+        return (yield from self._answers(asking, X)).frame_like(X)
 
 
 class Client(_Calls):
@@ -154,34 +159,30 @@ class Client(_Calls):
         self, url: str, *, transport: httpx.BaseTransport | None = None, **options: Unpack[ClientOptions]
     ) -> None:
         super().__init__(url, **options)
-        self._http = httpx.Client(
-            base_url=self._url, headers=self._headers, transport=transport, trust_env=self._proxied
-        )
+        self._http = httpx.Client(transport=transport, **self._options)
 
     def predict(self, X: Any, *, id: str | None = None) -> Any:
         """Return `Predictions`, one label per row of an array, a data frame or a table; a plain array for a regressor.
 
         With the `id` of a call that was abandoned, what was answered then is not charged again.
         """
-        asking = self._asking(id)
-        return self._drive(self._predict(asking, X))
+        return self._drive(self._predict(self._begin(id), X))
 
     def ask(self, X: Any, *, id: str | None = None) -> Any:
         """Return a frame like that of the queries: the answer and the outcome of each, and other outputs."""
-        asking = self._asking(id)
-        return self._drive(self._ask(asking, X))
+        return self._drive(self._ask(self._begin(id), X))
 
     def metadata(self) -> Mapping[str, Any]:
         """Return what the model takes and gives, and its guarantee."""
-        return self._drive(self._metadata(self._asking()))
+        return self._drive(self._metadata(self._begin()))
 
     def models(self) -> list[dict[str, str]]:
         """Return the models that the key opens, and whether each is ready."""
-        return self._drive(self._models(self._asking()))
+        return self._drive(self._models(self._begin()))
 
     def share(self) -> dict[str, Any]:
         """Return what the key may have, and what it has had."""
-        return self._drive(self._share(self._asking()))
+        return self._drive(self._share(self._begin()))
 
     def close(self) -> None:
         """End the connections."""
@@ -203,25 +204,24 @@ class Client(_Calls):
                     time.sleep(step.seconds)
                     step = next(call)
                 else:
-                    step = call.send(self._sent(step))
-        except StopIteration as ended:
-            result: Result = ended.value
+                    step = call.send(self._request(step))
+        except StopIteration as stop:
+            result: Result = stop.value
             return result
 
-    def _sent(self, sending: Send) -> Reply:
-        end = time.monotonic() + sending.seconds
+    def _request(self, step: Send) -> Reply:
+        end, body = time.monotonic() + step.seconds, bytearray()
         try:
-            with self._http.stream(
-                sending.method, sending.path, content=sending.body, timeout=_timeout(sending)
-            ) as response:
-                parts = []
-                for part in response.iter_bytes():
-                    parts.append(part)
+            with self._http.stream(step.method, step.path, content=step.body, timeout=_timeout(step)) as response:
+                for part in response.iter_bytes() if _is_plain(response) else ():
+                    body += part
                     if time.monotonic() > end:
-                        return Reply(0, lost="the answer did not arrive in time")
-                return _reply(response, b"".join(parts))
+                        return Reply(0, lost=_LATE)
+                    if len(body) > _MAX_REPLY_BYTES:
+                        return Reply(0, lost=_TOO_LARGE, final=True)
+                return _make_reply(response, bytes(body))
         except httpx.RequestError as error:
-            return _lost(error)
+            return _explain_loss(error)
 
 
 class AsyncClient(_Calls):
@@ -241,29 +241,27 @@ class AsyncClient(_Calls):
         self, url: str, *, transport: httpx.AsyncBaseTransport | None = None, **options: Unpack[ClientOptions]
     ) -> None:
         super().__init__(url, **options)
-        self._http = httpx.AsyncClient(
-            base_url=self._url, headers=self._headers, transport=transport, trust_env=self._proxied
-        )
+        self._http = httpx.AsyncClient(transport=transport, **self._options)
 
     async def predict(self, X: Any, *, id: str | None = None) -> Any:
         """Return `Predictions`, as `Client.predict` does."""
-        return await self._drive(self._predict(self._asking(id), X))
+        return await self._drive(self._predict(self._begin(id), X))
 
     async def ask(self, X: Any, *, id: str | None = None) -> Any:
         """Return a frame like that of the queries, as `Client.ask` does."""
-        return await self._drive(self._ask(self._asking(id), X))
+        return await self._drive(self._ask(self._begin(id), X))
 
     async def metadata(self) -> Mapping[str, Any]:
         """Return what the model takes and gives, and its guarantee."""
-        return await self._drive(self._metadata(self._asking()))
+        return await self._drive(self._metadata(self._begin()))
 
     async def models(self) -> list[dict[str, str]]:
         """Return the models that the key opens, and whether each is ready."""
-        return await self._drive(self._models(self._asking()))
+        return await self._drive(self._models(self._begin()))
 
     async def share(self) -> dict[str, Any]:
         """Return what the key may have, and what it has had."""
-        return await self._drive(self._share(self._asking()))
+        return await self._drive(self._share(self._begin()))
 
     async def aclose(self) -> None:
         """End the connections."""
@@ -285,43 +283,53 @@ class AsyncClient(_Calls):
                     await anyio.sleep(step.seconds)
                     step = next(call)
                 else:
-                    step = call.send(await self._sent(step))
-        except StopIteration as ended:
-            result: Result = ended.value
+                    step = call.send(await self._request(step))
+        except StopIteration as stop:
+            result: Result = stop.value
             return result
 
-    async def _sent(self, sending: Send) -> Reply:
+    async def _request(self, step: Send) -> Reply:
+        body = bytearray()
         try:
-            with anyio.fail_after(sending.seconds):
-                response = await self._http.request(
-                    sending.method, sending.path, content=sending.body, timeout=_timeout(sending)
-                )
-                return _reply(response, response.content)
+            with anyio.fail_after(step.seconds):
+                async with self._http.stream(
+                    step.method, step.path, content=step.body, timeout=_timeout(step)
+                ) as response:
+                    if _is_plain(response):
+                        async for part in response.aiter_bytes():
+                            body += part
+                            if len(body) > _MAX_REPLY_BYTES:
+                                return Reply(0, lost=_TOO_LARGE, final=True)
+                    return _make_reply(response, bytes(body))
         except TimeoutError:
-            return Reply(0, lost="the answer did not arrive in time")
+            return Reply(0, lost=_LATE)
         except httpx.RequestError as error:
-            return _lost(error)
+            return _explain_loss(error)
 
 
-def _timeout(sending: Send) -> httpx.Timeout:
-    return httpx.Timeout(sending.seconds, connect=min(_CONNECT_SECONDS, sending.seconds))
+def _timeout(step: Send) -> httpx.Timeout:
+    return httpx.Timeout(step.seconds, connect=min(_CONNECT_SECONDS, step.seconds))
 
 
-def _reply(response: httpx.Response, body: bytes) -> Reply:
-    told = response.headers.get("retry-after", "")
-    return Reply(response.status_code, body, float(told) if told.isdecimal() else None)
+def _is_plain(response: httpx.Response) -> bool:
+    return response.headers.get("content-encoding", "identity") == "identity"
 
 
-def _lost(error: httpx.RequestError) -> Reply:
-    """Return what is known of a request without a response. A certificate that is not trusted will not be later."""
+def _make_reply(response: httpx.Response, body: bytes) -> Reply:
+    if not _is_plain(response):
+        return Reply(0, lost="the answer was garbled on the way")
+    seconds = response.headers.get("retry-after", "")
+    return Reply(response.status_code, body, float(seconds) if seconds.isdecimal() else None)
+
+
+def _explain_loss(error: httpx.RequestError) -> Reply:
+    """Return why a request has no response. A certificate that is not trusted will not be later."""
     if isinstance(error, httpx.TimeoutException):
-        return Reply(0, lost="the answer did not arrive in time")
+        return Reply(0, lost=_LATE)
     cause: BaseException | None = error
     while cause is not None and not isinstance(cause, ssl.SSLCertVerificationError):
         cause = cause.__cause__ or cause.__context__
     if cause is not None:
         return Reply(0, lost="its certificate is not trusted here", final=True)
-    if isinstance(error, httpx.DecodingError):
-        return Reply(0, lost="the answer was garbled on the way")
-    why = "it could not be reached" if isinstance(error, httpx.ConnectError) else "the connection was lost"
-    return Reply(0, lost=why)
+    reached = not isinstance(error, httpx.ConnectError)
+    return Reply(0, lost="the connection was lost" if reached else "it could not be reached")
