@@ -60,7 +60,8 @@ def requested(tmp_path, monkeypatch):
 
     What the server does by the clock is put off: on a busy machine it would fall into the request.
     """
-    for clock in ("app._NOTES_SECONDS", "app._FOLLOW_SECONDS", "app._KEYS_SECONDS", "auth._KEPT_SECONDS"):
+    clocks = ("app._NOTES_SECONDS", "app._FOLLOW_SECONDS", "app._STALL_SECONDS", "app._KEYS_SECONDS")
+    for clock in (*clocks, "auth._KEPT_SECONDS"):
         monkeypatch.setattr(f"quorate.service.{clock}", 600.0)
     monkeypatch.setattr("quorate.service.batcher._IDLE_SECONDS", 600.0)
     monkeypatch.setenv("QUORATE_STATE", str(tmp_path / "state"))

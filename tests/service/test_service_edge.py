@@ -316,7 +316,7 @@ def test_a_key_is_looked_for_whether_there_is_such_a_model_or_not():
 
     async def main():
         access = Access()
-        access.put("m", looked.append)
+        access.register("m", looked.append)
         return [await access.caller(name, "qk_a1_x") for name in ("m", "nothing")]
 
     assert asyncio.run(main()) == [None, None]

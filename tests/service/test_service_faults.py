@@ -1,5 +1,6 @@
 """A real model whose ledger cannot be written, or is gone: nothing is answered meanwhile, and nothing is lost after."""
 
+import fcntl
 import json
 import os
 import resource
@@ -85,3 +86,24 @@ def test_readiness_is_true_and_nothing_is_answered_unpaid(folder, tmp_path, faul
     assert ledger.answers_kept() <= spent <= ledger.answers_kept() + 2 * (5 + 3)  # leases, and what was refused
     session.close()
     ledger.close()
+
+
+def test_a_lock_that_another_process_holds_does_not_keep_callers_waiting(folder, tmp_path):
+    """An ask is refused within a limit, and the same id is answered and charged once when the lock is free again."""
+    settings = Settings(models={"m": str(folder)}, port=0, keys=False, pace_ms=0, lease=0)
+    body = features([8.0, 900.0, 0.0], id="locked-900")
+    with serving(settings, tmp_path / "log") as server, open(folder / "ledger.lock") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            began = time.monotonic()
+            refused = server.request("POST", "/v2/models/m/infer", body)
+            waited = time.monotonic() - began
+        finally:
+            fcntl.flock(lock, fcntl.LOCK_UN)
+        assert (refused.status, refused.code) == (503, "ledger_refused")
+        assert 4 < waited < 20
+        assert int(refused.headers["retry-after"]) >= 1
+        until(server, 200)
+        first, again = (server.request("POST", "/v2/models/m/infer", body) for _ in range(2))
+        assert (first.status, again.body) == (200, first.body)
+        assert server.stop() == 0

@@ -159,10 +159,10 @@ def test_who_is_looked_up_while_a_model_is_exchanged_is_looked_up_again():
 
     async def main():
         access = Access()
-        access.put("a", before)
+        access.register("a", before)
         asked = asyncio.create_task(access.caller("a", "qk_a_a"))
         await asyncio.to_thread(looked.wait, 10)
-        access.put("a", lambda token: None)
+        access.register("a", lambda token: None)
         held.set()
         return await asked, await access.caller("a", "qk_a_a")
 

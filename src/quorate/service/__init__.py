@@ -5,9 +5,9 @@
     make_app      the same as an ASGI application, for other servers
     Model         a fitted classifier as it is served
 
-The path of a request: `app` (a Starlette route, a key) -> `infer` -> `codec` and `tensors` (checked queries) ->
-`batcher` (many requests, one vote) -> `quorate.core.session` -> `tensors` and `codec` (answers to bytes) -> `http`
-(when they leave).
+The path of a request: `edge` (limits on a connection) -> `app` (a Starlette route, a key) -> `infer` -> `codec` and
+`inputs` (checked queries) -> `batcher` (many requests, one vote) -> `quorate.core.session` -> `outputs` and `codec`
+(answers to bytes) -> `http` (when they leave).
 """
 
 from quorate.service.app import make_app

@@ -49,6 +49,7 @@ from quorate.service.tracing import Traces
 
 _NOTES_SECONDS = 1.0  # how often refusals are written to the ledgers
 _KEYS_SECONDS = 0.5  # how often keys are read from them: by this clock, and not when somebody asks
+_STALL_SECONDS = 1.0  # how often it is looked whether a ledger has stopped answering
 _FOLLOW_SECONDS = 0.5  # how often a worker looks for what others were ordered to load
 _END_SECONDS = 1.0  # after which a process ends whose model took longer
 _ORDER_BYTES, _ORDER_SECONDS = 4096, 2.0  # of a body that orders something, which comes with its headers
@@ -188,10 +189,8 @@ class Service:
         callers = await self._find_callers(_token(context), name)
         if self.settings.keys and not callers:
             raise Refused("unauthenticated")
-        if name and (model is None or request.path_params.get("version", VERSION) != VERSION):
-            raise Refused("unknown_model")
-        if model is not None and model.refused and not with_refused:
-            raise refusal_of(model)
+        if name:
+            _check_model(model, request.path_params.get("version", VERSION), with_refused=with_refused)
         context.callers = {name: caller for name, caller in callers.items() if caller.may(scope)}
         context.caller = next(iter(callers.values()), OWNER)
         if callers and not context.callers:
@@ -335,7 +334,11 @@ class Service:
         for model in self.models.values():
             if not model.refused:
                 model.batcher.start()
-        recurring = [(_NOTES_SECONDS, self._each_model(Model.write_notes)), (_FOLLOW_SECONDS, self.repository.follow)]
+        recurring = [
+            (_NOTES_SECONDS, self._each_model(Model.write_notes)),
+            (_STALL_SECONDS, self._each_model(Model.refuse_if_stalled)),
+            (_FOLLOW_SECONDS, self.repository.follow),
+        ]
         if self.settings.keys:
             recurring.append((_KEYS_SECONDS, self._each_model(Model.read_keys)))
         self._recurring = [asyncio.create_task(self._repeat(seconds, work)) for seconds, work in recurring]
@@ -386,6 +389,13 @@ class Service:
             except Exception as error:
                 self.log.failure(error, route="")
             await asyncio.sleep(seconds)
+
+
+def _check_model(model: Model | None, version: str, *, with_refused: bool) -> None:
+    if model is None or version != VERSION:
+        raise Refused("unknown_model")
+    if model.refused and not with_refused:
+        raise refusal_of(model)
 
 
 def _token(context: Context) -> str | None:

@@ -21,6 +21,7 @@ from quorate.service.settings import is_loopback
 CHALLENGES = ('Bearer realm="quorate"', 'Basic realm="quorate", charset="UTF-8"')  # browsers read one from each line
 
 _KEPT_SECONDS = 1.0  # how long a key that was revoked may still be taken for one
+_SEARCH_SECONDS = 5.0  # that a ledger may take to look for a key
 _LONGEST_TOKEN = 256
 
 
@@ -49,12 +50,12 @@ class Access:
         self._callers: dict[tuple[str, bytes], tuple[Caller, float]] = {}  # and until when each is remembered
         self._searches: dict[tuple[str, bytes], asyncio.Future[Caller | None]] = {}
 
-    def put(self, model: str, finder: Callable[[str], Any] | None, *, published: bool = False) -> None:
+    def register(self, model: str, finder: Callable[[str], Any] | None, *, published: bool = False) -> None:
         """Let a model be asked. `finder` looks a token up in its ledger; one that was `published` needs no key.
 
-        Callers of the model before it in this place are looked up again: this one may have other keys.
+        Callers of a former model of this name are looked up again: this one may have other keys.
         """
-        self._callers = {place: caller for place, caller in self._callers.items() if place[0] != model}
+        self._callers = {entry: caller for entry, caller in self._callers.items() if entry[0] != model}
         self._finders.pop(model, None)
         self.published.discard(model)
         if finder is not None:
@@ -73,13 +74,13 @@ class Access:
             return ANYBODY
         if token is None or len(token) > _LONGEST_TOKEN:
             return None
-        place = model, hashlib.blake2b(token.encode(), digest_size=16).digest()
-        remembered = self._callers.get(place)
+        entry = model, hashlib.blake2b(token.encode(), digest_size=16).digest()
+        remembered = self._callers.get(entry)
         if remembered is not None and remembered[1] > time.monotonic():
             return remembered[0]
-        search = self._searches.get(place)
+        search = self._searches.get(entry)
         if search is None:  # requests that come meanwhile wait for the same search
-            search = self._searches[place] = asyncio.ensure_future(self._search(place, token))
+            search = self._searches[entry] = asyncio.ensure_future(self._search(entry, token))
         return await asyncio.shield(search)
 
     async def models(self, token: str | None) -> dict[str, Caller]:
@@ -87,21 +88,24 @@ class Access:
         callers = {model: await self.caller(model, token) for model in list(self._finders)}
         return {model: caller for model, caller in callers.items() if caller is not None}
 
-    async def _search(self, place: tuple[str, bytes], token: str) -> Caller | None:
+    async def _search(self, entry: tuple[str, bytes], token: str) -> Caller | None:
         try:
             while True:
-                finder = self._finders.get(place[0])
+                finder = self._finders.get(entry[0])
                 decoy = next(iter(self._finders.values()), None)  # of a model that exists, for one that does not
-                key = await asyncio.to_thread(finder or decoy or _find_nothing, token)
-                if finder is self._finders.get(place[0]):  # or else the model was exchanged meanwhile
+                async with asyncio.timeout(_SEARCH_SECONDS):
+                    key = await asyncio.to_thread(finder or decoy or _find_nothing, token)
+                if finder is self._finders.get(entry[0]):  # or else the model was exchanged meanwhile
                     break
+        except TimeoutError:  # of a ledger whose lock another process holds
+            raise Refused("ledger_refused", cause="ledger_unanswering") from None
         finally:
-            del self._searches[place]
+            del self._searches[entry]
         if finder is None or key is None or key.revoked:
-            self._callers.pop(place, None)  # strangers leave nothing behind, and cannot crowd out who has a key
+            self._callers.pop(entry, None)  # strangers leave nothing behind, and cannot crowd out who has a key
             return None
         caller = Caller(key.id, frozenset(key.scopes))
-        self._callers[place] = caller, time.monotonic() + _KEPT_SECONDS
+        self._callers[entry] = caller, time.monotonic() + _KEPT_SECONDS
         return caller
 
 

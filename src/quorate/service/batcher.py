@@ -39,6 +39,8 @@ class RequestBatcher:
         self._waiting: dict[str, deque[Waiting]] = {}  # by caller, whose turn is next first
         self._count = self._rows = 0
         self._seconds = 0.0  # that a row takes
+        self._batch: list[Waiting] = []  # that is being answered, and since when
+        self._since = 0.0
         self._changed = threading.Condition(threading.Lock())
         self._closed = False
         self._thread: threading.Thread | None = None
@@ -89,17 +91,31 @@ class RequestBatcher:
         """Whether requests are taken and answered."""
         return self._thread is not None and self._thread.is_alive() and not self._closed
 
+    @property
+    def seconds_under_way(self) -> float:
+        """How long the batch that is being answered has taken so far."""
+        return time.perf_counter() - self._since if self._batch else 0.0
+
+    def refuse_all(self, error: Exception) -> None:
+        """Answer every request with an error. Waiting ones are never asked; an answer under way is kept for its id."""
+        with self._changed:
+            waiting = [request for queue in self._waiting.values() for request in queue]
+            self._waiting, self._count, self._rows = {}, 0, 0
+        requests = [*self._batch, *waiting]
+        _deliver(requests, [error] * len(requests))
+
     def _run(self) -> None:
         assert self._loop is not None
         while batch := self._next():
-            start = time.perf_counter()
-            results = self._answered([request for request, _, _ in batch])
+            self._since, self._batch = time.perf_counter(), batch
+            results = self._answer([request for request, _, _ in batch])
+            self._batch = []
             self._loop.call_soon_threadsafe(_deliver, batch, results)
-            taken = (time.perf_counter() - start) / max(1, sum(rows for _, rows, _ in batch))
-            self._seconds = taken + (1 - _NEWEST) * (self._seconds - taken) if self._seconds else taken
+            seconds = (time.perf_counter() - self._since) / max(1, sum(rows for _, rows, _ in batch))
+            self._seconds = seconds + (1 - _NEWEST) * (self._seconds - seconds) if self._seconds else seconds
 
-    def _answered(self, requests: list[Any]) -> list[Any]:
-        """Return what each request was answered. Where one makes all of them fail, each half of them is asked again."""
+    def _answer(self, requests: list[Any]) -> list[Any]:
+        """Return the answer to each request. Where one makes all of them fail, each half of them is asked again."""
         try:
             results = list(self._ask_all(requests))
             if len(results) != len(requests):
@@ -108,7 +124,7 @@ class RequestBatcher:
             if len(requests) == 1 or not is_about_one(error):  # but about all: the ledger, a site
                 return [error] * len(requests)
             half = len(requests) // 2
-            return self._answered(requests[:half]) + self._answered(requests[half:])
+            return self._answer(requests[:half]) + self._answer(requests[half:])
         return results
 
     def _next(self) -> list[Waiting]:

@@ -179,12 +179,19 @@ def read_request(
     if len(rest):
         raise Refused("bad_tensor", "the bytes after the JSON are more than the inputs say")
     binary = request.parameters is not None and bool(request.parameters.binary_data_output)
-    outputs = None
-    if request.outputs:
-        outputs = [(output.name, _is_binary(output, binary)) for output in request.outputs]
-        if len({name for name, _ in outputs}) < len(outputs):
-            raise Refused("bad_request", "an output stands twice in the request")
+    outputs = _read_outputs(request.outputs, binary) if request.outputs else None
     return InferRequest(check_id(request.id) if request.id else "", inputs, outputs, binary, row_facts)
+
+
+def _read_outputs(requested: Sequence[RequestedOutput], binary: bool) -> list[tuple[str, bool]]:
+    """Return the names of outputs, and whether each follows the JSON as bytes; `binary` unless it says."""
+    outputs = {}
+    for output in requested:
+        own_choice = None if output.parameters is None else output.parameters.binary_data
+        outputs[output.name] = binary if own_choice is None else own_choice
+    if len(outputs) < len(requested):
+        raise Refused("bad_request", "an output stands twice in the request")
+    return list(outputs.items())
 
 
 def _read_tensors(
@@ -279,25 +286,10 @@ def _binary_size(requested: RequestedTensor) -> int | None:
     return size
 
 
-def _is_binary(output: RequestedOutput, otherwise: bool) -> bool:
-    binary = None if output.parameters is None else output.parameters.binary_data
-    return otherwise if binary is None else binary
-
-
 def from_json(name: str, datatype: str, shape: list[int], data: msgspec.Raw) -> Values:
     """Return the elements of a tensor whose data stand in the JSON, flat or nested as its shape is."""
     kind = DATATYPES[datatype]
-    depth = 2 if len(shape) == 2 and _NESTED.match(data) else 1
-    try:
-        values: Any = _DECODERS[datatype, depth].decode(data)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        raise Refused(
-            "bad_tensor", f"the data of input {name!r} must be a list of {datatype}, as its shape is"
-        ) from None
-    if depth == 2:
-        if len(values) != shape[0] or any(len(row) != shape[1] for row in values):
-            raise _wrong_size(name)
-        values = list(chain.from_iterable(values))
+    values = _decode_elements(name, datatype, shape, data)
     if len(values) != math.prod(shape):
         raise _wrong_size(name)
     if kind.array is None:
@@ -308,6 +300,21 @@ def from_json(name: str, datatype: str, shape: list[int], data: msgspec.Raw) -> 
         return numbers if kind.array.kind == "f" and not np.isinf(numbers).any() else _finite(name, numbers)
     except OverflowError:
         raise Refused("bad_tensor", f"a number of input {name!r} is out of the range of {datatype}") from None
+
+
+def _decode_elements(name: str, datatype: str, shape: list[int], data: msgspec.Raw) -> list[Any]:
+    depth = 2 if len(shape) == 2 and _NESTED.match(data) else 1
+    try:
+        values: list[Any] = _DECODERS[datatype, depth].decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        raise Refused(
+            "bad_tensor", f"the data of input {name!r} must be a list of {datatype}, as its shape is"
+        ) from None
+    if depth == 1:
+        return values
+    if len(values) != shape[0] or any(len(row) != shape[1] for row in values):
+        raise _wrong_size(name)
+    return list(chain.from_iterable(values))
 
 
 def from_binary(name: str, datatype: str, shape: list[int], data: memoryview) -> Values:

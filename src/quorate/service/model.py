@@ -20,6 +20,8 @@ from quorate.service.outputs import ANSWERS, Outputs, outputs_of
 from quorate.tables import Schema
 
 VERSION = "1"  # of every model: the protocol asks for one
+LEDGER_UNANSWERING = "ledger_unanswering"  # the cause of a refusal
+_STALL_SECONDS = 5.0  # after which it is looked whether the ledger keeps a batch from being answered
 _MAX_NOTES = 100  # refusals kept for the next writing; the ledger caps its table too
 _PROBE_VALID_SECONDS = 0.25
 _PROBE_WAIT_SECONDS = 1.5  # a ledger that takes longer is as good as none
@@ -61,7 +63,7 @@ class Readiness:
         if self._probing is None or self._probing.done():
             self._probing = asyncio.create_task(self._probe())
         done, _ = await asyncio.wait([self._probing], timeout=_PROBE_WAIT_SECONDS)
-        return self._cause if done else "ledger_unanswering"
+        return self._cause if done else LEDGER_UNANSWERING
 
     async def _probe(self) -> None:
         try:
@@ -197,6 +199,15 @@ class Model:
         if self._keys is not None:
             with contextlib.suppress(LedgerRefused):
                 await asyncio.to_thread(self._keys.read_keys)
+
+    async def refuse_if_stalled(self) -> None:
+        """Refuse all requests where the ledger has not answered for a while: another process may hold its lock."""
+        if self.ledger is None or self.batcher.seconds_under_way < _STALL_SECONDS:
+            return
+        if await self.readiness.cause() == LEDGER_UNANSWERING:
+            self.batcher.refuse_all(
+                LedgerRefused("the ledger does not answer", cause=LEDGER_UNANSWERING, retry_after=_STALL_SECONDS)
+            )
 
     async def close(self) -> None:
         """Answer what is queued, write the remaining notes, and give the lease back."""

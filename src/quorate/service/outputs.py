@@ -62,12 +62,12 @@ class Outputs:
     Parameters
     ----------
     classes
-        The classes of a classifier, whose label, index and outcome are sent. Without them only `more` is sent.
-    more
+        The classes of a classifier, whose label, index and outcome are sent. Without them only `extra` is sent.
+    extra
         The tensors of this kind of model beyond these.
     read
         Takes the numbers that a session answered, which queries were refused, and what a published model says beside;
-        returns the values of the tensors in `more`, and under "index" the class numbers where the session has others.
+        returns the values of the tensors in `extra`, and under "index" the class numbers where the session has others.
     labels
         The labels of a model of several labels at once.
     """
@@ -75,7 +75,7 @@ class Outputs:
     def __init__(
         self,
         classes: NDArray[Any] | None,
-        more: Sequence[TensorInfo] = (),
+        extra: Sequence[TensorInfo] = (),
         read: Callable[[Numbers, Flags, Any], Mapping[str, Values]] = lambda numbers, refused, details: {},
         labels: NDArray[Any] | None = None,
     ) -> None:
@@ -87,7 +87,7 @@ class Outputs:
         if array_type is None:
             self._label_values = [*(str(label) for label in self.classes.tolist()), ""]
         else:
-            numbers = self.classes.astype(array_type)
+            numbers: NDArray[Any] = self.classes.astype(array_type)
             self.unanswered = False if datatype == "BOOL" else _number_of_no_class(numbers)
             self._label_values = np.array([*self.classes.tolist(), self.unanswered], dtype=array_type)
         label = (
@@ -95,7 +95,7 @@ class Outputs:
             if classes is None or labels is not None
             else [("label", datatype), ("index", "INT64"), ("outcome", "BYTES")]
         )
-        self.tensors = [*(TensorInfo(name, datatype, [-1]) for name, datatype in label), *more]
+        self.tensors = [*(TensorInfo(name, datatype, [-1]) for name, datatype in label), *extra]
         self.names = [tensor.name for tensor in self.tensors]
         self._datatypes = {tensor.name: tensor.datatype for tensor in self.tensors}
 
@@ -119,10 +119,10 @@ class Outputs:
             values["label"] = self._labels(np.maximum(index, -1))
         return [ResponseTensor(name, self._datatypes[name], values[name], binary) for name, binary in outputs]
 
-    def _labels(self, places: Numbers) -> Values:
+    def _labels(self, codes: Numbers) -> Values:
         if isinstance(self._label_values, list):
-            return [self._label_values[place] for place in places.tolist()]
-        values: NDArray[Any] = self._label_values[places]
+            return [self._label_values[code] for code in codes.tolist()]
+        values: NDArray[Any] = self._label_values[codes]
         return values
 
 
@@ -137,7 +137,7 @@ class Answers(NamedTuple):
     A published model gives `codes` for checked queries, numbers of classes or queries, and `details` beside them.
     """
 
-    more: Callable[[Any], Sequence[TensorInfo]] = lambda model: ()
+    tensors: Callable[[Any], Sequence[TensorInfo]] = lambda model: ()
     read: Callable[[Any, Numbers, Flags, Any], Mapping[str, Values]] = lambda model, numbers, refused, details: {}
     codes: Callable[[Any, Any], Numbers] = lambda model, X: np.zeros(len(X), dtype=np.int64)
     details: Callable[[Any, Any], Any] = lambda model, X: None
@@ -167,7 +167,7 @@ def _read_intervals(model: Any, numbers: Numbers, refused: Flags, details: Any) 
     return dict(zip(("value", "low", "high"), np.ascontiguousarray(np.transpose(details)), strict=True))
 
 
-def _read_released(release: Any, numbers: Numbers, refused: Flags, details: Any) -> Mapping[str, Values]:
+def _read_bars(release: Any, numbers: Numbers, refused: Flags, details: Any) -> Mapping[str, Values]:
     bars = release.bars(numbers + NOTHING)
     return {name: np.where(np.isnan(bars[name]), -1.0, bars[name]) for name in ("answer", "error", "low", "high")}
 
@@ -214,7 +214,7 @@ ANSWERS = {  # by what the contract of a model says of its outputs
         _read_intervals,
         details=lambda model, X: np.nan_to_num(np.column_stack([model.predict(X), model.predict_interval(X)])),
     ),
-    "released shares": Answers(_columns("answer", "error", "low", "high"), _read_released, lambda release, X: X[:, 0]),
+    "released shares": Answers(_columns("answer", "error", "low", "high"), _read_bars, lambda release, X: X[:, 0]),
     "online shares": Answers(_columns("answer", "error", "outcome"), _read_online),
 }
 
@@ -222,7 +222,7 @@ ANSWERS = {  # by what the contract of a model says of its outputs
 def outputs_of(model: Any) -> Outputs:
     """Return the outputs of a fitted model."""
     answers = ANSWERS[model.outputs]
-    more, read = answers.more(model), partial(answers.read, model)
+    extra, read = answers.tensors(model), partial(answers.read, model)
     if model.outputs == "several labels":
-        return Outputs(np.array([0, 1]), more, read, model.labels_)
-    return Outputs(model.classes_ if answers.classifies else None, more, read)
+        return Outputs(np.array([0, 1]), extra, read, model.labels_)
+    return Outputs(model.classes_ if answers.classifies else None, extra, read)

@@ -14,7 +14,7 @@ from quorate.core.errors import LedgerRefused
 from quorate.core.ledger import Verification, share_figures
 from quorate.service.auth import Caller
 from quorate.service.errors import PROBLEMS, Refused
-from quorate.service.model import Model
+from quorate.service.model import LEDGER_UNANSWERING, Model
 from quorate.service.pages import ModelView
 
 _DAY_SECONDS = 24 * 3600.0
@@ -57,7 +57,7 @@ async def read_budget(model: Model) -> Any:
             return model.whole_view(await asyncio.to_thread(model.ledger.view))
     except TimeoutError:
         raise LedgerRefused(
-            "the ledger does not answer", cause="ledger_unanswering", retry_after=_PATIENCE_SECONDS
+            "the ledger does not answer", cause=LEDGER_UNANSWERING, retry_after=_PATIENCE_SECONDS
         ) from None
 
 
@@ -102,19 +102,15 @@ async def model_view(model: Model, caller: Caller, verifier: Verifier, *, at: fl
     """Return what the dashboard shows of a model. Keys and refusals, which name callers, are for admins."""
     fields: dict[str, Any] = {"view": None, "activity": [], "refusals": []}
     sees_entries, admin = is_owner(caller) or not model.hides_entries, caller.may("admin")
+    hidden: dict[str, Any] = {} if sees_entries else {"entries": 0, "head": ""}
     try:
-        view = await read_budget(model)
-        if not sees_entries:
-            view = dataclasses.replace(view, phase=None, entries=0, head="")
-        fields["view"] = view if admin else dataclasses.replace(view, keys=(), projects=())
+        view = _hide(await read_budget(model), hidden | ({"phase": None} if hidden else {}))
+        fields["view"] = view if admin else _hide(view, {"keys": (), "projects": ()})
         if sees_entries or not model.hides_outcomes:
             fields["activity"] = await asyncio.to_thread(model.ledger.activity, at - _DAY_SECONDS)
         if admin:
             fields["refusals"] = await asyncio.to_thread(model.ledger.refusals, 20)
-        verification = await verifier.verification(model.name, model.ledger.verify)
-        if verification is not None and not sees_entries:
-            verification = dataclasses.replace(verification, entries=0, head="")
-        fields["verification"] = verification
+        fields["verification"] = _hide(await verifier.verification(model.name, model.ledger.verify), hidden)
     except LedgerRefused as error:  # the page says so; the other models have theirs
         problem = str(error) if admin else PROBLEMS["ledger_refused"].sentence
         fields |= {"view": None, "verification": Verification(entries=0, head="", problems=(problem,))}
@@ -122,3 +118,8 @@ async def model_view(model: Model, caller: Caller, verifier: Verifier, *, at: fl
         fields["progress"] = model.progress
         fields["no_quorums"] = model.session.no_quorums if sees_entries else None
     return ModelView(name=model.name, claim=model.claim, requests_url=f"/v2/models/{model.name}/infer", **fields)
+
+
+def _hide(record: Any, hidden: Mapping[str, Any]) -> Any:
+    """Return a record with these values in the place of its own; None for none."""
+    return dataclasses.replace(record, **hidden) if hidden and record is not None else record

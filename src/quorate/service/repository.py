@@ -60,16 +60,16 @@ class Repository:
         self.models: dict[str, Model] = {}
         self.access = Access(required=settings.keys)
         for model in models:
-            self._put(model)
+            self._install(model)
         self._source, self._log, self._seconds = source, log, settings.stop_seconds
         self._turn = asyncio.Lock()
         self.closing: dict[str, asyncio.Task[None]] = {}  # models that were unloaded, and still answer what is queued
         self._orders = Path(os.environ[ORDERS]) if ORDERS in os.environ else None
         self._followed: dict[str, str] = {}
 
-    def _put(self, model: Model) -> None:
+    def _install(self, model: Model) -> None:
         self.models[model.name] = model
-        self.access.put(model.name, model.find_key, published=model.published)
+        self.access.register(model.name, model.find_key, published=model.published)
 
     async def index(self, names: Collection[str], *, ready: bool = False) -> list[dict[str, str]]:
         """Return these models as the protocol lists them; only those that are `ready`, if that is asked for."""
@@ -111,7 +111,7 @@ class Repository:
                 self._log.failure(error, route="")
             raise refusal_of(self.models[name]) from None
         model.batcher.start()
-        self._put(model)
+        self._install(model)
         self._log.event("loaded", model=name)
 
     async def _unload(self, name: str, cause: str) -> Source:
@@ -119,7 +119,7 @@ class Repository:
         if self._source is None:
             raise Refused("bad_request", "this server was given no folders to load models from")
         former = self.models[name]
-        self._put(await asyncio.to_thread(self._source.closed, name, cause))
+        self._install(await asyncio.to_thread(self._source.closed, name, cause))
         if not former.refused:
             self.closing[name] = asyncio.create_task(self._close(former))
         if name in self.closing:

@@ -13,7 +13,7 @@ PARENT = "QUORATE_SERVICE_PARENT"  # and the number of the process that started 
 ORDERS = "QUORATE_SERVICE_ORDERS"  # and the folder in which workers tell each other which models to load and unload
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_LEAST = {
+_MINIMUM = {
     "workers": 1,
     "port": 0,
     "pace_ms": 0,
@@ -48,9 +48,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     queue_limit
         How many requests a worker holds before it says that it is overloaded.
     body_seconds
-        How long a body may take to arrive.
+        How long a body may take to arrive, and how long a client may take to read an answer.
     connection_limit
-        How many connections a worker holds; a new one takes the place of the one that has been idle for longest.
+        How many connections a worker holds, fewer where the process may not open so many files; a new one takes the
+        place of the one that has waited for its client for longest.
     header_limit, header_seconds
         Bytes of the headers of a request, at most, and how long they may take to arrive.
     idle_seconds
@@ -98,9 +99,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
                 raise InvalidInput(
                     f"a model is served under 1 to 64 letters, digits, dots, dashes or underscores, not {name!r}"
                 )
-        for field, least in _LEAST.items():
-            if not getattr(self, field) >= least:
-                raise InvalidInput(f"{field} must be at least {least}, not {getattr(self, field)!r}")
+        for field, minimum in _MINIMUM.items():
+            if not getattr(self, field) >= minimum:
+                raise InvalidInput(f"{field} must be at least {minimum}, not {getattr(self, field)!r}")
         if not self.keys and not is_loopback(self.host):
             raise InvalidInput(
                 "without keys a server listens on loopback alone (127.0.0.1, ::1 or localhost); make a key with "
@@ -108,16 +109,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             )
 
     @classmethod
-    def of(cls, *folders: str | Path, **told: object) -> "Settings":
+    def of(cls, *folders: str | Path, **options: object) -> "Settings":
         """Return settings for models that are served under the names of their folders.
 
         >>> Settings.of("models/clinic", port=8080).models
         {'clinic': 'models/clinic'}
         """
-        named = {Path(folder).resolve().name: str(folder) for folder in folders}
-        if len(named) < len(folders):
+        models = {Path(folder).resolve().name: str(folder) for folder in folders}
+        if len(models) < len(folders):
             raise InvalidInput("two folders have the same name; serve them from folders with different names")
-        return cls(models=named, **told)  # type: ignore[arg-type]
+        return cls(models=models, **options)  # type: ignore[arg-type]
 
     def to_json(self) -> str:
         """Return the settings as a worker process reads them."""

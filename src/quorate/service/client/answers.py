@@ -77,9 +77,10 @@ class Answers:
         if "index" not in self._outputs:
             return np.array([np.nan if answer is None else answer for answer in self.columns()["answer"]])
         codes = np.array([_REFUSED if code is None else code for code in self._outputs["index"]], dtype=np.int64)
-        scores = self._outputs.get("scores")
-        if scores is not None:
-            scores = np.array([[0.0] * len(self._classes) if row is None else row for row in scores])
+        scores = None
+        if "scores" in self._outputs:
+            no_scores = [0.0] * len(self._classes)
+            scores = np.array([no_scores if row is None else row for row in self._outputs["scores"]])
         classes, refused = np.array(self._classes), codes == _REFUSED
         return replace(
             Predictions.of(np.maximum(codes, -1), classes=classes, refused=refused, scores=scores), spent=None

@@ -40,8 +40,6 @@ def _check_address(url: str, key: str, *, insecure: bool) -> tuple[str, bool]:
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.password:
         raise InvalidInput("a server is named by its address, such as https://triage.example.org")
-    if key and not (key.isascii() and key.isprintable() and " " not in key):
-        raise InvalidInput("a key is what 'quorate keys add' printed: qk_ and letters, digits, dashes or underscores")
     on_loopback = parts.scheme == "http" and parts.hostname in _LOOPBACK
     if key and parts.scheme == "http" and not on_loopback and not insecure:
         raise InvalidInput(
@@ -66,6 +64,10 @@ class _Calls:
         insecure: bool = False,
     ) -> None:
         key = os.environ.get("QUORATE_KEY", "") if key is None else key
+        if key and not (key.isascii() and key.isprintable() and " " not in key):
+            raise InvalidInput(
+                "a key is what 'quorate keys add' printed: qk_ and letters, digits, dashes or underscores"
+            )
         self._host, on_loopback = _check_address(url, key, insecure=insecure)
         if not seconds > 0 or not attempt_seconds > 0 or rows < 1:
             raise InvalidInput("seconds and attempt_seconds must be above 0, and rows at least 1")
@@ -312,7 +314,7 @@ def _timeout(step: Send) -> httpx.Timeout:
 
 
 def _is_plain(response: httpx.Response) -> bool:
-    return response.headers.get("content-encoding", "identity") == "identity"
+    return bool(response.headers.get("content-encoding", "identity") == "identity")
 
 
 def _make_reply(response: httpx.Response, body: bytes) -> Reply:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from quorate.core.ledger import share_figures
@@ -10,15 +11,9 @@ from quorate.service.pages.rendering import figure, percent_left, render
 
 if TYPE_CHECKING:
     from quorate.core.ledger import Activity, Key, LedgerView, Project, Refusal, Verification
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from quorate.core.ledger import Activity
-
-_REFRESH = 30  # seconds after which a live page asks for itself again
+_REFRESH_SECONDS = 30  # after which a live page asks for itself again
 _KEYS_SHOWN = 10  # the rest unfolds
-_LOW = 0.1  # of the budget: from here on the page says so
+_LOW_BUDGET = 0.1  # of the budget: from here on the page says so
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +41,13 @@ def dashboard_page(models: Sequence[ModelView], *, at: float, live: bool = False
 
     It asks for itself again only where it is `live`: whoever has it read aloud would lose the place.
     """
-    shown = [_shown(model, at) for model in models]
-    return render("dashboard.html", page="dashboard", models=shown, at=at, live=live, refresh=_REFRESH)
+    sections = [_section(model, at) for model in models]
+    return render("dashboard.html", page="dashboard", models=sections, at=at, live=live, refresh=_REFRESH_SECONDS)
 
 
-def _shown(model: ModelView, at: float) -> dict[str, Any]:
+def _section(model: ModelView, at: float) -> dict[str, Any]:
     """Return everything the template needs to show one model: texts and shares, nothing to compute."""
-    shown = {
+    section = {
         "view": model,
         "guarantee": _guarantee(model),
         "phase": None if model.progress is None else _phase(model.progress, model.no_quorums),
@@ -60,7 +55,7 @@ def _shown(model: ModelView, at: float) -> dict[str, Any]:
         "verified": model.verification,
         "readable": model.view is not None,
     }
-    return shown if model.view is None else shown | _of_ledger(model, model.view, at)
+    return section if model.view is None else section | _ledger_section(model, model.view, at)
 
 
 def _guarantee(model: ModelView) -> str:
@@ -78,20 +73,20 @@ def _phase(progress: Mapping[str, Any], no_quorums: int | None) -> dict[str, Any
     }
     if progress["probe"]:
         drift = progress["drift"]
-        shown = "nothing to compare" if drift is None else f"{100 * drift:.2f}%"
-        cards[f"drift since phase 1, on {figure(progress['probe'])} probe points"] = shown
+        change = "nothing to compare" if drift is None else f"{100 * drift:.2f}%"
+        cards[f"drift since phase 1, on {figure(progress['probe'])} probe points"] = change
     if no_quorums is not None:
         cards["no quorums in this phase, for you alone"] = figure(no_quorums)
     return {
         "share": share,
         "percent": f"{100 * share:.1f}",
         "closed": progress["closed"],
-        "cards": [{"name": name, "shown": shown} for name, shown in cards.items()],
+        "cards": [{"name": name, "shown": value} for name, value in cards.items()],
         "owner": no_quorums is not None,
     }
 
 
-def _of_ledger(model: ModelView, ledger: "LedgerView", at: float) -> dict[str, Any]:
+def _ledger_section(model: ModelView, ledger: "LedgerView", at: float) -> dict[str, Any]:
     in_use = [_key_row(key, ledger, at) for key in ledger.keys if not key.revoked]
     names = {key.id: key.name for key in ledger.keys}
     return {
@@ -104,22 +99,22 @@ def _of_ledger(model: ModelView, ledger: "LedgerView", at: float) -> dict[str, A
         ],
         "first_keys": in_use[:_KEYS_SHOWN],
         "more_keys": in_use[_KEYS_SHOWN:],
-        "projects": [{"project": one} | _project_row(one, ledger) for one in ledger.projects],
+        "projects": [{"project": project} | _project_row(project, ledger) for project in ledger.projects],
         "revoked": [_key_row(key, ledger, at) for key in ledger.keys if key.revoked],
         "refusals": _refusal_rows(model.refusals, names),
     }
 
 
-def _budget(left: float, taken: float) -> dict[str, Any]:
-    shown = percent_left(left)
+def _budget(remaining: float, leased: float) -> dict[str, Any]:
+    percent = percent_left(remaining)
     return {
-        "left": min(max(left, 0.0), 1.0),
-        "exact": repr(float(left)),
-        "valuenow": shown,
-        "percent": "less than 0.01%" if shown == "0.00" and left > 0 else f"{shown}%",
-        "low": left < _LOW,
-        "spent_up": left <= 0,
-        "taken": f"{100 * taken:.2f}%" if taken else "",  # by leases that are open: used or not, nobody knows
+        "left": min(max(remaining, 0.0), 1.0),
+        "exact": repr(float(remaining)),
+        "valuenow": percent,
+        "percent": "less than 0.01%" if percent == "0.00" and remaining > 0 else f"{percent}%",
+        "low": remaining < _LOW_BUDGET,
+        "spent_up": remaining <= 0,
+        "taken": f"{100 * leased:.2f}%" if leased else "",  # by leases that are open: used or not, nobody knows
     }
 
 
@@ -184,7 +179,7 @@ def _refusal_rows(refusals: "Sequence[Refusal]", names: Mapping[str, str]) -> li
     return list(rows.values())
 
 
-_LEAST = 1.5  # of 100: what happened once is seen beside what happened a thousand times
+_MIN_HEIGHT = 1.5  # of 100: what happened once is seen beside what happened a thousand times
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,22 +216,22 @@ def chart_of(activity: "Sequence[Activity]", *, at: float, title: str, spans: in
     answered, no_quorums = [0] * spans, [0] * spans
     repeated = refused = 0
     for minute in activity:
-        place = int((minute.minute - first) // length)
-        if 0 <= place < spans:
-            answered[place] += minute.answered
-            no_quorums[place] += minute.no_quorums
+        span = int((minute.minute - first) // length)
+        if 0 <= span < spans:
+            answered[span] += minute.answered
+            no_quorums[span] += minute.no_quorums
             repeated, refused = repeated + minute.repeated, refused + minute.refused
     top = _round_number(max(map(sum, zip(answered, no_quorums, strict=True))))
     bars = tuple(
         Bar(
-            x=10 * place,
-            answered=_height(answered[place], top),
-            no_quorums=_height(no_quorums[place], top),
-            label=f"{_span(first + place * length, minutes)}: {figure(answered[place])} answered, "
-            f"{figure(no_quorums[place])} without a quorum",
+            x=10 * span,
+            answered=_height(answered[span], top),
+            no_quorums=_height(no_quorums[span], top),
+            label=f"{_span(first + span * length, minutes)}: {figure(answered[span])} answered, "
+            f"{figure(no_quorums[span])} without a quorum",
         )
-        for place in range(spans)
-        if answered[place] or no_quorums[place]
+        for span in range(spans)
+        if answered[span] or no_quorums[span]
     )
     hours = tuple(_clock(first + quarter * spans * length // 4) for quarter in range(5))
     summary = (
@@ -249,7 +244,7 @@ def chart_of(activity: "Sequence[Activity]", *, at: float, title: str, spans: in
 
 def _height(count: int, top: int) -> float:
     """The height of a part; a small one is drawn so that it can be seen, and never above the top."""
-    return 0.0 if not count else min(max(100 * count / top, _LEAST), 100 - _LEAST if count < top else 100.0)
+    return 0.0 if not count else min(max(100 * count / top, _MIN_HEIGHT), 100 - _MIN_HEIGHT if count < top else 100.0)
 
 
 def _round_number(largest: int) -> int:
