@@ -453,6 +453,10 @@ def test_the_commands_of_the_owner(tmp_path, capsys, monkeypatch):
     assert json.loads(capsys.readouterr().out) == {"inserted": 2, "names": ["q1", "q2"]}
     assert main(["neighbours", "insert", "model", "new.csv"]) == 1
     assert "there already" in capsys.readouterr().err
+    (tmp_path / "totals.csv").write_bytes("a;b;who;ill\n3;3;q\u00e9;yes\ntotal;;;\n".encode("utf-16"))
+    named = ["--encoding", "utf-16", "--separator", ";", "--skip-last", "1", "--json"]
+    assert main(["neighbours", "insert", "model", "totals.csv", *named]) == 0
+    assert json.loads(capsys.readouterr().out) == {"inserted": 1, "names": ["q\u00e9"]}
     assert main(["neighbours", "forget", "model", "q1,p7", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"forgotten": 2}
     assert main(["neighbours", "forgotten", "model", "--json"]) == 0

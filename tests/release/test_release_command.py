@@ -462,3 +462,19 @@ def test_cells_that_are_not_found_yet_cannot_be_asked_by_name(data, tmp_path, ca
     code, printed, _ = run(capsys, data / "private.csv", *settings, "--out", tmp_path / "made", *asked, "--json")
     assert code == 0
     assert len(json.loads(printed)["answers"]) == 2
+
+
+def test_a_file_is_read_as_its_options_say(data, tmp_path, capsys):
+    """As `quorate fit` does: an encoding, a separator, a line of totals at the end."""
+    columns = tmp_path / "columns.json"
+    columns.write_text('{"town": ["K\u00f6ln", "Bonn"], "sex": ["f", "m"]}', encoding="utf-8")
+    lines = ["town|sex", *["K\u00f6ln|f", "Bonn|m"] * 4000, "total|m"]
+    (tmp_path / "t.csv").write_bytes("\n".join(lines).encode("cp850"))
+    named = ["--encoding", "cp850", "--separator", "|", "--skip-last", "1"]
+    asked = ["--workload", "marginals:1", "--columns", columns, "--ask", '{"town": "K\u00f6ln"}', "--json"]
+    code, printed, _ = run(capsys, tmp_path / "t.csv", *asked, *named, "--epsilon", "8", "--out", tmp_path / "out")
+    assert code == 0
+    assert json.loads(printed)["records"] == 8000
+    assert abs(json.loads(printed)["answers"][0]["answer"] - 0.5) < 0.01
+    code, _, error = run(capsys, tmp_path / "out", "--skip-last", "1")
+    assert (code, "--skip-last does nothing when a release is asked" in error) == (1, True)

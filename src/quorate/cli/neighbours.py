@@ -19,7 +19,7 @@ from quorate.cli.fit_methods import METHODS
 from quorate.cli.fit_models import TARGET_FILE
 from quorate.cli.options import AsJson, split_list, two_numbers
 from quorate.cli.output import show_bill
-from quorate.cli.reading import target_column
+from quorate.cli.reading import FileOptions, target_column
 from quorate.cli.signatures import options_from, with_options
 from quorate.core.errors import InvalidInput
 from quorate.models.knn import NeighbourClassifier, plan_neighbours
@@ -58,6 +58,7 @@ def _plan(
     label: str | None = None,
     bounds: str | None = None,
     leave_out: str = "",
+    files: FileOptions = FileOptions(),
     json: AsJson = False,
     **settings: Any,
 ) -> int:
@@ -76,7 +77,7 @@ def _plan(
     leave_out
         Columns that no query has, such as names of people, separated by commas.
     """
-    table, without = read_table(public, role="public"), split_list(leave_out)
+    table, without = read_table(public, role="public", **files.file_settings()), split_list(leave_out)
     if bounds is None:
         schema = Schema.from_public(table, label=label, leave_out=without)
         labels = None if label is None else schema.labels(table, role="public")
@@ -104,7 +105,7 @@ def _show_plan(plan: Any, measure: str | None) -> None:
 
 
 @neighbours.command(name="insert")
-def _insert(folder: NeighbourFolder, table: Path, *, json: AsJson = False) -> int:
+def _insert(folder: NeighbourFolder, table: Path, *, files: FileOptions = FileOptions(), json: AsJson = False) -> int:
     """Insert records, with immediate effect.
 
     A person that was forgotten continues with the budget that was left. If a person is already there, its records stay
@@ -123,7 +124,7 @@ def _insert(folder: NeighbourFolder, table: Path, *, json: AsJson = False) -> in
     schema, target = opened.schema(), opened.contents.get(TARGET_FILE)
     if schema is None or (schema.label is None and target is None):
         raise InvalidInput(f"{folder} has no schema for a table: insert from Python, NeighbourClassifier.insert")
-    records = read_table(table, role="private")
+    records = read_table(table, role="private", **files.file_settings())
     labels = schema.labels(records) if target is None else target_column(records, target.decode())
     rows, people = schema.encode(records), schema.people(records, lasting=True)
     with _open_model(opened) as model:

@@ -7,7 +7,7 @@ from contextlib import closing
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from cyclopts import Group, Parameter
@@ -23,11 +23,37 @@ from quorate.tables.results import make_table
 from quorate.tables.values import distinct_texts, read_numbers
 
 _GROUP = Group("Tables", sort_key=1)
+_FILES = Parameter(group=Group("Files", sort_key=8))
+
+
+@Parameter(name="*", group=_GROUP)
+@dataclass(frozen=True, kw_only=True)
+class FileOptions:
+    """How a private file is written, where its first line does not show it.
+
+    Parameters
+    ----------
+    encoding
+        The encoding of CSV files, such as windows-1252. By default the first line of each shows it.
+    separator
+        What separates values of the private CSV file: a comma, a semicolon, a tab or a bar. By default its first line
+        shows it.
+    skip_last
+        How many lines at the end of the private file are no records, such as a line of totals.
+    """
+
+    encoding: Annotated[str | None, _FILES] = None
+    separator: Annotated[str | None, _FILES] = None
+    skip_last: Annotated[int, _FILES] = 0
+
+    def file_settings(self) -> dict[str, Any]:
+        """Return how the private file is written, as `read_table` and `TableStream` take it."""
+        return {"encoding": self.encoding, "separator": self.separator, "skip_last": self.skip_last}
 
 
 @Parameter(name="*", group=_GROUP)
 @dataclass(frozen=True)
-class TableFile:
+class TableFile(FileOptions):
     """A private table, and what its owner says of its file and its columns.
 
     Parameters
@@ -55,13 +81,6 @@ class TableFile:
     label: str | None = None
     groups: str | None = None
     leave_out: str | None = None
-    encoding: str | None = None
-    separator: str | None = None
-    skip_last: int = 0
-
-    def file_settings(self) -> dict[str, Any]:
-        """Return how the private file is written, as `read_table` and `TableStream` take it."""
-        return {"encoding": self.encoding, "separator": self.separator, "skip_last": self.skip_last}
 
     def read(self, irregularities: Irregularities | None = None) -> Any:
         """Read the private table, and count its irregular lines."""

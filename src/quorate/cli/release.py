@@ -18,7 +18,7 @@ from rich.table import Table
 from quorate.cli.fit_methods import Method
 from quorate.cli.options import AsJson, options_of, refuse_idle, split_list
 from quorate.cli.output import check_apart, check_new_folder, check_report
-from quorate.cli.reading import warn_of_delta
+from quorate.cli.reading import FileOptions, warn_of_delta
 from quorate.cli.release_tables import (
     Subject,
     ask_release,
@@ -47,14 +47,18 @@ from quorate.report.release import write_release_report
 from quorate.tables import read_table
 
 _SYNTHETIC_FILE = "synthetic.csv"
-_TABLES, _ANSWERS = "table workload public columns groups leave_out", "ask band counts synthetic out json"
+_FILES = "encoding separator skip_last"
+_TABLES, _ANSWERS = (
+    "table workload public columns groups leave_out encoding separator skip_last",
+    "ask band counts synthetic out json",
+)
 USED_OPTIONS = {  # by what a command does
     "when a release is asked": f"table {_ANSWERS} quantiles",
     "with --plan": "plan table workload public columns leave_out epsilon delta alpha records report json",
     "with --online": f"online {_TABLES} epsilon delta alpha out ask json",
     "with a --growing folder that is new": f"growing update updates {_TABLES} records_per_person epsilon delta engine "
     f"error target account {_ANSWERS}",
-    "with a --growing folder that exists": f"growing update table groups leave_out {_ANSWERS}",
+    "with a --growing folder that exists": f"growing update table groups leave_out {_FILES} {_ANSWERS}",
     "without --plan, --online or --growing": f"{_TABLES} records_per_person epsilon delta engine error target account "
     f"{_ANSWERS} utility report",
 }
@@ -89,7 +93,7 @@ _Table = Annotated[
 
 @Parameter(name="*", group=_GROUP)
 @dataclass(frozen=True, kw_only=True)
-class ReleaseOptions:
+class ReleaseOptions(FileOptions):
     """The queries, the tables, what to read from a release, and where results go.
 
     Parameters
@@ -138,6 +142,13 @@ class ReleaseOptions:
         When asking a folder, a .csv or .parquet file for the answers.
     report
         An HTML page to write: the guarantee, the engines, and the error on simulated records.
+    encoding
+        The encoding of CSV files, such as windows-1252. By default the first line of each shows it.
+    separator
+        What separates values of the private CSV file: a comma, a semicolon, a tab or a bar. By default its first line
+        shows it.
+    skip_last
+        How many lines at the end of the private file are no records, such as a line of totals.
     """
 
     workload: str | None = None
@@ -234,7 +245,9 @@ def _parse_subject(options: ReleaseOptions, table: Path | None) -> Subject:
             "--workload names the queries: marginals:2, thresholds:COLUMN, ranges:COLUMN, hierarchy:COLUMN, "
             "expressions:FILE, boxes:COLUMN,COLUMN or halfspaces:COLUMN,COLUMN"
         )
-    return Subject.parse(options.workload, split_list(options.leave_out))
+    subject = Subject.parse(options.workload, split_list(options.leave_out))
+    subject.file_settings = options.file_settings()
+    return subject
 
 
 def _check_out(options: ReleaseOptions) -> Path:
@@ -307,6 +320,7 @@ def _continue_growing(table: Path, options: ReleaseOptions) -> int:
     folder = open_folder(options.growing)
     growing = load(folder, kind="growing release")
     subject = Subject(growing.subject, tuple(names_in(folder)), split_list(options.leave_out))
+    subject.file_settings = options.file_settings()
     try:
         return _update(growing, subject, table, options)
     finally:

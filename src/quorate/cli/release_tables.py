@@ -35,6 +35,7 @@ class Subject:
     def __init__(self, about: Workload | Concept, names: tuple[str, ...] = (), left_out: Sequence[str] = ()) -> None:
         self.about, self.names = about, names
         self.left_out = left_out  # columns of the tables that are not read
+        self.file_settings: Mapping[str, Any] = {}  # how the private file is written
         self._seen: set[str] = set()  # columns of the tables that were read, these among them
 
     @classmethod
@@ -69,7 +70,7 @@ class Subject:
 
 def private_records(subject: Subject, path: Path, groups: str | None, *, lasting: bool = False) -> tuple[Any, Any]:
     """Return the private records, and whose they are where a column says so, by `lasting` names if others follow."""
-    table = read_table(path, role="private")
+    table = read_table(path, role="private", **subject.file_settings)
     if groups is None:
         return subject.records(table), None
     if groups not in table.column_names:
@@ -82,7 +83,7 @@ def public_records(subject: Subject, path: Path | None, groups: str | None) -> A
     """Return the public records; names of people are no column to release."""
     if path is None:
         return None
-    table = read_table(path, role="public")
+    table = read_table(path, role="public", encoding=subject.file_settings.get("encoding"))
     return subject.records(table.drop_columns(groups) if groups in table.column_names else table)
 
 
