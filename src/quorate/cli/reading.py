@@ -53,7 +53,7 @@ class FileOptions:
 
 @Parameter(name="*", group=_GROUP)
 @dataclass(frozen=True)
-class TableFile(FileOptions):
+class TableFile:
     """A private table, and what its owner says of its file and its columns.
 
     Parameters
@@ -81,6 +81,13 @@ class TableFile(FileOptions):
     label: str | None = None
     groups: str | None = None
     leave_out: str | None = None
+    encoding: Annotated[str | None, _FILES] = None
+    separator: Annotated[str | None, _FILES] = None
+    skip_last: Annotated[int, _FILES] = 0
+
+    def file_settings(self) -> dict[str, Any]:
+        """Return how the private file is written, as `read_table` and `TableStream` take it."""
+        return {"encoding": self.encoding, "separator": self.separator, "skip_last": self.skip_last}
 
     def read(self, irregularities: Irregularities | None = None) -> Any:
         """Read the private table, and count its irregular lines."""
