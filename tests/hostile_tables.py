@@ -6,6 +6,7 @@ equality. `broken_cells` yields the cells in which a second row moved when one r
 read otherwise in company than alone.
 """
 
+import csv
 import datetime as dt
 import itertools
 import math
@@ -30,11 +31,12 @@ from quorate.core.errors import InvalidInput
 from quorate.core.rows import query_digests
 from quorate.release import Columns
 from quorate.tables import Category, Date, FrameFormat, Label, Number, Schema, Text, read_table
-from quorate.tables.containers import open_matrix, open_table
+from quorate.tables.containers import open_column, open_matrix, open_table
 from quorate.tables.features import AdditiveColumns
 from quorate.tables.learned import kinds_of_values
 from quorate.tables.persons import name_persons
 from quorate.tables.reading import DEFAULT_READING, Reading
+from quorate.tables.values import read_texts
 
 ODD: tuple[Any, ...] = (
     None, math.nan, math.inf, -math.inf, True, False, 0, -0.0, 1, 1.0, 2, 3.5, -7, 2**53 + 1, 10**17 + 1, 2**63, 10**30,
@@ -150,6 +152,16 @@ def _record_batch(values: Sequence[Any]) -> Any:
     return pa.record_batch({"x": pa.array(list(values))})
 
 
+def _unquoted_csv(values: Sequence[Any]) -> Any:
+    """Write each value by itself and quote only what must be: then a value may be the first bytes of a block."""
+    texts = [text or "" for text in read_texts(open_column(list(values)), ()).to_pylist()]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "table.csv")
+        with path.open("w", encoding="utf-8", newline="") as file:
+            csv.writer(file).writerows([("x", "y"), *((text, "") for text in texts)])
+        return read_table(path, role="private").select(["x"])
+
+
 def _file(suffix: str, write: Callable[[pa.Table, Path], Any]) -> Callable[[Sequence[Any]], Any]:
     def pack(values: Sequence[Any]) -> Any:
         with tempfile.TemporaryDirectory() as folder:
@@ -181,6 +193,7 @@ SOURCES: dict[str, Callable[[Sequence[Any]], Any]] = {
     "parquet": _file(".parquet", pyarrow.parquet.write_table),
     "feather": _file(".feather", pyarrow.feather.write_feather),
     "csv": _file(".csv", pyarrow.csv.write_csv),
+    "unquoted csv": _unquoted_csv,
 }
 
 
@@ -297,7 +310,7 @@ def _has_nested(table: Any) -> bool:
 def moved_rows(source: str, base: str, reader: str, odd: int) -> list[int] | None:
     """Return the rows, beside the changed one, that are read otherwise once one row is odd; None for no such table.
 
-    The changed row must also be read as it is alone.
+    Where a source keeps every value as it is, the changed row must also be read in company as it is alone.
     """
     values, place = list(BASES[base]), 3
     changed = [*values[:place], ODD[odd], *values[place + 1 :]]
@@ -305,7 +318,9 @@ def moved_rows(source: str, base: str, reader: str, odd: int) -> list[int] | Non
     if before is None or after is None or _is_rewritten(source, base, reader, before, after):
         return None
     first, second = READERS[reader](before), READERS[reader](after)
-    return [row for row in range(len(values)) if row != place and first[row] != second[row]]
+    moved = [row for row in range(len(values)) if row != place and first[row] != second[row]]
+    is_kept = source in (*AS_THEY_ARE, "unquoted csv") and reader != "undeclared"
+    return moved + [place] * (is_kept and READERS[reader](packed(source, [ODD[odd]]))[0] != second[place])
 
 
 def _is_rewritten(source: str, base: str, reader: str, before: Any, after: Any) -> bool:

@@ -3,6 +3,7 @@
 A bug replaces a function of `quorate.tables` wherever that was imported; the hostile tables must catch each of them.
 """
 
+import codecs
 import contextlib
 import dataclasses
 import hashlib
@@ -19,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hostile_tables import broken_cells, cells
+from hostile_tables import ODD, broken_cells, cells
 from planted.bug import Caught, PlantedBug, replaced
 from quorate import NeighbourClassifier, save
 from quorate.core import rows
@@ -27,7 +28,7 @@ from quorate.core.mechanisms import distributions
 from quorate.models.knn.ballots import Ballot
 from quorate.models.knn.unit_file import UnitFile
 from quorate.models.knn.units import SEALED
-from quorate.tables import columns, containers, dates, persons, values
+from quorate.tables import columns, containers, csv_files, dates, persons, values
 from quorate.tables import frames as frame_module
 from quorate.tables.reading import as_reading
 
@@ -55,12 +56,17 @@ def replaced_everywhere(bug: Bug) -> Iterator[None]:
         yield
 
 
+def _count_likely(likely: frozenset[str], cell: tuple[str, str, str, int]) -> int:
+    odd = ODD[cell[3]]
+    return len(likely.intersection([*cell[:3], odd if isinstance(odd, str) else ""]))
+
+
 def _read_hostile_tables(bug: Bug | None) -> Caught:
     """Read tables in which one row is odd, and look for a second row that moved."""
     chosen = CELLS[:_CLEARED]
     if bug:
         likely = _LIKELY.get(bug[2], frozenset())
-        chosen = sorted(CELLS, key=lambda cell: len(likely.intersection(cell[:3])), reverse=True)
+        chosen = sorted(CELLS, key=lambda cell: _count_likely(likely, cell), reverse=True)
     with warnings.catch_warnings(action="ignore"), replaced_everywhere(bug) if bug else contextlib.nullcontext():
         moved = next(broken_cells(chosen), "")
     return Caught("hostile tables", moved or "no row moved but the odd one", found=bool(moved))
@@ -284,6 +290,14 @@ def _long_digits_unmark_typed_numbers(sound: Any) -> Any:
     return read
 
 
+def _first_mark_of_a_block_is_dropped(sound: Any) -> Any:
+    def read(block: Any, *given: Any, **options: Any) -> Any:
+        data = block.to_pybytes()
+        return sound(pa.py_buffer(data.removeprefix(codecs.BOM_UTF8)), *given, **options)
+
+    return read
+
+
 def _numpy_finds_a_type(sound: Any) -> Any:
     def read(values: Any, name: Any, whose: str) -> Any:
         try:
@@ -326,6 +340,12 @@ _BUGS: tuple[tuple[str, Any, str, Callable[[Any], Any]], ...] = (
         "_numbers_one_by_one",
         _long_digits_unmark_typed_numbers,
     ),
+    (
+        "a byte-order mark is dropped where a block of a file begins with it",
+        csv_files,
+        "_arrow_table",
+        _first_mark_of_a_block_is_dropped,
+    ),
     ("NumPy finds one type for a container without any", containers, "_listed_objects", _numpy_finds_a_type),
     ("decimals are cast by the scale of their column", values, "_decimal_texts", _decimals_by_scale),
     ("decimals keep the zeros of their column", values, "_decimal_texts", _decimals_with_zeros),
@@ -357,6 +377,7 @@ _LIKELY = {
     _decimals_by_scale: frozenset({"record batch", "decimals", "number, plain"}),
     _decimals_with_zeros: frozenset({"feather", "arrow decimal", "whole", "frame of texts"}),
     _days_of_all: frozenset({"dates", "days", "date"}),
+    _first_mark_of_a_block_is_dropped: frozenset({"unquoted csv", "frame of texts", "\ufeff1"}),
 }
 
 

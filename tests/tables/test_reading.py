@@ -525,6 +525,8 @@ def test_a_mark_in_a_record_is_part_of_its_value(company, tmp_path):
     for records in ([mark + b"1,a", company], [company, mark + b"1,a"]):
         path.write_bytes(b"x,y\n" + b"".join(record + b"\n" for record in records))
         assert "\ufeff1" in read_table(path, role="private")["x"].to_pylist()
+    path.write_bytes(b"x\n1\n")  # a block that is shorter than a mark
+    assert read_table(path, role="private")["x"].to_pylist() == ["1"]
 
 
 @pytest.mark.parametrize(

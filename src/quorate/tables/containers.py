@@ -252,7 +252,8 @@ def _has_arrow_type(values: Any) -> bool:
     """
     kind = getattr(values, "dtype", None)
     if hasattr(values, "iloc") or type(kind).__module__.startswith("pandas."):
-        return any(hasattr(kind, name) for name in ("pyarrow_dtype", "numpy_dtype", "storage", "tz"))
+        is_masked = getattr(getattr(kind, "numpy_dtype", None), "kind", "O") in _PLAIN
+        return is_masked or any(hasattr(kind, name) for name in ("pyarrow_dtype", "storage", "tz"))
     declared = ("__arrow_c_stream__", "__arrow_array__")
     return isinstance(values, pa.Array | pa.ChunkedArray) or any(hasattr(values, name) for name in declared)
 

@@ -164,7 +164,7 @@ def _arrow_table(block: pa.Buffer, header: CsvHeader, kind: pa.DataType, *, at_o
             column_types=dict.fromkeys(header.names, kind), strings_can_be_null=False
         ),
     }
-    if block.slice(0, len(codecs.BOM_UTF8)).equals(pa.py_buffer(codecs.BOM_UTF8)):
+    if memoryview(block)[: len(codecs.BOM_UTF8)].tobytes() == codecs.BOM_UTF8:
         # Arrow drops a mark at the start of what it reads, and here one is part of a value.
         block = pa.py_buffer(codecs.BOM_UTF8 + block.to_pybytes())
     try:
