@@ -17,17 +17,22 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
+from sklearn.base import BaseEstimator
+from sklearn.linear_model import LogisticRegression
 
 from hostile_tables import ODD, broken_cells, cells
 from planted.bug import Caught, PlantedBug, replaced
 from quorate import NeighbourClassifier, save
 from quorate.core import rows
 from quorate.core.mechanisms import distributions
+from quorate.models.evaluation import rows as held_out_rows
 from quorate.models.knn.ballots import Ballot
 from quorate.models.knn.unit_file import UnitFile
 from quorate.models.knn.units import SEALED
+from quorate.models.predictors import labels
 from quorate.tables import columns, containers, csv_files, dates, persons, values
 from quorate.tables import frames as frame_module
 from quorate.tables.reading import as_reading
@@ -374,7 +379,8 @@ _BUGS: tuple[tuple[str, Any, str, Callable[[Any], Any]], ...] = (
 
 # Sources, bases and readers at which a bug that few cells show is looked for first.
 _LIKELY = {
-    _decimals_by_scale: frozenset({"record batch", "decimals", "number, plain"}),
+    _decimals_by_scale: frozenset({"record batch", "arrow", "decimals", "number, plain", "category"}),
+    _long_digits_unmark_typed_numbers: frozenset({"number, decimal commas", "decimals", "1" * 700, "9" * 400}),
     _decimals_with_zeros: frozenset({"feather", "arrow decimal", "whole", "frame of texts"}),
     _days_of_all: frozenset({"dates", "days", "date"}),
     _first_mark_of_a_block_is_dropped: frozenset({"unquoted csv", "frame of texts", "\ufeff1"}),
@@ -398,6 +404,18 @@ def _rounded_to_the_nearest(sound: Any) -> Any:
         return math.ldexp(round(math.ldexp(fraction, bits)), exponent - bits)
 
     return rounded
+
+
+def _labels_nested_if_all_are(sound: Any) -> Any:
+    def read(y: Any) -> Any:
+        nested = isinstance(y, list) and all(isinstance(row, list) for row in y)
+        return [row[0] for row in y] if nested else y
+
+    return read
+
+
+def _kinds_by_private_types(sound: Any) -> Any:
+    return lambda model, X, schema=None: frame_module.FrameFormat.of(X)
 
 
 def _neighbours() -> NeighbourClassifier:
@@ -437,6 +455,20 @@ def a_cost_is_rounded_down(folder: Path) -> bool:
     return False
 
 
+def one_row_decides_all_labels(folder: Path) -> bool:
+    """Read labels of a list, and once more where one row is none."""
+    first, second = (labels.class_codes(np.array([0, 1]), [[0], [1], last]).tolist() for last in ([1], None))
+    return first[:2] != second[:2]
+
+
+def one_gap_decides_held_out_columns(folder: Path) -> bool:
+    """Put held-out truth values to a published model, and once more where one is missing."""
+    model = LogisticRegression().fit([[0.0], [1.0]], [0, 1])
+    frames = [pd.DataFrame({"x": [True, False, last]}) for last in (True, None)]
+    first, second = (held_out_rows.private_rows(BaseEstimator(), model, frame) for frame in frames)
+    return list(first["x"])[:2] != list(second["x"])[:2]
+
+
 def _bug_behind(name: str, what: str, bug: Bug, attack: Callable[[Path], bool]) -> PlantedBug:
     def catch(twin: Bug | None) -> Caught:
         with (
@@ -461,6 +493,18 @@ _BEHIND = (
         "a record that cannot be read votes",
         (Ballot, "no_vote", _the_first_class_for_no_vote),
         an_unreadable_record_votes,
+    ),
+    _bug_behind(
+        "labels_nested_if_all_are",
+        "labels are rows of a list only if all of them are",
+        (labels, "_one_a_row", _labels_nested_if_all_are),
+        one_row_decides_all_labels,
+    ),
+    _bug_behind(
+        "held_out_kinds_by_private_types",
+        "held-out columns are what their private types say",
+        (held_out_rows, "format_of_model", _kinds_by_private_types),
+        one_gap_decides_held_out_columns,
     ),
     _bug_behind(
         "costs_rounded_to_nearest",
