@@ -94,9 +94,10 @@ def test_the_sensitivity_is_the_largest_distance_of_two_columns(queries):
 
 
 def test_a_sensitivity_that_is_bounded_lies_above_the_exact_one(monkeypatch):
-    for module, made in (("lines", lambda: BoxRanges((4, 3))), ("lists", lambda: Matrix(by_hand(BoxRanges((4, 3)))))):
-        exact = made().sensitivity
-        monkeypatch.setattr(f"quorate.release.queries.{module}._PAIRS", 1)
+    kinds = (lambda: BoxRanges((4, 3)), lambda: Matrix(by_hand(BoxRanges((4, 3)))))
+    exact_ones = [made().sensitivity for made in kinds]
+    monkeypatch.setattr("quorate.release.queries.listed._PAIRS", 1)
+    for made, exact in zip(kinds, exact_ones, strict=True):
         assert made().sensitivity >= exact
 
 
