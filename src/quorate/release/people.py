@@ -70,8 +70,10 @@ class Counted:
 
     def remember(self, digests: NDArray[np.uint8] | None) -> None:
         """Count the people of these digests once for each time they stand here."""
-        for row in () if digests is None else digests:
-            self._times[row.tobytes()] = self._times.get(row.tobytes(), 0) + 1
+        if digests is None:
+            return
+        for row, times in zip(*np.unique(digests, axis=0, return_counts=True), strict=True):
+            self._times[row.tobytes()] = self._times.get(row.tobytes(), 0) + int(times)
 
 
 def _rows_of(private: Any) -> int:

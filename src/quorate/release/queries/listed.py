@@ -290,7 +290,7 @@ class Levels(Queries):
         self.offsets = np.concatenate([[0], np.cumsum(self.sizes)]).astype(np.int64)
         self.count, self.cells = int(self.offsets[-1]), self.sizes[-1]
         for upper, lower in zip(self.maps, self.maps[1:], strict=False):
-            if len(set(zip(lower.tolist(), upper.tolist(), strict=True))) != int(lower.max()) + 1:
+            if len(np.unique(lower * (int(upper.max()) + 1) + upper)) != int(lower.max()) + 1:
                 raise InvalidInput("each node of a level lies in one node of the level above it")
         if not np.array_equal(self.maps[-1], np.arange(len(self.maps[-1]))):
             raise InvalidInput("the last level of a hierarchy has a node for each cell")
