@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from cover_hypotheses import hypothesis_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
@@ -94,7 +95,7 @@ def test_every_class_is_released_and_its_queries_come_near_the_truth():
         queries = release.domain_.every() if asked is None else asked
         table = release.answer(queries)
         truth = np.array([query.predict(private).mean() for query in queries])
-        projected = [release.domain_.hypothesis(int(one)) for one in release.domain_.find(queries)]
+        projected = [hypothesis_of(release.domain_, int(one)) for one in release.domain_.find(queries)]
         nearby = np.array([query.predict(private).mean() for query in projected])
         assert np.abs(table["answer"].to_numpy() - nearby).max() < 0.1, concept  # the engine's part alone
         assert len(table) == len(truth)

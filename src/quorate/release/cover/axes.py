@@ -46,12 +46,6 @@ class Axis:
             raise InvalidInput("the ends of a query must be numbers, not NaN; infinity is one")
         return np.asarray(np.searchsorted(self.values, ends, side="right" if included else "left"), dtype=np.int64)
 
-    def edge(self, cell: int) -> float:
-        """Return the lower end of a cell, from minus infinity for the first to infinity after the last."""
-        if cell <= 0:
-            return -np.inf
-        return float(self.cuts[cell - 1]) if cell < self.cells else np.inf
-
 
 class ThresholdCover(Cover):
     """Cells are numbered from the top, so that what lies above a cut is a prefix; the last one is no part of the line.
@@ -92,10 +86,6 @@ class ThresholdCover(Cover):
         turned = plus >= cells
         return np.where(turned, cells - 1, plus), np.where(turned, plus - cells, NOTHING)
 
-    def _hypothesis(self, number: int) -> Hypothesis:
-        cells = self._axis.cells
-        return Threshold(self._axis.edge(cells - 1 - number % cells), upward=number < cells)
-
     def centres(self) -> Points:
         """Return the public values, from the top."""
         return np.append(self._axis.values[::-1], np.nan)[:, np.newaxis]
@@ -128,10 +118,6 @@ class IntervalCover(Cover):
         some = first <= last
         numbers[some] = self.queries.number(first[some], last[some])
         return numbers
-
-    def _hypothesis(self, number: int) -> Hypothesis:
-        first, last = self.queries.pair(number)
-        return Interval(self._axis.edge(int(first)), self._axis.edge(int(last) + 1))
 
     def centres(self) -> Points:
         """Return the public values."""
@@ -180,13 +166,6 @@ class BoxCover(Cover):
         some = np.logical_and.reduce([low <= high for low, high in zip(first, last, strict=True)])
         numbers[some] = self.queries.number([low[some] for low in first], [high[some] for high in last])
         return numbers
-
-    def _hypothesis(self, number: int) -> Hypothesis:
-        bounds = self.queries.bounds(number)
-        pairs = [(axis, int(low), int(high)) for axis, (low, high) in zip(self._axes, bounds, strict=True)]
-        lower = tuple(axis.edge(low) for axis, low, _ in pairs)
-        ends = (axis.edge(high + 1) for axis, _, high in pairs)
-        return Box(lower, tuple(end if math.isinf(end) else math.nextafter(end, -math.inf) for end in ends))
 
     def centres(self) -> Points:
         """Return for each cell the public coordinates that it holds."""

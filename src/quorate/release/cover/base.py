@@ -25,7 +25,7 @@ from quorate.models.concepts import (
 )
 from quorate.models.saving.hypotheses import concept_document
 from quorate.release.domain import Domain, as_list, check_listable
-from quorate.release.queries import NOTHING, Queries, Rows, Whole
+from quorate.release.queries import Queries, Rows, Whole
 from quorate.tables.containers import open_column, open_matrix
 from quorate.tables.values import object_texts, read_numbers
 
@@ -165,16 +165,6 @@ class Cover(Domain):
     def describe(self, numbers: Any, requests: Any) -> list[dict[str, Any]]:
         """Return the hypotheses as they were requested."""
         return [{"query": repr(hypothesis)} for hypothesis in as_list(requests)]
-
-    def hypothesis(self, number: int) -> Hypothesis:
-        """Return the hypothesis that a query of the cover is."""
-        if number == NOTHING:
-            return Constant(features=self.concept.features, label=0)
-        return self._hypothesis(number)
-
-    @abstractmethod
-    def _hypothesis(self, number: int) -> Hypothesis:
-        """Return the hypothesis that a query of `queries`, or a difference of two, is."""
 
     @abstractmethod
     def centres(self) -> Points:

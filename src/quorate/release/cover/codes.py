@@ -109,11 +109,6 @@ class ConjunctionCover(RowCover):
         columns = tuple(sorted(fixed))
         return self.queries.number(self._cliques[columns], [fixed[column] for column in columns])
 
-    def _hypothesis(self, number: int) -> Hypothesis:
-        clique, codes = self.queries.find(number)
-        literals = tuple(zip(self.queries.cliques[clique], codes, strict=True))
-        return Conjunction(features=self.concept.features, literals=literals)
-
 
 class StumpCover(RowCover):
     """For each cut a column that is 1 at and above it, 0 below, and 2 where there is no value; the first query is all.
@@ -170,14 +165,6 @@ class StumpCover(RowCover):
         if below in (0, axis.cells):
             return 0 if (below == 0) == hypothesis.upward else NOTHING
         return 1 + 3 * int(self._starts[hypothesis.feature] + below - 1) + int(hypothesis.upward)
-
-    def _hypothesis(self, number: int) -> Hypothesis:
-        if number == 0:
-            return Constant(features=self.concept.features, label=1)
-        column, code = divmod(number - 1, 3)
-        feature = int(np.searchsorted(self._starts, column, side="right")) - 1
-        cut = float(self._axes[feature].cuts[column - self._starts[feature]])
-        return Stump(features=self.concept.features, feature=feature, cut=cut, upward=code == 1)
 
 
 class FiniteCover(RowCover):
@@ -239,14 +226,6 @@ class FiniteCover(RowCover):
 
     def _rule(self, index: int) -> tuple[Any, ...]:
         return self.concept.members[index : index + 1]
-
-    def _hypothesis(self, number: int) -> Hypothesis:
-        if number == 0:
-            return Constant(features=self.concept.features, label=1)
-        column, code = divmod(number - 1, 3)
-        if code != 1:
-            raise InvalidInput(f"query {number} is no member of the list")
-        return self._members[column]
 
 
 def _key(labels: Any) -> bytes:

@@ -127,15 +127,6 @@ class HalfspaceCover(Cover):
         turned = plus > lines
         return np.where(turned, lines, plus), np.where(turned, plus - lines - 1, NOTHING)
 
-    def _hypothesis(self, number: int) -> Hypothesis:
-        lines = len(self.lines)
-        if number == lines:
-            return Constant(features=2, label=1)
-        line = number % (lines + 1)
-        slope, intercept, turn = self.lines.slopes[line], self.lines.intercepts[line], 1 if number < lines else -1
-        level = ((-slope * turn, Fraction(turn)), intercept * turn)
-        return Halfspace(features=2, levels=(level,), otherwise=int(turn < 0))
-
     def centres(self) -> Points:
         """Return a point of each face, to within rounding: a face may be too small to hold a float."""
         return np.concatenate([self._centres, np.full((1, 2), np.nan)])
