@@ -9,11 +9,11 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from cover_hypotheses import hypothesis_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.release_covers import largest_answer
+from cover_hypotheses import hypothesis_of
 from quorate import Budget
 from quorate.core.errors import Infeasible, InvalidInput
 from quorate.models.concepts import (

@@ -188,7 +188,7 @@ def test_all_else_is_made_of_what_was_measured(engine):
     first = growing(engine=engine)
     for number in range(2):
         first.update(str(number), month(number))
-    noisy = [update.noisy for update in first.kept_updates]
+    noisy = [update.noisy for update in first._kept]
     second = growing(engine=engine)
     changed = month(0)
     changed["sex"][0] = "m" if changed["sex"][0] == "f" else "f"
@@ -208,8 +208,8 @@ def test_the_noise_of_every_month_is_what_its_error_bars_say():
         halves = {"sex": ["f"] * 5000 + ["m"] * 5000}
         for number in range(3):
             made = release.update(str(number), halves).released_
-            noisy, scale = release.kept_updates[number].noisy[0], made.errors[0] * 10_000 * (number + 1)
-            sums = release.plan_.sums.estimate([update.noisy for update in release.kept_updates])[0]
+            noisy, scale = release._kept[number].noisy[0], made.errors[0] * 10_000 * (number + 1)
+            sums = release.plan_.sums.estimate([update.noisy for update in release._kept])[0]
             assert len(noisy) == 3
             total += float((((sums - [5000 * (number + 1), 5000 * (number + 1), 0]) / scale) ** 2).sum())
             count += 3

@@ -155,11 +155,6 @@ class GrowingRelease(SavedModel):
         return [update.name for update in self._kept]
 
     @property
-    def kept_updates(self) -> tuple[KeptUpdate, ...]:
-        """The updates so far."""
-        return tuple(self._kept)
-
-    @property
     def has_folder(self) -> bool:
         """Whether updates are kept in a folder."""
         return self._store is not None

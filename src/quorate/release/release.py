@@ -165,7 +165,7 @@ class QueryRelease(SavedModel, ShowsClaim, BaseEstimator):
         if unread:
             note = f"columns that are neither declared nor public, and left out: {shown_names(unread)}"
             released = replace(released, notes=(*released.notes, note))
-        total = None if account is None else account.total
+        total = getattr(account, "total", None)
         self.keep_release(domain, released, records // per_person, expected, unit=unit, total=total)
         self.budget_ = budget if per_person == 1 else spent_budget(epsilon, delta)
         self.seconds_ = time.perf_counter() - began

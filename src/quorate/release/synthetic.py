@@ -14,7 +14,8 @@ from quorate.core.errors import Infeasible, InvalidInput
 from quorate.release.domain import Domain
 from quorate.release.engines.base import Released
 from quorate.release.engines.entropy import descend, fit_entropy
-from quorate.release.queries import BoxRanges, Marginals, Prefixes, Queries, Ranges, Rows
+from quorate.release.engines.weights import mask_query
+from quorate.release.queries import NOTHING, BoxRanges, Marginals, Prefixes, Queries, Ranges, Rows
 
 MOST_ROWS = 20_000_000  # of synthetic data
 _ALPHAS = tuple(math.sqrt(prime) % 1.0 for prime in (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53))
@@ -172,7 +173,8 @@ class _Dual:
     def newton(self) -> Floats:
         """Return the weights by Newton's method, each step shortened until it helps."""
         queries = self._queries
-        table = np.stack([_mask_cells(queries, number) for number in range(queries.count)]).astype(np.float32)
+        masks = [mask_query(queries, number, NOTHING, None) for number in range(queries.count)]
+        table = np.stack(masks).astype(np.float32)
         multipliers = np.zeros(queries.count)
         value, slope = self.value(multipliers)
         for _ in range(_NEWTON):
@@ -199,12 +201,6 @@ class _Dual:
         start = np.zeros(self._queries.count)
         multipliers = optimize.minimize(self.value, start, jac=True, method="L-BFGS-B", options=options).x
         return self.weigh(multipliers)[0]
-
-
-def _mask_cells(queries: Queries, number: int) -> NDArray[np.bool_]:
-    mask = np.zeros(queries.cells or 0, dtype=np.bool_)
-    mask[queries.members(number)] = True
-    return mask
 
 
 def draw_records(queries: Queries, released: Released, rows: int) -> Rows:

@@ -245,3 +245,8 @@ def _is_row(record: Any) -> bool:
 def _point(record: Any, features: int) -> list[float]:
     values = list(record) if _is_row(record) else [record]
     return read_numbers(object_texts(values)).tolist() if len(values) == features else [math.nan] * features
+
+
+def key_labels(labels: Any) -> bytes:
+    """Return labels of the public points as a key of a mapping."""
+    return np.packbits(np.asarray(labels).astype(np.bool_)).tobytes()

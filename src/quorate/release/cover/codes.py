@@ -13,7 +13,7 @@ from quorate.core.errors import Infeasible, InvalidInput
 from quorate.core.hypotheses.points import Points, which_finite
 from quorate.models.concepts import Conjunction, Conjunctions, Constant, Finite, Hypothesis, Member, Stump, Stumps
 from quorate.release.cover.axes import Axis
-from quorate.release.cover.base import Cover, check_public, read_points
+from quorate.release.cover.base import Cover, check_public, key_labels, read_points
 from quorate.release.queries import NOTHING, Marginals, Rows, Whole
 
 _MOST = 2**24  # conjunctions
@@ -184,7 +184,7 @@ class FiniteCover(RowCover):
         self._kind: list[int] = []
         for index in range(len(concept.members)):
             member = concept.member(index)
-            kind = kinds.setdefault(_key(member.predict_checked(points)), len(self._members))
+            kind = kinds.setdefault(key_labels(member.predict_checked(points)), len(self._members))
             if kind == len(self._members):
                 self._members.append(member)
             self._kind.append(kind)
@@ -214,19 +214,17 @@ class FiniteCover(RowCover):
             -1, self.concept.features
         )
 
+    def _has_rule(self, member: Member) -> bool:
+        """Return whether a member is of this very list."""
+        members = self.concept.members
+        return 0 <= member.index < len(members) and members[member.index] is member.rule
+
     def _number(self, hypothesis: Any) -> int:
         if isinstance(hypothesis, Constant):
             return 0 if hypothesis.label else NOTHING
-        if isinstance(hypothesis, Member) and any(hypothesis.rule is rule for rule in self._rule(hypothesis.index)):
+        if isinstance(hypothesis, Member) and self._has_rule(hypothesis):
             return 2 + 3 * self._kind[hypothesis.index]
-        kind = self._kinds_by_labels.get(_key(hypothesis.predict_checked(self.public_points)))
+        kind = self._kinds_by_labels.get(key_labels(hypothesis.predict_checked(self.public_points)))
         if kind is None:
             raise InvalidInput("this query labels the public points as no member of the list does")
         return 2 + 3 * kind
-
-    def _rule(self, index: int) -> tuple[Any, ...]:
-        return self.concept.members[index : index + 1]
-
-
-def _key(labels: Any) -> bytes:
-    return np.packbits(np.asarray(labels).astype(np.bool_)).tobytes()

@@ -20,7 +20,7 @@ from quorate.core.hypotheses.points import Points
 from quorate.models.concepts import Constant, Halfspace, Halfspaces, Hypothesis
 from quorate.models.concepts.hyperplanes import first_rows
 from quorate.release.cover.arrangement import Faces, Lines, find_exact_points, find_points, nearest
-from quorate.release.cover.base import Cover, check_public
+from quorate.release.cover.base import Cover, check_public, key_labels
 from quorate.release.queries import NOTHING, Queries, Rows, Whole, check_weights
 from quorate.release.queries.base import check_cells, check_numbers
 
@@ -119,7 +119,7 @@ class HalfspaceCover(Cover):
     def _number(self, hypothesis: Any) -> int:
         if isinstance(hypothesis, Constant):
             return len(self.lines) if hypothesis.label else NOTHING
-        return self._numbers[_key(hypothesis.predict_checked(self._public))]
+        return self._numbers[key_labels(hypothesis.predict_checked(self._public))]
 
     def parts(self, numbers: ArrayLike) -> tuple[Whole, Whole]:
         """Return the side of a line that a query is, or all and the side that is taken away."""
@@ -150,10 +150,10 @@ def _parting_lines(public: Points) -> tuple[Lines, dict[bytes, int]]:
     chosen = some[first_rows(np.packbits(labels[some] ^ labels[some, :1], axis=1))] if some.size else some
     parting = [_short(inside[face], exact, labels[face]) for face in chosen]
     lines = Lines([slope for slope, _ in parting], [intercept for _, intercept in parting])
-    numbers = {_key(np.zeros(len(public))): NOTHING, _key(np.ones(len(public))): len(lines)}
+    numbers = {key_labels(np.zeros(len(public))): NOTHING, key_labels(np.ones(len(public))): len(lines)}
     for number, position in enumerate(lines.order):
-        numbers[_key(labels[chosen[position]])] = number
-        numbers[_key(1 - labels[chosen[position]])] = len(lines) + 1 + number
+        numbers[key_labels(labels[chosen[position]])] = number
+        numbers[key_labels(1 - labels[chosen[position]])] = len(lines) + 1 + number
     return lines, numbers
 
 
@@ -178,10 +178,6 @@ def _scale_lines(lines: Lines) -> tuple[NDArray[np.float64], NDArray[np.float64]
         normals[:, line] = nearest(-slope / unit), nearest(1 / unit)
         offsets[line] = nearest(intercept / unit)
     return normals, offsets
-
-
-def _key(labels: Any) -> bytes:
-    return np.packbits(np.asarray(labels).astype(np.bool_)).tobytes()
 
 
 def _mark_faces(faces: Faces) -> tuple[Marks, Marks]:

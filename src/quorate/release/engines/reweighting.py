@@ -249,7 +249,8 @@ def reweight(queries: Marginals, measured: MeasuredMarginals, public: Rows, reco
         return alone
     cells = "1 missing cell" if repaired == 1 else f"{repaired} missing cells"
     note = (
-        f"public data used with a strength of {evidence.strength:,.0f} records; {cells} repaired; {_unseen(evidence)}"
+        f"public data used with a strength of {evidence.strength:,.0f} records; {cells} repaired; a difference below "
+        f"{evidence.resolution:.2g} an answer, on average, could not have been seen"
     )
     details |= {"refuted": 0.0, "expected_error": min(1.0, expected_largest_of(errors))}
     return Released(
@@ -270,10 +271,6 @@ def _without(queries: Marginals, measured: MeasuredMarginals, note: str, records
     """Return what noisy answers say alone."""
     released = release_tables(queries, measured.noisy, measured.spent, ReweightingEngine.name, note, records=records)
     return replace(released, details={**released.details, **details})
-
-
-def _unseen(evidence: Evidence) -> str:
-    return f"a difference below {evidence.resolution:.2g} an answer, on average, could not have been seen"
 
 
 def _fit(queries: Marginals, measured: MeasuredMarginals, support: Rows, strength: float) -> Floats:

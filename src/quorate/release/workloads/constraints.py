@@ -62,8 +62,8 @@ class Constraints:
 
     def __init__(self, constraints: Sequence[Any], cells: Mapping[str, Cells]) -> None:
         self._cells = dict(cells)
-        self._places = {name: index for index, name in enumerate(cells)}
-        self._sizes = tuple(part_of_table.size for part_of_table in cells.values())
+        self._numbers = {name: index for index, name in enumerate(cells)}
+        self._sizes = tuple(column.size for column in cells.values())
         tables, tied = list[Table](), list[Tied]()
         for number, constraint in enumerate(constraints):
             rule = _call_for_constraint(number, self._read_constraint, constraint)
@@ -72,9 +72,9 @@ class Constraints:
             else:
                 tables.append(rule)
         self.balances = [
-            self._balances([tied[index] for index in part]) for part in _together(_tied_columns(tied, self._places))
+            self._balances([tied[index] for index in part]) for part in _together(_tied_columns(tied, self._numbers))
         ]
-        tables += [(part_of_table.members, ~part_of_table.possible(self._sizes)) for part_of_table in self.balances]
+        tables += [(balances.members, ~balances.possible(self._sizes)) for balances in self.balances]
         self.possible = Possible(
             tuple(
                 self._group([tables[index] for index in part])
@@ -87,7 +87,7 @@ class Constraints:
         for balances in self.balances:
             is_bound, numbers = balances.draw(codes)
             for index, name in enumerate(balances.names):
-                changed = np.flatnonzero(is_bound & ~balances.is_missing(index, codes[:, self._places[name]]))
+                changed = np.flatnonzero(is_bound & ~balances.is_missing(index, codes[:, self._numbers[name]]))
                 for row, number in zip(changed.tolist(), numbers[changed, index].tolist(), strict=True):
                     values[name][row] = balances.format_number(index, number)
 
@@ -113,7 +113,7 @@ class Constraints:
         )
 
     def _combination(self, combination: Mapping[str, Any]) -> Table:
-        columns = tuple(self._places[name] for name in combination)
+        columns = tuple(self._numbers[name] for name in combination)
         ruled_out = np.ones(self._shape(columns), dtype=np.bool_)
         for axis, (name, values) in enumerate(combination.items()):
             cells, mask = self._cells[name], np.zeros(self._cells[name].size, dtype=np.bool_)
@@ -126,14 +126,14 @@ class Constraints:
         return columns, ruled_out
 
     def _named_columns(self, parts: Sequence[Expression]) -> tuple[int, ...]:
-        return tuple(sorted({self._places[comparison.column] for part in parts for comparison in comparisons(part)}))
+        return tuple(sorted({self._numbers[comparison.column] for part in parts for comparison in comparisons(part)}))
 
     def _truth(self, part: Expression, columns: tuple[int, ...]) -> Degrees:
         """Return for each cell of these columns whether it fulfils an expression: 1 or -1; 0 where nobody knows."""
         if isinstance(part, Comparison):
             inner = _truth_by_cell(part, self._cells[part.column])
             shape = [1] * len(columns)
-            shape[columns.index(self._places[part.column])] = len(inner)
+            shape[columns.index(self._numbers[part.column])] = len(inner)
             return np.broadcast_to(inner.reshape(shape), self._shape(columns))
         if isinstance(part, Junction):
             join = np.minimum if part.word == "and" else np.maximum
@@ -154,7 +154,7 @@ class Constraints:
 
     def _balances(self, tied: Sequence[Tied]) -> Balances:
         numbers = {name: cells for name, cells in self._cells.items() if isinstance(cells, NumberCells)}
-        return Balances(tied, numbers, self._places)
+        return Balances(tied, numbers, self._numbers)
 
     def _group(self, tables: Sequence[Table]) -> Table:
         """Return the columns that tables share, and which of their cells none of them rules out."""

@@ -133,7 +133,7 @@ class Workload:
         if public is None:
             assert declared is not None
             return declared.select(names)
-        kinds = {} if declared is None else {name: kind for name, kind in declared.kinds.items() if name in names}
+        kinds = {} if declared is None else dict(declared.kinds)
         if lacking := [name for name in self.by if name not in kinds]:
             kinds |= Columns.from_public(public, names=lacking, bins=BINS, codes=True).kinds
         if self.column not in kinds:
