@@ -229,7 +229,8 @@ class Columns:
         turns = np.empty(len(codes), dtype=np.int64)  # which of the rows of its cell each is, in random order
         turns[order] = np.arange(len(codes)) - np.repeat(np.cumsum(counts) - counts, counts)
         indices = (ends - steps)[codes] + turns % steps[codes]
-        return np.array([*table, None], dtype=object)[indices].tolist()
+        values: list[Any] = np.array([*table, None], dtype=object)[indices].tolist()
+        return values
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON object that declares these columns: their cells, and nothing that learners alone use."""
