@@ -15,7 +15,6 @@ from sklearn.utils.validation import validate_data
 
 from quorate.core.checks import check_count, is_named_id, warn_of_id
 from quorate.core.errors import InvalidInput
-from quorate.core.hypotheses.concept import Concept
 from quorate.core.rows import canonical_and_finite
 from quorate.models.predictors.labels import numbers_for, without_values
 from quorate.tables.containers import (
@@ -48,6 +47,7 @@ def is_auto(estimator: Any) -> bool:
 def allows_missing(estimator: Any) -> bool:
     """Return whether teachers of this kind take missing values."""
     from quorate.compute.learners import batched_equivalent  # noqa: PLC0415  models without teachers do not load it
+    from quorate.core.hypotheses.concept import Concept  # noqa: PLC0415
 
     if isinstance(estimator, Concept):
         return False
@@ -85,6 +85,7 @@ def check_auto_counts(classifier: Any, *names: str) -> None:
 def takes_frames(estimator: Any) -> bool:
     """Return whether teachers of this kind get a data frame as one: those that are not fitted as one array do."""
     from quorate.compute.learners import batched_equivalent  # noqa: PLC0415
+    from quorate.core.hypotheses.concept import Concept  # noqa: PLC0415
 
     return not isinstance(estimator, Concept) and batched_equivalent(estimator) is None
 

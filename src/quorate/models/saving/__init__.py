@@ -10,9 +10,14 @@
 their contents.
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from quorate.models.saving.contract import SavedModel, Spending, State
-from quorate.models.saving.folder import Folder, PrivateFolder, PublishedFolder, open_folder
-from quorate.models.saving.saving import class_of, kind_of, load, reopen, save, schema_of, whole_spending
+
+if TYPE_CHECKING:
+    from quorate.models.saving.folder import Folder, PrivateFolder, PublishedFolder, open_folder
+    from quorate.models.saving.saving import class_of, kind_of, load, reopen, save, schema_of, whole_spending
 
 __all__ = [
     "Folder",
@@ -30,3 +35,12 @@ __all__ = [
     "schema_of",
     "whole_spending",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import what reads and writes folders when it is first used: a model that is only fitted needs no ledger."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    home = "folder" if name in ("Folder", "PrivateFolder", "PublishedFolder", "open_folder") else "saving"
+    value = globals()[name] = getattr(import_module(f"{__name__}.{home}"), name)
+    return value

@@ -27,13 +27,13 @@ from sklearn.utils.validation import check_is_fitted
 from quorate.core.checks import check_process
 from quorate.core.errors import InvalidInput
 from quorate.core.privacy.claims import Total
-from quorate.core.session import Session
 from quorate.models.saving.codecs import array_from, arrays_from, arrays_of, from_plain, from_skops, to_plain, to_skops
 from quorate.tables.frames import FrameFormat
 
 if TYPE_CHECKING:
     from quorate.core.answerers import Answerer
     from quorate.core.ledger import Ledger, LedgerView
+    from quorate.core.session import Session
     from quorate.models.saving.folder import PrivateFolder
 
 Inputs = Literal["rows", "queries"]
@@ -98,8 +98,10 @@ class Home:
     lease: int = 0
     trusted: tuple[str, ...] = ()
 
-    def open_session(self, answerer: "Answerer", *, charged: bool = True) -> Session:
+    def open_session(self, answerer: "Answerer", *, charged: bool = True) -> "Session":
         """Return a session that spends from the ledger; one whose answers are not charged has no budget."""
+        from quorate.core.session import Session  # noqa: PLC0415  published models have none
+
         budget = self.ledger.budget(lease=self.lease) if charged else None
         return Session(answerer, budget, ledger=self.ledger)
 

@@ -4,27 +4,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from quorate.core.errors import InvalidInput
-from quorate.models.concepts import (
-    Box,
-    Boxes,
-    Concept,
-    Conjunction,
-    Conjunctions,
-    Constant,
-    Halfspace,
-    Halfspaces,
-    Hypothesis,
-    Interval,
-    Intervals,
-    Stump,
-    Stumps,
-    Threshold,
-    Thresholds,
-)
+from quorate.models import concepts
+from quorate.models.concepts import Concept, Hypothesis
 from quorate.models.saving.codecs import from_plain, to_plain
 
-CONCEPTS = (Boxes, Conjunctions, Halfspaces, Intervals, Stumps, Thresholds)
-HYPOTHESES = (Box, Conjunction, Constant, Halfspace, Interval, Stump, Threshold)
+_LISTED = [value for value in map(vars(concepts).get, concepts.__all__) if isinstance(value, type)]
+_OPEN = (concepts.Finite, concepts.Member)  # hold functions of their user, which no file keeps
+CONCEPTS = tuple(kind for kind in _LISTED if issubclass(kind, Concept) and kind not in (Concept, *_OPEN))
+HYPOTHESES = tuple(kind for kind in _LISTED if issubclass(kind, Hypothesis) and kind not in (Hypothesis, *_OPEN))
 
 
 def concept_document(concept: Concept) -> dict[str, Any]:
