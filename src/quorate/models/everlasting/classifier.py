@@ -7,7 +7,7 @@ PROOF.md. Naor, Nissim, Stemmer and Yan (2023) showed that this is possible.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal, Self
 
@@ -25,11 +25,11 @@ from quorate.core.errors import Infeasible, InvalidInput
 from quorate.core.mechanisms import NO_QUORUM, NoisyCutoff, Quorum
 from quorate.core.privacy.claims import LABELS_READ, Claim, replaced
 from quorate.core.requests import REFUSED
-from quorate.models.concepts import Concept, Stumps, Thresholds
+from quorate.models.concepts import Concept
 from quorate.models.everlasting.arrivals import Arrivals, secret_sample
 from quorate.models.everlasting.phase_folder import PhaseFolder
 from quorate.models.everlasting.session import EverlastingSession
-from quorate.models.everlasting.teaching import TRUSTED, ensemble_files
+from quorate.models.everlasting.teaching import TRUSTED, check_chunks, ensemble_files
 from quorate.models.everlasting.terms import Boost, Guarantee, Refresh, Terms, boost_terms, votes_terms
 from quorate.models.predictors.base import QuorateClassifier
 from quorate.models.predictors.labels import class_codes, declared_classes
@@ -42,7 +42,6 @@ from quorate.tables.persons import unit_numbers
 
 _TERMS = (Terms, Guarantee, Boost, NoisyCutoff, Quorum)
 _NO_QUORUM_RATE = 0.02  # the share of a phase's arrivals that may find no quorum, unless given
-_ENDLESS = 2**40  # rows of a chunk that has grown for long
 
 
 @dataclass(eq=False, repr=False)
@@ -248,7 +247,7 @@ class EverlastingClassifier(QuorateClassifier):
         size = math.ceil(settings["growth"] * count) if size == "auto" else check_count("phase_size", size)
         if size < teachers:
             raise Infeasible(f"phase_size={size} is too small for {teachers} teachers: each needs at least one seat")
-        _check_chunks(settings, self.estimator_, teachers=teachers, size=size)
+        check_chunks(settings, self.estimator_, teachers=teachers, size=size)
         no_quorums = math.ceil(_NO_QUORUM_RATE * size) if settings["no_quorums"] == "auto" else settings["no_quorums"]
         terms = votes_terms(teachers=teachers, arrivals=size, no_quorums=no_quorums, **self._guarantees())
         deal, _ = deal_units(units, count, teachers=teachers)  # proof: step 2
@@ -400,23 +399,3 @@ class EverlastingClassifier(QuorateClassifier):
                 "and the copy would use them a second time"
             )
         return super().__getstate__()
-
-
-def _check_chunks(settings: Mapping[str, Any], concept: Any, *, teachers: int, size: int) -> None:
-    """Refuse a class of hypotheses whose teachers would get more rows than it takes, now or in a later phase.
-
-    How many seats a teacher has is public. How many of them are taken is not: no later phase may be the first to fail.
-    """
-    if not isinstance(concept, Concept) or isinstance(concept, Thresholds | Stumps):
-        return
-    growth, limit = settings["growth"], settings["max_phase_size"]
-    largest = size if growth == 1 or limit is None else max(size, limit)
-    concept.check_size(-(-largest // teachers))
-    if growth > 1 and limit is None:
-        try:
-            concept.check_size(_ENDLESS)
-        except Infeasible:
-            raise Infeasible(
-                f"with growth={growth} chunks grow without end, and this class does not take so many rows; "
-                "give max_phase_size"
-            ) from None

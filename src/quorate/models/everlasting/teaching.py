@@ -1,6 +1,6 @@
 """From a labelled set to teachers: thresholds, stumps, directions and linear models in batches, all else by joblib."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,6 +9,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from quorate.compute.ensemble import Ensemble
 from quorate.compute.learners import Deal, DeviceName, batched_equivalent
 from quorate.core.arrays import Integers
+from quorate.core.errors import Infeasible
 from quorate.core.estimator_calls import asks_a_copy, call_rows
 from quorate.core.rows import join_rows, take_rows
 from quorate.models import concepts
@@ -18,6 +19,8 @@ from quorate.models.everlasting.directions import DirectionTeachers, MeanDirecti
 from quorate.models.predictors.concept_classifier import ErmClassifier, fit_concept_teachers
 from quorate.models.saving.contract import State
 from quorate.models.saving.votes import put_teachers, read_teachers
+
+_ENDLESS = 2**40  # rows of a chunk that has grown for long
 
 
 class SteadyClassifier(ClassifierMixin, BaseEstimator):
@@ -128,3 +131,23 @@ def ensemble_from(contents: dict[str, bytes], trusted: Sequence[str] | None = No
     arrays = state.arrays("teachers") if "teachers.npz" in state else {}
     kind = _KINDS.get(str(arrays.get("kind")))
     return Ensemble(read_teachers(state) if kind is None else kind.from_arrays(arrays))
+
+
+def check_chunks(settings: Mapping[str, Any], concept: Any, *, teachers: int, size: int) -> None:
+    """Refuse a class of hypotheses whose teachers would get more rows than it takes, now or in a later phase.
+
+    How many seats a teacher has is public. How many of them are taken is not: no later phase may be the first to fail.
+    """
+    if not isinstance(concept, Concept) or isinstance(concept, Thresholds | Stumps):
+        return
+    growth, limit = settings["growth"], settings["max_phase_size"]
+    largest = size if growth == 1 or limit is None else max(size, limit)
+    concept.check_size(-(-largest // teachers))
+    if growth > 1 and limit is None:
+        try:
+            concept.check_size(_ENDLESS)
+        except Infeasible:
+            raise Infeasible(
+                f"with growth={growth} chunks grow without end, and this class does not take so many rows; "
+                "give max_phase_size"
+            ) from None

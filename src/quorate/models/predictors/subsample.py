@@ -6,8 +6,6 @@ number of units, the columns (names, types and, in a data frame, categories) and
 in PROOF.md.
 """
 
-import warnings
-from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,9 +16,8 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.utils.validation import check_consistent_length
 
-from quorate.compute.ensemble import Electorate, Ensemble
-from quorate.compute.ensemble.clusters import ClusterTable, ClusterTeachers
-from quorate.compute.ensemble.electorate import as_electorate
+from quorate.compute.ensemble import Ensemble
+from quorate.compute.ensemble.clusters import ClusterTable
 from quorate.compute.ensemble.sources import RowsInMemory, Units
 from quorate.compute.learners.backends import choose_backend
 from quorate.core.checks import warn_of_private
@@ -34,13 +31,10 @@ from quorate.planner import Plan
 from quorate.planner.classes import weigh_classes
 from quorate.planner.pilot import Pilot, run_pilot
 from quorate.planner.task import Task
-from quorate.planner.trial import Goal, LearnerChoice, candidates, choose_learner, coefficients
+from quorate.planner.trial import Goal, candidates, choose_learner, coefficients
 from quorate.planner.votes import check_aggregator
 from quorate.tables import Schema, as_table
 from quorate.tables.frames import FrameFormat
-
-# Settings of teachers that are fitted here.
-_OF_A_FIT = ("estimator", "teachers", "holdout", "class_weight", "n_jobs", "backend", "device")
 
 
 class PublicRows(NamedTuple):
@@ -212,15 +206,6 @@ class PrivateClassifier(VotingClassifier):
                 raise InvalidInput("the table has no rows")
             return self._fit_units(rows, one_scale=schema.one_scale, teach=teach, **guides)
 
-    def place_teachers(self, cluster: Any) -> None:
-        """Move the fitted teachers to a cluster, which counts their ballots from now on.
-
-        `cluster` is as for `fit_table`. The answers are the same. Teachers that you brought, and those already on a
-        cluster, stay where they are.
-        """
-        answerer = self.session_.answerer
-        answerer.ensemble = Ensemble(ClusterTeachers.placed(answerer.ensemble.fitted, cluster))
-
     def _check_place(self, memory: Any, spill: Any) -> None:
         """Refuse settings of this machine where the teachers are fitted on others."""
         settings = {"memory": memory, "spill": spill, "n_jobs": self.n_jobs, "backend": self.backend}
@@ -229,67 +214,6 @@ class PrivateClassifier(VotingClassifier):
                 raise InvalidInput(f"{name} is about this machine; on a cluster it is a setting of the workers")
         if self.holdout:
             raise InvalidInput("holdout needs rows in this process, and with a cluster there are none: leave it at 0")
-
-    @classmethod
-    def from_teachers(
-        cls,
-        teachers: Electorate | Sequence[Any],
-        *,
-        classes: Any,
-        public: Any,
-        public_votes: Any = None,
-        call_rows: int = 1,
-        seconds: float = 30.0,
-        **settings: Any,
-    ) -> Self:
-        """Return a classifier whose teachers you bring: networks, prompts with their own examples, remote models.
-
-        `teachers` are functions from rows to labels, or addresses of models that speak the Open Inference Protocol, or
-        an `Electorate`, whose class numbers are positions in the sorted `classes`. No record may have reached more than
-        one of them: you must ensure this. The claim protects everything that one teacher has learned from. `public` are
-        a few rows that are not private: they show which columns queries have, and each teacher is tried on the first.
-
-        A function gets `call_rows` queries in each call, a matrix of 64-bit floats or a data frame. With more than one,
-        you promise that it answers row by row and that calls do not change it (`quorate.core.estimator_calls`). A
-        teacher that raises, names no class, or whose server does not answer within `seconds`, votes for a class that
-        depends only on its position among the teachers. `public_votes` guide the plan, as in `fit`; `settings` are
-        those of the constructor.
-
-        >>> X = np.random.default_rng(0).normal(size=(3, 2))
-        >>> rules = [lambda rows, cut=cut: np.where(rows[:, 0] > cut, "ill", "well") for cut in np.linspace(-1, 1, 300)]
-        >>> from quorate import PrivateClassifier
-        >>> made = PrivateClassifier.from_teachers(rules, classes=["ill", "well"], public=X, epsilon=2.0, queries=10)
-        >>> made.predict([[9.0, 0.0], [-9.0, 0.0]]).tolist(), made.unit_
-        (['ill', 'well'], 'teacher')
-        """
-        classifier = cls(classes=classes, **settings)
-        rows = classifier._begin_brought(public, settings)
-        labels = classifier.classes_.tolist()
-        electorate = as_electorate(teachers, labels=labels, public=rows, call_rows=call_rows, seconds=seconds)
-        votes = {} if public_votes is None else {"votes": public_votes, "disagreement": None}
-        classifier._open_brought(electorate, classifier._plan(0, teachers=electorate.teachers, **votes))
-        return classifier
-
-    def _begin_brought(self, public: Any, settings: Iterable[str]) -> Any:
-        """Settle the classes and the columns for teachers that are brought, and return the public rows as they are."""
-        for name in _OF_A_FIT:
-            if name in settings:
-                raise InvalidInput(
-                    f"{name} is a setting of teachers that are fitted here; those that you bring are made"
-                )
-        self.check_settings()
-        self.classes_, _ = declared_classes(self.classes, np.asarray(self.classes))
-        self.estimator_: Any = None
-        self.chosen_: LearnerChoice | None = None
-        self.estimate_: Estimate | None = None
-        return check_records(self, public, estimator=None, reset=True, frames=True, missing=False, role="public")
-
-    def _open_brought(self, electorate: Electorate, planned: Plan) -> None:
-        """Open the budget for teachers that were brought."""
-        self._warn(planned.warnings)
-        self.unit_, self.declared_ = "teacher", True
-        self.epsilon_, self.delta_ = float(self.epsilon), float(self.delta)
-        self._open(Ensemble(electorate), planned)
 
     def _begin(self, classes: Any, y: Any) -> Any:
         """Forget an earlier fit, settle the classes and the estimator, and return the labels."""
@@ -426,8 +350,3 @@ class PrivateClassifier(VotingClassifier):
     def _warn_of(self, planned: Plan) -> None:
         """Warn of what a plan warns of, and of one that falls short: where an aggregator is named, none is refused."""
         self._warn(planned.warnings if planned.feasible else (planned.shortfall(), *planned.warnings))
-
-    def _warn(self, texts: Iterable[str]) -> None:
-        """Say what is wrong with a plan before its budget is opened."""
-        for text in texts:
-            warnings.warn(text, UserWarning, stacklevel=6)

@@ -1,6 +1,7 @@
-"""The base of classifiers by secret ballot: settings, the plan, the budget, the folder, and what answers are."""
+"""The base of classifiers by secret ballot: settings, teachers that are brought, the plan, the budget, the folder."""
 
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from fractions import Fraction
 from typing import Any, Literal, Self
@@ -11,7 +12,9 @@ from sklearn.base import clone, is_classifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.validation import check_is_fitted
 
-from quorate.compute.ensemble import Ensemble
+from quorate.compute.ensemble import Electorate, Ensemble
+from quorate.compute.ensemble.clusters import ClusterTeachers
+from quorate.compute.ensemble.electorate import as_electorate
 from quorate.compute.learners import DeviceName
 from quorate.core.answerers import Votes
 from quorate.core.ballots import release_votes
@@ -21,6 +24,7 @@ from quorate.core.ledger import LedgerView
 from quorate.core.mechanisms import NoisyShares, NoisyVector
 from quorate.core.privacy.cost import float_down
 from quorate.core.session import Session
+from quorate.models.predictors.labels import declared_classes
 from quorate.models.predictors.records import allows_missing, check_auto_counts, check_jobs, check_records, is_auto
 from quorate.models.predictors.scores import ScoredClassifier, Scoring, Threshold, check_threshold
 from quorate.models.saving.codecs import from_plain, to_plain
@@ -31,6 +35,8 @@ from quorate.planner.classes import by_class, check_prior, takes_class_weight
 from quorate.planner.trial import LearnerChoice, Trial
 
 ESTIMATE_SHARE = 0.1  # of epsilon and of delta, where units are held out
+# Settings of teachers that are fitted here.
+_OF_A_FIT = ("estimator", "teachers", "holdout", "class_weight", "n_jobs", "backend", "device")
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,6 +265,81 @@ class VotingClassifier(ScoredClassifier):
     def _open(self, ensemble: Ensemble, planned: Plan) -> None:
         self.plan_, self.mechanism_, self.teachers_ = planned, planned.mechanism, ensemble.teachers
         self.session_ = Session(Votes(ensemble, planned.mechanism), planned.open_budget())
+
+    @classmethod
+    def from_teachers(
+        cls,
+        teachers: Electorate | Sequence[Any],
+        *,
+        classes: Any,
+        public: Any,
+        public_votes: Any = None,
+        call_rows: int = 1,
+        seconds: float = 30.0,
+        **settings: Any,
+    ) -> Self:
+        """Return a classifier whose teachers you bring: networks, prompts with their own examples, remote models.
+
+        `teachers` are functions from rows to labels, or addresses of models that speak the Open Inference Protocol, or
+        an `Electorate`, whose class numbers are positions in the sorted `classes`. No record may have reached more than
+        one of them: you must ensure this. The claim protects everything that one teacher has learned from. `public` are
+        a few rows that are not private: they show which columns queries have, and each teacher is tried on the first.
+
+        A function gets `call_rows` queries in each call, a matrix of 64-bit floats or a data frame. With more than one,
+        you promise that it answers row by row and that calls do not change it (`quorate.core.estimator_calls`). A
+        teacher that raises, names no class, or whose server does not answer within `seconds`, votes for a class that
+        depends only on its position among the teachers. `public_votes` guide the plan, as in `fit`; `settings` are
+        those of the constructor.
+
+        >>> X = np.random.default_rng(0).normal(size=(3, 2))
+        >>> rules = [lambda rows, cut=cut: np.where(rows[:, 0] > cut, "ill", "well") for cut in np.linspace(-1, 1, 300)]
+        >>> from quorate import PrivateClassifier
+        >>> made = PrivateClassifier.from_teachers(rules, classes=["ill", "well"], public=X, epsilon=2.0, queries=10)
+        >>> made.predict([[9.0, 0.0], [-9.0, 0.0]]).tolist(), made.unit_
+        (['ill', 'well'], 'teacher')
+        """
+        classifier = cls(classes=classes, **settings)
+        rows = classifier._begin_brought(public, settings)
+        labels = classifier.classes_.tolist()
+        electorate = as_electorate(teachers, labels=labels, public=rows, call_rows=call_rows, seconds=seconds)
+        votes = {} if public_votes is None else {"votes": public_votes, "disagreement": None}
+        classifier._open_brought(electorate, classifier._plan(0, teachers=electorate.teachers, **votes))
+        return classifier
+
+    def _begin_brought(self, public: Any, settings: Iterable[str]) -> Any:
+        """Settle the classes and the columns for teachers that are brought, and return the public rows as they are."""
+        for name in _OF_A_FIT:
+            if name in settings:
+                raise InvalidInput(
+                    f"{name} is a setting of teachers that are fitted here; those that you bring are made"
+                )
+        self.check_settings()
+        self.classes_, _ = declared_classes(self.classes, np.asarray(self.classes))
+        self.estimator_: Any = None
+        self.chosen_: LearnerChoice | None = None
+        self.estimate_: Estimate | None = None
+        return check_records(self, public, estimator=None, reset=True, frames=True, missing=False, role="public")
+
+    def _open_brought(self, electorate: Electorate, planned: Plan) -> None:
+        """Open the budget for teachers that were brought."""
+        self._warn(planned.warnings)
+        self.unit_, self.declared_ = "teacher", True
+        self.epsilon_, self.delta_ = float(self.epsilon), float(self.delta)
+        self._open(Ensemble(electorate), planned)
+
+    def place_teachers(self, cluster: Any) -> None:
+        """Move the fitted teachers to a cluster, which counts their ballots from now on.
+
+        `cluster` is as for `fit_table`. The answers are the same. Teachers that you brought, and those already on a
+        cluster, stay where they are.
+        """
+        answerer = self.session_.answerer
+        answerer.ensemble = Ensemble(ClusterTeachers.placed(answerer.ensemble.fitted, cluster))
+
+    def _warn(self, texts: Iterable[str]) -> None:
+        """Say what is wrong with a plan before its budget is opened."""
+        for text in texts:
+            warnings.warn(text, UserWarning, stacklevel=6)
 
     def spent_epsilon(self) -> float:
         """Return the epsilon spent so far, ex post, at this classifier's delta.
