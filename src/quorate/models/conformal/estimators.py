@@ -38,7 +38,6 @@ from quorate.models.evaluation.rows import (
 from quorate.models.predictors.labels import class_codes, target_numbers
 from quorate.models.predictors.records import check_records
 from quorate.models.predictors.sklearn_compat import KeepsPublished
-from quorate.models.saving.codecs import from_plain, to_plain
 from quorate.models.saving.contract import SavedModel, Spending, State
 from quorate.tables.schema import Schema
 
@@ -51,7 +50,8 @@ class ConformalModel(SavedModel, KeepsPublished):
 
     spending = Spending(published=True, chargeable=True)
     summary = "Sets or intervals around the answers of a published model, as wide as private records ask for."
-    saved_attributes = ("claim_", "covers_", "spent_epsilon_", "cell_")
+    saved_attributes = ("claim_", "covers_", "spent_epsilon_", "cell_", "quantile_")
+    saved_types = (PrivateQuantile,)
 
     _published = "model"
     model: Any
@@ -82,7 +82,7 @@ class ConformalModel(SavedModel, KeepsPublished):
     def to_state(self) -> State:
         """Return settings, the grid and its released cell, and the model that the sets or intervals are about."""
         check_is_fitted(self, "cell_")
-        state = State({**self.fitted_values(), "quantile": to_plain(self.quantile_)})
+        state = State(self.fitted_values())
         state.put_arrays("grid", grid=self.grid_)
         state.put_model("model", self.model)
         return state
@@ -91,7 +91,7 @@ class ConformalModel(SavedModel, KeepsPublished):
     def from_state(cls, state: State) -> Self:
         """Return the sets or intervals of a state, as they were after `fit`."""
         sets = cls.from_fitted_values(state.values, model=state.model("model"))
-        sets.quantile_, sets.grid_ = from_plain(state.values["quantile"], PrivateQuantile), state.arrays("grid")["grid"]
+        sets.grid_ = state.arrays("grid")["grid"]
         if not (sets.grid_.shape == (sets.quantile_.cells,) and 0 <= sets.cell_ < sets.quantile_.cells):
             raise InvalidInput("the released cell is none of the grid; the model is not loaded")
         sets.coverage_ = sets.quantile_.coverage()

@@ -35,12 +35,10 @@ from quorate.models.predictors.base import QuorateClassifier
 from quorate.models.predictors.labels import class_codes, declared_classes
 from quorate.models.predictors.predictions import Predictions
 from quorate.models.predictors.records import allows_missing, check_auto_counts, check_records, fill_missing
-from quorate.models.saving.codecs import from_plain, to_plain
 from quorate.models.saving.contract import Spending, State
 from quorate.models.saving.folder import PrivateFolder
 from quorate.tables.persons import unit_numbers
 
-_TERMS = (Terms, Guarantee, Boost, NoisyCutoff, Quorum)
 _NO_QUORUM_RATE = 0.02  # the share of a phase's arrivals that may find no quorum, unless given
 
 
@@ -116,7 +114,8 @@ class EverlastingClassifier(QuorateClassifier):
     spending = Spending(one_process=True)
     own_files = ("phase", "probe.npz")
     safe_types = TRUSTED
-    saved_attributes = ("teachers_",)
+    saved_attributes = ("teachers_", "terms_")
+    saved_types = (Terms, Guarantee, Boost, NoisyCutoff, Quorum)
 
     def fit(self, X: Any, y: Any, groups: Any = None, probe: Any = None) -> "EverlastingClassifier":
         """Calibrate, deal the units and train the first teachers.
@@ -190,7 +189,7 @@ class EverlastingClassifier(QuorateClassifier):
         state is ever lost: the claim is then the account's.
         """
         self.terms_.account_budget(account)  # which refuses an account that cannot pay
-        state = State({**self.fitted_values(), "terms": to_plain(self.terms_), "account": account})
+        state = State({**self.fitted_values(), "account": account})
         state.put_estimator("estimator", self.estimator_)
         if (probe := self.session_.answerer.probe) is not None:
             state.put_arrays("probe", points=np.asarray(probe, dtype=np.float64))
@@ -231,7 +230,7 @@ class EverlastingClassifier(QuorateClassifier):
         values, home, estimator = state.values, state.home, state.estimator("estimator")
         model = cls.from_fitted_values(values, estimator=estimator)
         model.settings_ = values["settings"] | {"estimator": estimator, "classes": model.classes}
-        model.estimator_, model.terms_ = clone(estimator, safe=False), from_plain(values["terms"], *_TERMS)
+        model.estimator_ = clone(estimator, safe=False)
         model.account_ = None if values["account"] is None else Guarantee(*values["account"])
         arrivals = model.open_arrivals(model.terms_, state.arrays("probe")["points"] if "probe.npz" in state else None)
         phases = PhaseFolder(arrivals, home.path, home.ledger, features=model.n_features_in_, trusted=home.trusted)

@@ -50,7 +50,7 @@ class NeighbourClassifier(NeighbourModel, ScoredClassifier):
     """
 
     kind = "neighbours"
-    saved_attributes = ("scores_",)
+    saved_attributes = ("terms_", "scores_")
 
     classes: Any = None
     scores: bool = False
@@ -126,7 +126,7 @@ class NeighbourRegressor(RegressorMixin, NeighbourModel):
 
     kind = "neighbours"
     outputs = "noisy values"
-    saved_attributes = ("bounds_", "centre_", "declared_")
+    saved_attributes = ("terms_", "bounds_", "centre_", "declared_")
 
     bounds: tuple[float, float] = (0.0, 1.0)
 

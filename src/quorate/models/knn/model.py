@@ -24,7 +24,6 @@ from quorate.models.knn.unit_file import UnitFile
 from quorate.models.knn.units import Units
 from quorate.models.predictors.base import SessionModel
 from quorate.models.predictors.records import check_matrix
-from quorate.models.saving.codecs import from_plain, to_plain
 from quorate.models.saving.contract import Spending, State
 from quorate.planner import Plan
 from quorate.tables.containers import is_frame
@@ -36,6 +35,7 @@ class NeighbourModel(SessionModel, ABC):
 
     spending = Spending(one_process=True, hides_entries=True)
     own_files = ("units.sqlite",)
+    saved_types = (Terms,)
 
     epsilon: float = 1.0
     delta: float = 1e-6
@@ -81,7 +81,6 @@ class NeighbourModel(SessionModel, ABC):
             "metric": space.metric,
             "reach": space.reach,
             "kernel": {name: getattr(kernel, name) for name in ("shape", "top", "squared_radius", "rank")},
-            "terms": to_plain(self.terms_),
             "plan": None if self.plan_ is None else self.plan_.as_dict(),
         }
         anchors = np.empty((0, 0)) if kernel.anchors is None else kernel.anchors
@@ -97,7 +96,7 @@ class NeighbourModel(SessionModel, ABC):
         model = cls.from_fitted_values(values)
         model.space_ = Space(values["metric"], arrays["centre"], reach=values["reach"])
         anchors = arrays["anchors"].astype(np.float32) if len(arrays["anchors"]) else None
-        model.kernel_, model.terms_ = Kernel(**values["kernel"], anchors=anchors), from_plain(values["terms"], Terms)
+        model.kernel_ = Kernel(**values["kernel"], anchors=anchors)
         model.plan_ = None if values["plan"] is None else Plan.from_dict(values["plan"])
         model.epsilon_, model.delta_ = model.terms_.epsilon, model.terms_.delta
         ledger = state.home.ledger

@@ -37,7 +37,7 @@ from quorate.models.predictors.concept_classifier import (
 )
 from quorate.models.predictors.records import check_auto_counts, check_jobs
 from quorate.models.predictors.stable import Calibration, check_calibration
-from quorate.models.saving.codecs import from_plain, to_plain
+from quorate.models.saving.codecs import from_plain
 from quorate.models.saving.contract import State
 from quorate.models.saving.votes import mechanism_document, mechanism_of
 from quorate.planner import plan
@@ -242,7 +242,8 @@ class AgnosticClassifier(ConceptClassifier):
     backend: str | None = None
 
     kind = "agnostic"
-    saved_attributes = ("epsilon_", "delta_")
+    saved_attributes = ("epsilon_", "delta_", "sample_")
+    saved_types = (RelabelledSample,)
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> "AgnosticClassifier":
         """Sample and relabel the units, fit the teachers and open the budget.
@@ -265,7 +266,7 @@ class AgnosticClassifier(ConceptClassifier):
 
     def to_state(self) -> State:
         """Return what was calibrated, and a hypothesis for each teacher."""
-        state = self.concept_state(sample=to_plain(self.sample_), mechanism=mechanism_document(self.mechanism_))
+        state = self.concept_state(mechanism=mechanism_document(self.mechanism_))
         state.put_document("teachers", write_concept_teachers(self.session_.answerer.ensemble))
         return state
 
@@ -279,15 +280,15 @@ class AgnosticClassifier(ConceptClassifier):
 
     def restore_votes(self, state: State, concept: Concept) -> Votes:
         """Restore sample, mechanism and teachers from a state, and return what answers by ballots."""
-        calibrated, ensemble = state.values["calibrated"], read_concept_teachers(concept, state.document("teachers"))
-        self.concept_, self.sample_ = concept, from_plain(calibrated["sample"], RelabelledSample)
-        self.mechanism_, self.teachers_ = mechanism_of(calibrated["mechanism"]), ensemble.teachers
+        ensemble = read_concept_teachers(concept, state.document("teachers"))
+        self.concept_, self.sample_ = concept, from_plain(state.values["sample"], RelabelledSample)
+        self.mechanism_, self.teachers_ = mechanism_of(state.values["mechanism"]), ensemble.teachers
         return Votes(ensemble, self.mechanism_)
 
     @classmethod
     def whole_spending(cls, values: Mapping[str, Any], view: LedgerView) -> LedgerView:
         """Return the view with the epsilon of the claim: the ledger counts what runs on the secret sample."""
-        sample, epsilon = from_plain(values["calibrated"]["sample"], RelabelledSample), float(values["epsilon"])
+        sample, epsilon = from_plain(values["sample"], RelabelledSample), float(values["epsilon"])
         spent = min(epsilon, sample.spent(view.spent_epsilon))  # proof: step 3
         return replace(view, epsilon=epsilon, delta=float(values["delta"]), spent_epsilon=spent)
 

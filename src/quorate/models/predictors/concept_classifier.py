@@ -155,6 +155,17 @@ def read_concept_teachers(concept: Concept, documents: Sequence[Mapping[str, Any
     return Ensemble(EstimatorTeachers(teachers, classes=2))
 
 
+def learning_concept(concept: Concept | None, features: int) -> Concept:
+    """Return the class of hypotheses that learns from rows of so many features: stumps unless one is given."""
+    if concept is None:
+        return Stumps(features=features)
+    if not isinstance(concept, Concept):
+        raise InvalidInput(f"concept must be a class of quorate.models.concepts, not {type(concept).__name__}")
+    if concept.features != features:
+        raise InvalidInput(f"concept reads {concept.features} features and X has {features}")
+    return concept.for_learning()
+
+
 class ConceptClassifier(SessionClassifier):
     """A classifier of two classes built on a class of hypotheses."""
 
@@ -164,13 +175,9 @@ class ConceptClassifier(SessionClassifier):
     def _records(self, X: Any, y: Any, groups: Any) -> UnitRows:
         """Check records and learn their columns and classes. Errors are for their owner, and repeat no value."""
         check_count("rows_per_person", self.rows_per_person)
-        if self.concept is not None and not isinstance(self.concept, Concept):
-            raise InvalidInput(f"concept must be a class of quorate.models.concepts, not {type(self.concept).__name__}")
         self._forget("session_", "concept_")
         points = fill_missing(check_matrix(self, X, reset=True))
-        concept = Stumps(features=points.shape[1]) if self.concept is None else self.concept.for_learning()
-        if points.shape[1] != concept.features:
-            raise InvalidInput(f"concept reads {concept.features} features and X has {points.shape[1]}")
+        concept = learning_concept(self.concept, points.shape[1])
         points[~(sealed(concept).usable(points) & works_alone(concept, points))] = 0.0  # no row is refused
         self.classes_, codes = two_classes(self.classes, points, y, instead="PrivateClassifier")
         records = fill_unit_rows(points, codes, groups=groups, row_limit=self.rows_per_person)
@@ -178,10 +185,10 @@ class ConceptClassifier(SessionClassifier):
         self.declared_ = self.classes is not None
         return records
 
-    def concept_state(self, **calibrated: Any) -> State:
-        """Return what all of these classifiers keep, and what was calibrated for this one."""
-        values = self.fitted_values() | {"concept": concept_document(self.concept_), "rows_per_unit": self.rows_}
-        return State(values | {"calibrated": calibrated})
+    def concept_state(self, **values: Any) -> State:
+        """Return what all of these classifiers keep, and these values of this one."""
+        shared = {"concept": concept_document(self.concept_), "rows_per_unit": self.rows_}
+        return State(self.fitted_values() | shared | values)
 
     @classmethod
     def from_concept_state(cls, state: State) -> Self:

@@ -221,13 +221,13 @@ class PureClassifier(ConceptClassifier):
     def from_state(cls, state: State) -> Self:
         """Return the classifier of a state; it spends from the ledger of its folder."""
         assert state.home is not None
-        model, calibrated = cls.from_concept_state(state), state.values["calibrated"]
+        model, values = cls.from_concept_state(state), state.values
         if model.method_ == "realizable":
-            model.scheme_ = mechanism_of(calibrated["majority"])
+            model.scheme_ = mechanism_of(values["majority"])
             ensemble = read_concept_teachers(model.concept_, state.document("teachers"))
             answerer: Answerer = Votes(ensemble, model.scheme_)
         else:
-            model.scheme_ = from_plain(calibrated["scheme"], PureStable, PureRelabelling, StableChoice, *CONCEPTS)
+            model.scheme_ = from_plain(values["scheme"], PureStable, PureRelabelling, StableChoice, *CONCEPTS)
             answerer = model.answerer(UnitRows.from_arrays(state.arrays("records")))
         model.session_ = state.home.open_session(answerer)
         return model

@@ -29,7 +29,6 @@ from quorate.core.privacy.cost import float_up, text_up
 from quorate.core.session import Session
 from quorate.models.concepts import Concept, Hypothesis
 from quorate.models.predictors.concept_classifier import ConceptClassifier, UnitRows
-from quorate.models.saving.codecs import from_plain, to_plain
 from quorate.models.saving.contract import State
 from quorate.models.saving.hypotheses import CONCEPTS
 
@@ -192,6 +191,8 @@ class StableClassifier(ConceptClassifier):
     calibration: Calibration = "tight"
 
     kind = "stable"
+    saved_attributes = ("choice_",)
+    saved_types = (StableChoice, *CONCEPTS)
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> "StableClassifier":
         """Keep the records and calibrate the predictions. `groups` names the person of each row."""
@@ -212,7 +213,7 @@ class StableClassifier(ConceptClassifier):
 
     def to_state(self) -> State:
         """Return what was calibrated, and the records."""
-        state = self.concept_state(choice=to_plain(self.choice_))
+        state = self.concept_state()
         state.put_arrays("records", **self.session_.answerer.records.to_arrays())
         return state
 
@@ -221,7 +222,6 @@ class StableClassifier(ConceptClassifier):
         """Return the classifier of a state; its answers are kept in the ledger, whose account is not charged."""
         assert state.home is not None
         model = cls.from_concept_state(state)
-        model.choice_ = from_plain(state.values["calibrated"]["choice"], StableChoice, *CONCEPTS)
         answerer = model.answerer(UnitRows.from_arrays(state.arrays("records")))
         model.session_ = state.home.open_session(answerer, charged=False)
         return model

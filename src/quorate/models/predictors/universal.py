@@ -99,7 +99,7 @@ class UniversalClassifier(ConceptClassifier):
 
     kind = "universal"
     own_files = ("asked.jsonl",)
-    saved_attributes = ("epsilon_", "delta_")
+    saved_attributes = ("epsilon_", "delta_", "ballots_")
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> "UniversalClassifier":
         """Split the budget and fit the teachers for one part; keep the rest and the records for the hypothesis."""
@@ -121,7 +121,6 @@ class UniversalClassifier(ConceptClassifier):
         state = self.concept_state(
             sample=to_plain(first.sample_),
             mechanism=mechanism_document(first.mechanism_),
-            ballots=self.ballots_,
             ballots_epsilon=first.epsilon_,
             hypothesis_epsilon=self.session_.answerer.epsilon,
         )
@@ -133,16 +132,16 @@ class UniversalClassifier(ConceptClassifier):
     def from_state(cls, state: State) -> Self:
         """Return the classifier of a state; the ledger has the hypothesis, once it was chosen."""
         assert state.home is not None
-        model, calibrated = cls.from_concept_state(state), state.values["calibrated"]
-        model.ballots_, model.first_ = calibrated["ballots"], model.first_phase()
-        model.first_.epsilon_, model.first_.delta_ = calibrated["ballots_epsilon"], model.delta_
+        model, values = cls.from_concept_state(state), state.values
+        model.first_ = model.first_phase()
+        model.first_.epsilon_, model.first_.delta_ = values["ballots_epsilon"], model.delta_
         model.first_.queries = model.ballots_
         answerer = BallotsFirst(
             model.first_.restore_votes(state, model.concept_),
             model.concept_,
             UnitRows.from_arrays(state.arrays("records")),
             ballots=model.ballots_,
-            epsilon=calibrated["hypothesis_epsilon"],
+            epsilon=values["hypothesis_epsilon"],
             journal=Journal(state.home.path / cls.own_files[0]),
         )
         model.session_ = state.home.open_session(answerer)
@@ -155,10 +154,10 @@ class UniversalClassifier(ConceptClassifier):
     @classmethod
     def whole_spending(cls, values: Mapping[str, Any], view: LedgerView) -> LedgerView:
         """Return the view with the epsilon of the claim: of ballots on the sample, and of the hypothesis if chosen."""
-        calibrated, epsilon = values["calibrated"], float(values["epsilon"])
-        ballots = from_plain(calibrated["sample"], RelabelledSample).spent(view.spent_epsilon)  # proof: step 3
-        chosen = calibrated["hypothesis_epsilon"] if view.chosen else 0.0  # proof: step 9
-        spent = min(epsilon, min(ballots, calibrated["ballots_epsilon"]) + chosen)
+        epsilon = float(values["epsilon"])
+        ballots = from_plain(values["sample"], RelabelledSample).spent(view.spent_epsilon)  # proof: step 3
+        chosen = values["hypothesis_epsilon"] if view.chosen else 0.0  # proof: step 9
+        spent = min(epsilon, min(ballots, values["ballots_epsilon"]) + chosen)
         return replace(view, epsilon=epsilon, delta=float(values["delta"]), spent_epsilon=spent)
 
     def check_settings(self) -> None:

@@ -27,7 +27,6 @@ from quorate.core.session import Session
 from quorate.models.predictors.labels import declared_classes
 from quorate.models.predictors.records import allows_missing, check_auto_counts, check_jobs, check_records, is_auto
 from quorate.models.predictors.scores import ScoredClassifier, Scoring, Threshold, check_threshold
-from quorate.models.saving.codecs import from_plain, to_plain
 from quorate.models.saving.contract import Outputs, Spending, State
 from quorate.models.saving.votes import mechanism_document, mechanism_of, put_teachers, read_teachers
 from quorate.planner import ON_NO_QUORUM, Plan, plan
@@ -126,7 +125,8 @@ class VotingClassifier(ScoredClassifier):
     device: DeviceName = "auto"
 
     spending = Spending(chargeable=True)
-    saved_attributes = ("epsilon_", "delta_")
+    saved_attributes = ("epsilon_", "delta_", "estimate_", "chosen_")
+    saved_types = (Estimate, LearnerChoice, Trial)
 
     def check_settings(self) -> None:
         """Raise an error for invalid settings."""
@@ -190,8 +190,6 @@ class VotingClassifier(ScoredClassifier):
                 **self.fitted_values(),
                 "mechanism": mechanism_document(self.mechanism_),
                 "plan": self.plan_.as_dict(),
-                "estimate": to_plain(self.estimate_),
-                "chosen": to_plain(self.chosen_),
             }
         )
         put_teachers(state, self.session_.answerer.ensemble.fitted)
@@ -207,8 +205,6 @@ class VotingClassifier(ScoredClassifier):
         estimator = state.estimator("estimator") if "estimator.skops" in state else None
         model = cls.from_fitted_values(values, estimator=estimator)
         model.estimator_ = None if estimator is None else clone(estimator)  # what is set later reaches the other
-        model.estimate_ = from_plain(values["estimate"], Estimate)
-        model.chosen_ = from_plain(values["chosen"], LearnerChoice, Trial)
         ensemble, mechanism = Ensemble(read_teachers(state)), mechanism_of(values["mechanism"])
         model.plan_ = Plan.from_dict(values["plan"], mechanism)
         model.mechanism_, model.teachers_ = mechanism, ensemble.teachers

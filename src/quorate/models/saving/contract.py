@@ -204,7 +204,8 @@ class SavedModel:
     inputs: ClassVar[Inputs] = "rows"
     served: ClassVar[bool] = True  # False where only the owner asks
     summary: ClassVar[str] = ""  # of a published model, for the page of its folder
-    saved_attributes: ClassVar[tuple[str, ...]] = ()  # fitted attributes whose values are plain
+    saved_attributes: ClassVar[tuple[str, ...]] = ()  # fitted attributes whose values are plain, or of `saved_types`
+    saved_types: ClassVar[tuple[type, ...]] = ()  # dataclasses and named tuples, written by their parameters
     own_files: ClassVar[tuple[str, ...]] = ()  # beginnings of the names of files that the model itself writes later
     safe_types: ClassVar[tuple[str, ...]] = ()  # of this package, that its estimators may hold
     session_: Any
@@ -307,7 +308,7 @@ class SavedModel:
         classes, form = getattr(model, "classes_", None), getattr(model, "form_", None)
         declared = getattr(model, "declared_", getattr(model, "classes", None) is not None)
         return {
-            **{name.rstrip("_"): getattr(model, name) for name in self.saved_attributes},
+            **{name.rstrip("_"): to_plain(getattr(model, name)) for name in self.saved_attributes},
             "settings": self.saved_settings(),
             "classes": None if classes is None else {"values": classes.tolist(), "type": classes.dtype.str},
             "classes_public": not declared,
@@ -325,7 +326,7 @@ class SavedModel:
         """Return a model with what `fitted_values` wrote; `parts` are the settings that other files keep."""
         model: Any = cls(**parts, **values["settings"])
         for name in cls.saved_attributes:
-            setattr(model, name, values[name.rstrip("_")])
+            setattr(model, name, from_plain(values[name.rstrip("_")], *cls.saved_types))
         if values["classes"] is not None:
             model.classes_, model.declared_ = array_from(values["classes"]), not values["classes_public"]
             if hasattr(model, "classes"):

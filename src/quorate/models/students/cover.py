@@ -16,10 +16,10 @@ from quorate.core.hypotheses.sealed import opened, sealed_candidates
 from quorate.core.mechanisms import NoisySum
 from quorate.core.mechanisms.exponential import ExponentialChoice
 from quorate.core.privacy.claims import replaced
-from quorate.models.concepts import Concept, Dichotomies, Hypothesis, Stumps
+from quorate.models.concepts import Concept, Dichotomies, Hypothesis
 from quorate.models.concepts.stumps import named_condition, rule_text
 from quorate.models.predictors.base import QuorateClassifier
-from quorate.models.predictors.concept_classifier import UnitRows, fill_unit_rows
+from quorate.models.predictors.concept_classifier import UnitRows, fill_unit_rows, learning_concept
 from quorate.models.predictors.labels import two_classes
 from quorate.models.predictors.records import check_matrix, fill_missing
 from quorate.models.saving.contract import Spending, State
@@ -63,7 +63,7 @@ class CoverClassifier(QuorateClassifier):
         defining = X if self.mode == "label-private" else check_matrix(self, public, reset=False, role="public")
         if self.points is not None:
             defining = defining[np.sort(random_points(np.arange(len(defining)), self.points))]
-        self.concept_ = self._concept()
+        self.concept_ = learning_concept(self.concept, self.n_features_in_)
         candidates = sealed_candidates(self.concept_.dichotomies(defining))  # proof: steps 1 and 2
         rows = fill_unit_rows(X, codes, groups=groups, row_limit=self.rows_per_person)  # proof: step 2
         hypothesis, spent = self._select(candidates, rows)
@@ -122,16 +122,6 @@ class CoverClassifier(QuorateClassifier):
             check_count("points", self.points)
         if check_count("rows_per_person", self.rows_per_person) != 1 and groups is None:
             raise InvalidInput("rows_per_person is for groups, which say whose each row is; there are none")
-
-    def _concept(self) -> Concept:
-        concept = Stumps(features=self.n_features_in_) if self.concept is None else self.concept
-        if not isinstance(concept, Concept):
-            raise InvalidInput(f"concept must be a class of quorate.models.concepts, not {type(concept).__name__}")
-        if concept.features != self.n_features_in_:
-            raise InvalidInput(
-                f"X has {self.n_features_in_} features, but {type(concept).__name__} reads {concept.features}"
-            )
-        return concept.for_learning()
 
     @property
     def rule_(self) -> str:
