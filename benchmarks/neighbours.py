@@ -27,9 +27,9 @@ from quorate.compute.learners.backends import choose_backend
 from quorate.core.errors import InvalidInput
 from quorate.core.estimator_calls import one_thread
 from quorate.models.knn import NeighbourClassifier
+from quorate.models.knn.ballots import Terms
 from quorate.models.knn.choice import TOP, rank_of
 from quorate.models.knn.kernel import Kernel, Shape
-from quorate.models.knn.terms import Terms
 from quorate.models.knn.units import Units
 
 _DELTA = 1e-5

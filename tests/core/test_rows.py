@@ -246,7 +246,7 @@ def test_minus_zero_is_zero_on_every_road():
         MatrixInput(2).queries(matrix),
         NamedInputs(["a", "b"]).queries(tensors),
         SchemaInputs(schema).queries(tensors),
-        stable.checked([[-0.0, -0.0]]),
+        stable.check_queries([[-0.0, -0.0]]),
     ):
         assert query_digests(made) == query_digests(canonical_matrix([[0.0, 0.0]]))
 

@@ -189,7 +189,7 @@ def _points(case: Case) -> tuple[list[Any], int, str]:
     with entropy_tape(case.seed):
         try:
             subject.fit(predictor, case.container.pack(table.X, table.names), table, None, None)
-            packed = predictor.checked(case.container.pack(X, range(len(X))))
+            packed = predictor.check_queries(case.container.pack(X, range(len(X))))
         except Exception as error:
             return [], 0, told(error)
         ahead = 2 * teachers_of(predictor, packed)[1].sum(axis=1) - predictor.teachers_

@@ -52,7 +52,7 @@ class _Asked:
         return self.of(packed)
 
     def of(self, packed: Any) -> NDArray[Any]:
-        return np.asarray(self._fitted.ballots(self._made.checked(packed)))
+        return np.asarray(self._fitted.ballots(self._made.check_queries(packed)))
 
     def packed_otherwise(self, X: Floats) -> Iterator[tuple[str, Any]]:
         """Yield the same numbers in another order of memory, in a wider type, in lists, under other names."""

@@ -76,7 +76,7 @@ def _fit(case: Case, model: Any, table: Table, watch: Watch, *, person: bool, se
         repr(getattr(model, name, None))
         for name in ("estimate_", "labelled_", "hypothesis_", "best_score_", "best_index_")
     ]
-    look = (model, model.checked(case.packed(_PROBE, seed=4))) if subject.ensemble else None
+    look = (model, model.check_queries(case.packed(_PROBE, seed=4))) if subject.ensemble else None
     public = shown(model, planned=not subject.holdout)
     stage = watch.stage("fit", public=public, released=" ".join(released), look=look, one_row=subject.holdout)
     if subject.release:
@@ -209,7 +209,7 @@ def _take(
     released += watch.seated() if feeds else ""  # nobody sees these labels, but the mechanism released them to phase 2
     released += f" closed: {progress.pop('closed', None)}"  # by a noisy cutoff, which is paid for
     public["progress_"] = repr(progress)
-    look = None if case is None else (model, model.checked(case.packed(_PROBE, seed=4)))
+    look = None if case is None else (model, model.check_queries(case.packed(_PROBE, seed=4)))
     shared = {"public": public, "released": released, "own": arrival.own, "one_row": arrival.own}
     stage = watch.stage(name, look=look, may_change=opening, **shared)
     if arrival.own:

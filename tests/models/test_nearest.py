@@ -31,10 +31,9 @@ from quorate.core.mechanisms.noisy_vector import ROUNDING_VARIANCE, discrete_del
 from quorate.core.privacy import Cost
 from quorate.models.knn import blocks
 from quorate.models.knn import units as units_module
-from quorate.models.knn.ballots import Labels, Levels, Shares
+from quorate.models.knn.ballots import Labels, Levels, Shares, Terms
 from quorate.models.knn.blocks import Block, multiply, query_factors, record_factors
 from quorate.models.knn.kernel import LONGEST, Kernel, Space
-from quorate.models.knn.terms import Terms
 from quorate.models.knn.units import Units
 from quorate.planner import Plan
 

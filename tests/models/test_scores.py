@@ -220,7 +220,7 @@ def test_class_shares_are_estimated_with_the_rates_and_paid_for():
     labels = classifier.predict(QUERIES)
     level = classifier.estimate_.shares[1]
     assert classifier.decision_function(QUERIES) == pytest.approx(
-        classifier.mechanism_.excess(classifier.session_.ask(classifier.checked(QUERIES)).labels) - level
+        classifier.mechanism_.excess(classifier.session_.ask(classifier.check_queries(QUERIES)).labels) - level
     )
     assert classifier.spent_epsilon() <= 8.0
     assert labels.answered.all()

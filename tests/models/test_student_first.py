@@ -336,9 +336,9 @@ def test_a_gap_that_the_student_does_not_take_is_refused_at_once():
     made = StudentFirstClassifier(student, DecisionTreeClassifier(max_depth=2), **TARGET).fit(X, Y)
     assert not get_tags(made).input_tags.allow_nan  # by which a server refuses it
     with pytest.raises(ValueError, match="contains NaN"):
-        made.checked([[np.nan, 0.0]])
+        made.check_queries([[np.nan, 0.0]])
     made.student_ = DecisionTreeClassifier().fit(OWN, OWN_LABELS)
-    assert np.isnan(made.checked([[np.nan, 0.0]])).any()
+    assert np.isnan(made.check_queries([[np.nan, 0.0]])).any()
 
 
 def test_teachers_that_are_brought_are_refused():

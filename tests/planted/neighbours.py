@@ -22,9 +22,9 @@ from planted.small import Chunk, SmallClassifier
 class _TypesOfTheJoin(SmallClassifier):
     """Takes queries of any type: those of the joined frame are for all teachers."""
 
-    def checked(self, X: Any) -> Any:
+    def check_queries(self, X: Any) -> Any:
         """Check the container, and leave the types: that is the mistake."""
-        return X if hasattr(X, "iloc") else super().checked(X)
+        return X if hasattr(X, "iloc") else super().check_queries(X)
 
 
 class _MadeUpRows(SmallClassifier):
@@ -124,9 +124,9 @@ class _TypesOfTheValues(SmallClassifier):
 class _TakesAnyContainer(SmallClassifier):
     """Takes a matrix as a query of a classifier that was fitted on a data frame."""
 
-    def checked(self, X: Any) -> Any:
+    def check_queries(self, X: Any) -> Any:
         """Check the types where the container is right, and say nothing where it is not: that is the mistake."""
-        return super().checked(X) if hasattr(X, "iloc") != isinstance(self.kinds_, np.dtype) else X
+        return super().check_queries(X) if hasattr(X, "iloc") != isinstance(self.kinds_, np.dtype) else X
 
 
 def in_the_matrix(kind: type[SmallClassifier], container: str, learner: str, unit: str) -> Caught:

@@ -89,7 +89,7 @@ class SmallClassifier(ClassifierMixin, BaseEstimator):
         self.kinds_ = X.dtypes if hasattr(X, "iloc") else getattr(X, "dtype", np.dtype(np.float64))
         return X if hasattr(X, "iloc") else np.asarray(X, dtype=self.kinds_)
 
-    def checked(self, X: Any) -> Any:
+    def check_queries(self, X: Any) -> Any:
         framed = not isinstance(self.kinds_, np.dtype)
         if framed != hasattr(X, "iloc"):
             raise InvalidInput("queries come in a container like that of the records")
@@ -109,7 +109,7 @@ class SmallClassifier(ClassifierMixin, BaseEstimator):
             return np.array([_said(model, self.chunk(X, [row]), label)[0] for row in range(len(X))])
 
     def predict(self, X: Any) -> Predictions:
-        X = self.checked(X)
+        X = self.check_queries(X)
         if self.seats_taken_ >= _SEATS:
             self._next_phase()
         ones = self.session_.ensemble.fitted.ballots(X).sum(axis=1)

@@ -159,7 +159,7 @@ def test_the_stock_client_is_told_what_is_wrong(client):
 def test_what_the_service_checks_is_what_the_classifier_would_check(models):
     classifier = load(models["array"])
     X = np.array([[1.5, -2.0, 3e300], [0.0, -0.0, 1e-300]])
-    checked = classifier.checked(X)
+    checked = classifier.check_queries(X)
     assert checked.dtype == X.dtype
     assert np.array_equal(checked, X)
 

@@ -170,7 +170,7 @@ def test_one_null_of_arrow_changes_no_ballot_and_no_refusal():
         )
         made.fit(pa.table({"age": values}), labels)
         assert made.form_.kinds == ("number",)
-        made.checked(pa.table({"age": [3.5]}))  # is answered in both cases
+        made.check_queries(pa.table({"age": [3.5]}))  # is answered in both cases
 
 
 def test_categories_of_a_dictionary_are_no_part_of_a_model():
@@ -182,7 +182,7 @@ def test_categories_of_a_dictionary_are_no_part_of_a_model():
             epsilon=2.0, teachers=40, queries=10, classes=[0, 1],
         ).fit(table, np.arange(2000) % 2)  # fmt: skip
         assert made.form_.kinds == ("text", "number")
-        assert made.checked(pa.table({"x": ["hiv"], "y": [1]}))["x"].tolist() == ["hiv"]
+        assert made.check_queries(pa.table({"x": ["hiv"], "y": [1]}))["x"].tolist() == ["hiv"]
 
 
 def test_the_scale_of_decimals_changes_no_last_bit():

@@ -24,9 +24,8 @@ from quorate.core.mechanisms.noisy_vector import NoisyVector
 from quorate.core.privacy import Budget
 from quorate.models.concepts import Threshold, Thresholds
 from quorate.models.knn import NeighbourClassifier, NeighbourRegressor
-from quorate.models.knn.ballots import Levels
+from quorate.models.knn.ballots import Levels, Terms
 from quorate.models.knn.choice import TOP
-from quorate.models.knn.terms import Terms
 from quorate.models.predictors import PrivateClassifier
 from quorate.release import QueryRelease
 

@@ -7,9 +7,8 @@ from quorate.models.concepts.check import check_concept
 from quorate.models.concepts.conjunctions import Conjunction, Conjunctions
 from quorate.models.concepts.finite import Finite, Member
 from quorate.models.concepts.halfspaces import Halfspace, Halfspaces
-from quorate.models.concepts.intervals import Interval, Intervals
 from quorate.models.concepts.stumps import Stump, Stumps
-from quorate.models.concepts.thresholds import Threshold, Thresholds
+from quorate.models.concepts.thresholds import Interval, Intervals, Threshold, Thresholds
 
 __all__ = [
     "Box",

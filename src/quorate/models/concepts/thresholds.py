@@ -1,4 +1,4 @@
-"""Thresholds on a line."""
+"""Thresholds and intervals on a line."""
 
 import math
 from dataclasses import dataclass, field
@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from quorate.core.arrays import Integers
 from quorate.core.hypotheses.concept import Concept, Dichotomies
-from quorate.core.hypotheses.hypothesis import Hypothesis
-from quorate.core.hypotheses.line import cut_points, mistakes_upward
+from quorate.core.hypotheses.hypothesis import Hypothesis, Tally
+from quorate.core.hypotheses.line import cut_points, lead_below, mistakes_upward
 from quorate.core.hypotheses.points import Labels, Points
 
 
@@ -86,3 +87,169 @@ class _Cuts(Dichotomies):
     def _mistakes(self, points: Points, labels: Labels) -> Any:
         upward = mistakes_upward(self._cuts, points[:, 0], labels)
         return np.concatenate([upward, len(labels) - upward[1:-1]]) if self._downward else upward
+
+
+_BLOCK = 64  # entries whose pairs are counted one by one
+_AT_ONCE = 2**14  # entries whose blocks are counted together: what a cache has room for
+
+
+def difference_counts(values: Integers, *, lowest: int, highest: int) -> Integers:
+    """Return for t from `lowest` to `highest` the number of pairs i < j with values[j] - values[i] == t.
+
+    All differences must lie in that range.
+    """
+    counts = _within_blocks(values, lowest, highest)
+    size = _BLOCK
+    while size < values.size:
+        for start in range(0, values.size - size, 2 * size):
+            earlier, later = values[start : start + size], values[start + size : start + 2 * size]
+            offset = int(later.min()) - int(earlier.max())
+            pairs = correlate(np.bincount(earlier - earlier.min()), np.bincount(later - later.min()))
+            counts[offset - lowest : offset - lowest + pairs.size] += pairs
+        size *= 2
+    return counts
+
+
+def _within_blocks(values: Integers, lowest: int, highest: int) -> Integers:
+    counts = np.zeros(highest - lowest + 1, dtype=np.int64)
+    complete = values.size // _BLOCK * _BLOCK
+    for start in range(0, complete, _AT_ONCE):
+        blocks = values[start : min(start + _AT_ONCE, complete)].reshape(-1, _BLOCK)
+        for distance in range(1, _BLOCK):
+            _count(counts, blocks[:, distance:] - blocks[:, :-distance], lowest)
+    rest = values[complete:]
+    early, late = np.triu_indices(rest.size, 1)
+    _count(counts, rest[late] - rest[early], lowest)
+    return counts
+
+
+def _count(counts: Integers, differences: Integers, lowest: int) -> None:
+    """Add these differences to the counts; the work is that of their own range, not of the whole one."""
+    if differences.size:
+        smallest = int(differences.min())
+        times = np.bincount((differences - smallest).ravel())
+        counts[smallest - lowest : smallest - lowest + times.size] += times
+
+
+def correlate(earlier: Integers, later: Integers) -> Integers:
+    """Return the sums of left[i] * right[j] over j - i == t, for t from 1 - left.size upwards. Exact.
+
+    Convolution by a Fourier transform of size 2**k errs by less than 16 k 2**-53 times both lengths (Percival 2003 has
+    the like for radix 2); where that could reach a quarter, the longer factor is cut in two. Should a sum still come
+    out far from a whole number, all is added up directly.
+    """
+    size = earlier.size + later.size - 1
+    if min(earlier.size, later.size) <= 8:
+        return np.convolve(earlier[::-1], later)
+    lengths = [math.sqrt(float(np.dot(part.astype(np.float64), part))) for part in (earlier, later)]
+    padded = 1 << (size - 1).bit_length()
+    if 16 * padded.bit_length() * 2.0**-53 * lengths[0] * lengths[1] > 0.25:
+        if lengths[0] < lengths[1]:
+            return correlate(later[::-1], earlier[::-1])
+        half = int(earlier.max()).bit_length() // 2
+        assert half > 0, "entries of 0 and 1 are too short to be cut, and too few to come here"
+        return (correlate(earlier >> half, later) << half) + correlate(earlier & ((1 << half) - 1), later)
+    product = np.fft.rfft(earlier[::-1], padded) * np.fft.rfft(later, padded)
+    sums = np.fft.irfft(product, padded)[:size]
+    rounded = np.rint(sums)
+    return rounded.astype(np.int64) if np.abs(sums - rounded).max() < 0.25 else np.convolve(earlier[::-1], later)
+
+
+def pair_of_rank(values: Integers, difference: int, rank: int) -> tuple[int, int]:
+    """Return the pair i < j of this rank, from 0, among those with values[j] - values[i] == difference."""
+    size = values.size
+    order = np.argsort(values, kind="stable")
+    level = values - int(values.min())
+    keys = (level * size + np.arange(size))[order]  # by value, then by place
+    wanted = (level - difference) * size
+    first = np.searchsorted(keys, wanted)
+    upto = np.cumsum(np.searchsorted(keys, wanted + np.arange(size)) - first)
+    late = int(np.searchsorted(upto, rank, side="right"))
+    preceding = int(upto[late - 1]) if late else 0
+    return int(order[first[late] + rank - preceding]), late
+
+
+@dataclass(frozen=True)
+class Interval(Hypothesis):
+    """An interval: label 1 from `lower`, included, to `upper`, excluded."""
+
+    lower: float
+    upper: float
+    features: int = field(default=1, init=False, repr=False)
+
+    def _predict(self, points: Points) -> Any:
+        return (points[:, 0] >= self.lower) & (points[:, 0] < self.upper)
+
+
+@dataclass(frozen=True)
+class Intervals(Concept):
+    """All intervals of a line, including unbounded and empty ones.
+
+    >>> Intervals().fit_erm([1.0, 2.0, 3.0, 4.0], [0, 1, 1, 0])
+    Interval(lower=1.5, upper=3.5)
+    """
+
+    features: int = field(default=1, init=False, repr=False)
+
+    @property
+    def vc_dimension(self) -> int:
+        """2: no interval contains the outer two of three points without the middle one."""
+        return 2
+
+    @property
+    def dual_vc_dimension(self) -> int:
+        """2: three intervals make at most seven cells, and a dimension of 3 would need eight."""
+        return 2
+
+    def _dichotomies(self, points: Points) -> Dichotomies:
+        return _Ranges(points[:, 0])
+
+
+class _Ranges(Dichotomies):
+    """The empty interval, then all pairs of cuts, one cut below, above and between each two points."""
+
+    features = 1
+
+    def __init__(self, values: Any) -> None:
+        ends = [-math.inf] if values.size == 0 else [-math.inf, math.inf]
+        self._cuts = np.sort(np.concatenate([cut_points(values), ends]))
+
+    def __len__(self) -> int:
+        return 1 + math.comb(self._cuts.size, 2)
+
+    def _candidate(self, index: int) -> Hypothesis:
+        if index == 0:
+            return Interval(math.inf, math.inf)
+        starts = np.cumsum(np.arange(self._cuts.size - 1, 0, -1))  # of the pairs that begin at a later cut
+        lower = int(np.searchsorted(starts, index - 1, side="right"))
+        upper = self._cuts.size - (int(starts[lower]) - (index - 1))
+        return self.between(lower, upper)
+
+    def between(self, lower: int, upper: int) -> Interval:
+        return Interval(float(self._cuts[lower]), float(self._cuts[upper]))
+
+    def _mistakes(self, points: Points, labels: Labels) -> Any:
+        lead = lead_below(self._cuts, points[:, 0], labels)
+        lower, upper = np.triu_indices(lead.size, 1)
+        return np.count_nonzero(labels == 1) - np.concatenate([[0], lead[upper] - lead[lower]])
+
+    def _tally(self, points: Points, labels: Labels) -> Tally:
+        return _RangeTally(self, lead_below(self._cuts, points[:, 0], labels), labels)
+
+
+class _RangeTally(Tally):
+    """An interval makes as many mistakes as there are ones, less the lead of ones over zeros inside of it."""
+
+    def __init__(self, ranges: _Ranges, lead: Any, labels: Labels) -> None:
+        self._ranges, self._lead = ranges, lead
+        self._ones = int(np.count_nonzero(labels == 1))
+        zeros = len(labels) - self._ones
+        self.counts = difference_counts(lead, lowest=-zeros, highest=self._ones)[::-1].copy()
+        self.counts[self._ones] += 1  # the empty interval
+
+    def _pick(self, mistakes: int, rank: int) -> Hypothesis:
+        if mistakes == self._ones:
+            if rank == 0:
+                return self._ranges[0]
+            rank -= 1
+        return self._ranges.between(*pair_of_rank(self._lead, self._ones - mistakes, rank))

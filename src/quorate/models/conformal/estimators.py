@@ -104,7 +104,7 @@ class ConformalModel(SavedModel, KeepsPublished):
         origin = "What it claims is said by who published it." if claim is None else origin
         return [f"Coverage: {self.covers_}.", f"Model: {type(self.model).__name__}. {origin}"]
 
-    def checked(self, X: Any) -> Any:
+    def check_queries(self, X: Any) -> Any:
         """Return queries in the form that the model takes, or raise an error."""
         check_is_fitted(self, "cell_")
         return check_records(self, X, estimator=self.model, reset=False, frames=True)
@@ -234,11 +234,11 @@ class ConformalClassifier(ConformalModel, ClassifierMixin, BaseEstimator):
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the model's own labels. Nothing is spent."""
-        return np.asarray(self.model.predict(model_rows(self.model, self.checked(X))))
+        return np.asarray(self.model.predict(model_rows(self.model, self.check_queries(X))))
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return the model's probability of each of `classes_`; 1 for its label if it predicts labels only."""
-        rows = model_rows(self.model, self.checked(X))
+        rows = model_rows(self.model, self.check_queries(X))
         if hasattr(self.model, "predict_proba"):
             return np.asarray(self.model.predict_proba(rows))
         return np.eye(self.classes_.size)[class_codes(self.classes_, np.asarray(self.model.predict(rows)))]
@@ -340,7 +340,7 @@ class ConformalRegressor(ConformalModel, RegressorMixin, BaseEstimator):
 
     def predict(self, X: Any) -> NDArray[np.float64]:
         """Return the model's own values. Nothing is spent."""
-        values = self.model.predict(model_rows(self.model, self.checked(X)))
+        values = self.model.predict(model_rows(self.model, self.check_queries(X)))
         return np.asarray(values, dtype=np.float64).reshape(-1)
 
     def predict_interval(self, X: Any) -> NDArray[np.float64]:

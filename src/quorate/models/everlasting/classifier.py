@@ -337,7 +337,7 @@ class EverlastingClassifier(QuorateClassifier):
 
     # --- Answers -----------------------------------------------------------------------------------------------------
 
-    def checked(self, X: Any) -> Any:
+    def check_queries(self, X: Any) -> Any:
         """Return queries in the form that teachers take, or say what is wrong with them. Nothing is asked."""
         check_is_fitted(self)
         return self._records(X, reset=False)
@@ -348,7 +348,7 @@ class EverlastingClassifier(QuorateClassifier):
         Apart from the outcomes of this batch, nothing returned reveals the number of no-quorums: neither what was spent
         nor what is left.
         """
-        X = self.checked(X)
+        X = self.check_queries(X)
         labels = self.session_.arrive(X)
         return Predictions.of(np.maximum(labels, NO_QUORUM), classes=self.classes_, refused=labels == REFUSED)
 
@@ -361,7 +361,7 @@ class EverlastingClassifier(QuorateClassifier):
         >>> made.fit(X, (X[:, 0] > 0).astype(int)).feed(X[:5000]).seats_taken_
         5000
         """
-        points = self.checked(X)
+        points = self.check_queries(X)
         if self.terms_.pool is None:
             raise InvalidInput(
                 "with refresh='queries' only queries teach; construct with refresh='pool' to feed points"

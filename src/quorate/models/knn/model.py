@@ -15,11 +15,10 @@ from quorate.core.errors import InvalidInput
 from quorate.core.mechanisms.noisy_vector import largest_whole_epsilon
 from quorate.core.privacy import Budget
 from quorate.core.privacy.claims import added_or_removed
-from quorate.models.knn.ballots import Ballot
+from quorate.models.knn.ballots import Ballot, Terms
 from quorate.models.knn.choice import MOST, TOP, anchors_of, plan_for, rank_of
 from quorate.models.knn.kernel import Kernel, Metric, Shape, Space
 from quorate.models.knn.session import Nearby, NeighbourSession, Wear
-from quorate.models.knn.terms import Terms
 from quorate.models.knn.unit_file import UnitFile
 from quorate.models.knn.units import Units
 from quorate.models.predictors.base import SessionModel
@@ -191,7 +190,7 @@ class NeighbourModel(SessionModel, ABC):
         if self.records is not None:
             check_count("records", self.records, most=MOST)
 
-    def checked(self, X: Any) -> Any:
+    def check_queries(self, X: Any) -> Any:
         """Return queries in the form of the records, or say what is wrong with them. Nothing is asked."""
         check_is_fitted(self)
         return check_matrix(self, X, reset=False)

@@ -19,9 +19,8 @@ from quorate.core.ledger import Ledger
 from quorate.core.mechanisms import Answers
 from quorate.core.privacy import Budget, Cost
 from quorate.core.session import Session
-from quorate.models.knn.ballots import Ballot
+from quorate.models.knn.ballots import Ballot, Terms
 from quorate.models.knn.kernel import Space
-from quorate.models.knn.terms import Terms
 from quorate.models.knn.unit_file import UnitFile
 from quorate.models.knn.units import Units
 from quorate.tables.persons import UNKNOWN_PERSON, lasting_names, unit_numbers

@@ -331,7 +331,7 @@ class LinearModel(SavedModel, CountedCopies, ShowsClaim, BaseEstimator):
             open_ = (*open_, _WITH_SCHEMA)
         return str(Claim(self.epsilon, self.delta, unit=replaced(self.unit_), conditions=(*open_, *conditions)))
 
-    def checked(self, X: Any) -> Any:
+    def check_queries(self, X: Any) -> Any:
         """Return queries in the form that the model takes, or raise an error."""
         check_is_fitted(self, "coef_")
         if isinstance(self.columns_, HashedColumns):
@@ -354,7 +354,7 @@ class LinearModel(SavedModel, CountedCopies, ShowsClaim, BaseEstimator):
 
     def _predictor(self, X: Any) -> Floats:
         """Return the linear predictor of each row and output."""
-        rows = self.checked(X)
+        rows = self.check_queries(X)
         return np.asarray(self.columns_.encode(rows) @ self.coef_.T + self.intercept_)
 
     def __sklearn_tags__(self) -> Any:

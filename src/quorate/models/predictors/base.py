@@ -95,7 +95,7 @@ class SessionModel(QuorateModel, metaclass=ABCMeta):
         return float(self.budget_.spent_epsilon())
 
     @abstractmethod
-    def checked(self, X: Any) -> Any:
+    def check_queries(self, X: Any) -> Any:
         """Return queries in the form that the session takes, or say what is wrong with them. Nothing is asked."""
 
     def cost(self, X: Any, caller: str = "") -> Quote:
@@ -112,7 +112,7 @@ class SessionModel(QuorateModel, metaclass=ABCMeta):
         """
         check_is_fitted(self)
         self.check_settings()
-        return self.session_.quote(self.checked(X), caller=caller)
+        return self.session_.quote(self.check_queries(X), caller=caller)
 
     def check_settings(self) -> None:
         """Raise an error for invalid settings; called before every fit and every batch."""
@@ -121,7 +121,7 @@ class SessionModel(QuorateModel, metaclass=ABCMeta):
         """Check queries and ask them; return them with the replies."""
         check_is_fitted(self)
         self.check_settings()
-        queries = self.checked(X)
+        queries = self.check_queries(X)
         with nullcontext() if HIDDEN.get() else progress("answering", len(queries), left=_CHARGED):
             return queries, self.session_.ask(queries, caller=caller)
 

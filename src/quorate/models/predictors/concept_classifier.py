@@ -198,7 +198,7 @@ class ConceptClassifier(SessionClassifier):
         model.concept_, model.rows_ = concept, int(state.values["rows_per_unit"])
         return model
 
-    def checked(self, X: Any) -> Any:
+    def check_queries(self, X: Any) -> Any:
         """Return queries as a matrix of finite numbers, or raise an error. Nothing is asked."""
         check_is_fitted(self)
         return check_matrix(self, X, reset=False)

@@ -209,7 +209,7 @@ class StudentFirstClassifier(KeepsPublished, PrivateClassifier):
             raise InvalidInput(f"student must say one label for each query, not an array of shape {labels.shape}")
         return self._codes_of(labels)
 
-    def checked(self, X: Any) -> Any:
+    def check_queries(self, X: Any) -> Any:
         """Return queries in the form that teachers and student take, or say what is wrong. Nothing is asked."""
         check_is_fitted(self)
         missing = allows_missing(self.estimator_) and _takes_missing(self.student_)

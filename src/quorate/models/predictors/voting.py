@@ -362,7 +362,7 @@ class VotingClassifier(ScoredClassifier):
         threshold = self.threshold
         return Scoring(self.mechanism_, threshold, self._prior() if threshold == "balanced" else None)
 
-    def checked(self, X: Any) -> Any:
+    def check_queries(self, X: Any) -> Any:
         """Return queries in the form that teachers take, or say what is wrong with them. Nothing is asked."""
         check_is_fitted(self)
         if self.gives_scores():

@@ -322,20 +322,20 @@ class StudentClassifier(QuorateClassifier):
             labelled = labelled + answers
         return labelled
 
-    def checked(self, X: Any) -> Any:
+    def check_queries(self, X: Any) -> Any:
         """Return queries in the form that the student takes, or raise an error."""
         check_is_fitted(self, "student_")
         return self._rows(X, reset=False, role="query")
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the student's labels. Nothing is spent."""
-        rows = self.checked(X)
+        rows = self.check_queries(X)
         return np.asarray(self.student_.predict(rows))
 
     @_student_has("predict_proba")
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return the student's probabilities, one column for each of `classes_`. Nothing is spent."""
-        rows = self.checked(X)
+        rows = self.check_queries(X)
         shares = np.zeros((len(rows), len(self.classes_)))
         shares[:, np.searchsorted(self.classes_, self.student_.classes_)] = self.student_.predict_proba(rows)
         return shares

@@ -125,7 +125,7 @@ class Site:
 
     def ballots(self, batch: Batch) -> Counted:
         """Charge for a batch and return its counts in the form of the mode. A batch is answered once."""
-        queries = self._classifier.checked(batch.queries())
+        queries = self._classifier.check_queries(batch.queries())
         mechanism, cost = self._price(batch.declaration)
         self._check_starts(batch)
         context = batch.context()
