@@ -16,7 +16,16 @@ from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 from sklearn.tree import DecisionTreeClassifier
 
 from quorate.core.errors import InvalidInput
-from quorate.models.concepts import Box, Conjunction, Constant, Halfspace, Hypothesis, Interval
+from quorate.models.concepts import (
+    Box,
+    Conjunction,
+    Constant,
+    Halfspace,
+    Hypothesis,
+    Interval,
+    Stump,
+    Threshold,
+)
 from quorate.tables.features import AdditiveColumns
 from quorate.tables.features.blocks import Categories, Ramps, ramp_ends
 from quorate.tables.features.fourier import FourierFeatures
@@ -176,10 +185,11 @@ def _together(graph: Graph, part: Interaction | FourierFeatures, values: Sequenc
 
 def add_rule(graph: Graph, rows: str, rule: Hypothesis) -> str:
     """Return the labels of rows, whole numbers in a vector."""
-    kind = type(rule).__name__
-    if kind not in _RULES:
-        raise InvalidInput(f"a {kind} cannot be exported; {', '.join(sorted(_RULES))} can")
-    return _RULES[kind](graph, rows, rule)
+    write = _RULES.get(type(rule))
+    if write is None:
+        names = ", ".join(kind.__name__ for kind in _RULES)
+        raise InvalidInput(f"a {type(rule).__name__} cannot be exported; {names} can")
+    return write(graph, rows, rule)
 
 
 def _constant(graph: Graph, rows: str, rule: Constant) -> str:
@@ -240,14 +250,14 @@ def _halfspace(graph: Graph, rows: str, rule: Halfspace) -> str:
     return label
 
 
-_RULES: dict[str, Callable[[Graph, str, Any], str]] = {
-    "Box": _box,
-    "Conjunction": _conjunction,
-    "Constant": _constant,
-    "Halfspace": _halfspace,
-    "Interval": _interval,
-    "Stump": _cut,
-    "Threshold": _cut,
+_RULES: dict[type[Hypothesis], Callable[[Graph, str, Any], str]] = {
+    Box: _box,
+    Conjunction: _conjunction,
+    Constant: _constant,
+    Halfspace: _halfspace,
+    Interval: _interval,
+    Stump: _cut,
+    Threshold: _cut,
 }
 
 
