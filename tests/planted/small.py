@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 
 from quorate.compute.ensemble import deal_units
 from quorate.core.errors import InvalidInput
-from quorate.models.predictors.predictions import Predictions
+from quorate.models.predictors.records import Predictions
 from quorate.tables.persons import unit_numbers
 
 _TEACHERS, _SEATS = 6, 14

@@ -16,7 +16,7 @@ from quorate.cli.output import Keys, check_new_file, check_query_columns, check_
 from quorate.core.errors import BudgetSpent, InvalidInput
 from quorate.core.mechanisms.base import ThresholdMechanism
 from quorate.core.requests import Quote
-from quorate.models.predictors.predictions import Predictions
+from quorate.models.predictors.records import Predictions
 from quorate.models.saving import Folder, PublishedFolder, load, open_folder
 from quorate.report import Claim, ReportData, proofs_for, software_versions, write_report
 from quorate.tables import FrameFormat, query_matrix, read_table

@@ -33,8 +33,13 @@ from quorate.models.everlasting.teaching import TRUSTED, check_chunks, ensemble_
 from quorate.models.everlasting.terms import Boost, Guarantee, Refresh, Terms, boost_terms, votes_terms
 from quorate.models.predictors.base import QuorateClassifier
 from quorate.models.predictors.labels import class_codes, declared_classes
-from quorate.models.predictors.predictions import Predictions
-from quorate.models.predictors.records import allows_missing, check_auto_counts, check_records, fill_missing
+from quorate.models.predictors.records import (
+    Predictions,
+    allows_missing,
+    check_auto_counts,
+    check_records,
+    fill_missing,
+)
 from quorate.models.saving.contract import Spending, State
 from quorate.models.saving.folder import PrivateFolder
 from quorate.tables.persons import unit_numbers

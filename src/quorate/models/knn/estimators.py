@@ -17,8 +17,9 @@ from quorate.core.checks import check_bounds
 from quorate.core.errors import InvalidInput
 from quorate.models.knn.ballots import Labels, Levels, Shares
 from quorate.models.knn.model import NeighbourModel
+from quorate.models.predictors.base import ScoredClassifier
 from quorate.models.predictors.labels import declared_classes, target_numbers
-from quorate.models.predictors.scores import ScoredClassifier, Scoring
+from quorate.models.predictors.scores import Scoring
 from quorate.models.saving.contract import Outputs
 
 

@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from quorate.models.predictors.agnostic import AgnosticClassifier
-    from quorate.models.predictors.predictions import Predictions
     from quorate.models.predictors.pure import PureClassifier
+    from quorate.models.predictors.records import Predictions
     from quorate.models.predictors.stable import StableClassifier
     from quorate.models.predictors.student_first import StudentFirstClassifier
     from quorate.models.predictors.subsample import PrivateClassifier
@@ -23,7 +23,7 @@ __all__ = [
 
 _HOMES = {
     "AgnosticClassifier": "agnostic",
-    "Predictions": "predictions",
+    "Predictions": "records",
     "PrivateClassifier": "subsample",
     "PureClassifier": "pure",
     "StableClassifier": "stable",

@@ -4,7 +4,7 @@ import os
 from abc import ABCMeta, abstractmethod
 from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +17,12 @@ from quorate.core.privacy.claims import COLUMNS_READ, LABELS_READ, Claim, replac
 from quorate.core.progress import HIDDEN, progress
 from quorate.core.requests import Quote, Replies
 from quorate.core.session import Session
-from quorate.models.predictors.predictions import Predictions
-from quorate.models.predictors.sklearn_compat import NO_SCORES, CountedCopies, ShowsClaim, Without
+from quorate.models.predictors.records import Predictions
+from quorate.models.predictors.sklearn_compat import NO_SCORES, CountedCopies, ShowsClaim, Without, only_with
 from quorate.models.saving.contract import SavedModel
+
+if TYPE_CHECKING:
+    from quorate.models.predictors.scores import Scoring
 
 _CHARGED = "Interrupted: what was charged stays charged. Ask again: what was answered before is free."
 
@@ -205,3 +208,48 @@ class SessionClassifier(SessionModel, QuorateClassifier):
                 f"{new:,} new queries must all be paid for to have a score, and the budget is for {payable:,} of them: "
                 "none was asked. Score fewer rows, or fit with queries= as many as you will ask"
             )
+
+
+class ScoredClassifier(SessionClassifier):
+    """A classifier whose answers may stand for noisy shares of the vote, from which labels and scores follow."""
+
+    @abstractmethod
+    def gives_scores(self) -> bool:
+        """Return whether answers are noisy shares of the vote rather than labels."""
+
+    @abstractmethod
+    def scoring(self) -> "Scoring":
+        """Return how the shares become labels; refuse a model that was fitted for labels."""
+
+    @only_with(lambda classifier: classifier.gives_scores(), "scores=True")
+    def predict_proba(self, X: Any, caller: str = "") -> NDArray[np.float64]:
+        """Return the noisy share of votes for each class, one row per query.
+
+        Shares are at least 0, and each row sums to 1. A query is paid for once, whichever methods use it; a row is nan
+        if the budget could not pay for it. Shares of votes rank queries; they are not calibrated probabilities.
+
+        >>> from quorate import PrivateClassifier
+        >>> X = np.linspace(-1, 1, 20_000)[:, np.newaxis]
+        >>> classifier = PrivateClassifier(epsilon=4.0, teachers=500, queries=10, classes=[0, 1], scores=True)
+        >>> shares = classifier.fit(X, (X[:, 0] > 0).astype(int)).predict_proba([[-0.9], [0.9]])
+        >>> shares.round(1).tolist(), classifier.predict([[0.9]]).scores.tolist() == shares[1:].tolist()
+        ([[1.0, 0.0], [0.0, 1.0]], True)
+        """
+        return self.scoring().probabilities(self._ask_session(X, caller)[1].labels)
+
+    @only_with(lambda classifier: classifier.gives_scores(), "scores=True")
+    def decision_function(self, X: Any, caller: str = "") -> NDArray[np.float64]:
+        """Return how far the noisy share of the second of two classes exceeds the threshold, 0.5 by default.
+
+        For more classes, return the value that ranks each class: its share, or its share over its prior with
+        threshold="balanced". `predict` returns the class of the largest value, or the second of two classes if the
+        excess is at least 0.
+        """
+        return self.scoring().decisions(self._ask_session(X, caller)[1].labels)
+
+    def _predictions(self, queries: Any, codes: NDArray[np.int64], **batch: Any) -> Predictions:
+        if self.outputs != "vote shares":
+            return super()._predictions(queries, codes, **batch)
+        scoring = self.scoring()
+        scores = scoring.probabilities(codes)
+        return Predictions.of(scoring.labels(codes), classes=self.classes_, scores=scores, **batch)

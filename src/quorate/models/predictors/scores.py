@@ -6,7 +6,6 @@ a number t            class 1 of two where its noisy share is at least t
 "balanced"            the class whose share exceeds its prior most, as a ratio; of two, class 1 from its prior on
 """
 
-from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -16,9 +15,6 @@ from numpy.typing import NDArray
 from quorate.core.checks import check_rate
 from quorate.core.errors import InvalidInput
 from quorate.core.requests import NO_QUORUM
-from quorate.models.predictors.base import SessionClassifier
-from quorate.models.predictors.predictions import Predictions
-from quorate.models.predictors.sklearn_compat import only_with
 
 Threshold = float | Literal["balanced"] | None
 
@@ -90,48 +86,3 @@ class Scoring:
             assert self.prior is not None
             return self.prior[1]
         return 0.5 if self.threshold is None else float(self.threshold)
-
-
-class ScoredClassifier(SessionClassifier):
-    """A classifier whose answers may stand for noisy shares of the vote, from which labels and scores follow."""
-
-    @abstractmethod
-    def gives_scores(self) -> bool:
-        """Return whether answers are noisy shares of the vote rather than labels."""
-
-    @abstractmethod
-    def scoring(self) -> Scoring:
-        """Return how the shares become labels; refuse a model that was fitted for labels."""
-
-    @only_with(lambda classifier: classifier.gives_scores(), "scores=True")
-    def predict_proba(self, X: Any, caller: str = "") -> NDArray[np.float64]:
-        """Return the noisy share of votes for each class, one row per query.
-
-        Shares are at least 0, and each row sums to 1. A query is paid for once, whichever methods use it; a row is nan
-        if the budget could not pay for it. Shares of votes rank queries; they are not calibrated probabilities.
-
-        >>> from quorate import PrivateClassifier
-        >>> X = np.linspace(-1, 1, 20_000)[:, np.newaxis]
-        >>> classifier = PrivateClassifier(epsilon=4.0, teachers=500, queries=10, classes=[0, 1], scores=True)
-        >>> shares = classifier.fit(X, (X[:, 0] > 0).astype(int)).predict_proba([[-0.9], [0.9]])
-        >>> shares.round(1).tolist(), classifier.predict([[0.9]]).scores.tolist() == shares[1:].tolist()
-        ([[1.0, 0.0], [0.0, 1.0]], True)
-        """
-        return self.scoring().probabilities(self._ask_session(X, caller)[1].labels)
-
-    @only_with(lambda classifier: classifier.gives_scores(), "scores=True")
-    def decision_function(self, X: Any, caller: str = "") -> NDArray[np.float64]:
-        """Return how far the noisy share of the second of two classes exceeds the threshold, 0.5 by default.
-
-        For more classes, return the value that ranks each class: its share, or its share over its prior with
-        threshold="balanced". `predict` returns the class of the largest value, or the second of two classes if the
-        excess is at least 0.
-        """
-        return self.scoring().decisions(self._ask_session(X, caller)[1].labels)
-
-    def _predictions(self, queries: Any, codes: NDArray[np.int64], **batch: Any) -> Predictions:
-        if self.outputs != "vote shares":
-            return super()._predictions(queries, codes, **batch)
-        scoring = self.scoring()
-        scores = scoring.probabilities(codes)
-        return Predictions.of(scoring.labels(codes), classes=self.classes_, scores=scores, **batch)

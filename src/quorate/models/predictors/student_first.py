@@ -34,8 +34,7 @@ from quorate.core.privacy.budget import charged_together
 from quorate.core.rows import take_rows
 from quorate.core.session import Session
 from quorate.models.predictors.labels import class_codes
-from quorate.models.predictors.predictions import Predictions
-from quorate.models.predictors.records import allows_missing, check_records
+from quorate.models.predictors.records import Predictions, allows_missing, check_records
 from quorate.models.predictors.sklearn_compat import KeepsPublished
 from quorate.models.predictors.subsample import PrivateClassifier, PublicRows
 from quorate.models.saving.contract import State

@@ -38,7 +38,7 @@ from quorate.core.session import Session
 from quorate.models.concepts import Concept, Hypothesis
 from quorate.models.predictors.agnostic import AgnosticClassifier, RelabelledSample
 from quorate.models.predictors.concept_classifier import ConceptClassifier, UnitRows, write_concept_teachers
-from quorate.models.predictors.predictions import Predictions
+from quorate.models.predictors.records import Predictions
 from quorate.models.predictors.stable import Calibration
 from quorate.models.saving.codecs import from_plain, to_plain
 from quorate.models.saving.contract import State
