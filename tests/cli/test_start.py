@@ -298,7 +298,7 @@ def test_the_doctor_warns_of_disks_that_forget_or_are_shared(capsys, tmp_path, m
     assert main(["doctor", "--json"]) == 0
     found = {one["subject"]: one for one in json.loads(capsys.readouterr().out)["findings"]}
     assert found["sync, this folder"]["verdict"] == "warning"
-    assert told in found["sync, this folder"]["told"]
+    assert told in found["sync, this folder"]["text"]
 
 
 def test_columns_of_too_many_texts_are_left_out_where_a_public_table_has_them(tables, capsys):

@@ -52,9 +52,9 @@ def _read_help(module: str, name: str) -> tuple[str, bool]:
     Its module is read and not imported, which would take a second. A group has the docstring of its module.
     """
     text = (Path(__file__).parent / f"{module}.py").read_text(encoding="utf-8")
-    place = text.find(f"\ndef {name}(")
-    docstring = inspect.cleandoc(text[max(place, 0) :].split('"""', 2)[1])
-    return docstring.partition("\nParameters\n")[0], place < 0
+    position = text.find(f"\ndef {name}(")
+    docstring = inspect.cleandoc(text[max(position, 0) :].split('"""', 2)[1])
+    return docstring.partition("\nParameters\n")[0], position < 0
 
 
 for _order, (_title, _targets) in enumerate(_COMMANDS.items()):

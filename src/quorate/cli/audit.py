@@ -9,9 +9,10 @@ from rich.table import Column, Table
 from quorate.auditing import Replay, Verdict, targets
 from quorate.auditing import audit as attack
 from quorate.cli.options import AsJson
-from quorate.cli.output import check_report, steps
+from quorate.cli.output import check_report, show_step
 from quorate.core.checks import check_count
 from quorate.core.errors import InvalidInput
+from quorate.core.progress import hidden_progress, progress
 
 _FIELDS = ("target", "lower_bound", "ratio", "exact", "attack", "plays", "confidence", "not_tested", "violated")
 
@@ -43,15 +44,15 @@ def audit(
         raise InvalidInput(f"confidence must lie between 0 and 1, got {confidence!r}")
     check_report(report)
     games, replayed = targets.select_targets(names)  # a wrong name is refused before anything is played
-    labels = [*(f"attacking {name}" for name in games), *(f"replaying {name}" for name in replayed)]
-    verdicts, replays = dict[str, Verdict](), dict[str, Replay]()
-    with steps([label.replace("_", " ") for label in labels], quiet=json) as step:
-        for name, target in games.items():
-            step()
-            verdicts[name] = attack(target, plays=plays, confidence=confidence)
-        for name in replayed:
-            step()
-            replays[name] = targets.run_replay(name)
+    verdicts, replays, count = dict[str, Verdict](), dict[str, Replay](), len(games) + len(replayed)
+    with progress("attacking the claims"):
+        for number, name in enumerate([*games, *replayed], start=1):
+            show_step(f"attacking {name.replace('_', ' ')}, {number} of {count}")
+            with hidden_progress():
+                if name in games:
+                    verdicts[name] = attack(games[name], plays=plays, confidence=confidence)
+                else:
+                    replays[name] = targets.run_replay(name)
     if json:
         print(dumps(_as_dict(verdicts, replays)))
     else:

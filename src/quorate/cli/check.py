@@ -60,7 +60,15 @@ class Test:
 
 
 @with_options(
-    options_from([check_model], skip="model X y groups by by_values bins schema", types={"account": Path | None})
+    options_from(
+        [check_model],
+        skip="model X y groups by by_values bins schema",
+        types={"account": Path | None},
+        helps={
+            "delta": "The delta of (epsilon, delta)-differential privacy: far below one over the number of records.",
+            "account": "The folder of an account, made by `quorate ledger account`, that this test draws on.",
+        },
+    )
 )
 def check(test: Test, tables: Tables, *, trusted: Trusted = "", **settings: Any) -> int:
     """Test a published classifier on held-out private records: error, recalls, auc and calibration, by group.
@@ -76,7 +84,7 @@ def check(test: Test, tables: Tables, *, trusted: Trusted = "", **settings: Any)
     with progress("reading the table"):
         data = read_held_out(folder, model, _without_groups(test.by, folder, tables))
         if test.by is not None:
-            values = _declared_groups(test.by, test.by_values, data)
+            values = _find_group_values(test.by, test.by_values, data)
             settings |= {"by": _groups(data.records, test.by, values), "by_values": values}
     check = check_model(model, data.X, data.y, groups=data.units, **settings)
     if test.report is not None:
@@ -129,8 +137,8 @@ def open_published(path: Path, tables: Tables, *, option: str) -> tuple[Publishe
 
 def check_columns(folder: PublishedFolder, schema: Schema) -> None:
     """Refuse a table that is encoded otherwise than what the published model was trained on."""
-    known = folder.schema()
-    if known is not None and list(known.columns.items()) != list(schema.columns.items()):
+    trained = folder.schema()
+    if trained is not None and list(trained.columns.items()) != list(schema.columns.items()):
         raise InvalidInput(f"the {folder.kind} was trained on columns that are encoded differently; omit --schema")
 
 
@@ -180,12 +188,12 @@ def _label(tables: Tables) -> str:
     return tables.label
 
 
-def _declared_groups(by: str, given: str | None, data: Data) -> list[str]:
+def _find_group_values(by: str, values: str | None, data: Data) -> list[str]:
     """Return the groups: as given, or as the schema declares them. They are never read from the records."""
     if by not in data.records.column_names:
         raise InvalidInput(f"--by names {by!r}, and there is no such column")
-    if given is not None:
-        return split_list(given)
+    if values is not None:
+        return split_list(values)
     kind = None if data.schema is None else data.schema.columns.get(by)
     if not isinstance(kind, Category):
         raise InvalidInput(f"the values of {by!r} are not declared, and are not read from private records: --by-values")

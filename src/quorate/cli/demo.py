@@ -6,9 +6,9 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from quorate.cli.output import check_report
+from quorate.cli.output import check_report, show_step
 from quorate.core.checks import check_count, check_delta, check_positive
-from quorate.core.progress import LINE, progress
+from quorate.core.progress import progress
 from quorate.report import ReportData, write_report
 
 
@@ -46,7 +46,9 @@ def demo(
 
     console = Console(quiet=json, highlight=False)
     with progress("running the example", left="Interrupted: nothing private was read."):
-        data = run_job(records=records, queries=queries, epsilon=epsilon, delta=delta, say=console.print, step=_step)
+        data = run_job(
+            records=records, queries=queries, epsilon=epsilon, delta=delta, say=console.print, step=show_step
+        )
         path = write_report(data, out)
     if json:
         print(dumps({"report": str(path), **data.as_dict()}))
@@ -54,13 +56,6 @@ def demo(
     _show(console, data)
     console.print(f"The report: {path}", soft_wrap=True)
     return 0
-
-
-def _step(description: str, share: float | None = None) -> None:
-    """Name the step in the line of progress; the calls that take long count within it."""
-    line = LINE.get()
-    if line is not None:
-        line.begin(description if share is None else f"{description} {share:.0%}", None)
 
 
 def _show(console: Console, data: ReportData) -> None:

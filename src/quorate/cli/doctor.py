@@ -48,7 +48,7 @@ class Finding:
 
     subject: str
     verdict: Verdict
-    told: str
+    text: str
 
 
 def doctor(*, json: AsJson = False) -> int:
@@ -59,7 +59,7 @@ def doctor(*, json: AsJson = False) -> int:
         print(dumps({"sound": sound, "findings": [asdict(finding) for finding in findings]}))
         return 0 if sound else 1
     print(f"quorate {__version__}")
-    show_rows([asdict(finding) for finding in findings], asked=True, limit=len(findings))
+    show_rows([asdict(finding) for finding in findings], is_result=True, limit=len(findings))
     print("This machine is sound." if sound else "This machine is not sound: see above.")
     return 0 if sound else 1
 

@@ -189,7 +189,7 @@ def _find_figure(owner: Any, path: str) -> Any:
     value = value.item() if isinstance(value, np.generic) else value
     if isinstance(value, float):
         return min(value, sys.float_info.max)
-    return value if isinstance(value, str | int) else None
+    return value if isinstance(value, str | int) and value != "auto" else None
 
 
 def _write_report(method: Method, fitted: Fitted, bill: dict[str, Any], path: Path) -> None:

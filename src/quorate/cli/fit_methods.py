@@ -51,7 +51,7 @@ _EXTRA: dict[str, tuple[Any, Any, str]] = {  # type, default, help
     "waves": (int | Literal["auto"], 0, "The number of random Fourier features of all numbers together."),
 }
 _TYPES: dict[str, Any] = {  # of parameters that are plain texts in Python
-    "aggregator": AggregatorName | Literal["auto"],
+    "aggregator": Literal[AggregatorName, "auto"],
     "device": Device,
     "scoring": Literal["accuracy", "balanced_accuracy", "neg_brier_score", "roc_auc"],
 }
@@ -59,6 +59,8 @@ _HELPS = {
     "aggregator": "How ballots become answers. auto takes the one that is expected to answer most queries correctly, "
     "chosen without reading the records.",
     "delta": "The delta of (epsilon, delta)-differential privacy: far below one over the number of records.",
+    "device": "Where teachers are fitted all at once and ballots counted: auto takes a GPU if there is one. Ballots "
+    "are the same on every device.",
     "n_jobs": "How many processes fit teachers that are not fitted all at once; -1 takes every core.",
 }
 
@@ -126,7 +128,7 @@ On a cluster: `quorate fit subsample visits/*.parquet --cluster tcp://head:8786 
 """,
         ("models.predictors:PrivateClassifier",),
         extra="learner account memory spill cluster",
-        types={"learner": LearnerName | Literal["auto"] | None},
+        types={"learner": Literal[LearnerName, "auto"] | None},
         helps={
             "class_weight": "Weights of the classes for the learner: balanced, none, or numbers such as no=1,yes=8. "
             "auto balances with --scores if the learner takes weights.",
@@ -266,7 +268,10 @@ Example: `quorate fit conformal visits.csv --model rule --label outcome --alpha 
         skip="alpha",
     ),
     "universal": _concept(
-        "universal", "", "Answer any number of queries on one budget: ballots first, then one hypothesis."
+        "universal",
+        "",
+        "Answer any number of queries on one budget: ballots first, then one hypothesis.",
+        helps={"alpha": "The target excess error. It determines how many queries are put to the vote."},
     ),
     "pure": _concept(
         "pure",

@@ -57,11 +57,17 @@ def fit_table(name: str, tables: Tables, settings: dict[str, Any]) -> Fitted:
         arguments |= chosen
         notes["plan"] = None if plan is None else plan.as_dict()
     model = charge_and_fit(estimator(**arguments), account, data.X, data.y, **_fit_arguments(name, estimator, data))
-    if is_learned:
-        notes["columns_hidden_by_noise"] = list(model.schema_.learned.notes)
-    elif name in ("linear", "search", "semi-private") and data.schema.label is not None:
-        notes |= _compare_with_public_rows(model, data)
+    notes |= _notes_on_columns(name, model, data, is_learned=is_learned)
     return Fitted(model, data, notes, trusted, is_learned=is_learned, plan=plan or getattr(model, "plan_", None))
+
+
+def _notes_on_columns(name: str, model: Any, data: Data, *, is_learned: bool) -> dict[str, Any]:
+    """Return what the bill of a published model says of learned columns, or of public rows beside it."""
+    if is_learned:
+        return {"columns_hidden_by_noise": list(model.schema_.learned.notes)}
+    if name in ("linear", "search", "semi-private") and data.schema.label is not None:
+        return _compare_with_public_rows(model, data)
+    return {}
 
 
 def _read(name: str, tables: Tables, settings: dict[str, Any], trusted: list[str] | None) -> tuple[Any, Data]:

@@ -178,27 +178,23 @@ def _list(model: ModelPath, *, json: AsJson = False) -> int:
     elif not figures:
         print(f"quorate: there are no keys; quorate keys add {model} NAME makes one", file=sys.stderr)
     else:
-        show_rows([_describe_key(key) for key in figures], asked=True, limit=len(figures))
+        show_rows([_describe_key(key) for key in figures], is_result=True, limit=len(figures))
     return 0
 
 
 def _describe_key(key: dict[str, Any]) -> dict[str, str]:
-    """Return what a table shows of a key."""
-    pace = "" if key["per_minute"] is None else f", {key['per_minute']:,} a minute"
+    """Return what a table of 80 columns shows of a key."""
+    limits = {name: "" if key[name] is None else f" of {key[name]:,}" for name in ("quota", "no_quorums")}
+    pace = "" if key["per_minute"] is None else f"\n{key['per_minute']:,} a minute"
+    share = "" if key["budget"] is None else f" of {key['budget']:.2%}"
     return {
         "id": key["id"],
         "name": key["name"] + (f" ({key['project']})" if key["project"] else ""),
         "may": ", ".join(key["scopes"]),
-        "rows": f"{key['used']:,}{_limit(key['quota'])}{pace}",
-        "no-quorums": f"{key['no_quorums_met']:,}{_limit(key['no_quorums'])}",
-        "budget": f"{key['budget_spent']:.2%}" + ("" if key["budget"] is None else f" of {key['budget']:.2%}"),
-        "last use": "never" if key["last_use"] is None else _moment(key["last_use"]),
-        "state": _state(key),
+        "rows": f"{key['used']:,}{limits['quota']}{pace}",
+        "budget": f"{key['budget_spent']:.2%}{share}\n{key['no_quorums_met']:,}{limits['no_quorums']} no-quorums",
+        "state": f"{_state(key)}\n" + ("unused" if key["last_use"] is None else f"used {_moment(key['last_use'])}"),
     }
-
-
-def _limit(limit: int | None) -> str:
-    return "" if limit is None else f" of {limit:,}"
 
 
 def _moment(at: float) -> str:
@@ -209,5 +205,5 @@ def _state(key: dict[str, Any]) -> str:
     if key["revoked"]:
         return "revoked"
     if key["expires"] is None:
-        return "in use"
+        return "valid"
     return f"{'expired' if key['expires'] <= time.time() else 'until'} {_moment(key['expires'])}"

@@ -91,7 +91,7 @@ def _show(model: ModelPath, *, json: AsJson = False) -> int:
             "leases": f"{len(leases)} out, {100 * sum(lease['share'] for lease in leases):.2f}% of the budget",
             "keys": f"{len(keys)} in use, {len(figures['keys']) - len(keys)} revoked",
         }
-    show_bill(f"The ledger of {model}", figures, as_json=json, asked=True)
+    show_bill(f"The ledger of {model}", figures, as_json=json, is_result=True)
     return 0
 
 
@@ -122,7 +122,7 @@ def _account(
     figures = {"epsilon": account.epsilon, "delta": account.delta, "privacy_unit": account.unit}
     figures |= {"epsilon_left": epsilon_left, "delta_left": delta_left}
     account.close()
-    show_bill(f"The account in {folder}", figures, as_json=json, asked=True)
+    show_bill(f"The account in {folder}", figures, as_json=json, is_result=True)
     return 0
 
 

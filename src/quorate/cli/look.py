@@ -36,7 +36,7 @@ def look(source: TableFile, *, out: Path | None = None, json: AsJson = False) ->
     irregularities, unused = Irregularities(), split_list(source.leave_out)
     records = source.read(irregularities)
     check_column_names(records, label=[source.label], groups=[source.groups], leave_out=unused)
-    roles = {"label": source.label, "groups": source.groups, "leave_out": unused}
+    roles: dict[str, Any] = {"label": source.label, "groups": source.groups, "leave_out": unused}
     look = look_at(records, **roles, found=irregularities, file=_describe_file(source))
     if out is not None:
         out.touch(mode=0o600)  # it lists values of private records
@@ -54,8 +54,8 @@ def _describe_file(source: TableFile) -> dict[str, Any]:
         return {}
     header = csv_header(source.table, private=True, declared=CsvFormat(**source.file_settings()))
     encoding = {"cp1252": "windows-1252", "iso8859-1": "latin-1"}.get(header.encoding, header.encoding)
-    source = "declared" if source.encoding else "from the first line"
-    return {"encoding": encoding, "encoding_source": source, "separator": header.separator}
+    reason = "declared" if source.encoding else "from the first line"
+    return {"encoding": encoding, "encoding_source": reason, "separator": header.separator}
 
 
 def _show(console: Console, path: Path, look: TableLook, out: Path | None) -> None:

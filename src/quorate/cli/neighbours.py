@@ -13,12 +13,11 @@ from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 from rich.console import Console
-from rich.table import Column, Table
 
 from quorate.cli.fit_methods import METHODS
 from quorate.cli.fit_models import TARGET_FILE
 from quorate.cli.options import AsJson, split_list, two_numbers
-from quorate.cli.output import show_bill
+from quorate.cli.output import show_bill, show_rows
 from quorate.cli.reading import FileOptions, target_column
 from quorate.cli.signatures import options_from, with_options
 from quorate.core.errors import InvalidInput
@@ -93,15 +92,13 @@ def _plan(
 
 
 def _show_plan(plan: Any, measure: str | None) -> None:
-    console = Console()
-    console.print(plan.summary())
-    lines = Table(Column("queries", justify="right"), Column("worn out", justify="right"), title="As records wear out")
-    if measure is not None:
-        lines.add_column(measure, justify="right")
-    for queries, worn, value in plan.forecast:
-        forecast = [] if value is None else [f"{value:.1%}" if measure == "right" else f"{value:.3g}"]
-        lines.add_row(f"{queries:,}", f"{worn:.0%}", *forecast)
-    console.print(lines)
+    Console().print(plan.summary())
+    forecast = [
+        {"queries": queries, "worn out": f"{worn:.0%}"}
+        | ({} if measure is None else {measure: f"{value:.1%}" if measure == "right" else f"{value:.3g}"})
+        for queries, worn, value in plan.forecast
+    ]
+    show_rows(forecast, is_result=True, limit=len(forecast), title="As records wear out")
 
 
 @neighbours.command(name="insert")
@@ -175,5 +172,5 @@ def _wear(folder: NeighbourFolder, *, json: AsJson = False) -> int:
     """
     with _open_model(folder) as model:
         wear = model.wear()
-    show_bill("Wear", vars(wear) | {"worn_share": wear.share}, as_json=json, asked=True)
+    show_bill("Wear", vars(wear) | {"worn_share": wear.share}, as_json=json, is_result=True)
     return 0

@@ -6,58 +6,82 @@ import json
 import math
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Column, Table
 
 from quorate.core.errors import InvalidInput
-from quorate.core.progress import hidden_progress
+from quorate.core.progress import LINE
 from quorate.report import check_installed
 
 _SHOWN_ROWS = 20
 _LEAST_WIDTH = 10  # of a column whose texts are longer
+_TITLE_WIDTH = 76  # up to which a title is not broken
 _PLURALS = {"score": "scores", "set": "sets", "low": "lows", "high": "highs"}
-_SHOWN = {"epsilon_spent": "epsilon spent so far, ex post"}  # it depends on the answers: core/privacy/PROOF.md, step 8
+_SHOWN = {
+    "epsilon_spent": "epsilon spent so far, ex post",  # it depends on the answers: core/privacy/PROOF.md, step 8
+    "schema_share": "share of epsilon for the columns",
+    "takes_percent": "takes at most",
+}
 
 
-def show_bill(title: str, bill: dict[str, Any], *, as_json: bool, asked: bool = False) -> None:
+def show_bill(title: str, bill: Mapping[str, Any], *, as_json: bool, is_result: bool = False) -> None:
     """Print figures: one JSON object on standard output, or a table for people.
 
-    The table goes to standard error, beside what the command wrote, or to standard output where it is what was `asked`.
+    The table goes to standard error, beside what the command wrote, or to standard output where it is the result.
     """
     if as_json:
         print(json.dumps(bill))
         return
-    table = Table(title=escape(title), show_header=False)
+    table = Table(title=escape(title), show_header=False, min_width=min(len(title), _TITLE_WIDTH))
     for name, value in bill.items():
-        if not isinstance(value, dict | list):
-            text = f"{value:,.4g}" if isinstance(value, float) else str(value)
-            table.add_row(_SHOWN.get(name, name.replace("_", " ")), escape(text))
-    Console(stderr=not asked).print(table)
+        if value is not None and not isinstance(value, dict | list):
+            unit = "%" if name.endswith("_percent") else ""
+            label = _SHOWN.get(name, name.removesuffix("_percent").replace("_", " "))
+            table.add_row(label, escape(_as_text(value) + unit))
+    Console(stderr=not is_result).print(table)
 
 
-def show_rows(rows: Sequence[Mapping[str, Any]], *, asked: bool = False, limit: int = _SHOWN_ROWS) -> None:
-    """Show the first rows as a table for people, on standard error or, where it is what was `asked`, on output."""
+def show_rows(
+    rows: Sequence[Mapping[str, Any]],
+    *,
+    is_result: bool = False,
+    limit: int = _SHOWN_ROWS,
+    title: str | None = None,
+    caption: str | None = None,
+) -> None:
+    """Show the first rows as a table for people, on standard error or, where it is the result, on standard output."""
     if not rows:
         return
-    cells = [
-        [f"{value:.4g}" if isinstance(value, float) else str(value) for value in row.values()] for row in rows[:limit]
-    ]
+    cells = [[_as_text(value) for value in row.values()] for row in rows[:limit]]
     widths = [min(_LEAST_WIDTH, max(map(len, column))) for column in zip(*cells, strict=True)]
-    table = Table(*(Column(name, min_width=width) for name, width in zip(rows[0], widths, strict=True)))
+    columns = [
+        Column(name, min_width=width, justify="right" if isinstance(value, int | float) else "left")
+        for (name, value), width in zip(rows[0].items(), widths, strict=True)
+    ]
+    table = Table(*columns, title=title, caption=caption)
     for row in cells:
         table.add_row(*map(escape, row))
-    console = Console(stderr=not asked)
+    console = Console(stderr=not is_result)
     console.print(table)
     if len(rows) > limit:
         console.print(f"and {len(rows) - limit} more")
+
+
+def _as_text(value: Any) -> str:
+    """Return a value as people read it: numbers with four digits or commas, yes and no."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:,.0f}" if 1e3 <= abs(value) < 1e15 else f"{value:.4g}"
+    return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def show_line(text: str, figures: Mapping[str, Any], *, as_json: bool) -> int:
@@ -90,23 +114,11 @@ def printed_aside() -> Iterator[None]:
         yield
 
 
-@contextmanager
-def steps(names: Sequence[str], *, quiet: bool) -> Iterator[Callable[[], None]]:
-    """Show a bar on a terminal; what is yielded is called when the next of the named steps begins."""
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    bar = Progress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal)
-    with hidden_progress(), bar as progress:
-        task = progress.add_task(names[0], total=len(names))
-        rest = iter(names)
-        started = False
-
-        def step() -> None:
-            nonlocal started
-            progress.update(task, description=next(rest), advance=1 if started else 0)
-            started = True
-
-        yield step
+def show_step(description: str, share: float | None = None) -> None:
+    """Name the step under way in the line of progress; the calls that take long count within it."""
+    line = LINE.get()
+    if line is not None:
+        line.begin(description if share is None else f"{description} {share:.0%}", None)
 
 
 def check_apart(private: Path, public: Path | None) -> None:
@@ -171,41 +183,47 @@ class Keys:
         return cls("row", range(1, len(table) + 1)) if column is None else cls(column, table[column].to_pylist())
 
 
-def show_answers(
-    labels: Sequence[Any],
-    outcomes: Sequence[str],
-    beside: Mapping[str, Sequence[Any]],
-    keys: Keys,
-    *,
-    scored: Sequence[Any] = (),
-    bill: dict[str, Any],
-    out: Path | None,
-    as_json: bool,
-) -> None:
+@dataclass
+class Replies:
+    """The answers to a table of queries, with their outcomes, columns beside them, and figures for the bill."""
+
+    labels: Sequence[Any]
+    outcomes: Sequence[str]
+    beside: dict[str, Any] = field(default_factory=dict)
+    figures: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def bill(self) -> dict[str, Any]:
+        """How many queries had each outcome, with the figures."""
+        counts = Counter(self.outcomes)
+        outcomes = {name: counts[name] for name in ("answered", "no_quorum", "refused")}
+        return {"queries": len(self.labels)} | outcomes | self.figures
+
+
+def show_answers(replies: Replies, keys: Keys, *, scored: Sequence[Any] = (), out: Path | None, as_json: bool) -> None:
     """Write or print the answers, and print the bill. The scores of a query become a column for each scored class."""
+    bill = replies.bill
     if out is not None or not as_json:
-        columns = dict(beside)
-        if "score" in beside:
+        columns = dict(replies.beside)
+        if "score" in columns:
             rows = [row or [""] * len(scored) for row in columns.pop("score")]
             columns |= {f"score_{name}": [row[position] for row in rows] for position, name in enumerate(scored)}
-        text = answers_as_csv(labels, outcomes, columns, keys)
+        text = _answers_as_csv(replies, columns, keys)
         if out is None:
             sys.stdout.write(text)
         else:
             write_file(out, text)
     else:
-        plain = [label.item() if hasattr(label, "item") else label for label in labels]
-        bill = bill | {"answers": plain, "outcomes": list(outcomes)}
-        bill |= {_PLURALS.get(name, name): list(values) for name, values in beside.items()}
+        plain = [label.item() if hasattr(label, "item") else label for label in replies.labels]
+        bill |= {"answers": plain, "outcomes": list(replies.outcomes)}
+        bill |= {_PLURALS.get(name, name): list(values) for name, values in replies.beside.items()}
     show_bill("The bill", bill, as_json=as_json)
 
 
-def answers_as_csv(
-    labels: Sequence[Any], outcomes: Sequence[str], columns: Mapping[str, Sequence[Any]], keys: Keys
-) -> str:
+def _answers_as_csv(replies: Replies, columns: Mapping[str, Sequence[Any]], keys: Keys) -> str:
     """Return a line for each query, in their order; sets and several labels are JSON lists."""
     names = [keys.name, "answer", "outcome", *columns]
-    rows = zip(keys.values, labels, outcomes, *columns.values(), strict=True)
+    rows = zip(keys.values, replies.labels, replies.outcomes, *columns.values(), strict=True)
     return to_csv([dict(zip(names, row, strict=True)) for row in rows], names)
 
 

@@ -3,7 +3,6 @@
 import math
 import sys
 from collections import Counter
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -12,7 +11,16 @@ from cyclopts import Parameter
 from numpy.typing import NDArray
 
 from quorate.cli.options import Device, Trusted, split_list, use_device
-from quorate.cli.output import Keys, check_new_file, check_query_columns, check_report, show_answers, show_bill, verdict
+from quorate.cli.output import (
+    Keys,
+    Replies,
+    check_new_file,
+    check_query_columns,
+    check_report,
+    show_answers,
+    show_bill,
+    verdict,
+)
 from quorate.core.errors import BudgetSpent, InvalidInput
 from quorate.core.mechanisms.base import ThresholdMechanism
 from quorate.core.requests import Quote
@@ -96,17 +104,17 @@ def predict(
     try:
         if dry_run:
             return _show_quote(opened, model, rows, caller, notes, as_json=json)
+        spent_before = model.spent_epsilon() if report is not None else 0.0
         replies = _ask_model(opened, model, rows, caller=caller, on_no_quorum=on_no_quorum)
         if report is not None:
-            _write_report(model, replies, report)
+            _write_report(model, replies, spent_before, report)
     finally:
         if hasattr(model, "session_"):
             model.session_.close()  # the next command opens the folder
-    bill = replies.bill | notes
-    answers = (replies.labels, replies.outcomes, replies.beside)
-    show_answers(*answers, keys, scored=_score_names(model), bill=bill, out=out, as_json=json)
+    replies.figures |= notes
+    show_answers(replies, keys, scored=_score_names(model), out=out, as_json=json)
     why = _CLOSED_PHASE if opened.kind == "everlasting" else "the budget cannot pay for them"
-    return verdict(bill, on_no_quorum, why=why)
+    return verdict(replies.bill, on_no_quorum, why=why)
 
 
 def _check_request(folder: Folder, *, dry_run: bool, writes: bool, reports: bool) -> None:
@@ -120,65 +128,41 @@ def _check_request(folder: Folder, *, dry_run: bool, writes: bool, reports: bool
         raise InvalidInput(f"there is no dry run of a model of kind {folder.kind}: see {show}")
 
 
-@dataclass
-class _Replies:
-    """The answers, the columns beside them, the bill, and the epsilon spent before and after."""
-
-    labels: list[Any]
-    outcomes: list[str]
-    beside: dict[str, list[Any]]
-    bill: dict[str, Any] = field(default_factory=dict)
-    spending: tuple[tuple[float, float], ...] = ()
-
-
-def _ask_model(folder: Folder, model: Any, rows: Any, *, caller: str, on_no_quorum: str) -> _Replies:
+def _ask_model(folder: Folder, model: Any, rows: Any, *, caller: str, on_no_quorum: str) -> Replies:
     """Ask all queries in one batch: the session draws and keeps large batches block by block."""
     if isinstance(folder, PublishedFolder):
         labels = np.asarray(model.predict(rows)).tolist()
-        bill = {"queries": len(labels), "answered": len(labels), "no_quorum": 0, "refused": 0, "epsilon_spent": 0.0}
-        return _Replies(labels, ["answered"] * len(labels), _extra_columns(model, rows), bill)
+        return Replies(labels, ["answered"] * len(labels), _extra_columns(model, rows), {"epsilon_spent": 0.0})
     if folder.kind == "everlasting":
         if on_no_quorum == "random":
             raise InvalidInput("--on-no-quorum of an everlasting model must be abstain or raise, got random")
         replies = _replies_of(model.predict(rows))
-        replies.bill |= {name: model.progress_[name] for name in ("phase", "seats_taken", "seats")}
+        replies.figures = {name: model.progress_[name] for name in ("phase", "seats_taken", "seats")}
         return replies
     # "raise" sets the exit code here: answers that were paid for are not thrown away.
     model.on_no_quorum = "random" if on_no_quorum == "random" else "abstain"
     if (warning := _budget_warning(model, rows, caller)) is not None:
         print(f"quorate: {warning}", file=sys.stderr)
-    spent_before = model.spent_epsilon()
     try:
         replies = _replies_of(model.predict(rows, caller=caller))
     except BudgetSpent as error:
         print(f"quorate: {error}", file=sys.stderr)
         count = len(rows)
-        beside: dict[str, list[Any]] = {"score": [[]] * count} if getattr(model, "scores", False) else {}
-        bill = {"queries": count, "answered": 0, "no_quorum": 0, "refused": count}
-        replies = _Replies([None] * count, ["refused"] * count, beside, bill)
-    replies.bill |= _spending(model)
-    replies.spending = ((0, spent_before), (len(replies.labels), model.spent_epsilon()))
+        beside: dict[str, Any] = {"score": [[]] * count} if getattr(model, "scores", False) else {}
+        replies = Replies([None] * count, ["refused"] * count, beside)
+    replies.figures = _spending(model)
     return replies
 
 
-def _replies_of(predictions: Any) -> _Replies:
+def _replies_of(predictions: Any) -> Replies:
     """Return predictions, or the values of a regressor, with the outcome of each query."""
     if not isinstance(predictions, Predictions):
-        labels, outcomes, scores = predictions.tolist(), ["answered"] * len(predictions), None
-    else:
-        labels, outcomes = predictions.labels.tolist(), predictions.outcomes.tolist()
-        scores = getattr(predictions, "scores", None)
-    counts = Counter(outcomes)
-    bill = {"queries": len(labels)} | {name: counts[name] for name in ("answered", "no_quorum", "refused")}
-    if scores is None:
-        return _Replies(labels, outcomes, {}, bill)
-    answered = predictions.answered.tolist()
-    return _Replies(
-        labels,
-        outcomes,
-        {"score": [row if paid else [] for row, paid in zip(scores.tolist(), answered, strict=True)]},
-        bill,
-    )
+        return Replies(predictions.tolist(), ["answered"] * len(predictions))
+    replies = Replies(predictions.labels.tolist(), predictions.outcomes.tolist())
+    if (scores := getattr(predictions, "scores", None)) is not None:
+        pairs = zip(scores.tolist(), predictions.answered.tolist(), strict=True)
+        replies.beside["score"] = [row if is_answered else [] for row, is_answered in pairs]
+    return replies
 
 
 def _spending(model: Any) -> dict[str, Any]:
@@ -223,7 +207,7 @@ def _show_quote(folder: Folder, model: Any, rows: Any, caller: str, notes: dict[
         "takes_percent": round(100 * quote.takes, 4),
         "budget_left_percent": math.floor(1e6 * quote.left) / 1e4,
     } | notes
-    show_bill("A dry run: nothing was asked", bill, as_json=as_json, asked=True)
+    show_bill("A dry run: nothing was asked", bill, as_json=as_json, is_result=True)
     if not as_json:
         print(f"quorate: {quote}", file=sys.stderr)
     return 1 if quote.refused else 0
@@ -289,7 +273,7 @@ def _budget_warning(model: Any, rows: NDArray[np.float64], caller: str) -> str |
     return str(quote) if quote.refused else None
 
 
-def _write_report(model: Any, replies: _Replies, path: Path) -> None:
+def _write_report(model: Any, replies: Replies, spent_before: float, path: Path) -> None:
     """Write a page of what was released, for readers who may see the answers."""
     counts = Counter(
         str(label) for label, outcome in zip(replies.labels, replies.outcomes, strict=True) if outcome == "answered"
@@ -306,7 +290,7 @@ def _write_report(model: Any, replies: _Replies, path: Path) -> None:
         ),
         plan=model.plan_.as_dict(),
         results={name: value for name, value in replies.bill.items() if name != "delta"},
-        spending=replies.spending,
+        spending=((0, spent_before), (len(replies.labels), model.spent_epsilon())),
         answer_rate=tuple((end, float(part.mean())) for end, part in zip(ends, parts, strict=True)),
         label_counts={str(label): counts[str(label)] for label in model.classes_.tolist()},
         proofs=proofs_for(model.plan_.aggregator),

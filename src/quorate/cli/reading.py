@@ -115,8 +115,8 @@ class Tables(TableFile):
     missing_texts
         Texts that mean a missing value, separated by commas, such as "?". An empty text, NA and NaN always do.
     gaps
-        Values may be missing in any column: each column gets an indicator column. Otherwise a missing value is refused,
-        unless the public table has some in that column or the schema allows it.
+        Values may be missing in any column: each column gets an indicator column. Otherwise a query with a missing
+        value is refused, unless the public table has some in that column or the schema allows it.
     """
 
     classes: str | None = None

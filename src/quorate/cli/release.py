@@ -13,20 +13,19 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Group, Parameter
 from rich.console import Console
-from rich.table import Table
 
 from quorate.cli.fit_methods import Method
 from quorate.cli.options import AsJson, options_of, refuse_idle, split_list
-from quorate.cli.output import check_apart, check_new_folder, check_report
+from quorate.cli.output import check_apart, check_new_folder, check_report, show_rows
 from quorate.cli.reading import FileOptions, warn_of_delta
 from quorate.cli.release_tables import (
     Subject,
     ask_release,
-    check_columns_declared,
     columns_file,
     names_in,
     private_records,
     public_records,
+    refuse_undeclared,
     show_online,
     show_release,
     write_synthetic,
@@ -212,8 +211,12 @@ def release(table: _Table = None, *, options: ReleaseOptions = ReleaseOptions(),
     if table is None:
         raise InvalidInput("name the table of private records, or the folder of a release to ask")
     if table.is_dir():
-        asked = {"synthetic": options.synthetic, "quantiles": options.quantiles, "reading": options.reading}
-        return ask_release(open_folder(table), options.queries, out=options.out, as_json=options.json, **asked)
+        reading: dict[str, Any] = {
+            "synthetic": options.synthetic,
+            "quantiles": options.quantiles,
+            "reading": options.reading,
+        }
+        return ask_release(open_folder(table), options.queries, out=options.out, as_json=options.json, **reading)
     if mode == "with a --growing folder that exists":
         return _continue_growing(table, options)
     subject = _parse_subject(options, table)
@@ -293,7 +296,7 @@ def _release_once(subject: Subject, table: Path, options: ReleaseOptions, settin
     warn_of_delta(release.delta, private, people)
     auto_cuts = AutoCuts.of(subject.about, release.columns, public)
     domain = make_domain(subject.about, public, release.columns if auto_cuts is None else auto_cuts.widest)
-    check_columns_declared(domain, private)
+    refuse_undeclared(domain, private)
     if queries:  # what cannot be asked is refused before anything is paid
         domain.find_sums(queries)
         if auto_cuts is not None:
@@ -336,7 +339,7 @@ def _update(growing: GrowingRelease, subject: Subject, table: Path, options: Rel
     if queries:  # what cannot be asked is refused before anything is drawn
         growing.domain_.find_sums(queries)
     private, people = private_records(subject, table, options.groups, lasting=True)
-    check_columns_declared(growing.domain_, private)
+    refuse_undeclared(growing.domain_, private)
     release = growing.update(options.update, private, groups=people)
     if not growing.has_folder:
         save(growing, options.growing, extra=columns_file(subject.names))
@@ -372,7 +375,7 @@ def _plan(subject: Subject, options: ReleaseOptions, settings: Mapping[str, Any]
     if options.records is None:
         raise InvalidInput("--plan reads no private record: --records says how many there are")
     public = 0 if options.public is None else subject.records(read_table(options.public, role="public"))
-    numbers = {"records": options.records, "public": public, "columns": options.declared_columns()}
+    numbers: dict[str, Any] = {"records": options.records, "public": public, "columns": options.declared_columns()}
     plan = plan_release(subject.about, **numbers, **_without_none(settings))
     if options.report is not None:
         from quorate.report.release import write_plan_report
@@ -388,12 +391,13 @@ def _plan(subject: Subject, options: ReleaseOptions, settings: Mapping[str, Any]
 def _show_plan(plan: Plan) -> None:
     console = Console()
     console.print(plan.summary())
-    table = Table("engine", "expected largest error", title="Expected", caption="* chosen by auto")
-    for position, outlook in enumerate(plan.engines):
-        table.add_row(outlook.engine + (" *" if position == 0 else ""), f"{outlook.error:.4g}")
+    errors = [
+        {"engine": outlook.engine + (" *" if rank == 0 else ""), "expected largest error": outlook.error}
+        for rank, outlook in enumerate(plan.engines)
+    ]
     if plan.public:
-        table.add_row("public records alone, if a fair sample", f"{plan.public_alone:.4g}")
-    console.print(table)
+        errors.append({"engine": "public records alone, if a fair sample", "expected largest error": plan.public_alone})
+    show_rows(errors, is_result=True, title="Expected", caption="* chosen by auto")
     for sentence in plan.published:
         console.print(f"Beside it, as published: {sentence}.")
     if not plan.feasible:

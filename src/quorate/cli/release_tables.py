@@ -87,7 +87,7 @@ def public_records(subject: Subject, path: Path | None, groups: str | None) -> A
     return subject.records(table.drop_columns(groups) if groups in table.column_names else table)
 
 
-def check_columns_declared(domain: Domain, private: Any) -> None:
+def refuse_undeclared(domain: Domain, private: Any) -> None:
     """Refuse a private table with columns that nobody has declared: they would be left out in silence."""
     if unread := domain.unread(private):
         raise InvalidInput(
@@ -159,6 +159,13 @@ def ask_release(
         else:
             write_file(out, text)
         return 0
+    return _show_answers(release, texts, reading, out=out, as_json=as_json)
+
+
+def _show_answers(
+    release: QueryRelease, texts: Sequence[str], reading: Mapping[str, Any], *, out: Path | None, as_json: bool
+) -> int:
+    """Print or write the answers of a published release: to these queries, or to all of them."""
     if out is not None:
         check_table_name(out)
     table = release.answer(parse_queries(texts, release.subject) if texts else None, **reading)

@@ -5,7 +5,6 @@ import os
 import stat
 import sys
 import threading
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Annotated, Any, Literal
 from cyclopts import Parameter
 
 from quorate.cli.options import Device, ModelPath, Trusted, split_list, use_device
-from quorate.cli.output import Keys, check_new_file, check_query_columns, show_answers, verdict
+from quorate.cli.output import Keys, Replies, check_new_file, check_query_columns, show_answers, verdict
 from quorate.cli.signatures import options_from, with_options
 from quorate.core.errors import InvalidInput
 from quorate.tables import read_table
@@ -93,11 +92,9 @@ def ask(
         inputs = [column["name"] for column in metadata["inputs"]]
         table = table.drop_columns([name for name in {*unread, *([key] if key else [])} if name not in inputs])
         columns = client.ask(_as_texts(table, metadata), id=id).to_pydict()
-    labels, outcomes = columns.pop("answer"), columns.pop("outcome")
-    counts = Counter(outcomes)
-    bill = {"queries": len(labels)} | {name: counts[name] for name in ("answered", "no_quorum", "refused")}
-    show_answers(labels, outcomes, columns, keys, bill=bill, out=out, as_json=json)
-    return verdict(bill, on_no_quorum)
+    replies = Replies(columns.pop("answer"), columns.pop("outcome"), columns)
+    show_answers(replies, keys, out=out, as_json=json)
+    return verdict(replies.bill, on_no_quorum)
 
 
 @contextmanager

@@ -63,7 +63,7 @@ def with_options(
 
         hidden = {*without.split(), "settings"}
         visible = [item for name, item in inspect.signature(command).parameters.items() if name not in hidden]
-        parameters = sorted([*visible, *added], key=lambda parameter: parameter.kind)
+        parameters = sorted([*added, *visible], key=lambda parameter: parameter.kind)
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
         return run

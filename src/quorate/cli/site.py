@@ -56,7 +56,7 @@ def _keys(
     keys = _sites().Keys.make(out, name, hosts=host)
     bill = {"name": keys.card.name, "card": str(out / "card.json")}
     bill["give"] = "card.json, by a way that its reader trusts; nothing else"
-    show_bill("Keys", bill, as_json=json, asked=True)
+    show_bill("Keys", bill, as_json=json, is_result=True)
     return 0
 
 

@@ -95,7 +95,7 @@ def start(
         "label": source.label,
         "groups": source.groups,
         "queries": queries,
-        "abstain": None if abstain is None else "yes" if abstain else "no",
+        "abstain": {True: "yes", False: "no", None: None}[abstain],
         "public": "none" if schema is not None and public is None else public,
     }
     replies = _ask_questions(records, replies, is_terminal=sys.stdin.isatty() and not json)
@@ -103,6 +103,8 @@ def start(
     check_apart(source.table, situation.public_file)
     planned = _plan(situation, epsilon, delta)
     method = _choose_method(planned, situation)
+    if situation.is_learned and method.name == "linear":
+        check_learnable(situation.units, situation.columns, epsilon=epsilon, delta=delta)
     commands = Commands(
         situation=situation,
         epsilon=epsilon,
@@ -112,19 +114,15 @@ def start(
         is_linear=method.name == "linear",
         out=out,
     )
-    if situation.is_learned and commands.is_linear:
-        check_learnable(situation.units, situation.columns, epsilon=epsilon, delta=delta)
     feasible = commands.is_linear or planned.feasible
-    console = Console(highlight=False, quiet=json)
-    _show(console, planned, situation, is_linear=commands.is_linear)
+    _show(Console(highlight=False, quiet=json), planned, commands, feasible=feasible)
     if feasible:
         write_start(commands, _example_queries(situation, records.column_names, is_linear=commands.is_linear))
-        _show_commands(console, commands)
-    else:
-        console.print(f"\n[bold]Nothing was written[/bold]: {planned.shortfall()}.")
     if json:
         print(dumps(_as_dict(planned, method, commands, feasible=feasible)))
-    return commands.run() if run and feasible else 0 if feasible else 1
+    if not feasible:
+        return 1
+    return commands.run() if run else 0
 
 
 @dataclass(frozen=True)
@@ -224,7 +222,8 @@ def _describe(
     unused = tuple(dict.fromkeys([*split_list(source.leave_out), *ids]))
     columns = len([name for name in records.column_names if name not in (label, groups, *unused)])
     public = None if public_file is None else read_table(public_file, role="public")
-    features, wordy = _FEATURES_PER_COLUMN * columns, ()
+    features = _FEATURES_PER_COLUMN * columns
+    wordy: tuple[str, ...] = ()
     if schema is not None:
         features = len(Schema.load(schema).feature_names)
     elif public is not None:
@@ -292,7 +291,8 @@ def _choose_method(planned: Plan, situation: Situation) -> Method:
     return min(methods.values(), key=lambda method: method.error)
 
 
-def _show(console: Console, planned: Plan, situation: Situation, *, is_linear: bool) -> None:
+def _show(console: Console, planned: Plan, commands: Commands, *, feasible: bool) -> None:
+    situation, is_linear = commands.situation, commands.is_linear
     console.print("\n[bold]The plan[/bold]" + (", made from public numbers alone" if situation.is_declared else ""))
     if is_linear:
         console.print("One linear model that may be published. It answers every query, as often as anyone likes.\n")
@@ -313,6 +313,10 @@ def _show(console: Console, planned: Plan, situation: Situation, *, is_linear: b
             console.print(f"Assumed: {sentence}.")
     for sentence in _columns_notes(situation, is_linear=is_linear):
         console.print(escape(sentence))
+    if feasible:
+        _show_commands(console, commands)
+    else:
+        console.print(f"\n[bold]Nothing was written[/bold]: {planned.shortfall()}.")
 
 
 def _columns_notes(situation: Situation, *, is_linear: bool) -> Iterator[str]:
@@ -330,6 +334,12 @@ def _columns_notes(situation: Situation, *, is_linear: bool) -> Iterator[str]:
             f"Left out: {', '.join(situation.wordy)}. Each has too many different texts in the public table to be a "
             "column of categories. quorate fit takes them for sentences (--texts), or as a schema declares them "
             "(--schema)."
+        )
+    spellings = {name.strip().casefold() for name in situation.classes}
+    if len(spellings) < len(situation.classes):
+        yield (
+            f"{len(situation.classes)} classes are planned for, but some look like spellings of one: "
+            f"{', '.join(situation.classes)}. Make them one in the table first."
         )
     if not situation.is_declared:
         yield (
