@@ -19,6 +19,7 @@ from quorate.models.linear.curves import Curve
 from quorate.report import Accuracy, Agreement, Claim, ReportData, proofs_for, software_versions, write_report
 from quorate.report.audit import AuditReport, render_audit
 from quorate.report.check import CheckReport, render_check
+from quorate.report.data import _MECHANISMS, _RESTS_ON
 from quorate.report.model import render_report
 from quorate.report.pages import figure, write_page
 from quorate.report.release import ReleaseReport, render_release
@@ -346,7 +347,7 @@ def test_without_the_extra_it_says_what_to_install(monkeypatch):
 def test_proofs_and_versions_are_those_installed():
     from importlib.resources import files
 
-    for name in [*proofs_for("quorum"), *proofs_for("linear"), *proofs_for("release"), *proofs_for("check")]:
+    for name in {path for subject in (*_MECHANISMS, *_RESTS_ON) for path in proofs_for(subject)}:
         assert (files("quorate") / name.removeprefix("quorate/")).is_file()
     assert list(proofs_for("no such aggregator")) == list(proofs_for())
     assert "no-such-package" not in software_versions(["no-such-package"])

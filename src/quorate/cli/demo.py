@@ -42,7 +42,7 @@ def demo(
     check_delta(delta)
     records, queries = check_count("records", records), check_count("queries", queries)
     check_report(out)
-    from quorate.report.demo.job import run_job  # only now: what it needs takes a second to load
+    from quorate.report.demo import run_job  # only now: what it needs takes a second to load
 
     console = Console(quiet=json, highlight=False)
     with progress("running the example", left="Interrupted: nothing private was read."):

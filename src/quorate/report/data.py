@@ -12,7 +12,19 @@ from quorate.models.linear.curves import Curve
 
 Points = tuple[tuple[float, float], ...]
 _BINS = 20
-_PROOFS = {
+_MECHANISMS = {  # what the proof of each proves: core/mechanisms/PROOF_<name>.md
+    "quorum": "answers are free; each no-quorum costs a fixed price",
+    "noisy_max": "what the name of the noisy winner costs, and no more",
+    "noisy_shares": "what noisy shares of the vote cost, and all made of them",
+    "confident_max": "each query costs its test, each answer its winner",
+    "sharp_majority": "what an answer costs, and that none is better at it",
+    "soft_majority": "each query is epsilon-DP, with no delta",
+    "stability": "an epoch up to a no-quorum has one cost, however many answers",
+    "between_thresholds": "each no-quorum costs a fixed price; two classes",
+    "noisy_vector": "what a vector of counts with discrete Gaussian noise costs",
+    "exponential": "a choice by mistakes is epsilon-DP, and drawn exactly",
+}
+_PROOFS = {name: (f"core/mechanisms/PROOF_{name}.md", text) for name, text in _MECHANISMS.items()} | {
     "privacy": (
         "core/privacy/PROOF.md",
         "costs add up over adaptively chosen queries, and convert to (epsilon, delta)",
@@ -21,31 +33,7 @@ _PROOFS = {
         "models/predictors/PROOF.md",
         "one unit is dealt to one teacher, and moves at most one ballot a query",
     ),
-    "quorum": ("core/mechanisms/PROOF_quorum.md", "answers are free; each no-quorum costs a fixed price"),
-    "noisy_max": ("core/mechanisms/PROOF_noisy_max.md", "what the name of the noisy winner costs, and no more"),
-    "noisy_shares": (
-        "core/mechanisms/PROOF_noisy_shares.md",
-        "what noisy shares of the vote cost, and all made of them",
-    ),
-    "confident_max": ("core/mechanisms/PROOF_confident_max.md", "each query costs its test, each answer its winner"),
-    "sharp_majority": (
-        "core/mechanisms/PROOF_sharp_majority.md",
-        "what an answer costs, and that none is better at it",
-    ),
-    "soft_majority": ("core/mechanisms/PROOF_soft_majority.md", "each query is epsilon-DP, with no delta"),
-    "stability": (
-        "core/mechanisms/PROOF_stability.md",
-        "an epoch up to a no-quorum has one cost, however many answers",
-    ),
     "linear": ("models/linear/PROOF.md", "a unit moves each sum by a bounded length, and all else is made of the sums"),
-    "between_thresholds": (
-        "core/mechanisms/PROOF_between_thresholds.md",
-        "each no-quorum costs a fixed price; two classes",
-    ),
-    "noisy_vector": (
-        "core/mechanisms/PROOF_noisy_vector.md",
-        "what a vector of counts with discrete Gaussian noise costs",
-    ),
     "engines": ("release/engines/PROOF.md", "what each engine measures, and what that costs"),
     "release": ("release/PROOF.md", "cells are public, counts are taken once, the engine pays, the rest is free"),
     "check": (
@@ -59,10 +47,6 @@ _PROOFS = {
     "relabelling": (
         "models/predictors/PROOF_CONCEPTS.md",
         "what relabelling, sampling, a stable choice and a turned label cost",
-    ),
-    "exponential": (
-        "core/mechanisms/PROOF_exponential.md",
-        "a choice by mistakes is epsilon-DP, and drawn exactly",
     ),
 }
 _RESTS_ON = {  # all but answers by ballots alone
