@@ -74,8 +74,8 @@ _SETTINGS = Method(
         "updates": "With --growing: how many updates the budget is for.",
         "alpha": "With --online or --plan: the largest error of an answer.",
         "engine": "How counts become answers. auto takes the one with the smallest expected error, by public numbers.",
-        "error": "Which error to keep small: the largest of all answers or, for marginals, the mean over cells, or the "
-        "mean with the pairs of --target weighted most.",
+        "error": "Which error to keep small: the largest of all answers or, for marginals, the mean total variation of "
+        "a marginal; weighted gives those with --target more weight.",
         "records_per_person": "With --groups: how many records of a person count, at most. Each person counts once.",
         "target": "With --error weighted: the column to predict, whose pairs with others are released most exactly.",
     },
