@@ -274,7 +274,7 @@ def test_a_site_that_cannot_have_so_many_teachers_is_refused(federation, keys, t
             told, site.about = site.about(), lambda: replace(told, teachers=teachers)
 
     addresses, _sites = federation("sums", change=apply)
-    with pytest.raises(SiteRefused, match=r"site south: .* has no number of teachers that can be"):
+    with pytest.raises(SiteRefused, match=r"site south: .* has no possible number of teachers"):
         Sites(addresses, keys["centre"], mode="sums")
 
 

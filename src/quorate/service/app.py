@@ -27,7 +27,15 @@ from quorate.core.errors import QuorateError
 from quorate.service.auth import OWNER, Caller, check_site, token_of
 from quorate.service.documents import EXTENSIONS, IndexRequest, LoadRequest
 from quorate.service.errors import Refused
-from quorate.service.http import Context, context_of, json_response, page_response, read_body, refusal_response
+from quorate.service.http import (
+    Context,
+    context_of,
+    json_response,
+    open_context,
+    page_response,
+    read_body,
+    refusal_response,
+)
 from quorate.service.infer import Infer
 from quorate.service.model import VERSION, Model
 from quorate.service.openapi import openapi_document
@@ -97,7 +105,7 @@ class RequestMiddleware:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        context = Context(scope)
+        context = open_context(scope)
 
         async def start(message: Message) -> None:
             if message["type"] == "http.response.start":

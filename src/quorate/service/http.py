@@ -13,6 +13,7 @@ import asyncio
 import math
 import os
 import time
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import msgspec
@@ -37,42 +38,33 @@ def _new_id() -> str:
     return _ids.pop()
 
 
+@dataclass(slots=True)
 class Context:
     """What is known of a request while it is answered: for its endpoint, and for logs and metrics afterwards."""
 
-    __slots__ = (
-        "caller",
-        "callers",
-        "cause",
-        "code",
-        "departure",
-        "headers",
-        "id",
-        "model",
-        "rows",
-        "started",
-        "status",
-    )
-
-    def __init__(self, scope: Any) -> None:
-        self.started = time.perf_counter()
-        self.headers: dict[bytes, bytes] = dict(scope["headers"])
-        self.model: Model | None = None  # that the path names
-        self.caller: Caller = OWNER
-        self.callers: dict[str, Caller] = {}  # as whom each model knows the caller, where the path names none
-        self.departure: Departure | None = None  # of the answer, once the body of what is paced is there
-        self.status = 0  # of the response, once it has started
-        self.code = ""  # of the refusal, if it was one
-        self.cause = ""  # and the class of what caused it
-        self.rows = 0  # that were asked
-        self.id = _new_id()  # for the log and the response: what a client calls it stays with the client
-        scope[_CONTEXT] = self
+    headers: dict[bytes, bytes]
+    started: float = field(default_factory=time.perf_counter)
+    model: Model | None = None  # that the path names
+    caller: Caller = OWNER
+    callers: dict[str, Caller] = field(default_factory=dict)  # as whom each model knows the caller, if none is named
+    departure: "Departure | None" = None  # of the answer, once the body of what is paced is there
+    status: int = 0  # of the response, once it has started
+    code: str = ""  # of the refusal, if it was one
+    cause: str = ""  # and the class of what caused it
+    rows: int = 0  # that were asked
+    id: str = field(default_factory=_new_id)  # for the log: what a client calls its request stays with the client
 
     @property
     def named_model(self) -> Model:
         """The model that the path names, on routes that name one."""
         assert self.model is not None
         return self.model
+
+
+def open_context(scope: Any) -> Context:
+    """Return a new context for a request, and keep it in its scope."""
+    context = scope[_CONTEXT] = Context(dict(scope["headers"]))
+    return context
 
 
 def context_of(request: Request) -> Context:

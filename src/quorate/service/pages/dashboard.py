@@ -99,7 +99,7 @@ def _ledger_section(model: ModelView, ledger: "LedgerView", at: float) -> dict[s
         ],
         "first_keys": in_use[:_KEYS_SHOWN],
         "more_keys": in_use[_KEYS_SHOWN:],
-        "projects": [{"project": project} | _project_row(project, ledger) for project in ledger.projects],
+        "projects": [_project_row(project, ledger) for project in ledger.projects],
         "revoked": [_key_row(key, ledger, at) for key in ledger.keys if key.revoked],
         "refusals": _refusal_rows(model.refusals, names),
     }
@@ -132,28 +132,24 @@ def _cards(activity: "Sequence[Activity]", at: float, leases: int) -> list[dict[
 
 def _key_row(key: "Key", ledger: "LedgerView", at: float) -> dict[str, Any]:
     pace = "" if key.per_minute is None else f", {figure(key.per_minute)} a minute"
-    figures = share_figures(key, ledger)
-    spent = f"{100 * (figures['budget_spent'] or 0):.2f}%"
     limits = [(key.used, key.quota), (key.met, key.no_quorums), (key.spent, key.cost)]
     shares = [min(had / limit, 1.0) if limit else 1.0 for had, limit in limits if limit is not None]
-    return {
-        "key": key,
-        "used": f"{figure(key.used)}{_of(key.quota)}{pace}",
-        "met": f"{figure(key.met)}{_of(key.no_quorums)}",
-        "spent": spent if key.cost is None else f"{spent} of {100 * (figures['budget'] or 0):.2f}%",
-        "share": max(shares, default=None),
-        "expired": key.expires is not None and key.expires <= at,
-    }
+    row = {"key": key, "share": max(shares, default=None)} | _share_row(key, ledger)
+    return row | {"used": f"{row['used']}{pace}", "expired": key.expires is not None and key.expires <= at}
 
 
 def _project_row(project: "Project", ledger: "LedgerView") -> dict[str, Any]:
-    figures = share_figures(project, ledger)
+    keys = sum(key.project == project.name for key in ledger.keys)
+    return {"project": project, "keys": keys} | _share_row(project, ledger)
+
+
+def _share_row(holder: "Key | Project", ledger: "LedgerView") -> dict[str, str]:
+    figures = share_figures(holder, ledger)
     spent = f"{100 * (figures['budget_spent'] or 0):.2f}%"
     return {
-        "used": f"{figure(project.used)}{_of(project.quota)}",
-        "met": f"{figure(project.met)}{_of(project.no_quorums)}",
-        "spent": spent if project.cost is None else f"{spent} of {100 * (figures['budget'] or 0):.2f}%",
-        "keys": sum(key.project == project.name for key in ledger.keys),
+        "used": f"{figure(holder.used)}{_of(holder.quota)}",
+        "met": f"{figure(holder.met)}{_of(holder.no_quorums)}",
+        "spent": spent if holder.cost is None else f"{spent} of {100 * (figures['budget'] or 0):.2f}%",
     }
 
 
