@@ -247,7 +247,7 @@ def test_what_is_fitted_depends_on_the_released_vectors_alone(monkeypatch, name,
     releases = []
 
     def scripted(self, part, *, squared_sensitivity, fraction):
-        scale = self._charged(np.size(part), squared_sensitivity, fraction)
+        scale = self._take_share(np.size(part), squared_sensitivity, fraction)
         generator = np.random.default_rng(len(releases))
         releases.append((np.size(part), squared_sensitivity, fraction, scale))
         return np.rint(generator.normal(size=np.size(part)) * scale * 1.5).astype(np.int64), scale

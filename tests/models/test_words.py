@@ -121,7 +121,7 @@ def test_what_is_fitted_on_words_depends_on_the_released_vectors_alone(monkeypat
 
     def scripted(self, part, *, squared_sensitivity, fraction):
         nonlocal count
-        scale = self._charged(np.size(part), squared_sensitivity, fraction)
+        scale = self._take_share(np.size(part), squared_sensitivity, fraction)
         count += 1
         return np.rint(np.random.default_rng(count).normal(size=np.size(part)) * scale).astype(np.int64), scale
 

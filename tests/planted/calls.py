@@ -103,10 +103,10 @@ def _remembers() -> Any:
 class _KeepsHalves(Calls):
     """Keeps the halves of a call that failed, and asks later teachers about them as well."""
 
-    def _put(self, model: Any, queries: Any, call: Any, result: Any) -> None:
+    def _fill(self, model: Any, queries: Any, call: Any, result: Any) -> None:
         if not any(queries is kept for kept, _ in self._calls):
             self._calls = [*self._calls, (queries, call)]  # the mistake
-        super()._put(model, queries, call, result)
+        super()._fill(model, queries, call, result)
 
 
 class _FailsOn:

@@ -167,7 +167,7 @@ class TakesAnyRefund(Budget):
 
     def settle_reservation(self, reservation: Reservation, counts: Any) -> None:
         each, times = getattr(reservation, "claimed", None) or self._reserved[reservation]  # the mistake
-        with self._held():
+        with self._locked_account():
             self._charge(each, [count - times for count in counts])
 
 

@@ -56,13 +56,13 @@ class _MeasuredAgainForNothing(NoisyVectors):
 
     _first: int | None = None
 
-    def _charged(self, size: int, squared_sensitivity: int, fraction: float) -> float:
+    def _take_share(self, size: int, squared_sensitivity: int, fraction: float) -> float:
         """Give the first share back before the second is taken: that is the mistake."""
         if self._first is None:
             self._first = self._left
         else:
             self._left, self._first = max(self._left, self._first), 0
-        return super()._charged(size, squared_sensitivity, fraction)
+        return super()._take_share(size, squared_sensitivity, fraction)
 
 
 class _Noted:

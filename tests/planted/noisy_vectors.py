@@ -20,7 +20,7 @@ class _NoiseOfATenth(NoisyVectors):
 
     def release(self, part: Any, *, squared_sensitivity: int, fraction: float) -> tuple[NDArray[np.int64], float]:
         """Charge for the scale and draw less noise: that is the mistake."""
-        scale = self._charged(int(np.size(part)), squared_sensitivity, fraction)
+        scale = self._take_share(int(np.size(part)), squared_sensitivity, fraction)
         noisy = NoisyVector(squared_sensitivities=(squared_sensitivity,), scales=(scale / 10,))
         return noisy.release([part])[0], scale
 
@@ -28,10 +28,10 @@ class _NoiseOfATenth(NoisyVectors):
 class _SharesNotTaken(NoisyVectors):
     """Pays every release from the whole budget."""
 
-    def _charged(self, size: int, squared_sensitivity: int, fraction: float) -> float:
+    def _take_share(self, size: int, squared_sensitivity: int, fraction: float) -> float:
         """Leave what is left as it was: that is the mistake."""
         left = self._left
-        scale = super()._charged(size, squared_sensitivity, fraction)
+        scale = super()._take_share(size, squared_sensitivity, fraction)
         self._left = left
         return scale
 

@@ -65,9 +65,9 @@ def sum_outcomes(mechanism: NoisySum, *, changes: Sequence[int]) -> Outcomes:
     values = np.arange(-reach, reach + 1)
     law = gaussian(mechanism.scale, 2 * reach)  # P(x) for x = -2 reach .. 2 reach
     histories = list(itertools.product(values.tolist(), repeat=len(changes)))
-    whole = _joint([law[values + 2 * reach] for _ in changes])
+    joint = _joint([law[values + 2 * reach] for _ in changes])
     neighbour = _joint([law[values - change + 2 * reach] for change in changes])
-    return Outcomes(histories, whole, whole, neighbour)
+    return Outcomes(histories, joint, joint, neighbour)
 
 
 def _joint(laws: Sequence[np.ndarray]) -> np.ndarray:
@@ -109,7 +109,7 @@ def audit_vector(target: NoisyVector, effort: Effort, *, deltas: Sequence[float]
     """
     noise = PlayNoise(effort.seed)
     first, second = (_scores(target, effort.plays, moved, noise) for moved in (0, 1))
-    entries, others = ", ".join(map(str, target.squared_sensitivities)), _name_other_deltas(deltas)
+    entries, other_deltas = ", ".join(map(str, target.squared_sensitivities)), _name_other_deltas(deltas)
     return effort.judge_plays(
         "NoisyVector",
         [(target.epsilon(delta=delta), delta) for delta in deltas],
@@ -117,7 +117,7 @@ def audit_vector(target: NoisyVector, effort: Effort, *, deltas: Sequence[float]
         second,
         attack=f"{entries} entries moved by 1, in each of {len(target.scales)} vectors",
         not_tested="entries moved by more than 1 (fewer of them, the same length), other releases from the same "
-        f"budget, and {others}",
+        f"budget, and {other_deltas}",
         exact=vector_law(target),
         bound=score_lower_bound,
     )

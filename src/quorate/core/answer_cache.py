@@ -65,16 +65,16 @@ class AnsweredRows:
     def find(self, caller: str, rows: Sequence[bytes]) -> Integers:
         """Return the label of each of these rows, which are as many bytes as a row has."""
         words = np.frombuffer(b"".join(rows), dtype=np.uint64).reshape(-1, self.columns)
-        return self._found(_Part.of(words, self._asked_by(caller, len(words))))
+        return self._look_up(_Part.of(words, self._asked_by(caller, len(words))))
 
     def take_over(self, answers: Iterable[tuple[str, bytes, int]]) -> None:
         """Enter answers to rows that are given as bytes."""
-        taken = list(answers)
-        if not taken:
+        rows = list(answers)
+        if not rows:
             return
-        words = np.frombuffer(b"".join(row for _, row, _ in taken), dtype=np.uint64).reshape(-1, self.columns)
-        with self._entered(words, np.array([self._number(caller) for caller, _, _ in taken])) as entered:
-            entered.answer(np.array([label for _, _, label in taken])[entered.new])
+        words = np.frombuffer(b"".join(row for _, row, _ in rows), dtype=np.uint64).reshape(-1, self.columns)
+        with self._entered(words, np.array([self._number(caller) for caller, _, _ in rows])) as entered:
+            entered.answer(np.array([label for _, _, label in rows])[entered.new])
 
     def drop_oldest(self, most: int) -> None:
         """Drop the oldest answers, down to so many, once there are a quarter more."""
@@ -105,9 +105,9 @@ class AnsweredRows:
     @contextmanager
     def _entered(self, words: Words, asked_by: Integers) -> Iterator["EnteredRows"]:
         self._join_newest()
-        given = _Part.of(words, asked_by)
-        repeated, firsts = given.repetitions()
-        labels = self._found(given)
+        batch = _Part.of(words, asked_by)
+        repeated, firsts = batch.repetitions()
+        labels = self._look_up(batch)
         unknown = labels == self._unknown
         unknown[repeated] = False
         try:
@@ -115,16 +115,16 @@ class AnsweredRows:
         finally:  # also where this was interrupted
             answered = unknown & (labels != self._unknown)
             if answered.any():
-                self._parts = [*self._parts, given if answered.all() else given.chosen(answered)]
+                self._parts = [*self._parts, batch if answered.all() else batch.chosen(answered)]
 
-    def _found(self, given: "_Part") -> Integers:
+    def _look_up(self, batch: "_Part") -> Integers:
         """Set the labels of these rows to what is known, and return them."""
-        given.labels.fill(self._unknown)
+        batch.labels.fill(self._unknown)
         for part in self._parts:
-            if part.may_hold(given):
-                places = part.places_of(given)
-                np.copyto(given.labels, part.labels[places], where=places != _ABSENT)
-        return given.labels
+            if part.may_hold(batch):
+                positions = part.places_of(batch)
+                np.copyto(batch.labels, part.labels[positions], where=positions != _ABSENT)
+        return batch.labels
 
     def _join_newest(self) -> None:
         """Join the newest part with the one before, as long as they are about of one size, or there are many parts.
@@ -186,11 +186,13 @@ class _Part:
         """Return the rows of two parts, in their order."""
         first, second = parts
         rows, asked_by, labels = (
-            np.concatenate([getattr(one, name) for one in parts]) for name in ("rows", "asked_by", "labels")
+            np.concatenate([getattr(piece, name) for piece in parts]) for name in ("rows", "asked_by", "labels")
         )
         shift = max(first.shift, second.shift, _shift(len(rows)))
-        places = first.places(), second.places() + len(first)
-        keys = np.concatenate([_moved(part.keys, its, shift) for part, its in zip(parts, places, strict=True)])
+        positions = first.places(), second.places() + len(first)
+        keys = np.concatenate(
+            [_replace_positions(part.keys, its, shift) for part, its in zip(parts, positions, strict=True)]
+        )
         keys.sort(kind="stable")  # of two sorted runs, this merges them
         return cls(rows, asked_by, labels, keys, shift)
 
@@ -199,9 +201,9 @@ class _Part:
 
     def chosen(self, chosen: NDArray[np.bool_]) -> "_Part":
         """Return some of the rows."""
-        places = self.places()
-        kept = chosen[places]
-        keys = _moved(self.keys[kept], np.cumsum(chosen)[places[kept]] - 1, self.shift)
+        positions = self.places()
+        mask = chosen[positions]
+        keys = _replace_positions(self.keys[mask], np.cumsum(chosen)[positions[mask]] - 1, self.shift)
         return _Part(self.rows[chosen], self.asked_by[chosen], self.labels[chosen], keys, self.shift)
 
     def places(self) -> Integers:
@@ -213,19 +215,19 @@ class _Part:
         shift = self.shift
         again = np.flatnonzero((self.keys[1:] ^ self.keys[:-1]) < np.uint64(1) << shift)
         crowd = self.keys[np.union1d(again, again + 1)]  # all whose hash another one has
-        tops, places, firsts = crowd >> shift, _places(crowd, shift), np.arange(len(self) if crowd.size else 0)
-        while places.size:  # of each hash the first row, and those that are like it; others have this hash by chance
-            leaders = places[np.searchsorted(tops, tops)]
-            alike = self.like(places, self, leaders)
-            firsts[places[alike]] = leaders[alike]
-            tops, places = tops[~alike], places[~alike]
+        tops, positions, firsts = crowd >> shift, _places(crowd, shift), np.arange(len(self) if crowd.size else 0)
+        while positions.size:  # of each hash the first row, and those that are like it; others have this hash by chance
+            leaders = positions[np.searchsorted(tops, tops)]
+            alike = self.like(positions, self, leaders)
+            firsts[positions[alike]] = leaders[alike]
+            tops, positions = tops[~alike], positions[~alike]
         repeated = np.flatnonzero(firsts != np.arange(len(firsts)))
         return repeated, firsts[repeated]
 
-    def may_hold(self, given: "_Part") -> bool:
+    def may_hold(self, batch: "_Part") -> bool:
         """Return whether a row of the other part has the hash of one here: the fewer are searched for in the others."""
-        few, many = (self, given) if len(self) < len(given) else (given, self)
-        shift = max(self.shift, given.shift)
+        few, many = (self, batch) if len(self) < len(batch) else (batch, self)
+        shift = max(self.shift, batch.shift)
 
         def meet(part: slice) -> bool:
             wanted = few.keys[part] >> shift
@@ -234,42 +236,42 @@ class _Part:
 
         return any(in_blocks(meet, len(few), block=_BLOCK))
 
-    def places_of(self, given: "_Part", *, skip: int = 0) -> Integers:
+    def places_of(self, batch: "_Part", *, skip: int = 0) -> Integers:
         """Return the place here of each row of another part, or `_ABSENT`; of equal hashes, the first few are skipped.
 
         Hashes are searched for in their order, and rows are then compared in theirs: each is fast in its own.
         """
-        found = np.full(len(given), _ABSENT)
-        shift = max(self.shift, given.shift)
+        positions = np.full(len(batch), _ABSENT)
+        shift = max(self.shift, batch.shift)
 
         def search(part: slice) -> None:
-            keys = given.keys[part]
+            keys = batch.keys[part]
             near = np.searchsorted(self.keys, keys >> shift << shift) + skip
             met = self.keys.take(near, mode="clip")
             alike = (near < len(self)) & (met >> shift == keys >> shift)
-            found[_places(keys[alike], given.shift)] = _places(met[alike], self.shift)
+            positions[_places(keys[alike], batch.shift)] = _places(met[alike], self.shift)
 
         def compare(part: slice) -> Integers:
-            asked = part.start + np.flatnonzero(found[part] != _ABSENT)
-            others: Integers = asked[~given.like(asked, self, found[asked])]
-            return others
+            rows = part.start + np.flatnonzero(positions[part] != _ABSENT)
+            unlike: Integers = rows[~batch.like(rows, self, positions[rows])]
+            return unlike
 
-        in_blocks(search, len(given), block=_BLOCK)
-        chance = np.concatenate([np.empty(0, dtype=np.int64), *in_blocks(compare, len(given), block=_BLOCK)])
+        in_blocks(search, len(batch), block=_BLOCK)
+        chance = np.concatenate([np.empty(0, dtype=np.int64), *in_blocks(compare, len(batch), block=_BLOCK)])
         if chance.size:  # another row has the hash of these: look at the next one that has it
-            found[chance] = self.places_of(_Part.of(given.rows[chance], given.asked_by[chance]), skip=skip + 1)
-        return found
+            positions[chance] = self.places_of(_Part.of(batch.rows[chance], batch.asked_by[chance]), skip=skip + 1)
+        return positions
 
-    def like(self, places: Integers, other: "_Part", others: Integers) -> NDArray[np.bool_]:
+    def like(self, positions: Integers, other: "_Part", other_positions: Integers) -> NDArray[np.bool_]:
         """Return whether the rows at these places are those of another part at others, and of one caller."""
 
         def rows_alike(part: slice) -> NDArray[np.bool_]:
-            mine, its = places[part], others[part]
+            mine, its = positions[part], other_positions[part]
             same: NDArray[np.bool_] = self.asked_by[mine] == other.asked_by[its]
             same &= (self.rows[mine] == other.rows[its]).all(axis=1)
             return same
 
-        return np.concatenate([np.empty(0, np.bool_), *in_blocks(rows_alike, len(places), block=_BLOCK)])
+        return np.concatenate([np.empty(0, np.bool_), *in_blocks(rows_alike, len(positions), block=_BLOCK)])
 
 
 def _shift(rows: int) -> np.uint64:
@@ -282,9 +284,9 @@ def _places(keys: Words, shift: np.uint64) -> Integers:
     return (keys & ((np.uint64(1) << shift) - np.uint64(1))).astype(np.int64)
 
 
-def _moved(keys: Words, places: Integers, shift: np.uint64) -> Words:
+def _replace_positions(keys: Words, positions: Integers, shift: np.uint64) -> Words:
     """Return keys with other places, which may take more bits."""
-    return (keys >> shift << shift) | places.astype(np.uint64)
+    return (keys >> shift << shift) | positions.astype(np.uint64)
 
 
 def _hashes(rows: Words, asked_by: Integers) -> Words:

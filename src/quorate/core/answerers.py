@@ -99,8 +99,8 @@ class Votes:
 
         At least 1 is asked for nevertheless: by now they may be able to pay, or else they say who cannot.
         """
-        others = getattr(self.ensemble.fitted, "payable", None)  # sites have it
-        return most if others is None else min(most, int(others()))
+        payable = getattr(self.ensemble.fitted, "payable", None)  # sites have it
+        return most if payable is None else min(most, int(payable()))
 
     def quote(self, most: int) -> tuple[int, Cost]:
         """Return how many of so many new queries are sure to be paid for, and what they cost at most."""
@@ -108,7 +108,7 @@ class Votes:
             return self.run.quote(most)
         assert isinstance(self.mechanism, QueryMechanism)
         order, most = self._budget.order, self._paid_by_others(most)
-        return _quoted(self._budget, self.mechanism.query_cost(order) + self.mechanism.answer_cost(order), most)
+        return _quote(self._budget, self.mechanism.query_cost(order) + self.mechanism.answer_cost(order), most)
 
     def draw(self, X: Any) -> Answers:
         """Count the ballots, and release what the mechanism makes of them."""
@@ -162,7 +162,7 @@ class OneByOne:
 
     def quote(self, most: int) -> tuple[int, Cost]:
         """Return how many of so many new queries can be paid for, and what they cost."""
-        return (most, Cost(0.0)) if self._budget is None else _quoted(self._budget, self.cost, most)
+        return (most, Cost(0.0)) if self._budget is None else _quote(self._budget, self.cost, most)
 
     def draw(self, X: Any) -> Answers:
         """Charge for all, then draw them one by one."""
@@ -194,6 +194,6 @@ def _payable(budget: Budget, cost: Cost, most: int) -> int:
     raise BudgetSpent("the budget cannot pay for another query")
 
 
-def _quoted(budget: Budget, cost: Cost, most: int) -> tuple[int, Cost]:
+def _quote(budget: Budget, cost: Cost, most: int) -> tuple[int, Cost]:
     payable = min(most, budget.affordable(cost))
     return payable, cost.times(payable)

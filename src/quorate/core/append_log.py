@@ -48,9 +48,9 @@ class Journal:
             with contextlib.suppress(FileNotFoundError), open(self._path, "rb") as file:
                 file.seek(self._read)
                 content = file.read()
-                whole = content.rpartition(b"\n")[0]
-                self._read += len(whole)
-                for line in whole.splitlines():
+                complete = content.rpartition(b"\n")[0]
+                self._read += len(complete)
+                for line in complete.splitlines():
                     with contextlib.suppress(ValueError):
                         self._lines.append(json.loads(line))
         return self._lines

@@ -98,8 +98,8 @@ class Batch:
             payer = self._tally if part is None else self._open_allowance(part)
             with self._withdraw_on_failure(payer):
                 X = rows_of(self.requests, [positions[query] for query in queries])
-                drawn = self._draw_blocks(part, X, queries, payer)
-            self._unkept |= drawn
+                labels = self._draw_blocks(part, X, queries, payer)
+            self._unkept |= labels
             if isinstance(payer, Allowance):
                 self._tally.include(payer.caller, payer.used)
 
@@ -107,13 +107,13 @@ class Batch:
         """Keep the answers and the outcomes of the requests, with what each caller has used."""
         if not self.waiting:
             return
-        asked = [self.asked[index] for index in self.waiting]
+        requests = [self.asked[index] for index in self.waiting]
         if self._ledger is None or self._memory is not self._ledger:
-            outcomes = self._memory.keep(self._unkept, self._labels, asked)
+            outcomes = self._memory.keep(self._unkept, self._labels, requests)
         else:
-            used = self._tally.used({one.caller for one in asked})
+            used = self._tally.used({request.caller for request in requests})
             kept_before = len(self._labels) - self._recalled  # block by block
-            outcomes = self._ledger.keep(self._unkept, self._labels, asked, used=used, kept_before=kept_before)
+            outcomes = self._ledger.keep(self._unkept, self._labels, requests, used=used, kept_before=kept_before)
         for index, outcome in zip(self.waiting, outcomes, strict=True):
             self._results[index] = outcome if isinstance(outcome, QuorateError) else Admitted({}, outcome)
 
@@ -165,7 +165,7 @@ class Batch:
                 self._memory.keep(self._unkept, self._labels, [])
             group = [self.asked[index] for index in self.waiting]
             counted = len(group) == 1 and is_about_one(error)
-            self._memory.withdraw(group, self._tally.used({one.caller for one in group}), counted=counted)
+            self._memory.withdraw(group, self._tally.used({request.caller for request in group}), counted=counted)
             raise
 
     def _draw_blocks(self, part: int | None, X: Any, queries: list[Query], payer: Payer) -> dict[Query, int]:
@@ -182,8 +182,8 @@ class Batch:
                 self._refusals[part] = explain_end(error)
                 break
             advance_progress(answers)
-            drawn = zip(queries[start:], answers.labels.tolist(), strict=False)
-            unkept |= {query: label for query, label in drawn if label != REFUSED}
+            pairs = zip(queries[start:], answers.labels.tolist(), strict=False)
+            unkept |= {query: label for query, label in pairs if label != REFUSED}
             self.spent += answers.spent or Cost(0.0)
             start += len(answers.labels)  # the rest is drawn next: answers may cost less than was set aside for them
         return unkept

@@ -146,8 +146,8 @@ _FIELDS: dict[str, Callable[[str, object], object]] = {  # what the settings of 
 
 def validate_fields(instance: Any, **checked: object) -> None:
     """Check each field of a mechanism by its name, but for those that are given as `checked`, and set them all."""
-    named = [field.name for field in dataclasses.fields(instance) if field.name in _FIELDS]
-    by_name = {name: _FIELDS[name](name, getattr(instance, name)) for name in named if name not in checked}
+    names = [field.name for field in dataclasses.fields(instance) if field.name in _FIELDS]
+    by_name = {name: _FIELDS[name](name, getattr(instance, name)) for name in names if name not in checked}
     set_validated(instance, **by_name, **checked)
 
 

@@ -147,7 +147,7 @@ class Calls:
         """Return what one model says of each query; where it fails, or names no class, the majority's class."""
         result = np.full(len(self._X), majority, dtype=np.int64)
         for queries, call in self._calls:
-            self._put(model, queries, call, result)
+            self._fill(model, queries, call, result)
         result[(result < 0) | (result >= classes)] = majority
         return result
 
@@ -155,17 +155,17 @@ class Calls:
         """Return the numbers, `width` of them, that one model says of each query; nan where it fails."""
         result = np.full((len(self._X), width), np.nan)
         for queries, call in self._calls:
-            self._put(model, queries, call, result)
+            self._fill(model, queries, call, result)
         return result
 
-    def _put(self, model: Any, queries: Integers, call: Any, result: NDArray[Any]) -> None:
+    def _fill(self, model: Any, queries: Integers, call: Any, result: NDArray[Any]) -> None:
         """Put what a model says of these queries; where it fails on a call, each half has one of the same shape."""
-        said = _predicted(model, call, result)
-        if said is not None:
-            result[queries] = said if self._rows is None else said[self._places[queries]]
+        values = _predicted(model, call, result)
+        if values is not None:
+            result[queries] = values if self._rows is None else values[self._places[queries]]
         elif len(queries) > 1:
             for half in np.array_split(queries, 2):
-                self._put(model, half, self._call(half), result)
+                self._fill(model, half, self._call(half), result)
 
     def _call(self, queries: Integers) -> Any:
         """Return the rows of a call: each query in its place, and the first of them in all that are left."""
@@ -179,15 +179,15 @@ class Calls:
         return rows
 
 
-def _groups(places: Integers, rows: int) -> list[Integers]:
+def _groups(positions: Integers, rows: int) -> list[Integers]:
     """Return which queries are asked together: no two that have the same place."""
     groups: list[list[int]] = []
-    taken = np.zeros(rows, dtype=np.int64)
-    for query, index in enumerate(places.tolist()):
-        if taken[index] == len(groups):
+    counts = np.zeros(rows, dtype=np.int64)
+    for query, index in enumerate(positions.tolist()):
+        if counts[index] == len(groups):
             groups.append([])
-        groups[taken[index]].append(query)
-        taken[index] += 1
+        groups[counts[index]].append(query)
+        counts[index] += 1
     return [np.array(group, dtype=np.int64) for group in groups]
 
 
@@ -195,16 +195,16 @@ def _predicted(model: Any, X: Any, like: NDArray[Any]) -> NDArray[Any] | None:
     """Return what a model says of each row of a call, in the form of `like`, or None where it says nothing."""
     if len(X) == 0:
         return like[:0]
-    said = _tried(model, X, like) if isinstance(X, np.ndarray) else None
-    return _tried(model, copy_rows(X), like) if said is None else said
+    values = _tried(model, X, like) if isinstance(X, np.ndarray) else None
+    return _tried(model, copy_rows(X), like) if values is None else values
 
 
 def _tried(model: Any, X: Any, like: NDArray[Any]) -> NDArray[Any] | None:
     try:
-        said = np.asarray(model.predict(X)).astype(like.dtype, copy=False)
+        values = np.asarray(model.predict(X)).astype(like.dtype, copy=False)
     except Exception:  # it would speak of one teacher's rows
         return None
-    return said if said.shape == (len(X), *like.shape[1:]) else None
+    return values if values.shape == (len(X), *like.shape[1:]) else None
 
 
 @lru_cache(maxsize=1)

@@ -55,10 +55,10 @@ def global_randomness() -> Iterator[Callable[[int], None]]:
 def randomness_kept() -> Iterator[None]:
     """Leave the global generators as they were found; threads may seed them in between, as teachers do."""
     with _generators:
-        before = np.random.get_state(), random.getstate()  # noqa: NPY002
+        states = np.random.get_state(), random.getstate()  # noqa: NPY002
     try:
         yield
     finally:
         with _generators:
-            np.random.set_state(before[0])  # noqa: NPY002
-            random.setstate(before[1])
+            np.random.set_state(states[0])  # noqa: NPY002
+            random.setstate(states[1])

@@ -100,9 +100,9 @@ class _Buffer:
                 parts += threads.map(self._draw, [_BLOCK] * (missing // _BLOCK))
             missing %= _BLOCK
         while missing > 0:
-            drawn = self._draw(max(self._block, min(missing, _BLOCK)))
-            parts.append(drawn[:missing])
-            self._ready = drawn[missing:]
+            values = self._draw(max(self._block, min(missing, _BLOCK)))
+            parts.append(values[:missing])
+            self._ready = values[missing:]
             missing -= parts[-1].size
             self._block = min(2 * self._block, _BLOCK)
         return np.concatenate(parts)
@@ -162,10 +162,10 @@ class SystemNoise:
         events: list[NDArray[np.bool_]] = []
         missing = size
         while missing > 0:
-            drawn = self._take("laplace", float(ratio.denominator), 2 * missing + 8, largest=2.0**1022)
-            kept = (drawn >= ratio.numerator)[drawn >= 0][:missing]
-            events.append(kept)
-            missing -= kept.size
+            values = self._take("laplace", float(ratio.denominator), 2 * missing + 8, largest=2.0**1022)
+            outcomes = (values >= ratio.numerator)[values >= 0][:missing]
+            events.append(outcomes)
+            missing -= outcomes.size
         return np.concatenate(events) if events else np.empty(0, dtype=np.bool_)
 
     def choice(self, scores: Sequence[int], scale: float) -> int:

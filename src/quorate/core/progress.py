@@ -46,10 +46,10 @@ class Progress:
 
     def __str__(self) -> str:
         with self._lock:
-            far = "" if self._total is None else f" {self._done:,} of {self._total:,}"
-            what = self._what
+            count = "" if self._total is None else f" {self._done:,} of {self._total:,}"
+            title = self._what
         minutes, seconds = divmod(int(time.monotonic() - self._began), 60)
-        return f"quorate: {what}{far} ({minutes}:{seconds:02d})"
+        return f"quorate: {title}{count} ({minutes}:{seconds:02d})"
 
     def _tick(self) -> None:
         if self._ended.wait(_WAIT):

@@ -91,8 +91,8 @@ class Quote:
     def __str__(self) -> str:
         new = self.queries - self.repeated
         text = f"{self.queries:,} queries: {self.repeated:,} free repetitions, {new:,} new."
-        least = "All" if not self.refused else f"At least {self.payable:,}"
-        text += f" {least} new ones can be paid for, with at most {self.takes:.2%} of the budget"
+        count = "All" if not self.refused else f"At least {self.payable:,}"
+        text += f" {count} new ones can be paid for, with at most {self.takes:.2%} of the budget"
         text += f", of which {self.left:.2%} is left"
         return text if not self.refused else f"{text}. Up to {self.refused:,} may be refused"
 
@@ -103,27 +103,27 @@ class Memory(Protocol):
     def recall(self, caller: str, queries: Iterable[bytes]) -> Mapping[Query, int]:
         """Return the answers that this caller was given to these queries. Nothing is counted."""
 
-    def admit(self, asked: Sequence[Asked]) -> list[Admitted | QuorateError]:
+    def admit(self, requests: Sequence[Asked]) -> list[Admitted | QuorateError]:
         """Return what is known of each request, or why it is refused; the ids of the others are taken by this."""
 
     def keep(
-        self, fresh: Mapping[Query, int], known: dict[Query, int], asked: Sequence[Asked]
+        self, answers: Mapping[Query, int], labels: dict[Query, int], requests: Sequence[Asked]
     ) -> list[Outcome | QuorateError]:
-        """Keep fresh answers, add to `known` those that stand, and return the outcomes of requests that end here."""
+        """Keep fresh answers, add to `labels` those that stand, and return the outcomes of requests that end here."""
 
-    def withdraw(self, asked: Sequence[Asked], used: Mapping[str, Sequence[int]], *, counted: bool) -> None:
+    def withdraw(self, requests: Sequence[Asked], used: Mapping[str, Sequence[int]], *, counted: bool) -> None:
         """Undo the admission of requests of which nothing leaves, but for what callers may have `used`.
 
         Their rows stay `counted`, or are counted no more.
         """
 
 
-def outcome_of(asked: Asked, known: Mapping[Query, int]) -> Outcome:
+def outcome_of(request: Asked, labels: Mapping[Query, int]) -> Outcome:
     """Return the outcome of a request: what is not known was refused."""
-    return [known.get((asked.caller, query), REFUSED) for query in asked.queries]
+    return [labels.get((request.caller, query), REFUSED) for query in request.queries]
 
 
-def reused(asked: Asked) -> IdReused:
+def reused(request: Asked) -> IdReused:
     """Return the error for an id that was used before, for something else."""
     return IdReused(
         "this id was used for another request: a request has an id of its own, and keeps it when it is sent again"
@@ -163,47 +163,47 @@ class KeptAnswers:
 
     def recall(self, caller: str, queries: Iterable[bytes]) -> Mapping[Query, int]:
         """Return the answers that this caller was given to these queries."""
-        return {(caller, query): label for query, label in self._known(caller, list(queries)).items()}
+        return {(caller, query): label for query, label in self._recall(caller, list(queries)).items()}
 
-    def _known(self, caller: str, queries: Sequence[bytes]) -> dict[bytes, int]:
-        known = {query: self._answers[caller, query] for query in queries if (caller, query) in self._answers}
+    def _recall(self, caller: str, queries: Sequence[bytes]) -> dict[bytes, int]:
+        recalled = {query: self._answers[caller, query] for query in queries if (caller, query) in self._answers}
         if self._rows is not None:
             size = 8 * self._rows.columns + 1
-            missing = [query for query in queries if query not in known and len(query) == size]
+            missing = [query for query in queries if query not in recalled and len(query) == size]
             labels = self._rows.find(caller, [query[1:] for query in missing]).tolist()
-            known |= {query: label for query, label in zip(missing, labels, strict=True) if label != REFUSED}
-        return known
+            recalled |= {query: label for query, label in zip(missing, labels, strict=True) if label != REFUSED}
+        return recalled
 
-    def admit(self, asked: Sequence[Asked]) -> list[Admitted | QuorateError]:
+    def admit(self, requests: Sequence[Asked]) -> list[Admitted | QuorateError]:
         """Return what is known of each request, or why it is refused."""
-        taken: dict[tuple[str, str], bytes] = {}  # in this group
-        return [self._admit(one, taken) for one in asked]
+        bodies: dict[tuple[str, str], bytes] = {}  # in this group
+        return [self._admit(request, bodies) for request in requests]
 
-    def _admit(self, one: Asked, taken: dict[tuple[str, str], bytes]) -> Admitted | QuorateError:
-        before = None if one.id is None else self._outcomes.get((one.caller, one.id))
-        if before is not None and before[0] != one.body:
-            return reused(one)
-        if one.id is not None and taken.setdefault((one.caller, one.id), one.body) != one.body:
-            return reused(one)
-        return Admitted(self._known(one.caller, one.queries), None if before is None else before[1])
+    def _admit(self, request: Asked, bodies: dict[tuple[str, str], bytes]) -> Admitted | QuorateError:
+        earlier = None if request.id is None else self._outcomes.get((request.caller, request.id))
+        if earlier is not None and earlier[0] != request.body:
+            return reused(request)
+        if request.id is not None and bodies.setdefault((request.caller, request.id), request.body) != request.body:
+            return reused(request)
+        return Admitted(self._recall(request.caller, request.queries), None if earlier is None else earlier[1])
 
     def keep(
-        self, fresh: Mapping[Query, int], known: dict[Query, int], asked: Sequence[Asked]
+        self, answers: Mapping[Query, int], labels: dict[Query, int], requests: Sequence[Asked]
     ) -> list[Outcome | QuorateError]:
         """Keep answers and outcomes, and drop the oldest where there are too many."""
-        self._answers.update(fresh)
-        known.update(fresh)
-        outcomes = [outcome_of(one, known) for one in asked]
-        for one, outcome in zip(asked, outcomes, strict=True):
-            if one.id is not None and set(outcome) != {REFUSED}:
-                self._outcomes[one.caller, one.id] = one.body, outcome
+        self._answers.update(answers)
+        labels.update(answers)
+        outcomes = [outcome_of(request, labels) for request in requests]
+        for request, outcome in zip(requests, outcomes, strict=True):
+            if request.id is not None and set(outcome) != {REFUSED}:
+                self._outcomes[request.caller, request.id] = request.body, outcome
         while len(self._answers) > _KEPT:
             del self._answers[next(iter(self._answers))]
         while len(self._outcomes) > _KEPT:
             del self._outcomes[next(iter(self._outcomes))]
         return list(outcomes)
 
-    def withdraw(self, asked: Sequence[Asked], used: Mapping[str, Sequence[int]], *, counted: bool) -> None:
+    def withdraw(self, requests: Sequence[Asked], used: Mapping[str, Sequence[int]], *, counted: bool) -> None:
         """Do nothing: here an id is taken when its outcome is kept, and rows are not counted."""
 
     def answers(self) -> Mapping[Query, int]:
@@ -260,20 +260,20 @@ class Replies:
     told: Any = None
 
 
-def rows_of(requests: Sequence[Request], places: Sequence[tuple[int, int]]) -> Any:
+def rows_of(requests: Sequence[Request], positions: Sequence[tuple[int, int]]) -> Any:
     """Return these rows, each named by its request and its number there, in order, as one matrix or data frame."""
-    if len(requests) == 1 and len(places) == len(requests[0].X):
+    if len(requests) == 1 and len(positions) == len(requests[0].X):
         return requests[0].X  # all of it, and nothing twice
-    parts = groupby(places, key=lambda place: place[0])
-    return join_rows([take_rows(requests[place].X, [row for _, row in rows]) for place, rows in parts])
+    parts = groupby(positions, key=lambda position: position[0])
+    return join_rows([take_rows(requests[position].X, [row for _, row in rows]) for position, rows in parts])
 
 
-def firsts_of(asked: Sequence[Asked]) -> list[int]:
+def firsts_of(requests: Sequence[Asked]) -> list[int]:
     """Return for each request the first one that is the same by caller, id and body, which may be itself."""
     seen: dict[tuple[str, str, bytes], int] = {}
     return [
-        place if one.id is None else seen.setdefault((one.caller, one.id, one.body), place)
-        for place, one in enumerate(asked)
+        index if request.id is None else seen.setdefault((request.caller, request.id, request.body), index)
+        for index, request in enumerate(requests)
     ]
 
 

@@ -26,11 +26,11 @@ def in_blocks(work: Callable[[slice], Result], rows: int, *, block: int) -> list
     threads = 1 if rows < _MANY else usable_cores(most=8)
     if threads == 1:
         return [work(part) for part in parts]
-    each = -(-len(parts) // threads)  # handing over every block by itself would take as long as the work on some
-    shares = [parts[start : start + each] for start in range(0, len(parts), each)]
+    size = -(-len(parts) // threads)  # handing over every block by itself would take as long as the work on some
+    shares = [parts[start : start + size] for start in range(0, len(parts), size)]
     with ThreadPoolExecutor(threads) as pool:
-        made = pool.map(lambda share: [work(part) for part in share], shares)
-        return [one for results in made for one in results]
+        results_by_share = pool.map(lambda share: [work(part) for part in share], shares)
+        return [result for results in results_by_share for result in results]
 
 
 def usable_cores(most: int | None = None) -> int:
@@ -53,20 +53,20 @@ def canonical_matrix(X: Any) -> NDArray[np.float64]:
 def canonical_and_finite(X: Any) -> tuple[NDArray[np.float64], bool]:
     """Return the canonical matrix, and whether all its numbers are surely finite: sums tell, but for an overflow."""
     if hasattr(X, "toarray"):
-        given = matrix = np.asarray(X.toarray(order="C"), dtype=np.float64)
+        values = matrix = np.asarray(X.toarray(order="C"), dtype=np.float64)
     else:
-        given = np.asarray(X, dtype=np.float64, order="C")
-        matrix = np.empty_like(given)
+        values = np.asarray(X, dtype=np.float64, order="C")
+        matrix = np.empty_like(values)
 
-    def put(part: slice) -> bool:
-        rows = np.add(given[part], 0.0, out=matrix[part])
+    def put_part(part: slice) -> bool:
+        rows = np.add(values[part], 0.0, out=matrix[part])
         with np.errstate(all="ignore"):
             finite = bool(np.isfinite(rows.sum()))
         if not finite:
             np.copyto(rows, np.nan, where=np.isnan(rows))
         return finite
 
-    return matrix, all(in_blocks(put, len(matrix), block=_BLOCK))
+    return matrix, all(in_blocks(put_part, len(matrix), block=_BLOCK))
 
 
 def take_rows(X: Any, rows: Any) -> Any:
@@ -94,8 +94,8 @@ def query_digests(X: Any) -> list[bytes]:
     """Return 16 bytes for each row in canonical form, which tell one query from another."""
     if len(X) == 0:
         return []
-    named = named_rows(X) if isinstance(X, np.ndarray) else _named_frame_rows(X)
-    return [blake2b(name, digest_size=_DIGEST).digest() for name in named]
+    names = named_rows(X) if isinstance(X, np.ndarray) else _named_frame_rows(X)
+    return [blake2b(name, digest_size=_DIGEST).digest() for name in names]
 
 
 def named_rows(X: NDArray[Any]) -> list[bytes]:

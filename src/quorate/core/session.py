@@ -92,14 +92,14 @@ class Session:
             payable, cost = self.answerer.quote(new)
             if self.budget is None:
                 return Quote(len(X), len(X) - new, payable, takes=0.0, left=1.0)
-            whole = self.budget.capacity().renyi
-            return Quote(len(X), len(X) - new, payable, cost.renyi / whole, self.budget.remaining().renyi / whole)
+            capacity = self.budget.capacity().renyi
+            return Quote(len(X), len(X) - new, payable, cost.renyi / capacity, self.budget.remaining().renyi / capacity)
 
     def ask_all(self, requests: Sequence[Request]) -> list[Replies | QuorateError]:
         """Answer requests together: count and keep all at once. An error of one request is returned in its place."""
         batch = Batch(
             requests,
-            [self._asked(request) for request in requests],
+            [self._describe_request(request) for request in requests],
             answerer=self.answerer,
             budget=self.budget,
             memory=self._memory,
@@ -207,6 +207,6 @@ class Session:
         """Return what the memory tells one query from another by."""
         return self._memory.names(X) if isinstance(self._memory, KeptAnswers) else query_digests(X)
 
-    def _asked(self, request: Request) -> Asked:
+    def _describe_request(self, request: Request) -> Asked:
         """Return a request as the memory knows it."""
         return Asked(request.caller, self._names(request.X), request.id, request.body)

@@ -60,7 +60,8 @@ def _scales(task: Task, winners: Floats, tests: float = 0.0) -> Floats:
         bounded = (task.classes > 2) | (scale > _LARGEST_EXACT)
         share = np.where(bounded, np.minimum(1.0, share * _BOUND), share)
         scale = np.sqrt(task.order * (share * winners + tests) / capacity)
-    return np.maximum(scale, _LEAST_SCALE)
+    scales: Floats = np.maximum(scale, _LEAST_SCALE)
+    return scales
 
 
 @lru_cache(maxsize=256)
@@ -284,7 +285,7 @@ def _make_sharp(task: Task, forecast: VoteForecast, teachers: int, order: float)
         "queries": task.queries,
     }
     mechanisms = [SharpMajority.calibrate(**target), SharpMajority.calibrate(**target, order=order)]
-    mechanism = max(mechanisms, key=lambda made: _expect_sharp_majority(made, task, forecast).right)
+    mechanism = max(mechanisms, key=lambda candidate: _expect_sharp_majority(candidate, task, forecast).right)
     return Calibrated(mechanism, mechanism.order, 0.0)
 
 

@@ -72,14 +72,14 @@ def plan_concept(
     alpha, public = check_rate("alpha", alpha), check_count("public", public, least=0)
     arguments: dict[str, Any] = {"log_growth": log_growth, "epsilon": epsilon}
     bounds = _bounds(arguments, delta, queries, public, realizable)
-    least = None
+    lower_bound = None
     if gamma is not None:
         gamma = check_rate("gamma", gamma)
-        least = math.ceil((dimension - 1) / (8 * gamma * alpha))
+        lower_bound = math.ceil((dimension - 1) / (8 * gamma * alpha))
         guarantee = f"each prediction moves by at most {gamma:g}; not an epsilon"
         bounds["stable"] = (partial(stable, log_growth=log_growth, gamma=gamma), guarantee)
     methods = [
-        _method(name, bound, guarantee, records=records, alpha=alpha, least=least if name == "stable" else None)
+        _method(name, bound, guarantee, records=records, alpha=alpha, least=lower_bound if name == "stable" else None)
         for name, (bound, guarantee) in bounds.items()
     ]
     methods.sort(key=lambda method: (method.name == "stable", method.error, method.needed or _MOST_RECORDS))

@@ -136,10 +136,10 @@ def binomial_capped_mean(trials: int, cap: float, probability: Floats) -> Floats
     return np.asarray(result, dtype=np.float64)
 
 
-def binomial_tail(trials: int, least: int, probability: Floats) -> Floats:
+def binomial_tail(trials: int, threshold: int, probability: Floats) -> Floats:
     """Return P(X >= least) for binomial X and least >= 1, elementwise in the probability."""
     mean = binomial_capped_mean  # E[min(X, c)] - E[min(X, c - 1)] = P(X >= c)
-    return np.clip(mean(trials, least, probability) - mean(trials, least - 1, probability), 0.0, 1.0)
+    return np.clip(mean(trials, threshold, probability) - mean(trials, threshold - 1, probability), 0.0, 1.0)
 
 
 def _exact_capped_means(trials: int, cap: float, probability: Floats) -> Floats:

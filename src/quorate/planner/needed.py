@@ -33,8 +33,8 @@ def correct_probability(mechanism: QueryMechanism | ThresholdMechanism, votes: i
     lead = 2 * votes - mechanism.teachers % 2
     if isinstance(mechanism, ThresholdMechanism):
         points, weights = threshold_law(mechanism)
-        given = [_given_threshold(mechanism, votes, int(point)) for point in points]
-        return float(min(1.0, weights @ np.array(given)))
+        chances = [_given_threshold(mechanism, votes, int(point)) for point in points]
+        return float(min(1.0, weights @ np.array(chances)))
     if isinstance(mechanism, SharpMajority):
         return mechanism.answer_probability(lead)
     if isinstance(mechanism, SoftMajority):

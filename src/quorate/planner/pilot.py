@@ -55,12 +55,12 @@ class Pilot:
 
         The points are asked over and over, up to `queries`; None if nothing was answered. Draws real noise.
         """
-        places = np.resize(np.arange(len(self.codes)), queries)
-        answers = mechanism.answers(scaled_votes(self.votes, mechanism.teachers)[places])
+        points = np.resize(np.arange(len(self.codes)), queries)
+        answers = mechanism.answers(scaled_votes(self.votes, mechanism.teachers)[points])
         answered = answers.answered
         if not answered.any():
             return None
-        right = answers.labels[answered] == self.codes[places[: answered.size]][answered]
+        right = answers.labels[answered] == self.codes[points[: answered.size]][answered]
         return float(right.mean()), float(answered.sum() / queries)
 
     def warning(self, mechanism: Any, *, queries: int) -> str | None:
@@ -125,11 +125,11 @@ def _owners(random: np.random.Generator, pool: Integers, size: int, *, places: i
     """
     if pool.size // size < _COMMITTEE:
         size = max(1, round(size * pool.size / (size + pool.size)))
-    each = min(pool.size // size, _MOST_TEACHERS)
+    count = min(pool.size // size, _MOST_TEACHERS)
     owners = []
-    for _ in range(-(-_COMMITTEE // each)):
+    for _ in range(-(-_COMMITTEE // count)):
         owner = np.full(places, -1)
-        owner[random.permutation(pool)[: each * size]] = np.arange(each * size) % each
+        owner[random.permutation(pool)[: count * size]] = np.arange(count * size) % count
         owners.append(owner)
     return owners
 

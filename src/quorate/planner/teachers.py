@@ -213,14 +213,14 @@ def nearest_changes(
         expected = expect(task, teachers)
         return min(expected.right, expected.worth)
 
-    def reaches(task: Task, teachers: int, least: float) -> bool:
+    def reaches(task: Task, teachers: int, rate_needed: float) -> bool:
         expected = expect(task, teachers)
         enough = expected.agreement >= least_agreement(task.classes) + _SPARE
-        return enough and min(expected.right, expected.worth) >= least
+        return enough and min(expected.right, expected.worth) >= rate_needed
 
     target = rate + _SPARE
-    more = target + (_NEAR if records is not None else 0.0)  # a plan by records may use a few teachers less
-    needed = _smallest(lambda count: reaches(task, math.ceil(count), more), float(teachers), float(_MOST_TEACHERS))
+    stricter = target + (_NEAR if records is not None else 0.0)  # a plan by records may use a few teachers less
+    needed = _smallest(lambda count: reaches(task, math.ceil(count), stricter), float(teachers), float(_MOST_TEACHERS))
     if needed is not None:
         count = math.ceil(_tidy(needed))
         yield _more_teachers(count, right(task, count), records=records, free=free)

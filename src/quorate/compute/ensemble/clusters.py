@@ -44,14 +44,14 @@ class ClusterTable:
     """
 
     def __init__(self, source: Any, cluster: Any, *, dealer: Dealer | None = None) -> None:
-        given = [source] if isinstance(source, str | Path) else source
-        if hasattr(given, "to_batches") or not all(isinstance(one, str | Path) for one in given):
+        sources = [source] if isinstance(source, str | Path) else source
+        if hasattr(sources, "to_batches") or not all(isinstance(address, str | Path) for address in sources):
             raise InvalidInput("on a cluster a table is named by its files, folders, patterns or addresses")
-        paths = [one if ":/" in str(one) else Path(one).absolute() for one in given]
+        paths = [address if ":/" in str(address) else Path(address).absolute() for address in sources]
         self._dealer = dealer
         self.engine = open_engine(cluster)
         try:
-            self.header, self.parts = self.engine.get(self.engine.call(_listed, paths))
+            self.header, self.parts = self.engine.get(self.engine.call(_list_parts, paths))
         except BaseException:
             self.engine.close()
             raise
@@ -71,7 +71,7 @@ class ClusterTable:
         self.engine.close()
 
 
-def _listed(paths: Sequence[Any]) -> tuple[Table, list[TablePart]]:
+def _list_parts(paths: Sequence[Any]) -> tuple[Table, list[TablePart]]:
     """Return the columns of a table and its parts."""
     files = table_files(paths)
     return table_header(files[0]).replace_schema_metadata(None), table_parts(files)
@@ -100,24 +100,24 @@ class _Reading:
 
     def read(self, parts: Sequence[TablePart]) -> list[_Range]:
         """Return the rows of these parts, by ranges of words."""
-        found: list[list[tuple[Floats, Integers]]] = [[] for _ in range(self.ranges)]
+        by_range: list[list[tuple[Floats, Integers]]] = [[] for _ in range(self.ranges)]
         for part in parts:
-            for place, table in part.batches(self.columns):
+            for first, table in part.batches(self.columns):
                 encoded = self.encoding(table)
-                for one, X, notes in by_ranges(encoded[0], self.dealer.notes(place, encoded), self.ranges):
-                    found[one].append((X, notes))
-        return [_joined(pieces, self.features) for pieces in found]
+                for index, X, notes in by_ranges(encoded[0], self.dealer.notes(first, encoded), self.ranges):
+                    by_range[index].append((X, notes))
+        return [_join_range(pieces, self.features) for pieces in by_range]
 
     def join(self, *pieces: _Range) -> _Range:
         """Return one range of words, of all that was read."""
-        return _joined([(piece.X, piece.notes) for piece in pieces], self.features)
+        return _join_range([(piece.X, piece.notes) for piece in pieces], self.features)
 
     def units(self, rows: _Range) -> int:
         """Return how many units have their words in this range."""
         return np.unique(rows.notes[:, 0]).size if self.by_person else len(rows.notes)
 
 
-def _joined(pieces: Sequence[tuple[Floats, Integers]], features: int) -> _Range:
+def _join_range(pieces: Sequence[tuple[Floats, Integers]], features: int) -> _Range:
     if not pieces:
         return _Range(np.empty((0, features)), np.empty((0, 3), dtype=np.int64))
     X, notes = zip(*pieces, strict=True)
@@ -135,13 +135,13 @@ class _Fitting:
     device: Any
     one_scale: bool
 
-    def cut(self, rows: _Range, before: int, first: int, stop: int) -> Rows:
-        """Return those rows of a range that belong to the teachers from `first` to `stop`; `before` it are so many."""
-        words, codes, places = rows.notes.T
-        order, owners, _ = self.seats.owners(words.view(np.uint64), before)
+    def cut(self, rows: _Range, rank: int, first: int, stop: int) -> Rows:
+        """Return those rows of a range that belong to the teachers from `first` to `stop`; `rank` it are so many."""
+        words, codes, positions = rows.notes.T
+        order, owners, _ = self.seats.owners(words.view(np.uint64), rank)
         mine = (owners >= first) & (owners < stop)
         chosen = order[mine]
-        return Rows(rows.X[chosen], codes[chosen], places[chosen], owners[mine])
+        return Rows(rows.X[chosen], codes[chosen], positions[chosen], owners[mine])
 
     def fit(self, first: int, stop: int, *pieces: Rows) -> "_Fitted":
         """Return the teachers from `first` to `stop`."""
@@ -150,10 +150,10 @@ class _Fitting:
         learner = batched_equivalent(self.estimator)
         if learner is not None:
             with one_thread():
-                made = learner.fit(*part, classes=self.classes, device=self.device, one_scale=self.one_scale)
-            return _Fitted(made, 0)
-        own = self.dealer.randomness(first, stop)
-        return _Fitted(*fit_parts([part], self.estimator, stop - first, classes=self.classes, own=own))
+                fitted_teachers = learner.fit(*part, classes=self.classes, device=self.device, one_scale=self.one_scale)
+            return _Fitted(fitted_teachers, 0)
+        randomness = self.dealer.randomness(first, stop)
+        return _Fitted(*fit_parts([part], self.estimator, stop - first, classes=self.classes, own=randomness))
 
 
 class _Fitted:
@@ -165,7 +165,7 @@ class _Fitted:
     def __sizeof__(self) -> int:
         if isinstance(self.teachers, EstimatorTeachers):
             return 10_000 * self.teachers.teachers  # about: nobody can say what an estimator takes
-        return sum(one.nbytes for one in self.teachers.arrays().values())
+        return sum(array.nbytes for array in self.teachers.arrays().values())
 
 
 class ClusterRows:
@@ -174,8 +174,8 @@ class ClusterRows:
     def __init__(self, engine: Engine, parts: Sequence[TablePart], reading: _Reading) -> None:
         self._engine, self._parts = engine, parts
         self._workers = engine.workers
-        least, most = _RANGES
-        ranges = min(most, max(least, 1 << (4 * self._workers - 1).bit_length()))
+        fewest, largest = _RANGES
+        ranges = min(largest, max(fewest, 1 << (4 * self._workers - 1).bit_length()))
         self._reading = replace(reading, ranges=ranges)
         self.features, self._kept = reading.features, False
         with progress("reading records on the cluster"):
@@ -196,9 +196,9 @@ class ClusterRows:
             for start, stop in pairwise(cuts.tolist())
         ]
         ranges = [engine.call(reading.join, *pieces) for pieces in zip(*spread, strict=True)]
-        counted = [engine.call(reading.units, one) for one in ranges]
+        counted = [engine.call(reading.units, part) for part in ranges]
         units = engine.get(engine.call(_listed_together, *counted))
-        engine.drop([one for pieces in spread for one in pieces] + counted)
+        engine.drop([part for pieces in spread for part in pieces] + counted)
         return ranges, units
 
     def ensemble(self, *, teachers: int, held_out: int, **fitting: Any) -> tuple[Ensemble, Any, Integers]:
@@ -225,36 +225,36 @@ class ClusterRows:
             failed = self._engine.get(self._engine.call(_failures, *groups))
         check_fitted(failed, teachers)
         again = partial(self._fit_again, task)
-        made = ClusterTeachers(self._engine, groups, teachers=teachers, classes=classes, again=again)
+        electorate = ClusterTeachers(self._engine, groups, teachers=teachers, classes=classes, again=again)
         self._kept = True
-        return Ensemble(made), np.empty((0, self.features)), np.empty(0, dtype=np.int64)
+        return Ensemble(electorate), np.empty((0, self.features)), np.empty(0, dtype=np.int64)
 
     def _fit(self, fitting: _Fitting, ranges: Sequence[Reference]) -> list[Reference]:
         """Return the teachers, some of them together. Who is where depends on public numbers alone."""
         engine, seats = self._engine, fitting.seats
         groups = max(1, min(4 * self._workers, seats.teachers // _FITS))
-        before = np.concatenate([[0], np.cumsum(self._units)]).tolist()
-        made = []
-        for place in range(groups):
-            first, stop = (seats.teachers * one // groups for one in (place, place + 1))
+        ranks = np.concatenate([[0], np.cumsum(self._units)]).tolist()
+        fits = []
+        for group in range(groups):
+            first, stop = (seats.teachers * bound // groups for bound in (group, group + 1))
             low, high = seats.first_rank(first), seats.first_rank(stop)
             pieces = [
                 engine.call(fitting.cut, rows, start, first, stop)
-                for rows, (start, end) in zip(ranges, pairwise(before), strict=True)
+                for rows, (start, end) in zip(ranges, pairwise(ranks), strict=True)
                 if start < high and end > low
             ]
-            made.append(engine.call(fitting.fit, first, stop, *pieces))
+            fits.append(engine.call(fitting.fit, first, stop, *pieces))
             engine.drop(pieces)
-        return made
+        return fits
 
     def _fit_again(self, fitting: _Fitting) -> list[Reference]:
         """Read and fit all of it once more, where the cluster has lost how it was made: the same deal, by the key."""
         ranges, units = self._read()
         if units != self._units:
             raise InvalidInput("the table is not what it was when its teachers were fitted; fit anew")
-        made = self._fit(fitting, ranges)
+        fits = self._fit(fitting, ranges)
         self._engine.drop(ranges)
-        return made
+        return fits
 
     def close(self) -> None:
         """Let go of the rows, and of the cluster where no teachers were fitted there."""
@@ -309,13 +309,13 @@ class ClusterTeachers:
 
     def _tried(self, X: Floats) -> Integers:
         try:
-            return self._counted(X)
+            return self._count(X)
         except ClusterLost:
             self._engine.renew()
             self._groups = list(self._again())
-            return self._counted(X)
+            return self._count(X)
 
-    def _counted(self, X: Floats) -> Integers:
+    def _count(self, X: Floats) -> Integers:
         """Broadcast the queries, and add the ballots up by a tree."""
         engine = self._engine
         queries = engine.call(_same, _Queries(X))
@@ -334,11 +334,11 @@ class ClusterTeachers:
 
     def gathered(self) -> Teachers | EstimatorTeachers:
         """Bring the teachers here, for the owner's model files. They are private."""
-        made = [self._engine.get(group).teachers for group in self._groups]
-        if isinstance(made[0], EstimatorTeachers):
-            fitted = [teacher for group in made for teacher in group.fitted]
-            return EstimatorTeachers(fitted, classes=self.classes, asked=made[0].asked)
-        return joined_teachers(made)
+        fits = [self._engine.get(group).teachers for group in self._groups]
+        if isinstance(fits[0], EstimatorTeachers):
+            fitted = [teacher for group in fits for teacher in group.fitted]
+            return EstimatorTeachers(fitted, classes=self.classes, asked=fits[0].asked)
+        return joined_teachers(fits)
 
     def close(self) -> None:
         """Let go of the teachers, and of the cluster where it was started, or joined, for them."""
@@ -377,11 +377,11 @@ def _pieces(teachers: Any, workers: int) -> list[_Fitted]:
     arrays = teachers.arrays() if isinstance(teachers, Teachers) else {}
     size = sum(value.nbytes for value in arrays.values())
     number = max(1, min(teachers.teachers // _FITS, max(workers, size // _SENT_BYTES)))
-    spans = pairwise(teachers.teachers * place // number for place in range(number + 1))
+    spans = pairwise(teachers.teachers * piece // number for piece in range(number + 1))
     if isinstance(teachers, Teachers):
         cut = [{name: value[a:b] if value.ndim else value for name, value in arrays.items()} for a, b in spans]
-        return [_Fitted(teachers_from_arrays(one), 0) for one in cut]
+        return [_Fitted(teachers_from_arrays(tables), 0) for tables in cut]
     if type(teachers) is not EstimatorTeachers:
         raise InvalidInput(f"teachers of the kind {type(teachers).__name__} stand elsewhere already, or are functions")
-    fitted, classes, asked = teachers.fitted, teachers.classes, teachers.asked
-    return [_Fitted(EstimatorTeachers(fitted[a:b], classes=classes, asked=asked + a), 0) for a, b in spans]
+    fitted, classes, seed = teachers.fitted, teachers.classes, teachers.asked
+    return [_Fitted(EstimatorTeachers(fitted[a:b], classes=classes, asked=seed + a), 0) for a, b in spans]

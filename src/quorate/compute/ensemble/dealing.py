@@ -35,8 +35,8 @@ def _secret_permutation(count: int) -> Integers:
     while True:
         words = np.frombuffer(os.urandom(8 * count), dtype=np.uint64)
         order = np.argsort(words, kind="stable")
-        drawn = words[order]
-        if (drawn[1:] != drawn[:-1]).all():
+        ordered = words[order]
+        if (ordered[1:] != ordered[:-1]).all():
             return order
 
 
@@ -86,22 +86,22 @@ class Dealer:
 
     def randomness(self, first: int, stop: int) -> Randomness:
         """Return what the randomness of the teachers from `first` to `stop` is made of, each by its place."""
-        seeds = [int.from_bytes(self._drawn(b"seed", place, 4), "big") // 2 for place in range(first, stop)]
-        return Randomness(seeds, asked=int.from_bytes(self._drawn(b"asked", 0, 4), "big") + first)
+        seeds = [int.from_bytes(self._draw(b"seed", teacher, 4), "big") // 2 for teacher in range(first, stop)]
+        return Randomness(seeds, asked=int.from_bytes(self._draw(b"asked", 0, 4), "big") + first)
 
     def _row_words(self, first: int, rows: int) -> Words:
         """Return a word for each place: it looks at nothing of the row."""
         start, stop = first >> _BLOCK, (first + max(rows, 1) - 1 >> _BLOCK) + 1
-        drawn = b"".join(self._drawn(b"rows", block, 8 << _BLOCK) for block in range(start, stop))
+        block_words = b"".join(self._draw(b"rows", block, 8 << _BLOCK) for block in range(start, stop))
         skipped = first - (start << _BLOCK)
-        return np.frombuffer(drawn, dtype=np.uint64)[skipped : skipped + rows]  # proof: step 13
+        return np.frombuffer(block_words, dtype=np.uint64)[skipped : skipped + rows]  # proof: step 13
 
     def _people_words(self, names: Sequence[str], numbers: Integers) -> Words:
         """Return a word for each name, the same wherever a row of that person stands."""
-        drawn = [hashlib.blake2b(name.encode(), digest_size=8, key=self._key).digest() for name in names]
-        return np.array([int.from_bytes(word, "big") for word in drawn], dtype=np.uint64)[numbers]
+        digests = [hashlib.blake2b(name.encode(), digest_size=8, key=self._key).digest() for name in names]
+        return np.array([int.from_bytes(word, "big") for word in digests], dtype=np.uint64)[numbers]
 
-    def _drawn(self, purpose: bytes, number: int, size: int) -> bytes:
+    def _draw(self, purpose: bytes, number: int, size: int) -> bytes:
         return hashlib.shake_256(self._key + purpose + number.to_bytes(8, "big")).digest(size)
 
     def __repr__(self) -> str:
@@ -146,13 +146,13 @@ class Seats:
 def by_ranges(X: Any, notes: Integers, ranges: int) -> Iterator[tuple[int, Floats, Integers]]:
     """Yield rows with their notes by ranges of words, of which there are a power of two; those without rows are not."""
     shift = np.uint64(64 - (ranges.bit_length() - 1))
-    place = (notes[:, 0].view(np.uint64) >> shift).astype(np.int64) if ranges > 1 else np.zeros(len(X), dtype=np.int64)
-    order = np.argsort(place, kind="stable")
-    starts = np.searchsorted(place[order], np.arange(ranges + 1))
+    index = (notes[:, 0].view(np.uint64) >> shift).astype(np.int64) if ranges > 1 else np.zeros(len(X), dtype=np.int64)
+    order = np.argsort(index, kind="stable")
+    starts = np.searchsorted(index[order], np.arange(ranges + 1))
     X, notes = canonical_matrix(X)[order], notes[order]
-    for one in np.flatnonzero(np.diff(starts)).tolist():
-        part = slice(starts[one], starts[one + 1])
-        yield one, X[part], notes[part]
+    for number in np.flatnonzero(np.diff(starts)).tolist():
+        part = slice(starts[number], starts[number + 1])
+        yield number, X[part], notes[part]
 
 
 class Rows:
@@ -173,7 +173,9 @@ class Rows:
         some = [part for part in parts if len(part)] or list(parts[:1])
         if len(some) == 1:
             return some[0]
-        columns = zip(*((one.X, one.codes, one.places, one.owners) for one in some), strict=True)
+        columns = zip(
+            *((part_rows.X, part_rows.codes, part_rows.places, part_rows.owners) for part_rows in some), strict=True
+        )
         return cls(*map(np.concatenate, columns))
 
     def where(self, mask: NDArray[np.bool_]) -> "Rows":

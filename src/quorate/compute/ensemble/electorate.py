@@ -62,8 +62,8 @@ class FunctionTeachers(EstimatorTeachers):
     def __init__(self, functions: Sequence[Callable[[Any], Any]], *, labels: Sequence[Any], call_rows: int = 1) -> None:
         codes = {label: code for code, label in enumerate(labels)}
         rows = check_count("call_rows", call_rows)
-        asked = [_Asked(function, codes, rows) for function in functions]
-        super().__init__([(one, place % len(codes)) for place, one in enumerate(asked)], classes=len(codes))
+        models = [_Asked(function, codes, rows) for function in functions]
+        super().__init__([(model, index % len(codes)) for index, model in enumerate(models)], classes=len(codes))
 
     def silent_on(self, X: Any) -> int:
         """Return how many teachers name no class for the first of these rows, which must be public."""
@@ -80,8 +80,8 @@ class _Asked:
         self._function, self._codes, self._rows = function, codes, rows
 
     def predict(self, X: Any) -> Integers:
-        said = self._function(X)
-        labels = said.tolist() if hasattr(said, "tolist") else list(said)
+        values = self._function(X)
+        labels = values.tolist() if hasattr(values, "tolist") else list(values)
         return np.array([self._codes.get(label, -1) for label in labels], dtype=np.int64)
 
     def call_rows(self) -> int:

@@ -60,24 +60,24 @@ class EndpointTeachers:
 
     def ballots(self, X: Any) -> Integers:
         """Return the class that each teacher votes for: one row a query, one column a teacher."""
-        return self._asked(X, [place % self.classes for place in range(self.teachers)])
+        return self._ask_all(X, [teacher % self.classes for teacher in range(self.teachers)])
 
     def silent_on(self, X: Any) -> int:
         """Return how many teachers name no class for the first of these rows, which must be public."""
-        return int((self._asked(np.asarray(X)[:1], [-1] * self.teachers) < 0).sum())
+        return int((self._ask_all(np.asarray(X)[:1], [-1] * self.teachers) < 0).sum())
 
     def close(self) -> None:
         """End the connections."""
         for client in self._http.values():
             client.close()
 
-    def _asked(self, X: Any, silent: Sequence[int]) -> Integers:
+    def _ask_all(self, X: Any, silent: Sequence[int]) -> Integers:
         """Ask each teacher, some at a time, and put the class of `silent` where it says nothing."""
         calls = Calls(np.ascontiguousarray(X, dtype=np.float64), self.call_rows)
         models = [_Model(self, url) for url in self.urls]
         with ThreadPoolExecutor(min(_AT_ONCE, self.teachers)) as threads:
-            said = threads.map(lambda model, label: calls.ballots(model, label, self.classes), models, silent)
-            return np.stack(list(said), axis=1)
+            ballots = threads.map(lambda model, label: calls.ballots(model, label, self.classes), models, silent)
+            return np.stack(list(ballots), axis=1)
 
     def labels_of(self, url: str, X: Any) -> Integers | None:
         """Return the class numbers that one model names for these rows, or None where its server says nothing.
@@ -89,12 +89,12 @@ class EndpointTeachers:
                 first = self._exchanged(url)[1]["inputs"][0]
                 self._inputs[url] = str(first["name"]), str(first["datatype"])
             status, document = self._exchanged(url, {"inputs": [_tensor(X, *self._inputs[url])]})
-            said = None if status in _REFUSED else _labels(document["outputs"], len(X), self._codes)
+            labels = None if status in _REFUSED else _labels(document["outputs"], len(X), self._codes)
         except (LookupError, TypeError, StopIteration):  # nothing came, or no such document
             return None
-        if said is None:
+        if labels is None:
             raise ValueError("the rows are refused")
-        return said
+        return labels
 
     def _exchanged(self, url: str, body: Any = None) -> tuple[int, Any]:
         """Return the status and the document of a response: what the model is, or to a body; 0 where none came in time.
@@ -104,10 +104,10 @@ class EndpointTeachers:
         import httpx  # noqa: PLC0415
 
         end, size = time.monotonic() + self.seconds, 0
-        asked: tuple[Any, ...] = ("GET", url) if body is None else ("POST", f"{url}/infer")
+        request: tuple[Any, ...] = ("GET", url) if body is None else ("POST", f"{url}/infer")
         content = None if body is None else json.dumps(body, allow_nan=False).encode()
         try:
-            with self._http[url].stream(*asked, content=content, timeout=self.seconds) as response:
+            with self._http[url].stream(*request, content=content, timeout=self.seconds) as response:
                 parts = []
                 for part in response.iter_bytes():
                     parts.append(part)
@@ -129,9 +129,9 @@ class _Model:
         self._teachers, self._url, self._silent = teachers, url, False
 
     def predict(self, X: Any) -> Integers:
-        said = None if self._silent else self._teachers.labels_of(self._url, X)
-        self._silent = said is None
-        return np.full(len(X), -1) if said is None else said
+        labels = None if self._silent else self._teachers.labels_of(self._url, X)
+        self._silent = labels is None
+        return np.full(len(X), -1) if labels is None else labels
 
 
 def _tensor(X: Any, name: str, datatype: str) -> dict[str, Any]:
@@ -173,6 +173,6 @@ def _clients(urls: Sequence[str], transport: Any) -> dict[str, Any]:
     plain = {url for url in urls if urlsplit(url).scheme == "http"}
     if key and not {hosts[url] for url in plain} <= set(_LOOPBACK):
         raise InvalidInput("the key of the teachers would be readable on the way: use https://")
-    known = {"headers": {"authorization": f"Bearer {key}"} if key else {}, "transport": transport}
-    known["verify"] = httpx.create_ssl_context()  # one for all: to read the authorities takes a while
-    return {url: httpx.Client(trust_env=url not in plain or hosts[url] not in _LOOPBACK, **known) for url in urls}
+    settings = {"headers": {"authorization": f"Bearer {key}"} if key else {}, "transport": transport}
+    settings["verify"] = httpx.create_ssl_context()  # one for all: to read the authorities takes a while
+    return {url: httpx.Client(trust_env=url not in plain or hosts[url] not in _LOOPBACK, **settings) for url in urls}

@@ -100,7 +100,7 @@ class DaskEngine:
         if isinstance(cluster, str):
             self._address = cluster
             try:
-                cluster = self._joined()
+                cluster = self._connect()
             except OSError:
                 self._open.close()
                 raise InvalidInput(f"no Dask scheduler answers at {cluster}") from None
@@ -109,15 +109,15 @@ class DaskEngine:
         self._client = cluster
         weakref.finalize(self, self._open.close)
 
-    def _joined(self) -> Any:
+    def _connect(self) -> Any:
         client = import_module("distributed").Client
         return self._open.enter_context(client(self._address, set_as_default=False, timeout=_CONNECT_SECONDS))
 
     def renew(self) -> None:
         """Join the cluster again, if its scheduler has been away for so long that Dask has given it up."""
         if self._address and self._client.status == "closed":
-            with _lost("Dask"):
-                self._client = self._joined()
+            with _name_lost_cluster("Dask"):
+                self._client = self._connect()
 
     @property
     def workers(self) -> int:
@@ -126,21 +126,21 @@ class DaskEngine:
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> Reference:
         """Run a function on a worker."""
-        with _lost("Dask"):
+        with _name_lost_cluster("Dask"):
             return self._client.submit(function, *arguments, pure=False)
 
     def spread(self, function: Callable[..., Any], argument: Any, outputs: int) -> list[Reference]:
         """Run a function that returns a list, and return a reference to each item."""
-        whole = self.call(function, argument)
-        with _lost("Dask"):
-            items: list[Reference] = self._client.map(_item, [whole] * outputs, range(outputs), pure=False)
+        result = self.call(function, argument)
+        with _name_lost_cluster("Dask"):
+            items: list[Reference] = self._client.map(_item, [result] * outputs, range(outputs), pure=False)
         return items
 
     def get(self, reference: Reference) -> Any:
         """Bring a result here, as long as there are workers that make it."""
         seen = time.monotonic()
         while True:
-            with _lost("Dask"):
+            with _name_lost_cluster("Dask"):
                 try:
                     return reference.result(timeout=_TICK)
                 except TimeoutError:
@@ -151,8 +151,8 @@ class DaskEngine:
 
     def drop(self, references: Sequence[Reference]) -> None:
         """Let go of results."""
-        for one in references:
-            one.release()
+        for reference in references:
+            reference.release()
 
     def close(self) -> None:
         """Let go of the cluster where it was started, or joined, for this."""
@@ -160,7 +160,7 @@ class DaskEngine:
 
 
 @contextmanager
-def _lost(engine: str) -> Iterator[None]:
+def _name_lost_cluster(engine: str) -> Iterator[None]:
     """Say that a cluster is gone, or that a worker failed. The text of its error may hold values, and is not told."""
     try:
         yield
@@ -170,8 +170,8 @@ def _lost(engine: str) -> Iterator[None]:
         raise ClusterLost(f"the {engine} cluster could not do it ({type(error).__name__})") from None
 
 
-def _item(items: Sequence[Any], place: int) -> Any:
-    return items[place]
+def _item(items: Sequence[Any], index: int) -> Any:
+    return items[index]
 
 
 class RayEngine:
@@ -187,25 +187,25 @@ class RayEngine:
         if not self._ray.is_initialized():
             os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
             os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-            given = {} if cluster == "ray" else {"address": cluster}
+            settings = {} if cluster == "ray" else {"address": cluster}
             try:
-                self._ray.init(**given, log_to_driver=False, include_dashboard=None if given else False)
+                self._ray.init(**settings, log_to_driver=False, include_dashboard=None if settings else False)
             except (ConnectionError, RuntimeError, ValueError):
                 raise InvalidInput(f"no Ray cluster answers at {cluster}") from None
             self._open.callback(self._ray.shutdown)
         self._names = count()
-        self._keeper = self._started()
+        self._keeper = self._start_keeper()
         weakref.finalize(self, self._open.close)
 
-    def _started(self) -> Any:
+    def _start_keeper(self) -> Any:
         actor = self._ray.remote(num_cpus=0, max_restarts=0)(_Keeper)
         return actor.remote()
 
     def renew(self) -> None:
         """Start another keeper: it knows none of the results, which are all made again."""
-        with _lost("Ray"):
+        with _name_lost_cluster("Ray"):
             self._ray.kill(self._keeper)
-            self._keeper = self._started()
+            self._keeper = self._start_keeper()
 
     @property
     def workers(self) -> int:
@@ -222,7 +222,7 @@ class RayEngine:
 
     def _called(self, function: Callable[..., Any], arguments: Sequence[Any], outputs: int) -> list[Reference]:
         names = [_Name(next(self._names)) for _ in range(outputs)]
-        with _lost("Ray"):
+        with _name_lost_cluster("Ray"):
             self._keeper.call.remote(names, function, list(arguments))
         return names
 
@@ -264,9 +264,9 @@ class _Keeper:
         self._kept: dict[int, Any] = {}
 
     def call(self, names: Sequence[int], function: Callable[..., Any], arguments: Sequence[Any]) -> None:
-        given = [self._kept[one] if isinstance(one, _Name) else one for one in arguments]
-        made = self._run.options(num_returns=len(names)).remote(function, *given)
-        self._kept.update(zip(names, made if len(names) > 1 else [made], strict=True))
+        values = [self._kept[argument] if isinstance(argument, _Name) else argument for argument in arguments]
+        references = self._run.options(num_returns=len(names)).remote(function, *values)
+        self._kept.update(zip(names, references if len(names) > 1 else [references], strict=True))
 
     def get(self, name: int) -> tuple[Any, Any]:
         """Return a result and None; or None and what was refused, or what kind of error there was."""

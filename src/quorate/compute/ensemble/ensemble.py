@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.compute.ensemble.dealing import Dealer
+from quorate.compute.ensemble.dealing import Dealer, Part
 from quorate.compute.ensemble.electorate import Electorate
-from quorate.compute.ensemble.estimators import Part, check_fitted, fit_parts
+from quorate.compute.ensemble.estimators import check_fitted, fit_parts
 from quorate.compute.learners import Deal, DeviceName, batched_equivalent, joined_teachers
 from quorate.core.ballots import Ballots
 from quorate.core.checks import check_count
@@ -70,11 +70,13 @@ class Ensemble:
         first = next(coming)
         dealt = first[2].rows.size if units is None else units
         probe(estimator, first[0], rows=-(-dealt // teachers), classes=classes, public=public)
-        taken = chain([first], coming)
-        own = None if dealer is None else dealer.randomness(0, teachers)
-        made, failed = fit_parts(taken, estimator, teachers, classes=classes, n_jobs=n_jobs, backend=backend, own=own)
+        all_parts = chain([first], coming)
+        randomness = None if dealer is None else dealer.randomness(0, teachers)
+        electorate, failed = fit_parts(
+            all_parts, estimator, teachers, classes=classes, n_jobs=n_jobs, backend=backend, own=randomness
+        )
         check_fitted(failed, teachers)
-        return cls(made)
+        return cls(electorate)
 
     @property
     def teachers(self) -> int:

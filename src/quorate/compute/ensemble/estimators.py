@@ -38,10 +38,10 @@ def _own(estimator: Any, seed: int) -> Any:
 
     copy = clone(estimator)
     settings = copy.get_params()
-    own = {name: seed for name, value in settings.items() if _is(name, "random_state") and value is None}
+    seeds = {name: seed for name, value in settings.items() if _is(name, "random_state") and value is None}
     quiet = {name: 0 for name, value in settings.items() if _is(name, "verbose") and value and value != -1}  # quieter
     alone = {name: 1 for name in settings if _is(name, "n_jobs")}  # threads would add up in the order they finish
-    return copy.set_params(**own, **quiet, **alone)
+    return copy.set_params(**seeds, **quiet, **alone)
 
 
 def _is(name: str, setting: str) -> bool:
@@ -55,13 +55,13 @@ def _fit_one(estimator: Any, chunk: _Chunk, classes: int) -> _Tried:
     majority = int(counts.argmax())
     if np.count_nonzero(counts) < 2:
         return None, majority, False
-    fitted = _fitted(_own(estimator, seed), X, codes)
-    if fitted is None and isinstance(X, np.ndarray) and not (whole := np.isfinite(X).all(axis=1)).all():
-        fitted = _fitted(_own(estimator, seed), X[whole], codes[whole])  # as teachers fitted in batches do
+    fitted = _try_fit(_own(estimator, seed), X, codes)
+    if fitted is None and isinstance(X, np.ndarray) and not (finite := np.isfinite(X).all(axis=1)).all():
+        fitted = _try_fit(_own(estimator, seed), X[finite], codes[finite])  # as teachers fitted in batches do
     return fitted, majority, fitted is None
 
 
-def _fitted(estimator: Any, X: Any, codes: Integers) -> Any:
+def _try_fit(estimator: Any, X: Any, codes: Integers) -> Any:
     """Return the estimator fitted on these rows, or None if it fails on them."""
     try:
         return estimator.fit(X, codes)
@@ -93,11 +93,11 @@ def fit_estimators(
     backend: str | None = None,
 ) -> "EstimatorTeachers":
     """Fit one clone of the estimator for each chunk of the deal, on any joblib backend: "loky", "dask", "ray", ..."""
-    made, failed = fit_parts(
+    electorate, failed = fit_parts(
         [(X, codes, deal)], estimator, deal.teachers, classes=classes, n_jobs=n_jobs, backend=backend
     )
     check_fitted(failed, deal.teachers)
-    return made
+    return electorate
 
 
 def fit_parts(
@@ -178,9 +178,11 @@ class EstimatorTeachers:
 
     def __init__(self, fitted: Sequence[Fitted], *, classes: int, asked: int | None = None) -> None:
         self.fitted, self.classes, self.teachers = list(fitted), classes, len(fitted)
-        one = next((model for model, _ in self.fitted if model is not None), None)  # all are clones of one estimator
-        self._rows = None if one is None else call_rows(one)
-        self._copied = one is not None and asks_a_copy(one)
+        estimator = next(
+            (model for model, _ in self.fitted if model is not None), None
+        )  # all are clones of one estimator
+        self._rows = None if estimator is None else call_rows(estimator)
+        self._copied = estimator is not None and asks_a_copy(estimator)
         self.asked = int.from_bytes(os.urandom(4), "big") if asked is None else asked
 
     def votes(self, X: Any) -> Integers:
@@ -206,13 +208,13 @@ class EstimatorTeachers:
         X = X if hasattr(X, "columns") else np.ascontiguousarray(X, dtype=np.float64)
         calls = Calls(X, self._rows) if any(model is not None for model, _ in self.fitted) else None
         with silence(), global_randomness() as seed, one_thread():  # in this order, as where teachers are fitted
-            for place, (model, majority) in enumerate(self.fitted):
+            for teacher, (model, majority) in enumerate(self.fitted):
                 if model is None or calls is None:
                     yield majority
                     continue
-                value = (self.asked + place) % 2**32
-                asked = _Seeded(model, seed, value, copied=self._copied) if self._rows == 1 else model
-                yield calls.ballots(asked, majority, self.classes)
+                value = (self.asked + teacher) % 2**32
+                seeded = _Seeded(model, seed, value, copied=self._copied) if self._rows == 1 else model
+                yield calls.ballots(seeded, majority, self.classes)
 
     def _count(self, X: Any, counts: Integers) -> None:
         flat, offsets = counts.reshape(-1), np.arange(len(X)) * self.classes

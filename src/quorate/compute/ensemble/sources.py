@@ -56,8 +56,8 @@ class RowsInMemory:
     def ensemble(self, *, teachers: int, held_out: int, **fitting: Any) -> tuple[Ensemble, Any, Integers]:
         """Deal the units by a secret permutation and fit the teachers."""
         deal, held = deal_units(self._units, self.count, teachers=teachers, held_out=held_out)
-        made = Ensemble.fit(self._X, self._codes, deal, units=self.count - held_out, **fitting)
-        return made, take_rows(self._X, held), self._codes[held]
+        fitted = Ensemble.fit(self._X, self._codes, deal, units=self.count - held_out, **fitting)
+        return fitted, take_rows(self._X, held), self._codes[held]
 
 
 class SpilledRows:
@@ -85,8 +85,8 @@ class SpilledRows:
         self._by_person = encoded[2] is not None
         notes = self._dealer.notes(self.rows if first is None else first, encoded)
         with _spilling(self._folder):
-            for place, X, noted in by_ranges(encoded[0], notes, _BUCKETS):
-                self._files[place].add(X, noted)
+            for index, X, noted in by_ranges(encoded[0], notes, _BUCKETS):
+                self._files[index].add(X, noted)
         self.rows += len(notes)
 
     @cached_property
@@ -105,25 +105,25 @@ class SpilledRows:
                 "the memory that is allowed: more memory, or more teachers"
             )
         held: list[tuple[Any, Integers]] = [(np.empty((0, self.features)), np.empty(0, dtype=np.int64))]
-        made = Ensemble.fit_parts(
+        fitted = Ensemble.fit_parts(
             self.parts(seats, held=held), teachers, units=self.count - held_out, dealer=self._dealer, **fitting
         )
-        return made, np.concatenate([X for X, _ in held]), np.concatenate([codes for _, codes in held])
+        return fitted, np.concatenate([X for X, _ in held]), np.concatenate([codes for _, codes in held])
 
     def parts(self, seats: Seats, *, held: list[tuple[Any, Integers]]) -> Iterator[Part]:
         """Yield the rows of some teachers at a time, each teacher's in the order of the table.
 
         Rows of units that are held out are appended to `held`, one of each.
         """
-        kept = Rows.none(self.features)
+        waiting = Rows.none(self.features)
         for piece in self._pieces(seats):
             held.append((piece.X[piece.owners < 0], piece.codes[piece.owners < 0]))
-            kept = Rows.joined([kept, piece.where(piece.owners >= 0)])
-            last = kept.owners.max(initial=-1)  # who may have more rows in the next range
-            if (kept.owners < last).any():
-                yield kept.dealt(kept.owners < last)
-                kept = kept.where(kept.owners == last)
-        yield kept.dealt(kept.owners >= 0)
+            waiting = Rows.joined([waiting, piece.where(piece.owners >= 0)])
+            last = waiting.owners.max(initial=-1)  # who may have more rows in the next range
+            if (waiting.owners < last).any():
+                yield waiting.dealt(waiting.owners < last)
+                waiting = waiting.where(waiting.owners == last)
+        yield waiting.dealt(waiting.owners >= 0)
 
     def _pieces(self, seats: Seats) -> Iterator[Rows]:
         """Yield rows by the ranks of their units: no more than have room, unless one teacher has."""
@@ -135,9 +135,9 @@ class SpilledRows:
             first, start = first + units, 0
             while start < len(order):
                 stop = _cut(owners, start, room)
-                places = np.argsort(order[start:stop])
-                rows = order[start:stop][places]
-                yield Rows(bucket.read(rows), notes[rows, 1], notes[rows, 2], owners[start:stop][places])
+                positions = np.argsort(order[start:stop])
+                rows = order[start:stop][positions]
+                yield Rows(bucket.read(rows), notes[rows, 1], notes[rows, 2], owners[start:stop][positions])
                 start = stop
 
     def close(self) -> None:
@@ -158,8 +158,8 @@ class _Bucket:
 
     def __init__(self, features: int, stack: ExitStack, folder: str | Path | None) -> None:
         self._features = features
-        made = (tempfile.TemporaryFile(dir=folder) for _ in range(2))  # noqa: SIM115  of mode 0600
-        self._rows, self._notes = map(stack.enter_context, made)
+        files = (tempfile.TemporaryFile(dir=folder) for _ in range(2))  # noqa: SIM115  of mode 0600
+        self._rows, self._notes = map(stack.enter_context, files)
 
     def add(self, X: NDArray[np.float64], notes: Integers) -> None:
         self._rows.write(X.tobytes())

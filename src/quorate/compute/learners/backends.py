@@ -169,8 +169,8 @@ def _numpy_product(left: NDArray[Any], right: NDArray[Any], out: NDArray[Any]) -
 
 
 def _numpy_sort(array: NDArray[Any], axis: int) -> tuple[NDArray[Any], NDArray[Any]]:
-    places = array.argsort(axis=axis, kind="stable")
-    return np.take_along_axis(array, places, axis=axis), places
+    positions = array.argsort(axis=axis, kind="stable")
+    return np.take_along_axis(array, positions, axis=axis), positions
 
 
 def _numpy_solve(matrices: NDArray[Any], right: NDArray[Any]) -> NDArray[Any]:
@@ -179,9 +179,9 @@ def _numpy_solve(matrices: NDArray[Any], right: NDArray[Any]) -> NDArray[Any]:
         return np.linalg.solve(matrices, right)
     except np.linalg.LinAlgError:
         solved = right.copy()
-        for place in range(len(matrices)):
+        for index in range(len(matrices)):
             try:
-                solved[place] = np.linalg.solve(matrices[place : place + 1], right[place : place + 1])[0]
+                solved[index] = np.linalg.solve(matrices[index : index + 1], right[index : index + 1])[0]
             except np.linalg.LinAlgError:
                 continue
         return solved

@@ -52,9 +52,9 @@ def with_products(features: Matrix) -> Matrix:
     >>> with_products(np.array([[2.0, 3.0]])).tolist()
     [[2.0, 3.0, 4.0, 6.0, 9.0]]
     """
-    left, right = np.triu_indices(features.shape[-1])
+    first, second = np.triu_indices(features.shape[-1])
     clipped = np.clip(features, -LARGEST, LARGEST)
-    products = np.clip(clipped[..., left] * clipped[..., right], -LARGEST, LARGEST)
+    products = np.clip(clipped[..., first] * clipped[..., second], -LARGEST, LARGEST)
     return np.concatenate([clipped, products], axis=-1)
 
 
@@ -71,15 +71,15 @@ class QuadraticTeachers(Teachers):
     def votes(self, X: Any, *, device: DeviceName | None = None, memory: int = MEMORY) -> NDArray[np.int64]:
         """Return how many teachers vote for each class: one row a query, one column a class."""
         totals = np.zeros((len(X), self.classes), dtype=np.int64)
-        for asked, columns in self._blocks(X, memory):
-            totals[asked] = self._linear.votes(columns, device=device or self.device, memory=memory)
+        for rows, columns in self._blocks(X, memory):
+            totals[rows] = self._linear.votes(columns, device=device or self.device, memory=memory)
         return totals
 
     def ballots(self, X: Any, *, device: DeviceName | None = None, memory: int = MEMORY) -> NDArray[Any]:
         """Return the class that each teacher votes for: one row a query, one column a teacher."""
         result = np.zeros((len(X), self.teachers), dtype=np.min_scalar_type(self.classes - 1))
-        for asked, columns in self._blocks(X, memory):
-            result[asked] = self._linear.ballots(columns, device=device or self.device, memory=memory)
+        for rows, columns in self._blocks(X, memory):
+            result[rows] = self._linear.ballots(columns, device=device or self.device, memory=memory)
         return result
 
     def _blocks(self, X: Any, memory: int) -> Iterator[tuple[slice, Matrix]]:
@@ -87,8 +87,8 @@ class QuadraticTeachers(Teachers):
         queries = check_queries(X, features=self.features)
         together = max(1, check_memory(memory) // (64 * self._linear.features))
         for start in range(0, len(queries), together):
-            asked = slice(start, min(start + together, len(queries)))
-            yield asked, with_products(queries[asked])
+            rows = slice(start, min(start + together, len(queries)))
+            yield rows, with_products(queries[rows])
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return all there is to save, as plain arrays. They are private."""
@@ -266,10 +266,10 @@ def _translators() -> dict[type, _Translator]:
 
 def _logistic(settings: dict[str, Any], changed: dict[str, Any]) -> Learner | None:
     names = {"C", "fit_intercept", "solver", "penalty", "l1_ratio", "intercept_scaling", "class_weight"}
-    known, weights = set(changed) <= names, _class_weight(settings["class_weight"])
+    translates, weights = set(changed) <= names, _class_weight(settings["class_weight"])
     squares = changed.get("penalty", "l2") == "l2" and changed.get("l1_ratio", 0) in (0, None)
     solves = settings["solver"] in ("lbfgs", "newton-cg", "newton-cholesky")
-    if not (known and squares and solves and not settings["dual"] and _positive(settings["C"])) or weights == ():
+    if not (translates and squares and solves and not settings["dual"] and _positive(settings["C"])) or weights == ():
         return None
     return BatchedLogistic(C=float(settings["C"]), fit_intercept=bool(settings["fit_intercept"]), class_weight=weights)
 
@@ -289,13 +289,13 @@ def _quadratic(estimator: Any) -> Learner | None:
     return BatchedQuadratic(**vars(learner)) if type(learner) is BatchedLogistic else None
 
 
-def _class_weight(given: Any) -> Any:
+def _class_weight(weights: Any) -> Any:
     """Return weights as a batched learner takes them, by class numbers from 0 on; () for any others."""
-    if given is None or given == "balanced":
-        return given
-    if not isinstance(given, dict) or set(given) != set(range(len(given))):
+    if weights is None or weights == "balanced":
+        return weights
+    if not isinstance(weights, dict) or set(weights) != set(range(len(weights))):
         return ()
-    return tuple(float(given[code]) for code in range(len(given))) if all(map(_positive, given.values())) else ()
+    return tuple(float(weights[code]) for code in range(len(weights))) if all(map(_positive, weights.values())) else ()
 
 
 def _ridge(settings: dict[str, Any], changed: dict[str, Any]) -> Learner | None:
@@ -311,16 +311,16 @@ def _naive_bayes(settings: dict[str, Any], changed: dict[str, Any]) -> Learner |
 
 
 def _tree(settings: dict[str, Any], changed: dict[str, Any]) -> Learner | None:
-    depth, least, weight = settings["max_depth"], settings["min_samples_leaf"], settings["class_weight"]
-    known = set(changed) <= {"max_depth", "min_samples_leaf", "class_weight"} and (
+    depth, smallest_leaf, weight = settings["max_depth"], settings["min_samples_leaf"], settings["class_weight"]
+    translates = set(changed) <= {"max_depth", "min_samples_leaf", "class_weight"} and (
         weight is None or weight == "balanced"
     )
-    whole = all(type(number) is int and number >= 1 for number in (depth, least))
-    if not known or not whole or depth > DEEPEST:
+    integral = all(type(number) is int and number >= 1 for number in (depth, smallest_leaf))
+    if not translates or not integral or depth > DEEPEST:
         return None
-    if depth == 1 and least == 1 and weight is None:
+    if depth == 1 and smallest_leaf == 1 and weight is None:
         return BatchedStump()
-    return BatchedTree(max_depth=depth, min_samples_leaf=least, class_weight=weight)
+    return BatchedTree(max_depth=depth, min_samples_leaf=smallest_leaf, class_weight=weight)
 
 
 def _positive(value: Any) -> bool:
@@ -355,7 +355,7 @@ def joined_teachers(parts: Sequence[Teachers]) -> Teachers:
     arrays = [part.arrays() for part in parts]
     joined = teachers_from_arrays(
         {
-            name: np.concatenate([one.pop(name) for one in arrays]) if value.ndim else value
+            name: np.concatenate([part_arrays.pop(name) for part_arrays in arrays]) if value.ndim else value
             for name, value in list(arrays[0].items())
         }
     )

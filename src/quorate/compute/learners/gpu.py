@@ -61,12 +61,14 @@ class _Coming(NamedTuple):
 
 def _arrived(coming: list[_Coming]) -> NDArray[np.int64]:
     """Wait for counts, and return their sum over all devices."""
-    for one in coming:
-        if one.event is not None:
-            one.event.synchronize()
-    if not all(bool(one.finite) for one in coming):
+    for votes_of_device in coming:
+        if votes_of_device.event is not None:
+            votes_of_device.event.synchronize()
+    if not all(bool(votes_of_device.finite) for votes_of_device in coming):
         raise InvalidInput(NOT_FINITE)
-    votes: NDArray[np.int64] = np.sum([one.counts.numpy() for one in coming], axis=0, dtype=np.int64)
+    votes: NDArray[np.int64] = np.sum(
+        [votes_of_device.counts.numpy() for votes_of_device in coming], axis=0, dtype=np.int64
+    )
     return votes
 
 
@@ -97,8 +99,8 @@ class GpuTeachers:
         self._columns = self._features if single and spare <= _SPARE else self._features + -self._features % _DEEP
         self._shape = _choose_shape(self._columns, single=single, two_classes=self._several == 1)
         parts = [part.reshape(teachers, scores, -1) for pair in coefficients for part in pair]
-        each = -(-teachers * self._columns // (len(devices) * _REACH)) or 1
-        devices = [device for device in devices for _ in range(each)]
+        repeats = -(-teachers * self._columns // (len(devices) * _REACH)) or 1
+        devices = [device for device in devices for _ in range(repeats)]
         bounds = np.linspace(0, teachers, len(devices) + 1).astype(int).tolist()
         self._streams: dict[Any, Any] = {}  # by device, for what is sent there
         self._parts = [
@@ -116,20 +118,20 @@ class GpuTeachers:
         """Yield the votes on these queries, some after the others: while these are used, the next are counted."""
         together = max(self._shape.wide, min(_TOGETHER, 2**30 // self._columns))
         parts = (queries[start : start + together] for queries in batches for start in range(0, len(queries), together))
-        before: list[_Coming] = []
+        counting: list[_Coming] = []
         for queries in parts:
-            coming = self._started(queries)  # a device goes on with these when it has counted those before
-            if before:
-                yield _arrived(before)
-            before = coming
-        if before:
-            yield _arrived(before)
+            coming = self._start_count(queries)  # a device goes on with these when it has counted those before
+            if counting:
+                yield _arrived(counting)
+            counting = coming
+        if counting:
+            yield _arrived(counting)
 
-    def _started(self, queries: Matrix) -> list["_Coming"]:
+    def _start_count(self, queries: Matrix) -> list["_Coming"]:
         """Send queries and have them counted; return what is on its way back from each device."""
         sent = self.send(queries)
         counts = self.count(sent, len(queries))
-        return [_Coming.of(some, one.finite) for some, one in zip(counts, sent, strict=True)]
+        return [_Coming.of(some, sent_part.finite) for some, sent_part in zip(counts, sent, strict=True)]
 
     def send(self, queries: Matrix) -> list["_SentQueries"]:
         """Return the queries on each device. A stream of its own brings them, and the device goes on counting."""
@@ -139,12 +141,12 @@ class GpuTeachers:
         import torch  # noqa: PLC0415
 
         if device.type != "cuda":
-            return self._across(_sent(queries, device))
+            return self._across(_send_array(queries, device))
         if device not in self._streams:
             self._streams.setdefault(device, torch.cuda.Stream(device))
         bringing, counting = self._streams[device], torch.cuda.current_stream(device)  # one and the same in all threads
         with torch.cuda.stream(bringing):
-            brought = self._across(_sent(queries, device))
+            brought = self._across(_send_array(queries, device))
         counting.wait_stream(bringing)
         for part in brought:
             part.record_stream(counting)  # whose room is not used again before they are counted
@@ -152,7 +154,7 @@ class GpuTeachers:
 
     def count(self, sent: list["_SentQueries"], asked: int) -> list[Array]:
         """Return the counts of each device's teachers, which may still be at work on them."""
-        return [self._count(*part, one.across, asked) for part, one in zip(self._parts, sent, strict=True)]
+        return [self._count(*part, sent_part.across, asked) for part, sent_part in zip(self._parts, sent, strict=True)]
 
     def _placed(self, parts: list[Matrix], intercepts: Matrix, device: str) -> tuple[int, Array, Array]:
         """Return the number of teachers, their tables and minus their intercepts; those that fill up vote for 0."""
@@ -163,10 +165,10 @@ class GpuTeachers:
         room = {"dtype": torch.float64, "device": device}
         tables = torch.zeros((len(parts), self._several, padded, self._columns), **room)
         for table, part in zip(tables, parts, strict=True):
-            table[-scores:, :teachers, : self._features] = _sent(part, device).swapaxes(0, 1)
+            table[-scores:, :teachers, : self._features] = _send_array(part, device).swapaxes(0, 1)
         bars = torch.full((self._several, padded), float("inf"), **room)
         bars[0] = 0.0 if self._several > 1 else float("inf")
-        bars[-scores:, :teachers] = _sent(-intercepts, device).T
+        bars[-scores:, :teachers] = _send_array(-intercepts, device).T
         return teachers, tables, bars
 
     def _count(self, teachers: int, tables: Array, bars: Array, across: Array, asked: int) -> Array:
@@ -191,15 +193,15 @@ class GpuTeachers:
         shape = self._powers * self._slices, asked + -asked % self._shape.wide, self._columns
         across = queries.new_zeros(shape)
         rest = clipped = queries.clamp(-LARGEST, LARGEST)
-        for place in range(len(across)):
-            if place == self._slices:
+        for index in range(len(across)):
+            if index == self._slices:
                 rest = clipped * clipped
-            across[place, :asked, : self._features] = part = gridded_on_gpu(rest)
+            across[index, :asked, : self._features] = part = gridded_on_gpu(rest)
             rest = rest - part
         return _SentQueries(across, queries.isfinite().all())
 
 
-def _sent(array: Any, device: Any) -> Array:
+def _send_array(array: Any, device: Any) -> Array:
     """Return an array on a device; what is a tensor already stays as it is."""
     import torch  # noqa: PLC0415
 
@@ -213,8 +215,8 @@ def gridded_on_gpu(queries: Array) -> Array:
     import torch  # noqa: PLC0415
 
     mantissas, exponents = torch.frexp(queries.abs().amax(dim=1, keepdim=True))
-    places = (QUERY_BITS - exponents.to(torch.int64) + (mantissas == 0.5)).clamp(max=FINEST)
-    grid, step = (((sign * places + 1023) << 52).view(torch.float64) for sign in (1, -1))  # powers of 2, by their bits
+    shifts = (QUERY_BITS - exponents.to(torch.int64) + (mantissas == 0.5)).clamp(max=FINEST)
+    grid, step = (((sign * shifts + 1023) << 52).view(torch.float64) for sign in (1, -1))  # powers of 2, by their bits
     return (queries * grid).round() * step
 
 
@@ -228,7 +230,7 @@ def on_gpus(teachers: LinearTeachers) -> GpuTeachers:
     import torch  # noqa: PLC0415
 
     if teachers not in _placed:
-        devices = [f"cuda:{place}" for place in range(torch.cuda.device_count())]
+        devices = [f"cuda:{number}" for number in range(torch.cuda.device_count())]
         _placed[teachers] = GpuTeachers(*teachers.tables(), devices=devices)
     return _placed[teachers]
 
@@ -289,10 +291,10 @@ def fit_small_chunks(
         return None, None
     shown = chunks.shown(teachers)
     counts = np.take_along_axis(chunks.counts[teachers], shown, axis=1).astype(np.float64)
-    own = TwoClassChunks(X, y, rows, starts[teachers], sizes[teachers], shown[:, 1], weights(counts, shown))
+    two_classes = TwoClassChunks(X, y, rows, starts[teachers], sizes[teachers], shown[:, 1], weights(counts, shown))
     fitted = np.zeros((len(teachers), 2, chunks.features + 1))
     free = int(torch.cuda.mem_get_info()[0])
-    parts = [own] if 2 * X.nbytes <= free else own.parts(free // (4 * 8 * chunks.features))
+    parts = [two_classes] if 2 * X.nbytes <= free else two_classes.parts(free // (4 * 8 * chunks.features))
     fitted[:, 1] = np.concatenate([fit_on_gpu(part, intercept=intercept) for part in parts])
     return teachers, fitted
 
@@ -303,13 +305,13 @@ def fit_on_gpu(chunks: TwoClassChunks, *, intercept: bool, device: str = "cuda")
 
     features = chunks.X.shape[1]
     columns = int(_power_of_two(np.array(features + intercept)))
-    sent = [_sent(getattr(chunks, field.name), device) for field in fields(chunks)]
+    sent = [_send_array(getattr(chunks, field.name), device) for field in fields(chunks)]
     fitted = sent[0].new_empty((len(chunks.sizes), features + 1))
     heights = _power_of_two(chunks.sizes)  # a chunk's own: the kernel's order of summing depends on it
     for height in np.flatnonzero(np.bincount(heights)).tolist():
         alike = np.flatnonzero(heights == height)
         fit_two_classes[(len(alike),)](
-            _sent(alike, device), *sent, fitted, FEATURES=features, INTERCEPT=int(intercept), ROWS=height,
+            _send_array(alike, device), *sent, fitted, FEATURES=features, INTERCEPT=int(intercept), ROWS=height,
             COLUMNS=columns, STEPS=STEPS, HALVINGS=HALVINGS, STILL=STILL,
             num_warps=max(1, min(8, max(height, columns) * columns // 1024)),
         )  # fmt: skip

@@ -75,8 +75,8 @@ def _gridded_teachers(coefficients: Matrix) -> Matrix:
 def _exponents(largest: Matrix, bits: int) -> NDArray[np.int64]:
     """Return the finest grids, as numbers of binary places, on which `largest` is at most 2**bits steps."""
     mantissas, exponents = np.frexp(largest)
-    places: NDArray[np.int64] = np.minimum(bits - exponents + (mantissas == 0.5), FINEST)
-    return places
+    shifts: NDArray[np.int64] = np.minimum(bits - exponents + (mantissas == 0.5), FINEST)
+    return shifts
 
 
 def sliced(gridded: Callable[[Matrix], Matrix], values: Matrix, slices: int) -> list[Matrix]:
@@ -109,10 +109,10 @@ class _Room(NamedTuple):
     def of(cls, backend: Backend, places: Sequence[Array], labels: int, high: int, wide: int) -> "_Room":
         """Return a room in these places. Products of every shape begin in one place: the zeros before it stay zeros."""
         cells, begin = high * wide, places[0].shape[0] // labels
-        first, last = (place[begin - cells : begin + (labels - 1) * cells] for place in (places[0], places[-1]))
-        scores, more = first.reshape(labels, high, wide), last[cells:].reshape(-1, wide)
+        first, last = (memory[begin - cells : begin + (labels - 1) * cells] for memory in (places[0], places[-1]))
+        scores, second = first.reshape(labels, high, wide), last[cells:].reshape(-1, wide)
         flags, product, neighbours = scores[1:] > scores[:-1], scores[1:].reshape(-1, wide), list(pairwise(scores))
-        return cls(product, neighbours, scores[:-1], scores[-1], more, flags, backend.as_bytes(flags))
+        return cls(product, neighbours, scores[:-1], scores[-1], second, flags, backend.as_bytes(flags))
 
 
 def _multiply(
@@ -138,8 +138,8 @@ def ballots_in_blocks(
     (teachers, several), features = intercepts.shape, queries.shape[1]
     powers, slices = len(coefficients), len(coefficients[0])
     pairs = _pairs(powers, slices)
-    most = memory // (8 * several * (1 + min(2, len(pairs))) + 2 * several + 16)
-    cells, usual = min(most, max(_LEAST, backend.count_scores // several)), max(_FEW, min(_MANY, _PANEL // features))
+    limit = memory // (8 * several * (1 + min(2, len(pairs))) + 2 * several + 16)
+    cells, usual = min(limit, max(_LEAST, backend.count_scores // several)), max(_FEW, min(_MANY, _PANEL // features))
     wide, high = block_shape(len(queries), teachers, cells=cells, usual=usual)
     wide = max(1, min(wide, memory // (64 * features * powers * slices)))
     tables = [backend.put(table).reshape(teachers, several, -1) for pair in coefficients for table in pair]
@@ -153,16 +153,16 @@ def ballots_in_blocks(
             for part in (slice(top, min(top + high, teachers)) for top in tops)
         )
         parts = list(parts) if len(queries) > wide else parts  # they are asked again
-        for left in range(0, len(queries), wide):
-            asked = slice(left, left + wide)
-            columns = _columns(backend, queries[asked], powers, slices)
+        for start in range(0, len(queries), wide):
+            span = slice(start, start + wide)
+            columns = _columns(backend, queries[span], powers, slices)
             width = columns[0].shape[1]
             for part, rows, bars in parts:
                 shape = part.stop - part.start, width
                 if shape not in rooms:
                     rooms[shape] = _Room.of(backend, places, 1 + several, *shape)
                 _multiply(backend, rooms[shape], rows, columns, pairs)
-                yield asked, part, _votes_beyond(backend, rooms[shape], backend.spread(bars, width))
+                yield span, part, _votes_beyond(backend, rooms[shape], backend.spread(bars, width))
 
 
 def counted_in_blocks(
@@ -172,7 +172,7 @@ def counted_in_blocks(
 
     Ballots of different teachers are added up seat by seat, as single bytes, before they are added up over the seats.
     """
-    for asked, parts in groupby(blocks, key=itemgetter(0)):
+    for rows, parts in groupby(blocks, key=itemgetter(0)):
         sums: Array = None
         times = 0  # how many blocks of teachers the sums are of
         for _, _, beyond in parts:
@@ -184,10 +184,10 @@ def counted_in_blocks(
                 sums[:, : beyond.shape[1]] += beyond
             times += 1
             if times == _BYTE:
-                yield asked, backend.take(backend.count(sums, times))
+                yield rows, backend.take(backend.count(sums, times))
                 times = 0
         if times:
-            yield asked, backend.take(backend.count(sums, times))
+            yield rows, backend.take(backend.count(sums, times))
 
 
 def _by_label(tables: Array) -> Array:
@@ -249,8 +249,8 @@ def _votes_beyond(backend: Backend, room: _Room, bars: Array) -> Array:
         backend.greater(product, bars, out=room.flags[0])
         return room.beyond
     product -= bars
-    for before, label in room.neighbours:
-        backend.larger(label, before, out=label)
+    for previous, label in room.neighbours:
+        backend.larger(label, previous, out=label)
     # Whether the largest up to a label is not the largest of all: proof, step 5.
     backend.unequal(room.lower, room.last, out=room.flags)
     return room.beyond
@@ -311,8 +311,8 @@ class LinearTeachers(Teachers):
         queries = check_queries(X, features=self.features)
         totals, memory = np.zeros((self.classes, len(queries)), dtype=np.int64), check_memory(memory)
         with loops_along_rows(len(queries)):
-            for asked, counts in counted_in_blocks(arrays, self._blocks(arrays, queries, memory)):
-                totals[1:, asked] += counts
+            for rows, counts in counted_in_blocks(arrays, self._blocks(arrays, queries, memory)):
+                totals[1:, rows] += counts
         totals[0] = self.teachers  # who votes beyond the label before
         totals[:-1] -= totals[1:]
         return np.ascontiguousarray(totals.T)
@@ -325,9 +325,9 @@ class LinearTeachers(Teachers):
         from quorate.compute.learners.gpu import on_gpus  # noqa: PLC0415  which imports this module
 
         checked = (check_columns(X, features=self.features) for X in batches)  # it looks there whether they are finite
-        for others in on_gpus(self).votes_each(checked):
-            votes = np.empty((others.shape[1], self.classes), dtype=np.int64)
-            votes[:, 0], votes[:, 1:] = self.teachers - others.sum(axis=0), others.T
+        for counts in on_gpus(self).votes_each(checked):
+            votes = np.empty((counts.shape[1], self.classes), dtype=np.int64)
+            votes[:, 0], votes[:, 1:] = self.teachers - counts.sum(axis=0), counts.T
             yield votes
 
     def ballots(self, X: Any, *, device: DeviceName | None = None, memory: int = MEMORY) -> NDArray[Any]:
@@ -338,8 +338,8 @@ class LinearTeachers(Teachers):
         arrays, queries = choose_backend(device or self.device), check_queries(X, features=self.features)
         result = np.zeros((len(queries), self.teachers), dtype=np.min_scalar_type(self.classes - 1))
         with loops_along_rows(len(queries)):
-            for asked, part, beyond in self._blocks(arrays, queries, memory):
-                result[asked, part] = arrays.take(beyond).sum(axis=0, dtype=result.dtype).T
+            for rows, part, beyond in self._blocks(arrays, queries, memory):
+                result[rows, part] = arrays.take(beyond).sum(axis=0, dtype=result.dtype).T
         return result
 
     def tables(self) -> tuple[list[list[Matrix]], Matrix]:
@@ -387,9 +387,9 @@ def _relative(scores: Matrix) -> Matrix:
     bounds = np.append(np.full(scores.shape[2] - 1, SOUND), -NEVER)
     clipped = np.clip(scores, -bounds, bounds)
     votable = clipped[:, :, -1] > NEVER
-    lowest, each = votable.argmax(axis=1), np.arange(len(scores))
-    relative: Matrix = clipped - clipped[each, lowest][:, np.newaxis]
+    lowest, teachers = votable.argmax(axis=1), np.arange(len(scores))
+    relative: Matrix = clipped - clipped[teachers, lowest][:, np.newaxis]
     relative[~votable], relative[~votable, -1] = 0.0, NEVER
     relative[:, 0] = 0.0
-    relative[each, lowest, -1] = np.where(lowest > 0, _ABOVE, 0.0)
+    relative[teachers, lowest, -1] = np.where(lowest > 0, _ABOVE, 0.0)
     return relative

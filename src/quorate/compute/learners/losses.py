@@ -33,13 +33,15 @@ class LinearLearner(Learner):
         scores = np.zeros((chunks.teachers, score_count(classes), self.coefficients(chunks.features) + 1))
         scores[:, :, -1] = _constant(chunks.majority(), classes)
 
-        for teachers, shown, fitted in self._fitted(backend, chunks, memory):
+        for teachers, shown, fitted in self._fit_teachers(backend, chunks, memory):
             sound = (np.abs(fitted) <= SOUND).all(axis=(1, 2))
-            scores[teachers[sound]] = _declared(fitted[sound], shown[sound], classes)
+            scores[teachers[sound]] = _spread_scores(fitted[sound], shown[sound], classes)
         slices = 1 if one_scale else SLICES
         return LinearTeachers(scores, classes=classes, quadratic=self.quadratic, slices=slices)
 
-    def _fitted(self, backend: Backend, chunks: Chunks, memory: int) -> Iterator[tuple[Integers, Integers, Matrix]]:
+    def _fit_teachers(
+        self, backend: Backend, chunks: Chunks, memory: int
+    ) -> Iterator[tuple[Integers, Integers, Matrix]]:
         """Yield teachers, the classes that each shows, and their scores as `_fit_block` returns them."""
 
         def cost(rows: int, shown: int) -> int:
@@ -71,7 +73,7 @@ def _constant(labels: NDArray[np.int64], classes: int) -> Matrix:
     return np.where(labels[:, np.newaxis] == np.arange(classes), 0.0, NEVER)
 
 
-def _declared(fitted: Matrix, shown: NDArray[np.int64], classes: int) -> Matrix:
+def _spread_scores(fitted: Matrix, shown: NDArray[np.int64], classes: int) -> Matrix:
     """Return the scores of the classes shown as scores of all declared classes."""
     if classes == 2:
         return fitted[:, 1:] - fitted[:, :1]
@@ -130,8 +132,8 @@ class MultinomialLoss(Loss):
         """Return the loss of each chunk: the sum over its rows of log(sum of exp(scores)) - the label's score."""
         top = self._backend.largest(scores, 2)[:, :, None]
         total = self._backend.log(self._backend.exp(scores - top).sum(axis=2))[:, :, None] + top
-        own = (self._target * scores).sum(axis=2)[:, :, None]
-        return (self._weights * (total - own)).sum(axis=(1, 2))
+        of_class = (self._target * scores).sum(axis=2)[:, :, None]
+        return (self._weights * (total - of_class)).sum(axis=(1, 2))
 
     def direction(self, coefficients: Array, scores: Array) -> tuple[Array, Array]:
         """Return a direction close to Newton's, by conjugate gradients, and the gradient."""
@@ -174,9 +176,9 @@ class MultinomialLoss(Loss):
             solution = where(going[:, None, None], solution + length * search, solution)
             residual = residual - length * bent
             eased = inverse @ residual
-            after = (residual * eased).sum(axis=(1, 2))
-            search = eased + (after / where(going, size, 1.0))[:, None, None] * search
-            size = where(going, after, 0.0)  # which keeps a chunk that has stopped where it is
+            squared = (residual * eased).sum(axis=(1, 2))
+            search = eased + (squared / where(going, size, 1.0))[:, None, None] * search
+            size = where(going, squared, 0.0)  # which keeps a chunk that has stopped where it is
         return solution
 
 

@@ -78,7 +78,7 @@ def minimise(backend: Backend, loss: Loss, *, outputs: int) -> Array:
 
 def _descend(backend: Backend, loss: Loss, coefficients: Array, scores: Array, value: Array, *, steps: int) -> Array:
     active = value >= 0
-    for taken in range(1, steps + 1):
+    for step_number in range(1, steps + 1):
         direction, gradient = loss.direction(coefficients, scores)
         change = loss.design @ direction
         objective = _along(loss, coefficients, scores, direction, change)
@@ -94,7 +94,7 @@ def _descend(backend: Backend, loss: Loss, coefficients: Array, scores: Array, v
         if 2 * remaining < len(active) and not backend.steady:  # most have stopped: go on with the others alone
             rest = active.nonzero()[0]
             coefficients[rest] = _descend(
-                backend, loss.among(rest), coefficients[rest], scores[rest], value[rest], steps=steps - taken
+                backend, loss.among(rest), coefficients[rest], scores[rest], value[rest], steps=steps - step_number
             )
             break
     return coefficients
@@ -109,18 +109,18 @@ def _along(loss: Loss, coefficients: Array, scores: Array, direction: Array, cha
 
 
 def step_lengths(
-    backend: Backend, objective: Callable[[Array], Array], before: Array, slope: Array, active: Array
+    backend: Backend, objective: Callable[[Array], Array], value: Array, slope: Array, active: Array
 ) -> tuple[Array, Array]:
     """Return each chunk's first step among 1, 1/2, 1/4, ... that lowers its objective enough, and the objective there.
 
     A chunk whose objective no step lowers gets the step 0; one that is not active is not waited for. `slope` is the
     derivative of the objective at step 0.
     """
-    step = 0.0 * before + 1.0
+    step = 0.0 * value + 1.0
     for _ in range(HALVINGS):
-        after = objective(step)
-        lowered = ~active | (after <= before + 1e-4 * step * slope + 1e-12 * abs(before))
+        lowered_value = objective(step)
+        lowered = ~active | (lowered_value <= value + 1e-4 * step * slope + 1e-12 * abs(value))
         if bool(lowered.all()):
             break
         step = backend.where(lowered, step, 0.5 * step)
-    return backend.where(lowered, step, 0.0), after
+    return backend.where(lowered, step, 0.0), lowered_value

@@ -58,14 +58,14 @@ class StumpTeachers(Teachers):
         """For each feature in use: the thresholds in order, and the votes by how many of them a query has passed."""
         tables = []
         for feature in np.unique(self._feature).tolist():
-            own = np.flatnonzero(self._feature == feature)
-            own = own[np.argsort(self._threshold[own], kind="stable")]
-            votes = np.zeros((own.size + 1, self.classes), dtype=np.int64)
-            votes[0] = np.bincount(self._below[own], minlength=self.classes)
-            places = np.arange(1, own.size + 1)
-            np.add.at(votes, (places, self._above[own]), 1)
-            np.add.at(votes, (places, self._below[own]), -1)
-            tables.append((feature, self._threshold[own], votes.cumsum(axis=0)))
+            teachers = np.flatnonzero(self._feature == feature)
+            teachers = teachers[np.argsort(self._threshold[teachers], kind="stable")]
+            votes = np.zeros((teachers.size + 1, self.classes), dtype=np.int64)
+            votes[0] = np.bincount(self._below[teachers], minlength=self.classes)
+            ranks = np.arange(1, teachers.size + 1)
+            np.add.at(votes, (ranks, self._above[teachers]), 1)
+            np.add.at(votes, (ranks, self._below[teachers]), -1)
+            tables.append((feature, self._threshold[teachers], votes.cumsum(axis=0)))
         return tables
 
     def votes(self, X: Any, *, device: DeviceName | None = None, memory: int = MEMORY) -> NDArray[np.int64]:
@@ -138,8 +138,8 @@ class BatchedStump(Learner):
         return StumpTeachers(feature, threshold, below, above, classes=chunks.classes, features=chunks.features)
 
 
-def _pick(shown: NDArray[np.int64], places: NDArray[np.int64]) -> NDArray[np.int64]:
-    return np.take_along_axis(shown, places[:, np.newaxis], axis=1)[:, 0]
+def _pick(shown: NDArray[np.int64], positions: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.take_along_axis(shown, positions[:, np.newaxis], axis=1)[:, 0]
 
 
 def _best_split(backend: Backend, block: Block) -> tuple[Array, Array, Array, Array, Array]:
@@ -147,9 +147,9 @@ def _best_split(backend: Backend, block: Block) -> tuple[Array, Array, Array, Ar
     rounded = block.features.astype(np.float32).astype(np.float64)
     rounded[block.weights == 0] = np.inf  # filling comes last
     values, indicators = backend.put(rounded), backend.put(block.indicators())
-    ordered, places = backend.sort(values, 1)
+    ordered, positions = backend.sort(values, 1)
     totals = indicators.sum(axis=1)
-    purity = _purity(backend, ordered, places, backend.put(block.codes), totals)
+    purity = _purity(backend, ordered, positions, backend.put(block.codes), totals)
     cuts, columns = purity.shape[1:]
     purity = purity.swapaxes(1, 2).reshape(-1, columns * cuts)
     ordered = ordered.swapaxes(1, 2).reshape(-1, columns * (cuts + 1))
@@ -157,24 +157,24 @@ def _best_split(backend: Backend, block: Block) -> tuple[Array, Array, Array, Ar
     feature = best // cuts
     lower = feature * (cuts + 1) + best % cuts
     threshold = backend.gather(ordered, lower, 1) / 2.0 + backend.gather(ordered, lower + 1, 1) / 2.0
-    own = backend.gather(values, 0 * places[:, :, :1] + feature[:, :, None], 2)[:, :, 0]
-    left = ((own <= threshold)[:, :, None] * indicators).sum(axis=1)
-    labels = backend.argmax(left, 1), backend.argmax(totals - left, 1)
+    column = backend.gather(values, 0 * positions[:, :, :1] + feature[:, :, None], 2)[:, :, 0]
+    below = ((column <= threshold)[:, :, None] * indicators).sum(axis=1)
+    labels = backend.argmax(below, 1), backend.argmax(totals - below, 1)
     return backend.gather(purity, best, 1)[:, 0], feature[:, 0], threshold[:, 0], *labels
 
 
-def _purity(backend: Backend, ordered: Array, places: Array, codes: Array, totals: Array) -> Array:
+def _purity(backend: Backend, ordered: Array, positions: Array, codes: Array, totals: Array) -> Array:
     """Return (chunks, cuts, features): the squared class counts over the size, summed over both sides of each cut.
 
     The impurity is least where this is largest; it is -1 where two neighbouring values are no cut.
     """
-    labels = backend.gather(codes[:, :, None] + 0 * places, places, 1)
+    labels = backend.gather(codes[:, :, None] + 0 * positions, positions, 1)
     low, high = 0.0, 0.0
     for label in range(totals.shape[1]):
-        left = (labels == label)[:, :-1].cumsum(1)
-        right = totals[:, label, None, None] - left
-        low, high = low + left * left, high + right * right
+        below = (labels == label)[:, :-1].cumsum(1)
+        right = totals[:, label, None, None] - below
+        low, high = low + below * below, high + right * right
     size = totals.sum(axis=1)[:, None, None]
-    taken = backend.put(np.arange(1.0, ordered.shape[1]))[None, :, None]
-    is_cut = (ordered[:, 1:] > ordered[:, :-1] + _APART) & (taken < size)
-    return backend.where(is_cut, low / taken + high / backend.at_least(size - taken, 1.0), -1.0)
+    ranks = backend.put(np.arange(1.0, ordered.shape[1]))[None, :, None]
+    is_cut = (ordered[:, 1:] > ordered[:, :-1] + _APART) & (ranks < size)
+    return backend.where(is_cut, low / ranks + high / backend.at_least(size - ranks, 1.0), -1.0)

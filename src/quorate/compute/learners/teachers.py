@@ -67,10 +67,10 @@ class Deal:
 
 
 def _integers(name: str, values: Any) -> Integers:
-    given = np.asarray(values)
-    if given.ndim != 1 or (given.dtype.kind not in "iu" and given.size > 0):
-        raise InvalidInput(f"{name} must be a vector of integers, not {given.dtype} of shape {given.shape}")
-    return given.astype(np.int64, copy=False)
+    vector = np.asarray(values)
+    if vector.ndim != 1 or (vector.dtype.kind not in "iu" and vector.size > 0):
+        raise InvalidInput(f"{name} must be a vector of integers, not {vector.dtype} of shape {vector.shape}")
+    return vector.astype(np.int64, copy=False)
 
 
 MEMORY = 256 * 2**20  # bytes that a call may use for its blocks unless told otherwise
@@ -85,21 +85,23 @@ Matrix = NDArray[np.float64]
 
 def check_features(X: Any, *, name: str = "X") -> Matrix:
     """Return `X` as a matrix of 64-bit floats, one row a record and one column a feature."""
-    given = np.asarray(X)
-    if given.ndim != 2 or given.shape[1] < 1 or given.dtype.kind not in "fiub":
+    matrix = np.asarray(X)
+    if matrix.ndim != 2 or matrix.shape[1] < 1 or matrix.dtype.kind not in "fiub":
         raise InvalidInput(
-            f"{name} must be a matrix of numbers with at least 1 column, not {given.dtype} of shape {given.shape}"
+            f"{name} must be a matrix of numbers with at least 1 column, not {matrix.dtype} of shape {matrix.shape}"
         )
     with np.errstate(all="ignore"):
-        return np.ascontiguousarray(given, dtype=np.float64)
+        return np.ascontiguousarray(matrix, dtype=np.float64)
 
 
 def check_labels(y: Any, *, rows: int) -> NDArray[np.int64]:
     """Return `y` as 64-bit integer codes, one for each row."""
-    given = np.asarray(y)
-    if given.ndim != 1 or given.shape[0] != rows or (given.dtype.kind not in "iu" and given.size > 0):
-        raise InvalidInput(f"y must be {rows} integer codes, one for each row of X, not {given.dtype} of {given.shape}")
-    return given.astype(np.int64, copy=False)
+    labels = np.asarray(y)
+    if labels.ndim != 1 or labels.shape[0] != rows or (labels.dtype.kind not in "iu" and labels.size > 0):
+        raise InvalidInput(
+            f"y must be {rows} integer codes, one for each row of X, not {labels.dtype} of {labels.shape}"
+        )
+    return labels.astype(np.int64, copy=False)
 
 
 def check_queries(X: Any, *, features: int, missing: bool = False) -> Matrix:
@@ -221,22 +223,24 @@ class Chunks:
         room = min(memory, backend.fit_bytes)
         for height, width in shapes.tolist():
             alike = np.flatnonzero((rows == height) & (shown == width))
-            most = max(1, (backend.fit_bytes if backend.steady else room) // cost(height, width))  # proof: step 11
-            for start in range(0, alike.size, most):
-                yield self._block(alike[start : start + most], height, most if backend.steady else 0)
+            height_limit = max(
+                1, (backend.fit_bytes if backend.steady else room) // cost(height, width)
+            )  # proof: step 11
+            for start in range(0, alike.size, height_limit):
+                yield self._block(alike[start : start + height_limit], height, height_limit if backend.steady else 0)
 
     def _block(self, teachers: Integers, height: int, chunks: int) -> Block:
         seats = np.arange(height)
-        taken = seats < self._sizes[teachers, np.newaxis]
-        places = self._rows[np.where(taken, self._starts[teachers, np.newaxis] + seats, 0)]
-        features, codes = self._X[places], self._y[places]
+        filled = seats < self._sizes[teachers, np.newaxis]
+        positions = self._rows[np.where(filled, self._starts[teachers, np.newaxis] + seats, 0)]
+        features, codes = self._X[positions], self._y[positions]
         features[np.isnan(features)] = MISSING  # only where the learner takes them: other rows with a nan are left out
         present = self.counts[teachers] > 0
         codes = np.take_along_axis(present.cumsum(axis=1) - 1, codes, axis=1)
-        if not taken.all():
-            features[~taken], codes[~taken] = 0.0, 0
+        if not filled.all():
+            features[~filled], codes[~filled] = 0.0, 0
         shown = self.shown(teachers)
-        weights = taken.astype(np.float64)
+        weights = filled.astype(np.float64)
         blank = max(0, chunks - len(teachers))
         if blank:
             features, weights, codes = (
@@ -283,8 +287,8 @@ class Teachers(ABC):
         """Do nothing: they stand in this process."""
 
     def __repr__(self) -> str:
-        shown = f"teachers={self.teachers}, classes={self.classes}, features={self.features}"
-        return f"{type(self).__name__}({shown})"
+        sizes = f"teachers={self.teachers}, classes={self.classes}, features={self.features}"
+        return f"{type(self).__name__}({sizes})"
 
 
 class Learner(ABC):

@@ -71,9 +71,9 @@ class TreeTeachers(Teachers):
         """
         queries = check_queries(X, features=self.features, missing=True)
         totals = np.zeros((self.classes, len(queries)), dtype=np.int64)
-        for asked, _, chosen in self._blocks(queries, check_memory(memory)):
+        for rows, _, chosen in self._blocks(queries, check_memory(memory)):
             for label in range(1, self.classes):
-                totals[label, asked] += np.count_nonzero(chosen == label, axis=0)
+                totals[label, rows] += np.count_nonzero(chosen == label, axis=0)
         totals[0] = self.teachers - totals[1:].sum(axis=0)
         return np.ascontiguousarray(totals.T)
 
@@ -81,8 +81,8 @@ class TreeTeachers(Teachers):
         """Return the class that each teacher votes for: one row a query, one column a teacher."""
         queries = check_queries(X, features=self.features, missing=True)
         result = np.empty((len(queries), self.teachers), dtype=self._votes.dtype)
-        for asked, part, chosen in self._blocks(queries, check_memory(memory)):
-            result[asked, part] = chosen.T
+        for rows, part, chosen in self._blocks(queries, check_memory(memory)):
+            result[rows, part] = chosen.T
         return result
 
     def _blocks(self, queries: Matrix, memory: int) -> Iterator[tuple[slice, slice, NDArray[Any]]]:
@@ -90,12 +90,12 @@ class TreeTeachers(Teachers):
         cells = min(_CELLS, memory // (32 + 16 * DEEPEST))
         wide, high = block_shape(len(queries), self.teachers, cells=cells)
         wide = max(1, min(wide, memory // (32 * self.features)))
-        for left in range(0, len(queries), wide):
-            asked = slice(left, min(left + wide, len(queries)))
-            across = np.ascontiguousarray(_rounded(queries[asked]).T)
+        for start in range(0, len(queries), wide):
+            rows = slice(start, min(start + wide, len(queries)))
+            across = np.ascontiguousarray(_round_queries(queries[rows]).T)
             for top in range(0, self.teachers, high):
                 part = slice(top, min(top + high, self.teachers))
-                yield asked, part, self._walk(0, part, across)
+                yield rows, part, self._walk(0, part, across)
 
     def _walk(self, cut: int, part: slice, across: Matrix) -> NDArray[Any]:
         """Return the ballots of those who come to this cut, as if all did. Nothing but comparisons: proof, step 16."""
@@ -120,7 +120,7 @@ class TreeTeachers(Teachers):
         return cls(*parts, classes=int(arrays["classes"]), features=int(arrays["features"]))
 
 
-def _rounded(queries: Matrix) -> Matrix:
+def _round_queries(queries: Matrix) -> Matrix:
     """Return queries in single precision, a missing value as `MISSING`."""
     clipped = np.where(np.isnan(queries), MISSING, np.clip(queries, -LARGEST, LARGEST))
     return clipped.astype(np.float32).astype(np.float64)
@@ -173,9 +173,9 @@ class BatchedTree(Learner):
 
         for block in chunks.blocks(backend, memory=memory, cost=cost):
             grown = _Grown(block, self)
-            known = len(block.teachers)  # a block may be filled up with blank chunks
-            feature[block.teachers], threshold[block.teachers] = grown.feature[:known], grown.threshold[:known]
-            labels[block.teachers] = np.take_along_axis(block.shown, grown.leaves()[:known], axis=1)
+            count = len(block.teachers)  # a block may be filled up with blank chunks
+            feature[block.teachers], threshold[block.teachers] = grown.feature[:count], grown.threshold[:count]
+            labels[block.teachers] = np.take_along_axis(block.shown, grown.leaves()[:count], axis=1)
         return TreeTeachers(feature, threshold, labels, classes=chunks.classes, features=chunks.features)
 
 
@@ -211,24 +211,24 @@ class _Grown:
         chunk = np.arange(chunks)[:, np.newaxis]
         cell = ((chunk * (nodes + 1) + np.where(self._taken, self._node, nodes)) * self._classes + self._codes).ravel()
         counts = np.bincount(cell, minlength=chunks * (nodes + 1) * self._classes)
-        kept: Integers = counts.reshape(chunks, nodes + 1, self._classes)[:, :nodes].astype(np.int64)
-        return kept
+        per_node: Integers = counts.reshape(chunks, nodes + 1, self._classes)[:, :nodes].astype(np.int64)
+        return per_node
 
     def _split(self, nodes: int) -> None:
         """Cut the nodes of a level, and send their rows to the next."""
-        place = np.sort(self._node, axis=1)[:, :-1].astype(np.int64)  # the node of each row but the last
-        cuts = _Cuts(self._per_node(nodes), place, self._share if self._balanced else None, self._least)
-        best, feature = np.full(place.shape, -1.0), np.zeros(place.shape, dtype=np.int64)
+        node = np.sort(self._node, axis=1)[:, :-1].astype(np.int64)  # the node of each row but the last
+        cuts = _Cuts(self._per_node(nodes), node, self._share if self._balanced else None, self._least)
+        best, feature = np.full(node.shape, -1.0), np.zeros(node.shape, dtype=np.int64)
         for number, values in enumerate(self._values):
             order = self._by_node(number, sort=nodes > 1)
             ordered = values.ravel()[order].astype(np.float64)
-            apart = ordered[:, 1:] > ordered[:, :-1] + _APART
+            separates = ordered[:, 1:] > ordered[:, :-1] + _APART
             passed = [flags[order[:, :-1]].cumsum(axis=1) for flags in self._is_class[1:]]
-            purity = np.where(apart & cuts.enough, cuts.purity(passed), -1.0)
+            purity = np.where(separates & cuts.enough, cuts.purity(passed), -1.0)
             better = purity > best  # of equals, the lowest feature's
             best, feature = np.where(better, purity, best), np.where(better, number, feature)
-        if place.shape[1]:
-            self._keep_best(nodes, place, best, feature)
+        if node.shape[1]:
+            self._keep_best(nodes, node, best, feature)
         self._descend(nodes)
 
     def _by_node(self, number: int, *, sort: bool) -> Integers:
@@ -239,18 +239,19 @@ class _Grown:
             order[:] = order.ravel()[together + self._first]
         return order
 
-    def _keep_best(self, nodes: int, place: Integers, purity: Matrix, by_place: Integers) -> None:
+    def _keep_best(self, nodes: int, nodes_of_rows: Integers, purity: Matrix, by_place: Integers) -> None:
         """Note the best cut of each node of a level: of equals, the lowest feature's, and the lowest of those."""
         chunk, cuts = np.arange(len(purity)), purity.shape[1]
         key, last = by_place * cuts + np.arange(cuts), len(self._values) * cuts
         values = self._values.reshape(len(self._values), -1)
         for node in range(nodes):
-            best = np.where(place == node, purity, -1.0)
+            best = np.where(nodes_of_rows == node, purity, -1.0)
             reached = best.max(axis=1)
             chosen = np.where(best == reached[:, np.newaxis], key, last).min(axis=1)
-            feature, after = chosen // cuts, chosen % cuts
+            feature, position = chosen // cuts, chosen % cuts
             below, above = (
-                values[feature, self._order[feature, chunk, side]].astype(np.float64) for side in (after, after + 1)
+                values[feature, self._order[feature, chunk, side]].astype(np.float64)
+                for side in (position, position + 1)
             )
             splits = reached >= 0
             self.feature[:, nodes - 1 + node] = np.where(splits, feature, 0)
@@ -274,18 +275,18 @@ class _Grown:
 class _Cuts:
     """The places of a level after which a node may be cut, and how pure a cut there leaves both sides.
 
-    `totals` counts rows by chunk, node and class; `place` is the node of each place. `share`, if there is one, divides
-    the counts of each class.
+    `totals` counts rows by chunk, node and class; `node` is the node of each row but the last. `share`, if there is
+    one, divides the counts of each class.
     """
 
-    def __init__(self, totals: Integers, place: Integers, share: Integers | None, least: int) -> None:
+    def __init__(self, totals: Integers, node: Integers, share: Integers | None, least: int) -> None:
         totals = np.concatenate([totals, np.zeros_like(totals[:, :1])], axis=1)  # of the filling
-        before = totals.cumsum(axis=1) - totals
+        earlier = totals.cumsum(axis=1) - totals
         self._before, self._totals = (
-            [np.take_along_axis(part[:, :, label], place, axis=1) for label in range(part.shape[2])]
-            for part in (before, totals)
+            [np.take_along_axis(part[:, :, label], node, axis=1) for label in range(part.shape[2])]
+            for part in (earlier, totals)
         )
-        self._below: Any = np.arange(1, place.shape[1] + 1) - sum(self._before)
+        self._below: Any = np.arange(1, node.shape[1] + 1) - sum(self._before)
         self._above: Any = sum(self._totals) - self._below
         self._share = share
         self.enough: NDArray[np.bool_] = (self._below >= least) & (self._above >= least)
@@ -296,10 +297,12 @@ class _Cuts:
         `passed` counts the rows of each class but the first up to each place, in the order of a feature. What is said
         of a place without enough rows has no meaning.
         """
-        left = [count - before for count, before in zip(passed, self._before[1:], strict=True)]  # proof: step 15
-        left = [self._below - sum(left), *left]
-        right = [total - count for total, count in zip(self._totals, left, strict=True)]
-        return np.asarray(self._half(left, self._below) + self._half(right, self._above))
+        passed_here = [
+            count - earlier for count, earlier in zip(passed, self._before[1:], strict=True)
+        ]  # proof: step 15
+        passed_here = [self._below - sum(passed_here), *passed_here]
+        right = [total - count for total, count in zip(self._totals, passed_here, strict=True)]
+        return np.asarray(self._half(passed_here, self._below) + self._half(right, self._above))
 
     def _half(self, counts: Sequence[Any], size: Any) -> Any:
         """Return the squared weights of the classes on one side over their sum."""

@@ -24,13 +24,13 @@ Mask = NDArray[np.bool_]
 
 def check_points(X: Any, *, features: int, name: str = "X") -> Points:
     """Return `X` as a matrix of 64-bit floats with this many columns; one column may be given as a plain list."""
-    given = np.asarray(X)
-    shaped = given[:, np.newaxis] if given.ndim == 1 and features == 1 else given
-    if given.size == 0 and given.ndim == 1:
+    values = np.asarray(X)
+    shaped = values[:, np.newaxis] if values.ndim == 1 and features == 1 else values
+    if values.size == 0 and values.ndim == 1:
         shaped = np.empty((0, features))
     if shaped.ndim != 2 or shaped.shape[1] != features or shaped.dtype.kind not in "fiub":
         raise InvalidInput(
-            f"{name} must be a matrix of numbers with {features} columns, not {given.dtype} of shape {given.shape}"
+            f"{name} must be a matrix of numbers with {features} columns, not {values.dtype} of shape {values.shape}"
         )
     with np.errstate(all="ignore"):
         return np.ascontiguousarray(shaped, dtype=np.float64)
@@ -81,8 +81,8 @@ def say_by_row(ask: Callable[[Points], Any], points: Points, *, rows: int | None
     (`quorate.core.estimator_calls`).
     """
     with one_thread(), silence():
-        said: Mask = Calls(points, rows).ballots(_Asked(ask), majority=0, classes=2) == 1
-        return said
+        mask: Mask = Calls(points, rows).ballots(_Asked(ask), majority=0, classes=2) == 1
+        return mask
 
 
 class _Asked:
@@ -92,5 +92,5 @@ class _Asked:
         self._ask = ask
 
     def predict(self, X: Points) -> Any:
-        given = np.asarray(self._ask(X))
-        return given.reshape(len(X)) == 1 if given.shape in ((len(X),), (len(X), 1)) else given
+        values = np.asarray(self._ask(X))
+        return values.reshape(len(X)) == 1 if values.shape in ((len(X),), (len(X), 1)) else values

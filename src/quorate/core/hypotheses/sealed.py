@@ -23,12 +23,12 @@ _HERE = "quorate.models.concepts."  # the classes of this package; a class that 
 
 def sealed(concept: Concept) -> Concept:
     """Return a class that never fails on private rows: this one, if it is of this package, or one around it."""
-    return concept if _known(concept) else _Sealed(concept)
+    return concept if _is_ours(concept) else _Sealed(concept)
 
 
 def sealed_candidates(candidates: Dichotomies) -> Dichotomies:
     """Return candidates that never fail on private rows: for those that public points define."""
-    return candidates if _known(candidates) else _Candidates(candidates, candidates.features)
+    return candidates if _is_ours(candidates) else _Candidates(candidates, candidates.features)
 
 
 def opened(hypothesis: Hypothesis) -> Hypothesis:
@@ -38,7 +38,7 @@ def opened(hypothesis: Hypothesis) -> Hypothesis:
 
 def works_alone(concept: Concept, points: Points) -> Mask:
     """Return on which rows the class does not fail: each is looked at by itself."""
-    if _known(concept):
+    if _is_ours(concept):
         return np.ones(len(points), dtype=np.bool_)
     keys = [row.tobytes() for row in points]
     works = {key: _works(concept, row[np.newaxis]) for key, row in dict(zip(keys, points, strict=True)).items()}
@@ -51,13 +51,13 @@ def _works(concept: Concept, row: Points) -> bool:
             pair = concept.dichotomies(row.copy())
             if not 1 <= len(pair) <= 2:  # a row has two labels
                 return False
-            given = [np.asarray(pair[index].predict_checked(row.copy())) for index in range(len(pair))]
-            return all(one.shape == (1,) and one[0] in (0, 1) for one in given)
+            predictions = [np.asarray(pair[index].predict_checked(row.copy())) for index in range(len(pair))]
+            return all(prediction.shape == (1,) and prediction[0] in (0, 1) for prediction in predictions)
     except Exception:  # of any kind: the class is the caller's own
         return False
 
 
-def _known(thing: object) -> bool:
+def _is_ours(thing: object) -> bool:
     return type(thing).__module__.startswith(_HERE)
 
 
@@ -88,8 +88,12 @@ class _Sealed(Concept):
     def _dichotomies(self, points: Points) -> Dichotomies:
         try:
             with silence():
-                own = self._concept.dichotomies(points.copy())
-                return own if _known(own) and own.features == self.features else _Candidates(own, self.features)
+                dichotomies = self._concept.dichotomies(points.copy())
+                return (
+                    dichotomies
+                    if _is_ours(dichotomies) and dichotomies.features == self.features
+                    else _Candidates(dichotomies, self.features)
+                )
         except Exception:  # of any kind: it would speak of the points
             return _Candidates(_Nothing(self.features), self.features)
 
@@ -132,10 +136,10 @@ class _Candidates(Dichotomies):
         return Constant(features=self.features, label=0)
 
     def _mistakes(self, points: Points, labels: Labels) -> Any:
-        counted = self._counted(points, labels)
+        counted = self._count_mistakes(points, labels)
         return super()._mistakes(points, labels) if counted is None else counted
 
-    def _counted(self, points: Points, labels: Labels) -> Any:
+    def _count_mistakes(self, points: Points, labels: Labels) -> Any:
         """Return the mistakes as the candidates count them by a way of their own, if they have one and it works."""
         if not self._inside.counts_mistakes:
             return None

@@ -41,10 +41,10 @@ def _times(quanta: Quanta, unit: Quanta) -> int:
     return min((have // need for have, need in zip(quanta, unit, strict=True) if need), default=2**62)
 
 
-def _sum(each: Iterable[Quanta]) -> Quanta:
+def _sum(amounts: Iterable[Quanta]) -> Quanta:
     renyi = slack = 0
-    for one in each:
-        renyi, slack = renyi + one[0], slack + one[1]
+    for amount in amounts:
+        renyi, slack = renyi + amount[0], slack + amount[1]
     return renyi, slack
 
 
@@ -88,11 +88,11 @@ class LeasedBudget(Budget):
     @contextmanager
     def paying(self, most: int | None) -> Iterator[None]:
         """Pay at most so many quanta of divergence meanwhile: what is set aside for the caller who is answered."""
-        before, self._most = self._most, most
+        limit, self._most = self._most, most
         try:
             yield
         finally:
-            self._most = before
+            self._most = limit
 
     def close(self) -> NoReturn:
         """Refuse: the account stays in its ledger."""
@@ -112,7 +112,7 @@ class LeasedBudget(Budget):
     def return_unused(self, *, all: bool = False) -> None:
         """Return what is not used: all of it, or where no lease is held, or nobody uses it, or others wait for it."""
         check_process("this budget", self._process)
-        with self._held():
+        with self._locked_account():
             if not self._out:
                 return
             idle = time.monotonic() - self._used > _IDLE
@@ -131,9 +131,9 @@ class LeasedBudget(Budget):
         state = self._ledger.state()
         self._spent, self._spent_slack = (spent - mine for spent, mine in zip(state.spent, self._at_hand, strict=True))
 
-    def _charge(self, each: Sequence[Quanta], counts: Sequence[int]) -> None:
+    def _charge(self, prices: Sequence[Quanta], counts: Sequence[int]) -> None:
         renyi, slack = self._at_hand
-        for (one_renyi, one_slack), count in zip(each, counts, strict=True):
+        for (one_renyi, one_slack), count in zip(prices, counts, strict=True):
             renyi, slack = renyi - one_renyi * count, slack - one_slack * count
         charged = self._at_hand[0] - renyi
         self._paid += charged
@@ -141,46 +141,46 @@ class LeasedBudget(Budget):
             self._most -= charged
         self._at_hand, self._used = (renyi, slack), time.monotonic()
 
-    def _acquired(self, each: Sequence[Quanta], most: int) -> int:
-        unit = _sum(each)
+    def _acquired(self, prices: Sequence[Quanta], limit: int) -> int:
+        unit = _sum(prices)
         if self._most is not None and unit[0]:
-            most = min(most, self._most // unit[0])  # proof: step 12
-        if _times(self._at_hand, unit) < most and any(unit):
-            self._take(unit, most)
+            limit = min(limit, self._most // unit[0])  # proof: step 12
+        if _times(self._at_hand, unit) < limit and any(unit):
+            self._take(unit, limit)
         payable = _times(self._at_hand, unit)
-        return payable if self._most is None else min(payable, most)
+        return payable if self._most is None else min(payable, limit)
 
-    def _take(self, unit: Quanta, most: int) -> None:
-        """Take out what `most` units need, or as much as there is; where there is none, wait for others to return."""
+    def _take(self, unit: Quanta, limit: int) -> None:
+        """Take out what `limit` units need, or as much as there is; where there is none, wait for others to return."""
         end = time.monotonic() + _PATIENCE[self._lease > 0]
         while True:
             waits = False
             self._out = True  # from here on, whatever becomes of the transaction
             with self._ledger.change() as change:
-                more = self._leased(change, unit, most)
-                if not any(more) and _times(self._at_hand, unit) == 0:
+                leased = self._leased(change, unit, limit)
+                if not any(leased) and _times(self._at_hand, unit) == 0:
                     waits = self._wait_for(change)
-            if any(more):  # and not before: only now is it on the disk
+            if any(leased):  # and not before: only now is it on the disk
                 # Counted first: what an interrupt leaves counted and not at hand is lost, and never taken twice.
-                self._counted = self._counted[0] + more[0], self._counted[1] + more[1]
-                self._at_hand = self._at_hand[0] + more[0], self._at_hand[1] + more[1]
+                self._counted = self._counted[0] + leased[0], self._counted[1] + leased[1]
+                self._at_hand = self._at_hand[0] + leased[0], self._at_hand[1] + leased[1]
                 self._taken, self._used = change.at, time.monotonic()
             if not waits or time.monotonic() > end:
                 return
             time.sleep(_PAUSE)
 
-    def _leased(self, change: "Change", unit: Quanta, most: int) -> Quanta:
-        """Lease what is missing for `most` units, or for as many as there are, and return how much that is."""
+    def _leased(self, change: "Change", unit: Quanta, limit: int) -> Quanta:
+        """Lease what is missing for `limit` units, or for as many as there are, and return how much that is."""
         state = change.state
-        left = [capacity - spent for capacity, spent in zip(state.capacity, state.spent, strict=True)]
+        remaining = [capacity - spent for capacity, spent in zip(state.capacity, state.spent, strict=True)]
         unclaimed = self._unclaimed(change)
         have = self._at_hand[0] + unclaimed[0], self._at_hand[1] + unclaimed[1]
-        payable = _times((left[0] + have[0], left[1] + have[1]), unit)
+        payable = _times((remaining[0] + have[0], remaining[1] + have[1]), unit)
         # Near the end a lease is small, so that nobody keeps what others need.
-        others = len(state.leases.keys() - {self._name})
+        rivals = len(state.leases.keys() - {self._name})
         share = _times(state.capacity, unit) // _SHARES
-        wanted = max(min(most, payable), min(self._lease, share, payable // (2 * (others + 1))))
-        renyi, slack = (max(0, wanted * one - held) for one, held in zip(unit, have, strict=True))
+        wanted = max(min(limit, payable), min(self._lease, share, payable // (2 * (rivals + 1))))
+        renyi, slack = (max(0, wanted * price - available) for price, available in zip(unit, have, strict=True))
         if renyi or slack:
             body = {"lease": self._name, "owner": owner_name(), "renyi": str(renyi), "slack": str(slack)}
             change.append("leased", body)
@@ -239,24 +239,24 @@ class Tally:
 
     def draw(self, answerer: Any, X: Any, queries: Sequence[Query]) -> Any:
         """Return answers to the first of these rows, as many as the budget can pay for."""
-        before = 0 if self._budget is None else self._budget.paid
+        paid = 0 if self._budget is None else self._budget.paid
         rows = answerer.affordable(len(X))
         try:
             answers = answerer.draw(take_rows(X, slice(rows)))
         except Exception:  # what it charged before it failed is spent, and is somebody's
-            self._count(Counter(caller for caller, _ in queries[:rows]), before)
+            self._count(Counter(caller for caller, _ in queries[:rows]), paid)
             raise
         if self._budget is not None:
-            asked = list(zip((caller for caller, _ in queries), answers.labels.tolist(), strict=False))
-            met = Counter(caller for caller, label in asked if label == NO_QUORUM)
+            labelled = list(zip((caller for caller, _ in queries), answers.labels.tolist(), strict=False))
+            met = Counter(caller for caller, label in labelled if label == NO_QUORUM)
             self._met.update(met)
             by_no_quorum = met and answerer.stops_at_last_no_quorum
-            self._count(met if by_no_quorum else Counter(caller for caller, _ in asked), before)
+            self._count(met if by_no_quorum else Counter(caller for caller, _ in labelled), paid)
         return answers
 
-    def _count(self, weights: Counter[str], before: int) -> None:
+    def _count(self, weights: Counter[str], paid: int) -> None:
         """Count what was charged since. Callers who were drawn for together share it, as the mechanism charges."""
-        cost = 0 if self._budget is None else self._budget.paid - before
+        cost = 0 if self._budget is None else self._budget.paid - paid
         for caller, weight in weights.items() if cost else ():
             self._cost[caller] += -(-cost * weight // weights.total())
 
@@ -296,14 +296,14 @@ class Allowance:
         What stops by itself at the last no-quorum that it can pay for is given all rows; anything else as many as
         could be paid for if each were to cost the most.
         """
-        unit, stops, before = to_quanta(answerer.row_cost())[0], answerer.stops_at_last_no_quorum, self._budget.paid
+        unit, stops, paid = to_quanta(answerer.row_cost())[0], answerer.stops_at_last_no_quorum, self._budget.paid
         self._see_to(unit, len(X))
         rows = len(X) if stops else self._rows(unit, len(X))
         try:
             with self._paying(unit) if stops else nullcontext():
                 answers = answerer.draw(take_rows(X, slice(answerer.affordable(rows))))
         finally:
-            self._cost += self._budget.paid - before  # also by who paid for a part, and then found the budget spent
+            self._cost += self._budget.paid - paid  # also by who paid for a part, and then found the budget spent
         self._met += answers.labels.tolist().count(NO_QUORUM)
         return answers
 
@@ -320,10 +320,10 @@ class Allowance:
         met, cost = self._held.no_quorums, self._held.cost
         return not unit or ((met is None or self._met < met) and (cost is None or self._cost + unit <= cost))
 
-    def _rows(self, unit: int, most: int) -> int:
+    def _rows(self, unit: int, limit: int) -> int:
         met, cost = self._held.no_quorums, self._held.cost
-        by_count = most if met is None or not unit else met - self._met
-        return min(most, by_count, most if cost is None or not unit else (cost - self._cost) // unit)
+        by_count = limit if met is None or not unit else met - self._met
+        return min(limit, by_count, limit if cost is None or not unit else (cost - self._cost) // unit)
 
     def _paying(self, unit: int) -> AbstractContextManager[None]:
         """Let the budget pay for no more than is set aside."""
@@ -347,7 +347,7 @@ def _read(path: str) -> str:
         return ""
 
 
-def _started(process: int) -> str:
+def _start_time(process: int) -> str:
     """Return when a process started, or nothing where there is none, or no such file system."""
     after_name = _read(f"/proc/{process}/stat").rpartition(")")[2].split()
     return "" if len(after_name) < 20 or after_name[0] in "ZX" else after_name[19]
@@ -380,7 +380,7 @@ def owner_name() -> str:
 
 @lru_cache(maxsize=1)
 def _name(process: tuple[int, int]) -> str:
-    return f"{_space()}/{process[0]}/{_started(process[0])}"
+    return f"{_space()}/{process[0]}/{_start_time(process[0])}"
 
 
 def is_gone(owner: str, *, silent: float, most: float | None = None) -> bool:
@@ -391,5 +391,5 @@ def is_gone(owner: str, *, silent: float, most: float | None = None) -> bool:
     """
     space, process, started = owner.rsplit("/", 2)
     if space == _space():
-        return _started(int(process)) != started if started else not _runs(int(process))
+        return _start_time(int(process)) != started if started else not _runs(int(process))
     return silent > (_SILENT if most is None else most)

@@ -51,9 +51,9 @@ def keyed_hash(key: bytes, *parts: bytes) -> str:
     return mac.hexdigest()
 
 
-def link(key: bytes, before: str, seq: int, event: Event) -> Entry:
-    """Return the entry that follows the one whose hash is `before`."""
-    parts = (before, str(seq), event.kind, repr(float(event.at)), canonical(event.body))
+def link(key: bytes, previous: str, seq: int, event: Event) -> Entry:
+    """Return the entry that follows the one whose hash is `previous`."""
+    parts = (previous, str(seq), event.kind, repr(float(event.at)), canonical(event.body))
     return Entry(seq, event, keyed_hash(key, *(part.encode() for part in parts)))
 
 
@@ -113,8 +113,8 @@ class Witness:
 
     def readable(self) -> list[Mark]:
         """Return the marks that can be read, for a restore."""
-        places = [place for place in (self._beside, self._outside) if place is not None]
-        return [mark for mark in map(self._read, places) if mark is not None]
+        paths = [path for path in (self._beside, self._outside) if path is not None]
+        return [mark for mark in map(self._read, paths) if mark is not None]
 
     def write(self, mark: Mark, *, near: bool = False, anew: bool = False) -> None:
         """Write the marks, unless they have come further; `anew` is for a ledger that begins, or was restored.
@@ -145,11 +145,11 @@ class Witness:
         it back; a process that dies does not.
         """
         with _locked(path.parent):
-            kept = _text(path)
-            before = self._proved(kept)
-            if kept is None or len(kept) != _LENGTH:
+            content = _text(path)
+            current = self._proved(content)
+            if content is None or len(content) != _LENGTH:
                 write_whole(path, text)
-            elif anew or before is None or before.seq <= mark.seq:
+            elif anew or current is None or current.seq <= mark.seq:
                 file = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
                 try:
                     os.pwrite(file, text.encode(), 0)
@@ -165,10 +165,10 @@ class Witness:
         except OSError:
             return None
 
-    def _proved(self, kept: str | None) -> Mark | None:
+    def _proved(self, text: str | None) -> Mark | None:
         """Return the mark in this text, or None where it is none of this ledger."""
         try:
-            outer = json.loads(kept or "")
+            outer = json.loads(text or "")
             if outer["mac"] != self._mac(outer["mark"]):
                 return None
             inner = json.loads(outer["mark"])
@@ -280,8 +280,8 @@ class Change:
     def append(self, kind: str, body: dict[str, Any]) -> int:
         """Apply the rules to an event, add it as an entry, and return its number."""
         event = Event(kind, self.at, body)
-        before = self._state
-        self._state = apply(before, event)
+        previous = self._state
+        self._state = apply(previous, event)
         entry = link(self._key, self._mac, self.seq + 1, event)
         self.seq, self._mac = entry.seq, entry.mac
         self.statements.run(
@@ -292,9 +292,9 @@ class Change:
         # An arrival uses up what its phase has paid for, and a choice its share: an old copy must not repeat either.
         self.charged = (
             self.charged
-            or before is None
+            or previous is None
             or kind in ("moved", "restored", "phase", "arrived", "chosen", "compacted")
-            or self._state.spent > before.spent
+            or self._state.spent > previous.spent
         )
         self.anew = self.anew or kind == "restored"
         return entry.seq

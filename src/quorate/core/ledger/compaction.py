@@ -37,7 +37,7 @@ class _Gathered:
         self._first, self._at, self._macs = 0, 0.0, bytearray()
         self._answers, self._rows = 0, list[bytes]()
 
-    def add(self, entry: Entry, given: Given) -> None:
+    def add(self, entry: Entry, answers: Given) -> None:
         """Add an entry."""
         event = entry.event
         full = len(self._macs) >= _ENTRIES * MAC_BYTES or len(self._rows) >= _ROWS
@@ -50,8 +50,8 @@ class _Gathered:
         self._first = self._first if self._macs else entry.seq
         self._at = event.at
         self._macs += bytes.fromhex(entry.mac)[:MAC_BYTES]
-        self._answers += len(given.answers)
-        self._rows += given.kept_rows()
+        self._answers += len(answers.answers)
+        self._rows += answers.kept_rows()
 
     def close(self) -> None:
         """End the part that is being made."""
@@ -83,12 +83,12 @@ class Compacting(ABC):
         """
         if answers_days is not None and not answers_days >= 0:
             raise InvalidInput(f"answers_days must be a number of days, 0 or more, not {answers_days!r}")
-        while (compaction := self._written(answers_days)) is None:
+        while (compaction := self._write_compaction(answers_days)) is None:
             pass  # what is there now is replayed
         self._sweep(compaction)
         return compaction
 
-    def _written(self, answers_days: float | None) -> Compaction | None:
+    def _write_compaction(self, answers_days: float | None) -> Compaction | None:
         """Replay the ledger and write the entry that begins anew; None where some of it went meanwhile."""
         gathered = _Gathered()
         replay = Replay(self._id, self._key, collect=gathered.add)
@@ -114,11 +114,11 @@ class Compacting(ABC):
         state = change.state
         if answers_days is not None and state.phase is not None:
             raise InvalidInput("an everlasting model forgets its answers by itself, with each phase")
-        own = "SELECT label FROM quorate_answer WHERE ledger = ? AND caller = ? LIMIT 1"
-        if answers_days is not None and change.statements.run(own, (self._id, OWN_CALLER)):
+        statement = "SELECT label FROM quorate_answer WHERE ledger = ? AND caller = ? LIMIT 1"
+        if answers_days is not None and change.statements.run(statement, (self._id, OWN_CALLER)):
             raise InvalidInput("this model goes on from what it has answered, and cannot forget it")
-        before = [part.without_answers() for part in replay.parts] if gathered.forgets else replay.parts
-        parts = [*before, *(part for part, _ in gathered.parts)]
+        earlier = [part.without_answers() for part in replay.parts] if gathered.forgets else replay.parts
+        parts = [*earlier, *(part for part, _ in gathered.parts)]
         forgotten, answers = state.forgotten, state.answers_forgotten
         since = -math.inf if answers_days is None else change.at - answers_days * _DAY
         for part in itertools.takewhile(lambda part: part.at < since, parts):
@@ -128,7 +128,7 @@ class Compacting(ABC):
             "through": change.seq,
             "head": replay.head,
             "state": to_json(state),
-            "parts": add_parts(change.statements, self._id, before, gathered.parts),
+            "parts": add_parts(change.statements, self._id, earlier, gathered.parts),
             "forgotten": forgotten,
             "answers_forgotten": answers,
             "lost": gathered.lost,

@@ -43,7 +43,7 @@ def export_entries(ledger: Ledger) -> Iterator[dict[str, Any]]:
 
 def exported(entry: Entry, ledger: Ledger) -> dict[str, Any]:
     """Return an entry with keyed hashes in the place of what could be guessed."""
-    body = {name: value if name in _SHOWN else _sealed(ledger, entry, name) for name, value in entry.event.body.items()}
+    body = {name: value if name in _SHOWN else _seal(ledger, entry, name) for name, value in entry.event.body.items()}
     return _line(entry) | {"body": body}
 
 
@@ -92,6 +92,6 @@ def _line(entry: Entry) -> dict[str, Any]:
     return {"seq": entry.seq, "at": event.at, "kind": event.kind, "body": dict(event.body), "mac": entry.mac}
 
 
-def _sealed(ledger: Ledger, entry: Entry, name: str) -> str:
+def _seal(ledger: Ledger, entry: Entry, name: str) -> str:
     parts = (str(entry.seq), name, canonical({name: entry.event.body[name]}))
     return f"hmac-sha256:{ledger.export_hash(*parts)}"

@@ -33,20 +33,20 @@ def _hash(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
-def _checked_name(what: str, name: Any) -> str:
+def _checked_name(title: str, name: Any) -> str:
     if not isinstance(name, str) or not name.strip() or len(name) > _LONGEST or not name.isprintable():
-        raise InvalidInput(f"{what} must be a text of 1 to {_LONGEST} characters that says whose key it is")
+        raise InvalidInput(f"{title} must be a text of 1 to {_LONGEST} characters that says whose key it is")
     return name
 
 
-def _limits(state: State, given: Mapping[str, Any]) -> dict[str, int | None]:
+def _limits(state: State, values: Mapping[str, Any]) -> dict[str, int | None]:
     """Return limits as a share keeps them; `budget`, a part of the whole, becomes a cost in quanta."""
-    limits = {name: value for name, value in given.items() if name in LIMITS}
+    limits = {name: value for name, value in values.items() if name in LIMITS}
     for name, value in limits.items():
         if value is not None:
             check_count(name, value, least=0)
-    if "budget" in given:
-        part = given["budget"]
+    if "budget" in values:
+        part = values["budget"]
         if part is not None and not (isinstance(part, int | float) and math.isfinite(part) and 0 <= part <= 1):
             raise InvalidInput(f"budget must be a part of the whole, from 0 to 1, not {part!r}")
         limits["cost"] = None if part is None else math.floor(Fraction(part) * state.capacity[0])
@@ -68,10 +68,10 @@ class _Known:
             return None
         with self._lock:
             key = self._fresh(state).keys.get(parts[1])
-        at, given = time.time(), _hash(parts[2])
-        fits = hmac.compare_digest(given, key.hash if key is not None else "")
+        at, digest = time.time(), _hash(parts[2])
+        fits = hmac.compare_digest(digest, key.hash if key is not None else "")
         former = key.former if key is not None and at < key.former_until else ""
-        fits = hmac.compare_digest(given, former) or fits
+        fits = hmac.compare_digest(digest, former) or fits
         return key if fits and key is not None and key.opens(at) else None
 
     def _fresh(self, state: Callable[[], State]) -> State:
@@ -105,7 +105,7 @@ class KeyRing(ABC):
     """
 
     @cached_property
-    def _known(self) -> _Known:
+    def _key_cache(self) -> _Known:
         return _Known()
 
     @abstractmethod
@@ -139,16 +139,16 @@ class KeyRing(ABC):
                 **_limits(change.state, _known_limits(limits)),  # type: ignore[arg-type]
             )
             change.append("key_added", {"key": asdict(key) | {"scopes": list(key.scopes)}})
-        self._known.forget()
+        self._key_cache.forget()
         return f"qk_{key_id}_{secret}"
 
     def change_key(self, id: str, **values: Any) -> None:
         """Change limits of a key, its `project`, or when it `expires`. What it has used stays counted."""
         with self.change() as change:
-            kept: dict[str, Any] = {name: values.pop(name) for name in ("project", "expires") if name in values}
-            kept |= _limits(change.state, _known_limits(values))
-            change.append("key_changed", {"id": id, "values": kept})
-        self._known.forget()
+            changes: dict[str, Any] = {name: values.pop(name) for name in ("project", "expires") if name in values}
+            changes |= _limits(change.state, _known_limits(values))
+            change.append("key_changed", {"id": id, "values": changes})
+        self._key_cache.forget()
 
     def rotate_key(self, id: str, *, grace: float = 0.0) -> str:
         """Return a new token of the same caller, which keeps its share and its answers.
@@ -158,14 +158,14 @@ class KeyRing(ABC):
         secret = secrets.token_urlsafe(32)
         with self.change() as change:
             change.append("key_rotated", {"id": id, "hash": _hash(secret), "former_until": change.at + grace})
-        self._known.forget()
+        self._key_cache.forget()
         return f"qk_{id}_{secret}"
 
     def revoke_key(self, id: str) -> None:
         """Let a key open nothing more."""
         with self.change() as change:
             change.append("key_revoked", {"id": id})
-        self._known.forget()
+        self._key_cache.forget()
 
     def set_project(self, name: str, **limits: Any) -> None:
         """Make a project, or change its limits: a share that its keys have together."""
@@ -175,15 +175,15 @@ class KeyRing(ABC):
 
     def find_key(self, token: str) -> Key | None:
         """Return the key of this token, or None where there is none, or it was revoked, or has expired."""
-        return self._known.find(token, self.state)
+        return self._key_cache.find(token, self.state)
 
     def read_keys(self) -> None:
         """Read the keys again. A server does so by its own clock, so that no caller waits less because of another."""
-        self._known.read(self.state)
+        self._key_cache.read(self.state)
 
 
-def _known_limits(given: Mapping[str, Any]) -> Mapping[str, Any]:
-    unknown = given.keys() - {*LIMITS, "budget"} | given.keys() & {"cost"}
+def _known_limits(limits: Mapping[str, Any]) -> Mapping[str, Any]:
+    unknown = limits.keys() - {*LIMITS, "budget"} | limits.keys() & {"cost"}
     if unknown:
         raise InvalidInput(f"a share has no limit {sorted(unknown)[0]!r}")
-    return given
+    return limits

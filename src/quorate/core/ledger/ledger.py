@@ -50,7 +50,7 @@ class Notes:
         with self._store.transaction(self._id) as statements:
             statements.run_many(
                 "INSERT INTO quorate_refusal VALUES (?, ?, ?, ?)",
-                [(self._id, one.at, one.caller, one.code) for one in refusals],
+                [(self._id, refusal.at, refusal.caller, refusal.code) for refusal in refusals],
             )
             statements.run(
                 "DELETE FROM quorate_refusal WHERE ledger = ? AND at < (SELECT min(at) FROM (SELECT at FROM "
@@ -143,12 +143,12 @@ class Ledger(Notes, Phases, KeyRing, Compacting):
         """Write the first entry, and what came with the account from another place."""
         change: Change | None = None
 
-        def written() -> None:
+        def mark_commit() -> None:
             assert change is not None
             self.witness.write(change.mark(), anew=True)
             change.committed(self._seen)
 
-        with self._store.transaction(self._id, written) as statements:
+        with self._store.transaction(self._id, mark_commit) as statements:
             if statements.run("SELECT seq FROM quorate_snapshot WHERE ledger = ?", (self._id,)):
                 raise InvalidInput(f"{self.place} holds a ledger of this model already; it is never overwritten")
             change = Change(statements, self._id, self._key, self._seen)
@@ -202,13 +202,13 @@ class Ledger(Notes, Phases, KeyRing, Compacting):
         """Open one transaction on the ledger. It is on the disk when this ends, and with it the mark of a charge."""
         change: Change | None = None
 
-        def written() -> None:
+        def mark_commit() -> None:
             assert change is not None
             if change.appended or change.charged:
                 self.witness.write(change.mark(), near=not change.charged, anew=change.anew)
             change.committed(self._seen)
 
-        with self._store.transaction(self._id, written) as statements:
+        with self._store.transaction(self._id, mark_commit) as statements:
             change = Change.read(statements, self._id, self._key, self._seen)
             yield change
             if change.charged and not change.anew:  # two copies in use at once: one of them finds the other's mark
@@ -239,10 +239,10 @@ class Ledger(Notes, Phases, KeyRing, Compacting):
         """Return the budget kept here. With a `lease` this process takes out so many answers' worth at a time."""
         return LeasedBudget(self, lease=lease)
 
-    def keep_run(self, threshold_noise: int, *more: int) -> None:
+    def keep_run(self, threshold_noise: int, *further_noises: int) -> None:
         """Keep the secret noise of an open run, or the noises of several that share the account."""
         with self.change() as change:
-            self._keep_runs(change, [int(noise) for noise in (threshold_noise, *more)])
+            self._keep_runs(change, [int(noise) for noise in (threshold_noise, *further_noises)])
 
     def _keep_runs(self, change: Change, noises: Sequence[int]) -> None:
         change.append("run", {"mac": self._run_mac(*noises)})
@@ -286,8 +286,8 @@ class Ledger(Notes, Phases, KeyRing, Compacting):
         """Return how many answers were ever kept: as many as were drawn and may have left."""
         with self.change() as change:
             statement = "SELECT count(*) FROM quorate_answer WHERE ledger = ? AND seq > ?"
-            kept = change.statements.run(statement, (self._id, change.state.forgotten))[0][0]
-            return int(kept) + change.state.answers_forgotten
+            count = change.statements.run(statement, (self._id, change.state.forgotten))[0][0]
+            return int(count) + change.state.answers_forgotten
 
     def recall(self, caller: str, queries: Iterable[bytes]) -> dict[Query, int]:
         """Return the answers that this caller was given to these queries. Nothing is counted."""

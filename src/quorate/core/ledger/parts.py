@@ -55,20 +55,20 @@ def _hash_parts(parts: Iterable[Part]) -> str:
     return hashlib.sha256("\n".join(repr(astuple(part)) for part in parts).encode()).hexdigest()
 
 
-def add_parts(statements: Statements, ledger: str, before: Sequence[Part], new: Sequence[tuple[Part, bytes]]) -> str:
+def add_parts(statements: Statements, ledger: str, earlier: Sequence[Part], new: Sequence[tuple[Part, bytes]]) -> str:
     """Write parts behind those that were there before, and return the hash of all."""
-    if not before:  # or else it is there: PostgreSQL asks for the right to make it also where it is
+    if not earlier:  # or else it is there: PostgreSQL asks for the right to make it also where it is
         statements.run(_TABLE)
     statements.run_many(
         "UPDATE quorate_part SET digest = ? WHERE ledger = ? AND last = ? AND digest <> ?",
-        [(part.digest, ledger, part.last, part.digest) for part in before],
+        [(part.digest, ledger, part.last, part.digest) for part in earlier],
     )
     for start in range(0, len(new), _SENT):
         statements.run_many(
             "INSERT INTO quorate_part VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
             [(ledger, *astuple(part), macs) for part, macs in new[start : start + _SENT]],
         )
-    return _hash_parts([*before, *(part for part, _ in new)])
+    return _hash_parts([*earlier, *(part for part, _ in new)])
 
 
 def _read_parts(statements: Statements, ledger: str) -> list[Part]:
@@ -101,6 +101,6 @@ def fits_part(statements: Statements, ledger: str, compaction: Compaction, seq: 
     for part in check_parts(statements, ledger, compaction):
         if part.first <= seq <= part.last:
             start = (seq - part.first) * MAC_BYTES
-            kept = part_macs(statements, ledger, part)[start : start + MAC_BYTES]
-            return mac[: 2 * MAC_BYTES] == kept.hex()
+            stored = part_macs(statements, ledger, part)[start : start + MAC_BYTES]
+            return mac[: 2 * MAC_BYTES] == stored.hex()
     return False

@@ -28,14 +28,14 @@ def take_over_phase(change: Change, phase: Phase, noises: Noises) -> None:
         _arrive(change, phase, digest_rows([]))
 
 
-def _open(change: Change, phase: Phase, noises: Noises, asked: Sequence[Asked]) -> None:
+def _open(change: Change, phase: Phase, noises: Noises, requests: Sequence[Asked]) -> None:
     """Open a phase. Requests that were under way were counted in the one before, and may have arrived in this one."""
     names = ("number", "seats", "noise", "files", "seated", "points", "lost")
     body = {name: value for name, value in asdict(phase).items() if name in names}
     rows: Counter[str] = Counter()
-    for one in asked:
-        if one.caller in change.state.keys:
-            rows[one.caller] += len(one.queries)  # models/everlasting/PROOF.md, step 24
+    for request in requests:
+        if request.caller in change.state.keys:
+            rows[request.caller] += len(request.queries)  # models/everlasting/PROOF.md, step 24
     change.append("phase", body | {"files": dict(phase.files)} | ({"rows": dict(rows)} if rows else {}))
     change.statements.run_many(
         "INSERT INTO quorate_secret VALUES (?, ?, ?) ON CONFLICT (ledger, name) DO UPDATE SET value = excluded.value",
@@ -98,22 +98,29 @@ class Phases(ABC):
             if noises is not None:
                 after = replace(after, noise=phase_mac(self._key, self._id, after.number, noises))
                 _open(change, after, noises, asked)
-            done = [(one, pack(outcome)) for one, outcome in zip(asked, outcomes, strict=True) if one.id is not None]
-            rows = [request_row(one.caller, one.id or "", one.body, packed) for one, packed in done]
+            done = [
+                (request, pack(outcome))
+                for request, outcome in zip(asked, outcomes, strict=True)
+                if request.id is not None
+            ]
+            rows = [request_row(request.caller, request.id or "", request.body, packed) for request, packed in done]
             seq = _arrive(change, after, digest_rows(rows))
-            kept = change.statements.run_many(
+            updated = change.statements.run_many(
                 "UPDATE quorate_request SET outcome = ?, seq = ?, owner = '', at = ? "
                 "WHERE ledger = ? AND caller = ? AND id = ? AND owner = ? AND outcome IS NULL",
-                [(packed, seq, change.at, self._id, one.caller, one.id, self._owner()) for one, packed in done],
+                [
+                    (packed, seq, change.at, self._id, request.caller, request.id, self._owner())
+                    for request, packed in done
+                ],
             )
-            if kept != len(done):
+            if updated != len(done):
                 raise LedgerRefused("another process is answering one of these requests; one asks it at a time")
-            note_activity(change, _counted(outcomes))
+            note_activity(change, _count_outcomes(outcomes))
             assert change.state.phase is not None
             return change.state.phase
 
 
-def _counted(outcomes: Sequence[Outcome]) -> dict[str, int]:
+def _count_outcomes(outcomes: Sequence[Outcome]) -> dict[str, int]:
     labels = [label for outcome in outcomes for label in outcome]
     refused, answered = labels.count(REFUSED), sum(label >= 0 for label in labels)
     return {

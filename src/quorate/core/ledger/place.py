@@ -23,14 +23,14 @@ LEDGER_FILES = (_FILE, _NAME, "ledger.key", "ledger.mark", "ledger.lock", "ledge
 def place_of(folder: Path) -> str | Path:
     """Return where the ledger of this model is. `$QUORATE_LEDGER` may name its database with a password."""
     try:
-        kept = json.loads((folder / _NAME).read_text(encoding="utf-8"))
-        place = str(kept["place"])
+        document = json.loads((folder / _NAME).read_text(encoding="utf-8"))
+        location = str(document["place"])
     except FileNotFoundError:
         return folder / _FILE
     except (OSError, ValueError, KeyError, TypeError):
         raise LedgerRefused(f"{folder / _NAME} cannot be read: it says where the ledger is") from None
-    given = os.environ.get("QUORATE_LEDGER", "")
-    return given if given and without_password(given) == without_password(place) else place
+    configured = os.environ.get("QUORATE_LEDGER", "")
+    return configured if configured and without_password(configured) == without_password(location) else location
 
 
 def find_ledger(folder: Path, *, fingerprint: str) -> Ledger:
@@ -88,12 +88,12 @@ def _copy(old: Ledger, new: Ledger) -> None:
         answers = change.statements.run("SELECT caller, query, label " + span.format("quorate_answer"), which)
         requests = change.statements.run("SELECT caller, id, body, outcome " + span.format("quorate_request"), which)
         forgotten = forgotten_requests(change)
-    kept = to_json(state)
+    document = to_json(state)
     names = ["fingerprint", "epsilon", "delta", "order", "slack", "capacity", "spent", "keys", "projects"]
     names += ["answers_forgotten"] if state.answers_forgotten else []
     phase = old.phase()
     new.begin(
-        {"format": FORMAT} | {name: kept[name] for name in names},
+        {"format": FORMAT} | {name: document[name] for name in names},
         answers=answers,
         requests=requests,
         runs=old.runs(),
@@ -150,5 +150,5 @@ def _charge_marks(state: State, ahead: Sequence[Quanta], lost: Sequence[int] | N
     marks = [max(pair) for pair in zip((0, 0), *ahead, strict=True)]
     counted = list(state.spent) if lost is None else lost
     added = [max(0, mark - already) for mark, already in zip(marks, counted, strict=True)]
-    spent = [min(limit, now + more) for limit, now, more in zip(state.capacity, state.spent, added, strict=True)]
+    spent = [min(limit, now + extra) for limit, now, extra in zip(state.capacity, state.spent, added, strict=True)]
     return spent, [max(pair) for pair in zip(marks, counted, strict=True)]

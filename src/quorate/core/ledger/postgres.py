@@ -39,13 +39,13 @@ _PAUSE = 1.0  # seconds without a try after the database did not answer
 
 def patience() -> float:
     """Return how many seconds a database may take to answer."""
-    given = os.environ.get(_SECONDS, "")
+    text = os.environ.get(_SECONDS, "")
     try:
-        seconds = float(given) if given else _DEFAULT_SECONDS
+        seconds = float(text) if text else _DEFAULT_SECONDS
     except ValueError:
         seconds = math.nan
     if not 0.1 <= seconds <= 3600:
-        raise InvalidInput(f"{_SECONDS} must be a number of seconds from 0.1 to 3600, not {given!r}")
+        raise InvalidInput(f"{_SECONDS} must be a number of seconds from 0.1 to 3600, not {text!r}")
     return seconds
 
 
@@ -88,8 +88,8 @@ class _Watch:
                     self._changed.wait(end - idle)
                     continue
                 self._watched, self.fired = None, True
-                with contextlib.suppress(OSError), socket.socket(fileno=os.dup(file)) as held:
-                    held.shutdown(socket.SHUT_RDWR)
+                with contextlib.suppress(OSError), socket.socket(fileno=os.dup(file)) as duplicate:
+                    duplicate.shutdown(socket.SHUT_RDWR)
             self._thread = None
 
 
@@ -103,10 +103,10 @@ class _Statements:
             return self._cursor.fetchall() if self._cursor.description else []
 
     def run_many(self, statement: str, rows: Iterable[Sequence[Any]]) -> int:
-        given, changed = list(rows), 0
-        for start in range(0, len(given), _TOGETHER):
+        values, changed = list(rows), 0
+        for start in range(0, len(values), _TOGETHER):
             with self._watch.limit(self._cursor.connection):
-                self._cursor.executemany(statement.replace("?", "%s"), given[start : start + _TOGETHER])
+                self._cursor.executemany(statement.replace("?", "%s"), values[start : start + _TOGETHER])
                 changed += max(0, self._cursor.rowcount)
         return changed
 

@@ -60,8 +60,10 @@ def admit(
     labels = recall(change, _by_caller(new))
     admitted = [_with_answers(request, labels) if result is None else result for request, result in pairs]
     if keyed := _of_keys(change, rows):
-        held = _hold(change, requests, admitted, owner=owner, is_gone=is_gone)
-        change.append("admitted", {"rows": keyed, "held": held} | ({"owner": owner} if held else {}))  # proof: step 12
+        aside = _hold(change, requests, admitted, owner=owner, is_gone=is_gone)
+        change.append(
+            "admitted", {"rows": keyed, "held": aside} | ({"owner": owner} if aside else {})
+        )  # proof: step 12
     return admitted
 
 

@@ -10,7 +10,6 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from quorate.core.errors import BudgetSpent, LedgerRefused
-from quorate.core.ledger.key_rules import KEY_RULES
 from quorate.core.ledger.shares import (
     SHARE_RULES,
     Hold,
@@ -30,7 +29,7 @@ from quorate.core.ledger.shares import (
 
 FORMAT = 1  # of entries and of the state that is kept
 _NAMES: dict[type[Share], list[tuple[str, Any]]] = {
-    kind: [(one.name, one.default) for one in fields(kind)] for kind in (Key, Project)
+    kind: [(part.name, part.default) for part in fields(kind)] for kind in (Key, Project)
 }
 LOST = "lost"  # in place of a choice: it may have been made after the copy that was restored
 
@@ -120,7 +119,7 @@ def apply(state: State | None, event: Event) -> State:
     """Return what the ledger holds after an event, or raise where the event is not allowed."""
     if state is None:
         if event.kind == "opened":
-            return _opened(event)
+            return _open_account(event)
         if event.kind != "compacted":
             raise LedgerRefused(f"a ledger begins with its opening, or a compaction, not with {event.kind!r}")
         state = from_json(event.body["state"])
@@ -138,36 +137,36 @@ def _plain(share: Share) -> dict[str, Any]:
 
 def to_json(state: State) -> dict[str, Any]:
     """Return the state as plain JSON."""
-    kept = {f.name: getattr(state, f.name) for f in fields(state)}
-    kept["leases"] = {
+    document = {f.name: getattr(state, f.name) for f in fields(state)}
+    document["leases"] = {
         name: {"owner": lease.owner, "renyi": str(lease.renyi), "slack": str(lease.slack), "seen": lease.seen}
         for name, lease in state.leases.items()
     }
-    kept["keys"] = [_plain(key) | {"scopes": list(key.scopes)} for key in state.keys.values()]
-    kept["projects"] = [_plain(project) for project in state.projects.values()]
-    kept["holds"] = {owner: {"at": hold.at, "callers": dict(hold.callers)} for owner, hold in state.holds.items()}
+    document["keys"] = [_plain(key) | {"scopes": list(key.scopes)} for key in state.keys.values()]
+    document["projects"] = [_plain(project) for project in state.projects.values()]
+    document["holds"] = {owner: {"at": hold.at, "callers": dict(hold.callers)} for owner, hold in state.holds.items()}
     # Quanta go beyond what other readers of JSON keep, and JSON has no infinity: both are written as texts.
     pairs = {name: [str(quanta) for quanta in getattr(state, name)] for name in ("capacity", "spent")}
-    kept["phase"] = None if state.phase is None else asdict(state.phase) | {"files": dict(state.phase.files)}
-    kept["compaction"] = None if state.compaction is None else asdict(state.compaction)
-    return kept | pairs | {"order": repr(state.order)}
+    document["phase"] = None if state.phase is None else asdict(state.phase) | {"files": dict(state.phase.files)}
+    document["compaction"] = None if state.compaction is None else asdict(state.compaction)
+    return document | pairs | {"order": repr(state.order)}
 
 
 _READ: dict[str, Callable[[Any], Any]] = {"keys": keys_from, "projects": projects_from, "holds": holds_from}
 
 
-def from_json(kept: Mapping[str, Any]) -> State:
+def from_json(document: Mapping[str, Any]) -> State:
     """Return the state that `to_json` wrote."""
     leases = {
         name: Lease(**{**lease, "renyi": int(lease["renyi"]), "slack": int(lease["slack"])})
-        for name, lease in kept["leases"].items()
+        for name, lease in document["leases"].items()
     }
-    state: dict[str, Any] = {name: _pair(kept[name]) for name in ("capacity", "spent")}
-    state |= {"order": float(kept["order"]), "leases": leases}
-    state |= {name: read(kept[name]) for name, read in _READ.items()}
-    state["phase"] = Phase(**kept["phase"]) if kept.get("phase") else None
-    state["compaction"] = Compaction(**kept["compaction"]) if kept.get("compaction") else None
-    return State(**{**kept, **state})
+    state: dict[str, Any] = {name: _pair(document[name]) for name in ("capacity", "spent")}
+    state |= {"order": float(document["order"]), "leases": leases}
+    state |= {name: read(document[name]) for name, read in _READ.items()}
+    state["phase"] = Phase(**document["phase"]) if document.get("phase") else None
+    state["compaction"] = Compaction(**document["compaction"]) if document.get("compaction") else None
+    return State(**{**document, **state})
 
 
 def _pair(values: Any) -> tuple[int, int]:
@@ -175,7 +174,7 @@ def _pair(values: Any) -> tuple[int, int]:
     return int(renyi), int(slack)
 
 
-def _opened(event: Event) -> State:
+def _open_account(event: Event) -> State:
     body = event.body
     if body.get("format", FORMAT) != FORMAT:
         raise LedgerRefused(f"the ledger has format {body['format']}; this version reads {FORMAT}")
@@ -197,20 +196,22 @@ def _opened(event: Event) -> State:
     return state
 
 
-def _leased(state: State, body: Mapping[str, Any], at: float) -> State:
+def _lease(state: State, body: Mapping[str, Any], at: float) -> State:
     renyi, slack = int(body["renyi"]), int(body["slack"])
     if renyi < 0 or slack < 0:
         raise LedgerRefused("a lease cannot be negative")
-    left = state.capacity[0] - state.spent[0], state.capacity[1] - state.spent[1]
-    if renyi > left[0] or slack > left[1]:
-        raise BudgetSpent(f"the account has {left[0]} and {left[1]} quanta left; this asks for {renyi} and {slack}")
-    before = state.leases.get(body["lease"], Lease(owner=str(body["owner"]), renyi=0, slack=0, seen=at))
-    lease = replace(before, renyi=before.renyi + renyi, slack=before.slack + slack, seen=at)
+    remaining = state.capacity[0] - state.spent[0], state.capacity[1] - state.spent[1]
+    if renyi > remaining[0] or slack > remaining[1]:
+        raise BudgetSpent(
+            f"the account has {remaining[0]} and {remaining[1]} quanta left; this asks for {renyi} and {slack}"
+        )
+    current = state.leases.get(body["lease"], Lease(owner=str(body["owner"]), renyi=0, slack=0, seen=at))
+    lease = replace(current, renyi=current.renyi + renyi, slack=current.slack + slack, seen=at)
     spent = state.spent[0] + renyi, state.spent[1] + slack
     return replace(state, spent=spent, leases={**state.leases, body["lease"]: lease})
 
 
-def _returned(state: State, body: Mapping[str, Any], at: float) -> State:
+def _return_lease(state: State, body: Mapping[str, Any], at: float) -> State:
     renyi, slack = int(body["renyi"]), int(body["slack"])
     lease = state.leases.get(body["lease"])
     if lease is None or not (0 <= renyi <= lease.renyi and 0 <= slack <= lease.slack):
@@ -219,27 +220,27 @@ def _returned(state: State, body: Mapping[str, Any], at: float) -> State:
     return replace(state, spent=(state.spent[0] - renyi, state.spent[1] - slack), leases=leases)  # the rest was used
 
 
-def _lost(state: State, body: Mapping[str, Any], at: float) -> State:
+def _lose_lease(state: State, body: Mapping[str, Any], at: float) -> State:
     if body["lease"] not in state.leases:
         raise LedgerRefused("a lease was lost that nobody had taken")
     return replace(state, leases={name: lease for name, lease in state.leases.items() if name != body["lease"]})
 
 
-def _wanted(state: State, body: Mapping[str, Any], at: float) -> State:
+def _want_leases(state: State, body: Mapping[str, Any], at: float) -> State:
     return replace(state, wanted=at)
 
 
-def _run(state: State, body: Mapping[str, Any], at: float) -> State:
+def _open_run(state: State, body: Mapping[str, Any], at: float) -> State:
     return replace(state, run=str(body["mac"]))
 
 
-def _admitted(state: State, body: Mapping[str, Any], at: float) -> State:
+def _admit(state: State, body: Mapping[str, Any], at: float) -> State:
     """Count rows, and set aside what callers with a share may need."""
     state = count_rows(state, body["rows"], at)
     return add_holds(state, str(body.get("owner", "")), body["held"], at)
 
 
-def _answered(state: State, body: Mapping[str, Any], at: float) -> State:
+def _answer(state: State, body: Mapping[str, Any], at: float) -> State:
     """Charge shares, give quota back for rows that were refused, and note that the lease is in use."""
     if body["lease"] in state.leases:
         lease = replace(state.leases[body["lease"]], seen=at)
@@ -249,11 +250,11 @@ def _answered(state: State, body: Mapping[str, Any], at: float) -> State:
     return refund_rows(state, body["returned"]) if body["returned"] else state
 
 
-def _moved(state: State, body: Mapping[str, Any], at: float) -> State:
+def _move(state: State, body: Mapping[str, Any], at: float) -> State:
     return replace(state, moved=str(body["to"]))
 
 
-def _restored(state: State, body: Mapping[str, Any], at: float) -> State:
+def _restore(state: State, body: Mapping[str, Any], at: float) -> State:
     """Charge what a later witness says was spent; nothing that is out on lease comes back."""
     renyi, slack = _pair(body["spent"])
     spent = max(state.spent[0], renyi), max(state.spent[1], slack)
@@ -265,13 +266,13 @@ def _restored(state: State, body: Mapping[str, Any], at: float) -> State:
     return replace(state, spent=spent, leases={}, phase=phase, choice=choice)
 
 
-def _chosen(state: State, body: Mapping[str, Any], at: float) -> State:
+def _choose(state: State, body: Mapping[str, Any], at: float) -> State:
     if state.choice is not None:
         raise LedgerRefused("a model chooses once")
     return replace(state, choice=str(body["choice"]))
 
 
-def _phase(state: State, body: Mapping[str, Any], at: float) -> State:
+def _open_phase(state: State, body: Mapping[str, Any], at: float) -> State:
     """Open a phase: a later one, or the same once more, which is paid for by itself; or a lost one of another place."""
     phase = Phase(
         number=int(body["number"]),
@@ -288,54 +289,53 @@ def _phase(state: State, body: Mapping[str, Any], at: float) -> State:
     return replace(state if state.phase is None else begin_phase(state, body.get("rows", {})), phase=phase)
 
 
-def _arrived(state: State, body: Mapping[str, Any], at: float) -> State:
+def _seat_arrivals(state: State, body: Mapping[str, Any], at: float) -> State:
     """Seat arrivals. Neither seats nor no-quorums are given back, and a phase that is closed stays so."""
-    before = state.phase
-    if before is None or before.number != int(body["phase"]) or before.lost:
+    phase = state.phase
+    if phase is None or phase.number != int(body["phase"]) or phase.lost:
         raise LedgerRefused("arrivals belong to the phase that is open")
-    after = replace(
-        before,
+    arrived = replace(
+        phase,
         taken=int(body["taken"]),
         met=int(body["met"]),
         closed=bool(body["closed"]),
         points=str(body["points"]),
     )
-    if not before.taken <= after.taken <= after.seats or after.met < before.met:
+    if not phase.taken <= arrived.taken <= arrived.seats or arrived.met < phase.met:
         raise LedgerRefused("seats that were taken, and no-quorums that were met, are never given back")
-    if before.closed and (not after.closed or after.met != before.met):
+    if phase.closed and (not arrived.closed or arrived.met != phase.met):
         raise LedgerRefused("a phase that is closed stays closed until the next one")
-    return replace(state, phase=after)
+    return replace(state, phase=arrived)
 
 
-def _compacted(state: State, body: Mapping[str, Any], at: float) -> State:
+def _compact(state: State, body: Mapping[str, Any], at: float) -> State:
     """Begin anew from the account as it is: a compaction changes none of it."""
     if from_json(body["state"]) != state:  # proof: step 14
         raise LedgerRefused("a compaction begins from another account than the entries add up to")
-    before = state.compaction or Compaction(0, 0, "")
-    after = Compaction(int(body["through"]), int(body["forgotten"]), str(body["parts"]))
-    if not (before.through < after.through and before.forgotten <= after.forgotten <= after.through):
+    previous = state.compaction or Compaction(0, 0, "")
+    compaction = Compaction(int(body["through"]), int(body["forgotten"]), str(body["parts"]))
+    if not (previous.through < compaction.through and previous.forgotten <= compaction.forgotten <= compaction.through):
         raise LedgerRefused("a compaction goes further than the one before it")
-    if after.forgotten > before.forgotten and state.phase is not None:
+    if compaction.forgotten > previous.forgotten and state.phase is not None:
         raise LedgerRefused("an everlasting model forgets its answers with each phase, and by nothing else")
     if int(body["answers_forgotten"]) < state.answers_forgotten:
         raise LedgerRefused("answers that were forgotten are not remembered again")
-    return replace(state, compaction=after, answers_forgotten=int(body["answers_forgotten"]))
+    return replace(state, compaction=compaction, answers_forgotten=int(body["answers_forgotten"]))
 
 
 _RULES = {
-    "compacted": _compacted,
-    "leased": _leased,
-    "returned": _returned,
-    "lost": _lost,
-    "wanted": _wanted,
-    "run": _run,
-    "chosen": _chosen,
-    "admitted": _admitted,
-    "answered": _answered,
-    "moved": _moved,
-    "restored": _restored,
-    "phase": _phase,
-    "arrived": _arrived,
-    **KEY_RULES,
+    "compacted": _compact,
+    "leased": _lease,
+    "returned": _return_lease,
+    "lost": _lose_lease,
+    "wanted": _want_leases,
+    "run": _open_run,
+    "chosen": _choose,
+    "admitted": _admit,
+    "answered": _answer,
+    "moved": _move,
+    "restored": _restore,
+    "phase": _open_phase,
+    "arrived": _seat_arrivals,
     **SHARE_RULES,
 }

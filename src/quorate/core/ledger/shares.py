@@ -7,14 +7,16 @@ need is set aside before anything is drawn for it: whatever dies meanwhile stays
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from quorate.core.errors import LedgerRefused, QuotaSpent, RateLimited
+from quorate.core.errors import InvalidInput, LedgerRefused, QuotaSpent, RateLimited
 from quorate.core.requests import SetAside
 
 if TYPE_CHECKING:
     from quorate.core.ledger.rules import State
 
+Scope = Literal["ask", "budget", "admin"]
+SCOPES: tuple[Scope, ...] = ("ask", "budget", "admin")
 LIMITS = ("quota", "per_minute", "per_phase", "no_quorums", "cost")
 _MINUTE = 60
 _PARTS = 50  # of a share: no more than one is set aside for a request at a time, and a crash loses no more
@@ -83,21 +85,21 @@ class Hold:
     callers: Mapping[str, tuple[int | None, int | None]]
 
 
-def keys_from(kept: Any) -> dict[str, Key]:
+def keys_from(documents: Any) -> dict[str, Key]:
     """Return keys by their ids, from plain JSON."""
-    return {key["id"]: Key(**{**key, "scopes": tuple(key["scopes"])}) for key in kept}
+    return {key["id"]: Key(**{**key, "scopes": tuple(key["scopes"])}) for key in documents}
 
 
-def projects_from(kept: Any) -> dict[str, Project]:
+def projects_from(documents: Any) -> dict[str, Project]:
     """Return projects by their names, from plain JSON."""
-    return {project["name"]: Project(**project) for project in kept}
+    return {project["name"]: Project(**project) for project in documents}
 
 
-def holds_from(kept: Mapping[str, Any]) -> dict[str, Hold]:
+def holds_from(documents: Mapping[str, Any]) -> dict[str, Hold]:
     """Return holds by their owners, from plain JSON."""
     return {
         owner: Hold(at=hold["at"], callers={caller: (pair[0], pair[1]) for caller, pair in hold["callers"].items()})
-        for owner, hold in kept.items()
+        for owner, hold in documents.items()
     }
 
 
@@ -116,12 +118,12 @@ def _members(state: "State", party: Share) -> set[str]:
     return {party.id}
 
 
-def _changed(state: "State", party: Share, **values: Any) -> "State":
-    after = replace(party, **values)
-    if isinstance(after, Project):
-        return replace(state, projects={**state.projects, after.name: after})
-    assert isinstance(after, Key)
-    return replace(state, keys={**state.keys, after.id: after})
+def _change(state: "State", party: Share, **values: Any) -> "State":
+    changed = replace(party, **values)
+    if isinstance(changed, Project):
+        return replace(state, projects={**state.projects, changed.name: changed})
+    assert isinstance(changed, Key)
+    return replace(state, keys={**state.keys, changed.id: changed})
 
 
 def _of(party: Share) -> str:
@@ -169,7 +171,7 @@ def count_rows(state: "State", rows: Mapping[str, int], at: float) -> "State":
     for caller, count in rows.items():
         allow(state, caller, count, at)
         for party in _parties(state, caller):
-            state = _changed(
+            state = _change(
                 state,
                 party,
                 used=party.used + count,
@@ -187,7 +189,7 @@ def refund_rows(state: "State", rows: Mapping[str, int]) -> "State":
         for party in _parties(state, caller):
             if count < 0 or (isinstance(party, Key) and count > party.used):
                 raise LedgerRefused("more quota was returned than was used")
-            state = _changed(state, party, used=max(0, party.used - count))
+            state = _change(state, party, used=max(0, party.used - count))
     return state
 
 
@@ -197,7 +199,7 @@ def withdraw_rows(state: "State", rows: Mapping[str, int], minute: int) -> "Stat
     for caller, count in rows.items():
         for party in _parties(state, caller):
             fewer = max(0, party.in_minute - count) if party.minute == minute else party.in_minute
-            state = _changed(state, party, in_minute=fewer, in_phase=max(0, party.in_phase - count))
+            state = _change(state, party, in_minute=fewer, in_phase=max(0, party.in_phase - count))
     return state
 
 
@@ -205,10 +207,10 @@ def begin_phase(state: "State", rows: Mapping[str, int]) -> "State":
     """Count the rows of a phase from nothing but those that were under way when it opened."""
     for party in (*state.keys.values(), *state.projects.values()):
         if party.in_phase:
-            state = _changed(state, party, in_phase=0)
+            state = _change(state, party, in_phase=0)
     for caller, count in rows.items():
         for party in _parties(state, caller):
-            state = _changed(state, party, in_phase=party.in_phase + count)
+            state = _change(state, party, in_phase=party.in_phase + count)
     return state
 
 
@@ -267,21 +269,21 @@ def _check_room(state: "State", caller: str, added: Sequence[int | None]) -> Non
                 raise LedgerRefused("more was set aside than the share has left")
 
 
-def _charged(state: "State", caller: str, met: int, cost: int) -> "State":
+def _charge(state: "State", caller: str, met: int, cost: int) -> "State":
     for party in _parties(state, caller):
-        state = _changed(state, party, met=party.met + met, spent=party.spent + cost)
+        state = _change(state, party, met=party.met + met, spent=party.spent + cost)
     return state
 
 
 def drop_holds(state: "State", owner: str | None = None) -> "State":
     """Charge what a process set aside and never settled, or what all of them did: it may have been used."""
-    lost = [hold for one, hold in state.holds.items() if owner in (None, one)]
+    lost = [hold for name, hold in state.holds.items() if owner in (None, name)]
     if not lost:
         return state
-    state = replace(state, holds={one: hold for one, hold in state.holds.items() if owner not in (None, one)})
+    state = replace(state, holds={name: hold for name, hold in state.holds.items() if owner not in (None, name)})
     for hold in lost:
         for caller, (no_quorums, cost) in hold.callers.items():
-            state = _charged(state, caller, no_quorums or 0, cost or 0)
+            state = _charge(state, caller, no_quorums or 0, cost or 0)
     return state
 
 
@@ -290,19 +292,19 @@ def charge_used(state: "State", owner: str, used: Mapping[str, Any]) -> "State":
     hold = state.holds.get(owner, Hold(0.0, {}))
     for caller, amounts in used.items():
         _check_within(amounts, hold.callers.get(caller, (None, None)))
-        state = _charged(state, caller, *map(int, amounts))
+        state = _charge(state, caller, *map(int, amounts))
     if owner not in state.holds:
         return state
-    return replace(state, holds={one: hold for one, hold in state.holds.items() if one != owner})
+    return replace(state, holds={name: hold for name, hold in state.holds.items() if name != owner})
 
 
-def _check_within(used: Any, held: Any) -> None:
-    for amount, most in zip(used, held, strict=True):
-        if amount < 0 or (most is not None and amount > most):
+def _check_within(used: Any, aside: Any) -> None:
+    for amount, limit in zip(used, aside, strict=True):
+        if amount < 0 or (limit is not None and amount > limit):
             raise LedgerRefused("a caller used more of its share than was set aside for it")
 
 
-def _renewed(state: "State", body: Mapping[str, Any], at: float) -> "State":
+def _renew(state: "State", body: Mapping[str, Any], at: float) -> "State":
     """Settle one request of a caller and set more aside for it."""
     owner, caller = str(body["owner"]), str(body["caller"])
     hold = state.holds.get(owner)
@@ -310,28 +312,95 @@ def _renewed(state: "State", body: Mapping[str, Any], at: float) -> "State":
         raise LedgerRefused("nothing was set aside for this caller")
     _check_within(body["used"], body["settled"])
     sums = [
-        None if had is None else had - (settled or 0) + (more or 0)
-        for had, settled, more in zip(hold.callers[caller], body["settled"], body["held"], strict=True)
+        None if had is None else had - (settled or 0) + (added or 0)
+        for had, settled, added in zip(hold.callers[caller], body["settled"], body["held"], strict=True)
     ]
-    if any(one is not None and one < 0 for one in sums):
+    if any(amount is not None and amount < 0 for amount in sums):
         raise LedgerRefused("more was settled than was set aside")
-    state = _charged(state, caller, *map(int, body["used"]))
+    state = _charge(state, caller, *map(int, body["used"]))
     callers = {**hold.callers, caller: (sums[0], sums[1])}
     state = replace(state, holds={**state.holds, owner: Hold(at, callers)})
     _check_room(state, caller, body["held"])
     return state
 
 
-def _withdrawn(state: "State", body: Mapping[str, Any], at: float) -> "State":
+def _withdraw(state: "State", body: Mapping[str, Any], at: float) -> "State":
     """Let go of requests that could not be answered: charge what may have been used, and nothing else."""
     state = charge_used(state, str(body["owner"]), body["used"])  # proof: step 12
     return withdraw_rows(state, body["rows"], int(body["minute"]))
 
 
-def _hold_lost(state: "State", body: Mapping[str, Any], at: float) -> "State":
+def _lose_hold(state: "State", body: Mapping[str, Any], at: float) -> "State":
     if body["owner"] not in state.holds:
         raise LedgerRefused("nothing was set aside by this process")
     return drop_holds(state, body["owner"])
 
 
-SHARE_RULES = {"renewed": _renewed, "hold_lost": _hold_lost, "withdrawn": _withdrawn}
+# --- Keys and projects: made, changed, rotated and revoked ------------------------------------------------------------
+
+
+def _check_limits(state: "State", party: Share) -> None:
+    if state.phase is None and party.per_phase is not None:
+        raise InvalidInput("per_phase is for everlasting models: this one has no phases")
+    if state.phase is not None and (party.no_quorums is not None or party.cost is not None):
+        raise InvalidInput(
+            "an everlasting model hides what its queries were answered, and a limit that counts no-quorums would tell; "
+            "limit the rows that a key may ask in a phase (per_phase), which bounds its no-quorums too"
+        )
+
+
+def _find_key(state: "State", id: Any) -> Key:
+    if id not in state.keys:
+        raise InvalidInput(f"there is no key {id!r}; `quorate keys list` names them")
+    return state.keys[id]
+
+
+def _add_key(state: "State", body: Mapping[str, Any], at: float) -> "State":
+    (key,) = keys_from([body["key"]]).values()
+    if key.id in state.keys:
+        raise InvalidInput(f"there is a key {key.id} already")
+    if not key.scopes or not set(key.scopes) <= set(SCOPES):
+        raise InvalidInput(f"scopes must be some of {', '.join(SCOPES)}, not {', '.join(key.scopes) or 'none'}")
+    return _with_key(state, key)
+
+
+def _with_key(state: "State", key: Key) -> "State":
+    if key.project and key.project not in state.projects:
+        raise InvalidInput(f"there is no project {key.project!r}; `quorate keys project` makes one")
+    _check_limits(state, key)
+    return replace(state, keys={**state.keys, key.id: key})
+
+
+def _revoke_key(state: "State", body: Mapping[str, Any], at: float) -> "State":
+    return _with_key(state, replace(_find_key(state, body["id"]), revoked=True))
+
+
+def _change_key(state: "State", body: Mapping[str, Any], at: float) -> "State":
+    values = {name: value for name, value in body["values"].items() if name in (*LIMITS, "project", "expires")}
+    return _with_key(state, replace(_find_key(state, body["id"]), **values))
+
+
+def _rotate_key(state: "State", body: Mapping[str, Any], at: float) -> "State":
+    key = _find_key(state, body["id"])
+    rotated = replace(key, hash=str(body["hash"]), former=key.hash, former_until=float(body["former_until"]))
+    return _with_key(state, rotated)
+
+
+def _set_project(state: "State", body: Mapping[str, Any], at: float) -> "State":
+    """Make a project, or change its limits; what it has used stays counted."""
+    project = state.projects.get(body["name"], Project(name=str(body["name"])))
+    changed = replace(project, **{name: value for name, value in body["values"].items() if name in LIMITS})
+    _check_limits(state, changed)
+    return replace(state, projects={**state.projects, changed.name: changed})
+
+
+SHARE_RULES = {
+    "renewed": _renew,
+    "hold_lost": _lose_hold,
+    "withdrawn": _withdraw,
+    "key_added": _add_key,
+    "key_revoked": _revoke_key,
+    "key_changed": _change_key,
+    "key_rotated": _rotate_key,
+    "project_set": _set_project,
+}

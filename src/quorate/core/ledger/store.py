@@ -90,8 +90,8 @@ def without_password(url: str) -> str:
     if at >= 0 and (slash < 0 or at < slash):  # PostgreSQL's own rule: a password may hold any sign but these two
         who, rest = rest[:at].partition(":")[0] + "@", rest[at + 1 :]
     where, _, query = rest.partition("?")
-    kept = [pair for pair in query.split("&") if pair and pair.partition("=")[0] not in ("password", "sslpassword")]
-    return f"{scheme}://{who}{where}{'?' if kept else ''}{'&'.join(kept)}"
+    pairs = [pair for pair in query.split("&") if pair and pair.partition("=")[0] not in ("password", "sslpassword")]
+    return f"{scheme}://{who}{where}{'?' if pairs else ''}{'&'.join(pairs)}"
 
 
 def folder_of(place: str | Path, folder: Path | None) -> Path:

@@ -50,8 +50,8 @@ class Verification:
         return mark.head == _at(self.macs, since, _MAC)
 
 
-def _at(hashes: bytes, place: int, length: int) -> str:
-    return hashes[place * length : (place + 1) * length].hex()
+def _at(hashes: bytes, index: int, length: int) -> str:
+    return hashes[index * length : (index + 1) * length].hex()
 
 
 def read_entries(store: Store, ledger: str, start: int = 1) -> Iterator[Entry]:
@@ -109,21 +109,21 @@ class Given:
         return rows
 
 
-def _given(statements: Statements, ledger: str, first: int, last: int) -> dict[int, Given]:
+def _read_answers(statements: Statements, ledger: str, first: int, last: int) -> dict[int, Given]:
     """Return what the entries from `first` to `last` gave, by their numbers."""
-    given: dict[int, Given] = defaultdict(Given)
+    by_entry: dict[int, Given] = defaultdict(Given)
     span = "WHERE ledger = ? AND seq BETWEEN ? AND ?"
     for seq, *answer in statements.run(
         f"SELECT seq, caller, query, label FROM quorate_answer {span}",  # noqa: S608
         (ledger, first, last),
     ):
-        given[seq].answers.append(tuple(answer))
+        by_entry[seq].answers.append(tuple(answer))
     for seq, *request in statements.run(
         f"SELECT seq, caller, id, body, outcome, owner, at FROM quorate_request {span}",  # noqa: S608
         (ledger, first, last),
     ):
-        given[seq].requests.append(tuple(request))
-    return given
+        by_entry[seq].requests.append(tuple(request))
+    return by_entry
 
 
 class Replay:
@@ -187,22 +187,22 @@ class Replay:
             part = _part(statements, self.ledger, self.seq + 1)
         except (ValueError, TypeError):
             return f"entries after {self.seq} cannot be read"
-        given = _given(statements, self.ledger, part[0].seq, part[-1].seq) if part else {}
+        by_entry = _read_answers(statements, self.ledger, part[0].seq, part[-1].seq) if part else {}
         for entry in part:
-            problem = self._add(entry, given.pop(entry.seq, Given()))
+            problem = self._add(entry, by_entry.pop(entry.seq, Given()))
             if problem is not None:
                 return problem
         self.over = len(part) < _PART  # not: until nothing is left, for others may write as fast as this reads
         return None
 
-    def _add(self, entry: Entry, given: Given) -> str | None:
+    def _add(self, entry: Entry, answers: Given) -> str | None:
         """Replay one entry, and return what is wrong with it."""
         seq, body = self.seq + 1, entry.event.body
         if entry.seq != seq:
             return f"entry {seq} is missing"
         begins = self.compaction is not None and not self.macs
-        before = str(body.get("head", "")) if begins else self.head
-        if not hmac.compare_digest(entry.mac, link(self.key, before, seq, entry.event).mac):
+        previous = str(body.get("head", "")) if begins else self.head
+        if not hmac.compare_digest(entry.mac, link(self.key, previous, seq, entry.event).mac):
             return f"entry {seq} was edited, or is locked with another key"
         if (begins or entry.event.kind == "compacted") and not self._compacts(entry):
             return f"entry {seq} is not the compaction that the account speaks of"
@@ -210,11 +210,11 @@ class Replay:
             self.state = apply(self.state, entry.event)
         except (QuorateError, KeyError, TypeError, ValueError):
             return f"entry {seq} is one that the rules do not allow"
-        problem = self._check_answers(entry, given)
+        problem = self._check_answers(entry, answers)
         if problem is None:
             self.macs += bytes.fromhex(entry.mac)
             if self._collect is not None:
-                self._collect(entry, given)
+                self._collect(entry, answers)
         return problem
 
     def _compacts(self, entry: Entry) -> bool:
@@ -224,9 +224,9 @@ class Replay:
             return False
         return self.compaction is None or bool(self.macs) or body["parts"] == self.compaction.parts
 
-    def _check_answers(self, entry: Entry, given: Given) -> str | None:
+    def _check_answers(self, entry: Entry, answers: Given) -> str | None:
         """Hold the answers that are kept against those that the entry was made with, or that were forgotten since."""
-        rows = given.rows(entry.event.at)
+        rows = answers.rows(entry.event.at)
         if rows and "digest" not in entry.event.body:
             return f"answers claim to belong to entry {entry.seq}, which gave none"
         self.kept = entry.seq if rows else self.kept
@@ -273,8 +273,8 @@ def check_chain(store: Store, ledger: str, key: bytes, run_mac: Callable[..., st
 
 def _part_rows(statements: Statements, ledger: str, part: Part) -> list[bytes]:
     """Return the answers and requests that are kept of a part, as they count in its digest."""
-    entries = _given(statements, ledger, part.first, part.last).values()
-    return [row for given in entries for row in given.kept_rows()]
+    entries = _read_answers(statements, ledger, part.first, part.last).values()
+    return [row for answers in entries for row in answers.kept_rows()]
 
 
 def _check_entries(store: Store, replay: Replay, run_mac: Callable[..., str]) -> Verification:
@@ -290,8 +290,8 @@ def _check_entries(store: Store, replay: Replay, run_mac: Callable[..., str]) ->
 def run_noises(statements: Statements, ledger: str) -> tuple[int, ...]:
     """Return the secret noises of open runs, in the order in which they were kept."""
     rows = statements.run("SELECT name, value FROM quorate_secret WHERE ledger = ?", (ledger,))
-    kept = {name: int(value) for name, value in rows}
-    return tuple(kept[name] for name in RUNS if name in kept)
+    noises = {name: int(value) for name, value in rows}
+    return tuple(noises[name] for name in RUNS if name in noises)
 
 
 def phase_mac(key: bytes, ledger: str, number: int, noises: Noises) -> str:

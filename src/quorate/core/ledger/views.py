@@ -88,7 +88,7 @@ def view_of(state: State, *, place: str, entries: int, head: str) -> LedgerView:
 
 def share_figures(share: Share, view: LedgerView) -> dict[str, float | int | None]:
     """Return limits and use of a share as JSON takes them: costs as parts of the whole budget."""
-    whole = to_quanta(view.capacity)[0]
+    capacity = to_quanta(view.capacity)[0]
     return {
         "quota": share.quota,
         "used": share.used,
@@ -97,8 +97,8 @@ def share_figures(share: Share, view: LedgerView) -> dict[str, float | int | Non
         "in_phase": share.in_phase,
         "no_quorums": share.no_quorums,
         "no_quorums_met": share.met,
-        "budget": None if share.cost is None else share.cost / whole,
-        "budget_spent": share.spent / whole,
+        "budget": None if share.cost is None else share.cost / capacity,
+        "budget_spent": share.spent / capacity,
         "last_use": share.last or None,
     }
 

@@ -161,11 +161,11 @@ def _precision(
     if levels < 2:
         return None
     price = _price(order, levels, standing)
-    each = price / (order - 1) + 1 / RENYI_QUANTA  # charges are rounded up
+    cost = price / (order - 1) + 1 / RENYI_QUANTA  # charges are rounded up
     if measurement is not None:
-        each += gaussian_renyi(scale=measurement, order=order) + 1 / RENYI_QUANTA
-    left = capacity - gaussian_renyi(scale=scale, order=order) - 1 / RENYI_QUANTA
-    crossings = math.floor(left / each * (1 - 2.0**-40)) if left > 0 else 0
+        cost += gaussian_renyi(scale=measurement, order=order) + 1 / RENYI_QUANTA
+    remaining = capacity - gaussian_renyi(scale=scale, order=order) - 1 / RENYI_QUANTA
+    crossings = math.floor(remaining / cost * (1 - 2.0**-40)) if remaining > 0 else 0
     return Precision(order, scale, price, min(crossings, 2**31)) if crossings else None
 
 

@@ -146,13 +146,13 @@ class QueryMechanism(ABC):
         if budget is None:
             return Answers(labels=self.draw_labels(counts, noise), spent=None)
         per_query, per_answer = self.query_cost(budget.order), self.answer_cost(budget.order)
-        asked = min(len(counts), max(1, budget.acquire(per_query, per_answer, most=len(counts))))
-        reservation = budget.reserve(per_query, per_answer, times=asked)  # charge, then draw
-        labels = self.draw_labels(counts[:asked], noise)
+        count = min(len(counts), max(1, budget.acquire(per_query, per_answer, most=len(counts))))
+        reservation = budget.reserve(per_query, per_answer, times=count)  # charge, then draw
+        labels = self.draw_labels(counts[:count], noise)
         answered = int((labels != NO_QUORUM).sum())
-        reservation.settle(asked, answered)
-        spent = per_query.times(asked) + per_answer.times(answered)
-        return Answers(labels=labels, spent=spent, refused=len(counts) - asked)
+        reservation.settle(count, answered)
+        spent = per_query.times(count) + per_answer.times(answered)
+        return Answers(labels=labels, spent=spent, refused=len(counts) - count)
 
 
 Labels = NDArray[np.int64]
@@ -210,8 +210,8 @@ class ThresholdMechanism(ABC):
         if queries is not None:
             check_count("queries", queries)
         slack = self.run_cost(self.order).slack
-        own = to_epsilon(self.renyi(self.order), order=self.order, delta=rest_of_delta(delta, slack))
-        return min(own, smallest_epsilon(self.renyi, delta=delta, slack=slack)[0])
+        at_own_order = to_epsilon(self.renyi(self.order), order=self.order, delta=rest_of_delta(delta, slack))
+        return min(at_own_order, smallest_epsilon(self.renyi, delta=delta, slack=slack)[0])
 
     def open(self, budget: Budget | None = None) -> "Run":
         """Start a new run, charged to `budget` if there is one."""
@@ -377,34 +377,34 @@ class Run:
                     )
                 reservation = self._budget.reserve(self._cost, times=min(payable, len(counts)))  # charge, then draw
             # Whatever is interrupted while drawing ends the run, and stays paid for.
-            left, before = self._left, self._paid
-            self._left, self._paid = 0, before + self._cost.times(min(payable, len(counts)))
+            allowed, charged = self._left, self._paid
+            self._left, self._paid = 0, charged + self._cost.times(min(payable, len(counts)))
             labels, met = self._collect(counts, payable + free)
             paid = min(met, payable)
-            self._left = 0 if met > payable else left - met
+            self._left = 0 if met > payable else allowed - met
             spent = self._cost.times(paid)
-            self._paid = before + spent
+            self._paid = charged + spent
             if reservation is not None:
                 reservation.settle(paid)  # last: a ledger that cannot take the rest back does not end the run
         return Answers(labels=labels, spent=spent, refused=len(counts) - len(labels))
 
-    def _collect(self, counts: Counts, most: int) -> tuple[Labels, int]:
-        """Return labels up to and including the no-quorum number `most`, and how many were met."""
+    def _collect(self, counts: Counts, longest: int) -> tuple[Labels, int]:
+        """Return labels up to and including the no-quorum number `longest`, and how many were met."""
         decide = self._mechanism.draw_decisions(counts, self._noise)
         redraws = self._mechanism.redraws
         parts: list[Labels] = [np.empty(0, dtype=np.int64)]
         position, met = 0, 0
-        while position < len(counts) and met < most:
+        while position < len(counts) and met < longest:
             stop = min(len(counts), position + _EPOCH) if redraws else len(counts)
             labels = decide(slice(position, stop), self._threshold)
             missed = np.flatnonzero(labels == NO_QUORUM)
-            limit = 1 if redraws else most - met
+            limit = 1 if redraws else longest - met
             if missed.size >= limit:
                 labels = labels[: missed[limit - 1] + 1]
             parts.append(labels)
             position += labels.size
             met += min(int(missed.size), limit)
-            if redraws and missed.size and met < most:
+            if redraws and missed.size and met < longest:
                 self._threshold = self._mechanism.draw_threshold_noise(self._noise)  # the next epoch's
         return np.concatenate(parts), met
 

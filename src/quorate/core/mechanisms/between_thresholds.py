@@ -64,8 +64,8 @@ class BetweenThresholds(ThresholdMechanism):
         if self.calibration not in ("tight", "paper"):
             raise InvalidInput(f"calibration must be 'tight' or 'paper', not {self.calibration!r}")
         if self._width() < LEAST_WIDTH:
-            least = self.cap + (LEAST_WIDTH + self.teachers % 2) // 2
-            raise InvalidInput(f"margin must be at least {least} with cap={self.cap}, not {self.margin!r}")
+            fewest = self.cap + (LEAST_WIDTH + self.teachers % 2) // 2
+            raise InvalidInput(f"margin must be at least {fewest} with cap={self.cap}, not {self.margin!r}")
         if self._is_tail_above_slack():  # proof: step 1
             raise InvalidInput(f"slack={self.slack!r} is below the probability that the threshold noise passes the cap")
 

@@ -118,10 +118,10 @@ class ConfidentMax(QueryMechanism):
         Depends on nothing private.
         """
         passes, _ = pass_laws(self.teachers, self.classes, self.threshold, self.test_scale)
-        least = self.teachers + 1 - passes.size
-        if not least <= largest <= self.teachers:
-            raise InvalidInput(f"largest must be a count from {least} to {self.teachers}, not {largest!r}")
-        return float(np.exp(passes[largest - least]))
+        fewest = self.teachers + 1 - passes.size
+        if not fewest <= largest <= self.teachers:
+            raise InvalidInput(f"largest must be a count from {fewest} to {self.teachers}, not {largest!r}")
+        return float(np.exp(passes[largest - fewest]))
 
     def total_renyi(self, order: float, queries: int, answered: float) -> float:
         """Return what this many queries and answers cost together."""

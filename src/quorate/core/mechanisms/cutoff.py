@@ -193,10 +193,10 @@ class CutoffRun:
 
     def _admit(self, outcomes: NDArray[np.bool_]) -> int:
         self._closed = True  # for good, if the next lines are interrupted
-        before = self._met + np.cumsum(outcomes) - outcomes
+        met = self._met + np.cumsum(outcomes) - outcomes
         words = self._noise.words(outcomes.size)  # fresh for every arrival; proof: step 3
         last = self._cutoff.last_words
-        missing = np.clip(self._limit - before, 0, last.size - 1)
+        missing = np.clip(self._limit - met, 0, last.size - 1)
         closing = np.flatnonzero(words <= last[missing])
         let_in = int(closing[0]) if closing.size else outcomes.size
         self._met += int(np.count_nonzero(outcomes[:let_in]))

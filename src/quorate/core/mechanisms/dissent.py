@@ -68,19 +68,19 @@ def best_settings(*, epsilon: float, delta: float, dissents: int, standing: floa
     centre = (best_order(epsilon=epsilon, delta=delta), 0.15)
     best: tuple[float, Settings] | None = None
     for factors in _PASSES:
-        kept = []
+        feasible = []
         for factor, share in itertools.product(*factors):
             order, opening = 1 + (centre[0] - 1) * factor, min(0.9, centre[1] * share)
             capacity = to_capacity(epsilon, delta=delta, order=order)  # all of delta: there is no slack
             settings = settings_within(capacity, order=order, opening=opening, dissents=dissents)
             if settings is not None:
-                kept.append(((order, opening), settings))
-        if not kept:
+                feasible.append(((order, opening), settings))
+        if not feasible:
             raise Infeasible(f"nothing can be spent at epsilon={epsilon}, delta={delta}; raise either")
-        needed = half_gaps_needed([settings for _, settings in kept], standing=standing)
+        needed = half_gaps_needed([settings for _, settings in feasible], standing=standing)
         winner = int(np.argmin(needed))
         if best is None or needed[winner] < best[0]:
-            centre, best = kept[winner][0], (needed[winner], kept[winner][1])
+            centre, best = feasible[winner][0], (needed[winner], feasible[winner][1])
     assert best is not None
     return best[1]
 
@@ -175,8 +175,8 @@ class Dissent(LookedUp):
 
         A run_rate of 0.5 is threshold noise 0.
         """
-        least = check_rate("dissent_rate", dissent_rate) * ONE
-        level = max(i for i, level in enumerate(self.table) if level >= least)
+        needed = check_rate("dissent_rate", dissent_rate) * ONE
+        level = max(i for i, level in enumerate(self.table) if level >= needed)
         return self.margin + _reach(self.threshold_scale, run_rate) - 2 * level
 
     def standing_half_gap(self, *, standing: float = RATE, run_rate: float = RATE) -> int:
@@ -223,14 +223,14 @@ def half_gaps(counts: Counts) -> NDArray[np.int64]:
 def proposed_first(votes: Counts, proposed: NDArray[np.int64]) -> Counts:
     """Return the votes in the form that a Dissent takes: the proposed class of each query first, then the others."""
     chosen = proposed[:, np.newaxis] == np.arange(votes.shape[1])
-    others = votes[~chosen].reshape(len(votes), votes.shape[1] - 1)
-    return np.concatenate([votes[chosen][:, np.newaxis], others], axis=1)
+    rivals = votes[~chosen].reshape(len(votes), votes.shape[1] - 1)
+    return np.concatenate([votes[chosen][:, np.newaxis], rivals], axis=1)
 
 
 def _level_of(table: tuple[int, ...], standing: float) -> int:
     """Return the first level at which the student stands at this rate."""
-    most = (1 - _check_standing(standing)) * ONE
-    level = next((i for i, level in enumerate(table) if level <= most), None)
+    largest = (1 - _check_standing(standing)) * ONE
+    level = next((i for i, level in enumerate(table) if level <= largest), None)
     if level is None:
         raise Infeasible(f"standing={standing} is out of reach: the table ends at {1 - table[-1] / ONE}")
     return level
@@ -316,31 +316,31 @@ def _slope(tried: list[tuple[float, float]]) -> float:
 
 def _dissent(capacity: float, order: float, dissents: int) -> tuple[float, Settings]:
     """Return the smallest half-gap that this capacity can buy, and the settings that do."""
-    kept = _affordable(capacity, order, dissents)
-    needed = half_gaps_needed(kept)
+    feasible = _affordable(capacity, order, dissents)
+    needed = half_gaps_needed(feasible)
     winner = int(np.argmin(needed))
-    return max(1.0, needed[winner]), kept[winner]
+    return max(1.0, needed[winner]), feasible[winner]
 
 
 def _quorum(capacity: float, order: float, no_quorums: int, slack: float) -> tuple[float, QuorumSettings]:
     """Return the smallest distance that this capacity and this slack can buy, and the settings that do."""
-    kept, start = [], []
+    feasible, start = [], []
     for settings in _affordable(capacity, order, no_quorums):  # charged as a run of Dissent is, with a slack besides
         scale = settings.threshold_scale
         margin = gaussian_tail_quantile(scale, slack)
-        kept.append(QuorumSettings(order, scale, margin, gaussian_tail(scale, margin), settings.price))
+        feasible.append(QuorumSettings(order, scale, margin, gaussian_tail(scale, margin), settings.price))
         start.append(float(margin + gaussian_tail_quantile(scale, 1 - RATE)))
-    prices, first = np.array([settings.price for settings in kept]), np.array(start)
+    prices, first = np.array([settings.price for settings in feasible]), np.array(start)
     needed = first + 2 * levels_needed(np.full(prices.shape, order), prices, miss=1 - RATE, start=first) - 1
     winner = int(needed.argmin())
-    return max(1.0, float(needed[winner])), kept[winner]
+    return max(1.0, float(needed[winner])), feasible[winner]
 
 
 def _affordable(capacity: float, order: float, paid: int) -> list[Settings]:
     tried = [settings_within(capacity, order=order, opening=share, dissents=paid) for share in _OPENINGS]
-    kept = [settings for settings in tried if settings is not None]
-    if not kept:
+    feasible = [settings for settings in tried if settings is not None]
+    if not feasible:
         raise Infeasible(
             f"two runs, one of them with {paid} outcomes to pay for, leave too little for each; raise epsilon"
         )
-    return kept
+    return feasible

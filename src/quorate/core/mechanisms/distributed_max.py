@@ -79,15 +79,15 @@ class DistributedMax(NoisyCounts):
         epsilon, delta = check_positive("epsilon", epsilon), check_delta(delta, zero=False)
         queries = check_count("queries", queries)
         order = best_order(epsilon=epsilon, delta=delta)
-        each = to_capacity(epsilon, delta=delta, order=order) / queries - 2 / RENYI_QUANTA  # each is rounded up
-        if each <= 0:
+        price = to_capacity(epsilon, delta=delta, order=order) / queries - 2 / RENYI_QUANTA  # each is rounded up
+        if price <= 0:
             raise Infeasible(f"{queries} queries leave less than one quantum for each; ask fewer")
-        known = {"teachers": teachers, "classes": classes, "sites": sites, "corrupt": corrupt}
-        least = cls(scale=_LEAST_SCALE, **known)
-        scale = max(_LEAST_SCALE, math.sqrt(order / (each * least.honest)))
-        while least.renyi_of(scale, order) > each:
+        settings = {"teachers": teachers, "classes": classes, "sites": sites, "corrupt": corrupt}
+        smallest = cls(scale=_LEAST_SCALE, **settings)
+        scale = max(_LEAST_SCALE, math.sqrt(order / (price * smallest.honest)))
+        while smallest.renyi_of(scale, order) > price:
             scale *= 1 + 2.0**-12
-        return cls(scale=scale, **known)
+        return cls(scale=scale, **settings)
 
     @property
     def honest(self) -> int:

@@ -128,8 +128,8 @@ def laplace_difference_tail(first: float, second: float, threshold: int) -> floa
     plus = math.exp(-(threshold + 1) / first) / joint
     near = centre / (1 + f) * (plus + _geometric_part(first, second, threshold))
     # Y = -(threshold + 1 + j): X must reach -j, where its tail is 1 - f**(j + 1) / (1 + f)
-    far = centre * math.exp(-(threshold + 1) / second) * (1 / -math.expm1(-1 / second) - f / (1 + f) / joint)
-    return min(1.0, (near + far) * (1 + 2.0**-20) + 1e-300)
+    beyond = centre * math.exp(-(threshold + 1) / second) * (1 / -math.expm1(-1 / second) - f / (1 + f) / joint)
+    return min(1.0, (near + beyond) * (1 + 2.0**-20) + 1e-300)
 
 
 def excess(p: Floats, q: Floats, order: float) -> Floats:
@@ -147,8 +147,8 @@ def excess_of_logs(log_p: Floats, log_q: Floats, order: float) -> Floats:
         log_ratio = log_p - log_q
         p, q = np.exp(log_p), np.exp(log_q)
         near = q * (np.expm1(order * log_ratio) - order * np.expm1(log_ratio))
-        far = np.exp(order * log_ratio + log_q) + (order - 1) * q - order * p
-        value = np.maximum(np.where(np.abs(order * log_ratio) < 1, near, far), 0.0)
+        large = np.exp(order * log_ratio + log_q) + (order - 1) * q - order * p
+        value = np.maximum(np.where(np.abs(order * log_ratio) < 1, near, large), 0.0)
     value = np.where(np.isneginf(log_p), (order - 1) * q, np.where(np.isnan(value), np.inf, value))
     return np.where(np.isneginf(log_q) & ~np.isneginf(log_p), np.inf, value)
 

@@ -58,17 +58,17 @@ class ExponentialChoice:
         epsilon, delta = check_positive("epsilon", epsilon), check_delta(delta)
         choices = check_count("choices", choices)
         quanta = math.floor(Fraction(epsilon) / choices * RENYI_QUANTA)  # a whole number of them is charged
-        each = float_down(Fraction(quanta, RENYI_QUANTA))
-        if each == 0:
+        epsilon_each = float_down(Fraction(quanta, RENYI_QUANTA))
+        if epsilon_each == 0:
             raise Infeasible(f"{choices} choices leave less than one quantum for each; ask for fewer")
         if delta > 0:
-            low, high = each, epsilon
+            low, high = epsilon_each, epsilon
             while high - low > 1e-6 * low:
                 middle = (low + high) / 2
                 fits = cls(epsilon=middle).epsilon(delta=delta, choices=choices) <= epsilon
                 low, high = (middle, high) if fits else (low, middle)
-            each = low
-        return cls(epsilon=each, sensitivity=sensitivity)
+            epsilon_each = low
+        return cls(epsilon=epsilon_each, sensitivity=sensitivity)
 
     @property
     def rate(self) -> Fraction:
@@ -118,12 +118,12 @@ def draw_below(bound: int, noise: NoiseSource) -> int:
     """Return a uniform integer from 0 to `bound` - 1."""
     bits = (bound - 1).bit_length()
     while True:
-        drawn = 0
+        number = 0
         for word in noise.words((bits + 63) // 64).tolist():
-            drawn = drawn << 64 | word
-        drawn &= (1 << bits) - 1
-        if drawn < bound:
-            return drawn
+            number = number << 64 | word
+        number &= (1 << bits) - 1
+        if number < bound:
+            return number
 
 
 def enclose_exp(exponent: Fraction, *, digits: int) -> tuple[Fraction, Fraction]:
@@ -146,30 +146,30 @@ def _context(digits: int, rounding: str) -> decimal.Context:
 
 def happens(factor: Fraction, exponent: Fraction, noise: NoiseSource) -> bool:
     """Return whether an event of probability factor * exp(-exponent), which is at most 1, takes place."""
-    drawn = 0
+    bits = 0
     for step in itertools.count(1):
-        drawn = drawn << 64 | int(noise.words(1)[0])  # the uniform number lies between drawn and drawn + 1, over unit
+        bits = bits << 64 | int(noise.words(1)[0])  # the uniform number lies between bits and bits + 1, over unit
         unit = 1 << 64 * step
         if exponent == 0:
             low = high = factor
         else:
             low, high = (factor * end for end in enclose_exp(exponent, digits=24 * step + 6))
-        if drawn + 1 <= low * unit:  # proof: step 3
+        if bits + 1 <= low * unit:  # proof: step 3
             return True
-        if drawn >= high * unit:
+        if bits >= high * unit:
             return False
     raise AssertionError("the loop above has no end but a decision")
 
 
 def proposal_weights(counts: Integers, rate: Fraction) -> tuple[Integers, int]:
     """Return whole numbers at least counts * exp(-rate * (m - least)) * 2**shift, barely more, and shift."""
-    least = int(np.flatnonzero(counts)[0])
+    fewest = int(np.flatnonzero(counts)[0])
     with np.errstate(over="ignore", under="ignore"):
-        fading = np.exp(-float(rate) * np.arange(counts.size - least))
-    weights = counts[least:] * fading
+        fading = np.exp(-float(rate) * np.arange(counts.size - fewest))
+    weights = counts[fewest:] * fading
     shift = _SCALE - int(np.frexp(weights.sum())[1])
     bounds = np.zeros(counts.size, dtype=np.int64)
-    bounds[least:] = np.floor(np.ldexp(weights * (1 + _MARGIN), shift)).astype(np.int64) + 1  # proof: step 2
+    bounds[fewest:] = np.floor(np.ldexp(weights * (1 + _MARGIN), shift)).astype(np.int64) + 1  # proof: step 2
     bounds[counts == 0] = 0
     return bounds, shift
 
@@ -180,9 +180,9 @@ def draw_level(counts: Integers, rate: Fraction, noise: NoiseSource) -> int:
     if not 0 < total < _MOST_CANDIDATES:
         raise InvalidInput("a choice is among at least one candidate and fewer than 2**62")
     bounds, shift = proposal_weights(counts, rate)
-    upto, least = np.cumsum(bounds), int(np.flatnonzero(counts)[0])
+    upto, fewest = np.cumsum(bounds), int(np.flatnonzero(counts)[0])
     while True:
         level = int(np.searchsorted(upto, draw_below(int(upto[-1]), noise), side="right"))
         factor = Fraction(int(counts[level]) << max(shift, 0), int(bounds[level]) << max(-shift, 0))
-        if happens(factor, rate * (level - least), noise):
+        if happens(factor, rate * (level - fewest), noise):
             return level

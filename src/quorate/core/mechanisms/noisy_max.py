@@ -83,13 +83,13 @@ class NoisyMax(NoisyCounts):
         epsilon, delta = check_positive("epsilon", epsilon), check_delta(delta, zero=False)
         queries, classes = check_count("queries", queries), check_count("classes", classes, least=2)
         order = best_order(epsilon=epsilon, delta=delta)
-        each = to_capacity(epsilon, delta=delta, order=order) / queries - 1 / RENYI_QUANTA  # each is rounded up
-        if each <= 0:
+        price = to_capacity(epsilon, delta=delta, order=order) / queries - 1 / RENYI_QUANTA  # each is rounded up
+        if price <= 0:
             raise Infeasible(f"{queries} queries leave less than one quantum for each; ask fewer")
         scale = smallest_scale(
             lambda scale: one_winner_renyi(classes=classes, scale=scale, order=order),
-            target=each,
-            guess=math.sqrt(0.642 * order / each),
+            target=price,
+            guess=math.sqrt(0.642 * order / price),
         )
         mechanism = cls(teachers=teachers, classes=classes, scale=scale)
         while mechanism.epsilon(delta=delta, queries=queries) > epsilon:  # which may look at another order
@@ -186,8 +186,8 @@ def binary_winner_renyi(scale: float, order: float) -> float:
     above, below = np.cumsum(lead[::-1])[::-1], np.cumsum(lead)
     here = np.stack([above[1:-2], below[:-3]])  # P(lead >= t) and P(lead <= t - 1), at t
     there = np.stack([above[3:], below[2:-1]])  # the same at t + 2: one ballot moved
-    most = max(_largest_excess(here, there, scale, order), _largest_excess(there, here, scale, order))
-    return _certified(most, radius=radius, scale=scale, order=order)
+    excess = max(_largest_excess(here, there, scale, order), _largest_excess(there, here, scale, order))
+    return _certified(excess, radius=radius, scale=scale, order=order)
 
 
 def _plain(scale: float, order: float) -> float:
@@ -205,14 +205,14 @@ def _largest_excess(p: Floats, q: Floats, scale: float, order: float) -> float:
     return float(np.minimum(excess(p, q, order), _rare(q, scale=scale, order=order)).sum(axis=0).max())
 
 
-def _certified(most: float, *, radius: int, scale: float, order: float) -> float:
+def _certified(excess: float, *, radius: int, scale: float, order: float) -> float:
     """Return the divergence for the largest excess found, with everything outside and all rounding added."""
     tail = 4 * math.exp(-((radius - 1) ** 2) / (2 * scale**2))
     rare = math.sqrt(tail)
     addition = 3 * math.exp(float(log_mass_bound(rare, scale=scale, order=order)))  # step 4
     shift = 2 * (order - 1) * rare
     rounding = max(2.0**-20, 200 * scale**2 * 2.0**-53)  # step 5
-    moment_excess = most * (1 + rounding) * math.exp(shift) + math.expm1(shift) + addition
+    moment_excess = excess * (1 + rounding) * math.exp(shift) + math.expm1(shift) + addition
     return min(_plain(scale, order), stable_up(math.log1p(moment_excess) / (order - 1)))
 
 
@@ -244,8 +244,8 @@ class _Choice:
             b[group] = self._from(wins, 1 - y[group])
         return a, b, self.below(-x) * self.below(-y)
 
-    def _from(self, sums: Floats, least: Offsets) -> Floats:
-        index = least + self._radius
+    def _from(self, sums: Floats, first: Offsets) -> Floats:
+        index = first + self._radius
         return np.where(index >= sums.size, 0.0, sums[np.clip(index, 0, sums.size - 1)])
 
 
@@ -280,8 +280,8 @@ def winner_renyi(scale: float, order: float) -> float:
         half = side // 2
         x, y = np.concatenate([x, x + half, x, x + half]), np.concatenate([y, y, y + half, y + half])
         side -= half
-    most = max(dropped, float(upper.max()))
-    return _certified(most, radius=radius, scale=scale, order=order)
+    excess = max(dropped, float(upper.max()))
+    return _certified(excess, radius=radius, scale=scale, order=order)
 
 
 def _bounds(choice: _Choice, x: Offsets, y: Offsets, *, side: int, scale: float, order: float) -> tuple[Floats, float]:

@@ -43,8 +43,8 @@ class NoisyShares(NoisyCounts):
     def calibrate(cls, *, epsilon: float, delta: float, teachers: int, classes: int, queries: int) -> "NoisyShares":
         """Return the NoisyShares with the least noise that can answer this many queries within (epsilon, delta)."""
         classes = check_count("classes", classes, least=2)
-        one = NoisySum.calibrate(epsilon=epsilon, delta=delta, sensitivity=1, releases=queries)
-        scale = one.scale if classes == 2 else one.scale * math.sqrt(2) * _UP  # proof: step 2
+        noisy_sum = NoisySum.calibrate(epsilon=epsilon, delta=delta, sensitivity=1, releases=queries)
+        scale = noisy_sum.scale if classes == 2 else noisy_sum.scale * math.sqrt(2) * _UP  # proof: step 2
         return cls(teachers=teachers, classes=classes, scale=scale)
 
     @property
@@ -86,8 +86,8 @@ class NoisyShares(NoisyCounts):
         """Draw the answers."""
         if self.classes == 2:
             noisy = counts[:, 1] + noise.gaussian(self.scale, len(counts))  # proof: step 1
-            kept: NDArray[np.int64] = np.clip(noisy, -self.teachers, 2 * self.teachers)  # proof: step 3
-            return kept + self.teachers
+            clipped: NDArray[np.int64] = np.clip(noisy, -self.teachers, 2 * self.teachers)  # proof: step 3
+            return clipped + self.teachers
         noisy = counts + noise.gaussian(self.scale, counts.size).reshape(counts.shape)  # proof: step 1
         return numbers_of(nearest_points(noisy, self.teachers, self.steps), self.steps)  # proof: step 3
 
@@ -143,13 +143,13 @@ def nearest_points(counts: Integers, teachers: int, steps: int) -> Integers:
     missing goes to those that lost most.
     """
     falling = -np.sort(-counts, axis=1)
-    places = np.arange(1, counts.shape[1] + 1)
-    levels = (np.cumsum(falling, axis=1) - teachers) / places
-    kept = (falling > levels).sum(axis=1)  # the largest counts stay above 0
-    moved = np.maximum(counts - levels[np.arange(len(counts)), kept - 1, np.newaxis], 0.0) * (steps / teachers)
+    ranks = np.arange(1, counts.shape[1] + 1)
+    levels = (np.cumsum(falling, axis=1) - teachers) / ranks
+    positive = (falling > levels).sum(axis=1)  # the largest counts stay above 0
+    moved = np.maximum(counts - levels[np.arange(len(counts)), positive - 1, np.newaxis], 0.0) * (steps / teachers)
     points = np.floor(moved).astype(np.int64)
     missing = steps - points.sum(axis=1)
     order = np.argsort(points - moved, axis=1, kind="stable")  # who lost most first
-    first = places <= missing[:, np.newaxis]
+    first = ranks <= missing[:, np.newaxis]
     np.put_along_axis(points, order, np.take_along_axis(points, order, axis=1) + first, axis=1)
     return points

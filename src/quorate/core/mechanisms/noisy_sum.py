@@ -42,10 +42,10 @@ class NoisySum:
         epsilon, delta = check_positive("epsilon", epsilon), check_delta(delta, zero=False)
         sensitivity, releases = check_count("sensitivity", sensitivity), check_count("releases", releases)
         order = best_order(epsilon=epsilon, delta=delta)
-        each = to_capacity(epsilon, delta=delta, order=order) / releases - 2 / RENYI_QUANTA  # charges are rounded up
-        if each <= 0:
+        price = to_capacity(epsilon, delta=delta, order=order) / releases - 2 / RENYI_QUANTA  # charges are rounded up
+        if price <= 0:
             raise Infeasible(f"{releases} releases leave less than one quantum for each; ask for fewer")
-        scale = sensitivity * math.sqrt(order / (2 * each * (1 - 2.0**-30)))
+        scale = sensitivity * math.sqrt(order / (2 * price * (1 - 2.0**-30)))
         if scale > 2.0**40:
             raise Infeasible(
                 f"{releases} releases of a sum of sensitivity {sensitivity} take noise of scale {scale:.3g}, above "
@@ -66,14 +66,14 @@ class NoisySum:
     def epsilon(self, *, delta: float, releases: int = 1) -> float:
         """Return the epsilon of this many releases at `delta`."""
         releases, delta = check_count("releases", releases), check_delta(delta, zero=False)
-        least = smallest_epsilon(lambda order: releases * self.renyi(order), delta=delta)[0]
+        smallest = smallest_epsilon(lambda order: releases * self.renyi(order), delta=delta)[0]
         for _ in range(3):  # the best order for an epsilon close by gives a closer one
             try:
-                order = best_order(epsilon=least, delta=delta)
+                order = best_order(epsilon=smallest, delta=delta)
             except QuorateError:  # too small or too large an epsilon for any order to matter
                 break
-            least = min(least, to_epsilon(releases * self.renyi(order), order=order, delta=delta))
-        return least
+            smallest = min(smallest, to_epsilon(releases * self.renyi(order), order=order, delta=delta))
+        return smallest
 
     def release(self, total: int, *, budget: Budget | None = None) -> int:
         """Return the sum with noise, charged to `budget` if there is one."""
@@ -91,8 +91,8 @@ class NoisySum:
         sums = [_whole(total) for total in totals]
         if budget is not None:
             budget.spend(self.release_cost(budget.order), times=len(sums))  # charge, then draw
-        drawn = noise.gaussian(self.scale, len(sums)).tolist()
-        return [total + error for total, error in zip(sums, drawn, strict=True)]  # proof: step 1
+        noises = noise.gaussian(self.scale, len(sums)).tolist()
+        return [total + error for total, error in zip(sums, noises, strict=True)]  # proof: step 1
 
 
 def _whole(total: object) -> int:

@@ -103,11 +103,11 @@ class NoisyVector:
                 squared_sensitivities=squares,
                 shares=shares,
             )
-        each = budget.remaining().renyi * check_positive("fraction", fraction) - 2 / RENYI_QUANTA
-        if each <= 0:
+        price = budget.remaining().renyi * check_positive("fraction", fraction) - 2 / RENYI_QUANTA
+        if price <= 0:
             raise Infeasible("less than one quantum is left for this; open a budget with a larger epsilon")
         pairs = list(zip(squares, _shares(shares, squares), strict=True))
-        return cls(squared_sensitivities=squares, scales=tuple(_renyi_scales(pairs, budget.order, each)))
+        return cls(squared_sensitivities=squares, scales=tuple(_renyi_scales(pairs, budget.order, price)))
 
     def renyi(self, order: float) -> float:
         """Return an upper bound on the cost of one release at this order."""
@@ -124,15 +124,15 @@ class NoisyVector:
         """Return an upper bound on the epsilon, at `delta`, of one release and nothing else."""
         delta = check_delta(delta, zero=False)
         entries = sum(self.squared_sensitivities)
-        least = smallest_excess(self._length(), delta=delta, entries=entries)  # proof: step 3
-        least = min(least, smallest_epsilon(self.renyi, delta=delta)[0])
+        smallest = smallest_excess(self._length(), delta=delta, entries=entries)  # proof: step 3
+        smallest = min(smallest, smallest_epsilon(self.renyi, delta=delta)[0])
         for _ in range(3):  # the best order for an epsilon close by gives a closer one
             try:
-                order = best_order(epsilon=least, delta=delta)
+                order = best_order(epsilon=smallest, delta=delta)
             except QuorateError:  # too small or too large an epsilon for any order to matter
                 break
-            least = min(least, to_epsilon(self.renyi(order), order=order, delta=delta))
-        return least
+            smallest = min(smallest, to_epsilon(self.renyi(order), order=order, delta=delta))
+        return smallest
 
     def _length(self) -> float:
         return _length_of(self.squared_sensitivities, self.scales)
@@ -155,8 +155,8 @@ class NoisyVector:
     def _charge(self, budget: Budget) -> None:
         """Spend the cost at the budget's order, or else the whole of a budget that nothing was spent from."""
         cost = self.release_cost(budget.order)
-        whole = budget.epsilon <= _LARGEST_WHOLE and budget.affordable(cost) < 1
-        if whole and _holds(self.squared_sensitivities, self.scales, budget.epsilon, rest_of_delta(budget)):
+        takes_all = budget.epsilon <= _LARGEST_WHOLE and budget.affordable(cost) < 1
+        if takes_all and _holds(self.squared_sensitivities, self.scales, budget.epsilon, rest_of_delta(budget)):
             cost = Cost(budget.capacity().renyi)  # refused unless all of it is there: proof: step 5
         budget.spend(cost)
 
@@ -164,9 +164,9 @@ class NoisyVector:
 def _length_of(squares: Sequence[int], scales: Sequence[float]) -> float:
     """Return the longest change in units of the noise less the rounding variance, rounded up: proof, step 3."""
     moved = [(square, scale**2 - ROUNDING_VARIANCE) for square, scale in zip(squares, scales, strict=True) if square]
-    if any(left <= 0 for _, left in moved):
+    if any(variance <= 0 for _, variance in moved):
         return math.inf
-    return math.sqrt(math.fsum(square / left for square, left in moved)) * (1 + 2.0**-45)
+    return math.sqrt(math.fsum(square / variance for square, variance in moved)) * (1 + 2.0**-45)
 
 
 def _holds(squares: Sequence[int], scales: Sequence[float], epsilon: float, delta: float) -> bool:
@@ -189,9 +189,9 @@ def _whole_scales(pairs: Sequence[tuple[int, float]], epsilon: float, delta: flo
     return [math.inf] * len(pairs)
 
 
-def _renyi_scales(pairs: Sequence[tuple[int, float]], order: float, each: float) -> list[float]:
-    """Return the scales at which parts of these squares and shares cost `each` together, rounded up."""
-    return [max(math.sqrt(order * square / share / (2 * each)) * (1 + 2.0**-30), 1e-6) for square, share in pairs]
+def _renyi_scales(pairs: Sequence[tuple[int, float]], order: float, price: float) -> list[float]:
+    """Return the scales at which parts of these squares and shares cost `price` together, rounded up."""
+    return [max(math.sqrt(order * square / share / (2 * price)) * (1 + 2.0**-30), 1e-6) for square, share in pairs]
 
 
 def rest_of_delta(budget: Budget) -> float:
@@ -204,16 +204,16 @@ def largest_whole_epsilon() -> float:
     return _LARGEST_WHOLE
 
 
-def _squares(given: Sequence[int]) -> tuple[int, ...]:
-    squares = tuple(check_count("squared sensitivity", square, least=0) for square in given)
+def _squares(sensitivities: Sequence[int]) -> tuple[int, ...]:
+    squares = tuple(check_count("squared sensitivity", square, least=0) for square in sensitivities)
     if not squares:
         raise InvalidInput("a NoisyVector has at least one part")
     return squares
 
 
-def _shares(given: Sequence[float] | None, squares: Sequence[int]) -> list[float]:
+def _shares(fractions: Sequence[float] | None, squares: Sequence[int]) -> list[float]:
     """Return the shares rounded so that those of parts that a unit moves do not add up to more than 1."""
-    values = [1.0] * len(squares) if given is None else [check_positive("share", share) for share in given]
+    values = [1.0] * len(squares) if fractions is None else [check_positive("share", share) for share in fractions]
     if len(values) != len(squares):
         raise InvalidInput(f"{len(squares)} parts need as many shares, not {len(values)}")
     moved = [value for value, square in zip(values, squares, strict=True) if square]
@@ -279,7 +279,7 @@ class NoisyVectors:
         self, part: Any, noise: NoiseSource | None, *, squared_sensitivity: int, fraction: float
     ) -> tuple[NDArray[np.int64], float]:
         """Charge for a vector, draw its noise from this source, and return the noisy vector and the noise's scale."""
-        scale = self._charged(int(np.size(part)), squared_sensitivity, fraction)
+        scale = self._take_share(int(np.size(part)), squared_sensitivity, fraction)
         noisy = NoisyVector(squared_sensitivities=(squared_sensitivity,), scales=(scale,))
         return noisy.draw_release([part], None, noise)[0], scale
 
@@ -288,10 +288,10 @@ class NoisyVectors:
     ) -> tuple[list[NDArray[np.int64]], list[float]]:
         """Return several noisy vectors, which divide all that is left by these shares, and their noise scales."""
         noisy, scales = [], []
-        for place, (part, square) in enumerate(zip(parts, squared_sensitivities, strict=True)):
-            fraction = 1.0 if place + 1 == len(parts) else min(1.0, shares[place] / math.fsum(shares[place:]))
-            drawn, scale = self.release(part, squared_sensitivity=square, fraction=fraction)
-            noisy.append(drawn)
+        for index, (part, square) in enumerate(zip(parts, squared_sensitivities, strict=True)):
+            fraction = 1.0 if index + 1 == len(parts) else min(1.0, shares[index] / math.fsum(shares[index:]))
+            values, scale = self.release(part, squared_sensitivity=square, fraction=fraction)
+            noisy.append(values)
             scales.append(scale)
         return noisy, scales
 
@@ -302,9 +302,9 @@ class NoisyVectors:
         `squared_sensitivity` of them.
         """
         self._budget.spend(Cost(0.0, slack))
-        return self._charged(squared_sensitivity, squared_sensitivity, fraction)
+        return self._take_share(squared_sensitivity, squared_sensitivity, fraction)
 
-    def _charged(self, size: int, squared_sensitivity: int, fraction: float) -> float:
+    def _take_share(self, size: int, squared_sensitivity: int, fraction: float) -> float:
         """Take the entries and the share of a release, before it is drawn, and return its scale: proof: step 6."""
         with self._lock:  # no two releases are paid with one share
             scale = self.scale(squared_sensitivity=squared_sensitivity, fraction=fraction)
@@ -329,9 +329,9 @@ _DISTANCE = 2.0001 * math.exp(-2 * math.pi**2 * ROUNDING_VARIANCE)  # step 2: et
 _MARGIN = 1e-10  # relative, above the rounding of the formula below where its arguments are below 100 (step 4)
 
 
-def _below(place: float) -> float:
+def _below(point: float) -> float:
     """Return the probability that a standard Gaussian is below this place."""
-    return math.erfc(-place / math.sqrt(2)) / 2
+    return math.erfc(-point / math.sqrt(2)) / 2
 
 
 def gaussian_delta(epsilon: float, length: float) -> float:

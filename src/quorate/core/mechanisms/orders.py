@@ -41,11 +41,11 @@ def smallest_epsilon(renyi: Callable[[float], float], *, delta: float, slack: fl
             order = following
     low, high = 1 + (order - 1) / _RATIO, 1 + (order - 1) * _RATIO
     for _ in range(7):
-        left, right = high - (high - low) * 0.618, low + (high - low) * 0.618
-        if epsilon(left) < epsilon(right):
-            high = right
+        lower, upper = high - (high - low) * 0.618, low + (high - low) * 0.618
+        if epsilon(lower) < epsilon(upper):
+            high = upper
         else:
-            low = left
+            low = lower
     best = min(seen, key=seen.__getitem__)
     return (seen[best], best) if math.isfinite(seen[best]) else (math.inf, best)
 

@@ -71,13 +71,13 @@ class PrivateQuantile:
 
     def rank_loss(self) -> float:
         """Return an upper bound on the mean number of ranks of coverage that the noise costs."""
-        rate, others = float(self.choice.rate), float(self.cells - 1)
+        rate, cells = float(self.choice.rate), float(self.cells - 1)
         farthest = min(self.units, math.ceil((math.log(self.cells) + _REACH) / rate))
         depth = np.arange(1.0, farthest + 1)
-        weights = others * np.exp(-rate * depth)
+        weights = cells * np.exp(-rate * depth)
         together = float(np.max(depth * weights / (1 + math.exp(-rate) * weights)))  # proof: step 4
-        apart = float(np.sum(weights / (1 + weights)))  # proof: step 5
-        return stable_up(min(together, apart) * _UP + 1e-9)
+        distance = float(np.sum(weights / (1 + weights)))  # proof: step 5
+        return stable_up(min(together, distance) * _UP + 1e-9)
 
     def coverage(self) -> float:
         """Return a lower bound on the probability that the value of one more unit is at most the released cell."""
@@ -96,21 +96,21 @@ class PrivateQuantile:
 
     def draw_cell(self, counts: Any, budget: Budget | None, noise: NoiseSource) -> int:
         """Charge for a release, draw it with this noise, and return the number of the cell."""
-        distances = self.distances(self._checked(counts))
+        distances = self.distances(self._check_counts(counts))
         if budget is not None:
             budget.spend(self.release_cost(budget.order))  # charge, then draw
         levels = np.bincount(distances, minlength=self.units + 1)
         level = draw_level(levels, self.choice.rate, noise)  # proof: step 1
         return int(np.flatnonzero(distances == level)[draw_below(int(levels[level]), noise)])
 
-    def _checked(self, counts: Any) -> Integers:
+    def _check_counts(self, counts: Any) -> Integers:
         """Return the counts as whole numbers. The text of a refusal says what was expected and not what they are."""
-        given = np.asarray(counts)
-        if given.shape != (self.cells,) or given.dtype.kind not in "iu":
+        values = np.asarray(counts)
+        if values.shape != (self.cells,) or values.dtype.kind not in "iu":
             raise InvalidInput(
-                f"counts must be {self.cells} whole numbers, one for each cell, not {given.dtype} of {given.shape}"
+                f"counts must be {self.cells} whole numbers, one for each cell, not {values.dtype} of {values.shape}"
             )
-        whole = given.astype(np.int64)
-        if whole.min() < 0 or whole.max() > self.units or int(whole.sum()) != self.units:
+        integers = values.astype(np.int64)
+        if integers.min() < 0 or integers.max() > self.units or int(integers.sum()) != self.units:
             raise InvalidInput(f"counts must be at least 0 and sum to units={self.units}")
-        return whole
+        return integers

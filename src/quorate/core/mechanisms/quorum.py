@@ -49,24 +49,24 @@ def _log_survival(log_level: Floats) -> Floats:
 
 def _price(log_p: Floats, log_q: Floats, order: Floats) -> tuple[Floats, Floats]:
     """Return the price of going from level p to level q, and the exponent of the answers' term."""
-    kept = order * _log_survival(log_p) - (order - 1) * _log_survival(log_q)
+    survival = order * _log_survival(log_p) - (order - 1) * _log_survival(log_q)
     with np.errstate(divide="ignore"):
-        return order * log_p - (order - 1) * log_q - np.log(-np.expm1(kept)), kept
+        return order * log_p - (order - 1) * log_q - np.log(-np.expm1(survival)), survival
 
 
 def _next_level(log_p: Floats, order: Floats, price: Floats, fall: Floats | None = None) -> Floats:
     """Return the log of the smallest level that can follow `log_p` at this price, elementwise.
 
-    Newton's method on a convex decreasing function. `far` lies left of its root, from where every step stays left; a
-    guess at the fall from `log_p`, taken from the step before, saves half of the steps.
+    Newton's method on a convex decreasing function. `asymptote` lies left of its root, from where all steps stay left;
+    a guess at the fall from `log_p`, taken from the step before, saves half of the steps.
     """
-    far = log_p + np.maximum(log_p - price, -price - np.log(order)) / (order - 1)
-    log_q = far if fall is None else np.maximum(far, log_p - fall)
+    asymptote = log_p + np.maximum(log_p - price, -price - np.log(order)) / (order - 1)
+    log_q = asymptote if fall is None else np.maximum(asymptote, log_p - fall)
     for _ in range(60):
-        value, kept = _price(log_p, log_q, order)
-        slope = (order - 1) * (np.exp(kept + log_q - _log_survival(log_q)) / -np.expm1(kept) - 1)
+        value, survival = _price(log_p, log_q, order)
+        slope = (order - 1) * (np.exp(survival + log_q - _log_survival(log_q)) / -np.expm1(survival) - 1)
         step = (value - price) / slope
-        log_q = np.maximum(far, log_q - step)
+        log_q = np.maximum(asymptote, log_q - step)
         if np.all(np.abs(step) <= 2.0**-26 * (log_p - log_q)):  # quadratic convergence: the next step would be 2**-52
             break
     return log_q
@@ -74,16 +74,16 @@ def _next_level(log_p: Floats, order: Floats, price: Floats, fall: Floats | None
 
 def _next_level_of_one(log_p: float, order: float, price: float, fall: float) -> float:
     """Do what `_next_level` does for a single table, forty times as fast: a table may have ten thousand levels."""
-    far = log_p + max(log_p - price, -price - math.log(order)) / (order - 1)
-    log_q = max(far, log_p - fall)
+    asymptote = log_p + max(log_p - price, -price - math.log(order)) / (order - 1)
+    log_q = max(asymptote, log_p - fall)
     kept_p = -math.inf if log_p == 0 else order * math.log1p(-math.exp(log_p))
     for _ in range(60):
         level = math.exp(log_q)
-        kept = kept_p - (order - 1) * math.log1p(-level)
-        lost = -math.expm1(kept)
+        survival = kept_p - (order - 1) * math.log1p(-level)
+        lost = -math.expm1(survival)
         value = order * log_p - (order - 1) * log_q - math.log(lost)
-        step = (value - price) / ((order - 1) * (math.exp(kept) * level / (1 - level) / lost - 1))
-        log_q = max(far, log_q - step)
+        step = (value - price) / ((order - 1) * (math.exp(survival) * level / (1 - level) / lost - 1))
+        log_q = max(asymptote, log_q - step)
         if abs(step) <= 2.0**-26 * (log_p - log_q):
             break
     return log_q
@@ -123,10 +123,10 @@ def _exact_logs(level: int) -> tuple[float, float]:
 
 def table_price(table: tuple[int, ...], *, order: float) -> float:
     """Return the price of this table at this order, rounded up: the worst step between two consecutive levels."""
-    logs, kept = np.array([_exact_logs(level) for level in table]).T
+    logs, survival = np.array([_exact_logs(level) for level in table]).T
     if len(logs) < 2:
         return 0.0
-    answers = order * kept[:-1] - (order - 1) * kept[1:]
+    answers = order * survival[:-1] - (order - 1) * survival[1:]
     with np.errstate(divide="ignore", invalid="ignore"):
         steps = order * logs[:-1] - (order - 1) * logs[1:] - np.log(-np.expm1(answers))
     if not np.isfinite(steps).all():

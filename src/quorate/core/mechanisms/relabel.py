@@ -138,17 +138,17 @@ class Relabel:
         self, X: Any, y: Any, unlabelled: Any, *, budget: Budget | None, unit: tuple[int, int], noise: NoiseSource
     ) -> Relabelled:
         """Charge for the labels, draw the hypothesis that gives them with this noise, and return them."""
-        labelled, codes, others = self._checked(X, y, unlabelled)
+        labelled, codes, unlabelled_points = self._check_rows(X, y, unlabelled)
         if budget is not None:
-            budget.spend(self._unit_cost(unit[0], min(unit[1], len(others))))  # charge, then draw
+            budget.spend(self._unit_cost(unit[0], min(unit[1], len(unlabelled_points))))  # charge, then draw
         # A row that cannot be used must not define candidates, whatever the reason is, nor have a label of the one that
         # is chosen (proof: step 4). It keeps its place: how many rows can be used is private, and decides no refusal.
-        used, free = self._usable(labelled) & which_labelled(codes), self._usable(others)
-        tally = self.private_tally(_without(labelled, used), codes, _without(others, free))
+        used, free = self._usable(labelled) & which_labelled(codes), self._usable(unlabelled_points)
+        tally = self.private_tally(_without(labelled, used), codes, _without(unlabelled_points, free))
         chosen = ExponentialChoice(epsilon=self.kappa).draw_choice(tally, None, noise)  # proof: step 1
-        return Relabelled(_labels(chosen, labelled, used), _labels(chosen, others, free))
+        return Relabelled(_labels(chosen, labelled, used), _labels(chosen, unlabelled_points, free))
 
-    def _checked(self, X: Any, y: Any, unlabelled: Any) -> tuple[Points, Labels, Points]:
+    def _check_rows(self, X: Any, y: Any, unlabelled: Any) -> tuple[Points, Labels, Points]:
         features = self.concept.features
         labelled = check_points(X, features=features)
         codes = check_labels(y, rows=len(labelled))

@@ -31,14 +31,14 @@ MOST_ENTRIES = 2**20  # that a Gaussian trial may release; proof: step 4
 _UP = 1 + 1e-9  # far above the rounding of the few operations before it
 
 
-def _below(places: Floats) -> Floats:
+def _below(points: Floats) -> Floats:
     """Return the probabilities that a standard Gaussian is below these places."""
-    return _below_bytes(places.tobytes())
+    return _below_bytes(points.tobytes())
 
 
 @lru_cache(maxsize=4)
-def _below_bytes(places: bytes) -> Floats:
-    probabilities = np.array([math.erfc(-place / math.sqrt(2)) / 2 for place in np.frombuffer(places).tolist()])
+def _below_bytes(points: bytes) -> Floats:
+    probabilities = np.array([math.erfc(-point / math.sqrt(2)) / 2 for point in np.frombuffer(points).tolist()])
     probabilities.setflags(write=False)
     return probabilities
 
@@ -68,10 +68,10 @@ class Trial(Protocol):
     def renyi(self, order: float) -> float:
         """Return the divergence of one trial at this order: an upper bound."""
 
-    def events(self, places: Floats) -> tuple[Floats, Floats]:
+    def events(self, points: Floats) -> tuple[Floats, Floats]:
         """Return bounds on the probabilities of an event under two neighbours: above for one, below for the other.
 
-        Both fall along `places`, which run from -inf to inf. An event is as likely as the pair of some place says, or
+        Both fall along `points`, which run from -inf to inf. An event is as likely as the pair of some place says, or
         it tells the neighbours less well apart.
         """
 
@@ -107,10 +107,10 @@ class GaussianTrial(_Private):
         """Return the divergence of one trial at this order: an upper bound."""
         return math.inf if order == math.inf else gaussian_renyi(scale=1 / self.length, order=order) * _UP
 
-    def events(self, places: Floats) -> tuple[Floats, Floats]:
+    def events(self, points: Floats) -> tuple[Floats, Floats]:
         """Return what a Gaussian allows, with a margin for the step to whole numbers: proof: step 4."""
         margin = math.exp(discrete_loss(MOST_ENTRIES))
-        return np.minimum(1.0, _below(-places) * margin), _below(-(places + self.length)) / margin
+        return np.minimum(1.0, _below(-points) * margin), _below(-(points + self.length)) / margin
 
     def composed(self, trials: int, *, delta: float) -> float:
         """Return the epsilon of so many trials, all of which are released, at `delta`: proof: step 6."""
@@ -135,9 +135,9 @@ class ApproximateTrial(_Private):
         """Return the divergence of one trial, its tail event left out, at this order: an upper bound."""
         return pure_renyi(self.epsilon, order=order)
 
-    def events(self, places: Floats) -> tuple[Floats, Floats]:
+    def events(self, points: Floats) -> tuple[Floats, Floats]:
         """Return what epsilon allows: proof: step 5."""
-        likely, rest = _below(-places), _below(places)
+        likely, rest = _below(-points), _below(points)
         factor = math.exp(min(self.epsilon, 700.0)) * _UP
         return likely, np.maximum(likely / factor, 1 - factor * rest)
 
@@ -206,15 +206,18 @@ class RandomStopping:
         def largest(weights: tuple[int, ...]) -> RandomStopping:
             mean = _mean(weights)
 
-            def made(each: float) -> RandomStopping:
-                one = trial.one_of(mean, epsilon=each, delta=delta)
-                return cls(candidates=candidates, weights=weights, trial=one)
+            def made(trial_epsilon: float) -> RandomStopping:
+                sized = trial.one_of(mean, epsilon=trial_epsilon, delta=delta)
+                return cls(candidates=candidates, weights=weights, trial=sized)
 
             return largest_trial(made, epsilon=epsilon, delta=delta)
 
         possible = [largest(weights) for weights in laws if weights]
-        enough = _ALIKE * max(one.trial.epsilon for one in possible)
-        return min((one for one in possible if one.trial.epsilon >= enough), key=lambda one: one.mean_trials)
+        enough = _ALIKE * max(stopping.trial.epsilon for stopping in possible)
+        return min(
+            (stopping for stopping in possible if stopping.trial.epsilon >= enough),
+            key=lambda stopping: stopping.mean_trials,
+        )
 
     @property
     def tried(self) -> float:
@@ -240,11 +243,11 @@ class RandomStopping:
     def renyi(self, order: float) -> float:
         """Return an upper bound on the cost of the best trial at this order."""
         first, second = self._slopes
-        most = self.trial.renyi(math.inf) + stable_up(max(0.0, float(np.max(first - second)) + 2 * _MARGIN))
+        bound = self.trial.renyi(math.inf) + stable_up(max(0.0, float(np.max(first - second)) + 2 * _MARGIN))
         if check_order(order) == math.inf:
-            return most
+            return bound
         chosen = float(np.max(order * first - (order - 1) * second)) + 2 * order * _MARGIN  # proof: step 3
-        return min(most, self.trial.renyi(order) + stable_up(max(0.0, chosen)) / (order - 1))
+        return min(bound, self.trial.renyi(order) + stable_up(max(0.0, chosen)) / (order - 1))
 
     def release_cost(self, order: float) -> Cost:
         """Return the cost of the best trial."""
@@ -277,10 +280,10 @@ class RandomStopping:
 
     def draw_number(self, noise: NoiseSource) -> int:
         """Draw the secret number of trials, exactly in proportion to the weights: proof: step 1."""
-        left = draw_below(sum(self.weights), noise)
+        remainder = draw_below(sum(self.weights), noise)
         for number, weight in enumerate(self.weights, start=1):
-            left -= weight
-            if left < 0:
+            remainder -= weight
+            if remainder < 0:
                 return number
         raise AssertionError("a number below the sum of all weights is below a sum of some")
 
@@ -302,17 +305,17 @@ def negative_binomial(shape: int, *, candidates: int, tried: float) -> tuple[int
     candidates = check_count("candidates", candidates)
     if check_rate("tried", tried) == 1:
         raise InvalidInput("tried must be below 1: a random number of trials may always leave a candidate out")
-    most = max(2, math.ceil(-_MOST * candidates * math.log1p(-tried)))
-    if most > _LONGEST:
+    longest = max(2, math.ceil(-_MOST * candidates * math.log1p(-tried)))
+    if longest > _LONGEST:
         raise Infeasible(
-            f"{candidates} candidates may take {most} trials, above {_LONGEST}; name fewer, or lower tried"
+            f"{candidates} candidates may take {longest} trials, above {_LONGEST}; name fewer, or lower tried"
         )
     # (k + 1) ... (k + shape - 1), up to a factor. NumPy's functions would give other weights on other processors.
-    ways = [math.fsum(math.log(number + step) for step in range(1, shape)) for number in range(1, most + 1)]
+    ways = [math.fsum(math.log(number + step) for step in range(1, shape)) for number in range(1, longest + 1)]
 
     def law(stop: float) -> list[float]:
-        each = math.log1p(-stop)
-        logs = [way + number * each for number, way in enumerate(ways, start=1)]
+        log_stop = math.log1p(-stop)
+        logs = [way + number * log_stop for number, way in enumerate(ways, start=1)]
         top = max(logs)
         weights = [math.exp(log - top) for log in logs]
         total = math.fsum(weights)
@@ -336,11 +339,11 @@ def _tried(law: Sequence[float], candidates: int) -> float:
     return 1 - math.fsum(weight * missed**number for number, weight in enumerate(law, start=1))
 
 
-def _log_slope(law: Floats, places: Floats) -> Floats:
+def _log_slope(law: Floats, points: Floats) -> Floats:
     """Return the logarithm of the sum of k law[k] place**(k - 1), by Horner's rule: all terms are positive."""
-    slope = np.zeros_like(places)
+    slope = np.zeros_like(points)
     for number in range(law.size, 0, -1):
-        slope = slope * places + number * law[number - 1]
+        slope = slope * points + number * law[number - 1]
     return np.asarray(np.log(slope))
 
 
@@ -375,9 +378,9 @@ class EveryCandidate:
         """Return the EveryCandidate whose trials have the largest epsilon that (epsilon, delta) pays for."""
         delta, candidates = check_delta(delta, zero=False), check_count("candidates", candidates)
 
-        def made(each: float) -> EveryCandidate:
+        def made(trial_epsilon: float) -> EveryCandidate:
             # half of delta for tail events: nothing to a Gaussian, a little to others, whose composition needs the rest
-            return cls(candidates=candidates, trial=trial.one_of(2 * candidates, epsilon=each, delta=delta))
+            return cls(candidates=candidates, trial=trial.one_of(2 * candidates, epsilon=trial_epsilon, delta=delta))
 
         return largest_trial(made, epsilon=epsilon, delta=delta)
 
@@ -412,8 +415,8 @@ def largest_trial(make: Callable[[float], Made], *, epsilon: float, delta: float
         high, low = low, low / 2
         if low < 1e-6 * epsilon:
             raise Infeasible(f"epsilon={epsilon:g} leaves nothing for each trial; name fewer candidates")
-    if (whole := make(high)).epsilon(delta=delta) <= epsilon:
-        return whole
+    if (largest := make(high)).epsilon(delta=delta) <= epsilon:
+        return largest
     while high - low > _CLOSE * low:
         middle = (low + high) / 2
         low, high = (middle, high) if make(middle).epsilon(delta=delta) <= epsilon else (low, middle)
@@ -424,8 +427,8 @@ def best_of(run: Callable[[int], tuple[float, Outcome]], candidates: Iterable[in
     """Return what the highest score came with: the first of them, of equals. Proof: step 2."""
     best: tuple[float, Outcome] | None = None
     for candidate in candidates:
-        one = run(candidate)
-        if best is None or one[0] > best[0]:
-            best = one
+        result = run(candidate)
+        if best is None or result[0] > best[0]:
+            best = result
     assert best is not None
     return best[1]

@@ -50,10 +50,10 @@ class SharpMajority(QueryMechanism):
     def __post_init__(self) -> None:
         validate_fields(self)
         table = self.table
-        whole = isinstance(table, tuple) and len(table) > 0 and all(type(level) is int for level in table)
-        if not whole or max(table) > HALF or min(table) < FLOOR:
+        integral = isinstance(table, tuple) and len(table) > 0 and all(type(level) is int for level in table)
+        if not integral or max(table) > HALF or min(table) < FLOOR:
             raise InvalidInput("table must be a tuple of whole numbers from 2**24 to 2**63; build it with build_table")
-        if any(after > before for before, after in itertools.pairwise(table)):
+        if any(following > current for current, following in itertools.pairwise(table)):
             raise InvalidInput("table must fall with the lead; build it with build_table")
         if self.teachers % 2 == 0 and table[0] != HALF:  # proof: step 1
             raise InvalidInput("table must start at 2**63, a fair coin, where an even number of teachers may tie")
@@ -102,11 +102,11 @@ class SharpMajority(QueryMechanism):
         *,
         most_errors: float = math.inf,
     ) -> "SharpMajority":
-        each = to_capacity(epsilon, delta=delta, order=order) / queries - 1 / RENYI_QUANTA  # each is rounded up
-        if each <= 0:
+        price = to_capacity(epsilon, delta=delta, order=order) / queries - 1 / RENYI_QUANTA  # each is rounded up
+        if price <= 0:
             raise Infeasible(f"{queries} queries leave less than one quantum for each; ask fewer")
-        table = build_table(teachers=teachers, order=order, price=each, most_errors=most_errors)
-        return cls(teachers=teachers, order=order, price=each, table=table)
+        table = build_table(teachers=teachers, order=order, price=price, most_errors=most_errors)
+        return cls(teachers=teachers, order=order, price=price, table=table)
 
     def expected_errors(self) -> float:
         """Return the sum, over all leads that these teachers can have, of the probability of the wrong label.
@@ -127,10 +127,10 @@ class SharpMajority(QueryMechanism):
         plain = queries * self.renyi(math.inf)
         if check_delta(delta) == 0:
             return plain
-        own = plain
+        at_own_order = plain
         if self.order < math.inf:
-            own = to_epsilon(queries * self.renyi(self.order), order=self.order, delta=delta)
-        return min(plain, own, smallest_epsilon(lambda order: queries * self.renyi(order), delta=delta)[0])
+            at_own_order = to_epsilon(queries * self.renyi(self.order), order=self.order, delta=delta)
+        return min(plain, at_own_order, smallest_epsilon(lambda order: queries * self.renyi(order), delta=delta)[0])
 
     def answer_probability(self, lead: int) -> float:
         """Return the probability that a label with this lead is answered. Depends on nothing private."""
@@ -196,10 +196,10 @@ class _Coins:
         self.right = np.array([(ONE - level) / ONE for level in levels])
 
 
-def _log_ratio(before: Floats, after: Floats, change: Floats) -> Floats:
+def _log_ratio(p: Floats, q: Floats, change: Floats) -> Floats:
     """Return log(after / before), where `change` is their difference, unrounded: without cancellation either way."""
-    near = np.abs(change) <= before / 2
-    ratio: Floats = np.where(near, np.log1p(np.where(near, change, 0.0) / before), np.log(after) - np.log(before))
+    near = np.abs(change) <= p / 2
+    ratio: Floats = np.where(near, np.log1p(np.where(near, change, 0.0) / p), np.log(q) - np.log(p))
     return ratio
 
 
@@ -212,12 +212,12 @@ def _log_sums(coins: _Coins, changes: Floats, order: float) -> Floats:
     sums = []
     for (p, q), change in ((first, changes), (first[::-1], -changes)):
         wrong, right = coins.wrong[p], coins.right[p]
-        one = (1 - order) * _log_ratio(wrong, coins.wrong[q], change)
-        two = (1 - order) * _log_ratio(right, coins.right[q], -change)
+        log_wrong = (1 - order) * _log_ratio(wrong, coins.wrong[q], change)
+        log_right = (1 - order) * _log_ratio(right, coins.right[q], -change)
         with np.errstate(over="ignore", invalid="ignore"):
-            small = np.log1p(np.maximum(wrong * np.expm1(one) + right * np.expm1(two), 0.0))
-        large = np.logaddexp(np.log(wrong) + one, np.log(right) + two)
-        sums.append(np.where(np.maximum(one, two) < 1.0, small, large))
+            small = np.log1p(np.maximum(wrong * np.expm1(log_wrong) + right * np.expm1(log_right), 0.0))
+        large = np.logaddexp(np.log(wrong) + log_wrong, np.log(right) + log_right)
+        sums.append(np.where(np.maximum(log_wrong, log_right) < 1.0, small, large))
     worst: Floats = np.maximum(*sums)
     return worst
 
@@ -228,7 +228,7 @@ def table_cost(table: tuple[int, ...], *, teachers: int, order: float) -> float:
     if len(levels) < 2:
         return 0.0
     coins = _Coins(levels)
-    changes = np.array([(after - before) / ONE for before, after in itertools.pairwise(levels)])
+    changes = np.array([(following - level) / ONE for level, following in itertools.pairwise(levels)])
     if math.isinf(order):
         wrong = _log_ratio(coins.wrong[:-1], coins.wrong[1:], changes)
         right = _log_ratio(coins.right[:-1], coins.right[1:], -changes)
@@ -273,31 +273,33 @@ def _cost_of_fall(wrong: float, fall: float, order: float) -> tuple[float, float
 
     It is the larger of both directions, since the next coin is the less even one; `table_cost` charges for either.
     """
-    after, right = wrong * math.exp(-fall), 1 - wrong
-    one = (order - 1) * fall
-    if one > 500:
-        return (math.log(wrong) + one) / (order - 1), 1.0
-    grown = math.expm1(one)
+    next_wrong, right = wrong * math.exp(-fall), 1 - wrong
+    growth = (order - 1) * fall
+    if growth > 500:
+        return (math.log(wrong) + growth) / (order - 1), 1.0
+    grown = math.expm1(growth)
     shrunk = math.expm1((1 - order) * math.log1p(-wrong * math.expm1(-fall) / right))
     excess = wrong * grown + right * shrunk
-    slope = (wrong * (1 + grown) - right * (1 + shrunk) * after / (1 - after)) / (1 + excess)
+    slope = (wrong * (1 + grown) - right * (1 + shrunk) * next_wrong / (1 - next_wrong)) / (1 + excess)
     return math.log1p(max(excess, 0.0)) / (order - 1), slope
 
 
-def _log_quotient(after: float, before: float) -> float:
-    change = after - before
-    return math.log1p(change / before) if abs(change) <= before / 2 else math.log(after) - math.log(before)
+def _log_quotient(q: float, p: float) -> float:
+    change = q - p
+    return math.log1p(change / p) if abs(change) <= p / 2 else math.log(q) - math.log(p)
 
 
 def _cost_of_one(p: tuple[float, float], q: tuple[float, float], order: float) -> float:
     """Do about what `table_cost` does for two coins (wrong, right), many times as fast: to build by, not to charge."""
     largest, power = 0.0, 1 - order
     for (wrong, right), (wrong_after, right_after) in ((p, q), (q, p)):
-        one, two = power * _log_quotient(wrong_after, wrong), power * _log_quotient(right_after, right)
-        if max(one, two) < 500:
-            log_sum = math.log1p(max(0.0, wrong * math.expm1(one) + right * math.expm1(two)))
+        log_wrong, log_right = power * _log_quotient(wrong_after, wrong), power * _log_quotient(right_after, right)
+        if max(log_wrong, log_right) < 500:
+            log_sum = math.log1p(max(0.0, wrong * math.expm1(log_wrong) + right * math.expm1(log_right)))
         else:
-            log_sum = math.log(wrong) + one if one > two else math.log(right) + two  # and next to nothing
+            log_sum = (
+                math.log(wrong) + log_wrong if log_wrong > log_right else math.log(right) + log_right
+            )  # and next to nothing
         largest = max(largest, log_sum)
     return largest / (order - 1)
 

@@ -40,17 +40,17 @@ class SoftMajority(QueryMechanism):
         """Return the SoftMajority that can answer this many queries within (epsilon, delta)."""
         epsilon, delta = check_positive("epsilon", epsilon), check_delta(delta)
         queries = check_count("queries", queries)
-        each = math.floor(Fraction(epsilon) / queries * RENYI_QUANTA) / RENYI_QUANTA  # a whole number of quanta
-        if each == 0:
+        epsilon_each = math.floor(Fraction(epsilon) / queries * RENYI_QUANTA) / RENYI_QUANTA  # a whole number of quanta
+        if epsilon_each == 0:
             raise Infeasible(f"{queries} queries leave less than one quantum for each; ask fewer")
         if delta > 0:
-            low, high = each, epsilon
+            low, high = epsilon_each, epsilon
             while high - low > 1e-6 * low:
                 middle = (low + high) / 2
                 fits = cls(teachers=teachers, epsilon=middle).epsilon(delta=delta, queries=queries) <= epsilon
                 low, high = (middle, high) if fits else (low, middle)
-            each = low
-        return cls(teachers=teachers, epsilon=each)
+            epsilon_each = low
+        return cls(teachers=teachers, epsilon=epsilon_each)
 
     @property
     def scale(self) -> float:

@@ -51,8 +51,8 @@ class SparseHistogram:
     def calibrate(cls, *, epsilon: float, delta: float, columns: int) -> "SparseHistogram":
         """Return the SparseHistogram of the lowest threshold that can be released once within (epsilon, delta)."""
         epsilon, delta = check_positive("epsilon", epsilon), check_delta(delta, zero=False)
-        made = [cls._with_slack(epsilon, delta, columns, delta * share) for share in _SLACK_SHARES]
-        sound = [histogram for histogram in made if histogram is not None]
+        histograms = [cls._with_slack(epsilon, delta, columns, delta * share) for share in _SLACK_SHARES]
+        sound = [histogram for histogram in histograms if histogram is not None]
         if not sound:
             raise Infeasible(f"no noise below 2**20 keeps epsilon={epsilon}, delta={delta}; raise either")
         return min(sound, key=lambda histogram: histogram.threshold)
@@ -75,11 +75,11 @@ class SparseHistogram:
     def for_slack(cls, *, columns: int, scale: float, slack: float) -> "SparseHistogram":
         """Return the histogram of this noise with the lowest threshold that single keys pass with this probability."""
         columns = check_count("columns", columns)
-        each = -math.expm1(math.log1p(-check_delta(slack, zero=False)) / columns) / _UP  # proof: step 2
+        tail = -math.expm1(math.log1p(-check_delta(slack, zero=False)) / columns) / _UP  # proof: step 2
         if scale <= _LARGEST_TABLE_SCALE:
-            threshold = 1 + gaussian_tail_quantile(scale, each / _UP)
+            threshold = 1 + gaussian_tail_quantile(scale, tail / _UP)
         else:
-            threshold = 2 + math.ceil(scale * math.sqrt(2 * math.log(1 / each)) * _UP)
+            threshold = 2 + math.ceil(scale * math.sqrt(2 * math.log(1 / tail)) * _UP)
         while single_key_chance(columns=columns, scale=scale, threshold=threshold) > slack:
             threshold += 1
         return cls(columns=columns, scale=scale, threshold=threshold)
@@ -109,17 +109,21 @@ class SparseHistogram:
         variance = self.scale**2 - ROUNDING_VARIANCE
         if variance <= 0:
             return 1.0
-        kept = math.log1p(-_tail(self.scale, self.threshold - 1))  # log of the chance that a single key is dropped
+        log_hidden = math.log1p(
+            -_tail(self.scale, self.threshold - 1)
+        )  # log of the chance that a single key is dropped
         worst = 0.0
-        for before in range(self.columns + 1):
-            for after in range(self.columns + 1):  # proof: step 4
-                left = self.squared_sensitivity - before - after
-                own = -math.expm1(before * kept) * _UP
-                excess = epsilon + (after - before) * kept
-                shared = discrete_delta(excess, math.sqrt(left / variance) * _UP, entries=left) if left else 0.0
+        for added in range(self.columns + 1):
+            for removed in range(self.columns + 1):  # proof: step 4
+                changed = self.squared_sensitivity - added - removed
+                revealed = -math.expm1(added * log_hidden) * _UP
+                excess = epsilon + (removed - added) * log_hidden
+                shared = (
+                    discrete_delta(excess, math.sqrt(changed / variance) * _UP, entries=changed) if changed else 0.0
+                )
                 if excess < 0:
                     shared = 1.0
-                worst = max(worst, own + shared)
+                worst = max(worst, revealed + shared)
         return min(1.0, worst)
 
     def release(

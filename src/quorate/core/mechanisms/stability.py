@@ -152,10 +152,10 @@ def _tight(epsilon: float, delta: float, teachers: int, no_quorums: int) -> Stab
         capacity = to_capacity(epsilon, delta=delta * (1 - share), order=order)
         if capacity <= no_quorums / RENYI_QUANTA:
             continue
-        each = _epoch_epsilon(capacity / no_quorums - 1 / RENYI_QUANTA, order)  # each charge is rounded up
+        price = _epoch_epsilon(capacity / no_quorums - 1 / RENYI_QUANTA, order)  # each charge is rounded up
         tail = delta * share / no_quorums * (1 - 2.0**-30)
         for split in _SPLITS:
-            threshold_scale, query_scale = 1 / (split * each), 2 / ((1 - split) * each)
+            threshold_scale, query_scale = 1 / (split * price), 2 / ((1 - split) * price)
             margin = _margin(query_scale, threshold_scale, tail)
             test = StabilityTest(
                 teachers=teachers,

@@ -146,15 +146,15 @@ class Budget:
 
     def spent(self) -> Cost:
         """Return what has been charged, rounded up."""
-        with self._held():
+        with self._locked_account():
             self._refresh()
             return _cost((self._spent, self._spent_slack), float_up)
 
     def remaining(self) -> Cost:
         """Return what is left, rounded down."""
-        with self._held():
+        with self._locked_account():
             self._refresh()
-            return self._left()
+            return self._remaining()
 
     def spent_epsilon(self) -> float:
         """Return the epsilon spent so far, ex post, at this budget's delta. Never above `epsilon`.
@@ -174,7 +174,7 @@ class Budget:
 
         A zero cost can be paid 2**62 times.
         """
-        with self._held():
+        with self._locked_account():
             self._refresh()
             return self._affordable([to_quanta(cost) for cost in costs])
 
@@ -186,16 +186,16 @@ class Budget:
         """
         check_process("this budget", self._process)
         most = check_count("most", most, least=0)
-        with self._held():
+        with self._locked_account():
             return min(most, self._acquired([to_quanta(cost) for cost in costs], most))
 
     def covers(self, *counted: tuple[Cost, int]) -> bool:
         """Return whether these costs, each this many times, have been charged here already."""
         renyi = slack = 0
         for cost, times in counted:
-            one, count = to_quanta(cost), check_count("times", times, least=0)
-            renyi, slack = renyi + one[0] * count, slack + one[1] * count
-        with self._held():
+            quanta, count = to_quanta(cost), check_count("times", times, least=0)
+            renyi, slack = renyi + quanta[0] * count, slack + quanta[1] * count
+        with self._locked_account():
             self._refresh()
             return not self._closed and self._spent >= renyi and self._spent_slack >= slack
 
@@ -217,31 +217,31 @@ class Budget:
         """
         check_process("this budget", self._process)
         times = check_count("times", times, least=0)
-        each = [to_quanta(cost) for cost in costs]
+        prices = [to_quanta(cost) for cost in costs]
         refusal = None
-        with self._held():
-            if self._acquired(each, times) < times:
-                refusal = self._refusal(each, times)
+        with self._locked_account():
+            if self._acquired(prices, times) < times:
+                refusal = self._refusal(prices, times)
             else:
-                self._charge(each, [times] * len(each))
+                self._charge(prices, [times] * len(prices))
                 reservation = Reservation(self)
-                self._reserved[reservation] = each, times
+                self._reserved[reservation] = prices, times
         if refusal is not None:
             self.return_unused()
             raise refusal
         return reservation
 
-    def _refusal(self, each: Sequence[Quanta], times: int) -> BudgetSpent:
+    def _refusal(self, prices: Sequence[Quanta], times: int) -> BudgetSpent:
         self._refresh()
-        asked = _cost((times * sum(renyi for renyi, _ in each), times * sum(slack for _, slack in each)), float_up)
-        left = self._left()
+        needed = _cost((times * sum(renyi for renyi, _ in prices), times * sum(slack for _, slack in prices)), float_up)
+        remaining = self._remaining()
         return BudgetSpent(
-            f"the budget has {left.renyi:g} left at order {self.order:g} and {left.slack:g} of slack; "
-            f"this asks for {asked.renyi:g} and {asked.slack:g}"
+            f"the budget has {remaining.renyi:g} left at order {self.order:g} and {remaining.slack:g} of slack; "
+            f"this asks for {needed.renyi:g} and {needed.slack:g}"
         )
 
     @contextmanager
-    def _held(self) -> Iterator[None]:
+    def _locked_account(self) -> Iterator[None]:
         """Keep other threads out while the account is read or changed."""
         with self._lock:
             yield
@@ -249,34 +249,34 @@ class Budget:
     def _refresh(self) -> None:
         """Read the account anew, where others spend it too."""
 
-    def _acquired(self, each: Sequence[Quanta], most: int) -> int:
-        """Return how many times this can be paid for, after trying to have it at hand `most` times."""
-        return self._affordable(each)
+    def _acquired(self, prices: Sequence[Quanta], limit: int) -> int:
+        """Return how many times this can be paid for, after trying to have it at hand `limit` times."""
+        return self._affordable(prices)
 
-    def _left(self) -> Cost:
+    def _remaining(self) -> Cost:
         return _cost((self._capacity - self._spent, self._slack - self._spent_slack), float_down)
 
-    def _affordable(self, each: Sequence[Quanta]) -> int:
-        renyi, slack = sum(renyi for renyi, _ in each), sum(slack for _, slack in each)
-        most = 0 if self._closed else 2**62
+    def _affordable(self, prices: Sequence[Quanta]) -> int:
+        renyi, slack = sum(renyi for renyi, _ in prices), sum(slack for _, slack in prices)
+        times = 0 if self._closed else 2**62
         if renyi:
-            most = min(most, (self._capacity - self._spent) // renyi)
+            times = min(times, (self._capacity - self._spent) // renyi)
         if slack:
-            most = min(most, (self._slack - self._spent_slack) // slack)
-        return most
+            times = min(times, (self._slack - self._spent_slack) // slack)
+        return times
 
     def close(self) -> tuple[int, int]:
         """Close the budget and return what was spent, in quanta, for a ledger that takes over the account."""
         check_process("this budget", self._process)
-        with self._held():
+        with self._locked_account():
             if self._closed:
                 raise InvalidInput("this account was taken over by a ledger already")
             spent = self._spent, self._spent_slack
             self._closed, self._spent, self._spent_slack = True, self._capacity, self._slack
             return spent
 
-    def _charge(self, each: Sequence[Quanta], counts: Sequence[int]) -> None:
-        for (renyi, slack), count in zip(each, counts, strict=True):
+    def _charge(self, prices: Sequence[Quanta], counts: Sequence[int]) -> None:
+        for (renyi, slack), count in zip(prices, counts, strict=True):
             self._spent += renyi * count
             self._spent_slack += slack * count
 
@@ -286,23 +286,25 @@ class Budget:
         The reservation's own attributes are not trusted (PROOF.md, step 3).
         """
         check_process("this reservation", self._process)
-        kept = [check_count("count", count, least=0) for count in counts]
-        with self._held():
+        used = [check_count("count", count, least=0) for count in counts]
+        with self._locked_account():
             if reservation not in self._reserved:
                 raise InvalidInput("this reservation is settled already, or this budget never made it")
-            each, times = self._reserved[reservation]
-            if len(kept) != len(each):
-                raise InvalidInput(f"a reservation of {len(each)} costs is settled by as many counts, not {len(kept)}")
-            if max(kept, default=0) > times:
-                raise InvalidInput(f"a reservation for {times} can be settled at 0 to {times}, not {max(kept)}")
+            prices, times = self._reserved[reservation]
+            if len(used) != len(prices):
+                raise InvalidInput(
+                    f"a reservation of {len(prices)} costs is settled by as many counts, not {len(used)}"
+                )
+            if max(used, default=0) > times:
+                raise InvalidInput(f"a reservation for {times} can be settled at 0 to {times}, not {max(used)}")
             del self._reserved[reservation]
             if not self._closed:  # what was set aside went over to the ledger, charged
-                self._charge(each, [count - times for count in kept])
+                self._charge(prices, [count - times for count in used])
         self.return_unused()
 
     def __repr__(self) -> str:
-        left = self.remaining().renyi / self.capacity().renyi
-        return f"Budget(epsilon={self.epsilon:g}, delta={self.delta:g}, order={self.order:g}, left={left:.1%})"
+        share = self.remaining().renyi / self.capacity().renyi
+        return f"Budget(epsilon={self.epsilon:g}, delta={self.delta:g}, order={self.order:g}, left={share:.1%})"
 
     def _repr_html_(self) -> str:
         facts = {"epsilon": self.epsilon, "delta": self.delta, "epsilon spent so far, ex post": self.spent_epsilon()}

@@ -54,8 +54,8 @@ def replaced(unit: str) -> str:
 
     The last is of teachers that were brought: which records each has seen is known to whoever brought them.
     """
-    named = {"row": "one row", "teacher": "all that one teacher has learned from"}
-    return named.get(unit, "all rows of one person")
+    units = {"row": "one row", "teacher": "all that one teacher has learned from"}
+    return units.get(unit, "all rows of one person")
 
 
 def added_or_removed(claim: Claim, *, replaced_epsilon: float) -> Claim:

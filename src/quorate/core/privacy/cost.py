@@ -148,11 +148,11 @@ def _search_order(epsilon: float, delta: float, cost: Callable[[float], float]) 
     middle = max(range(len(grid)), key=lambda step: repeats(grid[step]))
     low, high = grid[max(middle - 1, 0)], grid[min(middle + 1, len(grid) - 1)]
     for _ in range(40):  # golden-section search on the bracket
-        left, right = high - (high - low) * 0.618, low + (high - low) * 0.618
-        if repeats(left) < repeats(right):
-            low = left
+        lower, upper = high - (high - low) * 0.618, low + (high - low) * 0.618
+        if repeats(lower) < repeats(upper):
+            low = lower
         else:
-            high = right
+            high = upper
     order = (low + high) / 2
     if repeats(order) <= 0:
         raise Infeasible(f"no Renyi order leaves anything to spend at epsilon={epsilon}, delta={delta}; raise either")
@@ -256,9 +256,9 @@ def relabelling_epsilon(
     """Return the term (rounded up) for a unit of `rows` labelled or unlabelled points."""
     kappa, rows = check_positive("kappa", kappa), check_count("rows", rows)
     if change == "labelled":
-        one = 2 * (kappa / 2 + math.log1p(math.exp(-kappa / 2)))
+        log_ratio = 2 * (kappa / 2 + math.log1p(math.exp(-kappa / 2)))
     elif change == "unlabelled":
-        one = math.log(4.0)
+        log_ratio = math.log(4.0)
     else:
         raise InvalidInput(f"change must be 'labelled' or 'unlabelled', not {change!r}")
-    return rows * one * (1 + 2.0**-48)
+    return rows * log_ratio * (1 + 2.0**-48)

@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from quorate.core import ledger
+from quorate.core import ledger as ledgers
 from quorate.core.errors import InvalidInput
 from quorate.core.privacy import Budget
 from quorate.tables import SCHEMA_FILE, Schema
@@ -92,7 +92,7 @@ class Folder(ABC):
     ) -> Self:
         """Write the files of a new model, `extra` files included. It is not a model before `seal`."""
         for name in extra or {}:
-            if name in (*contents, *ledger.LEDGER_FILES, _MANIFEST, GUARANTEE_FILE) or Path(name).name != name:
+            if name in (*contents, *ledgers.LEDGER_FILES, _MANIFEST, GUARANTEE_FILE) or Path(name).name != name:
                 raise InvalidInput(f"extra must be plain and new file names, not {name!r}")
         check_folder(Path(path))
         contents = contents | (extra or {})
@@ -126,14 +126,14 @@ class PrivateFolder(Folder):
     def _identity(cls) -> dict[str, Any]:
         return {"identity": os.urandom(16).hex()}
 
-    def ledger(self) -> "ledger.Ledger":
+    def ledger(self) -> "ledgers.Ledger":
         """Open the model's ledger. It verifies the manifest, whose hash it knows."""
-        return ledger.find_ledger(self.path, fingerprint=self.fingerprint)
+        return ledgers.find_ledger(self.path, fingerprint=self.fingerprint)
 
-    def create_ledger(self, budget: Budget | None) -> "ledger.Ledger":
+    def create_ledger(self, budget: Budget | None) -> "ledgers.Ledger":
         """Create the ledger of a new model, bound to its manifest; without a budget its account is never charged."""
         account = Budget(epsilon=_UNCHARGED_EPSILON, delta=0.0) if budget is None else budget
-        return ledger.Ledger.create(self.path / "ledger.sqlite", account, fingerprint=self.fingerprint)
+        return ledgers.Ledger.create(self.path / "ledger.sqlite", account, fingerprint=self.fingerprint)
 
     def _write(self, contents: dict[str, bytes]) -> None:
         sealed, begun = _MANIFEST in contents, list[str]()

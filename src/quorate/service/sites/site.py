@@ -149,7 +149,7 @@ class Site:
                 raise _id_reused()  # proof: step 4
             self._budget.spend(cost, times=rows)
             mark = secrets.randbelow(2**31)
-            (marks,) = ledger.keep({}, {(request.caller, request.body): mark}, [request], drawn=1)
+            (marks,) = ledger.keep({}, {(request.caller, request.body): mark}, [request], kept_before=1)
             if marks != [mark]:  # another process took this one for dead, and the id with it
                 raise marks if isinstance(marks, QuorateError) else _id_reused()
 
