@@ -56,7 +56,7 @@ def label_columns(y: Any) -> int:
     """Return how many labels a row has, by the shape of `y`. That of a list is the shape of its first row."""
     if isinstance(y, list | tuple):
         return max(1, _width(y[0])) if y else 1
-    shape = getattr(y, "shape", (0,))
+    shape: tuple[int, ...] = getattr(y, "shape", (0,))
     return int(shape[1]) if len(shape) == 2 else 1
 
 
