@@ -3,6 +3,7 @@
 import itertools
 import json
 import math
+from statistics import NormalDist
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +24,14 @@ from quorate.tables.containers import open_column
 from quorate.tables.cut_tree import CutTree, most_cells
 from quorate.tables.dates import read_moments
 from quorate.tables.features import AdditiveColumns
-from quorate.tables.learned import ValueKind, choose_share, count_texts, kinds_of_values, slack_for_texts
+from quorate.tables.learned import (
+    ValueKind,
+    choose_share,
+    count_texts,
+    entries_of_schema,
+    kinds_of_values,
+    slack_for_texts,
+)
 from quorate.tables.values import raw_column, read_numbers, read_texts
 
 ODD = ["", "NA", "nan", "0", "-0", "7", "7.5", "1e300", "inf", "-inf", "2024-01-31", "2024-02-31", "true", "False", "x"]
@@ -435,18 +443,31 @@ def test_a_tenth_of_epsilon_1_learns_a_real_table(name):
     table = pandas.read_csv(data_folder() / path, dtype=str, keep_default_na=False, skipinitialspace=True)
     schema = Schema.from_private(table, epsilon=0.1, delta=1e-6, label=label, classes=classes, leave_out=without)
     assert set(schema.columns) == set(table.columns) - {label, *without}
-    errors = []
+    errors, unseen = [], 0
     for column, kind in schema.columns.items():
         if isinstance(kind, Category):
             counts = table[column].str.strip().value_counts()
-            assert set(counts[counts >= 0.06 * len(table)].index) <= set(kind.categories)  # of 5%, 1 in 700 is missed
+            assert set(counts[counts >= 0.06 * len(table)].index) <= set(kind.categories)
+            unseen += len(set(counts[counts >= 0.05 * len(table)].index) - set(kind.categories))
             assert all(counts[text] > 1 for text in kind.categories)
         else:
             values = table[column].astype(float).to_numpy()
             errors += decile_errors(values, kind.cuts, schema.learned.marginals[column].counts)
+    assert unseen <= 1  # of a category that 5% hold, 1 in 700 is missed
     assert np.mean(errors) < 0.015
-    assert np.mean(np.array(errors) > 0.04) < 0.08  # the bar is 4 points: a tenth of 1 is little for 23 columns
+    # The bar of 4 points holds for all but some deciles: with 23 columns even the true deciles would miss it at times.
+    assert np.mean(np.array(errors) > 0.04) < 0.08
     assert max(errors) < 0.1
+
+
+def test_noise_alone_puts_some_deciles_of_many_columns_beyond_four_points():
+    """Ten cells at the true deciles, counted once with all of a tenth of epsilon 1: the best that a tree could do."""
+    columns, units, slack = 23, 30_000, slack_for_texts(1e-6)
+    vectors = NoisyVectors(Budget(epsilon=0.1, delta=1e-6, slack=slack), entries=entries_of_schema(columns))
+    scale = vectors.scale(squared_sensitivity=2 * columns, fraction=1.0) / units
+    beyond = [2 * NormalDist().cdf(-0.04 / (scale * math.sqrt(k * (10 - k) / 10))) for k in range(1, 10)]
+    assert 0.0008 < np.mean(beyond) < 0.0015
+    assert 0.15 < 1 - math.prod((1 - share) ** columns for share in beyond) < 0.25
 
 
 def test_costs_of_lists_have_a_finite_order():

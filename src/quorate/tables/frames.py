@@ -62,6 +62,10 @@ class FrameFormat:
         """Return the format for frames of X's library whose columns are declared."""
         return cls(_library(X), tuple(columns), tuple(kinds))
 
+    def kind_of(self, name: Any) -> ColumnKind:
+        """Return the kind of a column."""
+        return self.kinds[self.columns.index(name)]
+
     def read(self, X: Any, *, role: Role = "query") -> Any:
         """Return rows as a frame of this format; a private value that cannot be read is missing.
 

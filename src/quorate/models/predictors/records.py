@@ -123,12 +123,16 @@ def check_records(
         classifier.form_ = (form or FrameFormat.of(X)) if framed and keeps else None
         classifier.columns_read_ = framed and form is None and role == "private"
     if classifier.form_ is None:
-        missing = allows_missing(estimator) if missing is None else missing
         if framed and form is not None:
-            kinds = dict(zip(form.columns, form.kinds, strict=True))
-            _check_numbers(classifier, [name for name, kind in kinds.items() if kind != "number"])
+            _check_numbers(classifier, [name for name in form.columns if form.kind_of(name) != "number"])
+        missing = allows_missing(estimator) if missing is None else missing
         return check_matrix(classifier, X, missing=missing, reset=reset, role=role, declared=form is not None)
-    _check_same_format(classifier, framed)
+    return _framed_rows(classifier, X, reset=reset, role=role)
+
+
+def _framed_rows(classifier: Any, X: Any, *, reset: bool, role: Role) -> Any:
+    """Return records or queries as data frames of the classifier's format."""
+    _check_same_format(classifier, is_frame(X))
     validate_data(classifier, X, reset=reset, skip_check_array=True)
     if len(X) < 1:
         raise InvalidInput("X has no rows; at least 1 is needed")
