@@ -344,6 +344,7 @@ class VotingClassifier(ScoredClassifier):
         It depends on the answers given (a no-quorum is paid for) and bounds what these answers reveal if querying stops
         now. The guarantee, for any queries, is `claim_`. See core/privacy/PROOF.md, step 8.
 
+        >>> from quorate import PrivateClassifier
         >>> X, y = [[0.0], [1.0]] * 2000, [0, 1] * 2000
         >>> classifier = PrivateClassifier(epsilon=2.0, teachers=200, queries=10, aggregator="noisy_max").fit(X, y)
         >>> answers = classifier.predict([[1.0], [0.0], [1.0]])  # one query is a repetition, and free
