@@ -257,7 +257,7 @@ def test_lengths_of_the_json_that_cannot_be():
 
 @given(st.binary(max_size=200), st.one_of(st.none(), st.integers(0, 210)))
 def test_any_bytes_are_refused_and_nothing_breaks(body, length):
-    refused(body, length)
+    assert refused(body, length) in ("bad_json", "bad_request", "bad_tensor")
 
 
 @given(st.data())
