@@ -69,9 +69,7 @@ def near_ties(teachers, *, queries=96, seed=0, among=None):
 def hard_queries(teachers, *, seed=0):
     random = np.random.default_rng(seed)
     strange = random.choice(STRANGE, size=(24, teachers.features))
-    return np.concatenate(
-        [near_ties(teachers, queries=40, seed=seed), strange, random.normal(size=(24, teachers.features))]
-    )
+    return np.concatenate([near_ties(teachers, seed=seed), strange, random.normal(size=(24, teachers.features))])
 
 
 def count(ballots, classes):
@@ -85,9 +83,10 @@ def moved(teachers, queries, *, seed=0):
     for _ in range(6):
         strangers = random.choice(STRANGE, size=(int(random.integers(0, 300)), teachers.features))
         everybody = np.concatenate([queries, strangers])
-        order = random.permutation(len(everybody))[: int(random.integers(1, len(everybody) + 1))]
+        memory = int(random.choice([1024, 10**5, 10**6, 2**28]))
+        most = len(everybody) if memory > 1024 else 60  # blocks of one score each are slow
+        order = random.permutation(len(everybody))[: int(random.integers(1, most + 1))]
         asked = order[order < len(queries)]
-        memory = int(random.choice([1024, 20_000, 10**6, 2**28]))
         ballots = teachers.ballots(everybody[order], memory=memory)[order < len(queries)]
         votes = teachers.votes(everybody[order], memory=memory)[order < len(queries)]
         changed += np.count_nonzero(ballots != whole[asked])
@@ -101,7 +100,7 @@ def test_a_ballot_does_not_depend_on_company_order_or_blocks(name, classes):
     assert moved(teachers, hard_queries(teachers)) == 0
 
 
-@settings(max_examples=20)
+@settings(max_examples=settings.default.max_examples // 3)
 @given(
     case=st.sampled_from(CASES),
     features=st.integers(1, 24),
