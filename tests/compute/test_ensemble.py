@@ -488,5 +488,5 @@ def test_votes_are_the_count_of_ballots(queries, classes):
 def test_equal_random_words_are_drawn_again(monkeypatch):
     """A tie in the secret order would favour one of two orders."""
     draws = iter([bytes(8) * 3, np.array([3, 1, 2], dtype=np.uint64).tobytes()])
-    monkeypatch.setattr("quorate.compute.ensemble.sources.os.urandom", lambda size: next(draws))
+    monkeypatch.setattr("quorate.compute.ensemble.dealing.os.urandom", lambda size: next(draws))
     assert _secret_permutation(3).tolist() == [1, 2, 0]
