@@ -20,13 +20,22 @@ from quorate.cli import main
 from quorate.core.mechanisms import NoisyVectors
 from quorate.core.privacy import Budget
 from quorate.core.requests import Request
-from quorate.models.linear import PrivateLinearRegression, PrivateLogisticRegression, PrivatePoissonRegression
+from quorate.models.linear import PrivateLinearRegression, PrivateLogisticRegression, PrivatePoissonRegression, engine
 from quorate.models.linear.calibration import calibration
 from quorate.models.linear.exact import exact_features, exact_weights, lengths, unit_means
+from quorate.models.linear.factors import correlate_rows, moment_fraction
 from quorate.models.linear.families import Bernoulli, Gaussian, Poisson
 from quorate.models.linear.geometry import Belief, Measurement, choose_measurement, directions_for, update
 from quorate.models.linear.sample import Shares, shift
-from quorate.models.linear.sums import GRID, SQUARED_SENSITIVITY, PrivateSums, grid_length, on_the_grid
+from quorate.models.linear.sums import (
+    GRID,
+    MOMENT_GRID,
+    MOMENT_SQUARED_SENSITIVITY,
+    SQUARED_SENSITIVITY,
+    PrivateSums,
+    grid_length,
+    on_the_grid,
+)
 from quorate.models.predictors.labels import class_codes, declared_classes, label_matrix
 from quorate.models.saving import schema_of
 from quorate.models.selection import PrivateSearchCV
@@ -110,6 +119,95 @@ def test_one_person_moves_a_sum_by_no_more_however_many_rows_there_are(X, rows):
     other = np.vstack([X[:6], np.full((rows, 3), -4.0)])
     moved = released(sums(X, units), 1) - released(sums(other, [*units[:6], *[3] * rows]), 1)
     assert np.sum(moved**2) <= SQUARED_SENSITIVITY * (1 + 1e-9)
+
+
+class WithoutNoise:
+    def release(self, part, *, squared_sensitivity, fraction):
+        return np.asarray(part), 1.0
+
+
+def moved_moment(table, other, units, other_units):
+    """The squared distance of two noiseless second moments, in the weights in which they are released."""
+    totals = []
+    for rows, persons in ((table, units), (other, other_units)):
+        private = PrivateSums(lambda places, rows=rows: rows[places], np.zeros((len(rows), 1)), np.array(persons), 4)
+        moment, _ = private.release_moment(
+            lambda features: features, width=3, radius=1.0, noisy=WithoutNoise(), fraction=0.5
+        )
+        totals.append(moment * 4 * MOMENT_GRID**2)
+    pairs = np.triu_indices(3)
+    return np.sum(((totals[0] - totals[1])[pairs] * np.where(pairs[0] == pairs[1], 5, 7)) ** 2)
+
+
+@given(arrays(np.float64, (7, 3), elements=st.floats(width=64)), arrays(np.float64, (3,), elements=st.floats(-5, 5)))
+def test_one_person_moves_a_second_moment_by_no_more_than_its_noise_is_for(X, odd):
+    units = [0, 0, 1, 1, 2, 2, 3]
+    for rows in (1, 2, 30):
+        other = np.vstack([np.nan_to_num(X[:6]), np.tile(odd, (rows, 1))])
+        table = np.vstack([other[:6], X[6:]])
+        moved = moved_moment(table, other, units, [*units[:6], *[3] * rows])
+        assert moved <= MOMENT_SQUARED_SENSITIVITY * (1 + 1e-9)
+
+
+def test_the_sensitivity_of_a_second_moment_is_that_of_all_short_rows_of_whole_numbers():
+    """Proof, step 7, by enumeration: sums of at most two rows of two whole numbers within a length of 3."""
+    rows = [np.array(row) for row in np.ndindex(7, 7)]
+    rows = [row - 3 for row in rows if (row - 3) @ (row - 3) <= 9]
+    moments = {
+        tuple((np.outer(one, one) + np.outer(two, two))[np.triu_indices(2)] * [5, 7, 5])
+        for one in rows
+        for two in rows
+        if one @ one + two @ two <= 9
+    }
+    vectors = np.array(sorted(moments))
+    farthest = ((vectors[:, None] - vectors) ** 2).sum(axis=2).max()
+    assert farthest == 2 * 5**2 * 3**4 == MOMENT_SQUARED_SENSITIVITY * 3**4 // MOMENT_GRID**4
+
+
+def test_made_rows_share_what_private_rows_share():
+    generator = np.random.default_rng(0)
+    table = np.clip(0.5 + 0.2 * generator.normal(size=(20_000, 1)) + 0.02 * generator.normal(size=(20_000, 6)), 0, 1)
+    made = generator.permuted(table[:5000], axis=0)
+    noisy = NoisyVectors(Budget(epsilon=1.0, delta=1e-6, slack=0.0), entries=100)
+    moved = correlate_rows(made, [1] * 6, sums(table), noisy, 0.1)
+    assert np.corrcoef(moved.T).min() > 0.8 > np.abs(np.corrcoef(made.T) - np.eye(6)).max() + 0.7
+    assert np.allclose(moved.mean(axis=0), made.mean(axis=0))
+
+
+def test_a_second_moment_is_bought_where_it_shows_something():
+    few, many = (sums(np.zeros((units, 3))) for units in (100, 100_000))
+    assert moment_fraction(few, noise(), 50) == 0 == moment_fraction(many, noise(), 2000)
+    assert 0 < moment_fraction(many, noise(), 10) < moment_fraction(many, noise(), 200) <= 0.15
+
+
+def test_a_model_that_is_no_better_than_the_constant_is_replaced_by_it(monkeypatch, tmp_path):
+    X, _ = table(2000)
+    targets = np.random.default_rng(0).normal(size=2000)
+    wrong = np.array([0.0, 5.0, -5.0, 5.0])
+    monkeypatch.setattr(engine, "update", lambda belief, *rest: Belief(wrong[: len(belief.weights)], belief.root))
+    columns = AdditiveColumns(cuts=1, declared=[(-3, 3)] * 3)
+    model = PrivateLinearRegression(bounds=(-4, 4), columns=columns).fit(X, targets)
+    assert model.is_constant_
+    assert not model.coef_.any()
+    assert abs(model.predict(X).mean() - targets.mean()) < 0.5
+    assert "No model better than the constant" in " ".join(model.page_facts())
+    save(model, tmp_path / "model")
+    assert load(tmp_path / "model").is_constant_
+
+
+def test_correlated_columns_do_not_make_a_fit_diverge():
+    generator = np.random.default_rng(0)
+    shared = generator.normal(size=(12_000, 1))
+    X = np.sqrt(0.95) * shared + np.sqrt(0.05) * generator.normal(size=(12_000, 8))
+    y = shared[:, 0] + 0.5 * generator.normal(size=12_000)
+    columns = AdditiveColumns(declared=[(-4, 4)] * 8)
+    model = PrivateLinearRegression(bounds=(-6, 6), columns=columns).fit(X[:8000], y[:8000])
+    assert model.score(X[8000:], y[8000:]) > 0.0  # mostly about 0.7; without a second moment it was -4 and less
+
+
+def test_overdispersed_counts_have_a_wider_spread():
+    assert Poisson(10.0).with_miss(0.4).spread == pytest.approx(2.005, abs=0.01)
+    assert Gaussian(0.1).with_miss(0.19947).spread == pytest.approx(0.1, rel=1e-3)
 
 
 def gradient_plan(width, directions, seed=0):

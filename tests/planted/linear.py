@@ -48,6 +48,14 @@ class _OneColumnAtATime(PrivateSums):
         return np.hstack(columns)
 
 
+class _MomentOfEveryRow(PrivateSums):
+    """Adds up the outer products of all rows of a person, and not their mean."""
+
+    def moment_rows(self, rows: Any, firsts: Any, radius: float) -> NDArray[np.float64]:
+        """Treat every row as a unit: that is the mistake."""
+        return super().moment_rows(rows, np.arange(len(rows)), radius)
+
+
 class _MeasuredAgainForNothing(NoisyVectors):
     """Does not count the first release once there is a second: its means are thrown away where public rows are wrong.
 
@@ -125,6 +133,32 @@ def _replayed(sums: type[PrivateSums], _plays: int, seed: int) -> Caught:
     return Caught("replay on neighbours", evidence, found=moved > 2 * GRID + 1e-3)
 
 
+class _WithoutNoise:
+    """Releases exact totals: only their sensitivity is looked at."""
+
+    def release(self, part: Any, *, squared_sensitivity: int, fraction: float) -> tuple[NDArray[np.int64], float]:
+        return np.asarray(part), 1.0
+
+
+def _moment_replayed(sums: type[PrivateSums], _plays: int, seed: int) -> Caught:
+    """Release the second moment of two data sets that differ in the rows of one person, without noise."""
+    generator = np.random.default_rng(seed)
+    rows = [0.5 + generator.normal(size=(2, _COLUMNS)) / 4 for _ in range(_UNITS)]
+    units = np.repeat(np.arange(_UNITS), [*[2] * (_UNITS - 1), 40])
+    moments = []
+    for other in (np.full((40, _COLUMNS), 9.0), np.tile([9.0, -9.0, 0.0], (40, 1))):
+        table = np.vstack([*rows[:-1], other])
+        private = sums(partial(_rows, table), np.zeros((len(table), 1)), units, _UNITS)
+        noisy: Any = _WithoutNoise()
+        moment, _ = private.release_moment(
+            lambda features: features, width=_COLUMNS, radius=1.0, noisy=noisy, fraction=0.5
+        )
+        moments.append(moment * _UNITS)
+    moved = float(np.linalg.norm(moments[0] - moments[1]))
+    evidence = f"one person moved the second moment by {moved:.3f}, and the noise is for the root of 2"
+    return Caught("replay on neighbours", evidence, found=moved > np.sqrt(2) + 1e-6)
+
+
 def _bug(name: str, broken: type[PrivateSums]) -> PlantedBug:
     return PlantedBug(name, "replay", lambda: broken, lambda: PrivateSums, _replayed)
 
@@ -133,6 +167,13 @@ LINEAR = (
     _bug("row_clipped_for_person", _EveryRowClipped),
     _bug("private_clipping", _ClippedToTheLongest),
     _bug("entrywise_clipping", _OneColumnAtATime),
+    PlantedBug(
+        "moment_of_every_row",
+        "replay",
+        lambda: _MomentOfEveryRow,
+        lambda: PrivateSums,
+        _moment_replayed,
+    ),
     PlantedBug(
         "means_measured_again_for_nothing",
         "enumeration",

@@ -38,7 +38,8 @@ class PrivateLogisticRegression(ClassifierMixin, LinearModel):
         is a matrix, a data frame or an Arrow table of zeros and ones, and there is nothing to declare.
 
     The number of sums, their directions and their clipping are chosen from public numbers alone; there is nothing to
-    tune. If the public rows do not look like the private ones, the model reports it (`shift_`), ignores their geometry
+    tune. A model that is no better than the constant, by a last noisy sum, is replaced by it (`is_constant_`). If the
+    public rows do not look like the private ones, the model reports it (`shift_`), ignores their geometry
     and takes smaller steps.
 
     `coef_` and `intercept_` belong to the columns of `columns_`; `coef_deviations_` shows how much of each coefficient
@@ -124,10 +125,10 @@ class PrivateLogisticRegression(ClassifierMixin, LinearModel):
 
     def page_facts(self, schema: Any = None) -> list[str]:
         """Return how large the model is, and its classes or labels."""
-        size, classes = super().page_facts(schema)
+        *facts, classes = super().page_facts(schema)
         if self.labels_ is not None:
             classes = f"Labels, each 0 or 1: {', '.join(map(str, self.labels_.tolist()))}."
-        return [size, classes]
+        return [*facts, classes]
 
     def decision_function(self, X: Any) -> Floats:
         """Return log odds: a vector for two classes, else a column for each class or label. Nothing is spent."""

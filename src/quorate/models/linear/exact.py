@@ -46,6 +46,11 @@ def lengths(vectors: Floats) -> Floats:
     return np.asarray(largest * (np.sqrt(np.einsum("ij,ij->i", whole, whole)) / steps))
 
 
+def clip_rows(vectors: Floats, radius: float) -> Floats:
+    """Return each row shortened to `radius` where it is longer."""
+    return np.asarray(vectors * np.minimum(1.0, radius / np.maximum(lengths(vectors), 1e-300))[:, None])
+
+
 def unit_means(vectors: Floats, firsts: NDArray[np.int64], radius: float) -> Floats:
     """Return the mean over each unit's rows, the first of which `firsts` names: a sum of whole numbers, divided once.
 

@@ -4,13 +4,16 @@ Everything here is a formula about public numbers. `t` is the largest residual t
 """
 
 from abc import ABC, abstractmethod
-from typing import Protocol
+from copy import copy
+from typing import Protocol, Self
 
 import numpy as np
 from scipy.special import exp2, expit, logit, ndtr, ndtri
 
 from quorate.core.arrays import Floats
 
+_MOST_DEVIATIONS = 4.0  # of a residual that count in how far targets are from their means
+MEAN_DISTANCE = float(np.sqrt(2 / np.pi))  # of a standard normal number from 0
 _FARTHEST = 30.0  # a linear predictor beyond this is taken as this: exp stays finite
 
 
@@ -40,6 +43,12 @@ class Family(Protocol):
 
     def typical(self, at: Floats, even: Floats) -> Floats:
         """Return the sizes of residuals at these even levels in [0, 1], to choose a clipping threshold from."""
+
+    def miss(self, targets: Floats, at: Floats) -> Floats:
+        """Return how far each target is from its mean, in [0, 1]: less is better."""
+
+    def with_miss(self, miss: float) -> "Family":
+        """Return the family whose residuals miss by so much on average."""
 
 
 class Bernoulli:
@@ -76,11 +85,23 @@ class Bernoulli:
         p = self.mean(at)
         return np.asarray(np.where(even < p, 1 - p, p))
 
+    def miss(self, targets: Floats, at: Floats) -> Floats:
+        """Return the squared residual, as Brier's score has it."""
+        return np.asarray((targets - self.mean(at)) ** 2)
+
+    def with_miss(self, miss: float) -> "Bernoulli":
+        """Return the family itself: the law of its residuals is known."""
+        return self
+
 
 class _Normal(ABC):
-    """Residuals that are about normal around the mean, with the standard deviation that `_spread` says."""
+    """Residuals that are about normal around the mean, with the standard deviation that `_spread` says.
+
+    `spread` is that deviation, as a multiple of what it would be by the mean alone.
+    """
 
     parts = (0.97, 0.99, 1.0)
+    spread: float
 
     def mean(self, eta: Floats) -> Floats:
         """Return the linear predictor itself."""
@@ -111,6 +132,18 @@ class _Normal(ABC):
         """Return the sizes of normal residuals."""
         return np.asarray(np.abs(ndtri(np.clip(even, 1e-9, 1 - 1e-9))) * self._spread(at))
 
+    def miss(self, targets: Floats, at: Floats) -> Floats:
+        """Return the residual in deviations, of which there are at most four."""
+        return np.asarray(
+            np.minimum(np.abs(targets - self.mean(at)) / self._spread(at), _MOST_DEVIATIONS) / _MOST_DEVIATIONS
+        )
+
+    def with_miss(self, miss: float) -> Self:
+        """Return the family of normal residuals that are as far from 0, on average: long tails count for little."""
+        changed = copy(self)
+        changed.spread = self.spread * miss * _MOST_DEVIATIONS / MEAN_DISTANCE
+        return changed
+
 
 class Gaussian(_Normal):
     """Least squares, with residuals of this standard deviation."""
@@ -131,6 +164,7 @@ class Poisson(_Normal):
 
     def __init__(self, unit: float = 1.0) -> None:
         self.unit = unit
+        self.spread = 1.0
 
     def mean(self, eta: Floats) -> Floats:
         """Return the mean count, in units; a mean above the largest count is that."""
@@ -146,4 +180,4 @@ class Poisson(_Normal):
         return self.mean(eta)
 
     def _spread(self, at: Floats) -> Floats:
-        return np.asarray(np.sqrt(np.maximum(self.mean(at), 1e-6) / self.unit))
+        return np.asarray(self.spread * np.sqrt(np.maximum(self.mean(at), 1e-6) / self.unit))

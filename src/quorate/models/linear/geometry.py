@@ -64,12 +64,15 @@ class Measurement:
 
         With a `centre`, of `exact_features` too, it is taken from the features, and a 1 for the intercept goes before.
         """
-        at, directions = (_moved(weights, centre) for weights in (self.at, self.directions))
-        residual = targets - family.mean(_product(features, at))
-        along = _product(features, directions)
+        residual = targets - family.mean(self.predictor(features, centre))
+        along = _product(features, _moved(self.directions, centre))
         length = lengths(along) * np.abs(residual)
         along *= (residual * np.minimum(1.0, self.radius / np.maximum(length, 1e-300)))[:, None]
         return along
+
+    def predictor(self, features: Floats, centre: Floats | None = None) -> Floats:
+        """Return the linear predictor of each row at the weights where the gradient is measured."""
+        return _product(features, _moved(self.at, centre))
 
     def along(self, sample: Floats) -> tuple[Floats, Floats]:
         """Return the sample along the directions, and the largest residual of each row that is not clipped."""

@@ -61,6 +61,7 @@ _FITTED = (
     "intercept_",
     "coef_deviations_",
     "shift_",
+    "is_constant_",
     "claim_",
     "columns_",
     "curves_",
@@ -139,7 +140,7 @@ class LinearModel(SavedModel, CountedCopies, ShowsClaim, BaseEstimator):
 
     spending = Spending(published=True, chargeable=True, searchable=True, gaussian=True)
     summary = "A linear model, fitted by noisy sums of private records."
-    saved_attributes = ("claim_", "shift_")
+    saved_attributes = ("claim_", "shift_", "is_constant_")
 
     epsilon: float
     delta: float
@@ -169,14 +170,14 @@ class LinearModel(SavedModel, CountedCopies, ShowsClaim, BaseEstimator):
         self.form_ = self._form(X, rows)
         private = PrivateSums(self._encoder(rows), targets, units, number, one_each=one_each)
         described = self._described(problem)
-        self.entries_ = entries_of(described)
+        self.entries_ = entries_of(described, self.delta)
         if noisy is None:
             noisy = NoisyVectors(self._budget(0.0), entries=self.entries_)  # proof: step 3
         points = None if known is None else self.columns_.encode(known)
         # One thread: the matrices are small, and threads of linear algebra would spin ten times as long as they work.
         with progress("fitting a linear model"), one_thread():
             fitted = fit(described, private, points, noisy)  # proof: step 4
-        self.shift_ = fitted.shift
+        self.shift_, self.is_constant_ = fitted.shift, fitted.constant
         return fitted
 
     def to_state(self) -> State:
@@ -212,6 +213,8 @@ class LinearModel(SavedModel, CountedCopies, ShowsClaim, BaseEstimator):
     def page_facts(self, schema: Any = None) -> list[str]:
         """Return how large the model is, and its classes."""
         facts = [f"{type(self).__name__}: {self.coef_.size} coefficients of {self.n_features_in_} columns."]
+        if self.is_constant_:
+            facts.append("No model better than the constant was found: every answer is the same.")
         if hasattr(self, "classes_"):
             facts.append(f"Classes: {', '.join(map(str, self.classes_.tolist()))}.")
         return facts

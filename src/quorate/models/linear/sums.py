@@ -25,6 +25,11 @@ _MOST_ENTRIES = 2**25  # proof: step 1
 _BLOCK = 2**10  # rows encoded together: few enough for the caches
 _THREADS = 4  # that encode blocks, at most
 
+MOMENT_GRID = 2**12  # the length, in whole numbers, of the longest row in a second moment
+_DIAGONAL_WEIGHT, _PAIR_WEIGHT = 5, 7  # 7^2 <= 2 * 5^2: proof: step 7
+MOMENT_SQUARED_SENSITIVITY = 2 * _DIAGONAL_WEIGHT**2 * MOMENT_GRID**4  # proof: step 7
+
+_AddBlock = Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.int64]]
 Vectors = Callable[[Floats, Floats], Floats]
 
 
@@ -81,25 +86,68 @@ class PrivateSums:
         rows a person has is not public: only the number of units divides.
         """
 
-        def added(block: tuple[NDArray[np.int64], NDArray[np.int64]]) -> NDArray[np.int64]:
-            rows, firsts = block
-            with np.errstate(all="ignore"):  # proof: step 5: a warning would tell of private values
-                row_vectors = vectors(exact_features(self._encode(rows)), self._targets[rows])
-                return np.asarray(self.contributions(row_vectors, firsts, radius).sum(axis=0))
+        def add_block(rows: NDArray[np.int64], firsts: NDArray[np.int64]) -> NDArray[np.int64]:
+            row_vectors = vectors(exact_features(self._encode(rows)), self._targets[rows])
+            return np.asarray(self.contributions(row_vectors, firsts, radius).sum(axis=0))
 
-        total = np.zeros(entries, dtype=np.int64)
-        with (
-            one_thread(),
-            ThreadPoolExecutor(usable_cores(most=_THREADS)) as threads,
-        ):  # each block by one thread: they do not wait
-            for part in threads.map(added, self._blocks()):
-                total += part  # proof: step 2
-        released, scale = release_counts(  # proof: step 3
-            Ballots(total),
-            lambda whole: noisy.release(whole, squared_sensitivity=SQUARED_SENSITIVITY, fraction=fraction),
-        )
+        released, scale = self._release_total(add_block, entries, SQUARED_SENSITIVITY, noisy, fraction)
         step = radius / grid_length(entries) / self.units
         return np.asarray(released * step, dtype=np.float64), scale * step
+
+    def release_moment(
+        self, rows: Callable[[Floats], Floats], *, width: int, radius: float, noisy: NoisyVectors, fraction: float
+    ) -> tuple[Floats, float]:
+        """Return the mean over units of the second moment of their rows, and the noise's scale off its diagonal.
+
+        `rows` has the obligations of `vectors` in `release`. Each row is clipped to `radius`, and a unit of m rows adds
+        the mean of their m outer products.
+        """
+        pairs = np.triu_indices(width)
+        weights = np.where(pairs[0] == pairs[1], _DIAGONAL_WEIGHT, _PAIR_WEIGHT)
+
+        def add_block(numbers: NDArray[np.int64], firsts: NDArray[np.int64]) -> NDArray[np.int64]:
+            whole = self.moment_rows(rows(exact_features(self._encode(numbers))), firsts, radius)
+            return np.asarray((whole.T @ whole)[pairs].astype(np.int64) * weights)  # proof: step 7: exact
+
+        released, scale = self._release_total(add_block, len(weights), MOMENT_SQUARED_SENSITIVITY, noisy, fraction)
+        step = radius**2 / MOMENT_GRID**2 / self.units
+        moment = np.zeros((width, width))
+        moment[pairs] = released * (step / weights)
+        return moment + np.triu(moment, 1).T, scale * step / _PAIR_WEIGHT
+
+    def moment_rows(self, rows: Floats, firsts: NDArray[np.int64], radius: float) -> Floats:
+        """Return rows of whole numbers; the squares of all rows of a unit add up to at most MOMENT_GRID^2."""
+        sizes = np.diff(firsts, append=len(rows))
+        longest = np.maximum(lengths(rows), radius) * np.sqrt(np.repeat(sizes, sizes))
+        whole = np.nan_to_num(np.trunc(rows * (MOMENT_GRID / longest)[:, None]), posinf=0.0, neginf=0.0)
+        np.clip(whole, -MOMENT_GRID, MOMENT_GRID, out=whole)
+        squares = np.add.reduceat(np.einsum("ij,ij->i", whole, whole), firsts)
+        whole[np.repeat(squares > MOMENT_GRID**2, sizes)] = 0.0  # proof: step 7
+        return np.asarray(whole)
+
+    def moment_scale(self, noisy: NoisyVectors, fraction: float) -> float:
+        """Return the noise's scale off the diagonal of the next second moment, for rows clipped to radius 1."""
+        scale = noisy.scale(squared_sensitivity=MOMENT_SQUARED_SENSITIVITY, fraction=fraction)
+        return scale / (_PAIR_WEIGHT * MOMENT_GRID**2)
+
+    def _release_total(
+        self, add_block: _AddBlock, entries: int, squared_sensitivity: int, noisy: NoisyVectors, fraction: float
+    ) -> tuple[NDArray[np.int64], float]:
+        """Add up what `add_block` returns for each block of whole units, and release the total."""
+
+        def add_quietly(block: tuple[NDArray[np.int64], NDArray[np.int64]]) -> NDArray[np.int64]:
+            with np.errstate(all="ignore"):  # proof: step 5: a warning would tell of private values
+                return add_block(*block)
+
+        total = np.zeros(entries, dtype=np.int64)
+        # Each block is added up by one thread, so that threads of linear algebra do not wait for each other.
+        with one_thread(), ThreadPoolExecutor(usable_cores(most=_THREADS)) as threads:
+            for part in threads.map(add_quietly, self._blocks()):
+                total += part  # proof: step 2
+        return release_counts(  # proof: step 3
+            Ballots(total),
+            lambda whole: noisy.release(whole, squared_sensitivity=squared_sensitivity, fraction=fraction),
+        )
 
     def contributions(self, vectors: Floats, firsts: NDArray[np.int64], radius: float) -> NDArray[np.int64]:
         """Return what each unit adds: the mean over its rows, the first of which `firsts` names, on the grid."""
