@@ -60,7 +60,7 @@ def _peer_figures() -> Iterator[Figure]:
 
 
 def _tracing_figures(quick: bool) -> Iterator[Figure]:
-    from quorate.auditing.membership import exact_means, noisy_means, released_means, trace
+    from quorate.auditing._membership import exact_means, noisy_means, released_means, trace
 
     repeats = 2 if quick else 20
     yield "audit.tracing.exact.hits_at_1_percent", trace(exact_means, repeats=repeats).hits(false_alarms=0.01), "share"
@@ -72,7 +72,7 @@ def _tracing_figures(quick: bool) -> Iterator[Figure]:
 
 
 def _membership_figures(quick: bool) -> Iterator[Figure]:
-    from quorate.auditing.membership import attack_membership, make_targets
+    from quorate.auditing._membership import attack_membership, make_targets
 
     models, count = (24, 40) if quick else (160, 100)
     for name, train in (("forest", _forest), ("tree", _tree), ("private", _private), ("student", _student)):
@@ -117,7 +117,7 @@ def _student(X: Any, y: Any) -> Any:
 def _timing_figures(quick: bool) -> Iterator[Figure]:
     """Tell close votes from clear ones by the time of `predict`, without the pace of a server; then with a delay."""
     from planted.delays import Delayed  # type: ignore[import-not-found]
-    from quorate.auditing.membership import attack_timing
+    from quorate.auditing._membership import attack_timing
     from quorate.models.predictors import PrivateClassifier
 
     generator, arm = np.random.default_rng(0), 500 if quick else 3000

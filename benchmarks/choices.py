@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.figures import Figure, data_folder
-from quorate.auditing.plays import simulate
+from quorate.auditing._plays import simulate
 from quorate.compute.learners import Deal, batched_equivalent
 from quorate.core.arrays import Integers
 from quorate.core.mechanisms import NO_QUORUM, ConfidentMax

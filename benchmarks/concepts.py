@@ -72,8 +72,8 @@ def _agnostic(concept: Concept, X: Numbers, y: Any) -> float:
 
 
 def _stable(concept: Concept, X: Numbers, y: Any) -> float:
+    from quorate.models.predictors._stable import StableChoice
     from quorate.models.predictors.concept_classifier import fill_unit_rows
-    from quorate.models.predictors.stable import StableChoice
 
     choice = StableChoice.calibrate(concept, units=len(y), gamma=0.1, subset=_subset(concept, len(y)))
     return _wrong(choice.draw(fill_unit_rows(X, y)), concept)
@@ -188,7 +188,7 @@ def answered_queries(*, records: int, most: int = 2**24) -> dict[str, int]:
     disagree by a fifth; those on relabelled chunks by a fiftieth, and pay for relabelling. "published" is the stability
     test on plain teachers with its published constants. A teacher has 20 units or more; epsilon is 1, delta 1e-6.
     """
-    from quorate.models.predictors.agnostic import plan_sample
+    from quorate.models.predictors._agnostic import plan_sample
     from quorate.planner import plan
     from quorate.planner.literature import stability_teachers
 
@@ -281,8 +281,8 @@ def stability_figures(quick: bool) -> Iterator[Figure]:
     Exactly over all data sets of a few rows and all subsets; and on 10,000 records by the mean over random subsets of
     the exact probability given the subset, the same subsets for both neighbours.
     """
-    from quorate.models.predictors.stable import StableChoice
-    from quorate.planner.concepts import plan_concept
+    from quorate.models.predictors._stable import StableChoice
+    from quorate.planner._concepts import plan_concept
 
     rows = 3 if quick else 4
     choice = StableChoice.calibrate(Thresholds(), units=rows, gamma=0.6, subset=1)

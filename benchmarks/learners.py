@@ -16,10 +16,10 @@ from typing import TypeVar
 import numpy as np
 
 from benchmarks.figures import Figure
-from quorate.compute.learners.batched import BatchedLogistic, BatchedQuadratic
+from quorate.compute.learners._batched import BatchedLogistic, BatchedQuadratic
+from quorate.compute.learners._tree import BatchedTree
 from quorate.compute.learners.linear import LinearTeachers
 from quorate.compute.learners.teachers import Deal, Learner, Matrix
-from quorate.compute.learners.tree import BatchedTree
 
 _Result = TypeVar("_Result")
 

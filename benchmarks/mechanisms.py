@@ -8,6 +8,7 @@ from typing import Literal
 import numpy as np
 
 from benchmarks.figures import Figure, data_folder
+from quorate.core._noise import SystemNoise
 from quorate.core.mechanisms import (
     BetweenThresholds,
     ConfidentMax,
@@ -18,7 +19,6 @@ from quorate.core.mechanisms import (
     SoftMajority,
     StabilityTest,
 )
-from quorate.core.noise import SystemNoise
 from quorate.planner.needed import votes_needed
 
 

@@ -21,16 +21,16 @@ from benchmarks.data import DigitSplit, digit_splits, random_halves, read_adult
 from benchmarks.figures import Figure, data_folder
 from benchmarks.students import adult_student
 from quorate.auditing import audit
-from quorate.auditing.membership import attack_membership, make_targets, trace
-from quorate.auditing.models import neighbour_means
+from quorate.auditing._membership import attack_membership, make_targets, trace
+from quorate.auditing._models import neighbour_means
 from quorate.compute.learners.backends import choose_backend
 from quorate.core.errors import InvalidInput
 from quorate.core.estimator_calls import one_thread
 from quorate.models.knn import NeighbourClassifier
+from quorate.models.knn._kernel import Kernel, Shape
+from quorate.models.knn._units import Units
 from quorate.models.knn.ballots import Terms
 from quorate.models.knn.choice import TOP, rank_of
-from quorate.models.knn.kernel import Kernel, Shape
-from quorate.models.knn.units import Units
 
 _DELTA = 1e-5
 _MNIST_SPLITS = 10  # every test image judges once

@@ -21,7 +21,7 @@ from quorate.models.concepts import Thresholds
 from quorate.models.knn import NeighbourClassifier
 from quorate.models.selection import plan_search
 from quorate.planner.needed import correct_probability
-from quorate.report.plots import (
+from quorate.report._plots import (
     BLUE,
     GREEN,
     GREY,

@@ -30,9 +30,9 @@ from quorate.core.arrays import Floats, Integers
 from quorate.core.privacy import Budget
 from quorate.models.concepts import Boxes, Halfspaces, Threshold, Thresholds
 from quorate.release import Columns, GrowingRelease, OnlineRelease, QueryRelease, Workload
+from quorate.release._running_sums import best_running_sums
 from quorate.release.engines import ENGINES, Released, choose_engine
 from quorate.release.queries import Marginals, Queries, Rows
-from quorate.release.running_sums import best_running_sums
 
 _EPSILONS = {"epsilon1": 1.0, "epsilon01": 0.1}
 _DELTA = 1e-6

@@ -168,7 +168,7 @@ def largest_answer(queries: Queries, weights: Floats) -> float:
 
 def most_public_points(concept: Concept) -> int:
     """Return the largest number of public points whose cells fit, by halving: at sizes beyond it a cover is refused."""
-    from quorate.release.cover.halfspaces import check_points
+    from quorate.release.cover._halfspaces import check_points
     from quorate.release.queries.base import LARGEST, check_cells
 
     def fits(points: int) -> bool:

@@ -30,9 +30,9 @@ import pyarrow.parquet
 from benchmarks.figures import Figure, peak_bytes
 from benchmarks.learners import counting_figures
 from benchmarks.scale_distributed import cluster_figures, site_figures
+from quorate.compute.learners._batched import BatchedLogistic
+from quorate.compute.learners._gpu import TwoClassChunks, fit_on_gpu, on_gpus
 from quorate.compute.learners.backends import choose_backend
-from quorate.compute.learners.batched import BatchedLogistic
-from quorate.compute.learners.gpu import TwoClassChunks, fit_on_gpu, on_gpus
 from quorate.compute.learners.linear import LinearTeachers
 from quorate.compute.learners.teachers import Deal, Matrix
 from quorate.core.arrays import Integers

@@ -19,7 +19,7 @@ from benchmarks.figures import Figure, import_planted
 from benchmarks.service_callers import caller_figures
 from benchmarks.service_operation import operation_figures
 from benchmarks.serving import binary_request, json_request, send, serving, table_request
-from quorate.auditing.membership import area_under_curve
+from quorate.auditing._membership import area_under_curve
 
 _FEATURES, _TEACHERS, _CONNECTIONS = 20, 1000, 64
 _PACE = 20.0  # milliseconds, as `quorate serve` has it
@@ -214,8 +214,8 @@ def main(kind: str, port: str, pace: str, *folders: str) -> None:
     """Serve a twin of the application, for the figures above."""
     import uvicorn
 
-    from quorate.service.app import make_app
-    from quorate.service.settings import Settings
+    from quorate.service._app import make_app
+    from quorate.service._settings import Settings
 
     settings = Settings.of(*folders, port=int(port), keys=False, pace_ms=float(pace))
     models = [_twin(kind, Path(folder), lease=settings.lease) for folder in folders]

@@ -191,10 +191,10 @@ def _start_seconds(folder: Path, entries: int) -> float:
     What a compaction leaves is written here as it writes it: to grow so many entries takes the better part of an hour.
     """
     from quorate.core.ledger import Ledger
+    from quorate.core.ledger._parts import MAC_BYTES, Part, add_parts
+    from quorate.core.ledger._rules import to_json
+    from quorate.core.ledger._store import SQLiteStore, read_key
     from quorate.core.ledger.chain import Change, Head, Witness
-    from quorate.core.ledger.parts import MAC_BYTES, Part, add_parts
-    from quorate.core.ledger.rules import to_json
-    from quorate.core.ledger.store import SQLiteStore, read_key
     from quorate.core.privacy import Budget
 
     folder.mkdir()

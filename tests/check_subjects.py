@@ -133,6 +133,6 @@ SUBJECTS = [
     AdditiveColumns(),
     DrawnColumns(number=3),
     OwnPrivateSearchCV(qr.PrivateLogisticRegression(), epsilon=1e3),
-    OwnConformalClassifier(PublishedTree(), epsilon=1e5, alpha=0.9),
-    OwnConformalRegressor(PublishedLine(), epsilon=1e5, alpha=0.9, largest_error=100.0),
+    OwnConformalClassifier(PublishedTree(), epsilon=1e5, miscoverage=0.9),
+    OwnConformalRegressor(PublishedLine(), epsilon=1e5, miscoverage=0.9, largest_error=100.0),
 ]

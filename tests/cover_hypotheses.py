@@ -7,9 +7,9 @@ from functools import singledispatch
 import numpy as np
 
 from quorate.models.concepts import Box, Conjunction, Constant, Halfspace, Interval, Stump, Threshold
-from quorate.release.cover.axes import BoxCover, IntervalCover, ThresholdCover
-from quorate.release.cover.codes import ConjunctionCover, FiniteCover, StumpCover
-from quorate.release.cover.halfspaces import HalfspaceCover
+from quorate.release.cover._axes import BoxCover, IntervalCover, ThresholdCover
+from quorate.release.cover._codes import ConjunctionCover, FiniteCover, StumpCover
+from quorate.release.cover._halfspaces import HalfspaceCover
 from quorate.release.queries import NOTHING
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from quorate.auditing import Release, claims_of, release_of
-from quorate.auditing.enumeration import Mechanism
+from quorate.auditing._enumeration import Mechanism
 from quorate.core.mechanisms import (
     BetweenThresholds,
     ConfidentMax,

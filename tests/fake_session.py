@@ -9,9 +9,9 @@ from quorate.core.ballots import release_votes
 from quorate.core.errors import BudgetSpent, IdReused
 from quorate.core.privacy import Cost
 from quorate.core.requests import Replies
-from quorate.service.inputs import MatrixInput
+from quorate.service._inputs import MatrixInput
+from quorate.service._outputs import Outputs
 from quorate.service.model import Model
-from quorate.service.outputs import Outputs
 
 
 class FakeSession:

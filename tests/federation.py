@@ -8,9 +8,9 @@ import quorate as qr
 from quorate.core.mechanisms import DistributedMax, NoisyMax
 from quorate.models.saving import load
 from quorate.models.saving.votes import mechanism_document
-from quorate.service.sites.masks import Masks
-from quorate.service.sites.messages import Declaration
-from quorate.service.sites.site import Site
+from quorate.service.sites._masks import Masks
+from quorate.service.sites._messages import Declaration
+from quorate.service.sites._site import Site
 
 NAMES = ["east", "north", "south"]
 TEACHERS = {"east": 30, "north": 40, "south": 50}

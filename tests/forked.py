@@ -17,7 +17,7 @@ import types
 
 SINGLE_THREAD = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL")}  # a fork takes no threads along
 IMPORTED = (
-    "quorate.service.run",
+    "quorate.service._run",
     "quorate.release",
     "quorate.models.students",
     "quorate.models.everlasting",

@@ -29,7 +29,7 @@ def answers(release):
 def _ledger_first():
     """Plant a bug: the ledger speaks of an update before its file is there; and die between the two."""
     from quorate.core.ledger import Ledger
-    from quorate.release import update_files
+    from quorate.release import _update_files as update_files
 
     write, keep = update_files.write_new, Ledger.keep_own
 
@@ -44,7 +44,7 @@ def _ledger_first():
 
 def _told_first():
     """Plant a bug: an update is told, and not kept."""
-    from quorate.release.update_files import UpdateFiles
+    from quorate.release._update_files import UpdateFiles
 
     right = UpdateFiles.keep
     UpdateFiles.keep = lambda self, number, update: right(self, number, update) if number == 1 else None

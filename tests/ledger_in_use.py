@@ -10,7 +10,7 @@ from quorate.compute.ensemble import Ensemble
 from quorate.compute.ensemble.estimators import EstimatorTeachers
 from quorate.core.answerers import Votes
 from quorate.core.ledger import Ledger
-from quorate.core.ledger.store import is_url
+from quorate.core.ledger._store import is_url
 from quorate.core.mechanisms import SoftMajority
 from quorate.core.privacy import Budget
 from quorate.core.requests import Request

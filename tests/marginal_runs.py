@@ -1,7 +1,7 @@
 """Marginals measured once, before anything is made of them: for tests of the engines that go on from there."""
 
+from quorate.release.engines._marginals import marginal_measurement
 from quorate.release.engines.base import measure_once
-from quorate.release.engines.marginals import marginal_measurement
 
 
 def measure_marginals(queries, private, budget, noise=None):

@@ -58,7 +58,7 @@ from quorate.core.privacy.budget import to_quanta
 from quorate.models.concepts import Threshold, Thresholds
 from quorate.models.saving.votes import mechanism_document
 from quorate.release.engines import expected_errors
-from quorate.release.engines.components import plan_marginals
+from quorate.release.engines._components import plan_marginals
 from quorate.release.queries import Marginals
 
 CHANCE = np.random.default_rng(7)

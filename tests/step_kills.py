@@ -20,7 +20,7 @@ CALLS = ("open", "fsync", "pwrite", "ftruncate", "replace", "unlink", "write", "
 
 def _die_at(step):
     """Make this process kill itself right before it does so many things that could matter after a crash."""
-    from quorate.core.ledger import store
+    from quorate.core.ledger import _store as store
 
     count = itertools.count(1)
 

@@ -5,8 +5,15 @@ import pytest
 from scipy import stats
 
 from quorate.auditing import epsilon_lower_bound, score_lower_bound
-from quorate.auditing.bounds import _cuts, _parts, encode, expected_lower_bound, proportion_at_least, proportion_at_most
-from quorate.auditing.plays import SeededNoise
+from quorate.auditing._bounds import (
+    _cuts,
+    _parts,
+    encode,
+    expected_lower_bound,
+    proportion_at_least,
+    proportion_at_most,
+)
+from quorate.auditing._plays import SeededNoise
 from quorate.core.errors import InvalidInput
 
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from quorate.auditing import Replay
-from quorate.auditing import verdict as verdicts
-from quorate.auditing.sums import NoisyCount
+from quorate.auditing import _verdict as verdicts
+from quorate.auditing._sums import NoisyCount
 from quorate.auditing.targets import TARGETS
 from quorate.cli.audit import audit
 from quorate.core.errors import InvalidInput

@@ -10,13 +10,13 @@ from scipy import stats
 
 import quorate
 from quorate.auditing import Attempt, Query, enumerate_outcomes, epsilon_lower_bound, release_of
-from quorate.auditing.everlasting import closing_law
-from quorate.auditing.models import _votes
-from quorate.auditing.plays import STOPPED, PlayNoise, play
-from quorate.auditing.sums import NoisyCount
+from quorate.auditing._everlasting import closing_law
+from quorate.auditing._models import _votes
+from quorate.auditing._plays import STOPPED, PlayNoise, play
+from quorate.auditing._sums import NoisyCount
+from quorate.auditing._verdict import Effort, bound_claims
+from quorate.auditing._votes import attacks_on, audit_votes, best_attack
 from quorate.auditing.targets import TARGETS, make_target
-from quorate.auditing.verdict import Effort, bound_claims
-from quorate.auditing.votes import attacks_on, audit_votes, best_attack
 from quorate.core.errors import InvalidInput
 from quorate.core.mechanisms import (
     BetweenThresholds,
@@ -111,7 +111,7 @@ def test_plays_follow_the_enumerated_law(name):
 
 
 def test_a_cutoff_closes_as_enumerated():
-    from quorate.auditing.everlasting import _closings
+    from quorate.auditing._everlasting import _closings
 
     cutoff, arrivals, plays = NoisyCutoff(epsilon=0.5, allowed=2, spread=4), [True, False, True, True, False], 20_000
     law = closing_law(cutoff, arrivals)
@@ -328,7 +328,7 @@ def test_claims_share_the_error(claims, monkeypatch):
         errors.append(1 - confidence)
         return epsilon_lower_bound(first, second, delta=delta, confidence=confidence)
 
-    monkeypatch.setattr("quorate.auditing.votes.epsilon_lower_bound", watched)
+    monkeypatch.setattr("quorate.auditing._votes.epsilon_lower_bound", watched)
     audit_votes(make_target("noisy_max"), plays=1000, confidence=0.99, deltas=(0.1, 0.01, 0.001)[:claims])
     assert sum(errors) == pytest.approx(0.01)
     bound_claims([(1.0, 0.0)] * claims, [0, 1] * 500, [1, 0] * 500, attack="", confidence=0.98, bound=watched)

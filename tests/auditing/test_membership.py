@@ -12,7 +12,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 
 from planted.delays import Delayed
-from quorate.auditing.membership import (
+from quorate.auditing._membership import (
     Roc,
     Timing,
     area_under_curve,

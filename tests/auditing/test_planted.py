@@ -26,8 +26,8 @@ from planted.restarts import RESTARTS
 from planted.states import SharedAnswers
 from planted.sums import ClippedSum, NoiseReused, SumOfAnything
 from planted.thresholds import GapForDistance, RawGap, RedrawnEachQuery, small_quorum, small_stability
-from quorate.auditing.laws import all_votes
-from quorate.auditing.plays import SeededNoise
+from quorate.auditing._laws import all_votes
+from quorate.auditing._plays import SeededNoise
 from quorate.compute.ensemble import Ensemble
 from quorate.core.errors import IdReused, InvalidInput
 from quorate.core.mechanisms import NoisyMax, NoisySum, SoftMajority, StabilityTest

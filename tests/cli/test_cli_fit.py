@@ -21,7 +21,7 @@ from quorate.core.session import Session
 from quorate.models.concepts import Thresholds
 from quorate.models.saving import load, save, schema_of
 from quorate.service import Settings
-from quorate.service.worker import open_models
+from quorate.service._worker import open_models
 from quorate.tables import Category, Label, Number, Schema
 
 TOWNS = np.array(["north", "south", "west"])

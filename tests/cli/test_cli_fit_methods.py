@@ -16,7 +16,7 @@ TABLES = (
     "skip-last"
 )
 OUT = "out report json"
-CONCEPT = f"{TABLES} {OUT} concept rows-per-person"
+CONCEPT = f"{TABLES} {OUT} concept records-per-person"
 VOTES = "teachers aggregator no-quorums disagreement n-jobs"
 TAKEN = {
     "subsample": f"{TABLES} {OUT} memory spill cluster epsilon delta account learner queries holdout device {VOTES} "

@@ -11,7 +11,7 @@ from quorate.cli import main
 from quorate.cli.app import app
 from quorate.cli.options import AggregatorName, options_of
 from quorate.cli.release import _SETTINGS, USED_OPTIONS, release
-from quorate.planner.teachers import AGGREGATORS
+from quorate.planner._teachers import AGGREGATORS
 from quorate.release import ENGINES
 
 

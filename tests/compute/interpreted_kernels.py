@@ -8,8 +8,9 @@ import sys
 import numpy as np
 from test_gpu import KINDS, TWO, on_the_last_bit, teachers_of
 
-from quorate.compute.learners import BatchedLogistic, Deal, gpu
-from quorate.compute.learners.gpu import GpuTeachers, TwoClassChunks, fit_on_gpu
+from quorate.compute.learners import BatchedLogistic, Deal
+from quorate.compute.learners import _gpu as gpu
+from quorate.compute.learners._gpu import GpuTeachers, TwoClassChunks, fit_on_gpu
 
 
 def counts_alike(kind: str) -> None:

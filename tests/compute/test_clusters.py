@@ -24,14 +24,15 @@ from benchmarks.figures import BARS, judge
 from benchmarks.scale_distributed import Marked, Mortal, cluster_figures, driven, marks_in
 from quorate import InvalidInput, PrivateClassifier, SemiPrivateClassifier, load, save
 from quorate.cli import main
-from quorate.compute.ensemble import clusters, engines
+from quorate.compute.ensemble import _engines as engines
+from quorate.compute.ensemble import clusters
+from quorate.compute.ensemble._engines import open_engine
 from quorate.compute.ensemble.clusters import ClusterTable, ClusterTeachers
 from quorate.compute.ensemble.dealing import Dealer
 from quorate.compute.ensemble.electorate import Electorate
-from quorate.compute.ensemble.engines import open_engine
 from quorate.compute.ensemble.sources import SpilledRows
 from quorate.core.errors import ClusterLost
-from quorate.models.predictors.table_rows import Encoding, spill_rows
+from quorate.models.predictors._table_rows import Encoding, spill_rows
 from quorate.tables import Label, Number, Schema
 from quorate.tables.files import TableStream, table_files, table_parts
 
@@ -432,8 +433,8 @@ def test_the_command_fits_on_a_cluster(folder, tmp_path, capsys, monkeypatch):
 
 def test_a_server_counts_on_a_cluster(folder, tmp_path, monkeypatch):
     pytest.importorskip("msgspec", reason="the service is not installed")
-    from quorate.service.settings import Settings
-    from quorate.service.worker import Folders, _check_placed
+    from quorate.service._settings import Settings
+    from quorate.service._worker import Folders, _check_placed
 
     monkeypatch.setenv("QUORATE_STATE", str(tmp_path / "state"))
     engine = Here()

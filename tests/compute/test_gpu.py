@@ -26,10 +26,12 @@ from quorate.compute.learners import (
     BatchedRidge,
     Deal,
     LinearTeachers,
-    gpu,
 )
+from quorate.compute.learners import (
+    _gpu as gpu,
+)
+from quorate.compute.learners._gpu import GpuTeachers, TwoClassChunks, fits_kernel
 from quorate.compute.learners.backends import choose_backend
-from quorate.compute.learners.gpu import GpuTeachers, TwoClassChunks, fits_kernel
 from quorate.compute.learners.linear import gridded_queries, sliced
 from quorate.core.errors import InvalidInput
 

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quorate.core import answer_cache as answered
+from quorate.core import _answer_cache as answered
 from quorate.core import requests as exchange
 from quorate.core import rows as rows_module
-from quorate.core.answer_cache import AnsweredRows
+from quorate.core._answer_cache import AnsweredRows
 from quorate.core.answerers import OneByOne
 from quorate.core.errors import BudgetSpent
 from quorate.core.ledger import Ledger

@@ -30,10 +30,10 @@ from quorate.compute.learners import Deal
 from quorate.core.ballots import Ballots
 from quorate.core.estimator_calls import CALL, call_rows
 from quorate.core.requests import Replies, Request
-from quorate.models.concepts.finite import Member
-from quorate.service.app import make_app
+from quorate.models.concepts._finite import Member
+from quorate.service._app import make_app
+from quorate.service._settings import Settings
 from quorate.service.model import Model
-from quorate.service.settings import Settings
 from service_client import call, features, running
 
 

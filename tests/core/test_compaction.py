@@ -25,9 +25,11 @@ from ledger_in_use import (
     used,
 )
 from quorate.core.errors import BudgetSpent, IdReused, InvalidInput, LedgerRefused
-from quorate.core.ledger import Ledger, Phase, check_export, compaction, export_entries, move, restore, verify
+from quorate.core.ledger import Ledger, Phase, check_export, export_entries, move, restore
+from quorate.core.ledger import _compaction as compaction
+from quorate.core.ledger import _verify as verify
+from quorate.core.ledger._rules import Event, apply, to_json
 from quorate.core.ledger.chain import Mark
-from quorate.core.ledger.rules import Event, apply, to_json
 from quorate.core.privacy import Budget
 from quorate.core.requests import Asked, Request
 

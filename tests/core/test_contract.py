@@ -13,7 +13,7 @@ import pytest
 
 from mechanism_cases import INSTANCES, THRESHOLD
 from quorate import Budget, BudgetSpent, Cost, InvalidInput, RunEnded, WrongProcess
-from quorate.auditing.plays import SeededNoise
+from quorate.auditing._plays import SeededNoise
 from quorate.core.mechanisms import NO_QUORUM, Quorum, SoftMajority, StabilityTest
 from quorate.core.mechanisms.base import Run
 

@@ -16,10 +16,10 @@ from enumeration_instances import INSTANCES, Instance, dissent, quorum
 from planted import broken_releases
 from quorate import Budget, BudgetSpent, Infeasible, InvalidInput, RunEnded
 from quorate.auditing import Release, claims_of, enumerate_outcomes, release_of, worst_cases
-from quorate.auditing.enumeration import DeltaClaim, RenyiClaim, SlackClaim
-from quorate.auditing.laws import all_votes, neighbours
-from quorate.auditing.plays import SeededNoise
-from quorate.auditing.worst_case import Game
+from quorate.auditing._enumeration import DeltaClaim, RenyiClaim, SlackClaim
+from quorate.auditing._laws import all_votes, neighbours
+from quorate.auditing._plays import SeededNoise
+from quorate.auditing._worst_case import Game
 from quorate.core.mechanisms import NO_QUORUM, Dissent, Quorum
 from quorate.core.mechanisms.base import Run
 from quorate.core.mechanisms.dissent import calibrate_with_quorum, half_gaps

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from quorate import Budget, BudgetSpent, InvalidInput
-from quorate.auditing.plays import SeededNoise
+from quorate.auditing._plays import SeededNoise
 from quorate.core.mechanisms import DistributedMax
 from quorate.core.mechanisms.distributed_max import NoisyTotals, share_distance
 from quorate.core.mechanisms.distributions import gaussian_pmf

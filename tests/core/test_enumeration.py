@@ -11,9 +11,9 @@ from conftest import FALSE_ALARM
 from enumeration_instances import INSTANCES, Instance, between, quorum, stability
 from planted import broken_releases
 from quorate.auditing import Outcomes, Query, claims_of, enumerate_outcomes, release_of, worst_cases
-from quorate.auditing.enumeration import DeltaClaim, RenyiClaim, SlackClaim, measure_claim
-from quorate.auditing.laws import all_votes, neighbours
-from quorate.auditing.worst_case import Game, ascend
+from quorate.auditing._enumeration import DeltaClaim, RenyiClaim, SlackClaim, measure_claim
+from quorate.auditing._laws import all_votes, neighbours
+from quorate.auditing._worst_case import Game, ascend
 from quorate.core.errors import InvalidInput
 from quorate.core.mechanisms import (
     NO_QUORUM,

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from quorate import Budget, BudgetSpent, InvalidInput
-from quorate.auditing.choices import choice_law
-from quorate.auditing.plays import SeededNoise
+from quorate.auditing._choices import choice_law
+from quorate.auditing._plays import SeededNoise
+from quorate.core._noise import system_noise
 from quorate.core.hypotheses.hypothesis import ListedTally
 from quorate.core.mechanisms.exponential import (
     ExponentialChoice,
@@ -22,7 +23,6 @@ from quorate.core.mechanisms.exponential import (
     happens,
     proposal_weights,
 )
-from quorate.core.noise import system_noise
 from quorate.models.concepts import Intervals, Stumps, Thresholds
 
 DRAWS = 20_000

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from quorate import Budget, BudgetSpent, Cost, InvalidInput, WrongProcess
 from quorate.core.errors import LedgerRefused
 from quorate.core.ledger import Ledger
+from quorate.core.ledger._rules import Event
+from quorate.core.ledger._store import without_password
 from quorate.core.ledger.budget import is_gone, owner_name
 from quorate.core.ledger.chain import canonical, digest_rows, keyed_hash, link
-from quorate.core.ledger.rules import Event
-from quorate.core.ledger.store import without_password
 from quorate.core.privacy import RENYI_QUANTA, to_capacity
 from quorate.core.requests import Asked
 

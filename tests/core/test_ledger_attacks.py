@@ -11,8 +11,8 @@ import pytest
 from ledger_in_use import SPENT, ask, edit, open_ledger, path, session_of, units_spent, used
 from quorate.core.errors import LedgerRefused
 from quorate.core.ledger import Ledger
+from quorate.core.ledger._rules import Event
 from quorate.core.ledger.chain import link, state_folder
-from quorate.core.ledger.rules import Event
 from quorate.core.mechanisms import Quorum
 from quorate.core.privacy import Budget
 

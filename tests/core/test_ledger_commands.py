@@ -12,8 +12,8 @@ import pytest
 from quorate.cli import main
 from quorate.core.errors import BudgetSpent
 from quorate.core.ledger import find_ledger
+from quorate.core.ledger._requests import answer_row
 from quorate.core.ledger.chain import digest_rows
-from quorate.core.ledger.requests import answer_row
 from quorate.core.rows import query_digests
 from quorate.models.predictors import PrivateClassifier
 from quorate.models.saving import load, open_folder, save

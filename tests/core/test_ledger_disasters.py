@@ -16,7 +16,7 @@ import pytest
 from ledger_in_use import LEASE, SPENT, UNITS, ask, make_used, open_ledger, request_of, session_of, units_spent
 from quorate.core.errors import BudgetSpent, InvalidInput, LedgerRefused
 from quorate.core.ledger import Ledger, chain
-from quorate.core.ledger.store import SQLiteStore
+from quorate.core.ledger._store import SQLiteStore
 from quorate.core.privacy import Budget
 
 

@@ -9,7 +9,9 @@ import pytest
 
 from quorate import Budget, InvalidInput
 from quorate.core.errors import LedgerRefused
-from quorate.core.ledger import Ledger, postgres, store
+from quorate.core.ledger import Ledger
+from quorate.core.ledger import _postgres as postgres
+from quorate.core.ledger import _store as store
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from scipy.stats import binom
 
 from conftest import FALSE_ALARM
 from quorate import Infeasible, InvalidInput
-from quorate.auditing.plays import simulate
+from quorate.auditing._plays import simulate
 from quorate.core.mechanisms import (
     BetweenThresholds,
     ConfidentMax,

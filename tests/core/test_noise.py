@@ -13,8 +13,8 @@ import pytest
 from scipy import stats
 
 from quorate import InvalidInput, WrongProcess
-from quorate.auditing.plays import SeededNoise
-from quorate.core.noise import SystemNoise, system_noise
+from quorate.auditing._plays import SeededNoise
+from quorate.core._noise import SystemNoise, system_noise
 
 DRAWS = {"laplace": 310_000, "gaussian": 155_000}  # a scale two per cent off is missed less than once in a million runs
 
@@ -120,7 +120,7 @@ def test_words_are_uniform(false_alarm):
 
 def test_every_draw_is_handed_out_once():
     """Small and large requests are served from one buffer, without overlap; the small ones in order."""
-    from quorate.core.noise import _Buffer
+    from quorate.core._noise import _Buffer
 
     made = iter(range(10**6))
     buffer = _Buffer(lambda zeros: [next(made) for _ in zeros])

@@ -13,9 +13,9 @@ from scipy import stats
 from conftest import FALSE_ALARM
 from quorate import Budget, BudgetSpent, Infeasible, InvalidInput
 from quorate.auditing import claims_of
-from quorate.auditing.enumeration import measure_claim
-from quorate.auditing.plays import SeededNoise
-from quorate.auditing.sums import sum_outcomes
+from quorate.auditing._enumeration import measure_claim
+from quorate.auditing._plays import SeededNoise
+from quorate.auditing._sums import sum_outcomes
 from quorate.core.mechanisms import NoisySum
 
 # ---------------------------------------------------------------- the claim

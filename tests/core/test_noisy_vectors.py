@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from quorate import Budget, BudgetSpent, InvalidInput
-from quorate.auditing.plays import PlayNoise
+from quorate.auditing._plays import PlayNoise
 from quorate.auditing.replay import entropy_tape
 from quorate.core.mechanisms import NoisyVectors
 

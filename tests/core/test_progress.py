@@ -59,7 +59,7 @@ def until(condition):
 
 def test_the_number_of_rows_of_people_is_not_said(said):
     model = DecisionTreeClassifier(max_depth=2).fit(X[:300], Y[:300])
-    qr.ConformalClassifier(model, epsilon=4.0, alpha=0.2).fit(X, Y, groups=np.arange(1200) // 3)
+    qr.ConformalClassifier(model, epsilon=4.0, miscoverage=0.2).fit(X, Y, groups=np.arange(1200) // 3)
     assert said == [("asking the model about held-out rows", None)]
 
 

@@ -14,9 +14,8 @@ from quorate import Infeasible, InvalidInput
 from quorate.core.mechanisms import NoisySum
 from quorate.models.concepts import Intervals, Thresholds
 from quorate.models.predictors import PrivateClassifier
-from quorate.models.students import tabulated
-from quorate.models.students.cover import QueryReleaseClassifier
-from quorate.models.students.tabulated import (
+from quorate.models.students import _tabulated as tabulated
+from quorate.models.students._tabulated import (
     NO_ANSWER,
     TabulatedClassifier,
     ask_each_point,
@@ -24,6 +23,7 @@ from quorate.models.students.tabulated import (
     published_queries,
     vote_table,
 )
+from quorate.models.students.cover import QueryReleaseClassifier
 
 # --- query release -----------------------------------------------------------------------------------------------
 
@@ -73,7 +73,7 @@ def test_all_answers_together_move_no_more_than_is_paid_for(concept):
 
 
 def test_rows_of_a_person_count_up_to_a_limit():
-    made = QueryReleaseClassifier(Thresholds(), epsilon=1.0, delta=1e-6, classes=[0, 1], rows_per_person=2)
+    made = QueryReleaseClassifier(Thresholds(), epsilon=1.0, delta=1e-6, classes=[0, 1], records_per_person=2)
     people = ["p"] * 5 + ["q"]
     noisy, totals = _released(made, [[0.0]] * 5 + [[2.0]], [1] * 5 + [1], groups=people, public=[[1.0]])
     assert noisy.sensitivity == 2

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from quorate import Budget, BudgetSpent, InvalidInput
-from quorate.auditing.choices import choice_law
-from quorate.auditing.plays import SeededNoise
+from quorate.auditing._choices import choice_law
+from quorate.auditing._plays import SeededNoise
 from quorate.core.mechanisms import relabel as relabel_module
 from quorate.core.mechanisms.exponential import ExponentialChoice
 from quorate.core.mechanisms.relabel import Relabel

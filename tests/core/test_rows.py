@@ -23,8 +23,8 @@ from quorate.core.errors import InvalidInput
 from quorate.core.rows import canonical_matrix, join_rows, query_digests, take_rows, usable_cores
 from quorate.models.predictors import StableClassifier
 from quorate.models.predictors.records import check_matrix, check_records
-from quorate.service.codec import Tensor
-from quorate.service.inputs import MatrixInput, NamedInputs, SchemaInputs
+from quorate.service._codec import Tensor
+from quorate.service._inputs import MatrixInput, NamedInputs, SchemaInputs
 from quorate.tables import Number, Schema
 from quorate.tables.frames import FrameFormat
 

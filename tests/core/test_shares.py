@@ -15,13 +15,13 @@ from quorate.compute.ensemble.estimators import EstimatorTeachers
 from quorate.core.answerers import OneByOne, Votes
 from quorate.core.errors import InProgress, KeyClosed, LedgerRefused, QuotaSpent, ShareInUse, ShareSpent, SiteRefused
 from quorate.core.ledger import Ledger, budget, move
-from quorate.core.ledger.rules import Event, Phase, apply
+from quorate.core.ledger._rules import Event, Phase, apply
 from quorate.core.mechanisms import NO_QUORUM, ConfidentMax, Quorum, SoftMajority
 from quorate.core.privacy import Cost
 from quorate.core.privacy.budget import to_quanta
 from quorate.core.requests import Admitted, Asked, Request
 from quorate.core.session import Session
-from quorate.service.batcher import RequestBatcher
+from quorate.service._batcher import RequestBatcher
 
 TEACHERS = 400
 ALLOWED = 40  # no-quorums that the whole budget pays for

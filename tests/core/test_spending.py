@@ -10,10 +10,10 @@ import quorate
 from quorate import AgnosticClassifier, PrivateClassifier, StableClassifier, UniversalClassifier
 from quorate.cli import main
 from quorate.models.concepts import Thresholds
-from quorate.service.app import make_app
-from quorate.service.pages.rendering import figure
-from quorate.service.settings import Settings
-from quorate.service.worker import Folders
+from quorate.service._app import make_app
+from quorate.service._settings import Settings
+from quorate.service._worker import Folders
+from quorate.service.pages._rendering import figure
 from service_client import call, running
 
 rng = np.random.default_rng(0)

@@ -7,7 +7,7 @@ in expectation, and intervals of confidence 1 - 1e-9 stand around what was count
 import numpy as np
 import pytest
 
-from quorate.auditing.membership import Population, Roc, exact_means, noisy_means, released_means, trace
+from quorate.auditing._membership import Population, Roc, exact_means, noisy_means, released_means, trace
 from quorate.core.errors import InvalidInput
 from quorate.core.mechanisms import NoisySum
 

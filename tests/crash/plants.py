@@ -54,8 +54,8 @@ def _draws_first():
 
 def _not_synced():
     """Leave it to the operating system, or to the database, when the log reaches the disk."""
-    from quorate.core.ledger.postgres import PostgresStore
-    from quorate.core.ledger.store import SQLiteStore
+    from quorate.core.ledger._postgres import PostgresStore
+    from quorate.core.ledger._store import SQLiteStore
 
     def planted(connected, statement):
         def connected_without_sync(self):
@@ -73,7 +73,8 @@ def _strangers():
     """Not a bug: be on a host of one's own, where others cannot see whether a process lives, and wait for nobody."""
     import os
 
-    from quorate.core.ledger import budget, ledger
+    from quorate.core.ledger import _ledger as ledger
+    from quorate.core.ledger import budget
 
     budget._SILENT = ledger._HELD = 0.05
     budget._space = lambda: f"host {os.getpid()}"

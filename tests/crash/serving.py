@@ -5,7 +5,7 @@ from pathlib import Path
 
 _NEEDED = (
     "models",
-    "quorate.service.worker",
+    "quorate.service._worker",
     "skops.io",
     "sklearn.linear_model",
     "psycopg",
@@ -26,8 +26,8 @@ def serve(folder, *, listening, ready, lease=20, pace=0.0, keys=False):
     import uvicorn
 
     from quorate.service import Settings, make_app
-    from quorate.service.telemetry import log_config
-    from quorate.service.worker import open_models
+    from quorate.service._telemetry import log_config
+    from quorate.service._worker import open_models
 
     class Server(uvicorn.Server):
         async def startup(self, sockets=None):

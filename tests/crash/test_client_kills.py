@@ -16,8 +16,8 @@ from recount import Place, Recount
 
 from models import FEATURES, make_model
 from quorate.service.client import AsyncClient, Client
-from quorate.service.client import asking as asking_module
-from quorate.service.client import client as client_module
+from quorate.service.client import _asking as asking_module
+from quorate.service.client import _client as client_module
 
 ROWS = 3  # of a request
 _BUSY = 0.08  # seconds, at most, that a server is left alone

@@ -18,8 +18,8 @@ from documents import ROOT
 from image_steps import environment_of, stages_of
 from quorate.cli.app import app
 from quorate.cli.serving import serve
-from quorate.service.routes import ROUTES
-from quorate.service.telemetry import Metrics
+from quorate.service._routes import ROUTES
+from quorate.service._telemetry import Metrics
 
 yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")
 
@@ -209,7 +209,7 @@ def test_alerts_say_what_to_do_and_panels_know_their_source():
     assert {panel["datasource"]["uid"] for panel in DASHBOARD["panels"]} == {source["uid"]}
     assert len({panel["id"] for panel in DASHBOARD["panels"]}) == len(DASHBOARD["panels"])
     codes = set(re.findall(r'code="(\w+)"', json.dumps(RULES).replace('\\"', '"')))
-    from quorate.service.errors import PROBLEMS
+    from quorate.service._errors import PROBLEMS
 
     assert codes <= set(PROBLEMS)
     told = {route.path for route in ROUTES}

@@ -25,7 +25,7 @@ from quorate.core.mechanisms.cutoff import CutoffRun, NoisyCutoff
 from quorate.core.mechanisms.dissent import Dissent
 from quorate.core.privacy import Budget, Cost
 from quorate.core.privacy.budget import Reservation
-from quorate.models.everlasting.arrivals import Phase
+from quorate.models.everlasting._arrivals import Phase
 
 
 @pytest.fixture(scope="module")

@@ -1,11 +1,13 @@
 """No module is too small to stand alone: one below 45 lines that only one other imports belongs into that one."""
 
 import ast
+import re
 from pathlib import Path
 
 import quorate
 
 LINES = 45
+PUBLIC_BY_DECISION = ("quorate.cli.", "quorate.core.mechanisms.")  # an application; what a reader of proofs looks up
 EXCEPTIONS: set[str] = set()  # those that are a mechanism's or a proof's, by their dotted name; none is needed today
 
 
@@ -68,3 +70,19 @@ def test_the_rule_tells_small_modules_with_one_importer_from_others(tmp_path):
     for name, source in sources.items():
         (package / f"{name}.py").write_text(source)
     assert lone_modules(package) == {"house.listed", "house.lone", "house.late"}
+
+
+def test_private_modules_are_imported_by_their_own_package_alone():
+    """An underscore says that nobody outside the folder needs a module, and its absence that somebody does."""
+    files = modules_of(Path(quorate.__file__).parent)
+    documents = "".join(path.read_text() for path in Path(__file__).parents[2].joinpath("docs").rglob("*.md"))
+    wrong = []
+    for name, importers in importers_of(files).items():
+        package, _, module = name.rpartition(".")
+        is_inside = all(user == package or user.startswith(f"{package}.") for user in importers)
+        if module.startswith("_"):
+            wrong += [] if is_inside else [name]
+        elif is_inside and not name.startswith(PUBLIC_BY_DECISION) and files[name].name != "__init__.py":
+            others = [path.read_text() for other, path in files.items() if not f"{other}.".startswith(f"{package}.")]
+            wrong += [] if re.search(rf"{re.escape(name)}(?!\w)", "".join([documents, *others])) else [name]
+    assert wrong == []

@@ -25,8 +25,8 @@ from quorate.models.saving import save
 pytest.importorskip("uvicorn", reason="the server's packages are not installed")
 
 from quorate.service import Settings, make_app
-from quorate.service.telemetry import Log
-from quorate.service.worker import open_models
+from quorate.service._telemetry import Log
+from quorate.service._worker import open_models
 from service_client import call, features, running
 
 PACKAGE = str(Path(quorate.__file__).parent)
@@ -63,7 +63,7 @@ def requested(tmp_path, monkeypatch):
     clocks = ("app._NOTES_SECONDS", "app._FOLLOW_SECONDS", "app._STALL_SECONDS", "app._KEYS_SECONDS")
     for clock in (*clocks, "auth._KEPT_SECONDS"):
         monkeypatch.setattr(f"quorate.service.{clock}", 600.0)
-    monkeypatch.setattr("quorate.service.batcher._IDLE_SECONDS", 600.0)
+    monkeypatch.setattr("quorate.service._batcher._IDLE_SECONDS", 600.0)
     monkeypatch.setenv("QUORATE_STATE", str(tmp_path / "state"))
     X = np.random.default_rng(0).normal(size=(2000, 3))
     classifier = PrivateClassifier(epsilon=2.0, teachers=100, aggregator="quorum", queries=20, classes=[0, 1])

@@ -30,15 +30,15 @@ from quorate.models.concepts.hyperplanes import (
     first_rows,
 )
 from quorate.models.concepts.stumps import DistinctSplits
-from quorate.models.predictors.agnostic import RelabelledSample, paper_no_quorums
+from quorate.models.predictors._agnostic import RelabelledSample, paper_no_quorums
+from quorate.models.predictors._stable import StableChoice, check_calibration, check_gamma, flip, stable_subset
+from quorate.models.predictors._voting import Estimate, estimate_rates
 from quorate.models.predictors.labels import without_values
 from quorate.models.predictors.records import allows_missing, check_matrix, takes_frames
-from quorate.models.predictors.stable import StableChoice, check_calibration, check_gamma, flip, stable_subset
-from quorate.models.predictors.voting import Estimate, estimate_rates
 from quorate.models.saving.codecs import array_from
 from quorate.models.saving.votes import mechanism_of
-from quorate.models.students.classifier import try_student
-from quorate.models.students.tabulated import boosting_runs, published_queries, vote_table
+from quorate.models.students._classifier import try_student
+from quorate.models.students._tabulated import boosting_runs, published_queries, vote_table
 
 LINE, LABELS = np.array([1.0, 2.0, 3.0]), np.array([0, 1, 1])
 

@@ -152,7 +152,7 @@ def test_an_interrupted_fit_says_that_the_account_stays_charged(kind, account, m
         model = PrivateLogisticRegression(epsilon=0.5, classes=[0, 1], columns=AdditiveColumns(declared=[(0, 1)]))
         records = ([[0.0], [1.0]] * 50, [0, 1] * 50)
     monkeypatch.setattr("quorate.models.linear.model.fit", interrupted)
-    monkeypatch.setattr("quorate.release.release.release_counts", interrupted)
+    monkeypatch.setattr("quorate.release._release.release_counts", interrupted)
     with pytest.raises(KeyboardInterrupt) as stopped:
         account.fit(model, *records)
     [told] = stopped.value.__notes__

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from quorate.auditing import entropy_tape
-from quorate.auditing.choices import choice_law
+from quorate.auditing._choices import choice_law
 from quorate.core.answerers import OneByOne
 from quorate.core.hypotheses.sealed import opened, sealed, sealed_candidates, works_alone
 from quorate.core.mechanisms.exponential import ExponentialChoice
@@ -27,12 +27,14 @@ from quorate.models.predictors import (
     PureClassifier,
     StableClassifier,
     UniversalClassifier,
-    pure,
 )
+from quorate.models.predictors import (
+    _pure as pure,
+)
+from quorate.models.predictors._pure import PureStable
+from quorate.models.predictors._stable import StableChoice
+from quorate.models.predictors._universal import choose_from_cover
 from quorate.models.predictors.concept_classifier import fill_unit_rows
-from quorate.models.predictors.pure import PureStable
-from quorate.models.predictors.stable import StableChoice
-from quorate.models.predictors.universal import choose_from_cover
 from quorate.models.students.cover import SemiPrivateClassifier
 
 LINE = (0.0, 1.0, 2.0)
@@ -185,7 +187,9 @@ def answer_law(made, slots, query):
         for chosen, weight in chosen_by(fresh, np.array([query]), units):
             turned = []
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr("quorate.models.predictors.stable.secret_subset", lambda *_, units=units: np.array(units))
+                patch.setattr(
+                    "quorate.models.predictors._stable.secret_subset", lambda *_, units=units: np.array(units)
+                )
                 patch.setattr(ExponentialChoice, "choose", lambda *_, chosen=chosen, **__: chosen)
                 patch.setattr(pure, "flip", lambda label, p, turned=turned: turned.append(p) or label)
                 label = int(fresh.answerer.draw(np.array([[query]])).labels[0])
@@ -203,7 +207,7 @@ def chosen_by(fresh, row, units):
         raise Asked
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("quorate.models.predictors.stable.secret_subset", lambda *_: np.array(units))
+        patch.setattr("quorate.models.predictors._stable.secret_subset", lambda *_: np.array(units))
         patch.setattr(ExponentialChoice, "choose", choose)
         with suppress(Asked):
             fresh.answerer.draw(row[np.newaxis])

@@ -12,19 +12,19 @@ import numpy as np
 import pytest
 
 from quorate import Infeasible, InvalidInput
-from quorate.auditing.choices import choice_law
+from quorate.auditing._choices import choice_law
 from quorate.compute.ensemble import deal_units
 from quorate.core.mechanisms import SoftMajority
 from quorate.core.mechanisms.exponential import ExponentialChoice
 from quorate.core.privacy import relabelling_epsilon
 from quorate.models.concepts import Finite, Intervals, Stumps, Thresholds
 from quorate.models.predictors import AgnosticClassifier
-from quorate.models.predictors.agnostic import RelabelledSample, paper_inner, paper_no_quorums, plan_sample
+from quorate.models.predictors._agnostic import RelabelledSample, paper_inner, paper_no_quorums, plan_sample
+from quorate.models.predictors._pure import PureStable
+from quorate.models.predictors._pure_relabel import PureRelabelling
+from quorate.models.predictors._stable import StableChoice, flip, secret_subset
+from quorate.models.predictors._universal import choose_from_cover
 from quorate.models.predictors.concept_classifier import UnitRows, fill_unit_rows, fit_concept_teachers
-from quorate.models.predictors.pure import PureStable
-from quorate.models.predictors.pure_relabel import PureRelabelling
-from quorate.models.predictors.stable import StableChoice, flip, secret_subset
-from quorate.models.predictors.universal import choose_from_cover
 
 LINE = [0.0, 1.0, 2.0]
 QUERIES = [-0.5, 0.5, 1.0, 1.5, 2.5]
@@ -275,7 +275,7 @@ def test_every_sample_and_every_seat_is_equally_likely():
         with pytest.MonkeyPatch.context() as patch:
             permuted(patch, permutation)
             patch.setattr(
-                "quorate.models.predictors.agnostic.fit_concept_teachers",
+                "quorate.models.predictors._agnostic.fit_concept_teachers",
                 lambda *given, **_: (given[3].rows, given[3].sizes),
             )
             rows, sizes = unfitted(Thresholds())._ensemble(slots, sample, 2)

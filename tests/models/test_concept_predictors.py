@@ -17,8 +17,8 @@ from quorate.core.privacy import Budget, Cost
 from quorate.core.session import Session
 from quorate.models.concepts import Conjunctions, Finite, Halfspaces, Intervals, Stumps, Thresholds
 from quorate.models.predictors import AgnosticClassifier, PureClassifier, StableClassifier, UniversalClassifier
+from quorate.models.predictors._universal import choose_from_cover, cover_points
 from quorate.models.predictors.concept_classifier import ErmClassifier, fill_unit_rows
-from quorate.models.predictors.universal import choose_from_cover, cover_points
 from quorate.models.saving import open_folder
 
 SECRET = 0.123456789  # stands in the private rows and nowhere else
@@ -190,27 +190,29 @@ def test_the_delta_of_a_stable_model_counts_what_its_ledger_has_forgotten_or_los
 def test_persons_are_units():
     X, y, _ = noisy(4000, noise=0.0)
     groups = np.arange(4000) // 4
-    made = StableClassifier(Thresholds(), gamma=0.3, rows_per_person=2, classes=[0, 1]).fit(X, y, groups=groups)
+    made = StableClassifier(Thresholds(), gamma=0.3, records_per_person=2, classes=[0, 1]).fit(X, y, groups=groups)
     assert (made.choice_.units, made.choice_.rows) == (1000, 2)
     assert "all rows of one person, of whom the first 2 are used" in made.claim_
     assert made.predict(CLEAR).tolist() == [0, 0, 1, 1]
     # At epsilon 6 one of these four is wrong once in 600,000 runs, at 9 once in 10**11.
-    agnostic = AgnosticClassifier(Thresholds(), epsilon=9.0, queries=4, teachers=40, rows_per_person=2, classes=[0, 1])
+    agnostic = AgnosticClassifier(
+        Thresholds(), epsilon=9.0, queries=4, teachers=40, records_per_person=2, classes=[0, 1]
+    )
     assert agnostic.fit(X, y, groups=groups).predict(CLEAR).tolist() == [0, 0, 1, 1]
     assert agnostic.sample_.rows == 2
-    made.set_params(rows_per_person=7)
+    made.set_params(records_per_person=7)
     assert "of whom the first 2 are used" in made.claim_  # what was fitted counts
 
 
 @pytest.mark.parametrize(
     "made",
     [
-        StableClassifier(Thresholds(), gamma=0.3, rows_per_person=3, classes=[0, 1]),
-        AgnosticClassifier(Thresholds(), epsilon=9.0, queries=4, teachers=60, rows_per_person=3, classes=[0, 1]),
-        PureClassifier(Thresholds(), epsilon=90.0, queries=4, rows_per_person=3, classes=[0, 1]),
-        PureClassifier(Thresholds(), epsilon=200.0, queries=4, method="relabel", rows_per_person=3, classes=[0, 1]),
+        StableClassifier(Thresholds(), gamma=0.3, records_per_person=3, classes=[0, 1]),
+        AgnosticClassifier(Thresholds(), epsilon=9.0, queries=4, teachers=60, records_per_person=3, classes=[0, 1]),
+        PureClassifier(Thresholds(), epsilon=90.0, queries=4, records_per_person=3, classes=[0, 1]),
+        PureClassifier(Thresholds(), epsilon=200.0, queries=4, method="relabel", records_per_person=3, classes=[0, 1]),
         PureClassifier(Thresholds(), epsilon=16.0, queries=4, method="realizable", teachers=40, classes=[0, 1]),
-        UniversalClassifier(Thresholds(), epsilon=12.0, ballots=2, teachers=60, rows_per_person=3, classes=[0, 1]),
+        UniversalClassifier(Thresholds(), epsilon=12.0, ballots=2, teachers=60, records_per_person=3, classes=[0, 1]),
     ],
     ids=lambda made: f"{type(made).__name__}-{getattr(made, 'method', '')}",
 )
@@ -286,8 +288,8 @@ def test_bad_records_and_settings_are_refused_without_a_value(kind):
         kind("thresholds").fit(X, y)
     with pytest.raises(InvalidInput, match="calibration must be"):
         kind(Thresholds(), calibration="loose").fit(X, y)
-    with pytest.raises(InvalidInput, match="rows_per_person"):
-        kind(Thresholds(), rows_per_person=0).fit(X, y)
+    with pytest.raises(InvalidInput, match="records_per_person"):
+        kind(Thresholds(), records_per_person=0).fit(X, y)
     with pytest.raises(ValueError, match="inconsistent numbers of samples") as told:
         kind(Thresholds()).fit(X, y[:-1])
     assert str(SECRET) not in str(told.value)

@@ -24,7 +24,7 @@ from quorate.models.concepts import (
     Thresholds,
     check_concept,
 )
-from quorate.models.concepts.thresholds import _Cuts, correlate, difference_counts, pair_of_rank
+from quorate.models.concepts._thresholds import _Cuts, correlate, difference_counts, pair_of_rank
 
 LINES = [[], [4.0], [1.0, 1.0, 1.0], [3.0, 1.0, 2.0, 2.0, 5.0], [0.0, -0.0, 1.0], [1.0, np.nextafter(1.0, 2.0)]]
 

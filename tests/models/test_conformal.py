@@ -34,7 +34,7 @@ from quorate import (
     save,
 )
 from quorate.auditing import entropy_tape
-from quorate.auditing.choices import quantile_law
+from quorate.auditing._choices import quantile_law
 from quorate.cli import main
 from quorate.core.mechanisms import PrivateQuantile
 from quorate.models.saving import schema_of
@@ -205,7 +205,7 @@ def test_sets_list_no_category_of_a_held_out_record(tmp_path):
     model = make_pipeline(encoder, LogisticRegression()).fit(X, X["x"] > 0)
     city[7] = "Secretville"
     held = X.assign(city=city.astype("category"))
-    sets = ConformalClassifier(model, epsilon=2.0, alpha=0.2).fit(held, held["x"] > 0)
+    sets = ConformalClassifier(model, epsilon=2.0, miscoverage=0.2).fit(held, held["x"] > 0)
     folder = save(sets, tmp_path / "sets")
     assert not any(b"Secretville" in path.read_bytes() for path in folder.iterdir())
     for queries in (held[:20], held[:20].astype({"city": object})):
@@ -226,7 +226,7 @@ def test_a_person_counts_once_by_its_worst_or_its_first_row():
     assert "every row" in every.covers_
     assert "first row" in first.covers_
     said = first.covers_
-    first.set_params(alpha=0.001, per_person="all")
+    first.set_params(miscoverage=0.001, per_person="all")
     assert first.covers_ == said  # of what was fitted
 
 
@@ -373,8 +373,8 @@ def test_a_model_of_named_columns_is_asked_by_name():
         ({"model": None}, "needs predict"),
         ({"model": LogisticRegression}, "needs predict"),
         ({"model": LinearRegression()}, "classes_ name two or more"),
-        ({"alpha": 0.0}, "alpha must be above 0"),
-        ({"alpha": 1.0}, "alpha must be below 1"),
+        ({"miscoverage": 0.0}, "miscoverage must be above 0"),
+        ({"miscoverage": 1.0}, "miscoverage must be below 1"),
         ({"epsilon": -1.0}, "epsilon must be a positive"),
         ({"cells": 1}, "cells must be a whole number of at least 2"),
         ({"per_person": "last"}, "per_person must be one of"),
@@ -546,7 +546,19 @@ def rule(tmp_path_factory):
 def test_the_command_line_makes_sets_and_asks_them(rule, tmp_path, capsys):
     held = write_table(tmp_path / "b.csv", 2000, 3)
     capsys.readouterr()
-    told = ["fit", "conformal", held, "--model", rule, "--label", "y", "--alpha", "0.4", "--out", tmp_path / "sets"]
+    told = [
+        "fit",
+        "conformal",
+        held,
+        "--model",
+        rule,
+        "--label",
+        "y",
+        "--miscoverage",
+        "0.4",
+        "--out",
+        tmp_path / "sets",
+    ]
     assert main([*map(str, told), "--json"]) == 0
     bill = json.loads(capsys.readouterr().out)
     assert (bill["epsilon"], bill["delta"], bill["units"], bill["classes"]) == (1.0, 0.0, 2000, ["ill", "well"])

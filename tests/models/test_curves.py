@@ -8,7 +8,7 @@ from quorate import InvalidInput, PrivateLinearRegression, PrivateLogisticRegres
 from quorate.auditing.replay import entropy_tape
 from quorate.cli import main
 from quorate.models.linear.curves import curves_from
-from quorate.report.model import plot_curves
+from quorate.report._model import plot_curves
 from quorate.tables.features import AdditiveColumns
 
 

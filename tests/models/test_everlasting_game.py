@@ -6,14 +6,14 @@ from scipy.stats import binom
 
 from everlasting_enumeration import MISTAKES, EverlastingGame, Rules, majority, seated, small_quorum
 from quorate import InvalidInput
-from quorate.auditing.bounds import epsilon_lower_bound
-from quorate.auditing.everlasting import audit_terms, closing_law, closing_plays, label_plays, no_quorum_plays
-from quorate.auditing.verdict import audit
+from quorate.auditing._bounds import epsilon_lower_bound
+from quorate.auditing._everlasting import audit_terms, closing_law, closing_plays, label_plays, no_quorum_plays
+from quorate.auditing._verdict import audit
 from quorate.core.mechanisms import NO_QUORUM, Quorum
 from quorate.core.mechanisms.cutoff import NoisyCutoff
 from quorate.models.concepts import Thresholds
 from quorate.models.everlasting import EverlastingClassifier, Guarantee
-from quorate.models.everlasting.terms import votes_terms
+from quorate.models.everlasting._terms import votes_terms
 
 CUTOFF = NoisyCutoff(epsilon=1.0, allowed=1, spread=3)  # delta 0.05
 ROOMY = NoisyCutoff(epsilon=1.0, allowed=12, spread=3)

@@ -21,15 +21,21 @@ from quorate.models.everlasting import (
     EverlastingClassifier,
     Feed,
     Guarantee,
-    arrivals,
-    classifier,
-    phase_folder,
 )
-from quorate.models.everlasting.arrivals import Phase
+from quorate.models.everlasting import (
+    _arrivals as arrivals,
+)
+from quorate.models.everlasting import (
+    _classifier as classifier,
+)
+from quorate.models.everlasting import (
+    _phase_folder as phase_folder,
+)
+from quorate.models.everlasting._arrivals import Phase
+from quorate.models.everlasting._seats import deal_seats
+from quorate.models.everlasting._teaching import teach
+from quorate.models.everlasting._terms import Boost
 from quorate.models.everlasting.directions import MeanDirection
-from quorate.models.everlasting.seats import deal_seats
-from quorate.models.everlasting.teaching import teach
-from quorate.models.everlasting.terms import Boost
 from quorate.models.saving import folder as folders
 from quorate.models.saving import load, reopen, save
 from quorate.models.saving.folder import digest_of

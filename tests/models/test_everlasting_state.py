@@ -17,21 +17,21 @@ from sklearn.neighbors import KNeighborsClassifier
 
 from everlasting_kills import BATCHES, SEATS, ask, batches, killed_at, small, what_is_wrong
 from quorate import InvalidInput, PrivateClassifier
-from quorate.auditing.plays import SeededNoise
+from quorate.auditing._plays import SeededNoise
 from quorate.compute.ensemble import sources
 from quorate.core.errors import BudgetSpent, LedgerRefused, WrongProcess
 from quorate.core.ledger import Ledger, find_ledger, move, restore
+from quorate.core.ledger._rules import Event, Phase, apply, from_json, to_json
+from quorate.core.ledger._store import SQLiteStore
 from quorate.core.ledger.place import _copy
-from quorate.core.ledger.rules import Event, Phase, apply, from_json, to_json
-from quorate.core.ledger.store import SQLiteStore
 from quorate.core.mechanisms import NO_QUORUM
 from quorate.core.mechanisms.cutoff import NoisyCutoff
 from quorate.core.requests import REFUSED, Request
 from quorate.models.concepts import Halfspaces, Intervals, Stumps
 from quorate.models.everlasting import EverlastingClassifier, Feed, Guarantee
+from quorate.models.everlasting._phase_folder import PhaseFolder
+from quorate.models.everlasting._seats import Seats
 from quorate.models.everlasting.directions import MeanDirection
-from quorate.models.everlasting.phase_folder import PhaseFolder
-from quorate.models.everlasting.seats import Seats
 from quorate.models.saving import kind_of, load, reopen, save
 from quorate.models.saving.folder import digest_of
 
@@ -218,7 +218,7 @@ def test_one_process_asks_at_a_time(folder):
 
 def test_a_process_that_was_overtaken_answers_nothing(folder, monkeypatch):
     """Two hosts that share a ledger hold locks of their own: the ledger tells them apart."""
-    from quorate.models.everlasting import phase_folder
+    from quorate.models.everlasting import _phase_folder as phase_folder
 
     monkeypatch.setattr(phase_folder, "_hold", lambda folder: os.open(os.devnull, os.O_RDONLY))
     first, second = load(folder), load(folder)

@@ -110,7 +110,7 @@ def test_people_and_a_report(tables, tmp_path, capsys):
     pytest.importorskip("jinja2")
     tables["table"] = _table(tmp_path / "people.csv", 10_000, seed=3, person=True)
     page = tmp_path / "report.html"
-    assert _run(tables, tmp_path / "out", "semi-private", groups="person", rows_per_person=2, report=page) == 0
+    assert _run(tables, tmp_path / "out", "semi-private", groups="person", records_per_person=2, report=page) == 0
     bill = json.loads(capsys.readouterr().out)
     assert bill["privacy_unit"] == "person"
     text = page.read_text()

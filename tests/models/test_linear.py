@@ -20,14 +20,14 @@ from quorate.cli import main
 from quorate.core.mechanisms import NoisyVectors
 from quorate.core.privacy import Budget
 from quorate.core.requests import Request
-from quorate.models.linear import PrivateLinearRegression, PrivateLogisticRegression, PrivatePoissonRegression, engine
-from quorate.models.linear.calibration import calibration
-from quorate.models.linear.exact import exact_features, exact_weights, lengths, unit_means
-from quorate.models.linear.factors import correlate_rows, moment_fraction
-from quorate.models.linear.families import Bernoulli, Gaussian, Poisson
-from quorate.models.linear.geometry import Belief, Measurement, choose_measurement, directions_for, update
-from quorate.models.linear.sample import Shares, shift
-from quorate.models.linear.sums import (
+from quorate.models.linear import PrivateLinearRegression, PrivateLogisticRegression, PrivatePoissonRegression
+from quorate.models.linear import _engine as engine
+from quorate.models.linear._calibration import calibration
+from quorate.models.linear._factors import correlate_rows, moment_fraction
+from quorate.models.linear._families import Bernoulli, Gaussian, Poisson
+from quorate.models.linear._geometry import Belief, Measurement, choose_measurement, directions_for, update
+from quorate.models.linear._sample import Shares, shift
+from quorate.models.linear._sums import (
     GRID,
     MOMENT_GRID,
     MOMENT_SQUARED_SENSITIVITY,
@@ -36,12 +36,13 @@ from quorate.models.linear.sums import (
     grid_length,
     on_the_grid,
 )
+from quorate.models.linear.exact import exact_features, exact_weights, lengths, unit_means
 from quorate.models.predictors.labels import class_codes, declared_classes, label_matrix
 from quorate.models.saving import schema_of
 from quorate.models.selection import PrivateSearchCV
+from quorate.service._openapi import openapi_document
+from quorate.service._settings import Settings
 from quorate.service.model import Model
-from quorate.service.openapi import openapi_document
-from quorate.service.settings import Settings
 from quorate.tables.containers import open_matrix
 from quorate.tables.features import AdditiveColumns
 
@@ -280,7 +281,7 @@ def test_sums_do_not_depend_on_blocks_or_on_the_order_of_rows(monkeypatch, block
     whole = total(X, units)
     order = np.random.default_rng(2).permutation(50)
     assert np.array_equal(whole, total(X[order], units[order]))
-    monkeypatch.setattr("quorate.models.linear.sums._BLOCK", block)
+    monkeypatch.setattr("quorate.models.linear._sums._BLOCK", block)
     assert np.array_equal(whole, total(X, units))
 
 

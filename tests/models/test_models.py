@@ -299,8 +299,8 @@ def test_a_published_model_has_no_ledger(tmp_path, capsys):
 def test_published_models_are_served_to_everybody_and_private_ones_to_those_with_a_key(tmp_path):
     pytest.importorskip("uvicorn", reason="the server's packages are not installed")
     from quorate.service import Settings
-    from quorate.service.app import make_app
-    from quorate.service.worker import open_models
+    from quorate.service._app import make_app
+    from quorate.service._worker import open_models
     from service_client import call, features, running
 
     schema = Schema({"x": Number()}).to_json().encode()
@@ -341,8 +341,8 @@ def test_published_models_are_served_to_everybody_and_private_ones_to_those_with
 def test_a_release_is_served_to_everybody(tmp_path):
     pytest.importorskip("uvicorn", reason="the server's packages are not installed")
     from quorate.service import Settings
-    from quorate.service.app import make_app
-    from quorate.service.worker import open_models
+    from quorate.service._app import make_app
+    from quorate.service._worker import open_models
     from service_client import call, running
 
     made = KINDS["release"][2]()

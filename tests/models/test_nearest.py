@@ -29,12 +29,12 @@ from quorate import InvalidInput, NeighbourClassifier, plan_neighbours
 from quorate.core.errors import BudgetSpent
 from quorate.core.mechanisms.noisy_vector import ROUNDING_VARIANCE, discrete_delta
 from quorate.core.privacy import Cost
-from quorate.models.knn import blocks
-from quorate.models.knn import units as units_module
+from quorate.models.knn import _blocks as blocks
+from quorate.models.knn import _units as units_module
+from quorate.models.knn._blocks import Block, multiply, query_factors, record_factors
+from quorate.models.knn._kernel import LONGEST, Kernel, Space
+from quorate.models.knn._units import Units
 from quorate.models.knn.ballots import Labels, Levels, Shares, Terms
-from quorate.models.knn.blocks import Block, multiply, query_factors, record_factors
-from quorate.models.knn.kernel import LONGEST, Kernel, Space
-from quorate.models.knn.units import Units
 from quorate.planner import Plan
 
 

@@ -15,8 +15,8 @@ from quorate.cli import main
 from quorate.core.errors import LedgerRefused
 from quorate.core.ledger import Ledger
 from quorate.core.mechanisms import NoisyVector
-from quorate.models.knn.unit_file import UnitFile
-from quorate.models.knn.units import SEALED
+from quorate.models.knn._unit_file import UnitFile
+from quorate.models.knn._units import SEALED
 from quorate.models.saving import PrivateFolder
 
 RNG = np.random.default_rng(3)

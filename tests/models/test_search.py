@@ -32,16 +32,16 @@ from quorate import (
 )
 from quorate.auditing import entropy_tape
 from quorate.cli import main
+from quorate.core._noise import system_noise
 from quorate.core.mechanisms import EveryCandidate, NoisyVector, RandomStopping
 from quorate.core.mechanisms.distributions import gaussian_pmf
 from quorate.core.mechanisms.selection import ApproximateTrial, GaussianTrial, negative_binomial
-from quorate.core.noise import system_noise
 from quorate.core.privacy import Budget
 from quorate.models.concepts import Thresholds
+from quorate.models.selection import _search as search_module
+from quorate.models.selection import _trials as scores_module
 from quorate.models.selection import plan_search
-from quorate.models.selection import search as search_module
-from quorate.models.selection import trials as scores_module
-from quorate.models.selection.trials import Scoring
+from quorate.models.selection._trials import Scoring
 from quorate.tables.features import AdditiveColumns
 
 ORDERS = (1.2, 2.0, 6.0, 30.0)

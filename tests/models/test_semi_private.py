@@ -15,7 +15,7 @@ from sklearn.preprocessing import StandardScaler
 
 from quorate import Infeasible, InvalidInput
 from quorate.auditing import entropy_tape
-from quorate.auditing.choices import choice_law
+from quorate.auditing._choices import choice_law
 from quorate.core.mechanisms.exponential import ExponentialChoice
 from quorate.models.concepts import Boxes, Conjunctions, Halfspaces, Intervals, Stumps, Thresholds
 from quorate.models.predictors.concept_classifier import UnitRows
@@ -127,7 +127,7 @@ def worst_person(made, **given):
 
 @pytest.mark.parametrize("most", [1, 2, 3])
 def test_a_person_of_many_rows_is_one_unit(most):
-    found = worst_person(_made(Thresholds(both_directions=True), rows_per_person=most))
+    found = worst_person(_made(Thresholds(both_directions=True), records_per_person=most))
     assert 1.0 < found <= 2.0 + 1e-9
 
 
@@ -137,7 +137,7 @@ def test_planted_rows_beyond_those_that_count_are_caught(monkeypatch):
 
 
 def test_planted_sensitivity_of_one_row_is_caught():
-    made = _made(Thresholds(both_directions=True), rows_per_person=2)
+    made = _made(Thresholds(both_directions=True), records_per_person=2)
     assert worst_person(made, rate=2.0 / 2) > 2.0 + 0.5
 
 
@@ -256,7 +256,7 @@ def test_data_that_say_little_give_some_hypothesis_and_the_same_guarantee(X, y):
         ({}, {}, "needs public points"),
         ({"mode": "label-private"}, {"public": [[1.0]]}, "leave public out"),
         ({"points": 0}, {"public": [[1.0]]}, "points must be a whole number of at least 1"),
-        ({"rows_per_person": 2}, {"public": [[1.0]]}, "rows_per_person is for groups"),
+        ({"records_per_person": 2}, {"public": [[1.0]]}, "records_per_person is for groups"),
         ({"epsilon": 0.0}, {"public": [[1.0]]}, "epsilon must be a positive finite number"),
         ({"delta": 1.0}, {"public": [[1.0]]}, "delta"),
         ({"classes": [0, 1, 2]}, {"public": [[1.0]]}, "tells two classes apart, not 3"),

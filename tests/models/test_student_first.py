@@ -20,8 +20,8 @@ from quorate.core.ballots import release_votes
 from quorate.core.mechanisms import Dissent, Quorum
 from quorate.core.mechanisms.dissent import proposed_first
 from quorate.core.requests import Request
-from quorate.models.predictors.student_first import StudentFirstClassifier
-from quorate.service.batcher import RequestBatcher
+from quorate.models.predictors._student_first import StudentFirstClassifier
+from quorate.service._batcher import RequestBatcher
 
 # So much epsilon, so small a delta: clear votes are missed, and ties answered, less than once in 10**9 queries.
 TARGET = {"epsilon": 8.0, "delta": 1e-8, "teachers": 200, "dissents": 5, "no_quorums": 2, "classes": ["no", "yes"]}

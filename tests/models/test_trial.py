@@ -11,7 +11,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.tree import DecisionTreeClassifier
 
 from quorate import InvalidInput, PrivateClassifier, StudentClassifier, load, save
-from quorate.auditing.plays import simulate
+from quorate.auditing._plays import simulate
 from quorate.cli import main
 from quorate.compute.ensemble import Ensemble
 from quorate.compute.learners import Deal

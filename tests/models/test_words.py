@@ -22,7 +22,7 @@ from quorate.auditing.replay import entropy_tape
 from quorate.core.mechanisms import NoisyVectors
 from quorate.core.privacy import Budget
 from quorate.core.requests import Request
-from quorate.models.linear.sums import SQUARED_SENSITIVITY, PrivateSums, grid_length
+from quorate.models.linear._sums import SQUARED_SENSITIVITY, PrivateSums, grid_length
 from quorate.service.model import Model
 from quorate.tables.features import AdditiveColumns, HashedColumns
 from quorate.tables.features.words import BUCKETS, Words, as_counts, number_for, words_from_public

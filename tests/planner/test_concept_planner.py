@@ -12,8 +12,8 @@ import pytest
 from quorate import InvalidInput
 from quorate.models.concepts import Intervals, Stumps, Thresholds
 from quorate.models.students import SemiPrivateClassifier
-from quorate.planner import concept_bounds
-from quorate.planner.concept_bounds import (
+from quorate.planner import _concept_bounds as concept_bounds
+from quorate.planner._concept_bounds import (
     agnostic,
     ballot_error,
     choice_excess,
@@ -29,7 +29,7 @@ from quorate.planner.concept_bounds import (
     subsample,
     universal,
 )
-from quorate.planner.concepts import plan_concept
+from quorate.planner._concepts import plan_concept
 
 GROWTH = sauer_growth(1)
 

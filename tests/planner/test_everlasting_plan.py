@@ -10,16 +10,16 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
 from quorate import Infeasible, InvalidInput
-from quorate.auditing.plays import SeededNoise
+from quorate.auditing._plays import SeededNoise
 from quorate.cli import main
 from quorate.compute.ensemble import sources
 from quorate.compute.learners import Deal
 from quorate.models.concepts import Boxes, Halfspaces, Intervals, Stumps, Thresholds
 from quorate.models.everlasting import EverlastingClassifier
 from quorate.models.everlasting import plan as planning
+from quorate.models.everlasting._teaching import teach
 from quorate.models.everlasting.directions import DirectionTeachers, MeanDirection, fit_directions
 from quorate.models.everlasting.plan import plan_everlasting, simulated_points
-from quorate.models.everlasting.teaching import teach
 from quorate.models.saving import load
 
 

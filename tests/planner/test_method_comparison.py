@@ -11,7 +11,7 @@ import pytest
 import quorate as qr
 from quorate.core.errors import InvalidInput
 from quorate.planner import Method, Plan
-from quorate.planner.comparison import compare_methods
+from quorate.planner._comparison import compare_methods
 from quorate.planner.task import Task
 
 _PLAN = qr.plan(records=20_000, teachers=200, features=30, public=3000)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from benchmarks.choices import compare
 from quorate import PrivateClassifier, StudentClassifier
-from quorate.auditing.plays import simulate
+from quorate.auditing._plays import simulate
 from quorate.cli.plan import plan as plan_command
 from quorate.cli.plan import read_votes
 from quorate.core.errors import Infeasible, InvalidInput
@@ -19,11 +19,11 @@ from quorate.core.mechanisms import ConfidentMax, Quorum, StabilityTest
 from quorate.core.mechanisms.base import ThresholdMechanism
 from quorate.core.mechanisms.sharp_majority import ONE
 from quorate.planner import LEAST_ROWS, plan
-from quorate.planner.forecast import VoteForecast, binomial_capped_mean
+from quorate.planner._forecast import VoteForecast, binomial_capped_mean
+from quorate.planner._teachers import AGGREGATORS, best_draft, drafts
+from quorate.planner._thresholds import certified_settings, expect_quorum, likely_settings, shares_with_redraws
 from quorate.planner.literature import pate_epsilon, stability_teachers
 from quorate.planner.task import Task, answered_before_stop
-from quorate.planner.teachers import AGGREGATORS, best_draft, drafts
-from quorate.planner.thresholds import certified_settings, expect_quorum, likely_settings, shares_with_redraws
 
 NAMES = tuple(AGGREGATORS)
 CHOICES = [

@@ -5,10 +5,10 @@ from typing import Any
 
 from planted.bug import Caught
 from planted.exact import law_of_code
-from quorate.auditing.bounds import epsilon_lower_bound
-from quorate.auditing.enumeration import Claim, DeltaClaim, Outcomes, RenyiClaim, claims_of, enumerate_outcomes
-from quorate.auditing.laws import Release
-from quorate.auditing.worst_case import worst_cases
+from quorate.auditing._bounds import epsilon_lower_bound
+from quorate.auditing._enumeration import Claim, DeltaClaim, Outcomes, RenyiClaim, claims_of, enumerate_outcomes
+from quorate.auditing._laws import Release
+from quorate.auditing._worst_case import worst_cases
 from quorate.core.mechanisms.base import ThresholdMechanism
 
 CONFIDENCE = 1 - 1e-9

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from quorate.auditing import Release
-from quorate.auditing.enumeration import Claim, RenyiClaim
+from quorate.auditing._enumeration import Claim, RenyiClaim
 
 Votes = tuple[int, ...]
 

@@ -13,12 +13,12 @@ from planted.states import quiet_folder
 from quorate.core.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from quorate.service.sites.keys import Card
+    from quorate.service.sites._keys import Card
 
 
 def own_cards() -> "type[Card]":
     """Return the class of cards as it is."""
-    from quorate.service.sites.keys import Card
+    from quorate.service.sites._keys import Card
 
     return Card
 
@@ -44,7 +44,7 @@ def come_signed(kind: "type[Card]") -> Caught:
     """Give a site the card of an authority for its coordinator's, and come with a certificate that this has signed."""
     from cryptography.hazmat.primitives.asymmetric import ec
 
-    from quorate.service.sites.keys import Keys
+    from quorate.service.sites._keys import Keys
 
     authority, stranger = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
     with quiet_folder() as folder:

@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 
 from planted.attacks import CONFIDENCE, search
 from planted.bug import Caught, PlantedBug
-from quorate.auditing.choices import audit_choice
-from quorate.auditing.plays import SeededNoise
+from quorate.auditing._choices import audit_choice
+from quorate.auditing._plays import SeededNoise
 from quorate.core.arrays import Integers
 from quorate.core.errors import InvalidInput
 from quorate.core.mechanisms import ExponentialChoice, NoisyMax, SoftMajority
 from quorate.core.mechanisms.base import Counts
 from quorate.core.mechanisms.noisy_max import draw_winners
-from quorate.release.engines.marginals import misplaced
+from quorate.release.engines._marginals import misplaced
 
 _CHOICES = 10_000  # plays: each is drawn exactly, one at a time, and these are enough
 

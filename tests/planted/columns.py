@@ -12,7 +12,7 @@ from quorate.auditing.replay import entropy_tape
 from quorate.core.mechanisms import NoisyVectors
 from quorate.core.privacy import Budget
 from quorate.models.linear import PrivateLogisticRegression
-from quorate.models.linear.sums import GRID, PrivateSums, grid_length
+from quorate.models.linear._sums import GRID, PrivateSums, grid_length
 from quorate.tables.features import AdditiveColumns
 from quorate.tables.features.blocks import Ramps, column_numbers, spread_ramps
 from quorate.tables.features.fourier import FourierFeatures

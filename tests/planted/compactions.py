@@ -19,8 +19,8 @@ from quorate.compute.ensemble.estimators import EstimatorTeachers
 from quorate.core.answerers import Votes
 from quorate.core.errors import LedgerRefused
 from quorate.core.ledger import Ledger, Verification
+from quorate.core.ledger._rules import Compaction
 from quorate.core.ledger.chain import canonical
-from quorate.core.ledger.rules import Compaction
 from quorate.core.mechanisms import SoftMajority
 from quorate.core.privacy import Budget
 from quorate.core.requests import Replies, Request

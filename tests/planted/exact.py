@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.auditing.laws import Release, Votes, ballots_to_change, gaussian, laplace, release_of
+from quorate.auditing._laws import Release, Votes, ballots_to_change, gaussian, laplace, release_of
 from quorate.core.arrays import Floats
 from quorate.core.errors import InvalidInput
 from quorate.core.mechanisms import NO_QUORUM, Quorum, StabilityTest

@@ -15,8 +15,8 @@ import numpy as np
 from planted.bug import Caught, PlantedBug
 from planted.states import quiet_folder
 from quorate.core.ledger import Ledger, export_entries
+from quorate.core.ledger._requests import answer_row, pack, request_row
 from quorate.core.ledger.chain import digest_rows
-from quorate.core.ledger.requests import answer_row, pack, request_row
 from quorate.core.privacy import Budget
 from quorate.core.requests import Asked
 from quorate.core.rows import query_digests

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planted.bug import AnnouncingLock, Caught, PlantedBug, replaced
-from quorate.auditing.plays import SeededNoise
+from quorate.auditing._plays import SeededNoise
 from quorate.core.errors import BudgetSpent, InvalidInput
 from quorate.core.mechanisms import Quorum
 from quorate.core.mechanisms.base import Run
@@ -23,9 +23,10 @@ from quorate.core.mechanisms.cutoff import CutoffRun, NoisyCutoff
 from quorate.core.privacy import Budget, Cost, gaussian_renyi, to_epsilon
 from quorate.core.privacy.budget import Quanta, Reservation, to_quanta
 from quorate.models.concepts import Concept, Dichotomies, Hypothesis
-from quorate.models.predictors import pure, stable
+from quorate.models.predictors import _pure as pure
+from quorate.models.predictors import _stable as stable
+from quorate.models.predictors._pure import PureStable
 from quorate.models.predictors.concept_classifier import UnitRows, fill_unit_rows
-from quorate.models.predictors.pure import PureStable
 
 _CUTOFF = NoisyCutoff(epsilon=1.0, allowed=20, spread=10)
 _FAILS = 13.0  # the record on which a user's class fails

@@ -18,11 +18,11 @@ from quorate.core.ledger import Ledger
 from quorate.core.privacy import Budget
 from quorate.core.requests import OWN_CALLER
 from quorate.models.knn import NeighbourClassifier, NeighbourSession
-from quorate.models.knn import model as model_module
-from quorate.models.knn import session as session_module
-from quorate.models.knn.kernel import Kernel
-from quorate.models.knn.unit_file import UnitFile, change_key
-from quorate.models.knn.units import Units
+from quorate.models.knn import _model as model_module
+from quorate.models.knn import _session as session_module
+from quorate.models.knn._kernel import Kernel
+from quorate.models.knn._unit_file import UnitFile, change_key
+from quorate.models.knn._units import Units
 from quorate.models.predictors.records import check_matrix
 from quorate.tables.containers import Role
 from quorate.tables.persons import name_persons

@@ -14,9 +14,9 @@ from planted.bug import Caught, PlantedBug
 from quorate.auditing.replay import entropy_tape
 from quorate.core.mechanisms import NoisyVectors
 from quorate.core.privacy import Budget
-from quorate.models.linear.engine import Problem, entries_of, fit
-from quorate.models.linear.families import Bernoulli
-from quorate.models.linear.sums import GRID, SQUARED_SENSITIVITY, PrivateSums, grid_length, on_the_grid
+from quorate.models.linear._engine import Problem, entries_of, fit
+from quorate.models.linear._families import Bernoulli
+from quorate.models.linear._sums import GRID, SQUARED_SENSITIVITY, PrivateSums, grid_length, on_the_grid
 from quorate.tables.features import AdditiveColumns
 
 _UNITS, _COLUMNS = 60, 3

@@ -4,11 +4,11 @@ from dataclasses import replace
 from typing import Any
 
 from planted.bug import Caught, PlantedBug
-from quorate.auditing.membership import attack_membership, make_targets, trace
-from quorate.auditing.models import neighbour_means
+from quorate.auditing._membership import attack_membership, make_targets, trace
+from quorate.auditing._models import neighbour_means
 from quorate.auditing.replay import entropy_tape
 from quorate.models.knn import NeighbourClassifier, NeighbourRegressor
-from quorate.models.knn.model import NeighbourModel
+from quorate.models.knn._model import NeighbourModel
 
 _LESS = 200.0  # times less noise
 _DELTA, _SURE = 1e-6, 1 - 1e-9

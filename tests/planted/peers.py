@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 
 from planted.exact import law_of_code
-from quorate.auditing.enumeration import Outcomes
-from quorate.auditing.laws import Release, Votes
+from quorate.auditing._enumeration import Outcomes
+from quorate.auditing._laws import Release, Votes
 from quorate.core.arrays import Floats
 from quorate.core.mechanisms import NO_QUORUM, SoftMajority, StabilityTest
 

@@ -14,8 +14,8 @@ from scipy.special import log_ndtr
 from planted.bug import Caught, replaced, replacement_bug
 from quorate.core.mechanisms.noisy_vector import NoisyVector
 from quorate.release import QueryRelease, Workload
+from quorate.release import _release as release_module
 from quorate.release import people as people_module
-from quorate.release import release as release_module
 from quorate.tables import containers as containers_module
 from quorate.tables import dates as dates_module
 from quorate.tables.dates import read_moment

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from quorate.auditing.choices import quantile_law
+from quorate.auditing._choices import quantile_law
 from quorate.core.mechanisms import PrivateQuantile
 
 Data = tuple[int, ...]  # how many values lie in each cell

@@ -18,11 +18,11 @@ from quorate.models.account import Account
 from quorate.models.students import StudentClassifier
 from quorate.release import Columns, GrowingRelease, QueryRelease, Workload
 from quorate.release import people as people_module
+from quorate.release._running_sums import RunningSums
 from quorate.release.engines import LevelsEngine
 from quorate.release.engines.base import check_private
 from quorate.release.people import Counted
 from quorate.release.queries import Levels
-from quorate.release.running_sums import RunningSums
 from quorate.tables import Number
 from quorate.tables.cut_tree import CutTree
 

@@ -34,12 +34,12 @@ from quorate.core.requests import KeptAnswers
 from quorate.core.session import Session
 from quorate.models.concepts import Threshold, Thresholds
 from quorate.models.everlasting import EverlastingClassifier
-from quorate.models.everlasting import classifier as everlasting
-from quorate.models.everlasting.arrivals import Phase
-from quorate.models.everlasting.phase_folder import PhaseFolder
+from quorate.models.everlasting import _classifier as everlasting
+from quorate.models.everlasting._arrivals import Phase
+from quorate.models.everlasting._phase_folder import PhaseFolder
+from quorate.models.predictors._student_first import StudentFirst
+from quorate.models.predictors._universal import BallotsFirst
 from quorate.models.predictors.concept_classifier import UnitRows
-from quorate.models.predictors.student_first import StudentFirst
-from quorate.models.predictors.universal import BallotsFirst
 from quorate.models.saving import load, save
 from quorate.release import OnlineRelease
 from quorate.release.proposals import Proposals, read_labels, rows_of_numbers

@@ -7,9 +7,9 @@ from sklearn.linear_model import LogisticRegression
 
 from planted.attacks import judge
 from planted.bug import Caught, PlantedBug
-from quorate.auditing.enumeration import claims_of
+from quorate.auditing._enumeration import claims_of
+from quorate.auditing._sums import share_outcomes
 from quorate.auditing.replay import Replay, replay
-from quorate.auditing.sums import share_outcomes
 from quorate.core.mechanisms import NoisyShares, NoisySum
 from quorate.core.privacy import Cost, gaussian_renyi
 from quorate.models.predictors import PrivateClassifier

@@ -14,7 +14,7 @@ from quorate.auditing.replay import entropy_tape
 from quorate.core.mechanisms import NoisyVector, RandomStopping
 from quorate.core.mechanisms.distributions import gaussian_pmf
 from quorate.core.mechanisms.selection import ApproximateTrial, GaussianTrial
-from quorate.models.selection.trials import Scoring
+from quorate.models.selection._trials import Scoring
 
 _TAPES = 12
 

@@ -21,10 +21,10 @@ from quorate.core.requests import Asked
 from quorate.models.predictors import PrivateClassifier
 from quorate.models.saving import load, save
 from quorate.models.saving.votes import mechanism_document
+from quorate.service.sites._masks import Masked, Masks, unmasked
+from quorate.service.sites._messages import About, Batch, Counted, Declaration, Enrolled, Mode
+from quorate.service.sites._site import Site
 from quorate.service.sites.coordinator import DeclaredSites
-from quorate.service.sites.masks import Masked, Masks, unmasked
-from quorate.service.sites.messages import About, Batch, Counted, Declaration, Enrolled, Mode
-from quorate.service.sites.site import Site
 
 _ORDERS = (2.0, 8.0, 32.0)
 _QUERIES = np.linspace(-1.0, 1.0, 8)[:, np.newaxis]

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from planted.bug import Caught, PlantedBug
-from quorate.auditing.plays import SeededNoise
+from quorate.auditing._plays import SeededNoise
 from quorate.compute.ensemble import Ensemble
 from quorate.compute.ensemble.estimators import EstimatorTeachers
 from quorate.core.answerers import Votes

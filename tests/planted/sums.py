@@ -9,9 +9,9 @@ import numpy as np
 
 from planted.attacks import judge, play
 from planted.bug import Caught, PlantedBug
-from quorate.auditing.enumeration import claims_of
-from quorate.auditing.plays import PlayNoise, SeededNoise
-from quorate.auditing.sums import NoisyCount, sum_outcomes
+from quorate.auditing._enumeration import claims_of
+from quorate.auditing._plays import PlayNoise, SeededNoise
+from quorate.auditing._sums import NoisyCount, sum_outcomes
 from quorate.core.mechanisms import NoisySum
 from quorate.core.privacy import Budget
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from planted.attacks import play, search
 from planted.bug import Caught, PlantedBug
-from quorate.auditing.plays import SeededNoise
+from quorate.auditing._plays import SeededNoise
 from quorate.core.mechanisms import NO_QUORUM, Quorum, StabilityTest
 from quorate.core.mechanisms.base import Counts, Decide, Labels, distances
 from quorate.core.mechanisms.distributions import gaussian_tail, laplace_difference_tail

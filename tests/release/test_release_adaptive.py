@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 
 from quorate import Budget, QueryRelease, Workload
-from quorate.auditing.plays import SeededNoise
+from quorate.auditing._plays import SeededNoise
 from quorate.core.errors import BudgetSpent, InvalidInput
 from quorate.core.mechanisms.noisy_vector import ROUNDING_VARIANCE, NoisyVector
 from quorate.core.privacy import Cost
 from quorate.release import Columns
 from quorate.release.engines import ENGINES, AdaptiveEngine, expected_errors
+from quorate.release.engines._components import MarginalStrategy, plan_marginals
+from quorate.release.engines._marginals import _Steps, looks_of, misplaced
+from quorate.release.engines._mixture_fit import fit_mixture
 from quorate.release.engines.base import Released, check_private
-from quorate.release.engines.components import MarginalStrategy, plan_marginals
-from quorate.release.engines.marginals import _Steps, looks_of, misplaced
-from quorate.release.engines.mixture_fit import fit_mixture
 from quorate.release.queries import Marginals, Rows
 
 
@@ -98,8 +98,8 @@ def worst_move(monkeypatch, neighbours=200):
         fitted[:] = fitted or [noisy, estimate]
         return fits()
 
-    monkeypatch.setattr("quorate.release.engines.marginals.fit_mixture", fit)
-    monkeypatch.setattr("quorate.release.engines.marginals.release_tables", nothing_more)
+    monkeypatch.setattr("quorate.release.engines._marginals.fit_mixture", fit)
+    monkeypatch.setattr("quorate.release.engines._marginals.release_tables", nothing_more)
     play(AdaptiveEngine(), MEAN, rows, told, monkeypatch)
     for _ in range(neighbours):
         codes = rows.codes.copy()
@@ -125,7 +125,7 @@ def test_a_replaced_record_moves_all_that_gets_noise_within_what_is_charged(monk
 
 def test_scores_that_move_further_than_is_charged_are_found(monkeypatch):
     """A planted bug: a distance that one record moves by 3, charged as if it moved by 1."""
-    monkeypatch.setattr("quorate.release.engines.marginals.misplaced", lambda *given: 3 * misplaced(*given))
+    monkeypatch.setattr("quorate.release.engines._marginals.misplaced", lambda *given: 3 * misplaced(*given))
     assert worst_move(monkeypatch, neighbours=50)[0] > 1.0
 
 

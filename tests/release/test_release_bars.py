@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from quorate import Budget
-from quorate.auditing.plays import SeededNoise
-from quorate.release.engines import ENGINES, fitted
+from quorate.auditing._plays import SeededNoise
+from quorate.release.engines import ENGINES
+from quorate.release.engines import _fitted as fitted
 from quorate.release.queries import Marginals, Rows
 
 

@@ -8,14 +8,14 @@ import numpy as np
 import pyarrow.csv
 import pytest
 
-from quorate.auditing.plays import SeededNoise
+from quorate.auditing._plays import SeededNoise
 from quorate.cli import main
 from quorate.core.errors import Infeasible, InvalidInput
 from quorate.core.mechanisms.noisy_vector import NoisyVector
 from quorate.core.privacy import Budget
 from quorate.release import ENGINES, Columns, GrowingRelease, QueryRelease, Workload
 from quorate.release.domain import make_domain
-from quorate.release.engines.marginals import ResidualEngine
+from quorate.release.engines._marginals import ResidualEngine
 from quorate.release.queries import Marginals, Rows
 from quorate.release.workloads import BoundWorkload
 from quorate.tables import Category, Date, Number

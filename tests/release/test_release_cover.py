@@ -33,7 +33,7 @@ from quorate.models.concepts import (
     Thresholds,
 )
 from quorate.release.cover import NOTHING, make_cover
-from quorate.release.cover.arrangement import Lines, find_exact_points
+from quorate.release.cover._arrangement import Lines, find_exact_points
 from quorate.release.cover.base import gap_share, pair_share
 from quorate.release.engines import ENGINES
 from quorate.release.queries import Matrix, Queries, Rows

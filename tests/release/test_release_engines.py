@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from benchmarks.release_covers import largest_answer
 from marginal_runs import measure_marginals
 from quorate import Budget, BudgetSpent, Cost, Infeasible, InvalidInput
-from quorate.auditing.plays import SeededNoise
+from quorate.auditing._plays import SeededNoise
 from quorate.release.engines import ENGINES, choose_engine, expected_errors
+from quorate.release.engines._components import consistent_marginals, plan_marginals, split_components, subsets
+from quorate.release.engines._prefix import best_factor, make_factor, make_grid
 from quorate.release.engines.base import check_private, expected_largest, project_simplex
-from quorate.release.engines.components import consistent_marginals, plan_marginals, split_components, subsets
-from quorate.release.engines.prefix import best_factor, make_factor, make_grid
 from quorate.release.engines.weights import LearnedWeights, plan_rounds, start_weights
 from quorate.release.queries import BoxRanges, Levels, Marginals, Matrix, Prefixes, Ranges, Rows
 
@@ -231,7 +231,7 @@ def test_measuring_by_transforms_is_exact_at_the_largest_counts():
 
 def test_a_bounded_sensitivity_lies_above_the_exact_one(monkeypatch):
     exact = make_factor(300, 0.5).squared_sensitivity
-    monkeypatch.setattr("quorate.release.engines.prefix._EXACT_SEARCH", 10)
+    monkeypatch.setattr("quorate.release.engines._prefix._EXACT_SEARCH", 10)
     assert exact <= make_factor(300, 0.5).squared_sensitivity < 1.3 * exact
 
 

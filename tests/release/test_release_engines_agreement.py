@@ -4,7 +4,7 @@ import numpy as np
 
 from quorate import Budget
 from quorate.release.engines import ENGINES, Mixture
-from quorate.release.engines.components import agreeing_marginals, least_squares, weigh_components
+from quorate.release.engines._components import agreeing_marginals, least_squares, weigh_components
 from quorate.release.queries import Marginals, Rows
 
 SIZES = (12, 12, 9, 8)

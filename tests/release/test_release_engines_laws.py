@@ -11,10 +11,10 @@ from quorate import Budget
 from quorate.core.mechanisms import ExponentialChoice
 from quorate.core.mechanisms.noisy_vector import NoisyVector
 from quorate.release.engines import weights as weights_module
-from quorate.release.engines.marginals import ResidualEngine
-from quorate.release.engines.plain import PlainEngine
-from quorate.release.engines.prefix import PrefixEngine
-from quorate.release.engines.reweighting import ReweightingEngine
+from quorate.release.engines._marginals import ResidualEngine
+from quorate.release.engines._plain import PlainEngine
+from quorate.release.engines._prefix import PrefixEngine
+from quorate.release.engines._reweighting import ReweightingEngine
 from quorate.release.engines.weights import Rounds, WeightsEngine, _Steps
 from quorate.release.queries import BoxRanges, Marginals, Matrix, Prefixes, Ranges, Rows
 
@@ -112,7 +112,7 @@ def test_every_neighbour_is_within_the_sensitivity_that_is_charged(name, engine,
 def test_a_sensitivity_that_is_too_small_is_found(monkeypatch):
     halved = Prefixes(6)
     monkeypatch.setattr(Prefixes, "sensitivity", property(lambda self: 2))
-    monkeypatch.setattr("quorate.release.engines.plain._factors", lambda queries: {"queries": 1.0})
+    monkeypatch.setattr("quorate.release.engines._plain._factors", lambda queries: {"queries": 1.0})
     data = histograms(6, 2)
     found = [measured_by(PlainEngine(), halved, one, None, monkeypatch) for one in data]
     pairs = [

@@ -8,7 +8,7 @@ import pytest
 
 from exact_losses import exact_delta, exact_renyi
 from quorate import Budget, BudgetSpent, Cost, Infeasible, InvalidInput
-from quorate.auditing.plays import SeededNoise
+from quorate.auditing._plays import SeededNoise
 from quorate.core.mechanisms.noisy_vector import NoisyVector, discrete_delta, gaussian_delta
 
 # ---------------------------------------------------------------- the exact law

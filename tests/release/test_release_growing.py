@@ -23,10 +23,10 @@ from quorate.core.ledger import Ledger
 from quorate.core.mechanisms.noisy_vector import NoisyVector
 from quorate.models.concepts import Threshold, Thresholds
 from quorate.release import GrowingRelease, QueryRelease, Workload
-from quorate.release import growing as growing_release
-from quorate.release.engines.plain import PlainEngine
+from quorate.release import _growing as growing_release
+from quorate.release._running_sums import MOST_UPDATES, RunningSums, best_running_sums
+from quorate.release.engines._plain import PlainEngine
 from quorate.release.people import Counted
-from quorate.release.running_sums import MOST_UPDATES, RunningSums, best_running_sums
 
 COLUMNS = {"sex": ["f", "m"], "town": ["n", "s", "w"]}
 

@@ -9,14 +9,14 @@ import pytest
 
 from exact_losses import exact_delta
 from quorate import InvalidInput, QueryRelease, Workload
-from quorate.auditing.plays import SeededNoise
+from quorate.auditing._plays import SeededNoise
 from quorate.cli import main
 from quorate.core.mechanisms.noisy_vector import NoisyVector
 from quorate.core.privacy import Budget
 from quorate.release import Columns, GrowingRelease
 from quorate.release.engines import ENGINES
+from quorate.release.engines._plain import add_up
 from quorate.release.engines.base import check_private
-from quorate.release.engines.plain import add_up
 from quorate.release.queries import Levels
 from quorate.tables import Category
 from quorate.tables.document import kind_from_document, kind_to_document

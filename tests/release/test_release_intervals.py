@@ -7,14 +7,14 @@ import pytest
 from test_release_bars import GRID, apart, classes, function_of_two, marginals, strong_pair
 
 from quorate import Budget, QueryRelease, Workload
-from quorate.auditing.plays import SeededNoise
+from quorate.auditing._plays import SeededNoise
 from quorate.core.privacy import Cost
 from quorate.models.concepts import Threshold, Thresholds
 from quorate.release import Columns
 from quorate.release.domain import make_domain
 from quorate.release.engines import ENGINES, around, half_interval
-from quorate.release.engines.components import least_squares, without_impossible
-from quorate.release.engines.fitted import release_tables
+from quorate.release.engines._components import least_squares, without_impossible
+from quorate.release.engines._fitted import release_tables
 from quorate.release.queries import Marginals, Rows
 
 

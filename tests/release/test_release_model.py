@@ -7,14 +7,15 @@ import pytest
 
 from marginal_runs import measure_marginals
 from quorate import Budget, QueryRelease, Workload
-from quorate.auditing.plays import SeededNoise
+from quorate.auditing._plays import SeededNoise
 from quorate.release import Columns
 from quorate.release.domain import make_domain
-from quorate.release.engines import ENGINES, fitted
+from quorate.release.engines import ENGINES
+from quorate.release.engines import _fitted as fitted
+from quorate.release.engines._components import least_squares, plan_marginals
+from quorate.release.engines._mixture import Mixture
+from quorate.release.engines._mixture_fit import Misfit, split_noise
 from quorate.release.engines.base import check_private, simplex_marginals
-from quorate.release.engines.components import least_squares, plan_marginals
-from quorate.release.engines.mixture import Mixture
-from quorate.release.engines.mixture_fit import Misfit, split_noise
 from quorate.release.queries import Marginals, Rows
 from quorate.release.synthetic import draw_target
 from quorate.release.workloads.marginals import weigh_queries

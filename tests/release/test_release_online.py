@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from quorate import Budget, BudgetSpent, Cost, Infeasible, InvalidInput
+from quorate.core._noise import SystemNoise
 from quorate.core.errors import LedgerRefused
 from quorate.core.mechanisms import NoisySum
 from quorate.core.mechanisms.above_threshold import AboveThreshold, distance_ballots
-from quorate.core.noise import SystemNoise
 from quorate.models.concepts import Interval, Intervals, Threshold, Thresholds
 from quorate.release import OnlineRelease, Workload
 from quorate.release.engines.weights import LearnedWeights

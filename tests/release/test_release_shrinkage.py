@@ -7,8 +7,8 @@ import pytest
 
 from quorate.core.privacy import Cost
 from quorate.release.engines import Mixture
-from quorate.release.engines.fitted import release_tables, tables_to_check
-from quorate.release.engines.mixture_fit import PairNoise, Shrunk, fit_mixture
+from quorate.release.engines._fitted import release_tables, tables_to_check
+from quorate.release.engines._mixture_fit import PairNoise, Shrunk, fit_mixture
 from quorate.release.queries import Marginals, Rows
 
 SIZES = (6, 5, 8, 4, 7)

@@ -8,18 +8,18 @@ from scipy.stats import ncx2
 
 from marginal_runs import measure_marginals
 from quorate import Budget
-from quorate.auditing.plays import SeededNoise
+from quorate.auditing._plays import SeededNoise
 from quorate.release import QueryRelease, Workload
 from quorate.release.engines import ENGINES
-from quorate.release.engines.base import check_private
-from quorate.release.engines.components import least_squares
-from quorate.release.engines.reweighting import (
+from quorate.release.engines._components import least_squares
+from quorate.release.engines._reweighting import (
     _critical,
     _detectable_distance,
     _law_of_squares,
     _sampling_square,
     weigh_evidence,
 )
+from quorate.release.engines.base import check_private
 from quorate.release.queries import Marginals, Rows
 
 SIZES = (3, 2, 5, 4, 2, 3)

@@ -20,7 +20,7 @@ from quorate.release.auto_cuts import AutoCuts
 from quorate.release.plan import plan_release
 from quorate.release.queries import Marginals, Matrix, Prefixes, Ranges, Rows
 from quorate.release.workloads import BoundWorkload, Columns, Workload
-from quorate.release.workloads.expressions import LONGEST, parse_expression
+from quorate.release.workloads._expressions import LONGEST, parse_expression
 from quorate.tables import Category, Date, Number, Schema
 from quorate.tables.cells import OTHER, cells_of
 from quorate.tables.containers import open_column, open_columns

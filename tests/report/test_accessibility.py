@@ -8,12 +8,12 @@ import pytest
 from test_pages import AT, LeaseView, Refusal, key, ledger, minute, model
 from test_report import full, full_release, rendered
 
-from quorate.report.model import render_report
-from quorate.report.pages import write_page
+from quorate.report._model import render_report
+from quorate.report._pages import write_page
 from quorate.report.release import render_release
-from quorate.service.openapi import openapi_document
+from quorate.service._openapi import openapi_document
+from quorate.service._settings import Settings
 from quorate.service.pages import dashboard_page, docs_page
-from quorate.service.settings import Settings
 
 VIEWS = {"wide and light": (1280, "light"), "narrow and dark": (400, "dark")}
 

@@ -17,11 +17,11 @@ from quorate.auditing import Verdict
 from quorate.models.evaluation.measures import Bin, Interval, Measure, ModelCheck
 from quorate.models.linear.curves import Curve
 from quorate.report import Accuracy, Agreement, Claim, ReportData, proofs_for, software_versions, write_report
+from quorate.report._data import _MECHANISMS, _RESTS_ON
+from quorate.report._model import render_report
+from quorate.report._pages import figure, write_page
 from quorate.report.audit import AuditReport, render_audit
 from quorate.report.check import CheckReport, render_check
-from quorate.report.data import _MECHANISMS, _RESTS_ON
-from quorate.report.model import render_report
-from quorate.report.pages import figure, write_page
 from quorate.report.release import ReleaseReport, render_release
 
 HOSTILE = "<script>alert(1)</script>\"'&<img src=x onerror=alert(2)>]]>-->$\\frac{$ \U0001f600 \u202e"

@@ -18,13 +18,13 @@ from fake_session import fake_model
 from quorate.core.errors import BudgetSpent, IdReused, InvalidInput, KeyClosed, ServerRefused, Unanswered
 from quorate.models.predictors import Predictions
 from quorate.service import Model, Settings, make_app
+from quorate.service._inputs import MatrixInput, NamedInputs, SchemaInputs
+from quorate.service._outputs import Outputs
 from quorate.service.client import AsyncClient, Client
-from quorate.service.client import asking as asking_module
-from quorate.service.client import client as client_module
-from quorate.service.client.answers import Answers
-from quorate.service.client.asking import Queries
-from quorate.service.inputs import MatrixInput, NamedInputs, SchemaInputs
-from quorate.service.outputs import Outputs
+from quorate.service.client import _asking as asking_module
+from quorate.service.client import _client as client_module
+from quorate.service.client._answers import Answers
+from quorate.service.client._asking import Queries
 from quorate.tables import Category, Date, Number, Schema
 from service_client import call, running
 

@@ -17,12 +17,13 @@ from quorate import InvalidInput
 from quorate.core.mechanisms import NO_QUORUM
 from quorate.core.requests import Request
 from quorate.models.saving import load, save
-from quorate.service import Settings, reading
-from quorate.service.app import make_app
-from quorate.service.infer import Infer
+from quorate.service import Settings
+from quorate.service import _reading as reading
+from quorate.service._app import make_app
+from quorate.service._infer import Infer
+from quorate.service._telemetry import Log
+from quorate.service._worker import open_models
 from quorate.service.model import Model
-from quorate.service.telemetry import Log
-from quorate.service.worker import open_models
 from service_client import call, features, running, serving
 
 INFER = "/v2/models/m/infer"

@@ -30,10 +30,10 @@ from quorate.core.mechanisms import DistributedMax, NoisyMax
 from quorate.models.saving import load
 from quorate.models.saving.votes import mechanism_document
 from quorate.service.sites import Card, FederatedClassifier, Keys, Sites
-from quorate.service.sites.keys import Card as CardOfKeys
-from quorate.service.sites.messages import Counted, Enrolled
+from quorate.service.sites._keys import Card as CardOfKeys
+from quorate.service.sites._messages import Counted, Enrolled
+from quorate.service.sites._site import Site
 from quorate.service.sites.server import make_site_app, open_site
-from quorate.service.sites.site import Site
 
 PARTIES = [*NAMES, "centre"]
 USES = (

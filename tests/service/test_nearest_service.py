@@ -11,11 +11,11 @@ import pytest
 pytest.importorskip("uvicorn", reason="the server's packages are not installed")
 
 from quorate import InvalidInput, NeighbourClassifier, NeighbourRegressor, load, save
-from quorate.models.knn.units import SEALED
+from quorate.models.knn._units import SEALED
 from quorate.service import Settings
-from quorate.service.app import make_app
-from quorate.service.documents import DOCUMENTS
-from quorate.service.worker import open_models
+from quorate.service._app import make_app
+from quorate.service._documents import DOCUMENTS
+from quorate.service._worker import open_models
 from quorate.tables import SCHEMA_FILE, Number, Schema
 from service_client import call, features, running
 

@@ -19,13 +19,13 @@ from fake_session import PlainSession, fake_model
 from quorate import PrivateClassifier
 from quorate.core.errors import BudgetSpent, InvalidInput, LedgerRefused
 from quorate.service import Model, Settings, make_app
-from quorate.service.batcher import RequestBatcher
-from quorate.service.errors import PROBLEMS, Refused, code_of, error_body
-from quorate.service.http import Departure, Pace
-from quorate.service.inputs import MatrixInput, SchemaInputs
-from quorate.service.outputs import Outputs
-from quorate.service.routes import ROUTES
-from quorate.service.telemetry import LineFormatter, Log, log_config
+from quorate.service._batcher import RequestBatcher
+from quorate.service._errors import PROBLEMS, Refused, code_of, error_body
+from quorate.service._http import Departure, Pace
+from quorate.service._inputs import MatrixInput, SchemaInputs
+from quorate.service._outputs import Outputs
+from quorate.service._routes import ROUTES
+from quorate.service._telemetry import LineFormatter, Log, log_config
 from quorate.tables import Category, Schema
 from service_client import LOCAL, call, features, running
 

@@ -20,11 +20,11 @@ from planted.lookups import RemembersTexts, calls_made
 from quorate import Budget
 from quorate.core.ledger import Ledger
 from quorate.service import Model, Settings, make_app
-from quorate.service.codec import read_request
-from quorate.service.errors import Refused
-from quorate.service.inputs import FrameInputs, MatrixInput, NamedInputs, SchemaInputs
-from quorate.service.outputs import Outputs
-from quorate.service.telemetry import Log
+from quorate.service._codec import read_request
+from quorate.service._errors import Refused
+from quorate.service._inputs import FrameInputs, MatrixInput, NamedInputs, SchemaInputs
+from quorate.service._outputs import Outputs
+from quorate.service._telemetry import Log
 from quorate.tables import Category, Number, QueryEncoder, Schema
 from quorate.tables.frames import FrameFormat
 from service_client import call, running

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quorate.release import QueryRelease, Workload
-from quorate.service.codec import (
+from quorate.service._codec import (
     DATATYPES,
     ResponseTensor,
     Tensor,
@@ -24,9 +24,9 @@ from quorate.service.codec import (
     request_digest,
     write_response,
 )
-from quorate.service.errors import PROBLEMS, Refused
-from quorate.service.inputs import MatrixInput, NamedInputs, QueryInput, SchemaInputs
-from quorate.service.outputs import Outputs
+from quorate.service._errors import PROBLEMS, Refused
+from quorate.service._inputs import MatrixInput, NamedInputs, QueryInput, SchemaInputs
+from quorate.service._outputs import Outputs
 from quorate.tables import Category, Number, Schema
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20)

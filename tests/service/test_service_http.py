@@ -22,8 +22,8 @@ from quorate import InvalidInput, PrivateClassifier, load, save
 from quorate.core.ledger import find_ledger
 from quorate.models.saving import open_folder
 from quorate.service import Settings
-from quorate.service.errors import PROBLEMS
-from quorate.service.worker import open_models
+from quorate.service._errors import PROBLEMS
+from quorate.service._worker import open_models
 from quorate.tables import Category, Number, Schema
 from service_client import features, serving
 

@@ -19,14 +19,14 @@ from quorate.core.errors import InvalidInput, LedgerRefused
 from quorate.core.ledger import find_ledger
 from quorate.models.saving import open_folder
 from quorate.service import Settings
-from quorate.service.app import make_app
-from quorate.service.auth import Access
-from quorate.service.documents import DOCUMENTS
+from quorate.service._app import make_app
+from quorate.service._auth import Access
+from quorate.service._documents import DOCUMENTS
+from quorate.service._routes import ROUTES
+from quorate.service._settings import ORDERS
+from quorate.service._telemetry import Log
+from quorate.service._worker import Folders, open_models
 from quorate.service.model import Model
-from quorate.service.routes import ROUTES
-from quorate.service.settings import ORDERS
-from quorate.service.telemetry import Log
-from quorate.service.worker import Folders, open_models
 from service_client import call, features, running, serving
 
 INDEX, LOAD, UNLOAD = "/v2/repository/index", "/v2/repository/models/{}/load", "/v2/repository/models/{}/unload"

@@ -10,8 +10,8 @@ import pytest
 
 from fake_session import fake_model
 from quorate.service import Settings, make_app
-from quorate.service.telemetry import Log
-from quorate.service.tracing import Traces, traces_to
+from quorate.service._telemetry import Log
+from quorate.service._tracing import Traces, traces_to
 from service_client import call, features, running
 
 pytest.importorskip("opentelemetry.sdk", reason="the packages of the tracing extra are not installed")

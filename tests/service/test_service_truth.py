@@ -12,15 +12,15 @@ import pytest
 
 from fake_session import FakeSession, fake_model
 from quorate.core.errors import LedgerRefused, RateLimited
-from quorate.core.ledger.shares import Key, allow
+from quorate.core.ledger._shares import Key, allow
 from quorate.core.requests import Request
-from quorate.service import app as app_module
-from quorate.service.app import make_app
-from quorate.service.batcher import RequestBatcher
-from quorate.service.errors import Refused
+from quorate.service import _app as app_module
+from quorate.service._app import make_app
+from quorate.service._batcher import RequestBatcher
+from quorate.service._errors import Refused
+from quorate.service._settings import Settings
+from quorate.service._telemetry import Log
 from quorate.service.model import Model
-from quorate.service.settings import Settings
-from quorate.service.telemetry import Log
 from service_client import call, running
 
 

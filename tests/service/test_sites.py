@@ -23,10 +23,10 @@ from quorate.core.requests import Asked, Request
 from quorate.core.session import Session
 from quorate.models.saving import load
 from quorate.models.saving.votes import mechanism_document
+from quorate.service.sites._masks import Masks, unmasked
+from quorate.service.sites._messages import Batch, Declaration
+from quorate.service.sites._site import Site
 from quorate.service.sites.coordinator import DeclaredSites
-from quorate.service.sites.masks import Masks, unmasked
-from quorate.service.sites.messages import Batch, Declaration
-from quorate.service.sites.site import Site
 
 ID = "0123456789abcdef" * 2
 CHEAP = replace(declared(), mechanism=mechanism_document(NoisyMax(teachers=TOTAL, classes=2, scale=60.0)))
@@ -334,8 +334,8 @@ def test_masks_of_any_number_of_sites_cancel_exactly():
 def test_a_card_with_the_key_of_another_site_does_not_make_masks_cancel(tmp_path):
     """Nobody proves that a card's key is theirs: east copies south's, and north would add a stream and subtract it."""
     pytest.importorskip("cryptography", reason="keys need the extra 'sites'")
-    from quorate.service.sites.keys import Card, Keys
-    from quorate.service.sites.masks import masks_of
+    from quorate.service.sites._keys import Card, Keys
+    from quorate.service.sites._masks import masks_of
 
     north, south, east = (Keys.make(tmp_path / name, name) for name in ("north", "south", "east"))
     raw = bytes.fromhex(south.card.mask)
@@ -420,7 +420,7 @@ def test_masks_are_of_one_start_of_a_site(folders, tmp_path, monkeypatch):
 def test_a_site_whose_id_was_taken_over_does_not_answer(folders, monkeypatch, ended):
     """Another process took this one for dead while it charged, and has perhaps answered: so this one does not."""
     slow, other = opened_site(folders["north"]), opened_site(folders["north"])
-    monkeypatch.setattr("quorate.core.ledger.ledger._is_gone", lambda owner, silent: True)
+    monkeypatch.setattr("quorate.core.ledger._ledger._is_gone", lambda owner, silent: True)
     batch = Batch.of(ID, declared(), QUERIES)
     keep = slow._session.ledger.keep
 

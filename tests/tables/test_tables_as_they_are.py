@@ -23,9 +23,9 @@ from sklearn.preprocessing import OneHotEncoder
 from quorate import InvalidInput, PrivateClassifier, PrivateLogisticRegression, load, save
 from quorate.cli import main
 from quorate.core.checks import is_named_id
-from quorate.service.codec import Tensor
-from quorate.service.errors import Refused
-from quorate.service.inputs import SchemaInputs
+from quorate.service._codec import Tensor
+from quorate.service._errors import Refused
+from quorate.service._inputs import SchemaInputs
 from quorate.tables import Category, Date, Number, Schema, Text
 
 YEAR = Date(low="2024-01-01", high="2024-12-31")

@@ -17,14 +17,14 @@ claims about it; and `worst_cases` searches for the interaction that comes close
 [False, False]
 """
 
-from quorate.auditing import choices, everlasting, models, sums, votes  # noqa: F401  they register their games
-from quorate.auditing.bounds import Bound, epsilon_lower_bound, score_lower_bound
-from quorate.auditing.enumeration import Finding, Outcomes, Query, claims_of, enumerate_outcomes
-from quorate.auditing.laws import Release, release_of
-from quorate.auditing.membership import attack_membership, attack_timing, trace
+from quorate.auditing import _choices, _everlasting, _models, _sums, _votes  # noqa: F401  they register their games
+from quorate.auditing._bounds import Bound, epsilon_lower_bound, score_lower_bound
+from quorate.auditing._enumeration import Finding, Outcomes, Query, claims_of, enumerate_outcomes
+from quorate.auditing._laws import Release, release_of
+from quorate.auditing._membership import attack_membership, attack_timing, trace
+from quorate.auditing._verdict import Attempt, Verdict, audit, verdict_on
+from quorate.auditing._worst_case import worst_cases
 from quorate.auditing.replay import Replay, entropy_tape, replay
-from quorate.auditing.verdict import Attempt, Verdict, audit, verdict_on
-from quorate.auditing.worst_case import worst_cases
 
 __all__ = [
     "Attempt",

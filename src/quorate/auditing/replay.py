@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.base import clone
 
-from quorate.auditing.plays import PlayNoise
+from quorate.auditing._plays import PlayNoise
 from quorate.core.errors import InvalidInput, NoQuorum, QuorateError
 from quorate.core.mechanisms import base
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from quorate.auditing._sums import NoisyCount
 from quorate.auditing.replay import Replay, replay
-from quorate.auditing.sums import NoisyCount
 from quorate.core.errors import InvalidInput
 from quorate.core.mechanisms import (
     BetweenThresholds,

@@ -248,7 +248,7 @@ Turn the answers of a published model into prediction sets or intervals with gua
 The table contains records that the model has not seen. The folder may be published. A regression takes
 --largest-error.
 
-Example: `quorate fit conformal visits.csv --model rule --label outcome --alpha 0.1 --epsilon 0.5 --out sets`
+Example: `quorate fit conformal visits.csv --model rule --label outcome --miscoverage 0.1 --epsilon 0.5 --out sets`
 """,
         ("models.conformal:ConformalClassifier", "models.conformal:ConformalRegressor"),
         extra="model account trusted",

@@ -114,8 +114,8 @@ def _constructor_arguments(estimator: Any, data: Data, settings: Mapping[str, An
         arguments["classes"] = data.classes
     if "bounds" in arguments:
         arguments["bounds"] = two_numbers(arguments["bounds"])
-    if "rows_per_person" in arguments and data.units is None:
-        arguments["rows_per_person"] = 1
+    if "records_per_person" in arguments and data.units is None:
+        arguments["records_per_person"] = 1
     if "prior" in arguments:
         arguments |= _class_arguments(arguments, data)
     if "learner" in settings:

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.core.answer_cache import WIDEST, AnsweredRows
+from quorate.core._answer_cache import WIDEST, AnsweredRows
 from quorate.core.errors import BudgetSpent, IdReused, InvalidInput, QuorateError
 from quorate.core.privacy import Cost
 from quorate.core.rows import join_rows, named_rows, query_digests, row_digest, take_rows

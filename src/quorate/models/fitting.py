@@ -181,7 +181,7 @@ def fit(
             check = check_model(model, **tested, epsilon=epsilon, delta=delta)
         else:
             width = float(bounds[1]) - float(bounds[0])
-            intervals = ConformalRegressor(model, epsilon=epsilon, alpha=_MISCOVERAGE, largest_error=width).fit(
+            intervals = ConformalRegressor(model, epsilon=epsilon, miscoverage=_MISCOVERAGE, largest_error=width).fit(
                 **tested
             )
     return FittedTable(

@@ -28,21 +28,21 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from quorate.planner.concepts import plan_concept
-    from quorate.planner.forecast import CONCENTRATION, DEFAULT_DISAGREEMENT
+    from quorate.planner._concepts import plan_concept
+    from quorate.planner._forecast import CONCENTRATION, DEFAULT_DISAGREEMENT
+    from quorate.planner._students import plan_student_first
+    from quorate.planner._teachers import LEAST_ROWS
     from quorate.planner.result import Candidate, Change, Method, Plan, PublishedBound
-    from quorate.planner.students import plan_student_first
-    from quorate.planner.teachers import LEAST_ROWS
     from quorate.planner.votes import ON_NO_QUORUM, plan
 else:
     __getattr__ = import_on_use(
         __name__,
         {
-            "concepts": "plan_concept",
-            "forecast": "CONCENTRATION DEFAULT_DISAGREEMENT",
+            "_concepts": "plan_concept",
+            "_forecast": "CONCENTRATION DEFAULT_DISAGREEMENT",
             "result": "Candidate Change Method Plan PublishedBound",
-            "students": "plan_student_first",
-            "teachers": "LEAST_ROWS",
+            "_students": "plan_student_first",
+            "_teachers": "LEAST_ROWS",
             "votes": "ON_NO_QUORUM plan",
         },
     )

@@ -10,7 +10,7 @@ import numpy as np
 from quorate.core.arrays import Floats
 from quorate.core.mechanisms.base import QueryMechanism, ThresholdMechanism
 from quorate.core.privacy import best_order, to_capacity
-from quorate.planner.forecast import binomial_capped_mean, binomial_tail, normal_nodes
+from quorate.planner._forecast import binomial_capped_mean, binomial_tail, normal_nodes
 
 _DECIMALS = 9
 _SPREAD_OF_A_GUESS = 0.4  # standard deviation of the logarithm of a rate that rests on a guessed disagreement

@@ -6,13 +6,9 @@ from typing import Any, Literal
 
 from quorate.core.checks import check_choice, check_count, check_delta, check_positive, check_rate
 from quorate.core.errors import InvalidInput
-from quorate.planner.classes import check_prior, few_rows_warning, rare_class_warning
-from quorate.planner.comparison import compare_methods
-from quorate.planner.forecast import DEFAULT_DISAGREEMENT, VoteForecast
-from quorate.planner.literature import published_bounds
-from quorate.planner.result import Candidate, Method, Plan
-from quorate.planner.task import Calibrated, Draft, Expected, Task, least_agreement
-from quorate.planner.teachers import (
+from quorate.planner._comparison import compare_methods
+from quorate.planner._forecast import DEFAULT_DISAGREEMENT, VoteForecast
+from quorate.planner._teachers import (
     AGGREGATORS,
     LEAST_ROWS,
     Purpose,
@@ -22,6 +18,10 @@ from quorate.planner.teachers import (
     open_drafts,
     smallest_teachers,
 )
+from quorate.planner.classes import check_prior, few_rows_warning, rare_class_warning
+from quorate.planner.literature import published_bounds
+from quorate.planner.result import Candidate, Method, Plan
+from quorate.planner.task import Calibrated, Draft, Expected, Task, least_agreement
 
 ON_NO_QUORUM = ("abstain", "random", "raise")
 _CERTAIN = 0.999  # no more than this is said of an expectation

@@ -29,10 +29,10 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from quorate.release._growing import GrowingRelease
+    from quorate.release._online import OnlineAnswer, OnlineRelease
+    from quorate.release._release import QueryRelease
     from quorate.release.engines import ENGINES
-    from quorate.release.growing import GrowingRelease
-    from quorate.release.online import OnlineAnswer, OnlineRelease
-    from quorate.release.release import QueryRelease
     from quorate.release.utility import Utility, learn_from, simulate_utility
     from quorate.release.workloads import Columns, Workload
 else:
@@ -40,9 +40,9 @@ else:
         __name__,
         {
             "engines": "ENGINES",
-            "growing": "GrowingRelease",
-            "online": "OnlineAnswer OnlineRelease",
-            "release": "QueryRelease",
+            "_growing": "GrowingRelease",
+            "_online": "OnlineAnswer OnlineRelease",
+            "_release": "QueryRelease",
             "utility": "Utility learn_from simulate_utility",
             "workloads": "Columns Workload",
         },

@@ -17,11 +17,11 @@ from quorate.core.ballots import release_counts
 from quorate.core.checks import check_count, check_positive
 from quorate.core.errors import InvalidInput
 from quorate.core.privacy import Budget
+from quorate.release._release import QueryRelease
 from quorate.release.domain import Domain
 from quorate.release.engines import ENGINES
 from quorate.release.people import RECORD
 from quorate.release.queries import MOST_LISTED, Marginals
-from quorate.release.release import QueryRelease
 from quorate.release.workloads.marginals import MarginalWorkload, weigh_queries
 from quorate.tables.containers import is_arrow
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from quorate.auditing import Verdict
-from quorate.report.pages import percent, render, write_page
+from quorate.report._pages import percent, render, write_page
 
 
 @dataclass(frozen=True, kw_only=True)

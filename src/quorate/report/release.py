@@ -19,10 +19,10 @@ from quorate.release.engines import ENGINES, expected_errors
 from quorate.release.people import RECORD
 from quorate.release.utility import Utility, release_again
 from quorate.release.workloads.marginals import MarginalWorkload
-from quorate.report.data import Claim, proofs_for, software_versions
-from quorate.report.model import plot_shares
-from quorate.report.pages import check_installed, decimals_for, figure, percent, render, words, write_page
-from quorate.report.plots import (
+from quorate.report._data import Claim, proofs_for, software_versions
+from quorate.report._model import plot_shares
+from quorate.report._pages import check_installed, decimals_for, figure, percent, render, words, write_page
+from quorate.report._plots import (
     BLUE,
     GREEN,
     GREY,

@@ -10,9 +10,9 @@ The path of a request: `edge` (limits on a connection) -> `app` (a Starlette rou
 (answers to bytes) -> `http` (when they leave).
 """
 
-from quorate.service.app import make_app
+from quorate.service._app import make_app
+from quorate.service._run import serve
+from quorate.service._settings import Settings
 from quorate.service.model import Model
-from quorate.service.run import serve
-from quorate.service.settings import Settings
 
 __all__ = ["Model", "Settings", "make_app", "serve"]

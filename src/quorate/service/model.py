@@ -14,9 +14,9 @@ from quorate.core.ledger import Refusal
 from quorate.core.privacy import Cost
 from quorate.core.requests import Replies, Request
 from quorate.models.saving import PrivateFolder, whole_spending
-from quorate.service.batcher import RequestBatcher
-from quorate.service.inputs import Inputs, MatrixInput, inputs_of
-from quorate.service.outputs import ANSWERS, Outputs, outputs_of
+from quorate.service._batcher import RequestBatcher
+from quorate.service._inputs import Inputs, MatrixInput, inputs_of
+from quorate.service._outputs import ANSWERS, Outputs, outputs_of
 from quorate.tables import Schema
 
 VERSION = "1"  # of every model: the protocol asks for one

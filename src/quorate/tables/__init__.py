@@ -18,12 +18,12 @@ name a column, never a row, a value or a count. Nothing is learned from private 
 `Schema.from_private`, which pays for it.
 """
 
+from quorate.tables._lookup import QueryEncoder
 from quorate.tables.columns import Category, Date, Label, Number, Text
 from quorate.tables.containers import as_table
 from quorate.tables.files import SUFFIXES, read_table
 from quorate.tables.frames import FrameFormat, query_matrix
 from quorate.tables.learned import ColumnMarginal, LearnedFacts
-from quorate.tables.lookup import QueryEncoder
 from quorate.tables.reading import MISSING_TEXTS, Reading
 from quorate.tables.schema import SCHEMA_FILE, Schema
 

@@ -18,7 +18,7 @@ from itertools import pairwise
 import numpy as np
 
 from quorate.core.arrays import Floats, Integers
-from quorate.tables.ordered_floats import NEXT_TO_0, divide_range, keys_of_numbers, number_of_key, shortest_decimal
+from quorate.tables._ordered_floats import NEXT_TO_0, divide_range, keys_of_numbers, number_of_key, shortest_decimal
 
 _PARTS = (4, 4, 8)  # into which a cell is divided after each stage but the last
 STAGES = len(_PARTS) + 1

@@ -31,10 +31,10 @@ import pyarrow.parquet
 
 from quorate.core.checks import check_choice
 from quorate.core.errors import InvalidInput
+from quorate.tables._sources import is_query, open_excel, open_query
 from quorate.tables.containers import Role, check_names, foreign
 from quorate.tables.csv_files import FOUND, CsvFormat, csv_header, empty_texts, stream_csv
 from quorate.tables.csv_records import Irregularities
-from quorate.tables.sources import is_query, open_excel, open_query
 
 SUFFIXES = (".csv", ".csv.gz", ".parquet", ".arrow", ".feather", ".xlsx")
 

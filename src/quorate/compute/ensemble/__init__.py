@@ -19,11 +19,11 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from quorate.compute.ensemble._ensemble import Ensemble
     from quorate.compute.ensemble.clusters import ClusterTeachers
     from quorate.compute.ensemble.dealing import deal_units
     from quorate.compute.ensemble.electorate import Electorate, FunctionTeachers
     from quorate.compute.ensemble.endpoints import EndpointTeachers
-    from quorate.compute.ensemble.ensemble import Ensemble
     from quorate.compute.ensemble.estimators import EstimatorTeachers
 else:
     __getattr__ = import_on_use(
@@ -33,7 +33,7 @@ else:
             "dealing": "deal_units",
             "electorate": "Electorate FunctionTeachers",
             "endpoints": "EndpointTeachers",
-            "ensemble": "Ensemble",
+            "_ensemble": "Ensemble",
             "estimators": "EstimatorTeachers",
         },
     )

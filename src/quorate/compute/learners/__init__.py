@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from quorate.compute.learners.batched import (
+    from quorate.compute.learners._batched import (
         BatchedLogistic,
         BatchedQuadratic,
         QuadraticTeachers,
@@ -45,21 +45,21 @@ if TYPE_CHECKING:
         joined_teachers,
         teachers_from_arrays,
     )
+    from quorate.compute.learners._losses import BatchedCentroid, BatchedNaiveBayes, BatchedRidge
+    from quorate.compute.learners._stump import BatchedStump, StumpTeachers
+    from quorate.compute.learners._tree import BatchedTree, TreeTeachers
     from quorate.compute.learners.linear import LinearTeachers
-    from quorate.compute.learners.losses import BatchedCentroid, BatchedNaiveBayes, BatchedRidge
-    from quorate.compute.learners.stump import BatchedStump, StumpTeachers
     from quorate.compute.learners.teachers import MEMORY, Deal, DeviceName, Learner, Teachers
-    from quorate.compute.learners.tree import BatchedTree, TreeTeachers
 else:
     __getattr__ = import_on_use(
         __name__,
         {
-            "batched": "BatchedLogistic BatchedQuadratic QuadraticTeachers batched_equivalent joined_teachers "
+            "_batched": "BatchedLogistic BatchedQuadratic QuadraticTeachers batched_equivalent joined_teachers "
             "teachers_from_arrays",
             "linear": "LinearTeachers",
-            "losses": "BatchedCentroid BatchedNaiveBayes BatchedRidge",
-            "stump": "BatchedStump StumpTeachers",
+            "_losses": "BatchedCentroid BatchedNaiveBayes BatchedRidge",
+            "_stump": "BatchedStump StumpTeachers",
             "teachers": "MEMORY Deal DeviceName Learner Teachers",
-            "tree": "BatchedTree TreeTeachers",
+            "_tree": "BatchedTree TreeTeachers",
         },
     )

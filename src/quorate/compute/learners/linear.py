@@ -322,7 +322,7 @@ class LinearTeachers(Teachers):
         if not choose_backend(device or self.device).fused:
             yield from (self.votes(X, device=device) for X in batches)
             return
-        from quorate.compute.learners.gpu import on_gpus  # noqa: PLC0415  which imports this module
+        from quorate.compute.learners._gpu import on_gpus  # noqa: PLC0415  which imports this module
 
         checked = (check_columns(X, features=self.features) for X in batches)  # it looks there whether they are finite
         for counts in on_gpus(self).votes_each(checked):

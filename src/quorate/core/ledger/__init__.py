@@ -36,23 +36,23 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from quorate.core.ledger.export import check_export, export_entries
-    from quorate.core.ledger.ledger import Ledger
+    from quorate.core.ledger._export import check_export, export_entries
+    from quorate.core.ledger._ledger import Ledger
+    from quorate.core.ledger._rules import LOST, Phase
+    from quorate.core.ledger._shares import Key, Project
+    from quorate.core.ledger._verify import Verification
+    from quorate.core.ledger._views import Activity, LeaseView, LedgerView, Refusal, share_figures
     from quorate.core.ledger.place import LEDGER_FILES, find_ledger, move, restore
-    from quorate.core.ledger.rules import LOST, Phase
-    from quorate.core.ledger.shares import Key, Project
-    from quorate.core.ledger.verify import Verification
-    from quorate.core.ledger.views import Activity, LeaseView, LedgerView, Refusal, share_figures
 else:
     __getattr__ = import_on_use(
         __name__,
         {
-            "export": "check_export export_entries",
-            "ledger": "Ledger",
+            "_export": "check_export export_entries",
+            "_ledger": "Ledger",
             "place": "LEDGER_FILES find_ledger move restore",
-            "rules": "LOST Phase",
-            "shares": "Key Project",
-            "verify": "Verification",
-            "views": "Activity LeaseView LedgerView Refusal share_figures",
+            "_rules": "LOST Phase",
+            "_shares": "Key Project",
+            "_verify": "Verification",
+            "_views": "Activity LeaseView LedgerView Refusal share_figures",
         },
     )

@@ -24,8 +24,8 @@ from quorate.core.requests import NO_QUORUM, Query, SetAside
 from quorate.core.rows import take_rows
 
 if TYPE_CHECKING:
+    from quorate.core.ledger._ledger import Ledger
     from quorate.core.ledger.chain import Change
-    from quorate.core.ledger.ledger import Ledger
 
 _SHARES = 50  # a lease is at most this part of the whole budget: a crash loses no more
 _CAPACITY_BITS = 44  # to which a capacity is computed alike by all libraries of logarithms

@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from quorate.core.errors import LedgerRefused
-from quorate.core.ledger.parts import fits_part
-from quorate.core.ledger.rules import Event, State, apply, from_json, to_json
-from quorate.core.ledger.store import Statements
+from quorate.core.ledger._parts import fits_part
+from quorate.core.ledger._rules import Event, State, apply, from_json, to_json
+from quorate.core.ledger._store import Statements
 
 _LENGTH = 480  # bytes of a mark, in the one sector that every disk writes whole
 

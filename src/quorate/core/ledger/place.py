@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from quorate.core.errors import InvalidInput, LedgerRefused
+from quorate.core.ledger._ledger import Ledger
+from quorate.core.ledger._requests import forgotten_requests
+from quorate.core.ledger._rules import FORMAT, State, to_json
+from quorate.core.ledger._store import is_url, without_password
+from quorate.core.ledger._verify import Verification, check_marks
+from quorate.core.ledger._views import LedgerView
 from quorate.core.ledger.budget import is_gone
 from quorate.core.ledger.chain import write_whole
-from quorate.core.ledger.ledger import Ledger
-from quorate.core.ledger.requests import forgotten_requests
-from quorate.core.ledger.rules import FORMAT, State, to_json
-from quorate.core.ledger.store import is_url, without_password
-from quorate.core.ledger.verify import Verification, check_marks
-from quorate.core.ledger.views import LedgerView
 from quorate.core.privacy.budget import Quanta
 
 _FILE, _NAME = "ledger.sqlite", "ledger.json"

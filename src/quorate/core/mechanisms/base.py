@@ -17,10 +17,10 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from quorate.core._noise import NoiseSource, system_noise
 from quorate.core.checks import check_count, check_process, process_identity
 from quorate.core.errors import BudgetSpent, Infeasible, InvalidInput, RunEnded
 from quorate.core.mechanisms.orders import rest_of_delta, smallest_epsilon
-from quorate.core.noise import NoiseSource, system_noise
 from quorate.core.privacy import Budget, Cost, to_epsilon
 from quorate.core.requests import NO_QUORUM
 

@@ -16,6 +16,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from quorate.core._noise import NoiseSource
 from quorate.core.arrays import Floats
 from quorate.core.checks import check_count, check_delta, check_order, check_positive, check_rate, validate_fields
 from quorate.core.errors import Infeasible, InvalidInput
@@ -30,7 +31,6 @@ from quorate.core.mechanisms.distributions import (
     least_charge,
     stable_up,
 )
-from quorate.core.noise import NoiseSource
 from quorate.core.privacy import RENYI_QUANTA, Cost, best_order, gaussian_renyi, pure_renyi, to_capacity
 from quorate.core.requests import NO_QUORUM
 

@@ -15,6 +15,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from quorate.core._noise import NoiseSource
 from quorate.core.arrays import Floats
 from quorate.core.checks import check_count, check_delta, check_order, check_positive, validate_fields
 from quorate.core.errors import Infeasible, InvalidInput
@@ -22,7 +23,6 @@ from quorate.core.mechanisms.base import Counts, QueryMechanism
 from quorate.core.mechanisms.distributions import excess_of_logs, stable_up
 from quorate.core.mechanisms.noisy_max import draw_winners, likely_winner_renyi, one_winner_renyi
 from quorate.core.mechanisms.orders import smallest_epsilon, smallest_scale
-from quorate.core.noise import NoiseSource
 from quorate.core.privacy import RENYI_QUANTA, Cost, best_order, gaussian_renyi, to_capacity, to_epsilon
 from quorate.core.requests import NO_QUORUM
 

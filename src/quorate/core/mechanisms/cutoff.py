@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from quorate.core._noise import NoiseSource, system_noise
 from quorate.core.checks import (
     check_count,
     check_delta,
@@ -24,7 +25,6 @@ from quorate.core.checks import (
     validate_fields,
 )
 from quorate.core.errors import Infeasible, InvalidInput
-from quorate.core.noise import NoiseSource, system_noise
 from quorate.core.privacy import Cost
 
 _ONE = 2**64

@@ -12,13 +12,13 @@ from dataclasses import asdict, dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from quorate.core._noise import NoiseSource
 from quorate.core.checks import check_count, check_delta, check_order, check_positive, check_rate, validate_fields
 from quorate.core.errors import Infeasible, InvalidInput
 from quorate.core.mechanisms.base import Counts, Decide, Labels, too_few_teachers
 from quorate.core.mechanisms.distributions import gaussian_tail, gaussian_tail_quantile, stable_up
 from quorate.core.mechanisms.quorum import ONE, LookedUp, Quorum, build_table, check_table, levels_needed, table_price
 from quorate.core.mechanisms.quorum import Settings as QuorumSettings
-from quorate.core.noise import NoiseSource
 from quorate.core.privacy import RENYI_QUANTA, Cost, best_order, gaussian_renyi, to_capacity
 from quorate.core.requests import NO_QUORUM
 

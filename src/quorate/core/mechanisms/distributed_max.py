@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from quorate.core._noise import NoiseSource, system_noise
 from quorate.core.checks import check_count, check_delta, check_order, check_positive, validate_fields
 from quorate.core.errors import Infeasible, InvalidInput
 from quorate.core.mechanisms.base import Answers, Counts, check_votes_batch
 from quorate.core.mechanisms.noisy_max import NoisyCounts
 from quorate.core.mechanisms.orders import smallest_epsilon
-from quorate.core.noise import NoiseSource, system_noise
 from quorate.core.privacy import RENYI_QUANTA, Budget, Cost, best_order, gaussian_renyi, to_capacity
 
 _LEAST_SCALE = 0.5  # of a share: below it the bound on sums of shares says nothing

@@ -15,12 +15,12 @@ from fractions import Fraction
 
 import numpy as np
 
+from quorate.core._noise import NoiseSource, system_noise
 from quorate.core.arrays import Integers
 from quorate.core.checks import check_count, check_delta, check_positive
 from quorate.core.errors import Infeasible, InvalidInput
 from quorate.core.hypotheses import Hypothesis, Tally
 from quorate.core.mechanisms.orders import smallest_epsilon
-from quorate.core.noise import NoiseSource, system_noise
 from quorate.core.privacy import RENYI_QUANTA, Budget, Cost, exponential_renyi
 from quorate.core.privacy.cost import float_down, float_up
 

@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from quorate.core._noise import NoiseSource
 from quorate.core.arrays import Integers
 from quorate.core.checks import check_count, check_order
 from quorate.core.errors import InvalidInput
 from quorate.core.mechanisms.base import Counts
 from quorate.core.mechanisms.noisy_max import NoisyCounts
 from quorate.core.mechanisms.noisy_sum import NoisySum
-from quorate.core.noise import NoiseSource
 from quorate.core.privacy import Cost, gaussian_renyi
 
 _UP = 1 + 2.0**-40

@@ -9,10 +9,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from numbers import Integral
 
+from quorate.core._noise import NoiseSource, system_noise
 from quorate.core.checks import check_count, check_delta, check_order, check_positive, validate_fields
 from quorate.core.errors import Infeasible, InvalidInput, QuorateError
 from quorate.core.mechanisms.orders import smallest_epsilon
-from quorate.core.noise import NoiseSource, system_noise
 from quorate.core.privacy import RENYI_QUANTA, Budget, Cost, best_order, gaussian_renyi, to_capacity, to_epsilon
 
 

@@ -16,11 +16,11 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from quorate.core._noise import NoiseSource, system_noise
 from quorate.core.arrays import Integers
 from quorate.core.checks import check_count, check_delta, check_order, check_positive, check_scale, set_validated
 from quorate.core.errors import BudgetSpent, Infeasible, InvalidInput, QuorateError
 from quorate.core.mechanisms.orders import smallest_epsilon
-from quorate.core.noise import NoiseSource, system_noise
 from quorate.core.privacy import RENYI_QUANTA, Budget, Cost, best_order, to_capacity, to_epsilon
 from quorate.core.privacy.budget import SLACK_QUANTA
 from quorate.core.privacy.cost import float_down

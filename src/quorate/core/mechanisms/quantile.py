@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from quorate.core._noise import NoiseSource, system_noise
 from quorate.core.arrays import Integers
 from quorate.core.checks import check_count, check_rate, validate_fields
 from quorate.core.errors import Infeasible, InvalidInput
 from quorate.core.mechanisms.distributions import stable_up
 from quorate.core.mechanisms.exponential import ExponentialChoice, draw_below, draw_level
-from quorate.core.noise import NoiseSource, system_noise
 from quorate.core.privacy import Budget, Cost
 
 _UP = 1 + 1e-9  # far above the rounding of the sums below

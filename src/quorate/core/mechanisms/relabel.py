@@ -15,13 +15,13 @@ from typing import Any, Literal, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from quorate.core._noise import NoiseSource, system_noise
 from quorate.core.checks import check_count, check_positive, check_rate, set_validated
 from quorate.core.errors import InvalidInput
 from quorate.core.hypotheses import Concept, Hypothesis, Tally
 from quorate.core.hypotheses.points import Labels, Mask, Points, check_labels, check_points, which_labelled
 from quorate.core.hypotheses.sealed import sealed, works_alone
 from quorate.core.mechanisms.exponential import ExponentialChoice
-from quorate.core.noise import NoiseSource, system_noise
 from quorate.core.privacy import Budget, Cost, relabelling_epsilon
 from quorate.core.privacy.cost import float_up
 

@@ -17,6 +17,7 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
+from quorate.core._noise import NoiseSource, system_noise
 from quorate.core.arrays import Floats
 from quorate.core.checks import check_count, check_delta, check_order, check_positive, check_rate, set_validated
 from quorate.core.errors import Infeasible, InvalidInput
@@ -24,7 +25,6 @@ from quorate.core.mechanisms.distributions import stable_up
 from quorate.core.mechanisms.exponential import draw_below
 from quorate.core.mechanisms.noisy_vector import discrete_loss, largest_length, smallest_excess
 from quorate.core.mechanisms.orders import smallest_epsilon
-from quorate.core.noise import NoiseSource, system_noise
 from quorate.core.privacy import Budget, Cost, gaussian_renyi, pure_renyi
 
 MOST_ENTRIES = 2**20  # that a Gaussian trial may release; proof: step 4

@@ -11,11 +11,11 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from quorate.core._noise import NoiseSource
 from quorate.core.checks import check_count, check_delta, check_positive, check_rate
 from quorate.core.errors import Infeasible
 from quorate.core.mechanisms.base import Counts, QueryMechanism
 from quorate.core.mechanisms.orders import smallest_epsilon
-from quorate.core.noise import NoiseSource
 from quorate.core.privacy import RENYI_QUANTA, Cost, exponential_renyi
 from quorate.core.privacy.cost import float_up
 

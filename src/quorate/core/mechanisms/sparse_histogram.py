@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from quorate.core._noise import NoiseSource, system_noise
 from quorate.core.arrays import Integers
 from quorate.core.checks import check_count, check_delta, check_order, check_positive, check_scale, set_validated
 from quorate.core.errors import Infeasible, InvalidInput
 from quorate.core.mechanisms.distributions import gaussian_tail, gaussian_tail_quantile
 from quorate.core.mechanisms.noisy_vector import ROUNDING_VARIANCE, NoisyVectors, discrete_delta
-from quorate.core.noise import NoiseSource, system_noise
 from quorate.core.privacy import Budget, Cost
 
 _UP = 1 + 2.0**-40

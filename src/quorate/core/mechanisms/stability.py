@@ -13,6 +13,7 @@ from typing import Literal
 
 import numpy as np
 
+from quorate.core._noise import NoiseSource
 from quorate.core.checks import check_count, check_delta, check_positive, check_rate, validate_fields
 from quorate.core.errors import Infeasible, InvalidInput
 from quorate.core.mechanisms.base import (
@@ -25,7 +26,6 @@ from quorate.core.mechanisms.base import (
     too_few_teachers,
 )
 from quorate.core.mechanisms.distributions import exceeds, laplace_difference_tail, laplace_tail, laplace_tail_quantile
-from quorate.core.noise import NoiseSource
 from quorate.core.privacy import RENYI_QUANTA, Cost, best_order, pure_renyi, to_capacity
 from quorate.core.requests import NO_QUORUM
 

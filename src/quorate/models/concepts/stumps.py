@@ -16,7 +16,7 @@ from quorate.core.hypotheses.concept import Concept, Dichotomies
 from quorate.core.hypotheses.hypothesis import Constant, Hypothesis
 from quorate.core.hypotheses.line import cuts_between, mistakes_upward
 from quorate.core.hypotheses.points import Labels, Mask, Points
-from quorate.models.concepts.thresholds import Threshold
+from quorate.models.concepts._thresholds import Threshold
 
 
 @dataclass(frozen=True, kw_only=True)

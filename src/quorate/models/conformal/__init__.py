@@ -1,5 +1,5 @@
 """Prediction sets and intervals around a published model. PROOF.md has the proof."""
 
-from quorate.models.conformal.estimators import ConformalClassifier, ConformalRegressor
+from quorate.models.conformal._estimators import ConformalClassifier, ConformalRegressor
 
 __all__ = ["ConformalClassifier", "ConformalRegressor"]

@@ -10,9 +10,9 @@ teaching     teachers from a labelled set, and their files; cuts and directions 
 plan         what to expect, from public or simulated points
 """
 
-from quorate.models.everlasting.classifier import EverlastingClassifier
-from quorate.models.everlasting.session import EverlastingSession, Feed
-from quorate.models.everlasting.terms import Guarantee, Terms
+from quorate.models.everlasting._classifier import EverlastingClassifier
+from quorate.models.everlasting._session import EverlastingSession, Feed
+from quorate.models.everlasting._terms import Guarantee, Terms
 
 __all__ = [
     "EverlastingClassifier",

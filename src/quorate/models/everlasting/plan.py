@@ -18,10 +18,10 @@ from quorate.core.checks import check_count, check_delta, check_positive, check_
 from quorate.core.errors import Infeasible, InvalidInput
 from quorate.core.mechanisms import Quorum
 from quorate.models.concepts import Concept, Halfspaces, Intervals, Stumps, Thresholds
-from quorate.models.everlasting.classifier import EverlastingClassifier
+from quorate.models.everlasting._classifier import EverlastingClassifier
+from quorate.models.everlasting._teaching import teach
+from quorate.models.everlasting._terms import Guarantee, cutoff_for, votes_terms
 from quorate.models.everlasting.directions import MeanDirection
-from quorate.models.everlasting.teaching import teach
-from quorate.models.everlasting.terms import Guarantee, cutoff_for, votes_terms
 from quorate.planner.result import Change, Plan
 
 Draw = Callable[[int], tuple[Any, NDArray[np.int64]]]

@@ -18,9 +18,9 @@ from quorate.core.mechanisms import NoisyVectors
 from quorate.core.privacy import Budget
 from quorate.core.privacy.claims import Claim, replaced
 from quorate.core.progress import progress
+from quorate.models.linear._engine import Fitted, Problem, entries_of, fit
+from quorate.models.linear._sums import PrivateSums
 from quorate.models.linear.curves import curves_from, curves_of
-from quorate.models.linear.engine import Fitted, Problem, entries_of, fit
-from quorate.models.linear.sums import PrivateSums
 from quorate.models.predictors.records import check_matrix, check_records
 from quorate.models.predictors.sklearn_compat import CountedCopies, ShowsClaim
 from quorate.models.saving.contract import Outputs, SavedModel, Spending, State

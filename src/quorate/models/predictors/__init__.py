@@ -3,13 +3,13 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from quorate.models.predictors.agnostic import AgnosticClassifier
-    from quorate.models.predictors.pure import PureClassifier
+    from quorate.models.predictors._agnostic import AgnosticClassifier
+    from quorate.models.predictors._pure import PureClassifier
+    from quorate.models.predictors._stable import StableClassifier
+    from quorate.models.predictors._student_first import StudentFirstClassifier
+    from quorate.models.predictors._subsample import PrivateClassifier
+    from quorate.models.predictors._universal import UniversalClassifier
     from quorate.models.predictors.records import Predictions
-    from quorate.models.predictors.stable import StableClassifier
-    from quorate.models.predictors.student_first import StudentFirstClassifier
-    from quorate.models.predictors.subsample import PrivateClassifier
-    from quorate.models.predictors.universal import UniversalClassifier
 
 __all__ = [
     "AgnosticClassifier",
@@ -22,13 +22,13 @@ __all__ = [
 ]
 
 _HOMES = {
-    "AgnosticClassifier": "agnostic",
+    "AgnosticClassifier": "_agnostic",
     "Predictions": "records",
-    "PrivateClassifier": "subsample",
-    "PureClassifier": "pure",
-    "StableClassifier": "stable",
-    "StudentFirstClassifier": "student_first",
-    "UniversalClassifier": "universal",
+    "PrivateClassifier": "_subsample",
+    "PureClassifier": "_pure",
+    "StableClassifier": "_stable",
+    "StudentFirstClassifier": "_student_first",
+    "UniversalClassifier": "_universal",
 }
 
 

@@ -170,17 +170,17 @@ class ConceptClassifier(SessionClassifier):
     """A classifier of two classes built on a class of hypotheses."""
 
     concept: Concept | None
-    rows_per_person: int
+    records_per_person: int
 
     def _records(self, X: Any, y: Any, groups: Any) -> UnitRows:
         """Check records and learn their columns and classes. Errors are for their owner, and repeat no value."""
-        check_count("rows_per_person", self.rows_per_person)
+        check_count("records_per_person", self.records_per_person)
         self._forget("session_", "concept_")
         points = fill_missing(check_matrix(self, X, reset=True))
         concept = learning_concept(self.concept, points.shape[1])
         points[~(sealed(concept).usable(points) & works_alone(concept, points))] = 0.0  # no row is refused
         self.classes_, codes = two_classes(self.classes, points, y, instead="PrivateClassifier")
-        records = fill_unit_rows(points, codes, groups=groups, row_limit=self.rows_per_person)
+        records = fill_unit_rows(points, codes, groups=groups, row_limit=self.records_per_person)
         self.concept_, self.unit_, self.rows_ = concept, "row" if groups is None else "person", records.row_limit
         self.declared_ = self.classes is not None
         return records

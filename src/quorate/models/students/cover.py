@@ -51,7 +51,7 @@ class CoverClassifier(QuorateClassifier):
     delta: float = 1e-6
     classes: Any = None
     points: int | None = None
-    rows_per_person: int = 1
+    records_per_person: int = 1
     mode: Literal["semi-private", "label-private"] = "semi-private"
 
     def fit(self, X: Any, y: Any, groups: Any = None, public: Any = None) -> Any:
@@ -65,7 +65,7 @@ class CoverClassifier(QuorateClassifier):
             defining = defining[np.sort(random_points(np.arange(len(defining)), self.points))]
         self.concept_ = learning_concept(self.concept, self.n_features_in_)
         candidates = sealed_candidates(self.concept_.dichotomies(defining))  # proof: steps 1 and 2
-        rows = fill_unit_rows(X, codes, groups=groups, row_limit=self.rows_per_person)  # proof: step 2
+        rows = fill_unit_rows(X, codes, groups=groups, row_limit=self.records_per_person)  # proof: step 2
         hypothesis, spent = self._select(candidates, rows)
         self.hypothesis_, self.candidates_, self.spent_epsilon_ = opened(hypothesis), len(candidates), spent
         ours = self.hypothesis_ is hypothesis  # somebody else's may fail
@@ -120,8 +120,8 @@ class CoverClassifier(QuorateClassifier):
             raise InvalidInput("mode='label-private' takes the features of X; leave public out, or mode='semi-private'")
         if self.points is not None:
             check_count("points", self.points)
-        if check_count("rows_per_person", self.rows_per_person) != 1 and groups is None:
-            raise InvalidInput("rows_per_person is for groups, which say whose each row is; there are none")
+        if check_count("records_per_person", self.records_per_person) != 1 and groups is None:
+            raise InvalidInput("records_per_person is for groups, which say whose each row is; there are none")
 
     @property
     def rule_(self) -> str:
@@ -157,7 +157,7 @@ class SemiPrivateClassifier(CoverClassifier):
     points
         How many of the public points, chosen at random, define the candidates; all of them by default. More points come
         closer to the best hypothesis of the class, but leave more candidates to choose from.
-    rows_per_person
+    records_per_person
         With `groups`: how many rows of each person count, the first ones. Each mistake then weighs that much less.
     mode
         "semi-private" needs `public` points; "label-private" uses the features of the records themselves. The top of
@@ -181,7 +181,7 @@ class SemiPrivateClassifier(CoverClassifier):
     delta: float = 0.0
 
     def _choice(self) -> ExponentialChoice:
-        return ExponentialChoice.calibrate(epsilon=self.epsilon, delta=self.delta, sensitivity=self.rows_per_person)
+        return ExponentialChoice.calibrate(epsilon=self.epsilon, delta=self.delta, sensitivity=self.records_per_person)
 
     def _check_settings(self, groups: Any, public: Any) -> None:
         super()._check_settings(groups, public)
@@ -239,7 +239,7 @@ class QueryReleaseClassifier(CoverClassifier):
 
     def _noisy(self, candidates: int) -> NoisySum:
         return NoisySum.calibrate(
-            epsilon=self.epsilon, delta=self.delta, sensitivity=self.rows_per_person, releases=candidates
+            epsilon=self.epsilon, delta=self.delta, sensitivity=self.records_per_person, releases=candidates
         )
 
     def _check_settings(self, groups: Any, public: Any) -> None:

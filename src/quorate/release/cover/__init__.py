@@ -13,10 +13,10 @@ from typing import Any
 
 from quorate.core.errors import InvalidInput
 from quorate.models.concepts import Boxes, Concept, Conjunctions, Finite, Halfspaces, Intervals, Stumps, Thresholds
-from quorate.release.cover.axes import BoxCover, IntervalCover, ThresholdCover, parse_box
+from quorate.release.cover._axes import BoxCover, IntervalCover, ThresholdCover, parse_box
+from quorate.release.cover._codes import ConjunctionCover, FiniteCover, StumpCover
+from quorate.release.cover._halfspaces import HalfspaceCover, parse_halfspace
 from quorate.release.cover.base import Cover
-from quorate.release.cover.codes import ConjunctionCover, FiniteCover, StumpCover
-from quorate.release.cover.halfspaces import HalfspaceCover, parse_halfspace
 from quorate.release.queries import NOTHING
 
 __all__ = ["NOTHING", "Cover", "make_cover", "parse_hypothesis"]

@@ -3,12 +3,12 @@
 import math
 
 from quorate.core.errors import Infeasible, InvalidInput
+from quorate.release.engines._marginals import AdaptiveEngine, ResidualEngine
+from quorate.release.engines._mixture import Mixture
+from quorate.release.engines._plain import LevelsEngine, PlainEngine
+from quorate.release.engines._prefix import PrefixEngine
+from quorate.release.engines._reweighting import ReweightingEngine
 from quorate.release.engines.base import Engine, Public, Released, around, half_interval
-from quorate.release.engines.marginals import AdaptiveEngine, ResidualEngine
-from quorate.release.engines.mixture import Mixture
-from quorate.release.engines.plain import LevelsEngine, PlainEngine
-from quorate.release.engines.prefix import PrefixEngine
-from quorate.release.engines.reweighting import ReweightingEngine
 from quorate.release.engines.weights import WeightsEngine
 from quorate.release.queries import Marginals, Queries
 
@@ -49,7 +49,7 @@ ENGINES: dict[str, Engine] = {
 # little of the mean error of a fit. Where there is anything to choose, choices make that one smaller, and come first.
 _DIGITS = 5  # of an expected error: engines that agree in them are equally good, and the first listed is taken
 _LATER = {"weights": 2}
-_LATER_FOR_MEAN = {"plain": 1}
+_LATER_FOR_MEAN = {"_plain": 1}
 _FIRST_FOR_MEAN = {"adaptive": -1}
 
 

@@ -1,7 +1,7 @@
 """What an engine is given and gives, and engines that measure fixed vectors once.
 
 What such an engine measures and what it makes of that are apart, so that the same vectors may also be measured update
-by update (`quorate.release.growing`).
+by update (`quorate.release._growing`).
 """
 
 import math
@@ -18,8 +18,8 @@ from quorate.core.arrays import Floats, Integers
 from quorate.core.errors import Infeasible, InvalidInput, QuorateError
 from quorate.core.mechanisms.noisy_vector import NoisyVector, NoisyVectors
 from quorate.core.privacy import Budget, Cost
-from quorate.release.engines.components import Clique
-from quorate.release.engines.mixture import Mixture
+from quorate.release.engines._components import Clique
+from quorate.release.engines._mixture import Mixture
 from quorate.release.queries import NOTHING, BoxRanges, Levels, Marginals, Prefixes, Queries, Ranges, Rows
 
 Public = Rows | NDArray[np.float64] | None

@@ -1,7 +1,7 @@
 """Lists of 0/1 queries about cells, held by their structure: a list of a million queries is never a matrix."""
 
+from quorate.release.queries._listed import BoxRanges, Levels, Matrix, Prefixes, Ranges
 from quorate.release.queries.base import MOST_LISTED, NOTHING, Queries, Rows, Whole, check_weights
-from quorate.release.queries.listed import BoxRanges, Levels, Matrix, Prefixes, Ranges
 from quorate.release.queries.marginals import Marginals, Possible
 
 __all__ = [

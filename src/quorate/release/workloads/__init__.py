@@ -8,8 +8,8 @@ All that is declared here is public: stated by hand, or taken from public rows. 
 is missing, not declared, or not a number where a number is expected counts in the last cell of its column, "other".
 """
 
-from quorate.release.workloads.bound import BoundWorkload
-from quorate.release.workloads.columns import Columns
-from quorate.release.workloads.workload import Workload
+from quorate.release.workloads._bound import BoundWorkload
+from quorate.release.workloads._columns import Columns
+from quorate.release.workloads._workload import Workload
 
 __all__ = ["BoundWorkload", "Columns", "Workload"]

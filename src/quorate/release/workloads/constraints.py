@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from quorate.core.arrays import Integers
 from quorate.core.errors import Infeasible, InvalidInput
 from quorate.release.queries.marginals import Possible, Truths
-from quorate.release.workloads.balances import Balances, Tied, holds_whole_numbers
-from quorate.release.workloads.expressions import (
+from quorate.release.workloads._balances import Balances, Tied, holds_whole_numbers
+from quorate.release.workloads._expressions import (
     Balance,
     Comparison,
     Expression,

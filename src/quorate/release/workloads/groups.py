@@ -13,8 +13,8 @@ from quorate.core.errors import InvalidInput
 from quorate.release.domain import Between
 from quorate.release.queries import NOTHING, Levels, Prefixes, Queries, Ranges, Whole
 from quorate.release.queries.base import check_cells
-from quorate.release.workloads.bound import BoundWorkload, tidy_name
-from quorate.release.workloads.columns import Columns
+from quorate.release.workloads._bound import BoundWorkload, tidy_name
+from quorate.release.workloads._columns import Columns
 from quorate.tables.cells import CategoryCells, DateCells, NumberCells
 
 

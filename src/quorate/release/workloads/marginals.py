@@ -10,8 +10,8 @@ from quorate.core.checks import check_choice, check_count, check_positive
 from quorate.core.errors import Infeasible, InvalidInput
 from quorate.release.domain import Domain
 from quorate.release.queries import MOST_LISTED, Marginals, Queries, Rows, Whole
-from quorate.release.workloads.bound import BoundWorkload, tidy_name
-from quorate.release.workloads.columns import Columns, names_of
+from quorate.release.workloads._bound import BoundWorkload, tidy_name
+from quorate.release.workloads._columns import Columns, names_of
 
 Errors = Literal["largest", "mean", "weighted"]
 _ERRORS: tuple[Errors, ...] = ("largest", "mean", "weighted")

@@ -8,6 +8,6 @@ once. The path of a call: `client` (HTTP) <- `asking` (what to send next, and wh
 `answers` (tensors to labels and frames).
 """
 
-from quorate.service.client.client import AsyncClient, Client
+from quorate.service.client._client import AsyncClient, Client
 
 __all__ = ["AsyncClient", "Client"]

@@ -7,8 +7,8 @@
 The templates escape every value. Neither page can show a feature, an answer or a vote: none is handed to it.
 """
 
-from quorate.service.pages.dashboard import ModelView, dashboard_page
-from quorate.service.pages.docs import docs_page
-from quorate.service.pages.rendering import CONTENT_SECURITY_POLICY, STYLE, STYLE_HASH
+from quorate.service.pages._dashboard import ModelView, dashboard_page
+from quorate.service.pages._docs import docs_page
+from quorate.service.pages._rendering import CONTENT_SECURITY_POLICY, STYLE, STYLE_HASH
 
 __all__ = ["CONTENT_SECURITY_POLICY", "STYLE", "STYLE_HASH", "ModelView", "dashboard_page", "docs_page"]

@@ -13,14 +13,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from quorate.service.sites._keys import Card, Keys
+    from quorate.service.sites._site import Site
     from quorate.service.sites.coordinator import FederatedClassifier, Sites
-    from quorate.service.sites.keys import Card, Keys
     from quorate.service.sites.server import serve_site
-    from quorate.service.sites.site import Site
 
 __all__ = ["Card", "FederatedClassifier", "Keys", "Site", "Sites", "serve_site"]
 
-_MODULES = {"Card": "keys", "Keys": "keys", "Site": "site", "serve_site": "server"}
+_MODULES = {"Card": "_keys", "Keys": "_keys", "Site": "_site", "serve_site": "server"}
 
 
 def __getattr__(name: str) -> Any:

@@ -27,9 +27,9 @@ from quorate.core.privacy import best_order
 from quorate.models.predictors import PrivateClassifier
 from quorate.models.saving.votes import mechanism_document, mechanism_of
 from quorate.planner import Plan
-from quorate.service.sites.keys import Card, Keys
-from quorate.service.sites.masks import unmasked
-from quorate.service.sites.messages import About, Batch, Counted, Declaration, Enrolled, Mode
+from quorate.service.sites._keys import Card, Keys
+from quorate.service.sites._masks import unmasked
+from quorate.service.sites._messages import About, Batch, Counted, Declaration, Enrolled, Mode
 
 _CONNECT_SECONDS = 10.0
 _MAX_TEACHERS = 2**40  # of a site: sums stay far below 2**62

@@ -4,7 +4,7 @@
     POST /enrol     a declaration: whether the site agrees, and for how many queries it can pay
     POST /ballots   a batch: charged, then answered
 
-Bodies are MessagePack. A refusal is JSON with a code of `quorate.service.errors`.
+Bodies are MessagePack. A refusal is JSON with a code of `quorate.service._errors`.
 """
 
 import asyncio
@@ -23,13 +23,13 @@ from starlette.routing import Route
 
 from quorate.core.errors import InvalidInput, QuorateError
 from quorate.models.saving import load, open_folder
-from quorate.service.errors import Refused, error_body
-from quorate.service.run import listen, make_announcement, make_config, run_server
-from quorate.service.sites.keys import Card, Keys
-from quorate.service.sites.masks import masks_of
-from quorate.service.sites.messages import Batch, Declaration, Enrolled, Mode
-from quorate.service.sites.site import Site
-from quorate.service.telemetry import Log
+from quorate.service._errors import Refused, error_body
+from quorate.service._run import listen, make_announcement, make_config, run_server
+from quorate.service._telemetry import Log
+from quorate.service.sites._keys import Card, Keys
+from quorate.service.sites._masks import masks_of
+from quorate.service.sites._messages import Batch, Declaration, Enrolled, Mode
+from quorate.service.sites._site import Site
 from quorate.tables import SCHEMA_FILE
 
 _BODY_LIMIT = 64 * 2**20

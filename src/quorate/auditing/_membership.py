@@ -1,0 +1,292 @@
+"""Attacks on what is published or answered: membership inference, tracing, timing.
+
+Membership inference is the likelihood-ratio test with shadow models (Carlini et al. 2022). A coin decides, for each
+model and target, whether the target is in the training data or replaced by another record. The shadows teach how
+confident models are about members and about others; the ratio of the two laws is the score. Each model is a victim
+once, with the other half as its shadows. With poison (Tramer et al. 2022), wrongly labelled copies of each target are
+in every training set.
+
+Tracing tells who is in the data from statistics alone (Dwork et al. 2015; Bassily et al. 2020, section 4). Every person
+has p answers of -1 or 1 to public questions, the decision stumps. Each question has its own mean in the population,
+which the attacker knows, and the owner releases the means of n people. A person is scored by how well their row agrees
+with what sets the released means apart from the population's. With exact means and p far above n nearly every member
+scores above nearly every stranger.
+
+Under (epsilon, delta)-DP for one record replaced, no score finds a larger share of members than e^epsilon times the
+share of false alarms, plus delta.
+
+Timing asks two kinds of queries in a random order, so that whatever else the machine does falls on both alike. The area
+under the curve is 0.5 where time tells nothing.
+"""
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quorate.auditing._bounds import proportion_at_least, proportion_at_most
+from quorate.core.arrays import Floats, Integers
+from quorate.core.checks import check_count, check_rate
+from quorate.core.errors import InvalidInput
+from quorate.core.mechanisms import NoisySum
+from quorate.release import Columns, QueryRelease, Workload
+from quorate.tables import Number
+
+Ask = Callable[[Any], object]
+Mask = NDArray[np.bool_]
+Rows = NDArray[np.int8]
+Train = Callable[[Floats, Integers], Callable[[Floats], Any]]
+Release = Callable[[Rows], Floats]
+
+_LEAST_SPREAD = 0.05  # of a confidence: shadows that all agree are not evidence without end
+_BLOCK = 256  # strangers scored together
+
+
+def area_under_curve(first: Floats, second: Floats) -> float:
+    """Return the probability that one of the first is below one of the second, ties counted half."""
+    _, inverse, counts = np.unique(np.concatenate([first, second]), return_inverse=True, return_counts=True)
+    ranks = (np.cumsum(counts) - (counts - 1) / 2)[inverse]
+    above = ranks[first.size :].sum() - second.size * (second.size + 1) / 2
+    return float(above / (first.size * second.size))
+
+
+@dataclass(frozen=True, eq=False)
+class Timing:
+    """Seconds that answers to two kinds of queries took."""
+
+    first: Floats
+    second: Floats
+
+    @property
+    def area(self) -> float:
+        """The area under the curve: from 0.5, where the times tell nothing, to 0 or 1, where they tell all."""
+        return area_under_curve(self.first, self.second)
+
+    def tells(self, *, confidence: float) -> bool:
+        """Return whether the area is further from 0.5 than chance explains (Mann and Whitney 1947)."""
+        first, second = self.first.size, self.second.size
+        deviation = math.sqrt((first + second + 1) / (12 * first * second))
+        sides = NormalDist().inv_cdf(1 - (1 - check_rate("confidence", confidence)) / 2)
+        return abs(self.area - 0.5) > sides * deviation
+
+
+def attack_timing(ask: Ask, first: Sequence[Any], second: Sequence[Any], *, warm: int = 20, seed: int = 0) -> Timing:
+    """Ask queries of both kinds one by one, in a random order, and return how long each answer took."""
+    queries = [*first, *second]
+    for query in queries[: check_count("warm", warm, least=0)]:
+        ask(query)
+    seconds = np.empty(len(queries))
+    for index in np.random.default_rng(seed).permutation(len(queries)).tolist():
+        query = queries[index]  # before the clock: a list looks up its first 257 entries at another speed
+        start = time.perf_counter()
+        ask(query)
+        seconds[index] = time.perf_counter() - start
+    return Timing(seconds[: len(first)], seconds[len(first) :])
+
+
+@dataclass(frozen=True, eq=False)
+class Roc:
+    """Scores of members of the data and of others."""
+
+    members: Floats
+    others: Floats
+
+    @property
+    def area(self) -> float:
+        """The area under the curve: 0.5 where the scores tell nothing, 1 where they tell all."""
+        return area_under_curve(self.others, self.members)
+
+    def hits(self, *, false_alarms: float) -> float:
+        """Return the share of members found at this share of false alarms: the true-positive rate."""
+        allowed = math.floor(check_rate("false_alarms", false_alarms) * self.others.size)
+        cut = np.sort(self.others)[::-1][min(allowed, self.others.size - 1)]
+        return float((self.members > cut).mean())
+
+    def curve(self) -> tuple[Floats, Floats]:
+        """Return the shares of false alarms and of hits, for every threshold."""
+        cuts = np.unique(np.concatenate([self.members, self.others]))[::-1]
+        shares = [1 - np.searchsorted(np.sort(x), cuts, side="left") / x.size for x in (self.others, self.members)]
+        return np.concatenate([[0.0], shares[0]]), np.concatenate([[0.0], shares[1]])
+
+    def excess(self, *, epsilon: float, delta: float, confidence: float) -> float:
+        """Return by how much, with this confidence, hits exceed e^epsilon times false alarms plus delta: at most 0.
+
+        The threshold is chosen on one half of the scores and counted on the other. Scores are counted as independent.
+        Those of membership inference are, by the coins that were tossed, where nothing leaks; where something does,
+        those of one model hang together a little. When tracing, those of strangers are, given what was released, and
+        those of members nearly, the more people there are.
+        """
+        if min(self.members.size, self.others.size) < 8:
+            raise InvalidInput("at least 8 members and 8 others are needed")
+        error = (1 - check_rate("confidence", confidence)) / 2
+        alarms, hits = Roc(self.members[::2], self.others[::2]).curve()
+        cuts = np.unique(np.concatenate([self.members[::2], self.others[::2]]))[::-1]
+        best = int((hits[1:] - math.exp(epsilon) * (alarms[1:] + 2 / self.others.size)).argmax())
+        members, strangers = self.members[1::2], self.others[1::2]
+        least_hits = proportion_at_least(int((members >= cuts[best]).sum()), members.size, error=error)
+        false = proportion_at_most(int((strangers >= cuts[best]).sum()), strangers.size, error=error)
+        return float(least_hits - math.exp(epsilon) * false - delta)
+
+
+@dataclass(frozen=True, eq=False)
+class Targets:
+    """Records that are attacked, the ones that take their places, and the rest of the data, which stays."""
+
+    X: Floats
+    y: Integers
+    others: Floats
+    other_labels: Integers
+    rest: Floats
+    rest_labels: Integers
+    poison: int = 0  # wrongly labelled copies of each target that the attacker has put into the data
+
+    def data(self, members: Mask) -> tuple[Floats, Integers]:
+        """Return a training set in which these targets are members and the others are replaced."""
+        X = np.where(members[:, np.newaxis], self.X, self.others)
+        y = np.where(members, self.y, self.other_labels)
+        copies, wrong = np.repeat(self.X, self.poison, axis=0), np.repeat(1 - self.y, self.poison)
+        return np.concatenate([X, self.rest, copies]), np.concatenate([y, self.rest_labels, wrong])
+
+
+def make_targets(*, records: int, targets: int, features: int, poison: int = 0, seed: int = 0) -> Targets:
+    """Return records of two classes around two centres; the targets have unlikely labels.
+
+    A record with a usual label leaves few traces; one with an unusual label is remembered, if anything is.
+    """
+    records, targets = check_count("records", records), check_count("targets", targets)
+    if targets > records:
+        raise InvalidInput(f"{targets} targets are more than the {records} records")
+    generator = np.random.default_rng(seed)
+    X = generator.normal(size=(records + targets, check_count("features", features)))
+    y = (X[:, 0] + 0.5 * generator.normal(size=len(X)) > 0).astype(np.int64)
+    y[:targets] = (X[:targets, 0] <= 0).astype(np.int64)
+    first, second = slice(0, targets), slice(targets, 2 * targets)
+    return Targets(X[first], y[first], X[second], y[second], X[2 * targets :], y[2 * targets :], poison)
+
+
+def confidences(answers: Any, labels: Integers) -> Floats:
+    """Return how confident answers are in these labels, as log odds where they are probabilities, cut at -10 and 10.
+
+    Answers are probabilities (a matrix, one column a class) or labels (numbers, -1 where there is no quorum).
+    """
+    values = np.asarray(answers)
+    if values.ndim == 1:
+        return np.where(values < 0, 0.0, np.where(values == labels, 1.0, -1.0))
+    chance = values[np.arange(len(labels)), labels]
+    with np.errstate(divide="ignore"):
+        odds: Floats = np.log(chance) - np.log(1 - chance)
+    return np.clip(odds, -10.0, 10.0)
+
+
+def scores_of(confidence: Floats, member: Mask) -> Roc:
+    """Return the likelihood-ratio scores: one row a model, one column a target; each half is scored by the other."""
+    law = _log_share if np.isin(confidence, (-1.0, 0.0, 1.0)).all() else _log_density
+    scores = np.zeros(confidence.shape)
+    halves = slice(0, len(member) // 2), slice(len(member) // 2, None)
+    for victims, shadows in (halves, halves[::-1]):
+        laws = [law(confidence[victims], confidence[shadows], chosen[shadows]) for chosen in (member, ~member)]
+        scores[victims] = np.nan_to_num(laws[0] - laws[1], nan=0.0)  # too few shadows of one kind say nothing
+    return Roc(scores[member], scores[~member])
+
+
+def _log_share(seen: Floats, shadows: Floats, chosen: Mask) -> Floats:
+    """Return the log share of the same answer among the chosen shadows, drawn towards a third."""
+    share = np.zeros(seen.shape)
+    for answer in (-1.0, 0.0, 1.0):
+        alike = (chosen & (shadows == answer)).sum(axis=0)
+        share += np.where(seen == answer, (alike + 0.5) / (chosen.sum(axis=0) + 1.5), 0.0)
+    return np.log(share)
+
+
+def _log_density(seen: Floats, shadows: Floats, chosen: Mask) -> Floats:
+    """Return the log density under the chosen shadows: a Gaussian for each target."""
+    counts = chosen.sum(axis=0)
+    weights = np.maximum(counts, 1)
+    mean = (chosen * shadows).sum(axis=0) / weights
+    spread = np.sqrt(np.maximum((chosen * (shadows - mean) ** 2).sum(axis=0) / weights, _LEAST_SPREAD**2))
+    return np.where(counts >= 2, -np.log(spread) - ((seen - mean) / spread) ** 2 / 2, np.nan)
+
+
+def attack_membership(train: Train, targets: Targets, *, models: int = 32, seed: int = 0) -> Roc:
+    """Train this many models and return how well their answers tell members from others.
+
+    `train` takes records and labels and returns what answers queries: probabilities, or labels.
+    """
+    generator = np.random.default_rng(seed)
+    member = generator.random((check_count("models", models, least=4), len(targets.y))) < 0.5
+    rows = [confidences(train(*targets.data(members))(targets.X), targets.y) for members in member]
+    return scores_of(np.array(rows), member)
+
+
+class Population:
+    """Independent answers of -1 or 1, each with a mean of its own, drawn from `seed`."""
+
+    def __init__(self, *, stumps: int, seed: int = 0) -> None:
+        self._generator = np.random.default_rng(seed)
+        self.means: Floats = self._generator.uniform(-1, 1, size=check_count("stumps", stumps))
+
+    def draw(self, people: int) -> Rows:
+        """Return the rows of this many people."""
+        chance = ((1 + self.means) / 2).astype(np.float32)
+        uniforms = self._generator.random(size=(people, chance.size), dtype=np.float32)
+        return np.where(uniforms < chance, np.int8(1), np.int8(-1))
+
+
+def exact_means(rows: Rows) -> Floats:
+    """Return the mean answer to each question: no privacy at all."""
+    means: Floats = rows.mean(axis=0, dtype=np.float64)
+    return means
+
+
+def noisy_means(*, epsilon: float, delta: float) -> Release:
+    """Return the release of all means together within (epsilon, delta), with discrete Gaussian noise on the sums."""
+
+    def release(rows: Rows) -> Floats:
+        sums = rows.sum(axis=0, dtype=np.int64)
+        # replacing one person moves every sum by 2 at most
+        noisy = NoisySum.calibrate(epsilon=epsilon, delta=delta, sensitivity=2, releases=rows.shape[1])
+        return np.array(noisy.releases(sums.tolist()), dtype=np.float64) / len(rows)
+
+    return release
+
+
+def released_means(*, epsilon: float, delta: float, engine: str = "plain") -> Release:
+    """Return the release of all means by a `QueryRelease` of this engine."""
+
+    def release(rows: Rows) -> Floats:
+        names = [str(number) for number in range(rows.shape[1])]
+        columns = Columns({name: Number(cuts=[0.0]) for name in names})
+        query_release = QueryRelease(
+            Workload.marginals(1), epsilon=epsilon, delta=delta, engine=engine, columns=columns
+        )
+        query_release.fit({name: rows[:, number].astype(np.float64) for number, name in enumerate(names)})
+        shares = query_release.read(np.arange(3 * len(names)))[0].reshape(len(names), 3)  # below 0, above 0, missing
+        return shares[:, 1] - shares[:, 0]
+
+    return release
+
+
+def trace(
+    release: Release, *, stumps: int = 10_000, people: int = 100, strangers: int = 2000, repeats: int = 1, seed: int = 0
+) -> Roc:
+    """Release the means of this many people, and score them and as many strangers against the release.
+
+    Each repeat draws the population, the people and the strangers anew.
+    """
+    people, strangers = check_count("people", people, least=2), check_count("strangers", strangers, least=2)
+    members, scores = [], []
+    for repeat in range(check_count("repeats", repeats)):
+        population = Population(stumps=stumps, seed=int(np.random.SeedSequence([seed, repeat]).generate_state(1)[0]))
+        rows = population.draw(people)
+        means = population.means
+        direction = np.clip(np.asarray(release(rows), dtype=np.float64), -1, 1) - means
+        members.append((rows - means) @ direction)
+        for start in range(0, strangers, _BLOCK):
+            block = population.draw(min(_BLOCK, strangers - start))
+            scores.append(block @ direction - means @ direction)
+    return Roc(np.concatenate(members), np.concatenate(scores))

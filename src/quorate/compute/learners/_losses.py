@@ -1,0 +1,301 @@
+"""Learners whose teachers have linear scores, and the log losses of logistic regression with their Newton directions.
+
+Every array has the chunk as its first axis. `weights` is 0 for filling rows, and the inverse penalty C for the others.
+"""
+
+import math
+from abc import abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quorate.compute.learners._newton import Loss, centred, damped_solve
+from quorate.compute.learners.backends import Array, Backend
+from quorate.compute.learners.linear import NEVER, SLICES, SOUND, LinearTeachers, score_count
+from quorate.compute.learners.teachers import Block, Chunks, Learner, Matrix, Teachers
+from quorate.core.arrays import Integers
+from quorate.core.checks import check_positive
+
+
+class LinearLearner(Learner):
+    """A learner whose teachers have linear scores of `coefficients` columns; each kind says how a block is fitted."""
+
+    quadratic: ClassVar[bool] = False  # whether scores also use the squares of the features
+
+    def _fit_chunks(self, backend: Backend, chunks: Chunks, *, memory: int, one_scale: bool) -> Teachers:
+        return self._fit_linear(backend, chunks, memory=memory, one_scale=one_scale)
+
+    def _fit_linear(self, backend: Backend, chunks: Chunks, *, memory: int, one_scale: bool) -> LinearTeachers:
+        classes = chunks.classes
+        scores = np.zeros((chunks.teachers, score_count(classes), self.coefficients(chunks.features) + 1))
+        scores[:, :, -1] = _constant(chunks.majority(), classes)
+
+        for teachers, shown, fitted in self._fit_teachers(backend, chunks, memory):
+            sound = (np.abs(fitted) <= SOUND).all(axis=(1, 2))
+            scores[teachers[sound]] = _spread_scores(fitted[sound], shown[sound], classes)
+        slices = 1 if one_scale else SLICES
+        return LinearTeachers(scores, classes=classes, quadratic=self.quadratic, slices=slices)
+
+    def _fit_teachers(
+        self, backend: Backend, chunks: Chunks, memory: int
+    ) -> Iterator[tuple[Integers, Integers, Matrix]]:
+        """Yield teachers, the classes that each shows, and their scores as `_fit_block` returns them."""
+
+        def cost(rows: int, shown: int) -> int:
+            return self._bytes(rows, chunks.features, shown)
+
+        fused, fitted = self._fit_fused(chunks) if backend.fused else (None, None)
+        if fused is not None and fitted is not None:
+            yield fused, chunks.shown(fused), fitted
+        for block in chunks.blocks(backend, memory=memory, cost=cost, without=fused):
+            yield block.teachers, block.shown, backend.take(self._fit_block(backend, block))[: len(block.teachers)]
+
+    def _fit_fused(self, chunks: Chunks) -> tuple[Integers, Matrix] | tuple[None, None]:
+        """Return the teachers that a kernel of the GPU fits, if any, and their scores. Others are fitted in blocks."""
+        return None, None
+
+    @abstractmethod
+    def _fit_block(self, backend: Backend, block: Block) -> Array:
+        """Return scores (chunks, classes shown, columns + 1), the intercepts in the last column."""
+
+    @abstractmethod
+    def _bytes(self, rows: int, features: int, shown: int) -> int:
+        """Return about how much memory `_fit_block` needs for one chunk of this shape."""
+
+
+def _constant(labels: NDArray[np.int64], classes: int) -> Matrix:
+    """Return intercepts with which each teacher always votes for its label."""
+    if classes == 2:
+        return np.where(labels == 1, 1.0, -1.0)[:, np.newaxis]
+    return np.where(labels[:, np.newaxis] == np.arange(classes), 0.0, NEVER)
+
+
+def _spread_scores(fitted: Matrix, shown: NDArray[np.int64], classes: int) -> Matrix:
+    """Return the scores of the classes shown as scores of all declared classes."""
+    if classes == 2:
+        return fitted[:, 1:] - fitted[:, :1]
+    scores = np.zeros((len(fitted), classes, fitted.shape[2]))
+    scores[:, :, -1] = NEVER
+    scores[np.arange(len(fitted))[:, np.newaxis], shown] = fitted
+    return scores
+
+
+_INNER = 200  # conjugate-gradient steps for one direction at most; ten are usual
+_ENOUGH = 1e-4  # of the squared first residual: a direction within 1 percent leaves Newton's method as fast
+
+
+class BinaryLoss(Loss):
+    """Log loss of one score a row; `target` is 1 or 0."""
+
+    def __init__(self, backend: Backend, design: Array, weights: Array, target: Array, penalties: Array) -> None:
+        self._backend, self._weights, self._target = backend, weights, target
+        self.design, self.penalties = design, penalties
+
+    def value(self, scores: Array) -> Array:
+        """Return the loss of each chunk: the sum over its rows of log(1 + exp(score)) - target * score."""
+        losses = self._backend.log1p(self._backend.exp(-abs(scores)))
+        losses = losses + self._backend.at_least(scores, 0.0) - self._target * scores
+        return (self._weights * losses).sum(axis=(1, 2))
+
+    def direction(self, coefficients: Array, scores: Array) -> tuple[Array, Array]:
+        """Return Newton's direction and the gradient."""
+        small = self._backend.exp(-abs(scores))
+        chance = self._backend.where(scores >= 0, 1.0, small) / (1.0 + small)
+        curvature = self._weights * small / (1.0 + small) ** 2
+        across = self.design.swapaxes(1, 2)
+        gradient = across @ (self._weights * (chance - self._target)) + self.penalties * coefficients
+        hessian = across @ (curvature * self.design)
+        return -damped_solve(self._backend, hessian, gradient, self.penalties[:, 0]), gradient
+
+    def among(self, chunks: Array) -> "BinaryLoss":
+        """Return the loss of some of the chunks."""
+        design, weights, target = self.design[chunks], self._weights[chunks], self._target[chunks]
+        return BinaryLoss(self._backend, design, weights, target, self.penalties)
+
+
+class MultinomialLoss(Loss):
+    """Log loss of one score a class and row; `target` is 1 for a row's class and 0 for the others.
+
+    The matrix of second derivatives is never formed: with m classes it would be m times as wide as one class's.
+    """
+
+    def __init__(self, backend: Backend, design: Array, weights: Array, target: Array, penalties: Array) -> None:
+        self._backend, self._weights, self._target = backend, weights, target
+        self.design, self.penalties = design, penalties
+        self._identity = backend.put(np.eye(design.shape[2]))
+        self._squares = design.swapaxes(1, 2) @ (weights * design)
+
+    def value(self, scores: Array) -> Array:
+        """Return the loss of each chunk: the sum over its rows of log(sum of exp(scores)) - the label's score."""
+        top = self._backend.largest(scores, 2)[:, :, None]
+        total = self._backend.log(self._backend.exp(scores - top).sum(axis=2))[:, :, None] + top
+        of_class = (self._target * scores).sum(axis=2)[:, :, None]
+        return (self._weights * (total - of_class)).sum(axis=(1, 2))
+
+    def direction(self, coefficients: Array, scores: Array) -> tuple[Array, Array]:
+        """Return a direction close to Newton's, by conjugate gradients, and the gradient."""
+        grown = self._backend.exp(scores - self._backend.largest(scores, 2)[:, :, None])
+        chances = grown / grown.sum(axis=2)[:, :, None]
+        across = self.design.swapaxes(1, 2)
+        gradient = across @ (self._weights * (chances - self._target)) + self.penalties * coefficients
+
+        def curved(direction: Array) -> Array:
+            change = chances * (self.design @ direction)
+            change = change - chances * change.sum(axis=2)[:, :, None]
+            return across @ (self._weights * change) + self.penalties * direction
+
+        spread = (self._weights * chances * (1.0 - chances)).sum(axis=(1, 2))
+        rows = self._weights.sum(axis=(1, 2)) * chances.shape[2]
+        average = (spread / (rows + (rows == 0)))[:, None, None]
+        nearly = average * self._squares
+        inverse = damped_solve(self._backend, nearly, self._identity + 0.0 * nearly, self.penalties[:, 0])
+        return self._conjugate(-gradient, curved, inverse), gradient
+
+    def among(self, chunks: Array) -> "MultinomialLoss":
+        """Return the loss of some of the chunks."""
+        design, weights, target = self.design[chunks], self._weights[chunks], self._target[chunks]
+        return MultinomialLoss(self._backend, design, weights, target, self.penalties)
+
+    def _conjugate(self, right: Array, curved: Callable[[Array], Array], inverse: Array) -> Array:
+        """Solve `curved(x) = right` in each chunk, preconditioned by what one class would need on its own."""
+        where = self._backend.where
+        solution, residual = 0.0 * right, right
+        search = eased = inverse @ residual
+        size = (residual * eased).sum(axis=(1, 2))
+        enough = _ENOUGH * size
+        for _ in range(_INNER):
+            bent = curved(search)
+            bend = (search * bent).sum(axis=(1, 2))
+            going = (size > enough) & (bend > 0)
+            if not bool(going.any()):
+                break
+            length = (size / where(going, bend, 1.0))[:, None, None]
+            solution = where(going[:, None, None], solution + length * search, solution)
+            residual = residual - length * bent
+            eased = inverse @ residual
+            squared = (residual * eased).sum(axis=(1, 2))
+            search = eased + (squared / where(going, size, 1.0))[:, None, None] * search
+            size = where(going, squared, 0.0)  # which keeps a chunk that has stopped where it is
+        return solution
+
+
+@dataclass(frozen=True)
+class BatchedCentroid(LinearLearner):
+    """The class whose mean is nearest in Euclidean distance; the lowest class of equals.
+
+    The distance to a mean is linear in the query but for a term that all classes share.
+
+    >>> from quorate.compute.learners import Deal
+    >>> X, y = [[0.0, 0.0], [4.0, 0.0], [0.0, 4.0]], [0, 1, 2]
+    >>> teachers = BatchedCentroid().fit(X, y, Deal.of([[0, 1, 2]]), classes=3)
+    >>> teachers.ballots([[1.0, 1.0], [3.0, 0.0], [1.0, 9.0]]).ravel().tolist()
+    [0, 1, 2]
+    """
+
+    def _fit_block(self, backend: Backend, block: Block) -> Array:
+        features, means = centred(backend.put(block.features), backend.put(block.weights))
+        indicators = backend.put(block.indicators())
+        sizes = backend.at_least(indicators.sum(axis=1), 1.0)[:, :, None]
+        centroids = (indicators.swapaxes(1, 2) @ features) / sizes
+        intercepts = -((means[:, None, :] + 0.5 * centroids) * centroids).sum(axis=2)
+        return backend.join([centroids, intercepts[:, :, None]], 2)
+
+    def _bytes(self, rows: int, features: int, shown: int) -> int:
+        return 8 * (3 * rows * features + 2 * rows * shown + 4 * shown * features)
+
+
+@dataclass(frozen=True)
+class BatchedRidge(LinearLearner):
+    """Penalised least squares with scikit-learn's objective: squared errors plus alpha times the squared weights.
+
+    Each class has a target of 1 on its own rows and -1 on the others. The intercept is not penalised. An alpha of 0
+    is plain least squares.
+
+    >>> from quorate.compute.learners import Deal
+    >>> X, y = [[-2.0], [-1.0], [1.0], [2.0], [-3.0], [3.0]], [0, 0, 1, 1, 1, 0]
+    >>> teachers = BatchedRidge(alpha=0.1).fit(X, y, Deal.of([[0, 1, 2, 3], [4, 5]]), classes=2)
+    >>> teachers.ballots([[-1.0], [1.0]]).tolist()
+    [[0, 1], [1, 0]]
+    """
+
+    alpha: float = 1.0
+    fit_intercept: bool = True
+
+    def __post_init__(self) -> None:
+        if self.alpha != 0:
+            check_positive("alpha", self.alpha)
+
+    def _fit_block(self, backend: Backend, block: Block) -> Array:
+        features, weights = backend.put(block.features), backend.put(block.weights)
+        target = (2.0 * backend.put(block.indicators()) - 1.0) * weights[:, :, None]
+        if self.fit_intercept:
+            features, means = centred(features, weights)
+            target, levels = centred(target, weights)
+        coefficients = self._least_squares(backend, features, target)
+        intercepts = 0.0 * coefficients[:, 0]
+        if self.fit_intercept:
+            intercepts = levels - (means[:, None, :] @ coefficients)[:, 0]
+        return backend.join([coefficients, intercepts[:, None, :]], 1).swapaxes(1, 2)
+
+    def _least_squares(self, backend: Backend, features: Array, target: Array) -> Array:
+        across = features.swapaxes(1, 2)
+        if features.shape[2] <= features.shape[1]:
+            return damped_solve(backend, across @ features, across @ target, self.alpha)
+        return across @ damped_solve(backend, features @ across, target, self.alpha)
+
+    def _bytes(self, rows: int, features: int, shown: int) -> int:
+        return 8 * (4 * rows * (features + shown) + 4 * min(rows, features) ** 2 + 2 * features * shown)
+
+
+_LEAST = 1e-100  # of a variance
+
+
+@dataclass(frozen=True)
+class BatchedNaiveBayes(LinearLearner):
+    """Independent Gaussian features in each class, priors from the chunk, as in scikit-learn.
+
+    Every variance is raised by `var_smoothing` times the largest variance of a feature in the chunk. The score is
+    linear in the features and their squares.
+
+    >>> from quorate.compute.learners import Deal
+    >>> X, y = [[-0.1], [0.1], [-5.0], [5.0], [4.0]], [0, 0, 1, 1, 1]
+    >>> teachers = BatchedNaiveBayes().fit(X, y, Deal.of([range(5)]), classes=2)
+    >>> teachers.ballots([[-3.0], [0.0], [3.0]]).ravel().tolist()
+    [1, 0, 1]
+    """
+
+    var_smoothing: float = 1e-9
+
+    quadratic = True
+
+    def __post_init__(self) -> None:
+        check_positive("var_smoothing", self.var_smoothing)
+
+    def coefficients(self, features: int) -> int:
+        """Return how many columns a score has: the features and their squares."""
+        return 2 * features
+
+    def _fit_block(self, backend: Backend, block: Block) -> Array:
+        weights = backend.put(block.weights)
+        features, means = centred(backend.put(block.features), weights)
+        indicators = backend.put(block.indicators())
+        across = indicators.swapaxes(1, 2)
+        sizes = backend.at_least(indicators.sum(axis=1), 1.0)[:, :, None]
+        rows = backend.at_least(weights.sum(axis=1), 1.0)[:, None]
+        centres = (across @ features) / sizes
+        away = (features - indicators @ centres) * weights[:, :, None]
+        widest = backend.largest((features * features).sum(axis=1) / rows, 1)[:, None, None]
+        # A chunk whose rows are all alike has no variance to measure by: any common one leaves it to the priors.
+        spread = backend.where(widest > 0, self.var_smoothing * widest, 1.0)
+        variances = backend.at_least((across @ (away * away)) / sizes + spread, _LEAST)
+        centres = centres + means[:, None, :]
+        linear = centres / variances
+        constants = backend.log(2.0 * math.pi * variances) + centres * linear
+        intercepts = backend.log(sizes[:, :, 0] / rows) - 0.5 * constants.sum(axis=2)
+        return backend.join([linear, -0.5 / variances, intercepts[:, :, None]], 2)
+
+    def _bytes(self, rows: int, features: int, shown: int) -> int:
+        return 8 * (5 * rows * features + 3 * rows * shown + 10 * shown * features)

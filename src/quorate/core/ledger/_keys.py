@@ -1,0 +1,189 @@
+"""The keys of a ledger, and the shares that keys and projects have.
+
+An API key is a public id and a secret. The secret has 256 random bits, so that a plain hash of it gives nothing away.
+The id is the caller: answers and shares belong to it, and stay when the secret is exchanged for a new one.
+"""
+
+import hashlib
+import hmac
+import math
+import secrets
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import asdict
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+from quorate.core.checks import check_count
+from quorate.core.errors import InvalidInput, LedgerRefused
+from quorate.core.ledger._rules import State
+from quorate.core.ledger._shares import LIMITS, Key
+from quorate.core.ledger.chain import Change
+
+_FRESH = 1.0  # seconds for which keys are not read again: a key that is revoked may work so long
+_STALE = 600.0  # seconds for which they are known while the ledger cannot be read: metrics can be
+_LONGEST = 100
+
+
+def _hash(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def _checked_name(title: str, name: Any) -> str:
+    if not isinstance(name, str) or not name.strip() or len(name) > _LONGEST or not name.isprintable():
+        raise InvalidInput(f"{title} must be a text of 1 to {_LONGEST} characters that says whose key it is")
+    return name
+
+
+def _limits(state: State, values: Mapping[str, Any]) -> dict[str, int | None]:
+    """Return limits as a share keeps them; `budget`, a part of the whole, becomes a cost in quanta."""
+    limits = {name: value for name, value in values.items() if name in LIMITS}
+    for name, value in limits.items():
+        if value is not None:
+            check_count(name, value, least=0)
+    if "budget" in values:
+        part = values["budget"]
+        if part is not None and not (isinstance(part, int | float) and math.isfinite(part) and 0 <= part <= 1):
+            raise InvalidInput(f"budget must be a part of the whole, from 0 to 1, not {part!r}")
+        limits["cost"] = None if part is None else math.floor(Fraction(part) * state.capacity[0])
+    return limits
+
+
+class _Known:
+    """The keys as this process last read them."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._state: State | None = None
+        self._read = 0.0
+
+    def find(self, token: str, state: Callable[[], State]) -> Key | None:
+        """Return the key of a token, or None."""
+        parts = token.split("_", 2)
+        if len(parts) != 3 or parts[0] != "qk":
+            return None
+        with self._lock:
+            key = self._fresh(state).keys.get(parts[1])
+        at, digest = time.time(), _hash(parts[2])
+        fits = hmac.compare_digest(digest, key.hash if key is not None else "")
+        former = key.former if key is not None and at < key.former_until else ""
+        fits = hmac.compare_digest(digest, former) or fits
+        return key if fits and key is not None and key.opens(at) else None
+
+    def _fresh(self, state: Callable[[], State]) -> State:
+        """Return what was read lately. Where the ledger cannot be read nothing is answered, and old keys will do."""
+        age = time.monotonic() - self._read
+        if self._state is None or age > _FRESH:
+            try:
+                self._state, self._read = state(), time.monotonic()
+            except LedgerRefused:
+                if self._state is None or age > _STALE:
+                    raise
+        return self._state
+
+    def read(self, state: Callable[[], State]) -> None:
+        """Read the keys now, so that for a while `find` need not."""
+        read = state()
+        with self._lock:
+            self._state, self._read = read, time.monotonic()
+
+    def forget(self) -> None:
+        """Read the keys again at the next use."""
+        with self._lock:
+            self._state = None
+
+
+class KeyRing(ABC):
+    """The part of a `Ledger` that keeps keys and projects.
+
+    Limits are `quota`, `per_minute` and `per_phase` (rows), `no_quorums`, and `budget`, a part of the whole budget from
+    0 to 1. None is no limit.
+    """
+
+    @cached_property
+    def _key_cache(self) -> _Known:
+        return _Known()
+
+    @abstractmethod
+    def change(self) -> AbstractContextManager[Change]:
+        """Open one transaction on the ledger."""
+
+    @abstractmethod
+    def state(self) -> State:
+        """Return what the ledger holds now."""
+
+    def add_key(
+        self,
+        name: str,
+        *,
+        scopes: Sequence[str] = ("ask",),
+        project: str = "",
+        expires: float | None = None,
+        **limits: Any,
+    ) -> str:
+        """Make an API key and return its token, which is shown this once: only a hash of it is kept."""
+        key_id, secret = secrets.token_hex(4), secrets.token_urlsafe(32)
+        with self.change() as change:
+            key = Key(
+                id=key_id,
+                name=_checked_name("name", name),
+                scopes=tuple(dict.fromkeys(scopes)),
+                hash=_hash(secret),
+                created=change.at,
+                project=project,
+                expires=expires,
+                **_limits(change.state, _known_limits(limits)),  # type: ignore[arg-type]
+            )
+            change.append("key_added", {"key": asdict(key) | {"scopes": list(key.scopes)}})
+        self._key_cache.forget()
+        return f"qk_{key_id}_{secret}"
+
+    def change_key(self, id: str, **values: Any) -> None:
+        """Change limits of a key, its `project`, or when it `expires`. What it has used stays counted."""
+        with self.change() as change:
+            changes: dict[str, Any] = {name: values.pop(name) for name in ("project", "expires") if name in values}
+            changes |= _limits(change.state, _known_limits(values))
+            change.append("key_changed", {"id": id, "values": changes})
+        self._key_cache.forget()
+
+    def rotate_key(self, id: str, *, grace: float = 0.0) -> str:
+        """Return a new token of the same caller, which keeps its share and its answers.
+
+        The one before opens the key for `grace` more seconds.
+        """
+        secret = secrets.token_urlsafe(32)
+        with self.change() as change:
+            change.append("key_rotated", {"id": id, "hash": _hash(secret), "former_until": change.at + grace})
+        self._key_cache.forget()
+        return f"qk_{id}_{secret}"
+
+    def revoke_key(self, id: str) -> None:
+        """Let a key open nothing more."""
+        with self.change() as change:
+            change.append("key_revoked", {"id": id})
+        self._key_cache.forget()
+
+    def set_project(self, name: str, **limits: Any) -> None:
+        """Make a project, or change its limits: a share that its keys have together."""
+        with self.change() as change:
+            values = _limits(change.state, _known_limits(limits))
+            change.append("project_set", {"name": _checked_name("project", name), "values": values})
+
+    def find_key(self, token: str) -> Key | None:
+        """Return the key of this token, or None where there is none, or it was revoked, or has expired."""
+        return self._key_cache.find(token, self.state)
+
+    def read_keys(self) -> None:
+        """Read the keys again. A server does so by its own clock, so that no caller waits less because of another."""
+        self._key_cache.read(self.state)
+
+
+def _known_limits(limits: Mapping[str, Any]) -> Mapping[str, Any]:
+    unknown = limits.keys() - {*LIMITS, "budget"} | limits.keys() & {"cost"}
+    if unknown:
+        raise InvalidInput(f"a share has no limit {sorted(unknown)[0]!r}")
+    return limits

@@ -1,0 +1,447 @@
+"""Requests and answers in a ledger: each answer is kept before it leaves, and an id is answered once."""
+
+from array import array
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from quorate.core.errors import IdReused, InProgress, KeyClosed, QuorateError
+from quorate.core.ledger._shares import allow, hold_for, is_limited
+from quorate.core.ledger.chain import Change, digest_rows
+from quorate.core.requests import OWN_CALLER, REFUSED, Admitted, Asked, Outcome, Query, SetAside, outcome_of, reused
+
+_NAMES = 400  # values looked up in one statement
+_MINUTE = 60
+
+# An id stays used: its row is that of no entry, and nothing else of it is kept.
+FORGET = "UPDATE quorate_request SET body = ?, outcome = NULL, seq = 0, owner = '' WHERE ledger = ?"
+
+
+def pack(outcome: Outcome) -> bytes:
+    """Return an outcome as bytes."""
+    return array("q", outcome).tobytes()
+
+
+def unpack(packed: bytes) -> Outcome:
+    """Return the outcome that `pack` packed."""
+    return array("q", bytes(packed)).tolist()
+
+
+def recall(change: Change, wanted: Mapping[str, Iterable[bytes]]) -> dict[Query, int]:
+    """Return the answers that these callers were given to these queries, where there are any."""
+    labels: dict[Query, int] = {}
+    forgotten = change.state.forgotten
+    for caller, queries in wanted.items():
+        digests = list(queries)
+        for start in range(0, len(digests), _NAMES):
+            part = digests[start : start + _NAMES]
+            statement = (
+                "SELECT query, label, seq FROM quorate_answer WHERE ledger = ? AND caller = ? "  # noqa: S608  question marks alone
+                f"AND query IN ({','.join('?' * len(part))})"
+            )
+            rows = change.statements.run(statement, [change.ledger, caller, *part])
+            # Not by the statement: SQLite would go through all answers by their numbers. proof: step 15
+            labels.update({(caller, bytes(query)): int(label) for query, label, seq in rows if seq > forgotten})
+    return labels
+
+
+def admit(
+    change: Change, requests: Sequence[Asked], *, owner: str, is_gone: Callable[[str, float], bool]
+) -> list[Admitted | QuorateError]:
+    """Look requests up, take their ids, and count their rows against the keys' limits."""
+    if not requests:
+        return []
+    if owner in change.state.holds:  # of a group that failed: the next `keep` would let go of it. proof: step 12
+        change.append("hold_lost", {"owner": owner})
+    results, rows = _register(change, requests, owner, is_gone)
+    pairs = list(zip(requests, results, strict=True))
+    new = {(request.caller, query) for request, result in pairs if result is None for query in request.queries}
+    labels = recall(change, _by_caller(new))
+    admitted = [_with_answers(request, labels) if result is None else result for request, result in pairs]
+    if keyed := _of_keys(change, rows):
+        aside = _hold(change, requests, admitted, owner=owner, is_gone=is_gone)
+        change.append(
+            "admitted", {"rows": keyed, "held": aside} | ({"owner": owner} if aside else {})
+        )  # proof: step 12
+    return admitted
+
+
+def _register(
+    change: Change, requests: Sequence[Asked], owner: str, is_gone: Callable[[str, float], bool]
+) -> tuple[list[Admitted | QuorateError | None], Counter[str]]:
+    """Take the ids of the requests that are to be answered, and return the rows of each caller in them.
+
+    The result of such a request is None; that of another is its earlier outcome, or why it is refused.
+    """
+    earlier = _requests(change, requests)
+    results: list[Admitted | QuorateError | None] = []
+    rows: Counter[str] = Counter()
+    ids = []
+    for request in requests:
+        try:
+            results.append(_check_request(change, request, earlier, rows, owner=owner, is_gone=is_gone))
+        except QuorateError as error:
+            results.append(error)
+        if results[-1] is None:
+            rows[request.caller] += len(request.queries)
+            if request.id is not None:
+                ids.append((change.ledger, request.caller, request.id, request.body, owner, change.at))
+                earlier[request.caller, request.id] = request.body, owner, change.at, None
+    change.statements.run_many(
+        "INSERT INTO quorate_request VALUES (?, ?, ?, ?, ?, ?, NULL, NULL) ON CONFLICT (ledger, caller, id) "
+        "DO UPDATE SET owner = excluded.owner, at = excluded.at",
+        ids,
+    )
+    return results, rows
+
+
+def _check_request(
+    change: Change,
+    request: Asked,
+    earlier: Mapping[tuple[str, str | None], Any],
+    rows: Counter[str],
+    *,
+    owner: str,
+    is_gone: Callable[[str, float], bool],
+) -> Admitted | None:
+    """Return the outcome of an earlier request of the same id, or None; raise where the caller may not ask this."""
+    registered = earlier.get((request.caller, request.id))
+    if registered is not None and (outcome := _earlier(change, request, registered, owner, is_gone)) is not None:
+        return outcome
+    if (key := change.state.keys.get(request.caller)) is not None:
+        if not key.opens(change.at):
+            raise KeyClosed("this key was revoked, or has expired")
+        allow(change.state, request.caller, rows[request.caller] + len(request.queries), change.at, together=rows)
+    return None
+
+
+def _with_answers(request: Asked, labels: Mapping[Query, int]) -> Admitted:
+    pairs = ((query, labels.get((request.caller, query))) for query in request.queries)
+    return Admitted({query: label for query, label in pairs if label is not None})
+
+
+def _hold(
+    change: Change,
+    requests: Sequence[Asked],
+    admitted: list[Admitted | QuorateError],
+    *,
+    owner: str,
+    is_gone: Callable[[str, float], bool],
+) -> dict[str, list[int | None]]:
+    """Set aside what these requests may need of their callers' shares, and return how much that is for each caller."""
+    held: dict[str, list[int | None]] = {}
+    for index, (request, result) in enumerate(zip(requests, admitted, strict=True)):
+        if isinstance(result, Admitted) and result.outcome is None and is_limited(change.state, request.caller):
+            new = len(set(request.queries) - result.known.keys())
+            if not new:
+                continue
+            aside = set_aside(change, request.caller, new, held=held, owner=owner, is_gone=is_gone)
+            pair = held.setdefault(request.caller, [None, None])
+            pair[:] = _more(pair[0], aside.no_quorums), _more(pair[1], aside.cost)
+            admitted[index] = replace(result, held=aside)
+    return held
+
+
+def _more(had: int | None, added: int | None) -> int | None:
+    return had if added is None else (had or 0) + added
+
+
+def set_aside(
+    change: Change,
+    caller: str,
+    rows: int,
+    *,
+    held: Mapping[str, Any],
+    owner: str,
+    is_gone: Callable[[str, float], bool],
+    need: int = 0,
+) -> SetAside:
+    """Return what can be set aside for new rows of a caller, once what dead processes had set aside is charged."""
+    aside = hold_for(change.state, caller, rows, held, need=need)
+    if not aside.spent and 0 in (aside.no_quorums, aside.cost) and rows:
+        for name, hold in list(change.state.holds.items()):
+            if name != owner and is_gone(name, change.at - hold.at):
+                change.append("hold_lost", {"owner": name})
+        aside = hold_for(change.state, caller, rows, held, need=need)
+    return aside
+
+
+def _requests(change: Change, requests: Sequence[Asked]) -> dict[tuple[str, str | None], Any]:
+    """Return what is kept of the requests with these ids: body, owner, time and packed outcome.
+
+    Of one that a compaction has forgotten only the id is left, also while nobody has removed the rest.
+    """
+    forgotten = change.state.forgotten
+    rows: dict[tuple[str, str | None], Any] = {}
+    ids: dict[str, list[str]] = {}
+    for request in requests:
+        if request.id is not None:
+            ids.setdefault(request.caller, []).append(request.id)
+    for caller, names in ids.items():
+        for start in range(0, len(names), _NAMES):
+            part = names[start : start + _NAMES]
+            statement = (
+                "SELECT id, body, owner, at, outcome, seq FROM quorate_request WHERE ledger = ? AND caller = ? "  # noqa: S608  question marks alone
+                f"AND id IN ({','.join('?' * len(part))})"
+            )
+            for name, *row, seq in change.statements.run(statement, [change.ledger, caller, *part]):
+                gone = seq is not None and seq <= forgotten  # proof: step 15
+                rows[caller, name] = (b"", "", row[2], None) if gone else row
+    return rows
+
+
+def withdraw(
+    change: Change,
+    requests: Sequence[Asked],
+    used: Mapping[str, Sequence[int]],
+    *,
+    owner: str,
+    admitted: float,
+    counted: bool,
+) -> None:
+    """Free the ids of requests `admitted` then, charge what may have been used, and give rows back unless `counted`."""
+    rows: Counter[str] = Counter()
+    for request in () if counted else requests:
+        rows[request.caller] += len(request.queries)
+    body = {
+        "owner": owner,
+        "rows": _of_keys(change, +rows),
+        "used": _charges(change, used),
+        "minute": int(admitted // _MINUTE) * _MINUTE,
+    }
+    if body["rows"] or body["used"] or owner in change.state.holds:
+        change.append("withdrawn", body)
+    change.statements.run_many(
+        "DELETE FROM quorate_request WHERE ledger = ? AND caller = ? AND id = ? AND owner = ? AND outcome IS NULL",
+        [(change.ledger, request.caller, request.id, owner) for request in requests if request.id is not None],
+    )
+
+
+def _earlier(
+    change: Change, request: Asked, registered: Any, owner: str, is_gone: Callable[[str, float], bool]
+) -> Admitted | None:
+    """Return the outcome of an earlier request of this id, or None where this one may take the id over."""
+    body, holder, at, outcome = registered
+    if outcome is None and not holder:
+        raise IdReused("this id was used before, and what it was answered is forgotten; a new request takes a new id")
+    if bytes(body) != request.body:
+        raise reused(request)
+    if outcome is not None:
+        return Admitted({}, unpack(outcome))
+    if holder != owner and not is_gone(holder, change.at - at):
+        raise _in_progress()
+    return None  # whoever held it died, or failed, before its answer was kept, and so before it left
+
+
+def _in_progress() -> InProgress:
+    return InProgress("a request with this id is being answered just now; send it again in a moment")
+
+
+def keep(
+    change: Change,
+    answers: Mapping[Query, int],
+    labels: dict[Query, int],
+    requests: Sequence[Asked],
+    *,
+    owner: str,
+    lease: str,
+    no_quorum: int,
+    used: Mapping[str, Sequence[int]] | None,
+    kept_before: int = 0,
+) -> list[Outcome | QuorateError]:
+    """Keep new answers and the outcomes of requests, in one entry. An answer that is kept already stands.
+
+    `labels` are those that are known, to which the answers are added. `kept_before` answers of these requests were
+    drawn for them and kept in entries before: they count there, and not as repetitions here.
+    """
+    inserted = _insert(change, answers)
+    labels.update(answers)
+    if len(inserted) < len(answers):  # somebody else answered some of these queries meanwhile: those answers stand
+        labels.update(recall(change, _by_caller(answers.keys() - inserted.keys())))
+    results, ended, returned = _settle(change, requests, labels, owner)
+    counts, refused = Counter(inserted.values()), returned.total()
+    rows = sum(len(request.queries) for request in requests)
+    body: dict[str, Any] = {
+        "lease": lease,
+        "answered": counts.total() - counts[no_quorum],
+        "no_quorums": counts[no_quorum],
+        "repeated": max(0, rows - refused - kept_before - counts.total()),
+        "refused": refused,
+        "returned": _of_keys(change, +returned),
+        "digest": _digest(inserted.items(), ended),
+    }
+    if used is not None:
+        body |= _used(change, owner, used)
+    if inserted or ended or body["returned"] or "used" in body:
+        seq = change.append("answered", body)
+        _write(change, seq, ended)
+    callers = Counter(label for (caller, _), label in inserted.items() if caller != OWN_CALLER)  # no model's own values
+    note_activity(
+        change,
+        body | {"answered": callers.total() - callers[no_quorum], "no_quorums": callers[no_quorum]},
+    )
+    return results
+
+
+def _settle(
+    change: Change, requests: Sequence[Asked], labels: Mapping[Query, int], owner: str
+) -> tuple[list[Outcome | QuorateError], list[tuple[Asked, Outcome]], Counter[str]]:
+    """Return the outcome of each request, those with an id that end here, and how many rows of each caller go back.
+
+    An id that another process took over meanwhile, since it took this one for dead, or answered already, is not ended.
+    """
+    registered = _requests(change, requests)
+    results: list[Outcome | QuorateError] = []
+    ended: list[tuple[Asked, Outcome]] = []
+    returned: Counter[str] = Counter()
+    for request in requests:
+        if request.id is not None:
+            _, holder, _, later = registered.get((request.caller, request.id), (b"", None, 0.0, None))
+            if holder != owner or later is not None:
+                results.append(_in_progress() if later is None else unpack(later))
+                continue
+        outcome = outcome_of(request, labels)
+        results.append(outcome)
+        returned[request.caller] += outcome.count(REFUSED)
+        if request.id is not None:
+            ended.append((request, outcome))
+    return results, ended, returned
+
+
+def _of_keys(change: Change, rows: Mapping[str, int]) -> dict[str, int]:
+    """Return the rows of callers that are keys: nobody counts those of others."""
+    return {caller: count for caller, count in rows.items() if caller in change.state.keys}
+
+
+def _charges(change: Change, used: Mapping[str, Sequence[int]]) -> dict[str, list[int]]:
+    """Return what keys have used, no-quorums and cost, where it is anything."""
+    return {caller: list(pair) for caller, pair in used.items() if any(pair) and caller in change.state.keys}
+
+
+def _used(change: Change, owner: str, used: Mapping[str, Sequence[int]]) -> dict[str, Any]:
+    """Return what an entry says of shares: who has used how much, and whose holds end with it."""
+    charged = _charges(change, used)
+    holds = owner in change.state.holds
+    return ({"used": charged} if charged or holds else {}) | ({"owner": owner} if holds else {})
+
+
+def _insert(change: Change, answers: Mapping[Query, int]) -> dict[Query, int]:
+    """Keep answers under the number of the entry that comes next, and return those that were not kept already."""
+    seq = change.seq + 1
+    rows = [(change.ledger, caller, query, label, seq) for (caller, query), label in answers.items()]
+    inserted = change.statements.run_many(
+        "INSERT INTO quorate_answer VALUES (?, ?, ?, ?, ?) ON CONFLICT (ledger, caller, query) DO UPDATE SET "
+        "label = excluded.label, seq = excluded.seq WHERE quorate_answer.seq <= ?",  # of one that is forgotten
+        [(*row, change.state.forgotten) for row in rows],
+    )
+    if inserted == len(rows):
+        return dict(answers)
+    mine = change.statements.run(
+        "SELECT caller, query FROM quorate_answer WHERE ledger = ? AND seq = ?", (change.ledger, seq)
+    )
+    return {(caller, bytes(query)): answers[caller, bytes(query)] for caller, query in mine}
+
+
+def _by_caller(queries: Iterable[Query]) -> dict[str, list[bytes]]:
+    by_caller: dict[str, list[bytes]] = {}
+    for caller, query in queries:
+        by_caller.setdefault(caller, []).append(query)
+    return by_caller
+
+
+def take_over(change: Change, answers: Sequence[Any], requests: Sequence[Any]) -> None:
+    """Keep answers and ended requests that come from another place, in one entry."""
+    inserted = _insert(change, {(caller, bytes(query)): int(label) for caller, query, label in answers})
+    ended = [(Asked(caller, [], name, bytes(body)), unpack(outcome)) for caller, name, body, outcome in requests]
+    change.statements.run_many(
+        "INSERT INTO quorate_request VALUES (?, ?, ?, ?, '', ?, NULL, NULL)",
+        [(change.ledger, request.caller, request.id, request.body, change.at) for request, _ in ended],
+    )
+    body = {"lease": "", "answered": 0, "no_quorums": 0, "repeated": 0, "refused": 0, "returned": {}}
+    _write(change, change.append("answered", body | {"digest": _digest(inserted.items(), ended)}), ended)
+
+
+def _write(change: Change, seq: int, ended: Sequence[tuple[Asked, Outcome]]) -> None:
+    given_up = [(change.ledger, request.caller, request.id) for request, outcome in ended if _empty(outcome)]
+    change.statements.run_many(
+        "DELETE FROM quorate_request WHERE ledger = ? AND caller = ? AND id = ?", given_up
+    )  # nothing was drawn for it
+    change.statements.run_many(
+        "UPDATE quorate_request SET outcome = ?, seq = ?, owner = '', at = ? "
+        "WHERE ledger = ? AND caller = ? AND id = ?",
+        [
+            (pack(outcome), seq, change.at, change.ledger, request.caller, request.id)
+            for request, outcome in ended
+            if not _empty(outcome)
+        ],
+    )
+
+
+def _empty(outcome: Outcome) -> bool:
+    return set(outcome) == {REFUSED}
+
+
+def forget_requests(change: Change, ids: Sequence[Sequence[str]] | None = None) -> None:
+    """Forget what requests were and how they were answered, but not that their ids were used.
+
+    Those that were answered so far; or, from another place, those of these callers and ids.
+    """
+    if ids is None:
+        change.statements.run(f"{FORGET} AND seq > 0", (b"", change.ledger))
+        return
+    change.statements.run_many(
+        "INSERT INTO quorate_request VALUES (?, ?, ?, ?, '', ?, NULL, 0)",
+        [(change.ledger, caller, name, b"", change.at) for caller, name in ids],
+    )
+
+
+def forgotten_requests(change: Change) -> list[Any]:
+    """Return callers and ids of the requests that were forgotten."""
+    return change.statements.run(
+        "SELECT caller, id FROM quorate_request WHERE ledger = ? AND seq <= ?",
+        (change.ledger, change.state.forgotten),
+    )
+
+
+def note_activity(change: Change, body: Mapping[str, Any]) -> None:
+    """Add to what was answered in this minute, for the owner to look at."""
+    counts = [body[name] for name in ("answered", "no_quorums", "repeated", "refused")]
+    if any(counts):
+        change.statements.run(
+            "INSERT INTO quorate_activity VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (ledger, minute) DO UPDATE SET "
+            "answered = quorate_activity.answered + excluded.answered, "
+            "no_quorums = quorate_activity.no_quorums + excluded.no_quorums, "
+            "repeated = quorate_activity.repeated + excluded.repeated, "
+            "refused = quorate_activity.refused + excluded.refused",
+            (change.ledger, int(change.at // _MINUTE) * _MINUTE, *counts),
+        )
+
+
+def answer_row(caller: str, query: bytes, label: int) -> bytes:
+    """Return an answer as it counts in its entry's digest."""
+    return _parts(caller.encode(), bytes(query)) + label.to_bytes(8, "big", signed=True)
+
+
+def request_row(caller: str, name: str, body: bytes, outcome: bytes) -> bytes:
+    """Return a request as it counts in its entry's digest."""
+    return b"request" + _parts(caller.encode(), name.encode(), bytes(body), bytes(outcome))
+
+
+def kept_row(row: bytes, owner: str, at: float) -> bytes:
+    """Return the row of a request as it counts in the digest of a part, whose entries are gone."""
+    return row + _parts(owner.encode(), repr(float(at)).encode())
+
+
+def _parts(*parts: bytes) -> bytes:
+    return b"".join([len(part).to_bytes(8, "big") + part for part in parts])
+
+
+def _digest(answers: Iterable[tuple[Query, int]], ended: Sequence[tuple[Asked, Outcome]]) -> str:
+    rows = [answer_row(caller, query, label) for (caller, query), label in answers]
+    rows += [
+        request_row(request.caller, request.id or "", request.body, pack(outcome))
+        for request, outcome in ended
+        if not _empty(outcome)
+    ]
+    return digest_rows(rows)

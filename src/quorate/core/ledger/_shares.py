@@ -1,0 +1,406 @@
+"""Keys and projects, and the share of the account that each may have. Pure functions, like the other rules.
+
+A key is a caller. Keys may belong to a project, which has a share of its own. A share limits rows, no-quorums and cost;
+shares may add up to more than there is, because the account itself is never overdrawn. What a request may turn out to
+need is set aside before anything is drawn for it: whatever dies meanwhile stays charged to the share.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from quorate.core.errors import InvalidInput, LedgerRefused, QuotaSpent, RateLimited
+from quorate.core.requests import SetAside
+
+if TYPE_CHECKING:
+    from quorate.core.ledger._rules import State
+
+Scope = Literal["ask", "budget", "admin"]
+SCOPES: tuple[Scope, ...] = ("ask", "budget", "admin")
+LIMITS = ("quota", "per_minute", "per_phase", "no_quorums", "cost")
+_MINUTE = 60
+_PARTS = 50  # of a share: no more than one is set aside for a request at a time, and a crash loses no more
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """What callers may have, None for no limit, and what they have had.
+
+    `quota`, `per_minute` and `per_phase` are rows, and `cost` is in quanta of divergence.
+    """
+
+    quota: int | None = None
+    per_minute: int | None = None
+    per_phase: int | None = None
+    no_quorums: int | None = None
+    cost: int | None = None
+    used: int = 0
+    minute: int = 0
+    in_minute: int = 0
+    in_phase: int = 0
+    met: int = 0
+    spent: int = 0
+    last: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Key(Share):
+    """An API key: who it is for, what it may do, and its share. Only hashes of its secrets are kept.
+
+    After a rotation the `former` secret opens the same key until `former_until`.
+    """
+
+    id: str
+    name: str
+    scopes: tuple[str, ...]
+    hash: str = field(repr=False)
+    created: float
+    project: str = ""
+    expires: float | None = None
+    revoked: bool = False
+    former: str = field(default="", repr=False)
+    former_until: float = 0.0
+
+    def allows(self, scope: str) -> bool:
+        """Return whether the key may do this. An admin may do everything."""
+        return not self.revoked and (scope in self.scopes or "admin" in self.scopes)
+
+    def opens(self, at: float) -> bool:
+        """Return whether the key still opens anything at this time."""
+        return not self.revoked and (self.expires is None or at < self.expires)
+
+
+@dataclass(frozen=True, slots=True)
+class Project(Share):
+    """A group of keys with one share among them."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """What a process has set aside for the callers that it is answering, since when: no-quorums and cost of each."""
+
+    at: float
+    callers: Mapping[str, tuple[int | None, int | None]]
+
+
+def keys_from(documents: Any) -> dict[str, Key]:
+    """Return keys by their ids, from plain JSON."""
+    return {key["id"]: Key(**{**key, "scopes": tuple(key["scopes"])}) for key in documents}
+
+
+def projects_from(documents: Any) -> dict[str, Project]:
+    """Return projects by their names, from plain JSON."""
+    return {project["name"]: Project(**project) for project in documents}
+
+
+def holds_from(documents: Mapping[str, Any]) -> dict[str, Hold]:
+    """Return holds by their owners, from plain JSON."""
+    return {
+        owner: Hold(at=hold["at"], callers={caller: (pair[0], pair[1]) for caller, pair in hold["callers"].items()})
+        for owner, hold in documents.items()
+    }
+
+
+def _parties(state: "State", caller: str) -> "Iterator[Share]":
+    """Yield whose shares a caller uses: its key's, and that of its project."""
+    if (key := state.keys.get(caller)) is not None:
+        yield key
+        if key.project in state.projects:
+            yield state.projects[key.project]
+
+
+def _members(state: "State", party: Share) -> set[str]:
+    if isinstance(party, Project):
+        return {id for id, key in state.keys.items() if key.project == party.name}
+    assert isinstance(party, Key)
+    return {party.id}
+
+
+def _change(state: "State", party: Share, **values: Any) -> "State":
+    changed = replace(party, **values)
+    if isinstance(changed, Project):
+        return replace(state, projects={**state.projects, changed.name: changed})
+    assert isinstance(changed, Key)
+    return replace(state, keys={**state.keys, changed.id: changed})
+
+
+def _of(party: Share) -> str:
+    return f"the project {party.name!r}" if isinstance(party, Project) else "this key"
+
+
+# --- Rows -------------------------------------------------------------------------------------------------------------
+
+
+def _minute(at: float) -> int:
+    return int(at // _MINUTE) * _MINUTE
+
+
+def _in_minute(party: Share, at: float) -> int:
+    return party.in_minute if party.minute == _minute(at) else 0
+
+
+def allow(state: "State", caller: str, rows: int, at: float, *, together: Mapping[str, int] | None = None) -> None:
+    """Raise where the share of this caller does not allow so many rows now. A caller without a key has no limit.
+
+    `together` are rows of other callers that are admitted together with it.
+    """
+    for party in _parties(state, caller):
+        members = _members(state, party) - {caller}
+        wanted = rows + sum(count for name, count in (together or {}).items() if name in members)
+        if party.quota is not None and party.used + wanted > party.quota:
+            raise QuotaSpent(
+                f"{_of(party)} may ask {party.quota} rows in all and has {max(0, party.quota - party.used)} left; "
+                "ask the owner of the data for more"
+            )
+        if party.per_phase is not None and party.in_phase + wanted > party.per_phase:
+            raise QuotaSpent(
+                f"{_of(party)} may ask {party.per_phase} rows in a phase and has "
+                f"{max(0, party.per_phase - party.in_phase)} left; ask again in the next one"
+            )
+        if party.per_minute is not None and _in_minute(party, at) + wanted > party.per_minute:
+            raise RateLimited(
+                f"{_of(party)} may ask {party.per_minute} rows a minute; ask again in the next one",
+                retry_after=_minute(at) + _MINUTE - at,
+            )
+
+
+def count_rows(state: "State", rows: Mapping[str, int], at: float) -> "State":
+    """Count rows that were admitted."""
+    for caller, count in rows.items():
+        allow(state, caller, count, at)
+        for party in _parties(state, caller):
+            state = _change(
+                state,
+                party,
+                used=party.used + count,
+                minute=_minute(at),
+                in_minute=_in_minute(party, at) + count,
+                in_phase=party.in_phase + count,
+                last=at,
+            )
+    return state
+
+
+def refund_rows(state: "State", rows: Mapping[str, int]) -> "State":
+    """Give quota back for rows that were refused."""
+    for caller, count in rows.items():
+        for party in _parties(state, caller):
+            if count < 0 or (isinstance(party, Key) and count > party.used):
+                raise LedgerRefused("more quota was returned than was used")
+            state = _change(state, party, used=max(0, party.used - count))
+    return state
+
+
+def withdraw_rows(state: "State", rows: Mapping[str, int], minute: int) -> "State":
+    """Count rows that were admitted in this minute as if they had not come: nothing was answered for them."""
+    state = refund_rows(state, rows)
+    for caller, count in rows.items():
+        for party in _parties(state, caller):
+            fewer = max(0, party.in_minute - count) if party.minute == minute else party.in_minute
+            state = _change(state, party, in_minute=fewer, in_phase=max(0, party.in_phase - count))
+    return state
+
+
+def begin_phase(state: "State", rows: Mapping[str, int]) -> "State":
+    """Count the rows of a phase from nothing but those that were under way when it opened."""
+    for party in (*state.keys.values(), *state.projects.values()):
+        if party.in_phase:
+            state = _change(state, party, in_phase=0)
+    for caller, count in rows.items():
+        for party in _parties(state, caller):
+            state = _change(state, party, in_phase=party.in_phase + count)
+    return state
+
+
+# --- No-quorums and cost ----------------------------------------------------------------------------------------------
+
+
+def is_limited(state: "State", caller: str) -> bool:
+    """Return whether something must be set aside before anything is drawn for this caller."""
+    return any(party.no_quorums is not None or party.cost is not None for party in _parties(state, caller))
+
+
+def hold_for(state: "State", caller: str, rows: int, held: Mapping[str, Any], *, need: int = 0) -> SetAside:
+    """Return what can be set aside for new rows of a caller: at most a fiftieth of its share, but enough for one.
+
+    `held` is what was set aside in this transaction already, and `need` the most that one row may cost, where known.
+    """
+    amounts: tuple[list[int], list[int]] = ([], [])  # no-quorums and cost that each party allows
+    spent = False
+    for party in _parties(state, caller):
+        members = _members(state, party)
+        pairs = [*_held_pairs(state, members), *(pair for name, pair in held.items() if name in members)]
+        limits = (party.no_quorums, party.met, 1, rows), (party.cost, party.spent, max(1, need), None)
+        for index, (limit, had, unit, ceiling) in enumerate(limits):
+            if limit is not None:
+                remaining = max(0, limit - had - sum(pair[index] or 0 for pair in pairs))
+                wanted = max(unit, limit // _PARTS)
+                amounts[index].append(min(remaining, wanted if ceiling is None else min(ceiling, wanted)))
+                spent = spent or limit - had < unit
+    return SetAside(min(amounts[0], default=None), min(amounts[1], default=None), spent=spent)
+
+
+def _held_pairs(state: "State", members: set[str]) -> list[tuple[int | None, int | None]]:
+    """Return what is set aside for these callers: no-quorums and cost of each."""
+    return [pair for hold in state.holds.values() for name, pair in hold.callers.items() if name in members]
+
+
+def add_holds(state: "State", owner: str, held: Mapping[str, Any], at: float) -> "State":
+    """Set aside for a group of requests. What its owner had set aside for an earlier one was never settled."""
+    if not held:
+        return state
+    state = drop_holds(state, owner)
+    added = {caller: (pair[0], pair[1]) for caller, pair in held.items()}
+    state = replace(state, holds={**state.holds, owner: Hold(at, added)})
+    for caller, pair in added.items():
+        _check_room(state, caller, pair)
+    return state
+
+
+def _check_room(state: "State", caller: str, added: Sequence[int | None]) -> None:
+    """Refuse what was added where the share has no room for it. What was set aside under another limit may stay."""
+    for party in _parties(state, caller):
+        pairs = _held_pairs(state, _members(state, party))
+        for index, (limit, had) in enumerate(((party.no_quorums, party.met), (party.cost, party.spent))):
+            aside = sum(pair[index] or 0 for pair in pairs)
+            if limit is not None and added[index] and had + aside > limit:  # proof: step 12
+                raise LedgerRefused("more was set aside than the share has left")
+
+
+def _charge(state: "State", caller: str, met: int, cost: int) -> "State":
+    for party in _parties(state, caller):
+        state = _change(state, party, met=party.met + met, spent=party.spent + cost)
+    return state
+
+
+def drop_holds(state: "State", owner: str | None = None) -> "State":
+    """Charge what a process set aside and never settled, or what all of them did: it may have been used."""
+    lost = [hold for name, hold in state.holds.items() if owner in (None, name)]
+    if not lost:
+        return state
+    state = replace(state, holds={name: hold for name, hold in state.holds.items() if owner not in (None, name)})
+    for hold in lost:
+        for caller, (no_quorums, cost) in hold.callers.items():
+            state = _charge(state, caller, no_quorums or 0, cost or 0)
+    return state
+
+
+def charge_used(state: "State", owner: str, used: Mapping[str, Any]) -> "State":
+    """Charge callers with what they have used, and let go of what was set aside for them by this process."""
+    hold = state.holds.get(owner, Hold(0.0, {}))
+    for caller, amounts in used.items():
+        _check_within(amounts, hold.callers.get(caller, (None, None)))
+        state = _charge(state, caller, *map(int, amounts))
+    if owner not in state.holds:
+        return state
+    return replace(state, holds={name: hold for name, hold in state.holds.items() if name != owner})
+
+
+def _check_within(used: Any, aside: Any) -> None:
+    for amount, limit in zip(used, aside, strict=True):
+        if amount < 0 or (limit is not None and amount > limit):
+            raise LedgerRefused("a caller used more of its share than was set aside for it")
+
+
+def _renew(state: "State", body: Mapping[str, Any], at: float) -> "State":
+    """Settle one request of a caller and set more aside for it."""
+    owner, caller = str(body["owner"]), str(body["caller"])
+    hold = state.holds.get(owner)
+    if hold is None or caller not in hold.callers:
+        raise LedgerRefused("nothing was set aside for this caller")
+    _check_within(body["used"], body["settled"])
+    sums = [
+        None if had is None else had - (settled or 0) + (added or 0)
+        for had, settled, added in zip(hold.callers[caller], body["settled"], body["held"], strict=True)
+    ]
+    if any(amount is not None and amount < 0 for amount in sums):
+        raise LedgerRefused("more was settled than was set aside")
+    state = _charge(state, caller, *map(int, body["used"]))
+    callers = {**hold.callers, caller: (sums[0], sums[1])}
+    state = replace(state, holds={**state.holds, owner: Hold(at, callers)})
+    _check_room(state, caller, body["held"])
+    return state
+
+
+def _withdraw(state: "State", body: Mapping[str, Any], at: float) -> "State":
+    """Let go of requests that could not be answered: charge what may have been used, and nothing else."""
+    state = charge_used(state, str(body["owner"]), body["used"])  # proof: step 12
+    return withdraw_rows(state, body["rows"], int(body["minute"]))
+
+
+def _lose_hold(state: "State", body: Mapping[str, Any], at: float) -> "State":
+    if body["owner"] not in state.holds:
+        raise LedgerRefused("nothing was set aside by this process")
+    return drop_holds(state, body["owner"])
+
+
+# --- Keys and projects: made, changed, rotated and revoked ------------------------------------------------------------
+
+
+def _check_limits(state: "State", party: Share) -> None:
+    if state.phase is None and party.per_phase is not None:
+        raise InvalidInput("per_phase is for everlasting models: this one has no phases")
+    if state.phase is not None and (party.no_quorums is not None or party.cost is not None):
+        raise InvalidInput(
+            "an everlasting model hides what its queries were answered, and a limit that counts no-quorums would tell; "
+            "limit the rows that a key may ask in a phase (per_phase), which bounds its no-quorums too"
+        )
+
+
+def _find_key(state: "State", id: Any) -> Key:
+    if id not in state.keys:
+        raise InvalidInput(f"there is no key {id!r}; `quorate keys list` names them")
+    return state.keys[id]
+
+
+def _add_key(state: "State", body: Mapping[str, Any], at: float) -> "State":
+    (key,) = keys_from([body["key"]]).values()
+    if key.id in state.keys:
+        raise InvalidInput(f"there is a key {key.id} already")
+    if not key.scopes or not set(key.scopes) <= set(SCOPES):
+        raise InvalidInput(f"scopes must be some of {', '.join(SCOPES)}, not {', '.join(key.scopes) or 'none'}")
+    return _with_key(state, key)
+
+
+def _with_key(state: "State", key: Key) -> "State":
+    if key.project and key.project not in state.projects:
+        raise InvalidInput(f"there is no project {key.project!r}; `quorate keys project` makes one")
+    _check_limits(state, key)
+    return replace(state, keys={**state.keys, key.id: key})
+
+
+def _revoke_key(state: "State", body: Mapping[str, Any], at: float) -> "State":
+    return _with_key(state, replace(_find_key(state, body["id"]), revoked=True))
+
+
+def _change_key(state: "State", body: Mapping[str, Any], at: float) -> "State":
+    values = {name: value for name, value in body["values"].items() if name in (*LIMITS, "project", "expires")}
+    return _with_key(state, replace(_find_key(state, body["id"]), **values))
+
+
+def _rotate_key(state: "State", body: Mapping[str, Any], at: float) -> "State":
+    key = _find_key(state, body["id"])
+    rotated = replace(key, hash=str(body["hash"]), former=key.hash, former_until=float(body["former_until"]))
+    return _with_key(state, rotated)
+
+
+def _set_project(state: "State", body: Mapping[str, Any], at: float) -> "State":
+    """Make a project, or change its limits; what it has used stays counted."""
+    project = state.projects.get(body["name"], Project(name=str(body["name"])))
+    changed = replace(project, **{name: value for name, value in body["values"].items() if name in LIMITS})
+    _check_limits(state, changed)
+    return replace(state, projects={**state.projects, changed.name: changed})
+
+
+SHARE_RULES = {
+    "renewed": _renew,
+    "hold_lost": _lose_hold,
+    "withdrawn": _withdraw,
+    "key_added": _add_key,
+    "key_revoked": _revoke_key,
+    "key_changed": _change_key,
+    "key_rotated": _rotate_key,
+    "project_set": _set_project,
+}

@@ -1,0 +1,150 @@
+"""Private logistic regression: two classes, many classes, or several labels at once.
+
+Claim: the fitted object is (epsilon, delta)-differentially private under replacement of one unit's rows (a row, or a
+person if `groups` are given). Public rows are not protected. Once fitted, nothing more is spent. See PROOF.md.
+"""
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+from sklearn.base import ClassifierMixin
+
+from quorate.core.arrays import Floats
+from quorate.core.errors import InvalidInput
+from quorate.core.privacy.claims import LABELS_READ
+from quorate.models.linear._families import Bernoulli
+from quorate.models.linear.model import LinearModel, refuse_weights
+from quorate.models.predictors.labels import class_codes, declared_classes, label_columns, label_matrix
+from quorate.models.saving.contract import Outputs, State
+from quorate.tables.containers import column_names, is_frame
+from quorate.tables.features import AdditiveColumns, HashedColumns
+
+
+class PrivateLogisticRegression(ClassifierMixin, LinearModel):
+    """Publishable logistic regression from a few noisy sums of private rows and from public rows.
+
+    Parameters
+    ----------
+    epsilon, delta
+        The guarantee of the fitted model.
+    columns
+        How rows become numbers, by the public rows: an `AdditiveColumns`, or a `HashedColumns` for a wide sparse matrix
+        of counts; by default one of them with its defaults. "learned" needs no public rows: kinds, categories and cuts
+        are learned from the private rows with a part of the same budget, and `schema_` has them.
+    classes
+        All labels that may occur. By default they are read from `y` and become public. For several labels at once, `y`
+        is a matrix, a data frame or an Arrow table of zeros and ones, and there is nothing to declare.
+
+    The number of sums, their directions and their clipping are chosen from public numbers alone; there is nothing to
+    tune. A model that is no better than the constant, by a last noisy sum, is replaced by it (`is_constant_`). If the
+    public rows do not look like the private ones, the model reports it (`shift_`), ignores their geometry
+    and takes smaller steps.
+
+    `coef_` and `intercept_` belong to the columns of `columns_`; `coef_deviations_` shows how much of each coefficient
+    may be noise; `curves_` shows what each column of the table adds, with standard deviations; `claim_` is the
+    guarantee. `labels_` names several labels: by the columns of `y`, or by numbers if those have no names.
+
+    >>> rng = np.random.default_rng(0)
+    >>> X, public = rng.normal(size=(20_000, 2)), rng.normal(size=(1000, 2))
+    >>> y = np.where(X[:, 0] + abs(X[:, 1]) > 1, "yes", "no")
+    >>> model = PrivateLogisticRegression(epsilon=1.0, classes=["no", "yes"]).fit(X, y, public=public)
+    >>> model.predict([[2.0, 2.0], [-2.0, 0.0]]).tolist(), model.score(X, y) > 0.9
+    (['yes', 'no'], True)
+    """
+
+    kind = "linear model"
+
+    labels_: NDArray[Any] | None
+
+    def __init__(
+        self,
+        *,
+        epsilon: float = 1.0,
+        delta: float = 1e-6,
+        columns: AdditiveColumns | HashedColumns | str | None = None,
+        classes: Any = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.columns = columns
+        self.classes = classes
+
+    def fit(
+        self, X: Any, y: Any, groups: Any = None, public: Any = None, sample_weight: Any = None
+    ) -> "PrivateLogisticRegression":
+        """Fit on private rows, with the geometry of unlabelled `public` rows. This spends the whole budget."""
+        refuse_weights(sample_weight)
+        targets, conditions = self._targets(y)
+        fitted = self._fit_rows(
+            X, targets, groups=groups, public=public, family=Bernoulli(), outputs=targets.shape[1], start=0.5
+        )
+        self.coef_, self.intercept_ = fitted.weights[:, 1:], fitted.weights[:, 0]
+        self.coef_deviations_ = fitted.deviations[:, 1:]
+        self._draw(fitted)
+        self.claim_ = self._claim(*conditions)
+        return self
+
+    def _targets(self, y: Any) -> tuple[Floats, tuple[str, ...]]:
+        """Return a column of zeros and ones for each output, and on what the claim depends."""
+        if (outputs := label_columns(y)) > 1:
+            if self.classes is not None:
+                raise InvalidInput("several labels at once are a matrix of zeros and ones, without classes=")
+            self.classes_, self.multilabel_ = np.array([0, 1]), True
+            self.labels_ = np.array(column_names(y) if is_frame(y) else range(outputs))
+            given = label_matrix(y)
+            return np.where(np.isin(given, (0, 1)), given, np.nan), ()  # sums leave out what is neither
+        self.classes_, labels = declared_classes(self.classes, y)
+        self.multilabel_, self.labels_ = False, None
+        codes = class_codes(self.classes_, labels)
+        conditions = () if self.classes is not None else (LABELS_READ,)
+        if len(self.classes_) == 2:
+            return np.where(codes < 0, np.nan, codes)[:, None], conditions
+        rows = np.vstack([np.eye(len(self.classes_)), np.full(len(self.classes_), np.nan)])
+        return rows[codes], conditions  # sums leave out what is no number: models/linear/PROOF.md, step 1
+
+    @property
+    def outputs(self) -> Outputs:
+        """What an answer is: a class, or several labels at once."""
+        return "several labels" if self.multilabel_ else "probabilities"
+
+    def to_state(self) -> State:
+        """Return the state of a linear model, and the names of several labels."""
+        state = super().to_state()
+        labels = None if self.labels_ is None else self.labels_.tolist()
+        state.values = {**state.values, "labels": labels}
+        return state
+
+    @classmethod
+    def from_state(cls, state: State) -> Self:
+        """Return the model of a state, as it was after `fit`."""
+        model, labels = super().from_state(state), state.values["labels"]
+        model.multilabel_, model.labels_ = labels is not None, None if labels is None else np.array(labels)
+        return model
+
+    def page_facts(self, schema: Any = None) -> list[str]:
+        """Return how large the model is, and its classes or labels."""
+        *facts, classes = super().page_facts(schema)
+        if self.labels_ is not None:
+            classes = f"Labels, each 0 or 1: {', '.join(map(str, self.labels_.tolist()))}."
+        return [*facts, classes]
+
+    def decision_function(self, X: Any) -> Floats:
+        """Return log odds: a vector for two classes, else a column for each class or label. Nothing is spent."""
+        eta = self._predictor(X)
+        return eta[:, 0] if eta.shape[1] == 1 else eta
+
+    def predict_proba(self, X: Any) -> Floats:
+        """Return probabilities, a column for each of `classes_`, or for each label. Nothing is spent."""
+        p = np.asarray(expit(self._predictor(X)))
+        if self.multilabel_:
+            return p
+        if p.shape[1] == 1:
+            return np.hstack([1 - p, p])
+        return np.asarray(p / p.sum(axis=1, keepdims=True))
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the most likely class, or which labels are more likely than not. Nothing is spent."""
+        p = self.predict_proba(X)
+        return (p > 0.5).astype(np.int64) if self.multilabel_ else self.classes_[p.argmax(axis=1)]

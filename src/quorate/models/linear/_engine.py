@@ -1,0 +1,335 @@
+"""The fit: a few noisy sums, each measured where the sums before it say that it tells most. PROOF.md.
+
+means of the columns and targets -> do the public rows look like the private ones? -> public or made rows
+then, step by step: a belief about the weights -> a measurement -> a noisy clipped gradient -> a better belief
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quorate.core.arrays import Floats
+from quorate.core.mechanisms import NoisyVectors
+from quorate.models.linear._calibration import CALIBRATION_ENTRIES, calibration
+from quorate.models.linear._factors import correlate_rows, moment_entries, moment_fraction
+from quorate.models.linear._families import MEAN_DISTANCE, Bernoulli, Family, Gaussian
+from quorate.models.linear._geometry import Belief, Measurement, choose_measurement, evidence, update
+from quorate.models.linear._sample import Around, Shares, shift
+from quorate.models.linear._sums import PrivateSums
+from quorate.models.linear.exact import clip_rows, exact_features, exact_weights
+
+_MEANS, _ONLY_MEANS = 0.03, 0.1  # of the budget, for the means: with public rows, and without any
+_TARGETS_BUDGET_FRACTION = 0.02  # for the means of the targets alone, where those of the columns are known
+_SPREAD_BUDGET_FRACTION = 0.02  # for the mean distance of the targets from their mean
+_MOST_PAIRS_FOR_DELTA = 1e12  # entries of a second moment for a delta of 1
+_MISS_WEIGHT = 0.3  # of the length of a gradient: how much of a release tells how far targets are from their means
+_TARGET_WEIGHT = 0.5  # of the length of columns: how much of the first release tells the means of the targets
+_AS_EXACT = 0.6  # of the noise of means that are measured now: above it, means of an earlier release are not used
+_PUBLIC_STEPS = (0.1, 0.2, 0.3, 0.4)  # parts of the rest, where public rows give the geometry
+_PUBLIC_ERROR = (
+    0.25  # of what is measured, that it may be wrong by: rows with the right means need not be the right ones
+)
+_MADE_STEPS = (1 / 6,) * 6  # where made rows do, and each step mends what the geometry of the one before got wrong
+_MADE_ERROR = 0.5  # of what is measured, that a geometry of made rows may be wrong by, if scores are calibrated later
+_UNCALIBRATED_ERROR = 1.0  # the same where no calibration follows
+_CALIBRATION = 0.08  # of what the steps take, for a calibration of scores that were found by made rows
+_COMPARISON = 0.03  # of what the steps take, for the comparison with the constant
+_LARGEST_SHIFT = 0.25  # in standard deviations, up to which public rows stand for private ones
+_MOST_FAR = 0.1  # of private rows, beyond where nearly all public rows are
+_SIGNIFICANT = 4.0  # standard deviations of the noise
+_MOST_CURVATURE = 20.0  # more than that of the sample, that one gradient can show
+_INTERCEPT = 9.0  # variance
+_ROUNDS_OF_EVIDENCE = 5
+_JOINT = 0.7  # the clipping threshold of several outputs together, of what each of them at its own would make
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is fitted: outputs of one family, the blocks of the columns, and what values each block may take."""
+
+    family: Family
+    outputs: int
+    atoms: Sequence[Floats]
+    together: NDArray[np.int64]  # which columns are shrunk together
+    start: float  # a mean of the targets, until they are measured
+    variance: float = 1.0  # of a weight, before anything is known
+    shares: tuple[Floats, float] | None = None  # released before: mean shares of the blocks, and their noise
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """Weights, one row an output, the intercept first; and what was found on the way, all of it released."""
+
+    weights: Floats
+    deviations: Floats  # standard deviations of the weights, as far as the noise goes
+    covariances: Floats  # of the weights of each output, without the intercept
+    centre: Floats  # where the columns lie on average
+    family: Family
+    shift: float | None
+    public_used: bool
+    steps: int
+    directions: list[int]
+    constant: bool  # whether the weights were no better than the mean, which is then all that is kept
+
+
+def entries_of(problem: Problem, delta: float = 1.0) -> int:
+    """Return the largest number of entries that the releases of a fit may have together.
+
+    A second moment is among them where its many entries take a small part of `delta`.
+    """
+    pairs = moment_entries(_width_of(problem))
+    return _entries_without_pairs(problem) + (pairs if pairs <= _MOST_PAIRS_FOR_DELTA * delta else 0)
+
+
+def _entries_without_pairs(problem: Problem) -> int:
+    width = 1 + _width_of(problem)
+    return (len(_MADE_STEPS) + 3) * problem.outputs * (width + 3) + CALIBRATION_ENTRIES
+
+
+def _width_of(problem: Problem) -> int:
+    return sum(int(values.shape[1]) for values in problem.atoms)
+
+
+def fit(problem: Problem, private: PrivateSums, public: Floats | None, noisy: NoisyVectors) -> Fitted:
+    """Return the fitted weights. Everything that `noisy` can pay for is released."""
+    means = _measure_means(problem, private, public, noisy)
+    moved = None if public is None else shift(public, means.columns, means.deviations)
+    usable = moved is not None and moved <= _LARGEST_SHIFT and means.far <= _MOST_FAR + _SIGNIFICANT * means.noise
+    if public is not None and not usable:  # clipped around wrong rows, the means are wrong too: once more, without them
+        means = _measure_means(problem, private, None, noisy)
+        moved = shift(public, means.columns, means.deviations)
+    made_error = _MADE_ERROR if isinstance(means.family, Bernoulli) else _UNCALIBRATED_ERROR
+    steps, error = (_PUBLIC_STEPS, _PUBLIC_ERROR) if usable else (_MADE_STEPS, made_error)
+    points = means.points
+    if not usable and _has_room(problem, noisy) and (fraction := moment_fraction(private, noisy, points.shape[1])):
+        points = correlate_rows(points, [values.shape[1] for values in problem.atoms], private, noisy, fraction)
+    run = _Run(problem, private, noisy, family=means.family, points=points)
+    calibrated = not usable and problem.outputs == 1 and isinstance(means.family, Bernoulli)
+    later = (_CALIBRATION * calibrated, _COMPARISON)
+    beliefs = run.steps(means.intercepts, (*steps, sum(later)), error, len(steps))
+    weights = np.array([belief.weights for belief in beliefs])
+    weights[:, 0] -= weights[:, 1:] @ run.centre
+    deviations = np.sqrt(np.array([belief.variances for belief in beliefs]))
+    covariances = np.array([belief.root[1:] @ belief.root[1:].T for belief in beliefs])
+    if calibrated:
+        base, slopes = weights[0, 0], exact_weights(weights[0, 1:])
+        fraction = later[0] / sum(later)
+        off, factor = calibration(lambda rows: base + rows @ slopes, private, noisy, fraction)  # proof: step 2
+        weights, deviations, covariances = weights * factor, deviations * factor, covariances * factor**2
+        weights[:, 0] += off
+    constant = not _is_better(weights, means, private, noisy)
+    if constant:
+        weights[:, 0], weights[:, 1:], deviations[:, 1:], covariances = means.intercepts, 0.0, 0.0, 0 * covariances
+    found = (run.family, moved, usable, len(steps), run.directions, constant)
+    return Fitted(weights, deviations, covariances, run.centre, *found)
+
+
+def _has_room(problem: Problem, noisy: NoisyVectors) -> bool:
+    """Return whether enough entries are left for a second moment beside all other releases."""
+    return noisy.entries >= _entries_without_pairs(problem) + moment_entries(_width_of(problem))
+
+
+def _is_better(weights: Floats, means: "_Means", private: PrivateSums, noisy: NoisyVectors) -> bool:
+    """Return whether the weights miss targets by less than the mean alone does, up to the noise of one number.
+
+    It takes all that is left of the budget.
+    """
+    slopes, constants = exact_weights(weights[:, 1:].T), np.array(means.intercepts)
+
+    def vectors(features: Floats, targets: Floats) -> Floats:
+        eta = features @ slopes + weights[:, 0]  # proof: step 2
+        gains = means.family.miss(targets, np.broadcast_to(constants, eta.shape)) - means.family.miss(targets, eta)
+        return np.asarray(sum(gains.T) / len(constants))[:, None]  # proof: step 2: output by output
+
+    gain, noise = private.release(vectors, entries=1, radius=1.0, noisy=noisy, fraction=1.0)
+    return bool(gain[0] > -noise)
+
+
+def _with_ones(rows: Floats) -> Floats:
+    return np.hstack([np.ones((len(rows), 1)), rows])
+
+
+@dataclass(frozen=True)
+class _Means:
+    """What the first release says: means of the columns, how far they may be off, how many rows lie beyond, targets.
+
+    `points` are the rows that stand for the private ones: public rows, or made ones.
+    """
+
+    columns: Floats
+    deviations: Floats
+    far: float
+    noise: float
+    points: Floats
+    family: Family
+    intercepts: list[float]
+
+
+def _known_means(
+    problem: Problem, private: PrivateSums, around: Shares | Around, noisy: NoisyVectors
+) -> tuple[Floats, float] | None:
+    """Return means that were released before, unless measuring them again would be much more exact."""
+    if problem.shares is None:
+        return None
+    again = private.scale(noisy, _ONLY_MEANS) * around.radius / private.units
+    return around.measured(*problem.shares) if problem.shares[1] <= _AS_EXACT * again else None
+
+
+def _measure_means(problem: Problem, private: PrivateSums, public: Floats | None, noisy: NoisyVectors) -> _Means:
+    """Return the means of the columns and targets of private rows, clipped around public ones if there are any."""
+    around = Shares(problem.atoms) if public is None else Around(public)
+    known = None if public is not None else _known_means(problem, private, around, noisy)
+    farthest = max(problem.start, 1 - problem.start)  # of a target, which lies in [0, 1], from where it starts
+    weight = 1.0 if known is not None else _TARGET_WEIGHT * around.radius / (farthest * np.sqrt(problem.outputs))
+    of_targets = weight * farthest * np.sqrt(problem.outputs)
+    radius = float(np.hypot(of_targets, around.radius if known is None else 0.0))
+
+    def vectors(features: Floats, targets: Floats) -> Floats:
+        off = weight * (targets - problem.start)
+        return off if known is not None else np.hstack([around.of(features), off])
+
+    width = around.entries if known is None else 0
+    fraction = _TARGETS_BUDGET_FRACTION if known is not None else _ONLY_MEANS if public is None else _MEANS
+    mean, noise = private.release(
+        vectors, entries=width + problem.outputs, radius=radius, noisy=noisy, fraction=fraction
+    )
+    seen, offs = mean[:width], mean[width:] / weight
+    family = problem.family
+    if isinstance(family, Gaussian):
+        family = Gaussian(_measure_spread(private, problem.start + float(offs[0]), noisy))
+    intercepts = [family.link(problem.start + float(off)) for off in offs]
+    if known is not None:
+        seen, noise = known  # released with the schema: post-processing
+    columns, deviations, far = around.means(seen, noise)
+    return _Means(columns, deviations, far, noise, around.rows(seen, noise), family, intercepts)
+
+
+def _measure_spread(private: PrivateSums, middle: float, noisy: NoisyVectors) -> float:
+    """Return the standard deviation of normal targets that lie as far from the middle, on average, as these do."""
+    middle = min(max(middle, 0.0), 1.0)
+    mean, noise = private.release(
+        lambda _, targets: np.abs(targets - middle),
+        entries=1,
+        radius=max(middle, 1 - middle),
+        noisy=noisy,
+        fraction=_SPREAD_BUDGET_FRACTION,
+    )
+    return float(max(mean[0], noise)) / MEAN_DISTANCE
+
+
+class _Run:
+    """The steps of one fit. What it knows is released, public or made of these."""
+
+    def __init__(
+        self, problem: Problem, private: PrivateSums, noisy: NoisyVectors, *, family: Family, points: Floats
+    ) -> None:
+        self.problem, self.private, self.noisy, self.family = problem, private, noisy, family
+        self.centre = exact_features(points.mean(axis=0))
+        self.sample = _with_ones(points - self.centre)
+        self.miss_weight = 0.0 if isinstance(family, Bernoulli) else _MISS_WEIGHT  # whose law needs no measuring
+        self.directions: list[int] = []
+
+    def steps(self, intercepts: Sequence[float], shares: Sequence[float], error: float, number: int) -> list[Belief]:
+        """Return the belief about each output after so many steps; shares beyond them are left for later."""
+        beliefs = [Belief.before(intercept, self._usual()) for intercept in intercepts]
+        earlier = [belief.weights for belief in beliefs]
+        history: list[list[tuple[Floats, Measurement]]] = [[] for _ in intercepts]
+        for index in range(number):
+            fraction = shares[index] / sum(shares[index:]) if index < len(shares) - 1 else 1.0
+            plans = self._plans(beliefs, fraction, error)
+            gradients, noises, miss = self._measure(plans, fraction)
+            if index:
+                ends = zip(earlier, beliefs, gradients, noises, plans, strict=True)
+                beliefs = [self._shorten_step(*end) for end in ends]
+            earlier = [belief.weights for belief in beliefs]
+            for seen, measured, plan in zip(history, gradients, plans, strict=True):
+                seen.append((measured, plan))
+            if index and error:
+                beliefs = [self._learn(belief, seen[-1:]) for belief, seen in zip(beliefs, history, strict=True)]
+            else:
+                beliefs = [self._with_evidence(*each) for each in zip(intercepts, history, strict=True)]
+            if self.miss_weight:
+                self.family = self.family.with_miss(miss)
+        return beliefs
+
+    def _plans(self, beliefs: Sequence[Belief], fraction: float, error: float) -> list[Measurement]:
+        """Return what is to be measured of each output."""
+        self.radius = 1.0 if len(beliefs) == 1 else _JOINT * float(np.sqrt(len(beliefs)))
+        scale = self.private.scale(self.noisy, fraction) * self.radius * float(np.hypot(1.0, self.miss_weight))
+        units = self.private.units
+        return [
+            choose_measurement(belief, self.sample, self.family, units=units, scale=scale, error=error)
+            for belief in beliefs
+        ]
+
+    def _measure(self, plans: Sequence[Measurement], fraction: float) -> tuple[list[Floats], list[float], float]:
+        """Return mean clipped gradients of the outputs, their noise, and the mean miss of all: one release."""
+        sizes = [plan.directions.shape[1] for plan in plans]
+        units = [plan.radius if len(plans) > 1 else 1.0 for plan in plans]  # several outputs share one length
+        radius = self.radius if len(plans) > 1 else plans[0].radius
+        weight = self.miss_weight * radius
+        self.directions.append(sum(sizes))
+
+        def vectors(features: Floats, targets: Floats) -> Floats:
+            parts, misses = [], np.zeros(len(features))
+            for output, (plan, unit) in enumerate(zip(plans, units, strict=True)):
+                eta = plan.predictor(features, self.centre)
+                misses += self.family.miss(targets[:, output], eta)
+                parts.append(plan.vectors(features, targets[:, output], self.family, self.centre) / unit)
+            gradients = clip_rows(np.hstack(parts), radius)
+            return np.hstack([gradients, misses[:, None] * (weight / len(plans))])
+
+        total, noise = self.private.release(
+            vectors,
+            entries=sum(sizes) + 1,
+            radius=float(np.hypot(radius, weight)),
+            noisy=self.noisy,
+            fraction=fraction,
+        )
+        *means, miss = np.split(total, np.cumsum(sizes))
+        gradients = [mean * unit for mean, unit in zip(means, units, strict=True)]
+        return gradients, [noise * unit for unit in units], max(float(miss[0]), noise) / weight if weight else 0.0
+
+    def _shorten_step(
+        self, earlier: Floats, belief: Belief, gradient: Floats, noise: float, plan: Measurement
+    ) -> Belief:
+        """Take back what the last step went too far, and give the sample the curvature that was found along it.
+
+        The gradient at the end of a step is about 0 if the curvature along the step is that of the sample. Where it
+        points back clearly, the curvature was `factor` times as large, and the step should have been that much shorter.
+        """
+        step, eta = belief.weights - earlier, self.sample @ belief.weights
+        along, t = plan.along(self.sample)
+        value, slope = self.family.clipped(eta, eta, t)
+        moved = self.sample @ step
+        foreseen = along.T @ (slope * moved) / len(along)
+        square = float(foreseen @ foreseen)
+        back = (along.T @ value / len(along) - gradient) @ foreseen
+        if back <= _SIGNIFICANT * noise * np.sqrt(square):
+            return belief
+        factor = 1 + min(float(back) / square, _MOST_CURVATURE)
+        shared = moved @ self.sample / (moved @ moved)
+        self.sample = self.sample + (np.sqrt(factor) - 1) * np.outer(moved, shared)
+        return Belief(earlier + step / factor, belief.root)
+
+    def _learn(self, belief: Belief, seen: Sequence[tuple[Floats, Measurement]]) -> Belief:
+        """Return the belief after these measurements, one after another."""
+        for measured, plan in seen:
+            belief = update(belief, measured, plan, self.sample, self.family)
+        return belief
+
+    def _with_evidence(self, intercept: float, seen: Sequence[tuple[Floats, Measurement]]) -> Belief:
+        """Return the belief after all measurements, with the variances of the blocks that they make most probable."""
+        variances = self._usual()
+        for _ in range(_ROUNDS_OF_EVIDENCE):
+            learned = self._learn(Belief.before(intercept, variances), seen)
+            variances = evidence(learned, variances, self.problem.together, self.problem.variance)
+        return self._learn(Belief.before(intercept, variances), seen)
+
+    def _usual(self) -> Floats:
+        """Return the variance of each weight before anything is measured."""
+        variances = np.full(self.sample.shape[1], self.problem.variance)
+        variances[0] = _INTERCEPT * self.problem.variance
+        return variances

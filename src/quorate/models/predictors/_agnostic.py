@@ -1,0 +1,399 @@
+"""AgnosticClassifier: private answers as good as the best hypothesis of a class, even if none is perfect.
+
+Claim: all outputs of `predict` and `stream` together are (epsilon, delta)-differentially private under replacement of
+one unit's rows (a row, or a person if `groups` are given). The number of units, the columns and the classes are public.
+
+A secret sample of the units is relabelled by one privately chosen hypothesis of the class, which removes the label
+noise; then teachers are fitted on disjoint chunks of it and vote. This is Algorithm 3 of Nandi and Bassily (2020),
+with units dealt without replacement. PROOF_CONCEPTS.md, steps 1 to 4, proves the claim.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass, replace
+from fractions import Fraction
+from typing import Any, Literal, Self
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from quorate.compute.ensemble import Ensemble, deal_units
+from quorate.core.answerers import Votes
+from quorate.core.checks import check_count, check_delta, check_positive, check_rate
+from quorate.core.errors import Infeasible, InvalidInput
+from quorate.core.ledger import LedgerView
+from quorate.core.mechanisms import StabilityTest
+from quorate.core.mechanisms.relabel import Relabel
+from quorate.core.privacy import Budget, amplify, amplify_inverse, relabelling_epsilon
+from quorate.core.privacy.cost import float_down, float_up
+from quorate.core.session import Session
+from quorate.models.concepts import Concept
+from quorate.models.predictors._stable import Calibration, check_calibration
+from quorate.models.predictors.concept_classifier import (
+    ConceptClassifier,
+    UnitRows,
+    fit_concept_teachers,
+    read_concept_teachers,
+    write_concept_teachers,
+)
+from quorate.models.predictors.records import check_auto_counts, check_jobs
+from quorate.models.saving.codecs import from_plain
+from quorate.models.saving.contract import State
+from quorate.models.saving.votes import mechanism_document, mechanism_of
+from quorate.planner import plan
+
+_KAPPAS = (0.25, 0.5, 1.0, 2.0, 4.0)
+_RATES = tuple(0.9 * 0.93**step for step in range(90))
+_BALLOTS = 250  # teachers that a run of epsilon 1 takes, about: it weighs chunks against samples
+_LEAST_INNER = 0.05  # of epsilon, for what is run on the sample
+_PAPER_SHARE = 56  # Algorithm 3 of Nandi and Bassily (2020) samples epsilon * n / 56
+_BETA = 0.05
+_DOWN = 1 - Fraction(1, 10**12)  # covers the rounding of both directions of `amplify`
+
+
+@dataclass(frozen=True, kw_only=True)
+class RelabelledSample:
+    """`sampled` of `units` are taken, without replacement and secretly, and relabelled with parameter `kappa`.
+
+    `epsilon` and `delta` are what may be run on the relabelled sample.
+    """
+
+    units: int
+    sampled: int
+    kappa: float
+    epsilon: float
+    delta: float
+    rows: int = 1
+
+    @property
+    def rate(self) -> float:
+        """The share of units that is sampled, rounded up."""
+        return float_up(Fraction(self.sampled, self.units))
+
+    def total(self, inner: float) -> tuple[float, float]:
+        """Return (epsilon, delta) of all that is released when what runs on the sample has spent `inner` of epsilon."""
+        term = relabelling_epsilon(kappa=self.kappa, rows=self.rows)  # proof: step 2
+        sample_epsilon = float_up(Fraction(inner) + Fraction(term))
+        return amplify(epsilon=sample_epsilon, delta=self.delta, rate=self.rate)  # proof: step 3
+
+    def spent(self, inner: float) -> float:
+        """Return the epsilon of `total`, or 0 where nothing was run on the sample."""
+        return 0.0 if inner == 0 else self.total(inner)[0]
+
+
+def _inner(
+    epsilon: float, delta: float, *, units: int, sampled: int, kappa: float, rows: int
+) -> RelabelledSample | None:
+    """Return what may be run on this sample under (epsilon, delta), or None where that is next to nothing."""
+    rate = float_up(Fraction(sampled, units))
+    sample_epsilon, inside = amplify_inverse(epsilon=epsilon, delta=delta, rate=rate)
+    remaining = Fraction(sample_epsilon) - Fraction(relabelling_epsilon(kappa=kappa, rows=rows))
+    if remaining < Fraction(_LEAST_INNER):
+        return None
+    sample = RelabelledSample(
+        units=units,
+        sampled=sampled,
+        kappa=kappa,
+        epsilon=float_down(remaining * _DOWN),
+        delta=min(inside * float(_DOWN), 0.1),
+        rows=rows,
+    )
+    total = sample.total(sample.epsilon)
+    assert total[0] <= epsilon
+    assert total[1] <= delta
+    return sample
+
+
+def plan_sample(
+    concept: Concept,
+    *,
+    units: int,
+    epsilon: float,
+    delta: float,
+    rate: float | None = None,
+    kappa: float | None = None,
+    rows: int = 1,
+) -> RelabelledSample:
+    """Return the sample with the smallest error to be expected, unless `rate` and `kappa` say what to take.
+
+    The error is that of a sample of its size, plus what relabelling loses, plus that of teachers on their chunks: a
+    rule of thumb that decides on accuracy alone. The guarantee holds whatever is chosen.
+    """
+    units, rows = check_count("units", units), check_count("rows", rows)
+    epsilon, delta = check_positive("epsilon", epsilon), check_delta(delta, zero=False)
+    largest = concept.largest_set(units * rows) // rows
+    rates = _RATES if rate is None else (check_rate("rate", rate),)
+    kappas = _KAPPAS if kappa is None else (check_positive("kappa", kappa),)
+    sizes = {min(largest, int(share * units)) for share in rates} - {0}
+    samples = [
+        sample
+        for sampled in sizes
+        for parameter in kappas
+        if (sample := _inner(epsilon, delta, units=units, sampled=sampled, kappa=parameter, rows=rows)) is not None
+    ]
+    if not samples:
+        raise Infeasible(
+            f"no sample of {units} units leaves an epsilon to run on it at epsilon={epsilon:g}, with a unit of up to "
+            f"{rows} rows that are relabelled; raise epsilon, or take a smaller rate or kappa, or fewer rows a person"
+        )
+    return min(samples, key=lambda sample: _error(concept, sample))
+
+
+def _error(concept: Concept, sample: RelabelledSample) -> float:
+    """Return about how much worse than the best hypothesis the answers will be."""
+    dimension, rows = max(1, concept.vc_dimension), sample.sampled
+    relabelling = 2 / sample.kappa * math.log(concept.growth(rows * sample.rows) / _BETA) / rows
+    chunks = dimension * _BALLOTS / sample.epsilon / rows
+    return math.sqrt((dimension + math.log(1 / _BETA)) / rows) + relabelling + chunks
+
+
+def paper_no_quorums(*, queries: int, alpha: float, beta: float) -> int:
+    """Return the cut-off T of Algorithm 3 of Nandi and Bassily (2020), rounded up."""
+    queries, alpha, beta = check_count("queries", queries), check_rate("alpha", alpha), check_rate("beta", beta)
+    mean = queries * alpha
+    return math.ceil(max(1.0, mean / 8 + math.sqrt(3 * mean * math.log(queries / beta)) / 4))
+
+
+def paper_inner(*, units: int, epsilon: float, delta: float, queries: int, alpha: float) -> RelabelledSample:
+    """Return the sample of Algorithm 3 of Nandi and Bassily (2020) with its epsilon and delta, as printed.
+
+    The printed factor log(2/delta), which pays for sampling with replacement, is kept although it is not needed here.
+    """
+    units, queries = check_count("units", units), check_count("queries", queries)
+    epsilon, delta = check_positive("epsilon", epsilon), check_delta(delta, zero=False)
+    if epsilon > 1:
+        raise InvalidInput(f"the paper's constants are for epsilon up to 1, not {epsilon:g}; use calibration='tight'")
+    alpha = check_rate("alpha", alpha)
+    sampled = int(Fraction(epsilon) / _PAPER_SHARE * units)
+    if sampled < 1:
+        raise Infeasible(f"the paper samples epsilon / {_PAPER_SHARE} of the units, and {units} are too few for one")
+    inner = min(1.0, alpha * max(1.0, math.sqrt(queries * alpha)))
+    sample = RelabelledSample(
+        units=units,
+        sampled=sampled,
+        kappa=1.0,
+        epsilon=inner / math.log(2 / delta),
+        delta=delta / (2 * math.exp(inner) * math.log(2 / delta)),
+    )
+    total = sample.total(sample.epsilon)
+    if total[0] > epsilon or total[1] > delta:
+        raise Infeasible(f"the paper's constants do not keep epsilon={epsilon:g}, delta={delta:g}; use 'tight'")
+    return sample
+
+
+_DISAGREEMENT = 0.02  # of teachers on relabelled chunks, unless the caller knows better
+
+
+@dataclass(eq=False, repr=False)
+class AgnosticClassifier(ConceptClassifier):
+    """A private classifier of two classes, for labels that no hypothesis fits perfectly.
+
+    Parameters
+    ----------
+    concept
+        A class of `quorate.models.concepts`; stumps over all features by default.
+    epsilon, delta
+        The total privacy loss allowed for all answers that will ever be given.
+    queries
+        The number of queries to plan for. A threshold mechanism may answer more.
+    classes
+        Both labels. If not declared, the labels of `y` are used and become public.
+    teachers, aggregator, no_quorums, disagreement
+        As for `PrivateClassifier`; the disagreement is that of teachers on relabelled chunks, which is small.
+    rate, kappa
+        The share of units that is sampled and the parameter of relabelling, or "auto": chosen from public numbers.
+    records_per_person
+        With `groups`: how many rows of each person are used, the first ones. Each adds a term to the cost of
+        relabelling.
+    calibration, alpha, beta
+        "tight", or "paper" for the published constants, which are set for an error of `alpha` with probability
+        1 - `beta` and need very many records.
+    n_jobs, backend
+        For joblib, which fits the teachers.
+
+    `budget_` pays for what runs on the sample. `spent_epsilon` returns the resulting total.
+
+    >>> from quorate.models.concepts import Thresholds
+    >>> generator = np.random.default_rng(0)
+    >>> X = generator.uniform(size=(20_000, 1))
+    >>> y = ((X[:, 0] > 0.5) ^ (generator.uniform(size=20_000) < 0.2)).astype(int)  # one label in five is wrong
+    >>> classifier = AgnosticClassifier(Thresholds(), epsilon=3.0, delta=1e-6, queries=10, teachers=200, classes=[0, 1])
+    >>> classifier.fit(X, y).predict([[0.1], [0.9]]).labels
+    array([0, 1])
+    """
+
+    concept: Concept | None = None
+    _: KW_ONLY
+    epsilon: float = 1.0
+    delta: float = 1e-6
+    queries: int = 1000
+    classes: Any = None
+    teachers: int | Literal["auto"] = "auto"
+    aggregator: str = "auto"
+    no_quorums: int | Literal["auto"] = "auto"
+    disagreement: float | None = None
+    rate: float | Literal["auto"] = "auto"
+    kappa: float | Literal["auto"] = "auto"
+    records_per_person: int = 1
+    calibration: Calibration = "tight"
+    alpha: float = 0.1
+    beta: float = 0.05
+    n_jobs: int | None = None
+    backend: str | None = None
+
+    kind = "agnostic"
+    saved_attributes = ("epsilon_", "delta_", "sample_")
+    saved_types = (RelabelledSample,)
+
+    def fit(self, X: Any, y: Any, groups: Any = None) -> "AgnosticClassifier":
+        """Sample and relabel the units, fit the teachers and open the budget.
+
+        `groups` names the person of each row.
+        """
+        self.check_settings()
+        votes, budget = self.votes(self._records(X, y, groups))
+        self.session_ = Session(votes, budget)
+        return self
+
+    def votes(self, records: UnitRows) -> tuple[Votes, Budget]:
+        """Return what answers by ballots, and the budget that pays for it."""
+        sample = self._sample(records)
+        mechanism, budget = self._mechanism(sample)
+        ensemble = self._ensemble(records, sample, mechanism.teachers)
+        self.epsilon_, self.delta_, self.sample_ = float(self.epsilon), float(self.delta), sample
+        self.mechanism_, self.teachers_ = mechanism, ensemble.teachers
+        return Votes(ensemble, mechanism), budget
+
+    def to_state(self) -> State:
+        """Return what was calibrated, and a hypothesis for each teacher."""
+        state = self.concept_state(mechanism=mechanism_document(self.mechanism_))
+        state.put_document("teachers", write_concept_teachers(self.session_.answerer.ensemble))
+        return state
+
+    @classmethod
+    def from_state(cls, state: State) -> Self:
+        """Return the classifier of a state; it spends from the ledger of its folder."""
+        assert state.home is not None
+        model = cls.from_concept_state(state)
+        model.session_ = state.home.open_session(model.restore_votes(state, model.concept_))
+        return model
+
+    def restore_votes(self, state: State, concept: Concept) -> Votes:
+        """Restore sample, mechanism and teachers from a state, and return what answers by ballots."""
+        ensemble = read_concept_teachers(concept, state.document("teachers"))
+        self.concept_, self.sample_ = concept, from_plain(state.values["sample"], RelabelledSample)
+        self.mechanism_, self.teachers_ = mechanism_of(state.values["mechanism"]), ensemble.teachers
+        return Votes(ensemble, self.mechanism_)
+
+    @classmethod
+    def whole_spending(cls, values: Mapping[str, Any], view: LedgerView) -> LedgerView:
+        """Return the view with the epsilon of the claim: the ledger counts what runs on the secret sample."""
+        sample, epsilon = from_plain(values["sample"], RelabelledSample), float(values["epsilon"])
+        spent = min(epsilon, sample.spent(view.spent_epsilon))  # proof: step 3
+        return replace(view, epsilon=epsilon, delta=float(values["delta"]), spent_epsilon=spent)
+
+    def check_settings(self) -> None:
+        """Raise an error for invalid settings."""
+        check_positive("epsilon", self.epsilon)
+        check_delta(self.delta, zero=False)
+        check_count("queries", self.queries)
+        check_calibration(self.calibration)
+        check_rate("alpha", self.alpha)
+        check_rate("beta", self.beta)
+        check_auto_counts(self, "teachers", "no_quorums")
+        check_jobs(self.n_jobs)
+
+    def _sample(self, records: UnitRows) -> RelabelledSample:
+        if self.calibration == "paper":
+            if records.row_limit > 1:
+                raise InvalidInput("the paper's constants are for one row a unit; use calibration='tight'")
+            return paper_inner(
+                units=records.units, epsilon=self.epsilon, delta=self.delta, queries=self.queries, alpha=self.alpha
+            )
+        return plan_sample(
+            self.concept_,
+            units=records.units,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            rate=None if self.rate == "auto" else self.rate,
+            kappa=None if self.kappa == "auto" else self.kappa,
+            rows=records.row_limit,
+        )
+
+    def _mechanism(self, sample: RelabelledSample) -> tuple[Any, Budget]:
+        """Return what will count the ballots, and the budget that pays for it: from public numbers alone."""
+        if self.calibration == "paper":
+            return self._printed(sample)
+        planned = plan(
+            epsilon=sample.epsilon,
+            delta=sample.delta,
+            queries=self.queries,
+            classes=2,
+            records=sample.sampled if self.teachers == "auto" else None,
+            teachers=None if self.teachers == "auto" else self.teachers,
+            aggregator=self.aggregator,
+            no_quorums=None if self.no_quorums == "auto" else self.no_quorums,
+            disagreement=_DISAGREEMENT if self.disagreement is None else self.disagreement,
+        )
+        if planned.teachers > sample.sampled:
+            raise Infeasible(
+                f"{sample.sampled} of {sample.units} units are sampled, fewer than teachers={planned.teachers}; "
+                "lower teachers, raise epsilon, or bring more units"
+            )
+        if not planned.feasible and self.aggregator == "auto":
+            raise Infeasible(
+                f"only {planned.right:.0%} of {self.queries} queries are expected to be answered with the label of the "
+                f"{planned.teachers} teachers, who share a sample of {sample.sampled} of the {sample.units} units, on "
+                f"which an epsilon of {sample.epsilon:.3g} may be spent; bring more units, raise epsilon, or plan for "
+                "fewer queries"
+            )
+        return planned.mechanism, planned.open_budget()
+
+    def _printed(self, sample: RelabelledSample) -> tuple[Any, Budget]:
+        """Return the stability test with the constants of Algorithms 3 and 5 of Nandi and Bassily (2020)."""
+        cut_off = paper_no_quorums(queries=self.queries, alpha=self.alpha, beta=self.beta)
+        scale = math.sqrt(32 * cut_off * math.log(2 / sample.delta)) / sample.epsilon
+        needed = math.ceil(
+            34 * math.sqrt(2) * scale * math.log(4 * self.queries * cut_off / min(sample.delta, self.beta / 2))
+        )
+        teachers = needed if self.teachers == "auto" else self.teachers
+        if teachers > sample.sampled:
+            units = math.ceil(teachers / sample.rate)
+            raise Infeasible(
+                f"the paper's constants ask for {teachers} teachers and sample {sample.sampled} units; that takes "
+                f"at least {units} units, one for each teacher. Use calibration='tight'"
+            )
+        test = StabilityTest.calibrate(
+            epsilon=sample.epsilon,
+            delta=sample.delta,
+            teachers=teachers,
+            no_quorums=cut_off if self.no_quorums == "auto" else self.no_quorums,
+            queries=self.queries,
+            calibration="paper",
+        )
+        slack = test.run_cost(test.order).slack
+        return test, Budget(epsilon=sample.epsilon, delta=sample.delta, order=test.order, slack=slack)
+
+    def _ensemble(self, records: UnitRows, sample: RelabelledSample, teachers: int) -> Ensemble:
+        """Return teachers fitted on disjoint chunks of a relabelled sample. Nothing of it is released here."""
+        left_out = records.units - sample.sampled
+        deal, _ = deal_units(
+            records.owners, records.units, teachers=teachers, held_out=left_out
+        )  # proof: steps 1 and 3
+        positions = np.sort(deal.rows)
+        relabel = Relabel(concept=self.concept_, kappa=sample.kappa)
+        labels = np.full(len(records.labels), -1)
+        relabelled = relabel.relabel(records.points[positions], records.labels[positions])  # proof: step 2
+        labels[positions] = relabelled.labels
+        return fit_concept_teachers(
+            self.concept_, records.points, labels, deal, n_jobs=self.n_jobs, backend=self.backend
+        )
+
+    def spent_epsilon(self) -> float:
+        """Return the epsilon spent so far, ex post: 0 while nothing is charged.
+
+        It depends on the answers given, and holds at no more than twice this classifier's delta (core/privacy/PROOF.md,
+        step 8). The guarantee, for any queries, is `claim_`.
+        """
+        check_is_fitted(self)
+        return min(self.epsilon_, self.sample_.spent(float(self.budget_.spent_epsilon())))

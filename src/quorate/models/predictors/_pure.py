@@ -1,0 +1,293 @@
+"""PureClassifier: a few answers with pure differential privacy, from a class of hypotheses.
+
+Claim: all answers together are (epsilon, 0)-differentially private under replacement of one unit's rows (a row, or a
+person if `groups` are given); each of the `queries` planned for costs the same. The number of units, the columns and
+the classes are public. PROOF_CONCEPTS.md, steps 8 and 10 to 14, has the proof.
+"""
+
+import math
+from dataclasses import KW_ONLY, dataclass
+from fractions import Fraction
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quorate.compute.ensemble import deal_units
+from quorate.core.answerers import Answerer, OneByOne, Votes
+from quorate.core.checks import check_choice, check_count, check_positive
+from quorate.core.errors import Infeasible, InvalidInput
+from quorate.core.mechanisms import SoftMajority
+from quorate.core.privacy import Budget, Cost
+from quorate.core.privacy.cost import float_up
+from quorate.core.session import Session
+from quorate.models.concepts import Concept
+from quorate.models.predictors._pure_relabel import PureRelabelling
+from quorate.models.predictors._stable import Calibration, StableChoice, check_calibration, flip
+from quorate.models.predictors.concept_classifier import (
+    ConceptClassifier,
+    UnitRows,
+    fit_concept_teachers,
+    read_concept_teachers,
+    write_concept_teachers,
+)
+from quorate.models.predictors.records import check_auto_counts, check_jobs
+from quorate.models.saving.codecs import from_plain, to_plain
+from quorate.models.saving.contract import State
+from quorate.models.saving.hypotheses import CONCEPTS
+from quorate.models.saving.votes import mechanism_document, mechanism_of
+
+_MOST = 500.0  # of epsilon that is made use of: its exponential is still a float
+_SHARES = tuple(0.5 * 0.9**step for step in range(140))
+
+
+def check_alpha(alpha: object) -> float:
+    """Return `alpha` as a float if it is a probability with which a label may be turned: above 0 and below 1/2."""
+    value = check_positive("alpha", alpha)
+    if value >= 0.5:
+        raise InvalidInput(f"alpha must be 'auto', or above 0 and below 0.5, not {alpha!r}")
+    return value
+
+
+@dataclass(frozen=True, kw_only=True)
+class PureStable:
+    """A stable choice, and the probability with which its label is turned."""
+
+    choice: StableChoice
+    turned: Fraction
+
+    @property
+    def epsilon(self) -> float:
+        """The epsilon of one answer, rounded up: the smaller of two bounds."""
+        turned, rate = float(self.turned), self.choice.rate
+        moved = math.log1p((1 - 2 * turned) * self.choice.gamma / turned)  # proof: step 10, first bound
+        parts = max(self.choice.epsilon, math.log1p((1 - 2 * turned) * rate / turned))  # proof: step 10, second bound
+        return min(moved, parts) * (1 + 1e-12)
+
+    @classmethod
+    def calibrate(
+        cls,
+        concept: Concept,
+        *,
+        units: int,
+        epsilon: float,
+        alpha: float | None = None,
+        subset: int | None = None,
+        rows: int = 1,
+    ) -> "PureStable":
+        """Return the choice and the probability that keep epsilon; `alpha` is the latter, where it is given."""
+        units, epsilon = check_count("units", units), min(check_positive("epsilon", epsilon), _MOST)
+        grown, inner = math.expm1(epsilon) * (1 - 1e-9), epsilon * (1 - 1e-9)
+        if subset is not None:
+            sizes = {check_count("subset", subset)}
+        elif alpha is not None:
+            sizes = {int(check_alpha(alpha) * grown / (1 - 2 * alpha) * units)}
+        else:
+            sizes = {int(share * units) for share in _SHARES}
+        largest = concept.largest_set(units * rows) // rows
+        schemes = [
+            cls(
+                choice=StableChoice(concept=concept, units=units, subset=size, epsilon=inner, rows=rows),
+                turned=_flip_probability(Fraction(size, units), grown),
+            )
+            for size in {min(size, units, largest) for size in sizes} - {0}
+        ]
+        if not schemes:
+            raise Infeasible(f"{units} units are too few for epsilon={epsilon:g}; raise epsilon or alpha")
+        best = min(schemes, key=lambda scheme: scheme.error)
+        if best.epsilon > epsilon:
+            raise Infeasible(f"epsilon={epsilon:g} cannot be kept with a subset of {best.choice.subset} units")
+        return best
+
+    @classmethod
+    def printed(cls, concept: Concept, *, units: int, epsilon: float, alpha: float, rows: int = 1) -> "PureStable":
+        """Return the constants in print: gamma = epsilon alpha / 2, and the label turned with probability alpha."""
+        gamma = check_positive("epsilon", epsilon) * check_alpha(alpha) / 2
+        choice = StableChoice.calibrate(concept, units=units, gamma=gamma, rows=rows, calibration="paper")
+        scheme = cls(choice=choice, turned=Fraction(alpha))
+        if scheme.epsilon > epsilon:
+            raise Infeasible(f"the paper's constants do not keep epsilon={epsilon:g}; use calibration='tight'")
+        return scheme
+
+    @property
+    def error(self) -> float:
+        """About how much worse than the best hypothesis an answer is to be expected: a rule of thumb."""
+        choice = self.choice
+        dimension, rows = max(1, choice.concept.vc_dimension), choice.subset * choice.rows
+        cover = dimension / choice.subset
+        chosen = math.log(choice.concept.growth(rows)) / float(choice.mechanism.rate) / (choice.units * choice.rows)
+        return float(self.turned) + cover + chosen
+
+    def draw(self, records: UnitRows, row: NDArray[np.float64]) -> int:
+        """Draw the answer to one query. It must be charged `epsilon` before."""
+        return flip(int(self.choice.draw(records).predict(row[np.newaxis, :])[0]), self.turned)
+
+
+def _flip_probability(rate: Fraction, grown: float) -> Fraction:
+    """Return how often a label must be turned so that a subset of this rate is covered for: q / (F - 1 + 2 q), up."""
+    return Fraction(float_up(rate / (Fraction(grown) + 2 * rate)))  # proof: step 10
+
+
+_METHODS = ("stable", "relabel", "realizable")
+_ALPHA = 0.05  # aimed at by method="realizable" unless given
+_PAPER_ALPHA = 0.1  # of calibration="paper" unless given
+_CLEAR = 4  # ballots, for each unit of log(1/alpha) / epsilon: three in four agree then
+
+
+@dataclass(eq=False, repr=False)
+class PureClassifier(ConceptClassifier):
+    """A classifier of two classes whose answers satisfy pure differential privacy: there is no delta.
+
+    Parameters
+    ----------
+    concept
+        A class of `quorate.models.concepts`; stumps over all features by default.
+    epsilon
+        The total privacy loss allowed.
+    method
+        "stable": choose a hypothesis afresh for every answer by the stable method, and flip its label now and then.
+        "relabel": relabel all records by such a choice and let teachers vote on the answer; asymptotically better, for
+        very many records. "realizable": teachers on disjoint chunks and a soft majority; for labels that some
+        hypothesis fits.
+    queries
+        How many answers share epsilon.
+    classes
+        Both labels. If not declared, the labels of `y` are used and become public.
+    alpha
+        For "stable", the probability that a label is flipped; for "realizable", the target error; or "auto".
+    subset, teachers
+        How many units define the candidates of "stable", and how many teachers vote; or "auto".
+    records_per_person
+        With `groups`: how many rows of each person are used, the first ones.
+    calibration
+        "tight", or "paper" for the published constants of method "stable"; none are published for the others.
+    n_jobs, backend
+        For joblib, which fits the teachers.
+
+    >>> import numpy as np
+    >>> from quorate.models.concepts import Thresholds
+    >>> X = np.random.default_rng(0).uniform(size=(20_000, 1))
+    >>> classifier = PureClassifier(Thresholds(), epsilon=3.0, method="realizable", queries=2, classes=[0, 1])
+    >>> classifier.fit(X, (X[:, 0] > 0.5).astype(int)).claim_  # there is no delta
+    '(3, 0)-differentially private under replacement of one row'
+    """
+
+    concept: Concept | None = None
+    _: KW_ONLY
+    epsilon: float = 1.0
+    method: Literal["stable", "relabel", "realizable"] = "stable"
+    queries: int = 1
+    classes: Any = None
+    alpha: float | Literal["auto"] = "auto"
+    subset: int | Literal["auto"] = "auto"
+    teachers: int | Literal["auto"] = "auto"
+    records_per_person: int = 1
+    calibration: Calibration = "tight"
+    n_jobs: int | None = None
+    backend: str | None = None
+
+    kind = "pure"
+    saved_attributes = ("epsilon_", "delta_", "epsilon_per_query_", "method_")
+
+    def fit(self, X: Any, y: Any, groups: Any = None) -> "PureClassifier":
+        """Calibrate one answer and open the budget. `groups` names the person of each row."""
+        self.check_settings()
+        records = self._records(X, y, groups)
+        self.epsilon_, self.delta_ = float(self.epsilon), 0.0
+        # A whole number of quanta, rounded down: as many answers as were planned fit the budget.
+        majority = SoftMajority.calibrate(epsilon=self.epsilon_, teachers=1, queries=self.queries)
+        self.epsilon_per_query_ = epsilon = majority.epsilon_per_query
+        self.method_ = self.method
+        if self.method == "realizable":
+            answerer: Answerer = self._realizable(records, epsilon)
+        else:
+            self.scheme_: Any = (self._stable if self.method == "stable" else self._relabel)(records, epsilon)
+            answerer = self.answerer(records)
+        self.session_ = Session(answerer, Budget(epsilon=self.epsilon_, delta=0.0))
+        return self
+
+    def to_state(self) -> State:
+        """Return the scheme of an answer, with the records, or with a hypothesis for each teacher."""
+        scheme, answerer = self.scheme_, self.session_.answerer
+        if self.method_ == "realizable":
+            state = self.concept_state(majority=mechanism_document(scheme))
+            state.put_document("teachers", write_concept_teachers(answerer.ensemble))
+            return state
+        state = self.concept_state(scheme=to_plain(scheme))
+        state.put_arrays("records", **answerer.records.to_arrays())
+        return state
+
+    @classmethod
+    def from_state(cls, state: State) -> Self:
+        """Return the classifier of a state; it spends from the ledger of its folder."""
+        assert state.home is not None
+        model, values = cls.from_concept_state(state), state.values
+        if model.method_ == "realizable":
+            model.scheme_ = mechanism_of(values["majority"])
+            ensemble = read_concept_teachers(model.concept_, state.document("teachers"))
+            answerer: Answerer = Votes(ensemble, model.scheme_)
+        else:
+            model.scheme_ = from_plain(values["scheme"], PureStable, PureRelabelling, StableChoice, *CONCEPTS)
+            answerer = model.answerer(UnitRows.from_arrays(state.arrays("records")))
+        model.session_ = state.home.open_session(answerer)
+        return model
+
+    def answerer(self, records: UnitRows) -> OneByOne:
+        """Return what draws an answer to each query by the scheme, from these records."""
+        scheme, cost = self.scheme_, Cost(self.epsilon_per_query_)
+        fitting = {} if isinstance(scheme, PureStable) else {"n_jobs": self.n_jobs, "backend": self.backend}
+        return OneByOne(lambda row: scheme.draw(records, row, **fitting), cost, records=records)  # proof: step 8
+
+    def check_settings(self) -> None:
+        """Raise an error for invalid settings."""
+        check_choice("method", self.method, _METHODS)
+        check_positive("epsilon", self.epsilon)
+        check_count("queries", self.queries)
+        check_calibration(self.calibration)
+        if self.calibration == "paper" and self.method != "stable":
+            raise InvalidInput(
+                f"calibration='paper' is for method='stable': no constants of {self.method} are in print"
+            )
+        if self.alpha != "auto":
+            check_alpha(self.alpha)
+            if self.subset != "auto" and self.method == "stable" and self.calibration == "tight":
+                raise InvalidInput("alpha= chooses a subset, and subset= is one: give one of them")
+        check_auto_counts(self, "subset", "teachers")
+        check_jobs(self.n_jobs)
+
+    def _stable(self, records: UnitRows, epsilon: float) -> PureStable:
+        if self.calibration == "paper":
+            alpha = _PAPER_ALPHA if self.alpha == "auto" else self.alpha
+            return PureStable.printed(
+                self.concept_, units=records.units, epsilon=epsilon, alpha=alpha, rows=records.row_limit
+            )
+        return PureStable.calibrate(
+            self.concept_,
+            units=records.units,
+            epsilon=epsilon,
+            alpha=None if self.alpha == "auto" else self.alpha,
+            subset=None if self.subset == "auto" else self.subset,
+            rows=records.row_limit,
+        )
+
+    def _relabel(self, records: UnitRows, epsilon: float) -> PureRelabelling:
+        teachers = None if self.teachers == "auto" else self.teachers
+        return PureRelabelling.calibrate(
+            self.concept_, units=records.units, epsilon=epsilon, teachers=teachers, rows=records.row_limit
+        )
+
+    def _realizable(self, records: UnitRows, epsilon: float) -> Votes:
+        """Return teachers on disjoint chunks whose soft majority answers (proof: step 14)."""
+        alpha = _ALPHA if self.alpha == "auto" else self.alpha
+        wanted = math.ceil(_CLEAR * math.log(1 / alpha) / epsilon) if self.teachers == "auto" else self.teachers
+        if wanted > records.units:
+            raise Infeasible(
+                f"{wanted} teachers are needed for epsilon={epsilon:g} a query, and there are {records.units} units; "
+                "raise epsilon, plan for fewer queries, or bring more units"
+            )
+        deal, _ = deal_units(records.owners, records.units, teachers=wanted)
+        ensemble = fit_concept_teachers(
+            self.concept_, records.points, records.labels, deal, n_jobs=self.n_jobs, backend=self.backend
+        )
+        self.scheme_ = SoftMajority(teachers=wanted, epsilon=epsilon)
+        return Votes(ensemble, self.scheme_)

@@ -1,0 +1,385 @@
+"""UniversalClassifier: a vote on the first queries, then one published hypothesis for any number of queries.
+
+Claim: all outputs of `predict` and `stream`, and `hypothesis_`, are together (epsilon, delta)-differentially private
+under replacement of one unit's rows (a row, or a person if `groups` are given). The queries are not protected: those
+of the first callers become the cover from which the hypothesis is chosen.
+
+This is Algorithm 4 of Nandi and Bassily (2020). Both of its mechanisms read the same records, so the budget is split
+between them, and the two shares add up to the claim. PROOF_CONCEPTS.md, steps 4, 5 and 9.
+"""
+
+import copy
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from quorate.core.answerers import Votes
+from quorate.core.append_log import Journal
+from quorate.core.ballots import BallotSource
+from quorate.core.checks import check_count, check_positive, check_rate
+from quorate.core.errors import BudgetSpent, InvalidInput, RunEnded
+from quorate.core.hypotheses.points import check_queries, say_by_row
+from quorate.core.hypotheses.sealed import opened, sealed, sealed_candidates, works_alone
+from quorate.core.ledger import LOST, Ledger, LedgerView
+from quorate.core.mechanisms import NO_QUORUM, Answers
+from quorate.core.mechanisms.exponential import ExponentialChoice
+from quorate.core.privacy import Budget, Cost
+from quorate.core.privacy.cost import float_down
+from quorate.core.rows import query_digests
+from quorate.core.session import Session
+from quorate.models.concepts import Concept, Hypothesis
+from quorate.models.predictors._agnostic import AgnosticClassifier, RelabelledSample
+from quorate.models.predictors._stable import Calibration
+from quorate.models.predictors.concept_classifier import ConceptClassifier, UnitRows, write_concept_teachers
+from quorate.models.predictors.records import Predictions
+from quorate.models.saving.codecs import from_plain, to_plain
+from quorate.models.saving.contract import State
+from quorate.models.saving.hypotheses import document_of, hypothesis_of
+from quorate.models.saving.votes import mechanism_document
+
+
+@dataclass(eq=False, repr=False)
+class UniversalClassifier(ConceptClassifier):
+    """A classifier of two classes that answers any number of queries on one budget.
+
+    Parameters
+    ----------
+    concept, epsilon, delta, classes, teachers, aggregator, no_quorums, disagreement, rate, kappa, records_per_person
+        As for `AgnosticClassifier`.
+    alpha, beta
+        The target excess error, and the probability of missing it. They determine how many queries make the cover.
+    ballots
+        How many queries are put to the vote before the hypothesis takes over, or "auto": 32 (d log(1/alpha) +
+        log(1/beta)) / alpha, and no more than the class can enumerate.
+    share
+        The share of epsilon that pays for the hypothesis; the rest, and delta, pays for the ballots.
+    calibration, n_jobs, backend
+        As for `AgnosticClassifier`.
+
+    The hypothesis also takes over if the budget of the ballots runs out; its cover is then smaller. From then on
+    `predict` also asks it about queries that had found no quorum; a server repeats the earlier outcome of a query.
+
+    >>> from quorate.models.concepts import Thresholds
+    >>> generator = np.random.default_rng(0)
+    >>> X = generator.uniform(size=(20_000, 1))
+    >>> y = ((X[:, 0] > 0.5) ^ (generator.uniform(size=20_000) < 0.1)).astype(int)
+    >>> classifier = UniversalClassifier(Thresholds(), epsilon=4.0, ballots=20, teachers=120, classes=[0, 1]).fit(X, y)
+    >>> first = classifier.predict(np.linspace(0.0, 1.0, 20)[:, np.newaxis])
+    >>> classifier.predict([[0.1], [0.9]]).labels, classifier.switched_
+    (array([0, 1]), True)
+    """
+
+    concept: Concept | None = None
+    _: KW_ONLY
+    epsilon: float = 1.0
+    delta: float = 1e-6
+    classes: Any = None
+    alpha: float = 0.1
+    beta: float = 0.05
+    ballots: int | Literal["auto"] = "auto"
+    share: float = 0.2
+    teachers: int | Literal["auto"] = "auto"
+    aggregator: str = "auto"
+    no_quorums: int | Literal["auto"] = "auto"
+    disagreement: float | None = None
+    rate: float | Literal["auto"] = "auto"
+    kappa: float | Literal["auto"] = "auto"
+    records_per_person: int = 1
+    calibration: Calibration = "tight"
+    n_jobs: int | None = None
+    backend: str | None = None
+
+    kind = "universal"
+    own_files = ("asked.jsonl",)
+    saved_attributes = ("epsilon_", "delta_", "ballots_")
+
+    def fit(self, X: Any, y: Any, groups: Any = None) -> "UniversalClassifier":
+        """Split the budget and fit the teachers for one part; keep the rest and the records for the hypothesis."""
+        self.check_settings()
+        records = self._records(X, y, groups)
+        first = self.first_phase()
+        first.concept_, first.classes_, first.unit_, first.declared_ = self.concept_, self.classes_, self.unit_, True
+        self.ballots_ = first.queries = self._ballots()
+        votes, budget = first.votes(records)
+        self.epsilon_, self.delta_, self.first_ = float(self.epsilon), float(self.delta), first
+        rest = float_down(Fraction(self.epsilon_) - Fraction(first.epsilon_))  # proof: step 9
+        answerer = BallotsFirst(votes, self.concept_, records, ballots=self.ballots_, epsilon=rest)
+        self.session_ = Session(answerer, budget)
+        return self
+
+    def to_state(self) -> State:
+        """Return what was calibrated for both parts, a hypothesis for each teacher, and the records."""
+        first = self.first_
+        state = self.concept_state(
+            sample=to_plain(first.sample_),
+            mechanism=mechanism_document(first.mechanism_),
+            ballots_epsilon=first.epsilon_,
+            hypothesis_epsilon=self.session_.answerer.epsilon,
+        )
+        state.put_document("teachers", write_concept_teachers(self.session_.answerer.ensemble))
+        state.put_arrays("records", **self.session_.answerer.records.to_arrays())
+        return state
+
+    @classmethod
+    def from_state(cls, state: State) -> Self:
+        """Return the classifier of a state; the ledger has the hypothesis, once it was chosen."""
+        assert state.home is not None
+        model, values = cls.from_concept_state(state), state.values
+        model.first_ = model.first_phase()
+        model.first_.epsilon_, model.first_.delta_ = values["ballots_epsilon"], model.delta_
+        model.first_.queries = model.ballots_
+        answerer = BallotsFirst(
+            model.first_.restore_votes(state, model.concept_),
+            model.concept_,
+            UnitRows.from_arrays(state.arrays("records")),
+            ballots=model.ballots_,
+            epsilon=values["hypothesis_epsilon"],
+            journal=Journal(state.home.path / cls.own_files[0]),
+        )
+        model.session_ = state.home.open_session(answerer)
+        return model
+
+    def keep_files(self, session: Any, path: Path) -> None:
+        """Write the queries put to the vote so far, from which the hypothesis is chosen."""
+        session.answerer.journal = session.answerer.journal.copied(path / self.own_files[0])
+
+    @classmethod
+    def whole_spending(cls, values: Mapping[str, Any], view: LedgerView) -> LedgerView:
+        """Return the view with the epsilon of the claim: of ballots on the sample, and of the hypothesis if chosen."""
+        epsilon = float(values["epsilon"])
+        ballots = from_plain(values["sample"], RelabelledSample).spent(view.spent_epsilon)  # proof: step 3
+        chosen = values["hypothesis_epsilon"] if view.chosen else 0.0  # proof: step 9
+        spent = min(epsilon, min(ballots, values["ballots_epsilon"]) + chosen)
+        return replace(view, epsilon=epsilon, delta=float(values["delta"]), spent_epsilon=spent)
+
+    def check_settings(self) -> None:
+        """Raise an error for invalid settings."""
+        if check_rate("alpha", self.alpha) == 1 or check_rate("beta", self.beta) == 1:
+            raise InvalidInput("alpha and beta must be below 1")
+        if not isinstance(self.share, float | int) or not 0 < self.share < 1:
+            raise InvalidInput(f"share must be above 0 and below 1, not {self.share!r}")
+        if self.ballots != "auto":
+            check_count("ballots", self.ballots)
+        self.first_phase().check_settings()
+
+    def first_phase(self) -> AgnosticClassifier:
+        """Return the classifier that answers by ballots, with its part of the budget."""
+        shared = (
+            "delta",
+            "teachers",
+            "aggregator",
+            "no_quorums",
+            "disagreement",
+            "rate",
+            "kappa",
+            "records_per_person",
+        )
+        settings = {
+            name: getattr(self, name) for name in (*shared, "calibration", "alpha", "beta", "n_jobs", "backend")
+        }
+        first = AgnosticClassifier(self.concept, epsilon=check_positive("epsilon", self.epsilon), **settings)
+        # Both parts, added as real numbers, are at most epsilon: proof, step 9.
+        first.epsilon = float_down(Fraction(self.epsilon) * (1 - Fraction(self.share)))
+        return first
+
+    def _ballots(self) -> int:
+        if self.ballots != "auto":
+            self.concept_.check_size(self.ballots)
+            return self.ballots
+        wanted = cover_points(vc_dimension=self.concept_.vc_dimension, alpha=self.alpha, beta=self.beta)
+        return max(1, self.concept_.largest_set(wanted))
+
+    @property
+    def switched_(self) -> bool:
+        """Whether the hypothesis has taken over, here or in another process that uses the same ledger."""
+        return bool(self.session_.answerer.has_chosen())
+
+    @property
+    def hypothesis_(self) -> Hypothesis:
+        """The hypothesis that answers, once it has taken over. It has been paid for and may be published."""
+        if not self.switched_:
+            raise AttributeError(f"the hypothesis takes over after {self.ballots_} queries")
+        hypothesis: Hypothesis = self.session_.answerer.hypothesis
+        return hypothesis
+
+    def spent_epsilon(self) -> float:
+        """Return the epsilon spent so far, ex post, at no more than twice this classifier's delta.
+
+        It depends on the answers given (core/privacy/PROOF.md, step 8). The guarantee, for any queries, is `claim_`.
+        """
+        check_is_fitted(self)
+        ballots = min(self.first_.epsilon_, self.first_.sample_.spent(float(self.budget_.spent_epsilon())))
+        # The ledger was read just now: what another process has chosen, or may have before a restore, counts.
+        chosen = self.session_.answerer.epsilon if self.switched_ or self.session_.answerer.is_lost() else 0.0
+        return min(self.epsilon_, ballots + chosen)
+
+    def _check_payable(self, X: Any) -> None:
+        """Refuse nothing: where the ballots end, the hypothesis answers at no cost."""
+
+    def _predictions(self, queries: Any, codes: NDArray[np.int64], **batch: Any) -> Predictions:
+        """Answer by the hypothesis, once it is there, what the ballots found no quorum on: it is published."""
+        missed = (codes == NO_QUORUM) & ~batch["refused"]
+        if self.switched_ and missed.any():
+            codes = codes.copy()
+            codes[missed] = say_by_row(self.hypothesis_.predict, queries[missed])
+        return super()._predictions(queries, codes, **batch)
+
+
+class BallotsFirst:
+    """Ballots for the first queries, whoever asks; then one hypothesis, chosen once, and never a ballot again.
+
+    The queries that were put to the vote are public. They define the candidates, and lie in the journal. The hypothesis
+    is in the ledger before anything that was computed from it leaves.
+    """
+
+    stops_at_last_no_quorum = False  # a caller whose share ends must not end the ballots of the others
+
+    def __init__(
+        self,
+        votes: Votes,
+        concept: Concept,
+        records: UnitRows,
+        *,
+        ballots: int,
+        epsilon: float,
+        journal: Journal | None = None,
+    ) -> None:
+        self.votes, self.records, self.journal = votes, records, Journal() if journal is None else journal
+        self.epsilon = ExponentialChoice.calibrate(epsilon=epsilon).epsilon_per_choice  # in whole quanta
+        self.hypothesis: Hypothesis | None = None
+        self._concept, self._ballots = concept, ballots
+        self._budget = Budget(epsilon=self.epsilon, delta=0.0)  # of the hypothesis
+        self._asked: dict[bytes, list[float]] = {}  # public: every query put to the vote so far
+        self._seen = 0  # lines of the journal that are among them
+        self._ledger: Ledger | None = None
+
+    @property
+    def ensemble(self) -> BallotSource:
+        """The teachers of the ballots."""
+        return self.votes.ensemble
+
+    def open(self, budget: Budget | None, ledger: Ledger | None) -> None:
+        """Go on where the ledger says: with ballots, or with the hypothesis."""
+        self._ledger, self.votes = ledger, copy.copy(self.votes)
+        if not self.has_chosen():
+            self.votes.open(budget, ledger)
+
+    def row_cost(self) -> Cost:
+        """Return what a ballot costs; the hypothesis answers at no cost."""
+        return Cost(0.0) if self.has_chosen() else self.votes.row_cost()
+
+    def affordable(self, rows: int) -> int:
+        """Return how many queries are answered together: no more than there are ballots left, and then any number."""
+        return rows if self.has_chosen() else max(1, min(rows, self._ballots - self._count()))
+
+    def quote(self, rows: int) -> tuple[int, Cost]:
+        """Return all of them, and what those that are still put to the vote cost at most."""
+        ballots = 0 if self.has_chosen() else min(rows, self._ballots - self._count())
+        return rows, self.votes.quote(ballots)[1] if ballots > 0 else Cost(0.0)
+
+    def draw(self, X: Any) -> Answers:
+        """Put queries to the vote as long as the ballots last; choose the hypothesis when they end, and ask it then."""
+        answers = None
+        if self.hypothesis is None and self._count() < self._ballots:
+            try:
+                payable = self.votes.affordable(len(X))
+                self.journal.add(X[:payable].tolist())
+                answers = self.votes.draw(X[:payable])
+            except (BudgetSpent, RunEnded):
+                self.journal.add(X.tolist())
+        if self.hypothesis is None and (answers is None or self._count() >= self._ballots) and not self.is_lost():
+            self._choose()
+        if answers is not None:
+            return answers
+        if self.hypothesis is None:
+            raise RunEnded("the ledger is an old copy, and the hypothesis may have been chosen after it was made")
+        return Answers(labels=say_by_row(self.hypothesis.predict, X).astype(np.int64), spent=Cost(0.0))
+
+    def has_chosen(self) -> bool:
+        """Return whether there is a hypothesis, of this process or of another one that uses the same ledger."""
+        chosen = None if self._ledger is None or self.is_lost() else self._ledger.choice()
+        if self.hypothesis is None and chosen is not None:
+            self.hypothesis = hypothesis_of(json.loads(chosen))
+        return self.hypothesis is not None
+
+    def is_lost(self) -> bool:
+        """Return whether the ledger is an old copy, after which a hypothesis may have been chosen and published."""
+        return self._ledger is not None and self._ledger.choice() == LOST
+
+    def _count(self) -> int:
+        """Return how many distinct queries were put to the vote."""
+        lines = self.journal.lines()[self._seen :]
+        if lines:
+            self._seen += len(lines)
+            self._asked.update(zip(query_digests(np.array(lines)), lines, strict=True))
+        return len(self._asked)
+
+    def _choose(self) -> None:
+        """Choose the hypothesis, once, from the queries that were asked so far (proof: step 9)."""
+        self._count()
+        public = np.array(list(self._asked.values()))
+        public = public[works_alone(self._concept, public)]  # one caller's query must not fail for all others
+        hypothesis, _ = choose_from_cover(
+            sealed(self._concept),
+            self.records.points,
+            self.records.labels,
+            public,
+            epsilon=self.epsilon,
+            rows=self.records.row_limit,
+            budget=self._budget,
+        )
+        if self._ledger is not None:  # what another process has chosen meanwhile stands, and this one is never seen
+            hypothesis = hypothesis_of(json.loads(self._ledger.keep_choice(_text(hypothesis))))
+        self.hypothesis = hypothesis
+
+    def move(self, ledger: Ledger) -> None:
+        """Leave the noise of the ballots' run in the ledger, or the hypothesis."""
+        if self.hypothesis is None:
+            self.votes.move(ledger)
+        else:
+            ledger.keep_choice(_text(self.hypothesis))
+
+    def close(self) -> None:
+        """Let go of what the electorate has open."""
+        self.votes.close()
+
+
+def _text(hypothesis: Hypothesis) -> str:
+    return json.dumps(document_of(hypothesis))
+
+
+def choose_from_cover(
+    concept: Concept, X: Any, y: Any, public: Any, *, epsilon: float, rows: int = 1, budget: Budget | None = None
+) -> tuple[Hypothesis, Cost]:
+    """Return one hypothesis for all that the public points tell apart, chosen by private mistakes, and its cost.
+
+    Claim (replace-one units of at most `rows` rows; the public points do not depend on the private rows, or only
+    through what was released about them): the chosen hypothesis is epsilon-DP. PROOF_CONCEPTS.md, step 5, says why
+    (Beimel, Nissim and Stemmer 2013; Alon, Bassily and Moran 2019).
+
+    `rows` is the most that one unit has among the private rows. Where a `budget` is given, it is charged before
+    anything is drawn; the cost is the one at its order, or plain epsilon where there is none.
+    """
+    choice = ExponentialChoice(epsilon=epsilon, sensitivity=rows)  # proof: step 5
+    candidates = concept.dichotomies(check_queries(public, features=concept.features))  # of public points alone
+    tally = sealed_candidates(candidates).tally(X, y)  # proof: step 0
+    cost = choice.choice_cost(math.inf if budget is None else budget.order)
+    return opened(choice.choose(tally, budget=budget)), cost
+
+
+def cover_points(*, vc_dimension: int, alpha: float, beta: float) -> int:
+    """Return how many public points from the same law make a cover of error alpha with probability 1 - beta.
+
+    32 (d log(1/alpha) + log(1/beta)) / alpha: Algorithm 4 of Nandi and Bassily (2020).
+    """
+    dimension = max(1, check_count("vc_dimension", vc_dimension, least=0))
+    alpha, beta = check_rate("alpha", alpha), check_rate("beta", beta)
+    return max(1, math.ceil(32 * (dimension * math.log(1 / alpha) + math.log(1 / beta)) / alpha))

@@ -1,0 +1,421 @@
+"""Answer every query of a class or a workload once, for one budget; afterwards querying has no privacy cost.
+
+Claim: the fitted object is (epsilon, delta)-differentially private under replacement of one private record, or, with
+`groups`, of all records of one person; how many there are is public, and public records are not protected. PROOF.md
+has the proof.
+"""
+
+import math
+import time
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from quorate.core.arrays import Floats
+from quorate.core.ballots import release_counts
+from quorate.core.checks import check_count, check_delta, check_positive, check_rate, warn_of_private
+from quorate.core.errors import Infeasible, InvalidInput
+from quorate.core.privacy import Budget
+from quorate.core.privacy.claims import Total
+from quorate.core.progress import progress
+from quorate.models.account import Account
+from quorate.models.predictors.sklearn_compat import ShowsClaim
+from quorate.models.saving import saving
+from quorate.models.saving.contract import SavedModel, Spending, State
+from quorate.release._saved import read_release, release_facts, spent_budget, write_release
+from quorate.release.answers import as_counts, keys_of, name_between, take_between
+from quorate.release.auto_cuts import AutoCuts
+from quorate.release.domain import Domain, make_domain
+from quorate.release.engines import Engine, Released, around, choose_engine, half_interval
+from quorate.release.engines.base import Public, sum_runs, take_answers
+from quorate.release.people import (
+    PERSON,
+    RECORD,
+    Update,
+    check_records_per_person,
+    first_records,
+    growing_claim,
+    loss_for_each_record,
+    release_claim,
+)
+from quorate.release.queries import Queries, Rows
+from quorate.release.queries.base import NOTHING
+from quorate.release.queries.marginals import clear_weights
+from quorate.release.synthetic import MOST_ROWS, PRODUCT_ROWS, draw_records, fit_release, round_weights
+from quorate.release.workloads import Columns
+from quorate.release.workloads.groups import LineWorkload
+from quorate.release.workloads.marginals import Errors, target_column, weigh_queries
+from quorate.tables.containers import shown_names
+from quorate.tables.results import Table, make_table
+
+
+class QueryRelease(SavedModel, ShowsClaim, BaseEstimator):
+    """Answers to all thresholds, ranges, boxes, halfspaces, marginals or expressions, published once.
+
+    Public data define the cells, the private records are counted in them, and an engine releases the counts with noise.
+    Later queries are answered from what was released: no budget is left to spend, and none is needed.
+
+    Parameters
+    ----------
+    subject
+        A class of hypotheses of `quorate.models.concepts`, or a workload of `quorate.release.Workload`.
+    epsilon, delta
+        The privacy loss allowed. All of it is spent by `fit`.
+    engine
+        One of `quorate.release.ENGINES`, or "auto": the one with the smallest expected error, by public numbers alone.
+    columns
+        What is declared about the columns of a table, a `quorate.release.Columns`: for a workload without public
+        records, or if categories should not be read from them. Marginals cut a `Number` without cuts by themselves.
+    records_per_person
+        With `groups`, the largest number of records of a person that count. For any number, each person counts once.
+    error
+        Which error to keep small: "largest", the largest error of all answers; "mean", the mean total variation of a
+        marginal; "weighted", the same with weights. The last two are for marginals.
+    error_weights
+        With error="weighted": {"income": 3.0} for each marginal with a column, {("age", "sex"): 5.0} for one of them.
+    target
+        With error="weighted": the column that a model will predict from synthetic records. Synthetic records draw it
+        from their other columns, by the marginals of pairs with it.
+    account
+        An `Account`, or its folder: a total that this release draws on, with others about the same people.
+
+    After `fit`: `engine_` is the engine used, `claim_` the guarantee, `unit_` whether the record or the person is
+    protected, `budget_` the account, `records_` the number of private records counted, `notes_` what the engine reports
+    about its run, `seconds_` its duration, and `update_` the update of a growing release, if any. Error bars of fitted
+    tables are computed on first use. No private record and no exact count is kept.
+
+    >>> import numpy as np
+    >>> from quorate.models.concepts import Threshold, Thresholds
+    >>> private, public = np.random.default_rng(0).normal(size=(2, 20_000))
+    >>> release = QueryRelease(Thresholds(), epsilon=1.0, delta=1e-6).fit(private, public[:200])
+    >>> [share] = release.answer([Threshold(0.0)])["answer"].to_pylist()
+    >>> 0.4 < share < 0.6
+    True
+    >>> release.synthetic(1000).shape
+    (1000, 1)
+    """
+
+    kind = "query release"
+    spending = Spending(published=True, chargeable=True)
+    inputs = "queries"
+    outputs = "released shares"
+    summary = "Answers to counting queries, released privately."
+
+    def __init__(
+        self,
+        subject: Any,
+        *,
+        epsilon: float = 1.0,
+        delta: float = 1e-6,
+        engine: str = "auto",
+        columns: Any = None,
+        records_per_person: int = 1,
+        error: Errors = "largest",
+        error_weights: Mapping[Any, float] | None = None,
+        target: str | None = None,
+        account: Any = None,
+    ) -> None:
+        self.subject, self.epsilon, self.delta, self.engine, self.columns = subject, epsilon, delta, engine, columns
+        self.records_per_person = records_per_person
+        self.error, self.error_weights, self.target, self.account = error, error_weights, target, account
+
+    def fit(self, private: Any, public: Any = None, groups: Any = None) -> "QueryRelease":
+        """Count the private records in public cells, and release the counts through the engine.
+
+        `groups` names the person of each record. The person, not the record, is then protected, and the first
+        `records_per_person` records of each person are counted, as evenly as their number allows. Each person counts
+        once: answers are shares of people, or means over people of the shares of their records.
+
+        Anything that can be refused is refused before anything is spent.
+        """
+        began = time.perf_counter()
+        warn_of_private(public, private)
+        account = None if self.account is None else Account.of(self.account)
+        epsilon, delta = self._check_loss(account)
+        auto_cuts = AutoCuts.of(self.subject, self.columns, public)
+        columns = self.columns if auto_cuts is None else auto_cuts.widest
+        domain = make_domain(self.subject, public, columns)  # proof: step 1
+        queries, per_person = self._weigh(domain), check_records_per_person(self.records_per_person, groups)
+        private = private if groups is None else first_records(private, groups, per_person)
+        unread = domain.unread(private)
+        private = private if auto_cuts is None else auto_cuts.read(private)
+        sealed, records = domain.seal(private)  # proof: step 2
+        loss = loss_for_each_record(epsilon, delta, per_person)
+        engine, expected = self._choose(queries, auto_cuts, domain.public(), records, loss)
+        budget = Budget(epsilon=loss[0], delta=loss[1], slack=0.0)
+        unit = RECORD if groups is None else PERSON
+        vectors = None if auto_cuts is None else auto_cuts.open(budget)
+        # The account is charged before anything is drawn. proof: step 8
+        charge: AbstractContextManager[Any] = (
+            nullcontext() if account is None else account.charged(epsilon=epsilon, delta=delta, unit=unit)
+        )
+        with charge, progress(f"releasing {queries.count:,} queries by {engine.name}"):
+            if auto_cuts is not None and vectors is not None:
+                domain, released = auto_cuts.release(private, engine, vectors, self._weigh)  # proof: step 9
+            else:
+                released = release_counts(  # proof: step 3
+                    sealed, lambda counts: engine.run(queries, counts, public=domain.public(), budget=budget)
+                )
+        if unread:
+            note = f"columns that are neither declared nor public, and left out: {shown_names(unread)}"
+            released = replace(released, notes=(*released.notes, note))
+        total = getattr(account, "total", None)
+        self.keep_release(domain, released, records // per_person, expected, unit=unit, total=total)
+        self.budget_ = budget if per_person == 1 else spent_budget(epsilon, delta)
+        self.seconds_ = time.perf_counter() - began
+        return self
+
+    def _check_loss(self, account: Account | None) -> tuple[float, float]:
+        epsilon, delta = check_positive("epsilon", self.epsilon), check_delta(self.delta, zero=False)
+        return (epsilon, delta) if account is None else account.whole(epsilon, delta)
+
+    def _choose(
+        self, queries: Queries, auto_cuts: AutoCuts | None, public: Public, records: int, loss: tuple[float, float]
+    ) -> tuple[Engine, float]:
+        """Return the engine and its expected error, or refuse one that cannot answer: by public values alone."""
+        name = self.engine if auto_cuts is None else auto_cuts.engine(self.engine)
+        settings: dict[str, Any] = {"records": records, "epsilon": loss[0], "delta": loss[1], "public": public}
+        engine = choose_engine(queries, engine=name, **settings)
+        expected = engine.expected_error(queries, **settings)
+        if not math.isfinite(expected):
+            raise Infeasible(
+                f"engine {engine.name!r} cannot answer these {queries.count} queries"
+                + (" without public records" if public is None else "")
+                + f" at epsilon = {self.epsilon:g} and delta = {self.delta:g}; raise epsilon, or ask fewer"
+                + (", or leave engine='auto'" if self.engine != "auto" else "")
+            )
+        return engine, expected
+
+    def _weigh(self, domain: Domain) -> Queries:
+        return weigh_queries(domain, self.error, self.error_weights, self.target)
+
+    def keep_release(
+        self,
+        domain: Domain,
+        released: Released,
+        records: int,
+        expected: float,
+        *,
+        unit: str,
+        update: Update | None = None,
+        total: Total | None = None,
+    ) -> None:
+        """Keep what was released: for `fit`, for a release that is loaded, and for an update of one that grows."""
+        if self.target is not None and released.model is not None:  # of which synthetic records need to know
+            released = replace(
+                released, details=released.details | {"target": float(target_column(domain, self.target))}
+            )
+        self.domain_, self.released_ = domain, released
+        self._fitted: tuple[Floats, Rows | None] | None = None
+        self.engine_, self.records_, self._foreseen = released.engine, records, float(expected)
+        self.notes_, self.unit_, self.update_ = tuple(released.notes), unit, update
+        self.total_ = total
+        facts: dict[str, Any] = {"unit": unit, "records_per_person": self.records_per_person, "total": total}
+        facts |= {"records": records} if update is None else {"updates": update.updates}
+        self.claim_ = (release_claim if update is None else growing_claim)(self.epsilon, self.delta, **facts)
+
+    def answer(self, queries: Any = None, *, band: float | None = None, counts: bool = False) -> Table:
+        """Return a tidy table: names of queries, `answer`, `error` (one standard deviation), `low` and `high` (95%).
+
+        `low` and `high` are made of the measured counts and their noise: their coverage does not depend on how well a
+        model or public data fit. `error` estimates how far the answer is off, may be much smaller than the interval is
+        wide, and is missing where the engine does not know it. The cover's own error is not in the interval:
+        `error_bound` has it.
+
+        Parameters
+        ----------
+        queries
+            Hypotheses of the class, or names, expressions or numbers of the workload; by default all of the workload.
+            Marginals also answer what is asked of fewer columns, by adding cells up. Thresholds and ranges at ends that
+            are no cuts lie between two queries: `query` says which, `asked` what was asked, and `gap` is the difference
+            of the two; the answer takes values to spread evenly between cuts, and `low` and `high` do not.
+        band
+            A probability, say 0.95, with which `low` and `high` hold for *all* answers together, not each for itself.
+        counts
+            Whether to return numbers of records (with `groups`, of people) in place of shares, rounded to the power of
+            ten that is not above the error.
+
+        >>> from quorate.models.concepts import Threshold, Thresholds
+        >>> release = QueryRelease(Thresholds()).fit([1.0, 2.0, 3.0] * 3000, [0.5, 1.5, 2.5])
+        >>> release.answer([Threshold(1.7)]).column_names
+        ['query', 'answer', 'error', 'low', 'high']
+        """
+        check_is_fitted(self, "released_")
+        requests = self.domain_.every() if queries is None else queries
+        numbers, starts = self.domain_.find_sums(requests)
+        names = self.domain_.describe(numbers[starts], requests)
+        bars = self.bars(numbers, starts, band=band)
+        moved = {index: near for index, near in enumerate(self.domain_.between(requests)) if near is not None}
+        if moved:
+            inner = self.bars(np.array([near.inner for near in moved.values()]), band=band)
+            take_between(bars, inner, moved)
+            name_between(names, self.domain_, moved)
+        columns: dict[str, Any] = {key: [name.get(key) for name in names] for key in keys_of(names)}
+        figures = as_counts(bars, self.records_) if counts else bars
+        return make_table(columns | figures, missing={name: np.isnan(bars[name]) for name in bars})
+
+    def bars(self, numbers: Any, starts: Any = None, *, band: float | None = None) -> dict[str, Floats]:
+        """Return the columns of `answer` for queries by their numbers; NaN where a figure is not known.
+
+        With `starts`, for the sums of runs of queries: where each run begins.
+        """
+        numbers = np.asarray(numbers, dtype=np.int64)
+        starts = np.arange(len(numbers)) if starts is None else starts
+        answers, deviations = self.read(numbers)
+        shares, errors = sum_runs(answers, starts), np.sqrt(sum_runs(deviations**2, starts))
+        low, high = self._ends(numbers, starts, shares, errors, band)
+        return {
+            "answer": np.clip(shares, 0, 1),
+            "error": errors,
+            "low": np.clip(low, 0, 1),
+            "high": np.clip(high, 0, 1),
+        }
+
+    def _ends(
+        self, numbers: Any, starts: Any, shares: Floats, errors: Floats, band: float | None
+    ) -> tuple[Floats, Floats]:
+        """Return ends that hold for each answer by itself with 95%, or with `band` for all together: PROOF.md, step 5.
+
+        Where unbiased answers are kept, ends are made of these and of their noise, whatever the model or public data.
+        """
+        beta = None if band is None else 1.0 - check_rate("band", band)
+        if beta is not None and not self.has_error_bars:
+            raise InvalidInput(f"band= is not available for engine {self.engine_!r}: it has no noise estimate")
+        if self.released_.unbiased is not None:
+            parts = self.domain_.parts(numbers)
+            return self.released_.ends(self.domain_.queries, shares, parts, starts, records=self.records_, beta=beta)
+        if beta is None:
+            return around(shares, shares, half_interval(errors))
+        half = self.engine_error_bound(beta) * sum_runs(np.ones(len(numbers)), starts)
+        return shares - half, shares + half
+
+    def _facts(self) -> dict[str, Any]:
+        counted = "private records" if self.unit_ == RECORD else "people"
+        facts = {"engine": self.engine_, counted: self.records_, "queries": self.domain_.queries.count}
+        return facts | {"expected largest error of the engine": self.expected_error_}
+
+    def read(self, numbers: Any) -> tuple[Floats, Floats]:
+        """Return the answers of queries by their numbers, and their standard deviations: NaN where not known."""
+        check_is_fitted(self, "released_")
+        plus, minus = self.domain_.parts(np.asarray(numbers, dtype=np.int64))
+        shares = self._answers(plus) - self._answers(minus)
+        errors = self.released_.errors
+        if errors is None:
+            return np.clip(shares, 0.0, 1.0), np.where((plus == NOTHING) & (minus == NOTHING), 0.0, np.nan)
+        return np.clip(shares, 0.0, 1.0), np.hypot(take_answers(errors, plus), take_answers(errors, minus))
+
+    def _answers(self, numbers: Any) -> Floats:
+        """Return the released answers; nothing at all is 0."""
+        shares, is_query = np.zeros(len(numbers)), numbers != NOTHING
+        if is_query.any():
+            shares[is_query] = self.released_.some(self.domain_.queries, numbers[is_query])
+        return shares
+
+    def weights(self) -> tuple[Floats, Rows | None]:
+        """Return weights that answer the queries, and their rows, or None if they are on cells.
+
+        They are those of the engine or, if it has none, weights fitted to its answers; for a model, equal weights on
+        rows drawn from it.
+        """
+        check_is_fitted(self, "released_")
+        released = self.released_
+        if released.model is not None:
+            rows = min(PRODUCT_ROWS, self.records_)
+            return np.full(rows, 1.0 / rows), draw_records(self.domain_.queries, released, rows)
+        if released.weights is None and self._fitted is None:
+            self._fitted = fit_release(self.domain_, released, self.records_)
+        fitted, support = self._fitted or (released.weights, released.support)
+        assert fitted is not None
+        mask = self.domain_.mask_possible(len(fitted), support)
+        return fitted if mask is None else clear_weights(fitted, mask), support
+
+    def synthetic(self, rows: int | None = None) -> Any:
+        """Return synthetic records that answer the queries as the release does.
+
+        They are as many as given, or as the private records; points of cells for a class of hypotheses, a table for a
+        workload. They are post-processing of the release, and cost nothing. With as many rows as private records, their
+        answers are mostly within twice the release's own error. If the noise is very small, in tables of many columns
+        and some hundred thousand records, the largest error of synthetic records is that of the fitted model, which
+        `answer` corrects by what was measured.
+
+        >>> from quorate.models.concepts import Thresholds
+        >>> QueryRelease(Thresholds()).fit([1.0, 2.0, 3.0] * 3000, [0.5, 1.5, 2.5]).synthetic(30).shape
+        (30, 1)
+        """
+        check_is_fitted(self, "released_")
+        wanted = min(self.records_, MOST_ROWS) if rows is None else check_count("rows", rows, most=MOST_ROWS)
+        if self.released_.model is not None:
+            return self.domain_.rows(np.arange(wanted), draw_records(self.domain_.queries, self.released_, wanted))
+        weights, support = self.weights()
+        counts = round_weights(self.domain_.queries, weights, wanted, support=support)
+        return self.domain_.rows(np.repeat(np.arange(len(counts)), counts), support)
+
+    def quantiles(self, cells: int) -> Columns:
+        """Return the column of thresholds with equally many records in each cell, by the release: to declare it."""
+        check_is_fitted(self, "released_")
+        if not isinstance(bound := self.domain_, LineWorkload):
+            raise InvalidInput("quantiles are read off thresholds of one column, without groups")
+        return bound.even_columns(self.read(np.arange(bound.count_queries))[0], check_count("cells", cells, least=2))
+
+    def error_bound(self, beta: float = 0.05) -> float:
+        """Return a bound on the largest error over all queries that holds with probability 1 - beta.
+
+        Each of two parts takes half of beta: the engine's part, over the queries of the cover or workload, and the
+        cover's own, over all hypotheses.
+        """
+        check_is_fitted(self, "released_")
+        beta = check_rate("beta", beta)
+        return min(1.0, self.engine_error_bound(beta / 2) + self.domain_.share(beta / 2))
+
+    def engine_error_bound(self, beta: float = 0.05) -> float:
+        """Return a bound on the engine's own part of the error of any answer, with probability 1 - beta."""
+        check_is_fitted(self, "released_")
+        beta = check_rate("beta", beta)
+        parts = 2 if self.domain_.has_differences else 1  # PROOF.md, step 5
+        if not self.has_error_bars:
+            return min(1.0, 2 * parts * self.expected_error_)
+        return min(1.0, parts * self.released_.error_bound(self.domain_.queries, beta))
+
+    @property
+    def has_error_bars(self) -> bool:
+        """Whether the noise in the answers is known, so that `engine_error_bound` is a bound and not an estimate."""
+        check_is_fitted(self, "released_")
+        return self.released_.has_bars
+
+    @property
+    def expected_error_(self) -> float:
+        """The expected largest error of the engine: of what was released, or as forecast."""
+        return self.released_.expected_error(self._foreseen)
+
+    def save(self, folder: str | Path) -> Path:
+        """Write the release to a new folder, for `load`. The folder contains nothing private."""
+        return saving.save(self, folder)
+
+    @classmethod
+    def load(cls, folder: str | Path) -> "QueryRelease":
+        """Return the release from a folder, as it was after `fit`."""
+        release: QueryRelease = saving.load(folder, kind=cls.kind)
+        return release
+
+    def publish(self, folder: str | Path, *, extra: dict[str, bytes] | None = None) -> Path:
+        """Write what `save` writes, and the answers as a table for readers without this package."""
+        return saving.save(self, folder, extra=extra, answers=True)
+
+    def to_state(self, *, answers: bool = False) -> State:
+        """Return what was released; with `answers` also as a table."""
+        return write_release(self, answers=answers)
+
+    @classmethod
+    def from_state(cls, state: State) -> Self:
+        """Return the release of a state, as it was after `fit`."""
+        return read_release(cls, state)
+
+    def page_facts(self, schema: Any = None) -> list[str]:
+        """Return the engine, how much was counted, and the errors to be expected."""
+        return release_facts(self)

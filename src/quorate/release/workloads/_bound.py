@@ -1,0 +1,204 @@
+"""A workload on known columns: its queries, their names, and the cell of each record."""
+
+import json
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from quorate.core.arrays import Floats
+from quorate.core.errors import InvalidInput
+from quorate.release.domain import Between, Domain, as_list, check_listable
+from quorate.release.queries import NOTHING, Queries, Rows, Whole
+from quorate.release.queries.marginals import Truths
+from quorate.release.workloads._columns import Columns
+from quorate.tables.results import make_table
+
+_OURS = {"query", "asked", "answer", "error", "low", "high", "gap"}  # columns of a tidy table that are not the user's
+
+
+class BoundWorkload(Domain):
+    """The queries of a workload on a table whose columns are known.
+
+    They have numbers from 0 to `count_queries` - 1. A request is such a number, a query's name as `describe` gives it,
+    or a mapping from columns to values. Hooks say for one request which query it is, which two bracket it, or which add
+    up to it.
+    """
+
+    def __init__(self, columns: Columns, queries: Queries, count_queries: int) -> None:
+        self.columns, self.queries, self.count_queries = columns, queries, count_queries
+        self.possible = columns.possible  # constraints that cannot be kept are refused here, before anything is paid
+        self._public: Floats | Rows | None = None
+        self._numbers_by_name: dict[str, int] | None = None
+
+    @abstractmethod
+    def _find(self, request: Any) -> int:
+        """Return the number of the query that a mapping asks for."""
+
+    def _find_name(self, text: str) -> int:
+        """Return the number of the query of this name, as `describe` gives it."""
+        if self._numbers_by_name is None:
+            self._numbers_by_name = {row["query"]: number for number, row in enumerate(self.describe())}
+        if text not in self._numbers_by_name:
+            first = next(iter(self._numbers_by_name))
+            raise InvalidInput(
+                f"no query of this workload is called {text!r}; they are called as {first!r} is, and one can be asked "
+                'by its values: {"column": value}'
+            )
+        return self._numbers_by_name[text]
+
+    def _bracket(self, request: Any) -> Between | None:
+        """Return the two queries that bracket a request, None if it is a query itself."""
+        return None
+
+    def _addends(self, request: Any) -> Whole | None:
+        """Return the numbers of the queries that add up to a request, None if it is one of them itself."""
+        return None
+
+    def _name_sum(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the name of a request that queries add up to."""
+        return {}
+
+    @abstractmethod
+    def _name(self, number: int) -> dict[str, Any]:
+        """Return the name of one query, as one row of a tidy table."""
+
+    @abstractmethod
+    def _settings(self) -> dict[str, Any]:
+        """Return what is needed beside the columns to make this workload again."""
+
+    def answers_itself(self, request: Any) -> bool:
+        """Return whether this very request is answered, and not a query near it."""
+        return True
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """How many codes each column has."""
+        return self.columns.sizes
+
+    def encode(self, table: Any) -> Rows:
+        """Return the codes of each row. No value raises."""
+        return self.columns.encode(table)
+
+    def count(self, records: Any) -> Whole | Rows:
+        """Return how many rows each cell of the whole table has."""
+        rows = self.encode(records)
+        return np.bincount(rows.cell(range(len(rows.sizes))), minlength=self.queries.cells or 0)
+
+    def keep_public(self, counts: Whole | Floats | Rows | None) -> None:
+        """Keep public records by their codes or cells."""
+        self._public = counts if counts is None or isinstance(counts, Rows) else counts.astype(np.float64)
+
+    def public(self) -> Floats | Rows | None:
+        """Return the public records by their codes or cells."""
+        return self._public
+
+    def identity(self) -> bytes:
+        """Return the workload, its columns and the public records."""
+        counts = self._public
+        public = b"" if counts is None else counts.codes.tobytes() if isinstance(counts, Rows) else counts.tobytes()
+        return json.dumps(self.to_dict(), sort_keys=True).encode() + public
+
+    def to_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return the workload with its columns, and the public records as they were counted."""
+        counts, workload = self._public, {"workload": self.to_dict()}
+        if isinstance(counts, Rows):
+            return workload, {"public": counts.codes, "public_weights": counts.weights}
+        return workload, {} if counts is None else {"public_weights": counts}
+
+    @classmethod
+    def from_state(cls, workload: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> "BoundWorkload":
+        """Return the workload of `to_state`."""
+        domain = cls.from_dict(workload)
+        weights: Any = arrays.get("public_weights")
+        domain.keep_public(Rows(arrays["public"], domain.sizes, weights) if "public" in arrays else weights)
+        return domain
+
+    def find(self, requests: Any) -> Whole:
+        """Return the numbers of the queries that these numbers, names, mappings or expressions say."""
+        numbers = np.array([self._number(request) for request in as_list(requests)], dtype=np.int64)
+        if numbers.size and not (numbers.min() >= NOTHING and numbers.max() < self.count_queries):
+            raise InvalidInput(f"a query of this workload has a number from 0 to {self.count_queries - 1}")
+        return numbers
+
+    def _number(self, request: Any) -> int:
+        if isinstance(request, int | np.integer) and not isinstance(request, bool):
+            return int(request)
+        return int(self._find_name(request) if isinstance(request, str) else self._find(request))
+
+    def find_sums(self, requests: Any) -> tuple[Whole, Whole]:
+        """Return the numbers that add up to each request; of one between two queries, the outer query."""
+        listed = [] if isinstance(requests, np.ndarray) else as_list(requests)
+        sums = [self._numbers_of(request) for request in listed]
+        if all(numbers is None for numbers in sums):
+            return super().find_sums(requests)
+        pairs = zip(sums, listed, strict=True)
+        lists = [self.find([request]) if numbers is None else numbers for numbers, request in pairs]
+        return np.concatenate(lists), np.cumsum([0, *map(len, lists[:-1])])
+
+    def _numbers_of(self, request: Any) -> Whole | None:
+        bracket = self._bracket(request)
+        return self._addends(request) if bracket is None else np.array([bracket.outer], dtype=np.int64)
+
+    def between(self, requests: Any) -> list[Between | None]:
+        """Return the two queries that bracket each request, or None if it is a query itself."""
+        return [] if isinstance(requests, np.ndarray) else [self._bracket(request) for request in as_list(requests)]
+
+    def every(self) -> Whole:
+        """Return the numbers of all queries of the workload."""
+        check_listable(self.count_queries)
+        return np.arange(self.count_queries, dtype=np.int64)
+
+    def describe(self, numbers: Iterable[int] | None = None, requests: Any = None) -> list[dict[str, Any]]:
+        """Return the names of all queries, or of some, one row a query with the same columns.
+
+        With `requests`, a row also says what was asked if a query near it is answered, or the sum that it is a part of.
+        """
+        which = range(self.count_queries) if numbers is None else [int(number) for number in numbers]
+        if numbers is not None and any(not 0 <= number < self.count_queries for number in which):
+            raise InvalidInput(f"a query of this workload has a number from 0 to {self.count_queries - 1}")
+        names = [self._name(number) for number in which]
+        for name, request in zip(names, () if requests is None else as_list(requests), strict=requests is not None):
+            if self._addends(request) is not None:
+                name.update(self._name_sum(request))
+            elif not self.answers_itself(request):
+                name["asked"] = json.dumps(request)
+        return names
+
+    def mask_possible(self, cells: int, support: Rows | None) -> Truths | None:
+        """Return which of so many cells, or of the rows of the support, keep the constraints; None without any."""
+        if self.possible is None:
+            return None
+        return self.possible.records(self.cell_codes(np.arange(cells)) if support is None else support.codes)
+
+    def rows(self, cells: Whole, support: Rows | None) -> Any:
+        """Return records of these cells, or of these rows, as a table."""
+        return make_table(self.decode(self.cell_codes(cells) if support is None else support.codes[cells]))
+
+    def cell_codes(self, cells: ArrayLike) -> Whole:
+        """Return the codes of cells of the whole table, by their numbers."""
+        return np.stack(np.unravel_index(np.asarray(cells, dtype=np.int64), self.sizes), axis=-1)
+
+    def decode(self, codes: ArrayLike) -> dict[str, list[Any]]:
+        """Return a value for each code, column by column."""
+        return self.columns.decode(np.asarray(codes, dtype=np.int64))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON object from which this is made again. It holds public values alone."""
+        return {"workload": self._settings(), "columns": self.columns.to_dict()}
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> "BoundWorkload":
+        """Return the workload that `to_dict` has described."""
+        from quorate.release.workloads._workload import Workload  # noqa: PLC0415  (it makes these)
+
+        if not isinstance(document, Mapping) or set(document) != {"workload", "columns"}:
+            raise InvalidInput('a workload on columns is an object with "workload" and "columns"')
+        return Workload.from_dict(document["workload"]).bind(columns=Columns.from_dict(document["columns"]))
+
+
+def tidy_name(text: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the name of a query as a row of a tidy table; a column that is called like one of ours is in its text."""
+    return {"query": text, **{name: value for name, value in values.items() if name not in _OURS}}

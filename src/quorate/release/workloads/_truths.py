@@ -1,0 +1,181 @@
+"""A list of boolean expressions as a workload."""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from quorate.core.errors import InvalidInput
+from quorate.release.queries import NOTHING, Marginals, Matrix, Rows, Whole
+from quorate.release.workloads._bound import BoundWorkload
+from quorate.release.workloads._columns import Columns
+from quorate.release.workloads._expressions import Comparison, Expression, Junction, comparisons, parse_expression
+from quorate.tables import Category, Number
+from quorate.tables.cells import CategoryCells, Cells, DateCells
+from quorate.tables.columns import Kind
+from quorate.tables.values import canonical_text
+
+_MOST_CELLS = 1_000_000
+_MOST_TRUTHS = 50_000_000  # cells times queries that are written out
+_MOST_CODES = 2**29  # rows times queries: 4 GiB
+
+Truths = NDArray[np.bool_]
+
+
+class ExpressionWorkload(BoundWorkload):
+    """Each expression is a query, answered exactly: columns are cut where the expressions compare them.
+
+    The cells are those of the table of all columns that are named, and one row of truth values a query says which cells
+    it counts. Where that is too large, each expression is a column of its own, and the queries are one-way marginals.
+    """
+
+    def __init__(self, texts: Sequence[str], declared: Columns | None) -> None:
+        self.texts = tuple(texts)
+        if not self.texts or isinstance(texts, str):
+            raise InvalidInput("expressions must be a list of at least one text")
+        self._parsed = [_parsed(number, text) for number, text in enumerate(self.texts)]
+        columns = _columns(self._parsed, declared)
+        cells = math.prod(columns.sizes)
+        self._listed = cells <= _MOST_CELLS and cells * len(self.texts) <= _MOST_TRUTHS
+        queries: Matrix | Marginals
+        if self._listed:
+            grid = np.unravel_index(np.arange(cells), columns.sizes)
+            queries = Matrix(self._truths(columns, dict(zip(columns.names, grid, strict=True)).__getitem__))
+        else:
+            queries = Marginals((2,) * len(self.texts), [(column,) for column in range(len(self.texts))])
+        super().__init__(columns, queries, len(self.texts))
+
+    def _truths(self, columns: Columns, codes: Callable[[str], Whole]) -> Truths:
+        values = {name: _values(cells) for name, cells in columns.cells.items()}
+        return np.array([_truth(expression, values, codes) for expression in self._parsed])
+
+    def count(self, records: Any) -> Whole | Rows:
+        """Return how many rows each cell has, or for each row which expressions it fulfils."""
+        if self._listed:
+            return super().count(records)
+        rows = self.encode(records)
+        if rows.records * len(self.texts) > _MOST_CODES:
+            raise InvalidInput(f"{rows.records} rows and {len(self.texts)} expressions are too many; ask fewer at once")
+        truths = self._truths(self.columns, lambda name: rows.codes[:, self.columns.names.index(name)])
+        return Rows(truths.T.astype(np.int64), (2,) * len(self.texts))
+
+    def parts(self, numbers: ArrayLike) -> tuple[Whole, Whole]:
+        """Return the query of the engine that each expression is."""
+        plus = np.asarray(numbers, dtype=np.int64)
+        return plus if self._listed else 2 * plus + 1, np.full_like(plus, NOTHING)
+
+    def _find(self, request: Any) -> int:
+        """Return the number of the expression that says the same, however it is spaced or written."""
+        wanted = parse_expression(request)
+        if wanted not in self._parsed:
+            raise InvalidInput("this expression is not among those of the workload")
+        return self._parsed.index(wanted)
+
+    def _find_name(self, text: str) -> int:
+        return self._find(text)
+
+    def decode(self, codes: ArrayLike) -> dict[str, list[Any]]:
+        """Return values of the columns, or of the expressions where those are the columns."""
+        rows = np.asarray(codes, dtype=np.int64)
+        if self._listed:
+            return super().decode(rows)
+        return {text: [bool(code) for code in column] for text, column in zip(self.texts, rows.T, strict=True)}
+
+    def _name(self, number: int) -> dict[str, Any]:
+        return {"query": self.texts[number]}
+
+    def _settings(self) -> dict[str, Any]:
+        return {"kind": "expressions", "expressions": list(self.texts)}
+
+
+def _parsed(number: int, text: str) -> Expression:
+    try:
+        return parse_expression(text)
+    except InvalidInput as error:
+        raise InvalidInput(f"expression {number + 1}, {error}") from None
+
+
+def _columns(parsed: list[Expression], declared: Columns | None) -> Columns:
+    """Return the columns that are named, cut where they are compared."""
+    compared: dict[str, list[Comparison]] = {}
+    for number, expression in enumerate(parsed):
+        for comparison in comparisons(expression):
+            if declared is not None:
+                _check_column(number, comparison, declared)
+            compared.setdefault(comparison.column, []).append(comparison)
+    kinds = {name: _kind(name, listed, declared) for name, listed in compared.items()}
+    return Columns(kinds) if declared is None else Columns(kinds, reading=declared.reading)
+
+
+def _check_column(number: int, comparison: Comparison, declared: Columns) -> None:
+    try:
+        cells = declared.select([comparison.column]).cells[comparison.column]
+        if isinstance(cells, DateCells):
+            raise InvalidInput(f"column {comparison.column!r} holds dates: expressions compare numbers and categories")
+        if not isinstance(cells, CategoryCells):
+            if not all(isinstance(constant, float) for constant in comparison.constants):
+                raise InvalidInput(f"column {comparison.column!r} holds numbers, and is compared with a text")
+        elif comparison.sign != "=":
+            raise InvalidInput(f"column {comparison.column!r} holds categories: compare it by =, != or in")
+        else:
+            for constant in comparison.constants:
+                cells.code(constant)
+    except InvalidInput as error:
+        raise InvalidInput(f"expression {number + 1}: {error}") from None
+
+
+def _kind(name: str, comparisons: list[Comparison], declared: Columns | None) -> Kind:
+    constants = [constant for comparison in comparisons for constant in comparison.constants]
+    types = {type(constant) for constant in constants}
+    if declared is None and types == {float, str}:
+        raise InvalidInput(f"column {name!r} is compared with numbers and with texts: put all in quotes, or none")
+    if types == {str} if declared is None else isinstance(declared.kinds[name], Category):
+        return Category(list(dict.fromkeys(canonical_text(constant) for constant in constants)))
+    return Number(cuts=sorted({cut for comparison in comparisons for cut in _cuts(comparison)}))
+
+
+def _cuts(comparison: Comparison) -> Iterator[float]:
+    """Yield where a comparison changes: a cell runs from a cut, included, to the next one, excluded."""
+    ends = [float(constant) for constant in comparison.constants]
+    at, above = {"<": (ends, []), ">=": (ends, []), "<=": ([], ends), ">": ([], ends), "=": (ends, ends)}.get(
+        comparison.sign, (ends[:1], ends[1:])
+    )
+    yield from at
+    for end in above:
+        following = math.nextafter(end, math.inf)
+        if math.isfinite(following):
+            yield following
+
+
+def _values(cells: Cells) -> list[Any]:
+    """Return a value for each code; None for the last one, which fulfils no comparison."""
+    if isinstance(cells, CategoryCells):
+        return [*cells.values, None]
+    if not cells.values:
+        return [0.0, None]
+    return [math.nextafter(cells.values[0], -math.inf), *cells.values, None]
+
+
+def _truth(part: Expression, values: dict[str, list[Any]], codes: Callable[[str], Whole]) -> Truths:
+    if isinstance(part, Comparison):
+        return np.array([_holds(part, value) for value in values[part.column]])[codes(part.column)]
+    if isinstance(part, Junction):
+        join = np.logical_and if part.word == "and" else np.logical_or
+        return np.asarray(join.reduce([_truth(inner, values, codes) for inner in part.parts]))
+    return ~_truth(part.part, values, codes)
+
+
+def _holds(comparison: Comparison, value: Any) -> bool:
+    if value is None:
+        return False
+    constants: tuple[Any, ...] = comparison.constants
+    if isinstance(value, str):
+        return value in [canonical_text(constant) for constant in constants]
+    if comparison.sign == "=":
+        return value in constants
+    if comparison.sign == "between":
+        return bool(constants[0] <= value <= constants[1])
+    end = constants[0]
+    return bool({"<": value < end, "<=": value <= end, ">": value > end, ">=": value >= end}[comparison.sign])

@@ -1,0 +1,202 @@
+"""What is asked of a table, before its columns are known."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from quorate.core.checks import check_count
+from quorate.core.errors import InvalidInput
+from quorate.release.workloads._bound import BoundWorkload
+from quorate.release.workloads._columns import BINS, Columns
+from quorate.release.workloads._truths import ExpressionWorkload
+from quorate.release.workloads.groups import HierarchyWorkload, LineWorkload
+from quorate.release.workloads.marginals import MarginalWorkload
+from quorate.tables import Schema
+
+_KINDS = ("marginals", "thresholds", "ranges", "hierarchy", "expressions")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workload:
+    """All marginals of some order, thresholds, ranges or the hierarchy of a column, or a list of boolean expressions.
+
+    `bind` gives it its columns, from declarations and from public rows.
+
+    >>> bound = Workload.thresholds("age", by=["sex"]).bind(public={"age": [20, 30, 40], "sex": ["f", "m", "f"]})
+    >>> bound.describe()[0]["query"], bound.count_queries
+    ('age < 25 and sex = f', 9)
+    """
+
+    kind: Literal["marginals", "thresholds", "ranges", "hierarchy", "expressions"]
+    order: int | None = None
+    column: str | None = None
+    by: tuple[str, ...] = ()
+    texts: tuple[str, ...] = ()
+    bins: int | None = None
+
+    @classmethod
+    def marginals(cls, order: int, *, bins: int | None = None) -> "Workload":
+        """Return all marginals of so many columns. A column of numbers is cut into `bins` cells by public rows.
+
+        So many at most, and one beyond each end, has a number without cuts where no public row says how it is spread.
+        """
+        return cls(kind="marginals", order=check_count("order", order), bins=_bins(bins))
+
+    @classmethod
+    def thresholds(cls, column: str, by: Sequence[str] | str = (), *, bins: int | None = None) -> "Workload":
+        """Return how much of each group lies below each cut; without `bins`, all public values are cut apart."""
+        return cls(kind="thresholds", column=_column(column), by=_by(by), bins=_bins(bins))
+
+    @classmethod
+    def ranges(cls, column: str, by: Sequence[str] | str = (), *, bins: int | None = None) -> "Workload":
+        """Return how much of each group lies between each two cuts of a column."""
+        return cls(kind="ranges", column=_column(column), by=_by(by), bins=_bins(bins))
+
+    @classmethod
+    def hierarchy(cls, column: str, by: Sequence[str] | str = ()) -> "Workload":
+        """Return how much of each group belongs to each node of a column's `parents`: answers that add up."""
+        return cls(kind="hierarchy", column=_column(column), by=_by(by))
+
+    @classmethod
+    def expressions(cls, texts: Sequence[str]) -> "Workload":
+        """Return a list of boolean expressions over columns, each answered exactly as it says."""
+        if isinstance(texts, str) or not texts or not all(isinstance(text, str) for text in texts):
+            raise InvalidInput("expressions must be a list of at least one text")
+        return cls(kind="expressions", texts=tuple(texts))
+
+    @classmethod
+    def parse(cls, text: str) -> "Workload":
+        """Return a workload from one word, as the command line takes it; `expressions:FILE` has one a line."""
+        kind, _, rest = text.partition(":")
+        column, _, by = rest.partition(":")
+        groups = tuple(name for name in by.split(",") if name)
+        if kind == "marginals" and rest.isdecimal():
+            return cls.marginals(int(rest))
+        if kind in ("thresholds", "ranges", "hierarchy") and column:
+            workload: Workload = getattr(cls, kind)(column, groups)
+            return workload
+        if kind == "expressions" and rest:
+            return cls.expressions(_lines(Path(rest)))
+        raise InvalidInput(
+            "a workload is marginals:ORDER, thresholds:COLUMN[:BY,...], ranges:COLUMN[:BY,...], "
+            f"hierarchy:COLUMN[:BY,...] or expressions:FILE, not {text!r}"
+        )
+
+    def bind(self, public: Any = None, columns: Columns | Schema | Mapping[str, Any] | None = None) -> BoundWorkload:
+        """Return this workload on known columns: those that are declared, and for the others what public rows show."""
+        declared = Columns.from_declaration(columns)
+        if self.kind == "expressions":
+            if declared is not None and declared.constraints:
+                raise InvalidInput("expressions cut columns where they compare them, and keep no constraints")
+            return ExpressionWorkload(self.texts, self._expression_columns(public, declared))
+        if public is None and declared is None:
+            raise InvalidInput(
+                "columns must be declared or read off public rows: pass columns= (--columns), such as "
+                '{"sex": ["f", "m"], "age": {"kind": "number"}}, or public= (--public)'
+            )
+        if self.kind == "marginals":
+            return self._bind_marginals(public, declared)
+        assert self.column is not None
+        if self.kind == "hierarchy":
+            return HierarchyWorkload(self._hierarchy_columns(public, declared), self.column, self.by)
+        return LineWorkload(self._line_columns(public, declared), self.column, self.by, self.kind)
+
+    def _bind_marginals(self, public: Any, declared: Columns | None) -> MarginalWorkload:
+        assert self.order is not None
+        if public is not None:
+            bins = BINS if self.bins is None else self.bins
+            declared = Columns.from_public(public, declared=declared, bins=bins, codes=True)
+        assert declared is not None
+        return MarginalWorkload(declared, self.order)
+
+    def _hierarchy_columns(self, public: Any, declared: Columns | None) -> Columns:
+        """Return the columns of groups, and the column itself, whose parents must be declared."""
+        assert self.column is not None
+        if declared is None or self.column not in declared.kinds:
+            raise InvalidInput(f"the hierarchy of {self.column!r} must be declared: Category([...], parents={{...}})")
+        names = [*self.by, self.column]
+        if public is None or set(names) <= set(declared.kinds):
+            return declared.select(names)
+        return Columns.from_public(public, declared=declared, names=names, bins=BINS, codes=True)
+
+    def _expression_columns(self, public: Any, declared: Columns | None) -> Columns | None:
+        """Return the columns of expressions, which compare dates as texts."""
+        if public is None:
+            return declared
+        return Columns.from_public(public, declared=declared, bins=BINS, dates=False)
+
+    def _line_columns(self, public: Any, declared: Columns | None) -> Columns:
+        """Return the columns of groups, in a few cells each, and the column itself, cut between all public values."""
+        assert self.column is not None
+        names = [*self.by, self.column]
+        if public is None:
+            assert declared is not None
+            return declared.select(names)
+        kinds = {} if declared is None else dict(declared.kinds)
+        if lacking := [name for name in self.by if name not in kinds]:
+            kinds |= Columns.from_public(public, names=lacking, bins=BINS, codes=True).kinds
+        if self.column not in kinds:
+            kinds |= Columns.from_public(public, names=[self.column], bins=self.bins).kinds
+        ordered = {name: kinds[name] for name in names}
+        if declared is None:
+            return Columns(ordered)
+        return Columns(ordered, constraints=declared.constraints_on(names), reading=declared.reading)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON object that describes this workload."""
+        settings = {"order": self.order, "column": self.column, "by": list(self.by), "bins": self.bins}
+        document = {"kind": self.kind, **{name: value for name, value in settings.items() if value}}
+        return document | ({"expressions": list(self.texts)} if self.texts else {})
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> "Workload":
+        """Return the workload that a JSON object describes."""
+        kind = document.get("kind") if isinstance(document, Mapping) else None
+        takes = {
+            "marginals": ({"order"}, {"bins"}),
+            "thresholds": ({"column"}, {"by", "bins"}),
+            "ranges": ({"column"}, {"by", "bins"}),
+            "hierarchy": ({"column"}, {"by"}),
+            "expressions": ({"expressions"}, set[str]()),
+        }
+        if kind not in takes:
+            raise InvalidInput(f'a workload needs a "kind", one of {", ".join(_KINDS)}, not {kind!r}')
+        needed, optional = takes[str(kind)]
+        settings = {name: value for name, value in document.items() if name != "kind"}
+        if not needed <= set(settings) or not set(settings) <= needed | optional:
+            raise InvalidInput(
+                f"a workload of {kind} has {', '.join(sorted(needed))} and may have "
+                f"{', '.join(sorted(optional)) or 'nothing else'}, not {', '.join(settings) or 'nothing'}"
+            )
+        if kind == "expressions":
+            return cls.expressions(settings["expressions"])
+        workload: Workload = getattr(cls, str(kind))(**settings)
+        return workload
+
+
+def _lines(path: Path) -> list[str]:
+    if not path.is_file():
+        raise InvalidInput(f"{path}: there is no such file")
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError:
+        raise InvalidInput(f"{path}: texts must be encoded as UTF-8") from None
+    return [line for line in lines if line.strip() and not line.lstrip().startswith("#")]
+
+
+def _column(name: object) -> str:
+    if not isinstance(name, str) or not name:
+        raise InvalidInput(f"column must be the name of a column, not {name!r}")
+    return name
+
+
+def _by(names: Sequence[str] | str) -> tuple[str, ...]:
+    columns = (names,) if isinstance(names, str) else tuple(names)
+    if not all(isinstance(name, str) and name for name in columns) or len(set(columns)) != len(columns):
+        raise InvalidInput(f"by must be different names of columns, not {names!r}")
+    return columns
+
+
+def _bins(bins: int | None) -> int | None:
+    return None if bins is None else check_count("bins", bins, least=2)

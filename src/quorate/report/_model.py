@@ -1,0 +1,313 @@
+"""The page of a model: what was promised, planned, asked, answered and paid."""
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from quorate.models.linear.curves import Curve
+from quorate.report._data import Accuracy, Agreement, Claim, Points, ReportData
+from quorate.report._pages import check_installed, figure, percent, render, words, write_page
+from quorate.report._plots import (
+    BLUE,
+    GREEN,
+    GREY,
+    INK,
+    ORANGE,
+    PAPER,
+    Plot,
+    draw_plot,
+    label_axis,
+    label_log_axis,
+    name_rows,
+)
+
+_SHARES = {"answered", "agreement", "right", "answer_rate", "lasts", "disagreement"}
+_PLAN_WORDS = {
+    "rows_per_teacher": "units for each teacher",
+    "no_quorums": "no-quorums allowed",
+    "answered": "expected to be answered",
+    "agreement": "of those, with the plurality's label",
+    "right": "answered with the plurality's label",
+    "answer_rate": "least share asked for",
+    "lasts": "chance that no planned query is refused",
+    "disagreement": "votes against the plurality",
+    "basis": "who says so",
+    "published": "published bounds",
+    "nearest": "what would do",
+}
+_SHARE_ROWS = 12  # of a plot of shares: the rest are one row
+_CURVES = 24  # plots of curves on a page
+_CATEGORIES = 30  # of a curve
+_BAND_DEVIATIONS = 2.0
+
+
+def write_report(data: ReportData, path: str | os.PathLike[str]) -> Path:
+    """Write the page to `path` and return that path. An existing file is replaced."""
+    return write_page(render_report(data), path)
+
+
+def render_report(data: ReportData) -> str:
+    """Return the page as text."""
+    check_installed()
+    bars, chosen = _rank_candidates(data.plan)
+    plots = {
+        "spending": _plot_spending(data.spending, data.claim) if data.spending else None,
+        "answer_rate": _plot_answer_rate(data.answer_rate) if data.answer_rate else None,
+        "accuracy": _plot_accuracy(data.accuracy) if data.accuracy else None,
+        "agreement": _plot_agreement(data.agreement) if data.agreement else None,
+        "candidates": _plot_candidates(bars, chosen) if bars else None,
+        "labels": _plot_labels(data.label_counts) if data.label_counts else None,
+    }
+    return render(
+        "model.html",
+        data=data,
+        plan=_plan_rows(data.plan),
+        plots=plots,
+        curves=plot_curves(data.curves or ()),
+        cards=_cards(data),
+        growth=f"{math.exp(min(data.claim.epsilon, 700.0)):.3g}",
+    )
+
+
+def _cards(data: ReportData) -> dict[str, str]:
+    """Return the few figures that stand on top."""
+    cards = {}
+    if data.spending:
+        queries, spent = data.spending[-1]
+        cards["queries asked"] = figure(queries)
+        cards["epsilon spent so far, ex post"] = f"{spent:.3g} of {data.claim.epsilon:g}"
+        if data.label_counts:
+            cards["answered"] = percent(sum(data.label_counts.values()) / max(1.0, queries))
+    if data.plan and data.plan.get("teachers") is not None:
+        cards["teachers"] = figure(data.plan["teachers"])
+    return cards
+
+
+def _plan_rows(plan: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the table of the plan, without what is empty, plotted or stated elsewhere on the page."""
+    return {
+        _PLAN_WORDS.get(name, words(name)): words(value) if name == "aggregator" else _plan_value(name, value)
+        for name, value in (plan or {}).items()
+        if name not in {"candidates", "epsilon", "delta"} and value not in (None, "", [], {}, ())
+    }
+
+
+def _plan_value(name: str, value: Any) -> Any:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list | tuple):
+        return [_to_sentence(entry) for entry in value]
+    return percent(value) if name in _SHARES and _is_share(value) else value
+
+
+def _to_sentence(entry: Any) -> Any:
+    if not isinstance(entry, Mapping) or "sentence" not in entry:
+        return entry
+    return f"{entry['citation']}: {entry['sentence']}" if entry.get("citation") else entry["sentence"]
+
+
+def _rank_candidates(plan: Mapping[str, Any] | None) -> tuple[list[dict[str, Any]], str]:
+    """Return the bars of the plan and of its alternatives, best first, and the name of the chosen one."""
+    if not plan or not plan.get("candidates"):
+        return [], ""
+    bars: dict[str, dict[str, Any]] = {}
+    for candidate in (plan, *plan["candidates"]):
+        name, answered, right = words(candidate.get("aggregator")), candidate.get("answered"), candidate.get("right")
+        if _is_share(answered) and _is_share(right):
+            bars.setdefault(name, {"name": name, "answered": answered, "right": right})
+    return sorted(bars.values(), key=lambda bar: -bar["right"]), words(plan.get("aggregator"))
+
+
+def _is_share(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
+
+
+def _plot_spending(points: Points, claim: Claim) -> Plot:
+    """Return epsilon spent so far (ex post) over queries asked, with the line that it may not pass."""
+    queries, spent = zip(*(points if points[0][0] == 0 else [(0, 0.0), *points]), strict=True)
+
+    def draw(axes: Any) -> None:
+        axes.axhline(claim.epsilon, color=ORANGE, linestyle="--")
+        axes.annotate(
+            f"allowed: {claim.epsilon:g}", (0, claim.epsilon), (3, -12), textcoords="offset points", color=ORANGE
+        )
+        axes.plot(queries, spent, color=BLUE, marker="o")
+        axes.set(xlabel="queries asked", ylabel="epsilon spent", xlim=(0, None))
+        axes.set_ylim(0, 1.08 * max(claim.epsilon, *spent))
+        label_axis(axes.xaxis)
+
+    description = f"After {queries[-1]:,.0f} queries {spent[-1]:.3g} of epsilon {claim.epsilon:g} was spent, ex post."
+    return draw_plot("spending", "Budget spent over queries", description, draw)
+
+
+def _plot_answer_rate(points: Points) -> Plot:
+    """Return the share of each batch that was answered."""
+    queries, shares = zip(*points, strict=True)
+
+    def draw(axes: Any) -> None:
+        axes.plot(queries, [100 * share for share in shares], color=GREEN, marker="o", clip_on=False)
+        axes.set(xlabel="queries asked", ylabel="answered, % of the batch", xlim=(0, None))
+        axes.set_ylim(max(0, 10 * int((100 * min(shares) - 2) // 10)), 101)
+        label_axis(axes.xaxis)
+
+    description = f"Batch by batch, from {percent(min(shares))} to {percent(max(shares))} of the queries were answered."
+    return draw_plot("answer-rate", "Answer rate over queries", description, draw)
+
+
+def _plot_accuracy(accuracy: Accuracy) -> Plot:
+    """Return accuracy and answer rate against epsilon."""
+    rows = sorted(accuracy.points)
+    epsilons, right, answered = ([row[column] for row in rows] for column in range(3))
+
+    def draw(axes: Any) -> None:
+        for shares, style, label in (
+            (right, {"color": BLUE, "marker": "o"}, "right, % of the answers"),
+            (answered, {"color": GREEN, "marker": "s", "linestyle": "--"}, "answered, % of the queries"),
+        ):
+            axes.plot(epsilons, [100 * share for share in shares], label=label, **style)
+        label_log_axis(axes.xaxis, epsilons, at_values=True)
+        axes.set(xlabel="epsilon", ylabel="%", ylim=(0, 104))
+        axes.legend(loc="best")
+
+    first, best = rows[0], rows[-1]
+    description = (
+        f"At epsilon {best[0]:g}, {percent(best[2])} of the queries are answered and {percent(best[1])} of the "
+        f"answers are right; at epsilon {first[0]:g}, {percent(first[2])} and {percent(first[1])}."
+    )
+    return draw_plot("accuracy", "Accuracy against epsilon", description, draw, source=accuracy.source)
+
+
+def _plot_agreement(agreement: Agreement) -> Plot:
+    """Return the histogram of the plurality's share on public points."""
+    counts, bins = agreement.counts, len(agreement.counts)
+    total = max(1, sum(counts))
+    first = next((bin for bin, count in enumerate(counts) if count), 0)
+
+    def draw(axes: Any) -> None:
+        edges = [100 * bin / bins for bin in range(bins)]
+        heights = [100 * count / total for count in counts]
+        axes.bar(edges, heights, width=0.92 * 100 / bins, align="edge", color=BLUE)
+        axes.set(xlabel="share of the plurality, %", ylabel="% of the public points")
+        axes.set_xlim(min(50, 100 * first / bins), 100)
+
+    clear = sum(counts[-(-9 * bins // 10) :]) / total
+    description = f"On {percent(clear)} of the public points at least nine teachers in ten agree."
+    return draw_plot("agreement", "Agreement on public points", description, draw, source=agreement.source)
+
+
+def _plot_candidates(bars: Sequence[Mapping[str, Any]], chosen: str) -> Plot:
+    """Return the planned alternatives as bars; each has a `name`, and shares `right` and `answered`."""
+
+    def draw(axes: Any) -> None:
+        rows = range(len(bars))
+        axes.barh(rows, [100 * bar["answered"] for bar in bars], height=0.7, color=GREY)
+        colours = [ORANGE if bar["name"] == chosen else BLUE for bar in bars]
+        axes.barh(rows, [100 * bar["right"] for bar in bars], height=0.7, color=colours)
+        for row, bar in enumerate(bars):
+            inside = bar["right"] > 0.2  # there is room for the figure within the bar
+            end = bar["right"] if inside else bar["answered"]
+            axes.annotate(
+                percent(bar["right"]),
+                (100 * end, row),
+                (-4 if inside else 4, 0),
+                textcoords="offset points",
+                ha="right" if inside else "left",
+                va="center",
+                color=PAPER if inside else INK,
+            )
+        name_rows(axes, [bar["name"] for bar in bars], chosen, "chosen")
+        axes.set(xlabel="% of queries (grey: another label)", xlim=(0, 100))
+
+    rates = ", ".join(f"{bar['name']} {percent(bar['right'])}" for bar in bars)
+    description = (
+        f"Expected share of all queries answered with the teachers' plurality label: {rates}. Chosen: {chosen}."
+    )
+    height = 0.7 + 0.28 * max(2, len(bars))
+    return draw_plot("candidates", "The plan and its alternatives", description, draw, height=height)
+
+
+def _plot_labels(counts: Mapping[str, int]) -> Plot:
+    total = sum(counts.values())
+    shares = [(str(name), count / max(1, total)) for name, count in counts.items()]
+    return plot_shares("labels", "Labels of the released answers", shares, source=f"{total:,} answers")
+
+
+def plot_shares(name: str, title: str, shares: Sequence[tuple[str, float]], *, source: str = "") -> Plot:
+    """Return shares that add up to a whole, as bars in their order; the smallest of many become one row."""
+    rows = list(shares)
+    if len(rows) > _SHARE_ROWS:
+        large = sorted(range(len(rows)), key=lambda row: -rows[row][1])[: _SHARE_ROWS - 1]
+        rest = sum(share for row, (_, share) in enumerate(rows) if row not in large)
+        rows = [rows[row] for row in sorted(large)] + [(f"{len(shares) - len(large)} others", rest)]
+    longest = max(1e-9, *(share for _, share in rows))
+
+    def draw(axes: Any) -> None:
+        axes.barh(range(len(rows)), [100 * share for _, share in rows], height=0.7, color=BLUE)
+        for row, (_, share) in enumerate(rows):
+            end = (100 * max(0.0, share), row)
+            axes.annotate(percent(share), end, (4, 0), textcoords="offset points", va="center", color=INK)
+        name_rows(axes, [name for name, _ in rows])
+        axes.set(xlabel="%", xlim=(0, 122 * longest))  # room for the longest bar's figure
+        label_axis(axes.xaxis)
+
+    description = ", ".join(f"{name} {percent(share)}" for name, share in rows)
+    height = 0.55 + 0.2 * max(2, len(rows))
+    return draw_plot(name, title, f"{description}.", draw, source=source, height=height, numbered=True)
+
+
+def plot_curves(curves: Sequence[Curve]) -> list[Plot]:
+    """Return a plot of each curve of the first output of an additive model, those that differ most first."""
+    ranked = sorted(curves, key=lambda curve: min(curve.effects[0]) - max(curve.effects[0]))
+    return [_plot_curve(f"curve-{rank}", curve) for rank, curve in enumerate(ranked[:_CURVES])]
+
+
+def _plot_curve(name: str, curve: Curve) -> Plot:
+    effects, bands = curve.effects[0], [_BAND_DEVIATIONS * deviation for deviation in curve.deviations[0]]
+    low, high = (choose(range(len(effects)), key=effects.__getitem__) for choose in (min, max))
+    ends = " and ".join(f"{effects[end]:+.2f} at {_format_value(curve.values[end])}" for end in (low, high))
+    rows = sorted(range(len(effects)), key=lambda row: -effects[row])[:_CATEGORIES]
+
+    def draw(axes: Any) -> None:
+        if curve.numeric:
+            _draw_numbers(axes, curve, bands)
+        else:
+            _draw_categories(axes, curve, bands, rows)
+
+    height = None if curve.numeric else 0.8 + 0.22 * max(2, len(rows))
+    return draw_plot(name, f"What {curve.column} adds", f"It adds {ends}.", draw, height=height)
+
+
+def _draw_numbers(axes: Any, curve: Curve, bands: Sequence[float]) -> None:
+    effects = curve.effects[0]
+    lower, upper = ([e + sign * b for e, b in zip(effects, bands, strict=True)] for sign in (-1, 1))
+    axes.axhline(0.0, color=GREY, linewidth=0.8)
+    axes.fill_between(curve.values, lower, upper, color=BLUE, alpha=0.25, linewidth=0)
+    axes.plot(curve.values, effects, color=BLUE)
+    axes.set(xlabel=curve.column, ylabel="adds")
+    if isinstance(curve.values[0], datetime):
+        from matplotlib.dates import AutoDateLocator, ConciseDateFormatter  # noqa: PLC0415
+
+        locator = AutoDateLocator(maxticks=5)
+        axes.xaxis.set_major_locator(locator)
+        axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))
+    else:
+        label_axis(axes.xaxis)
+    label_axis(axes.yaxis)
+
+
+def _draw_categories(axes: Any, curve: Curve, bands: Sequence[float], rows: Sequence[int]) -> None:
+    axes.axvline(0.0, color=GREY, linewidth=0.8)
+    effects, errors = [curve.effects[0][row] for row in rows], [bands[row] for row in rows]
+    axes.errorbar(effects, range(len(rows)), xerr=errors, color=BLUE, linestyle="none", marker="o", capsize=2)
+    name_rows(axes, [str(curve.values[row]) for row in rows])
+    axes.set(xlabel="adds")
+    label_axis(axes.xaxis)
+
+
+def _format_value(value: float | str | datetime) -> str:
+    if isinstance(value, datetime):
+        return value.date().isoformat()
+    return value if isinstance(value, str) else figure(value)

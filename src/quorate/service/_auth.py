@@ -1,0 +1,143 @@
+"""Who asks, and what they may do.
+
+A key comes as `Authorization: Bearer KEY`, or as the password of HTTP Basic, which browsers can send. It belongs to one
+model: to the ledger that made it. Scopes are "ask", "budget" and "admin", which includes the other two. Where a server
+runs without keys, on loopback alone, everybody who reaches it is its owner; a page of another site is not, and neither
+is one that reaches loopback under a name of its own.
+"""
+
+import asyncio
+import base64
+import contextlib
+import hashlib
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from quorate.service._errors import Refused
+from quorate.service._settings import is_loopback
+
+CHALLENGES = ('Bearer realm="quorate"', 'Basic realm="quorate", charset="UTF-8"')  # browsers read one from each line
+
+_KEPT_SECONDS = 1.0  # how long a key that was revoked may still be taken for one
+_SEARCH_SECONDS = 5.0  # that a ledger may take to look for a key
+_LONGEST_TOKEN = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Whoever sent a request: the id of its key, and its scopes."""
+
+    id: str
+    scopes: frozenset[str]
+
+    def may(self, scope: str) -> bool:
+        """Return whether this caller has a scope; every caller has the scope ""."""
+        return not scope or scope in self.scopes or "admin" in self.scopes
+
+
+OWNER = Caller("", frozenset({"admin"}))
+ANYBODY = Caller("", frozenset({"ask"}))  # of a published model
+
+
+class Access:
+    """The callers of some models, found by their keys; each is remembered for a second, under its very token."""
+
+    def __init__(self, *, required: bool = True) -> None:
+        self._finders: dict[str, Callable[[str], Any]] = {}
+        self.required, self.published = required, set[str]()  # models that anybody may ask
+        self._callers: dict[tuple[str, bytes], tuple[Caller, float]] = {}  # and until when each is remembered
+        self._searches: dict[tuple[str, bytes], asyncio.Future[Caller | None]] = {}
+
+    def register(self, model: str, finder: Callable[[str], Any] | None, *, published: bool = False) -> None:
+        """Let a model be asked. `finder` looks a token up in its ledger; one that was `published` needs no key.
+
+        Callers of a former model of this name are looked up again: this one may have other keys.
+        """
+        self._callers = {entry: caller for entry, caller in self._callers.items() if entry[0] != model}
+        self._finders.pop(model, None)
+        self.published.discard(model)
+        if finder is not None:
+            self._finders[model] = finder
+        if published:
+            self.published.add(model)
+
+    async def caller(self, model: str, token: str | None) -> Caller | None:
+        """Return who asks this model, or None for nobody it knows.
+
+        A model that does not exist takes the same steps: the time of a refusal does not tell which models there are.
+        """
+        if not self.required:
+            return OWNER
+        if model in self.published:
+            return ANYBODY
+        if token is None or len(token) > _LONGEST_TOKEN:
+            return None
+        entry = model, hashlib.blake2b(token.encode(), digest_size=16).digest()
+        remembered = self._callers.get(entry)
+        if remembered is not None and remembered[1] > time.monotonic():
+            return remembered[0]
+        search = self._searches.get(entry)
+        if search is None:  # requests that come meanwhile wait for the same search
+            search = self._searches[entry] = asyncio.ensure_future(self._search(entry, token))
+        return await asyncio.shield(search)
+
+    async def models(self, token: str | None) -> dict[str, Caller]:
+        """Return the models that know this token, and as whom."""
+        callers = {model: await self.caller(model, token) for model in list(self._finders)}
+        return {model: caller for model, caller in callers.items() if caller is not None}
+
+    async def _search(self, entry: tuple[str, bytes], token: str) -> Caller | None:
+        try:
+            while True:
+                finder = self._finders.get(entry[0])
+                decoy = next(iter(self._finders.values()), None)  # of a model that exists, for one that does not
+                async with asyncio.timeout(_SEARCH_SECONDS):
+                    key = await asyncio.to_thread(finder or decoy or _find_nothing, token)
+                if finder is self._finders.get(entry[0]):  # or else the model was exchanged meanwhile
+                    break
+        except TimeoutError:  # of a ledger whose lock another process holds
+            raise Refused("ledger_refused", cause="ledger_unanswering") from None
+        finally:
+            del self._searches[entry]
+        if finder is None or key is None or key.revoked:
+            self._callers.pop(entry, None)  # strangers leave nothing behind, and cannot crowd out who has a key
+            return None
+        caller = Caller(key.id, frozenset(key.scopes))
+        self._callers[entry] = caller, time.monotonic() + _KEPT_SECONDS
+        return caller
+
+
+def _find_nothing(token: str) -> None:
+    return None
+
+
+def token_of(authorization: bytes | None) -> str | None:
+    """Return the key in the value of an Authorization header, or None."""
+    if authorization is None:
+        return None
+    scheme, _, value = authorization.partition(b" ")
+    with contextlib.suppress(ValueError):  # no ASCII, no base64, or no UTF-8 in it
+        if scheme.lower() == b"bearer":
+            return value.strip().decode("ascii")
+        if scheme.lower() == b"basic":
+            return base64.b64decode(value.strip(), validate=True).decode("utf-8").partition(":")[2]
+    return None
+
+
+def check_site(headers: Mapping[bytes, bytes], *, keys: bool, writes: bool) -> None:
+    """Refuse what a page of another site makes a browser send."""
+    host = headers.get(b"host", b"")
+    if not keys and host:  # a name that somebody else points to loopback would make their page ours
+        name = host.decode("latin-1")
+        bare = name[1:].partition("]")[0] if name.startswith("[") else name.rpartition(":")[0] or name
+        if not is_loopback(bare):
+            raise Refused("cross_site")
+    if not writes:
+        return
+    origin = headers.get(b"origin")
+    if origin is not None and origin.partition(b"://")[2] != host:
+        raise Refused("cross_site")
+    if headers.get(b"sec-fetch-site", b"same-origin") not in (b"same-origin", b"none"):
+        raise Refused("cross_site")

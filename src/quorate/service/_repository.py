@@ -1,0 +1,170 @@
+"""The models of a server: which are there, which are loaded, and how that changes while it runs.
+
+The owner of a model loads and unloads it. A model that is not loaded answers nothing, but who has a key of it is told
+why. Where several processes serve, an order is a small file in a folder that they share, and each follows it.
+"""
+
+import asyncio
+import os
+import secrets
+from collections.abc import Collection, Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Protocol
+
+from quorate.core.errors import LedgerRefused, QuorateError
+from quorate.service._auth import Access
+from quorate.service._errors import Refused
+from quorate.service._settings import ORDERS, Settings
+from quorate.service._telemetry import Log
+from quorate.service.model import VERSION, Model
+
+UNLOADED = "unloaded"
+_REASONS = {  # why a model answers nothing, by its cause, for those who have a key of it
+    UNLOADED: "its owner has unloaded it",
+    "loading": "it is being loaded",
+    "not_loaded": "it could not be loaded; the server's log says why",
+}
+_REFUSED = "its ledger is refused; 'quorate ledger verify' says why"
+
+
+class Source(Protocol):
+    """Where models come from."""
+
+    def open(self, name: str) -> Model:
+        """Load a model. `LedgerRefused` where its ledger is not sound."""
+
+    def closed(self, name: str, cause: str) -> Model:
+        """Return a model that answers nothing, with the keys of its ledger if they can be read."""
+
+
+def is_unloaded(name: str) -> bool:
+    """Return whether the latest order unloads this model: a worker that starts then does not open it."""
+    try:
+        return (Path(os.environ[ORDERS]) / name).read_text(encoding="ascii").startswith("unload")
+    except (KeyError, OSError):
+        return False
+
+
+def refusal_of(model: Model) -> Refused:
+    """Return how those who have a key of it are told that a model answers nothing."""
+    if model.refused in _REASONS:
+        return Refused("not_ready", f"this model does not answer: {_REASONS[model.refused]}", cause=model.refused)
+    return Refused("ledger_refused", cause=model.refused)
+
+
+class Repository:
+    """Models by their names, and who may ask them."""
+
+    def __init__(self, models: Iterable[Model], settings: Settings, log: Log, source: Source | None = None) -> None:
+        self.models: dict[str, Model] = {}
+        self.access = Access(required=settings.keys)
+        for model in models:
+            self._install(model)
+        self._source, self._log, self._seconds = source, log, settings.stop_seconds
+        self._turn = asyncio.Lock()
+        self.closing: dict[str, asyncio.Task[None]] = {}  # models that were unloaded, and still answer what is queued
+        self._orders = Path(os.environ[ORDERS]) if ORDERS in os.environ else None
+        self._followed: dict[str, str] = {}
+
+    def _install(self, model: Model) -> None:
+        self.models[model.name] = model
+        self.access.register(model.name, model.find_key, published=model.published)
+
+    async def index(self, names: Collection[str], *, ready: bool = False) -> list[dict[str, str]]:
+        """Return these models as the protocol lists them; only those that are `ready`, if that is asked for."""
+        models = [model for name, model in self.models.items() if name in names]
+        reasons = await asyncio.gather(*(_reason(model) for model in models))
+        return [
+            {
+                "name": model.name,
+                "version": VERSION,
+                "state": "UNAVAILABLE" if reason else "READY",
+                "reason": reason,
+            }
+            for model, reason in zip(models, reasons, strict=True)
+            if not (ready and reason)
+        ]
+
+    async def load(self, name: str) -> None:
+        """Load a model, again if it is loaded: its folder and its ledger are read and checked anew."""
+        async with self._turn:
+            await self._load(name)
+            self._give_order(name, "load")
+
+    async def unload(self, name: str) -> None:
+        """Answer what is queued, give the lease back, and answer nothing more."""
+        async with self._turn:
+            self._give_order(name, "unload")
+            await self._unload(name, UNLOADED)
+
+    async def _load(self, name: str) -> None:
+        source = await self._unload(name, "loading")
+        try:
+            model = await asyncio.to_thread(source.open, name)
+        except Exception as error:
+            cause = error.cause if isinstance(error, LedgerRefused) else "not_loaded"
+            self.models[name].refused = cause
+            if isinstance(error, QuorateError):
+                self._log.event("refused", model=name, cause=cause)
+            else:
+                self._log.failure(error, route="")
+            raise refusal_of(self.models[name]) from None
+        model.batcher.start()
+        self._install(model)
+        self._log.event("loaded", model=name)
+
+    async def _unload(self, name: str, cause: str) -> Source:
+        """Put a model that answers nothing in the place of another, and close that."""
+        if self._source is None:
+            raise Refused("bad_request", "this server was given no folders to load models from")
+        former = self.models[name]
+        self._install(await asyncio.to_thread(self._source.closed, name, cause))
+        if not former.refused:
+            self.closing[name] = asyncio.create_task(self._close(former))
+        if name in self.closing:
+            done, _ = await asyncio.wait([self.closing[name]], timeout=self._seconds)  # which goes on after that
+            if not done:
+                self.models[name].refused = UNLOADED
+                raise Refused(
+                    "not_ready", "what was asked of this model is still being answered; ask again in a moment"
+                )
+            del self.closing[name]
+        self._log.event("unloaded", model=name)
+        return self._source
+
+    async def _close(self, model: Model) -> None:
+        """Close a model. Where its ledger does not take the lease back, that stays charged."""
+        try:
+            await model.close()
+        except Exception as error:
+            self._log.failure(error, route="")
+
+    # What other processes are told.
+
+    def _give_order(self, name: str, order: str) -> None:
+        if self._orders is not None:
+            self._followed[name] = f"{order} {secrets.token_hex(8)}"
+            draft = self._orders / f".{name}.{os.getpid()}"
+            draft.write_text(self._followed[name], encoding="ascii")
+            os.replace(draft, self._orders / name)
+
+    async def follow(self) -> None:
+        """Do what another process was asked to do."""
+        for name in self.models if self._orders is not None else ():
+            with suppress(OSError):
+                order = (self._orders / name).read_text(encoding="ascii")  # type: ignore[operator]
+                if order == self._followed.get(name):
+                    continue
+                async with self._turn:
+                    self._followed[name] = order
+                    with suppress(Refused):  # which the log has
+                        await (self._load(name) if order.startswith("load") else self._unload(name, UNLOADED))
+
+
+async def _reason(model: Model) -> str:
+    """Return why a model does not answer; nothing where it does."""
+    if model.refused:
+        return _REASONS.get(model.refused, _REFUSED)
+    cause = await model.readiness.cause()
+    return f"it does not answer just now: {cause}" if cause else ""

@@ -1,0 +1,266 @@
+"""What the operator sees of the service: structured logs, and numbers for Prometheus.
+
+A log line is one JSON object, of fields that cannot hold a feature, a ballot or a key. A request is logged as its route
+(the template, not the path), model, status, code, key id, and milliseconds in whole paces. Headers, bodies and query
+strings are never logged; of an exception only its type and where in this package it arose. What the server underneath
+says is cut down to its template, without arguments and tracebacks.
+
+Metrics count answers by model and outcome, refusals by code, categories that a model does not know by column, and times
+in whole paces. Of an everlasting model they count only how much was asked: what was asked, and how many found no
+quorum, is its owner's alone; and so is how often records were inserted, forgotten or fed. The budget is read from the
+ledgers when it is asked for. A caller sees the models that its key may read. How much time and memory the processes
+take follows from all that is asked of all models, and is for who owns them all. Over several worker processes metrics
+are summed, through the folder PROMETHEUS_MULTIPROC_DIR.
+"""
+
+import asyncio
+import logging
+import os
+import sys
+import time
+import traceback
+from collections.abc import Collection, Iterable, Mapping
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Any, TextIO
+
+import msgspec
+from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.multiprocess import MultiProcessCollector
+
+from quorate import __version__
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"  # of the metrics
+
+_BUCKETS = (0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
+_PACKAGE = str(Path(__file__).resolve().parents[1])
+_FLUSH_SECONDS = 0.1
+_MAX_LINES = 4096  # kept for the next flush; a disk that stands still does not fill the memory
+
+
+class Log:
+    """Lines for a stream, written a few times a second."""
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self._stream = stream
+        self._lines: list[bytes] = []
+        self._dropped = 0
+        self._planned = False
+
+    def event(self, event: str, /, **fields: str | int | float | bool | None) -> None:
+        """Write down what happened. Fields are names, numbers and codes of our own."""
+        if len(self._lines) >= _MAX_LINES:
+            self._dropped += 1
+            return
+        self._lines.append(msgspec.json.encode({"time": _now(), "event": event, **fields}))
+        if not self._planned:
+            try:
+                asyncio.get_running_loop().call_later(_FLUSH_SECONDS, self.flush)
+                self._planned = True
+            except RuntimeError:  # no loop: whoever logs flushes
+                pass
+
+    def failure(self, error: BaseException, *, route: str) -> None:
+        """Write down that something failed that should not: the type of the exception, and where it arose."""
+        frames = traceback.extract_tb(error.__traceback__)
+        ours = [frame for frame in frames if frame.filename.startswith(_PACKAGE)]
+        where = f"{Path(ours[-1].filename).relative_to(_PACKAGE)}:{ours[-1].lineno}" if ours else "unknown"
+        self.event("failure", route=route, kind=type(error).__name__, where=where)
+
+    def flush(self) -> None:
+        """Write all lines out."""
+        self._planned = False
+        if not self._lines and not self._dropped:
+            return
+        if self._dropped:
+            self._lines.append(
+                msgspec.json.encode({"time": _now(), "event": "log_lines_dropped", "lines": self._dropped})
+            )
+        lines, self._lines, self._dropped = self._lines, [], 0
+        stream = sys.stderr if self._stream is None else self._stream
+        try:
+            stream.write((b"\n".join(lines) + b"\n").decode())
+            stream.flush()
+        except (OSError, ValueError):  # nobody listens any more; answers go on
+            pass
+
+
+class LineFormatter(logging.Formatter):
+    """Lines of other packages' loggers: the level and the template, no argument, no traceback."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line."""
+        text = str(record.msg).partition("\n")[0]
+        line = {"time": _now(), "event": "server", "level": record.levelname.lower(), "text": text}
+        return msgspec.json.encode(line).decode()
+
+
+def log_config() -> dict[str, Any]:
+    """Return the logging of the server underneath, in `logging.config` form."""
+    return {
+        "version": 1,
+        "disable_existing_loggers": False,
+        "formatters": {"line": {"()": "quorate.service._telemetry.LineFormatter"}},
+        "handlers": {"line": {"class": "logging.StreamHandler", "formatter": "line", "stream": "ext://sys.stderr"}},
+        "loggers": {
+            "uvicorn": {"handlers": ["line"], "level": "WARNING", "propagate": False},
+            "uvicorn.access": {"handlers": [], "level": "CRITICAL", "propagate": False},
+            "asyncio": {"handlers": ["line"], "level": "WARNING", "propagate": False},
+        },
+    }
+
+
+def _now() -> str:
+    now = time.time()
+    return f"{_second(int(now))}.{int(now % 1 * 1000):03d}Z"
+
+
+@lru_cache(maxsize=2)
+def _second(seconds: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
+
+
+class Metrics:
+    """What a worker counts."""
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        self._requests = Counter(
+            "quorate_requests", "Requests by route, model, status and code.",
+            ("route", "model", "status", "code"), registry=self._registry,
+        )  # fmt: skip
+        self._queries = Counter(
+            "quorate_queries", "Queries by model and outcome: answered, no_quorum, refused; or asked, whatever it was.",
+            ("model", "outcome"), registry=self._registry,
+        )  # fmt: skip
+        self._unknown = Counter(
+            "quorate_unknown_categories", "Queries with a category that the model does not know, by model and column.",
+            ("model", "column"), registry=self._registry,
+        )  # fmt: skip
+        self._seconds = Histogram(
+            "quorate_request_duration_seconds", "Seconds until the answer left, in whole paces.",
+            ("route", "model"), registry=self._registry, buckets=_BUCKETS,
+        )  # fmt: skip
+        self._children: dict[tuple[str, ...], Any] = {}
+
+    def count_request(self, *, route: str, model: str, status: int, code: str, seconds: float) -> None:
+        """Count a request. `route` is a template and `model` one that is served, or empty."""
+        self._child(self._requests, route, model, str(status), code).inc()
+        self._child(self._seconds, route, model).observe(seconds)
+
+    def count_queries(self, model: str, outcome: str, count: int) -> None:
+        """Count queries of one outcome."""
+        if count:
+            self._child(self._queries, model, outcome).inc(count)
+
+    def count_unknown(self, model: str, counts: Mapping[str, int]) -> None:
+        """Count queries with a category that the model does not know, by column: 0 too, so that the work is alike."""
+        for column, count in counts.items():
+            self._child(self._unknown, model, column).inc(count)
+
+    def expose(
+        self,
+        budgets: Mapping[str, Mapping[str, float]],
+        *,
+        models: Collection[str],
+        owned: Collection[str] = (),
+        processes: bool = False,
+    ) -> bytes:
+        """Return all of it in the text format, for whoever may see these models. `budgets` holds figures by model.
+
+        How often records came and went is for the owner of the model, and figures of the `processes` are for who owns
+        all models.
+        """
+        registry: CollectorRegistry = self._registry
+        if os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
+            registry = CollectorRegistry()
+            MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+        text = generate_latest(_Visible(registry, budgets, models, owned))
+        return text + generate_latest(_Processes()) if processes else text
+
+    def _child(self, family: Any, *labels: str) -> Any:
+        key = (family._name, *labels)  # noqa: SLF001  of prometheus_client, which has no other name for it
+        child = self._children.get(key)
+        if child is None:
+            child = self._children[key] = family.labels(*labels)
+        return child
+
+
+_CHANGES = ("/insert/{name}", "/forget/{name}", "/feed/{name}")  # which change what is private, if the owner asks
+_NOT_OWNER = ("unauthenticated", "forbidden")
+
+_GAUGES = {
+    "left": ("quorate_budget_left_ratio", "Share of the privacy budget that is not charged; leased counts as charged."),
+    "spent_epsilon": (
+        "quorate_budget_spent_epsilon",
+        "Epsilon spent so far, ex post; the guarantee is the budget's epsilon.",
+    ),
+    "epsilon": ("quorate_budget_epsilon", "Epsilon allowed in all."),
+    "phase": ("quorate_phase", "The phase of an everlasting model."),
+    "seats": ("quorate_seats", "How many arrivals the phase has."),
+    "seats_taken": ("quorate_seats_taken", "How many of them have come."),
+    "drift": ("quorate_drift_ratio", "Share of the public probe that is answered otherwise than in phase 1."),
+}
+
+
+class _Processes:
+    """The figures of the processes that serve, summed: what `generate_latest` collects."""
+
+    def collect(self) -> Iterable[Metric]:
+        summed: dict[str, Metric] = {}
+        for process in _serving_processes():
+            for family in ProcessCollector(pid=partial(str, process), registry=None).collect():
+                total = summed.setdefault(family.name, family)
+                if total is not family:
+                    values = total.samples[0].value, family.samples[0].value
+                    value = min(values) if family.name == "process_start_time_seconds" else sum(values)
+                    total.samples = [total.samples[0]._replace(value=value)]
+        return summed.values()
+
+
+def _serving_processes() -> list[str]:
+    """Return the numbers of the processes that serve: this one, or all workers of its parent."""
+    folder, mine = os.environ.get("PROMETHEUS_MULTIPROC_DIR"), str(os.getpid())
+    processes = {path.stem.rpartition("_")[2] for path in Path(folder).glob("*.db")} if folder else set()
+    return [mine, *(process for process in processes - {mine} if _parent_of(process) == os.getppid())]
+
+
+def _parent_of(process: str) -> int:
+    try:
+        return int(Path("/proc", process, "stat").read_bytes().rpartition(b")")[2].split()[1])
+    except (OSError, ValueError, IndexError):  # it has ended
+        return 0
+
+
+class _Visible:
+    """The metrics of some models: what `generate_latest` collects."""
+
+    def __init__(
+        self,
+        registry: CollectorRegistry,
+        budgets: Mapping[str, Mapping[str, float]],
+        models: Collection[str],
+        owned: Collection[str],
+    ) -> None:
+        self._registry, self._budgets, self._models, self._owned = registry, budgets, models, owned
+
+    def collect(self) -> Iterable[Metric]:
+        for family in self._registry.collect():
+            visible = Metric(family.name, family.documentation, family.type)
+            visible.samples = [sample for sample in family.samples if self._shows(sample.labels)]
+            yield visible
+        build = GaugeMetricFamily("quorate_build_info", "The version that serves; always 1.", labels=["version"])
+        build.add_metric([__version__], 1.0)
+        yield build
+        for figure, (name, help_text) in _GAUGES.items():
+            gauge = GaugeMetricFamily(name, help_text, labels=["model"])
+            for model, figures in self._budgets.items():
+                if figure in figures and model in self._models:
+                    gauge.add_metric([model], figures[figure])
+            yield gauge
+
+    def _shows(self, labels: Mapping[str, str]) -> bool:
+        by_owner = labels.get("route") in _CHANGES and labels.get("code") not in _NOT_OWNER
+        return labels.get("model", "") in (self._owned if by_owner else {"", *self._models})

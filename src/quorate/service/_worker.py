@@ -1,0 +1,165 @@
+"""One worker process: reads its settings, loads the models, and makes the application. uvicorn calls `application`."""
+
+import os
+import signal
+import stat
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from starlette.applications import Starlette
+
+from quorate.core.errors import InvalidInput, LedgerRefused, QuorateError
+from quorate.core.ledger import Ledger
+from quorate.core.ledger.place import place_of
+from quorate.models.saving import PrivateFolder, PublishedFolder, class_of, load, open_folder
+from quorate.service._app import make_app
+from quorate.service._repository import UNLOADED, is_unloaded
+from quorate.service._settings import ENVIRONMENT, PARENT, Settings
+from quorate.service._telemetry import Log
+from quorate.service._tracing import traces_to
+from quorate.service.model import Model
+
+STARTUP_FAILURE = 3  # the exit status at which uvicorn does not start a worker again
+
+_WATCH_SECONDS = 0.5
+
+
+def application() -> Starlette:
+    """Return the application for the settings in the environment, or end the process with a sentence."""
+    try:
+        settings = Settings.from_json(os.environ.get(ENVIRONMENT, "{}"))
+        if settings.workers > 1:
+            threading.Thread(target=_end_with, args=(int(os.environ[PARENT]),), daemon=True).start()
+        log = Log()
+        return make_app(
+            open_models(settings, log), settings, log=log, source=Folders(settings), traces=traces_to(settings.traces)
+        )
+    except QuorateError as error:
+        sys.stderr.write(f"quorate: {error}\n")
+        sys.stderr.flush()
+    except Exception as error:  # a defect: started again, it would fail again
+        log = Log()
+        log.failure(error, route="")
+        log.flush()
+    sys.exit(STARTUP_FAILURE)
+
+
+def _end_with(parent: int) -> None:
+    """Stop this worker cleanly when its parent is gone: nobody else would."""
+    while os.getppid() == parent:
+        time.sleep(_WATCH_SECONDS)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def open_models(settings: Settings, log: Log | None = None) -> list[Model]:
+    """Load every model, each with a lease of its own; if one cannot be loaded, the others give theirs back.
+
+    Where several are served, one whose ledger is refused is served as refused, and the others go on.
+    """
+    models: list[Model] = []
+    folders = Folders(settings)
+    try:
+        for name in settings.models:
+            try:
+                # The owner of one that was unloaded may be exchanging its folder just now.
+                models.append(folders.closed(name, UNLOADED) if is_unloaded(name) else folders.open(name))
+            except LedgerRefused as error:
+                if len(settings.models) == 1:
+                    raise
+                models.append(folders.closed(name, "refused_at_start"))
+                if log is not None:
+                    log.event("refused", model=name, cause=error.cause)
+        if all(model.refused not in ("", UNLOADED) for model in models):
+            raise LedgerRefused("the ledger of every model is refused; `quorate ledger verify` says why")
+    except BaseException:
+        for model in models:
+            if not model.refused:
+                model.session.close()
+        raise
+    return models
+
+
+class Folders:
+    """The folders of the models, as a server opens them."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    def closed(self, name: str, cause: str) -> Model:
+        """Return a model that answers nothing, with the keys of its ledger: who has one is told, and may load it."""
+        return Model.of_refused(name, _FolderKeys(Path(self._settings.models[name])), cause=cause)
+
+    def open(self, name: str) -> Model:
+        """Load a model, with a lease of its own. `LedgerRefused` where its ledger is not sound."""
+        folder, settings = Path(self._settings.models[name]), self._settings
+        opened = open_folder(folder)
+        model_class = class_of(opened)
+        if settings.workers > 1 and model_class.spending.one_process:
+            raise InvalidInput(
+                f"{folder} is a model of kind {opened.kind}, which one process asks at a time; serve it with 1 worker, "
+                "and others from a server of their own"
+            )
+        if not model_class.served:
+            raise InvalidInput(f"{folder} is a {opened.kind}, which is the owner's: serve what its updates published")
+        if isinstance(opened, PrivateFolder):
+            _check_mode(folder)
+        schema, classifier = opened.schema(), load(opened, trusted=list(settings.trusted), lease=settings.lease)
+        if isinstance(opened, PublishedFolder):  # by its type: what is private is never answered for free
+            return Model.of_published(name, classifier, schema=schema, queue_limit=settings.queue_limit)
+        try:
+            if settings.cluster:
+                _check_placed(folder, classifier).place_teachers(settings.cluster)
+            return Model.of(name, classifier, schema=schema, queue_limit=settings.queue_limit, folder=opened)
+        except (InvalidInput, AttributeError):
+            classifier.session_.close()
+            raise
+
+
+def _check_placed(folder: Path, classifier: Any) -> Any:
+    """Return a classifier whose teachers can stand on a cluster."""
+    if not hasattr(classifier, "place_teachers"):
+        raise InvalidInput(f"{folder} is a {type(classifier).__name__}, which is not counted on a cluster")
+    return classifier
+
+
+class _FolderKeys:
+    """The keys of a ledger of which nothing else is used. It is not held open: its owner may mend or exchange it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._ledger: Ledger | None = None  # as it was when its keys were last read
+
+    def read_keys(self) -> None:
+        """Read the keys. `LedgerRefused` where the ledger cannot be read."""
+        try:
+            opened = open_folder(self._folder)
+        except InvalidInput as error:
+            raise LedgerRefused(str(error), cause="missing") from None
+        ledger = Ledger.unchecked(place_of(self._folder), fingerprint=opened.fingerprint, folder=self._folder)
+        try:
+            ledger.read_keys()
+        finally:
+            ledger.close_store()
+        self._ledger = ledger
+
+    def find_key(self, token: str) -> Any:
+        """Return the key of this token; None also where the ledger cannot be read."""
+        try:
+            if self._ledger is None:
+                self.read_keys()
+            assert self._ledger is not None
+            return self._ledger.find_key(token)
+        except LedgerRefused:
+            return None
+        finally:
+            if self._ledger is not None:
+                self._ledger.close_store()
+
+
+def _check_mode(folder: Path) -> None:
+    """Refuse a private folder that everybody may write to: whoever can exchange its files can exchange its ledger."""
+    if os.stat(folder).st_mode & stat.S_IWOTH:
+        raise InvalidInput(f"{folder} may be written by everybody on this machine; close it: chmod go-w {folder}")

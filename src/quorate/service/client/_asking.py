@@ -1,0 +1,332 @@
+"""What to send next, and when: a call cut into requests, lost ones sent again, refused ones made smaller.
+
+Nothing here reads or writes a connection. A call is a generator: it yields what to send or how long to wait, and is
+sent what came back. `quorate.service.client._client` has the two ways to do that.
+
+A request has an id of its own. Whatever happened to it, it is sent again with the same id and the same bytes: the
+server keeps the answer of an id, and charges it once. A request that the server refused as too large, or as more than
+the key may ask at once, was not charged; its rows are asked in smaller ones.
+"""
+
+import json
+import math
+import random
+import time
+import uuid
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quorate.core.errors import (
+    BudgetSpent,
+    IdReused,
+    InvalidInput,
+    KeyClosed,
+    LedgerRefused,
+    QuorateError,
+    QuotaSpent,
+    RateLimited,
+    ServerRefused,
+    ShareSpent,
+    Unanswered,
+)
+from quorate.service.client._answers import Answers
+from quorate.tables.containers import is_frame, open_column, open_matrix, open_table, shown_names
+from quorate.tables.frames import read_column
+from quorate.tables.values import kind_of_type, read_texts
+
+_AGAIN = frozenset({408, 425, 429, 502, 503, 504})  # statuses that are worth another try, whoever sent them
+_LATER = frozenset({"in_progress"})  # and codes, of a status that is not
+_SMALLER = frozenset({"too_large", "too_many_rows", "quota_spent"})  # worth a try with fewer rows, which cost nothing
+_SPENT = frozenset({"budget_spent", "share_spent", "quota_spent"})
+_WRONG = ("invalid_input", "bad_tensor", "not_finite", "bad_request", "bad_json", "bad_id")
+_KINDS: dict[str, type[QuorateError]] = {
+    **{kind.code: kind for kind in (BudgetSpent, ShareSpent, QuotaSpent, RateLimited, IdReused, KeyClosed)},
+    "ledger_refused": LedgerRefused,
+    **dict.fromkeys(_WRONG, InvalidInput),
+}
+_MAX_SENTENCE = 1000  # characters of what a server says that are shown
+_FIRST_WAIT, _LONGEST_WAIT = 0.05, 5.0  # seconds before a lost request is sent again
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """A request to send, and how many seconds it may take."""
+
+    method: str
+    path: str
+    seconds: float
+    body: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """A time to wait."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What came back: a status, or 0 and what kept a response from coming. `final` says that trying again is no use."""
+
+    status: int
+    body: bytes = b""
+    retry_after: float | None = None
+    lost: str = ""
+    final: bool = False
+
+    def document(self) -> Any:
+        """Return the JSON of the body, or nothing where it is none."""
+        try:
+            return json.loads(self.body)
+        except (ValueError, RecursionError):
+            return {}
+
+    @property
+    def code(self) -> str:
+        """The server's name for a refusal."""
+        document = self.document() if self.status not in (0, 200) else {}
+        return str(document.get("code", "")) if isinstance(document, dict) else ""
+
+
+Step = Send | Pause
+
+
+class Exchanged(ServerRefused):
+    """The answers are of another model than the one whose metadata were read: it was loaded in its place meanwhile."""
+
+
+class Asking:
+    """One call of a client: what it may take, and when it must be over."""
+
+    def __init__(
+        self,
+        host: str,
+        *,
+        seconds: float,
+        attempt_seconds: float,
+        rows: int,
+        id: str | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._host, self._clock, self._limit, self._attempt = host, clock, seconds, attempt_seconds
+        self._end = clock() + seconds
+        self._rows, self._id = rows, uuid.uuid4().hex if id is None else id
+        if not (self._id.isascii() and self._id.isprintable() and " " not in self._id and 0 < len(self._id) <= 96):
+            raise InvalidInput("an id must be 1 to 96 visible ASCII characters, such as a UUID")
+
+    def document(self, path: str, method: str = "GET") -> Generator[Step, Reply, Any]:
+        """Read a document of the server."""
+        reply = yield from self._settled(method, path)
+        if reply.status != 200:
+            raise self._error(reply)
+        return reply.document()
+
+    def answers(self, model: Mapping[str, Any], X: Any) -> Generator[Step, Reply, Answers]:
+        """Ask all rows. Those that the budget cannot pay for are refused; an error where all are."""
+        queries, path = Queries(X, model), f"/v2/models/{model['name']}/infer"
+        answers, spent = Answers(len(queries), model), None
+        start, size, waited, answered = 0, min(self._rows, len(queries)), False, False
+        while start < len(queries):
+            stop = min(start + size, len(queries))
+            body = queries.body(start, stop, id=f"{self._id}-{start}-{stop}")
+            reply = yield from self._settled("POST", path, body, give_up=("rate_limited",))
+            if reply.status == 200:
+                answers.fill(start, self._outputs(reply, answers, stop - start))
+                start, waited, answered = stop, False, True
+            elif reply.code == "rate_limited" and (size == 1 or not waited):
+                yield self._pause(reply, 0)  # a minute may be enough for this many rows
+                waited = True
+            elif size > 1 and reply.code in (*_SMALLER, "rate_limited"):
+                size = -(-size // 2)
+            elif reply.code in _SPENT:  # what this caller asked before is still answered, unless it is rows that count
+                spent = self._error(reply)
+                start = len(queries) if reply.code == "quota_spent" else stop
+            else:
+                raise self._error(reply)
+        if spent is not None and not answered:
+            raise spent
+        return answers
+
+    def _settled(
+        self, method: str, path: str, body: bytes | None = None, *, give_up: tuple[str, ...] = ()
+    ) -> Generator[Step, Reply, Reply]:
+        """Send until something else comes back than a request to come again, whatever is lost meanwhile."""
+        tries = 0
+        while True:
+            seconds = max(0.05, min(self._attempt, self._end - self._clock()))
+            reply = yield Send(method, path, seconds, body)
+            again = reply.status in _AGAIN or reply.code in _LATER or (reply.status == 0 and not reply.final)
+            if not again or reply.code in give_up:
+                if reply.status == 0:
+                    raise self._unanswered(reply)
+                return reply
+            yield self._pause(reply, tries)
+            tries += 1
+
+    def _pause(self, reply: Reply, tries: int) -> Pause:
+        """Return how long to wait: as the server says, or longer from one try to the next, and not in step with others.
+
+        Where that is longer than is left, nobody waits.
+        """
+        wait = min(_LONGEST_WAIT, _FIRST_WAIT * 2 ** min(tries, 10)) * (0.5 + random.random())  # noqa: S311
+        if reply.retry_after is not None:
+            wait = reply.retry_after + min(wait, 0.25)
+        if self._clock() + wait > self._end:
+            raise self._unanswered(reply)
+        return Pause(wait)
+
+    def _outputs(self, reply: Reply, answers: Answers, rows: int) -> dict[str, list[Any]]:
+        try:
+            outputs = {output["name"]: _rows_of(output, rows) for output in reply.document()["outputs"]}
+            same_model = answers.knows(outputs)
+        except (KeyError, TypeError, ValueError):
+            raise ServerRefused(f"{self._host} sent an answer that is none: is it a server of quorate?") from None
+        if not same_model:
+            raise Exchanged(f"{self._host} answers from another model than the one that it described; ask again")
+        return outputs
+
+    def _unanswered(self, reply: Reply) -> Unanswered:
+        why = reply.lost or f"it said: {_sentence(reply)}"
+        return Unanswered(
+            f"{self._host} did not answer within {self._limit:g} seconds: {why}. Nothing is lost: asked again with "
+            f"id={self._id!r}, what was answered is not charged again",
+            id=self._id,
+        )
+
+    def _error(self, reply: Reply) -> QuorateError:
+        text = f"{self._host} refused this: {_sentence(reply)}"
+        kind = _KINDS.get(reply.code)
+        return ServerRefused(text, code=reply.code, status=reply.status) if kind is None else kind(text)
+
+
+def _sentence(reply: Reply) -> str:
+    """Return what the server says of its refusal, or its status where something else has answered in its place."""
+    document = reply.document()
+    sentence = str(document.get("error") or "") if isinstance(document, dict) else ""
+    printable = "".join(sign for sign in sentence[:_MAX_SENTENCE] if sign.isprintable())  # no escapes for a terminal
+    return printable or f"status {reply.status}"
+
+
+def _rows_of(output: Mapping[str, Any], rows: int) -> list[Any]:
+    shape, data = output["shape"], output["data"]
+    if shape[0] != rows or not isinstance(data, list) or len(data) != math.prod(shape):
+        raise ValueError("an output has more or fewer rows than were asked")
+    if len(shape) == 1:
+        return data
+    width = shape[1]
+    return [data[start : start + width] for start in range(0, rows * width, width)]
+
+
+_MATRIX = "features"  # the input of a model that was fitted on arrays
+
+
+class _Column(NamedTuple):
+    """One input: its values, a row each, and the name of their type in the protocol."""
+
+    datatype: str
+    values: NDArray[np.float64] | list[str | None]
+
+
+class Queries:
+    """Checked rows for a model, whose metadata say what it takes. A value that is missing is sent as null.
+
+    >>> model = {"inputs": [{"name": "features", "datatype": "FP64", "shape": [-1, 2]}]}
+    >>> Queries([[1, 2], [3, None], [5, 6]], model).body(1, 3, id="a")
+    b'{"id": "a", "inputs": [{"name": "features", "shape": [2, 2], "datatype": "FP64", "data": [3.0, null, 5.0, 6.0]}]}'
+    """
+
+    def __init__(self, X: Any, model: Mapping[str, Any]) -> None:
+        inputs = model["inputs"]
+        if inputs[0]["name"] == _MATRIX and len(inputs[0]["shape"]) == 2:
+            self._columns = {_MATRIX: _Column("FP64", _matrix(X, inputs[0]["shape"][1]))}
+        else:
+            missing = model.get("parameters", {}).get("missing_texts") or ()
+            self._columns = _read_columns(X, {tensor["name"]: tensor["datatype"] for tensor in inputs}, missing)
+        if not len(self):
+            raise InvalidInput("there must be at least 1 row to ask about")
+
+    def __len__(self) -> int:
+        return len(next(iter(self._columns.values())).values)
+
+    def body(self, start: int, stop: int, *, id: str) -> bytes:
+        """Return the request for these rows. The same rows under the same id are the same bytes."""
+        inputs = []
+        for name, (datatype, values) in self._columns.items():
+            part = values[start:stop]
+            shape = list(part.shape) if isinstance(part, np.ndarray) else [len(part)]
+            data = part if isinstance(part, list) else _with_nulls(part)
+            inputs.append({"name": name, "shape": shape, "datatype": datatype, "data": data})
+        return json.dumps({"id": id, "inputs": inputs}, allow_nan=False).encode()
+
+
+def _with_nulls(values: NDArray[np.float64]) -> list[float | None]:
+    return [None if math.isnan(number) else number for number in values.ravel().tolist()]
+
+
+def _matrix(X: Any, width: int) -> NDArray[np.float64]:
+    """Return rows of numbers for a model that knows its columns by their places."""
+    if is_frame(X):
+        opened = open_table(X, whose="the queries")
+        matrix = np.column_stack(
+            [read_column(name, opened.columns[name], "number", "query") for name in opened.columns]
+        )
+    else:
+        matrix = _plain_matrix(X)
+    if matrix.ndim != 2 or matrix.shape[1] != width:
+        raise InvalidInput(f"the model takes rows of {width} numbers, and the queries have the shape {matrix.shape}")
+    return _check_finite("the queries", matrix)
+
+
+def _plain_matrix(X: Any) -> NDArray[np.float64]:
+    try:
+        return open_matrix(X) if hasattr(X, "toarray") else np.asarray(X, dtype=np.float64) + 0.0
+    except (TypeError, ValueError):
+        raise InvalidInput("rows must be numbers, in a matrix or a data frame") from None
+
+
+def _read_columns(X: Any, inputs: Mapping[str, str], missing: Sequence[str]) -> dict[str, _Column]:
+    """Return the columns that a model knows by their names; those of a plain array are in the model's order."""
+    columns = _open_columns(X, list(inputs))
+    lacking = [name for name in inputs if name not in columns]
+    unknown = [name for name in columns if name not in inputs]
+    if lacking:
+        has = shown_names(list(columns))
+        raise InvalidInput(f"the queries must have the columns {shown_names(lacking)}; their columns are {has}")
+    if unknown:
+        raise InvalidInput(
+            f"the model does not know these columns of the queries: {shown_names(unknown)}; leave them out"
+        )
+    return {name: _column(name, columns[name], inputs[name], missing) for name in inputs}
+
+
+def _open_columns(X: Any, names: Sequence[str]) -> dict[str, Any]:
+    if is_frame(X):
+        opened = open_table(X, whose="the queries")
+        return {str(name): column for name, column in opened.columns.items()}
+    values = np.asarray(X, dtype=object)
+    if values.ndim == 1 and len(names) == 1:
+        values = values[:, np.newaxis]
+    if values.ndim != 2 or values.shape[1] != len(names):
+        raise InvalidInput(
+            f"queries without names must have one column for each of {shown_names(names)}, not shape {values.shape}"
+        )
+    return {name: open_column(column.tolist(), name=name) for name, column in zip(names, values.T, strict=True)}
+
+
+def _column(name: str, values: Any, datatype: str, missing: Sequence[str]) -> _Column:
+    if datatype == "BYTES":
+        plain = values if kind_of_type(values.type) == "text" else read_texts(values, ())
+        return _Column(datatype, plain.to_pylist())
+    numbers = read_column(name, values, "number", "query", missing)
+    return _Column("FP64", _check_finite(f"column {name!r}", numbers))
+
+
+def _check_finite(source: str, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    if np.isinf(values).any():
+        raise InvalidInput(f"all numbers of {source} must be finite")
+    return values
