@@ -113,21 +113,26 @@ def _duckdb(duckdb: Any, place: str, query: str) -> Iterator[Result]:
         raise InvalidInput(f"{place}: there is no such database")
     with closing(duckdb.connect(place or ":memory:", read_only=bool(place))) as connection:
         connection.execute("SET python_enable_replacements = false")  # a name in a query means no Python variable
-        statements = connection.extract_statements(query)
-        if [statement.type for statement in statements] != [duckdb.StatementType.SELECT]:
-            raise InvalidInput("duckdb: the query must be one SELECT statement")
-        plans = connection.execute(f"EXPLAIN (FORMAT json) {statements[0].query}").fetchall()
-        scans = {scan for _, plan in plans for scan in _table_functions(json.loads(plan))}
-        if untyped := [scan for scan in scans if _TYPED_SCAN.fullmatch(scan) is None]:
-            raise InvalidInput(
-                f"duckdb: {', '.join(sorted(untyped))} lets values decide columns and types, and one of them could "
-                "change all others; give a CSV file by its path, and other files as Parquet"
-            )
+        _check_query(duckdb, connection, query)
         rows = connection.sql(query)
         # Older versions of DuckDB have another name for it.
         read = rows.to_arrow_reader if hasattr(rows, "to_arrow_reader") else rows.fetch_arrow_reader
         reader = read(_ROWS)
         yield reader.schema.empty_table(), (pa.Table.from_batches([batch]) for batch in reader)
+
+
+def _check_query(duckdb: Any, connection: Any, query: str) -> None:
+    """Refuse a query that is not one SELECT, or that reads files whose values decide their columns and types."""
+    statements = connection.extract_statements(query)
+    if [statement.type for statement in statements] != [duckdb.StatementType.SELECT]:
+        raise InvalidInput("duckdb: the query must be one SELECT statement")
+    plans = connection.execute(f"EXPLAIN (FORMAT json) {statements[0].query}").fetchall()
+    scans = {scan for _, plan in plans for scan in _table_functions(json.loads(plan))}
+    if untyped := [scan for scan in scans if _TYPED_SCAN.fullmatch(scan) is None]:
+        raise InvalidInput(
+            f"duckdb: {', '.join(sorted(untyped))} lets values decide columns and types, and one of them could "
+            "change all others; give a CSV file by its path, and other files as Parquet"
+        )
 
 
 def _table_functions(plan: Any) -> Iterator[str]:

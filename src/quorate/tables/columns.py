@@ -59,11 +59,7 @@ class Number:
     spans: Sequence[Sequence[float]] | None = None
 
     def __post_init__(self) -> None:
-        scaled, bounded = (self.centre, self.spread), (self.low, self.high)
-        if (None in scaled and scaled != (None, None)) or (None in bounded and bounded != (None, None)):
-            raise InvalidInput("a number needs both of centre and spread, or both of low and high, or none of them")
-        if scaled != (None, None) and bounded != (None, None):
-            raise InvalidInput("a number is scaled by centre and spread or by low and high, not by both")
+        _check_scaling((self.centre, self.spread), (self.low, self.high))
         for name in ("centre", "low", "high"):
             if getattr(self, name) is not None:
                 set_validated(self, **{name: _finite(name, getattr(self, name))})
@@ -241,11 +237,19 @@ def _rising(values: object) -> tuple[float, ...]:
     return tuple(float(cut) for cut in cuts)
 
 
+def _check_scaling(scaled: tuple[Any, Any], bounded: tuple[Any, Any]) -> None:
+    """Refuse half of a scaling, or two of them."""
+    if (None in scaled and scaled != (None, None)) or (None in bounded and bounded != (None, None)):
+        raise InvalidInput("a number needs both of centre and spread, or both of low and high, or none of them")
+    if scaled != (None, None) and bounded != (None, None):
+        raise InvalidInput("a number is scaled by centre and spread or by low and high, not by both")
+
+
 def _within(spans: object, cuts: Sequence[float] | None) -> tuple[tuple[float, float], ...]:
     """Return for each cell that cuts leave from where to where its values are spread."""
     cells = list(itertools.pairwise((-math.inf, *(cuts or ()), math.inf)))
-    pairs = spans if isinstance(spans, list | tuple) and all(isinstance(one, list | tuple) for one in spans) else []
-    if cuts is None or len(pairs) != len(cells) or not all(len(one) == 2 for one in pairs):
+    pairs = _pairs_in(spans)
+    if cuts is None or len(pairs) != len(cells):
         raise InvalidInput("spans must be a list of pairs, one for each cell between the cuts and beyond them")
     known = tuple((_finite("a span's end", low), _finite("a span's end", high)) for low, high in pairs)
     if not all(
@@ -253,6 +257,12 @@ def _within(spans: object, cuts: Sequence[float] | None) -> tuple[tuple[float, f
     ):
         raise InvalidInput("each of the spans must lie within its cell, its lower end first")
     return known
+
+
+def _pairs_in(spans: object) -> Sequence[Any]:
+    """Return a list of pairs, or an empty one for anything else."""
+    is_listed = isinstance(spans, list | tuple) and all(isinstance(span, list | tuple) for span in spans)
+    return spans if is_listed and all(len(span) == 2 for span in spans) else []  # type: ignore[attr-defined,return-value]
 
 
 def _listed(name: str, values: object, *, least: int) -> tuple[Any, ...]:

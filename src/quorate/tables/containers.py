@@ -401,7 +401,8 @@ def check_columns(table: pa.Table, needed: Sequence[str], role: Role, *, known: 
     check_choice("role", role, get_args(Role))
     names, rows, problems = table.column_names, subject(role), list[str]()
     types = {name: table.schema.field(name).type for name in needed if name in names}
-    if lacking := [name for name in needed if name not in types]:
+    lacking = [name for name in needed if name not in types]
+    if lacking:
         noun = "column" if known is None else "columns"
         problems.append(f"{rows} must have the {noun} {shown_names(lacking)}; the columns are {shown_names(names)}")
     if known is not None:

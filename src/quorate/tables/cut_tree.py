@@ -171,11 +171,17 @@ class CutTree:
         if self._is_whole:
             cuts = {float(np.ceil(cut)) for cut in cuts if math.isfinite(cut)}
         chosen = sorted({cut + 0.0 for cut in cuts if math.isfinite(cut)})
-        while self._most_cells is not None and len(chosen) > self._most_cells + 1:
-            below = [line.units_below(cut) for cut in chosen]
-            pairs = [after - before for before, after in zip(below, below[2:], strict=False)]
-            del chosen[int(np.argmin(pairs)) + 1]  # The two cells around it hold fewest units together.
+        if self._most_cells is not None:
+            self._drop_cuts(chosen, line, self._most_cells + 1)
         return chosen if len(chosen) != 1 else [chosen[0], chosen[0] + max(1.0, abs(chosen[0]) * 2.0**-20)]
+
+    @staticmethod
+    def _drop_cuts(cuts: list[float], line: "_Line", number: int) -> None:
+        """Remove cuts until so many are left, each time the one whose two cells hold fewest units together."""
+        while len(cuts) > number:
+            below = [line.units_below(cut) for cut in cuts]
+            pairs = [after - before for before, after in zip(below, below[2:], strict=False)]
+            del cuts[int(np.argmin(pairs)) + 1]
 
     def _even_cuts(self, line: "_Line") -> set[float]:
         """Return cuts near the deciles; with `most_cells`, near so many shares, and the end of the last cell."""

@@ -140,6 +140,13 @@ def _other_moment(text: str, reading: Reading) -> datetime | None:
 
 def _days(text: str, reading: Reading) -> Iterator[date]:
     """Yield the days that a text can mean, the declared one first."""
+    for year, month, day in _date_parts(text, reading):
+        with suppress(ValueError):
+            yield date(int(year), int(month), int(day))
+
+
+def _date_parts(text: str, reading: Reading) -> list[tuple[str, str, str]]:
+    """Return the years, months and days that a text can mean, the declared order first."""
     if match := _YEAR_FIRST.fullmatch(text):
         orders = [(match[1], match[3], match[4])]
     elif match := _DAY_OR_MONTH_FIRST.fullmatch(text):
@@ -152,13 +159,10 @@ def _days(text: str, reading: Reading) -> Iterator[date]:
         number = _month(match["name"] or match["named"])
         year, day = match["year"] or match["year_after"], match["day"] or match["after"]
         orders = [] if number is None else [(year, str(number), day)]
-    elif reading.compact_dates and _COMPACT.fullmatch(text):
-        orders = [(text[:4], text[4:6], text[6:])]
     else:
-        orders = []
-    for year, month, day in orders:
-        with suppress(ValueError):
-            yield date(int(year), int(month), int(day))
+        is_compact = reading.compact_dates and _COMPACT.fullmatch(text)
+        orders = [(text[:4], text[4:6], text[6:])] if is_compact else []
+    return orders
 
 
 def _month(name: str) -> int | None:

@@ -109,12 +109,17 @@ def kind_to_document(kind: Kind) -> dict[str, Any]:
         if value is not None and (key, value) not in _DEFAULTS:
             document[key] = list(value) if isinstance(value, tuple) else value
     if isinstance(kind, Date):
-        document |= {key: date_of(document[key], kind.unit) for key in ("centre", "low", "high") if key in document}
-        if kind.cuts is not None:
-            document["cuts"] = [date_of(cut, kind.unit) for cut in kind.cuts]
-        if kind.spans is not None:
-            document["spans"] = [[date_of(end, kind.unit) for end in span] for span in kind.spans]
+        _write_dates(document, kind)
     return document
+
+
+def _write_dates(document: dict[str, Any], kind: Date) -> None:
+    """Write the numbers of a description as dates."""
+    document |= {key: date_of(document[key], kind.unit) for key in ("centre", "low", "high") if key in document}
+    if kind.cuts is not None:
+        document["cuts"] = [date_of(cut, kind.unit) for cut in kind.cuts]
+    if kind.spans is not None:
+        document["spans"] = [[date_of(end, kind.unit) for end in span] for span in kind.spans]
 
 
 def label_from_document(document: object) -> Label:

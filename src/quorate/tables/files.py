@@ -316,18 +316,20 @@ def _addresses(address: str) -> list[str]:
         folder, pattern = address, ""
     system, path, prefix = _reached(folder)
     try:
-        if not pattern and system.get_file_info(path).is_file:
-            paths = [path]
-        else:
-            listed = system.get_file_info(pyarrow.fs.FileSelector(path))
-            paths = sorted(
-                file.path for file in listed if file.is_file and fnmatch(file.base_name, pattern or "*.parquet")
-            )
+        paths = _paths_in(system, path, pattern)
     except (OSError, pa.ArrowException):
         raise InvalidInput(f"{prefix}{path}: there is no such file or folder, or it cannot be reached") from None
     if any(not path.lower().endswith(".parquet") for path in paths):
         raise InvalidInput(f"{prefix}{path}: only Parquet files can be read from an address")
     return [prefix + path for path in paths]
+
+
+def _paths_in(system: Any, path: str, pattern: str) -> list[str]:
+    """Return the path itself if it is a file, or else the files in a folder that a pattern names."""
+    if not pattern and system.get_file_info(path).is_file:
+        return [path]
+    listed = system.get_file_info(pyarrow.fs.FileSelector(path))
+    return sorted(file.path for file in listed if file.is_file and fnmatch(file.base_name, pattern or "*.parquet"))
 
 
 def _is_address(path: str | Path) -> bool:

@@ -149,14 +149,18 @@ def cuts_from_public(name: str, column: pa.Array, *, bins: int | None, dates: bo
     if codes and whole and bins is not None and pc.count_distinct(written).as_py() <= bins:
         return Category(_ordered(_different(name, column, MISSING_TEXTS, sentences=False)))
     if known.size and known.size >= _MOSTLY * given:
-        cuts = np.ceil(_cuts(known, bins)) if whole else _cuts(known, bins)
-        return Number(cuts=cuts.tolist(), spans=None if bins is None else _spans(known, cuts, whole=whole))
+        return _number_cut(known, bins, whole=whole)
     if dates and given and np.isfinite(read_moments(column, "days")).sum() >= given:
         return _dates_cut(name, column, bins)
     few = len(written) < 2 * MOST_CATEGORIES or 2 * pc.count_distinct(written).as_py() > given
-    return Category(
-        _different(name, column, MISSING_TEXTS, sentences=False, most=MOST_CATEGORIES if few else _MOST_CELLS)
-    )
+    most = MOST_CATEGORIES if few else _MOST_CELLS
+    return Category(_different(name, column, MISSING_TEXTS, sentences=False, most=most))
+
+
+def _number_cut(values: NDArray[np.float64], bins: int | None, *, whole: bool) -> Number:
+    """Return numbers cut between public ones: at whole numbers where these are whole."""
+    cuts = np.ceil(_cuts(values, bins)) if whole else _cuts(values, bins)
+    return Number(cuts=cuts.tolist(), spans=None if bins is None else _spans(values, cuts, whole=whole))
 
 
 def _ordered(values: list[str]) -> list[str]:

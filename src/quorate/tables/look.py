@@ -105,9 +105,8 @@ class TableLook:
             f'  "{UNCHECKED}": true,',
             '  "columns": {',
         ]
-        for column in used:
+        for column, end in zip(used, [*[","] * (len(used) - 1), ""], strict=False):
             assert column.kind is not None
-            end = "" if column is used[-1] else ","
             lines += [
                 f"    // {column.comment()}",
                 f"    {_json(column.name)}: {_json(kind_to_document(column.kind))}{end}",
@@ -119,9 +118,9 @@ class TableLook:
         if self.groups is not None:
             lines += ["  // The column that names the person of each row.", f'  "groups": {_json(self.groups)},']
         special = (None if self.label is None else self.label.column, self.groups)
-        for column in (one for one in self.columns if one.kind is None and one.name not in special):
-            lines.append(f"  // {_json(column.name)} is {column.comment()}")
-        left = [column.name for column in self.columns if column.kind is None and column.name not in special]
+        unused = [column for column in self.columns if column.kind is None and column.name not in special]
+        lines += [f"  // {_json(column.name)} is {column.comment()}" for column in unused]
+        left = [column.name for column in unused]
         rules = {"decimal": self.reading.decimal, "date_order": self.reading.date_order} | self.reading.to_document()
         lines += [
             f'  "leave_out": {_json(left)},',

@@ -178,7 +178,7 @@ class Reading:
         groups = marks - {decimal}
         if point and not _DIGITS.fullmatch(decimals) and (decimals or point == ","):
             return None
-        if groups and (with_exponent or len(groups) > 1 or not self._is_grouped(whole, groups.pop())):
+        if groups and (with_exponent or not self._is_grouped(whole, groups)):
             return None
         digits = "".join(_DIGITS.findall(whole))
         return f"{digits or '0'}.{decimals or '0'}"
@@ -193,8 +193,11 @@ class Reading:
             return mark if mark == self.decimal or mark not in self.thousands else None
         return mark
 
-    def _is_grouped(self, whole: str, mark: str) -> bool:
-        """Return whether a mark stands between groups of three digits."""
+    def _is_grouped(self, whole: str, marks: set[str]) -> bool:
+        """Return whether one mark stands between groups of three digits."""
+        if len(marks) > 1:
+            return False
+        (mark,) = marks
         first, *groups = whole.split(mark)
         return (
             mark in self.thousands

@@ -335,13 +335,18 @@ def canonical_text(value: object) -> str:
         number = float(plain)
         return str(int(number)) if number.is_integer() and abs(number) < 1e22 else repr(number)
     if isinstance(plain, Decimal) and plain.is_finite() and abs(plain.adjusted()) < _EXPONENT_LIMIT:
-        written = f"{plain:f}"
-        written = written.rstrip("0").rstrip(".") if "." in written else written
-        return "0" if written == "-0" else written
+        return _decimal_text(plain)
     if isinstance(plain, datetime):
         moment = plain.astimezone(UTC).replace(tzinfo=None) if plain.tzinfo is not None else plain
         return _moment_text(datetime.isoformat(moment))
     return str(plain).strip()
+
+
+def _decimal_text(number: Decimal) -> str:
+    """Return a decimal without zeros at its end, and without the sign of zero."""
+    text = f"{number:f}"
+    text = text.rstrip("0").rstrip(".") if "." in text else text
+    return "0" if text == "-0" else text
 
 
 def object_texts(values: Iterable[Any]) -> pa.Array:
@@ -384,12 +389,12 @@ def _plain_object(value: Any) -> Any:  # noqa: PLR0911  one for each type
     plain = value.item() if isinstance(value, np.generic) and not isinstance(value, np.longdouble) else value
     if isinstance(plain, bytes | bytearray | memoryview):
         return _decoded(bytes(plain))
-    if isinstance(plain, complex):
-        return plain.real if plain.imag == 0 else None
     if isinstance(plain, Fraction | np.floating):
         return float(plain)
     if isinstance(plain, time):
         return plain.hour * 3600.0 + plain.minute * 60.0 + plain.second + plain.microsecond / 1e6
+    if isinstance(plain, complex) and plain.imag == 0:
+        return plain.real
     return plain if isinstance(plain, str | int | float | Decimal | date | UUID) else None
 
 

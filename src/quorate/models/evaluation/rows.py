@@ -138,9 +138,7 @@ def _is_shown(part: Any) -> bool:
 def _own_text_columns(part: Any, names: Sequence[Any] | None) -> set[Any] | None:
     """Return the columns whose texts an encoder or an imputer has kept, or that a transformer takes one by one."""
     if isinstance(part, ColumnTransformer):
-        single = [columns for _, _, columns in part.transformers_ if np.ndim(columns) == 0]
-        single = [column for column in single if isinstance(column, str | int)]
-        return {column if isinstance(column, str) else list(names or ())[column] for column in single}
+        return _columns_taken_alone(part, names)
     seen = getattr(part, "categories_", getattr(part, "statistics_", ()))
     shown = [any(isinstance(value, str) for value in np.atleast_1d(values)) for values in seen]
     if not any(shown):
@@ -148,6 +146,13 @@ def _own_text_columns(part: Any, names: Sequence[Any] | None) -> set[Any] | None
     if names is None or len(shown) != len(names):
         return None
     return {name for name, is_text in zip(names, shown, strict=True) if is_text}
+
+
+def _columns_taken_alone(part: ColumnTransformer, names: Sequence[Any] | None) -> set[Any]:
+    """Return the columns that a transformer hands on as vectors, which is how texts are counted."""
+    single = [columns for _, _, columns in part.transformers_ if np.ndim(columns) == 0]
+    single = [column for column in single if isinstance(column, str | int)]
+    return {column if isinstance(column, str) else list(names or ())[column] for column in single}
 
 
 def _inner_parts(part: Any, names: Sequence[Any] | None) -> Iterator[tuple[Any, Sequence[Any] | None]]:

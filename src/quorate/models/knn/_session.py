@@ -153,10 +153,7 @@ class NeighbourSession(Session):
             inserted = units.insert(names, counts, points[rows], codes[rows])
             if file is not None:
                 file.insert(inserted, names, counts, points[rows], codes[rows])
-        without_name = {UNKNOWN_PERSON}  # no reason for an error: one value of a row would decide it
-        named_rows = [] if row_names is None or units.persons else row_names
-        repeated = [name for name in named_rows if name not in without_name]
-        if set(unit_names) - set(names) - without_name or len(set(repeated)) < len(repeated):
+        if set(unit_names) - {*names, UNKNOWN_PERSON} or (not units.persons and _is_repeated(row_names or ())):
             raise InvalidInput(
                 "some of these units are there already, and stay as they are; all others were inserted. Forget those "
                 "first, or give new ones names of their own"
@@ -233,3 +230,9 @@ def _by_name(names: Sequence[str]) -> tuple[Integers, int]:
     """Return the unit of each row by its name, and how many there are."""
     seen: dict[str, int] = {}
     return np.array([seen.setdefault(name, len(seen)) for name in names], dtype=np.int64), len(seen)
+
+
+def _is_repeated(names: Sequence[str]) -> bool:
+    """Return whether a name stands twice. Rows without a name are no reason: one value of a row would decide it."""
+    known = [name for name in names if name != UNKNOWN_PERSON]
+    return len(set(known)) < len(known)

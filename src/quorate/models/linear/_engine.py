@@ -94,17 +94,10 @@ def _width_of(problem: Problem) -> int:
 
 def fit(problem: Problem, private: PrivateSums, public: Floats | None, noisy: NoisyVectors) -> Fitted:
     """Return the fitted weights. Everything that `noisy` can pay for is released."""
-    means = _measure_means(problem, private, public, noisy)
-    moved = None if public is None else shift(public, means.columns, means.deviations)
-    usable = moved is not None and moved <= _LARGEST_SHIFT and means.far <= _MOST_FAR + _SIGNIFICANT * means.noise
-    if public is not None and not usable:  # clipped around wrong rows, the means are wrong too: once more, without them
-        means = _measure_means(problem, private, None, noisy)
-        moved = shift(public, means.columns, means.deviations)
+    means, moved, usable = _compare_public(problem, private, public, noisy)
     made_error = _MADE_ERROR if isinstance(means.family, Bernoulli) else _UNCALIBRATED_ERROR
     steps, error = (_PUBLIC_STEPS, _PUBLIC_ERROR) if usable else (_MADE_STEPS, made_error)
-    points = means.points
-    if not usable and _has_room(problem, noisy) and (fraction := moment_fraction(private, noisy, points.shape[1])):
-        points = correlate_rows(points, [values.shape[1] for values in problem.atoms], private, noisy, fraction)
+    points = means.points if usable else _correlate(problem, means.points, private, noisy)
     run = _Run(problem, private, noisy, family=means.family, points=points)
     calibrated = not usable and problem.outputs == 1 and isinstance(means.family, Bernoulli)
     later = (_CALIBRATION * calibrated, _COMPARISON)
@@ -124,6 +117,29 @@ def fit(problem: Problem, private: PrivateSums, public: Floats | None, noisy: No
         weights[:, 0], weights[:, 1:], deviations[:, 1:], covariances = means.intercepts, 0.0, 0.0, 0 * covariances
     found = (run.family, moved, usable, len(steps), run.directions, constant)
     return Fitted(weights, deviations, covariances, run.centre, *found)
+
+
+def _compare_public(
+    problem: Problem, private: PrivateSums, public: Floats | None, noisy: NoisyVectors
+) -> tuple["_Means", float | None, bool]:
+    """Return the means, how far public rows are from them, and whether public rows stand for private ones."""
+    means = _measure_means(problem, private, public, noisy)
+    if public is None:
+        return means, None, False
+    moved = shift(public, means.columns, means.deviations)
+    if moved <= _LARGEST_SHIFT and means.far <= _MOST_FAR + _SIGNIFICANT * means.noise:
+        return means, moved, True
+    # Clipped around wrong rows, the means are wrong too: they are measured once more, without these.
+    means = _measure_means(problem, private, None, noisy)
+    return means, shift(public, means.columns, means.deviations), False
+
+
+def _correlate(problem: Problem, points: Floats, private: PrivateSums, noisy: NoisyVectors) -> Floats:
+    """Return made rows with what columns share, where a second moment can show it."""
+    fraction = moment_fraction(private, noisy, points.shape[1]) if _has_room(problem, noisy) else 0.0
+    if not fraction:
+        return points
+    return correlate_rows(points, [values.shape[1] for values in problem.atoms], private, noisy, fraction)
 
 
 def _has_room(problem: Problem, noisy: NoisyVectors) -> bool:
@@ -244,12 +260,12 @@ class _Run:
                 ends = zip(earlier, beliefs, gradients, noises, plans, strict=True)
                 beliefs = [self._shorten_step(*end) for end in ends]
             earlier = [belief.weights for belief in beliefs]
-            for seen, measured, plan in zip(history, gradients, plans, strict=True):
-                seen.append((measured, plan))
-            if index and error:
-                beliefs = [self._learn(belief, seen[-1:]) for belief, seen in zip(beliefs, history, strict=True)]
-            else:
-                beliefs = [self._with_evidence(*each) for each in zip(intercepts, history, strict=True)]
+            for output, measurement in enumerate(zip(gradients, plans, strict=True)):
+                history[output].append(measurement)
+                if index and error:
+                    beliefs[output] = self._learn(beliefs[output], history[output][-1:])
+                else:
+                    beliefs[output] = self._with_evidence(intercepts[output], history[output])
             if self.miss_weight:
                 self.family = self.family.with_miss(miss)
         return beliefs

@@ -99,19 +99,21 @@ def _label_set(labels: Any) -> NDArray[Any]:
         raise InvalidInput("Complex data not supported: y must hold classes")
     if isinstance(labels, np.ndarray) and labels.dtype.kind in "iufb":
         labels = np.unique(labels)
-    values = list_values(labels)
-    by_text = {}
-    for text, value in zip(read_texts(object_texts(values)).to_pylist(), values, strict=True):
-        if text is not None:
-            by_text[text, _label_type(value, text)] = text
-    types = {kind for _, kind in by_text}
+    typed = _typed_labels(list_values(labels))
+    types = {kind for _, kind in typed}
     if float in types and types <= {int, float}:
         raise InvalidInput(
             "Unknown label type: continuous. Labels must be classes, and some are fractions; a regression predicts "
             "numbers"
         )
     kind = types.pop() if len(types) == 1 else str
-    return np.array(sorted({text == "true" if kind is bool else kind(text) for text in by_text.values()}))
+    return np.array(sorted({text == "true" if kind is bool else kind(text) for text, _ in typed}))
+
+
+def _typed_labels(values: list[Any]) -> set[tuple[str, type]]:
+    """Return the text and the type of each distinct label that is not missing."""
+    texts = read_texts(object_texts(values)).to_pylist()
+    return {(text, _label_type(value, text)) for text, value in zip(texts, values, strict=True) if text is not None}
 
 
 def _label_type(value: object, text: str) -> type:

@@ -119,15 +119,20 @@ def check_records(
     if framed:
         check_differ(column_names(X))
     if reset:
-        keeps = takes_frames(estimator) if frames is None else frames
-        classifier.form_ = (form or FrameFormat.of(X)) if framed and keeps else None
+        stays_frame = framed and (takes_frames(estimator) if frames is None else frames)
+        classifier.form_ = (form or FrameFormat.of(X)) if stays_frame else None
         classifier.columns_read_ = framed and form is None and role == "private"
     if classifier.form_ is None:
-        if framed and form is not None:
-            _check_numbers(classifier, [name for name in form.columns if form.kind_of(name) != "number"])
+        _check_declared_numbers(classifier, form if framed else None)
         missing = allows_missing(estimator) if missing is None else missing
         return check_matrix(classifier, X, missing=missing, reset=reset, role=role, declared=form is not None)
     return _framed_rows(classifier, X, reset=reset, role=role)
+
+
+def _check_declared_numbers(classifier: Any, form: FrameFormat | None) -> None:
+    """Refuse a declared format with columns of texts or dates, for a model that takes a matrix."""
+    if form is not None:
+        _check_numbers(classifier, [name for name in form.columns if form.kind_of(name) != "number"])
 
 
 def _framed_rows(classifier: Any, X: Any, *, reset: bool, role: Role) -> Any:
@@ -168,10 +173,7 @@ def check_matrix(
     role = role or ("private" if reset else "query")
     if reset:
         classifier.columns_read_ = is_frame(X) and role == "private" and not declared
-    if hasattr(X, "toarray") and 8 * X.shape[0] * X.shape[1] > _MOST_BYTES:
-        raise InvalidInput(
-            f"a sparse matrix is filled, and this one, {X.shape[0]:,} x {X.shape[1]:,}, would not fit. {_PROJECT}"
-        )
+    _check_size(X)
     if is_frame(X):
         numbers = check_array(
             _frame_matrix(classifier, X, role, reset=reset, declared=declared),
@@ -186,6 +188,14 @@ def check_matrix(
         except ValueError as error:
             raise ValueError(without_values(str(error), classifier)) from None
     return matrix
+
+
+def _check_size(X: Any) -> None:
+    """Refuse a sparse matrix that would not fit into memory once it is filled."""
+    if hasattr(X, "toarray") and 8 * X.shape[0] * X.shape[1] > _MOST_BYTES:
+        raise InvalidInput(
+            f"a sparse matrix is filled, and this one, {X.shape[0]:,} x {X.shape[1]:,}, would not fit. {_PROJECT}"
+        )
 
 
 def _array_matrix(classifier: Any, X: Any, role: Role, *, missing: bool, reset: bool) -> Any:

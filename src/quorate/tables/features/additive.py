@@ -126,11 +126,7 @@ class AdditiveColumns(TransformerMixin, BaseEstimator):
         rare, declared = check_count("rare", self.rare), self._declared()
         X = None if X is None else self._table(X, reset=True)
         names = list(declared) if X is None else names_of(X)
-        cut = {name: _declared_cut(declared[name]) if name in declared else _is_cut(X, name) for name in names}
-        for name in names:
-            if name not in declared and is_named_id(name) and cut[name]:
-                warn_of_id(name)
-        numbers = sum(cut.values())
+        numbers = self._count_numbers(X, names, declared)
         cuts = check_count("cuts", cuts_for(numbers, units * outputs) if self.cuts is None else self.cuts)
         number = number_for(units, epsilon, 0 if X is None else len(X))
 
@@ -152,6 +148,15 @@ class AdditiveColumns(TransformerMixin, BaseEstimator):
         self.joined_ = _joined(self.blocks_, names, X)
         self._know(names)
         return self
+
+    @staticmethod
+    def _count_numbers(X: Any, names: list[Any], declared: Mapping[Any, Any]) -> int:
+        """Return how many columns are cut, and warn of those that are named as ids are."""
+        cut = {name: _declared_cut(declared[name]) if name in declared else _is_cut(X, name) for name in names}
+        for name in names:
+            if name not in declared and is_named_id(name) and cut[name]:
+                warn_of_id(name)
+        return sum(cut.values())
 
     def _table(self, X: Any, *, reset: bool) -> OpenTable | Floats:
         """Return the rows opened, and learn their columns or check them."""

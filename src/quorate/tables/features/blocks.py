@@ -218,16 +218,22 @@ def declared_block(name: str, declared: Any, *, cuts: int) -> Block:
     values = list(declared) if isinstance(declared, Sequence | np.ndarray) and not isinstance(declared, str) else []
     if values and all(isinstance(value, str) for value in values):
         return Categories(name, tuple(dict.fromkeys(canonical_text(value) for value in values)))
-    try:
-        numbers = np.unique(np.array(values, dtype=np.float64))
-    except (TypeError, ValueError):
-        numbers = np.empty(0)
-    if numbers.size < 2 or not np.isfinite(numbers).all():
+    numbers = _finite_numbers(values)
+    if numbers.size < 2:
         raise InvalidInput(f"declare column {name!r} as (low, high), as a list of cuts or as a list of categories")
     line = (float(numbers[0]), float(numbers[-1]))
     if numbers.size == 2:
         numbers = _cuts_between(float(numbers[0]), float(numbers[1]), cuts)
     return Ramps(name, tuple(numbers.tolist()), line=line if numbers.size > 2 else None)
+
+
+def _finite_numbers(values: list[Any]) -> Floats:
+    """Return the distinct numbers of a list, sorted, or none if one of its values is no finite number."""
+    try:
+        numbers = np.unique(np.array(values, dtype=np.float64))
+    except (TypeError, ValueError):
+        return np.empty(0)
+    return numbers if np.isfinite(numbers).all() else np.empty(0)
 
 
 def check_input_names(columns: Any, given: Any) -> None:
