@@ -170,8 +170,8 @@ def test_an_interrupt_tells_what_is_spent(command, said, monkeypatch, tmp_path, 
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    drawn, fitted = "core.answerers.release_votes", "compute.learners.batched.BatchedLogistic.fit"
-    for place in (drawn, fitted, "release.release.release_counts"):
+    drawn, fitted = "core.answerers.release_votes", "compute.learners._batched.BatchedLogistic.fit"
+    for place in (drawn, fitted, "release._release.release_counts"):
         monkeypatch.setattr(f"quorate.{place}", interrupted)
     assert main(command.split()) == 130
     assert said in capsys.readouterr().err

@@ -496,7 +496,7 @@ def test_a_schema_that_the_manifest_does_not_list_is_refused_by_all_who_open_the
         (folder / "schema.json").unlink()
         assert quorate("predict", folder, queries) == 0
         (served,) = open_models(Settings.of(folder, keys=False))
-        assert served.inputs.names == ("features",)
+        assert list(served.inputs.names) == ["features"]
         served.session.close()
 
 

@@ -257,7 +257,7 @@ def test_who_is_answered_together_with_a_request_that_fails_pays_once(make, shar
     asked = [Request(rows(2000 + turn), burner, id=f"b{turn}") for turn in range(5)]
     asked.insert(place, Request(rows(1, 3000), other, id="mine"))
     asked.insert(3, Request(rows(666), burner, id="wrong"))
-    replies = RequestBatcher(session.ask_all)._answered(asked)
+    replies = RequestBatcher(session.ask_all)._answer(asked)
     mine = replies[asked.index(next(one for one in asked if one.caller == other))]
     assert [type(reply) for reply in replies].count(ValueError) == 1
     assert mine.labels.tolist() == [-1, 1]

@@ -30,7 +30,7 @@ from quorate.service._worker import open_models
 from service_client import call, features, running
 
 PACKAGE = str(Path(quorate.__file__).parent)
-REQUEST, PREDICT = 32, 48  # modules visited, at most
+REQUEST, PREDICT = 32, 50  # modules visited, at most
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "architecture.md").read_text()
 PATHS = {job: line.split(" -> ") for job, line in re.findall(r"^    (\w+): (.+)$", PAGE, flags=re.MULTILINE)}
 
@@ -60,8 +60,8 @@ def requested(tmp_path, monkeypatch):
 
     What the server does by the clock is put off: on a busy machine it would fall into the request.
     """
-    clocks = ("app._NOTES_SECONDS", "app._FOLLOW_SECONDS", "app._STALL_SECONDS", "app._KEYS_SECONDS")
-    for clock in (*clocks, "auth._KEPT_SECONDS"):
+    clocks = ("_app._NOTES_SECONDS", "_app._FOLLOW_SECONDS", "_app._STALL_SECONDS", "_app._KEYS_SECONDS")
+    for clock in (*clocks, "_auth._KEPT_SECONDS"):
         monkeypatch.setattr(f"quorate.service.{clock}", 600.0)
     monkeypatch.setattr("quorate.service._batcher._IDLE_SECONDS", 600.0)
     monkeypatch.setenv("QUORATE_STATE", str(tmp_path / "state"))

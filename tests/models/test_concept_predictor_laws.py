@@ -185,7 +185,7 @@ def test_all_subsets_are_equally_likely():
 
 
 def permuted(patch, permutation):
-    patch.setattr("quorate.compute.ensemble.sources._secret_permutation", lambda count: np.array(permutation))
+    patch.setattr("quorate.compute.ensemble.dealing._secret_permutation", lambda count: np.array(permutation))
 
 
 def fitted(classifier, slots, sample, teachers, hypothesis):

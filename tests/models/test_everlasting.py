@@ -13,7 +13,7 @@ from sklearn.neighbors import KNeighborsClassifier
 
 from everlasting_game import ONE, Votes, excess, law_of
 from quorate import Infeasible, InvalidInput
-from quorate.compute.ensemble import sources
+from quorate.compute.ensemble import dealing
 from quorate.compute.learners import Deal
 from quorate.core.hypotheses.points import usable_rows
 from quorate.core.mechanisms import NO_QUORUM, Quorum
@@ -610,7 +610,7 @@ def known_deal(monkeypatch):
     def permutation(count):
         return np.random.default_rng(count).permutation(count)
 
-    monkeypatch.setattr(sources, "_secret_permutation", permutation)
+    monkeypatch.setattr(dealing, "_secret_permutation", permutation)
 
 
 class Shifting(Seats):

@@ -193,7 +193,7 @@ def test_a_run_that_is_resumed_has_met_what_it_met(tmp_path, monkeypatch):
     made = small()
     folder = save(made, tmp_path / "model")
     before = made.session_.answerer.phase._run
-    monkeypatch.setattr(Phase, "_drawn", lambda self, X: np.full(len(X), NO_QUORUM))
+    monkeypatch.setattr(Phase, "_draw_outcomes", lambda self, X: np.full(len(X), NO_QUORUM))
     made.predict([[0.0]] * 3)
     made.session_.close()
     again = load(folder)
@@ -480,12 +480,12 @@ def test_the_probe_counts_like_any_arrival_and_is_compared_with_phase_1(monkeypa
     def drawn(self, X):
         return np.where(np.abs(X[:, 0]) < 1, NO_QUORUM, X[:, 0] > 0)
 
-    monkeypatch.setattr(Phase, "_drawn", drawn)
+    monkeypatch.setattr(Phase, "_draw_outcomes", drawn)
     X = np.random.default_rng(0).normal(size=(360, 1))
     made = small().fit(X, (X[:, 0] >= 0).astype(int), probe=[[0.0], [0.5], [2.0], [-2.0]])
     assert made.session_.answerer.phase.met == 2
     assert made.drift_ == 0.0
-    monkeypatch.setattr(Phase, "_drawn", lambda self, X: np.ones(len(X), dtype=np.int64))
+    monkeypatch.setattr(Phase, "_draw_outcomes", lambda self, X: np.ones(len(X), dtype=np.int64))
     for phase in (2, 3):
         made.predict(np.full((SEATS + 1 - made.seats_taken_, 1), 2.0))
         assert (made.phase_, made.drift_) == (phase, 0.5)  # and not with the phase before

@@ -18,7 +18,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from everlasting_kills import BATCHES, SEATS, ask, batches, killed_at, small, what_is_wrong
 from quorate import InvalidInput, PrivateClassifier
 from quorate.auditing._plays import SeededNoise
-from quorate.compute.ensemble import sources
+from quorate.compute.ensemble import dealing
 from quorate.core.errors import BudgetSpent, LedgerRefused, WrongProcess
 from quorate.core.ledger import Ledger, find_ledger, move, restore
 from quorate.core.ledger._rules import Event, Phase, apply, from_json, to_json
@@ -68,7 +68,7 @@ def _tape(monkeypatch):
     for name, module in list(sys.modules.items()):
         if name.startswith("quorate.core.mechanisms") and hasattr(module, "system_noise"):
             monkeypatch.setattr(module, "system_noise", noise)
-    monkeypatch.setattr(sources, "_secret_permutation", dealt.permutation)
+    monkeypatch.setattr(dealing, "_secret_permutation", dealt.permutation)
 
 
 @pytest.mark.parametrize("settings", [{}, {"growth": 1.3, "max_phase_size": 80}, {"refresh": "pool"}])

@@ -128,7 +128,7 @@ def test_a_query_that_the_student_has_no_label_for_fails_for_its_caller_alone():
     session = StudentFirstClassifier(RuleOfThumb(), **settings).fit(X, y).session_
     rows = (0.0, 1.0, 99.0, 2.0, -1.0)
     asked = [Request(np.array([[row]]), f"caller {place}") for place, row in enumerate(rows)]
-    replies = RequestBatcher(session.ask_all)._answered(asked)
+    replies = RequestBatcher(session.ask_all)._answer(asked)
     assert isinstance(replies.pop(2), InvalidInput)
     assert [reply.labels.tolist() for reply in replies] == [[0], [1], [1], [0]]
 

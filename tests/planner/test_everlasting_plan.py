@@ -12,7 +12,7 @@ from sklearn.tree import DecisionTreeClassifier
 from quorate import Infeasible, InvalidInput
 from quorate.auditing._plays import SeededNoise
 from quorate.cli import main
-from quorate.compute.ensemble import sources
+from quorate.compute.ensemble import dealing
 from quorate.compute.learners import Deal
 from quorate.models.concepts import Boxes, Halfspaces, Intervals, Stumps, Thresholds
 from quorate.models.everlasting import EverlastingClassifier
@@ -30,7 +30,7 @@ def _tape(monkeypatch):
     for name, module in list(sys.modules.items()):
         if name.startswith("quorate.core.mechanisms") and hasattr(module, "system_noise"):
             monkeypatch.setattr(module, "system_noise", noise)
-    monkeypatch.setattr(sources, "_secret_permutation", dealt.permutation)
+    monkeypatch.setattr(dealing, "_secret_permutation", dealt.permutation)
     monkeypatch.setattr(np.random, "default_rng", lambda seed=3: made(seed))
 
 

@@ -77,7 +77,7 @@ class _Noted:
     """Releases of a fit, and what each tells: its squared sensitivity over its squared scale."""
 
     def __init__(self, noisy: NoisyVectors) -> None:
-        self._noisy, self.told, self.scale = noisy, list[float](), noisy.scale
+        self._noisy, self.told, self.scale, self.entries = noisy, list[float](), noisy.scale, noisy.entries
 
     def release(self, part: Any, *, squared_sensitivity: int, fraction: float) -> tuple[NDArray[np.int64], float]:
         released, scale = self._noisy.release(part, squared_sensitivity=squared_sensitivity, fraction=fraction)

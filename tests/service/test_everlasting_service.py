@@ -75,7 +75,7 @@ def _drawn(X):
 async def _world(app, tokens, point):
     """One client asks about his point. Another asks, and looks at everything that she may see."""
     model = app.state.service.models["m"]
-    model.session.answerer.phase._drawn = _drawn
+    model.session.answerer.phase._draw_outcomes = _drawn
     own = await call(app, "POST", INFER, features(*[[point]] * 8), bearer(tokens["asker"]))
     assert own.status == 200
     seen = []

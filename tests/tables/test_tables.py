@@ -189,7 +189,7 @@ def test_pandas_and_polars_frames():
 @pytest.mark.parametrize(
     ("frame", "text"),
     [
-        ({"age": [1]}, "must be a data frame or an Arrow table, with __arrow_c_stream__, got dict"),
+        ([{"age": 1}], "must be a data frame or an Arrow table, with __arrow_c_stream__, got list"),
         (np.zeros((2, 2)), "got ndarray"),
         (pd.DataFrame([[1, 2]], columns=["a", "a"]), "column names must differ: 'a' appears twice"),
         (pd.DataFrame([[1, "secret"]], columns=["a", "a"]), "column names must differ: 'a' appears twice"),

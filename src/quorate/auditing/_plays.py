@@ -23,6 +23,8 @@ from quorate.core.errors import InvalidInput
 from quorate.core.mechanisms import NO_QUORUM
 from quorate.core.mechanisms.base import Answers, QueryMechanism, Run, ThresholdMechanism, check_votes_batch
 
+_WIDEST_TABLE = 1e5  # the scale up to which a law is tabulated, at 20 megabytes
+
 
 @lru_cache(maxsize=16)
 def _cumulative_weights(scale: float) -> tuple[int, NDArray[np.float64]]:
@@ -44,7 +46,12 @@ class SeededNoise:
         return self.generator.geometric(success, size) - self.generator.geometric(success, size)
 
     def gaussian(self, scale: float, size: int) -> NDArray[np.int64]:
-        """Return draws of the discrete Gaussian law, by inversion of its distribution function."""
+        """Return draws of the discrete Gaussian law, by inversion of its distribution function.
+
+        Where the law is too wide for a table, it is that of a rounded normal number but for far less than a seed shows.
+        """
+        if scale > _WIDEST_TABLE:
+            return np.rint(self.generator.normal(0.0, scale, size)).astype(np.int64)
         radius, weights = _cumulative_weights(scale)
         ranks = np.searchsorted(weights, self.generator.random(size) * weights[-1], side="right")
         return np.asarray(ranks - radius, dtype=np.int64)

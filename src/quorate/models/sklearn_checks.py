@@ -11,6 +11,7 @@ COPY = "a fitted model that answers from a budget cannot be copied or pickled: t
 NOISE = "it compares two fits on the same rows, and each draws its own noise and deals the records anew, without a seed"
 VALUE = "it expects an error where a private value is no finite number, and the error would tell of that value"
 WEIGHT = "a weight would change how much one record can move what is released: weights are refused, with this reason"
+UNKNOWN_COLUMNS = "it gives a data frame to a model that does not show in which columns it takes texts: schema= says it"
 NO_ANSWER = "it takes every answer for a label, and where the teachers do not agree the answer is None"
 
 _BUDGET = {"check_estimators_pickle": COPY}
@@ -57,8 +58,11 @@ _FAILED: dict[str, dict[str, str]] = {
     "PrivatePoissonRegression": _REGRESSION,
     "PrivateSearchCV": _TWO_FITS,
     "ConformalClassifier": _PRIVATE_VALUES
+    | {"check_classifier_data_not_an_array": UNKNOWN_COLUMNS}
     | dict.fromkeys(("check_complex_data", "check_classifiers_regression_target", "check_supervised_y_no_nan"), VALUE),
-    "ConformalRegressor": _PRIVATE_VALUES | dict.fromkeys(("check_complex_data", "check_supervised_y_no_nan"), VALUE),
+    "ConformalRegressor": _PRIVATE_VALUES
+    | {"check_regressor_data_not_an_array": UNKNOWN_COLUMNS}
+    | dict.fromkeys(("check_complex_data", "check_supervised_y_no_nan"), VALUE),
 }
 
 

@@ -119,7 +119,7 @@ class EverlastingSession(Session):
             if self.folder is not None:
                 self.folder.close()
 
-    def _asked(self, request: Request) -> Asked:
+    def _describe_request(self, request: Request) -> Asked:
         """Return a request without a trace of its queries: each row has a name of its own."""
         body = (b"feed" if isinstance(request, Feed) else b"request") + request.body
         first = next(self._numbers) << 32
