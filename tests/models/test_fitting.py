@@ -7,6 +7,7 @@ import pytest
 import quorate as qr
 from quorate import Infeasible, InvalidInput
 from quorate.auditing.replay import entropy_tape
+from quorate.models.fitting import _test_units
 from quorate.tables import Number, Schema
 
 ROWS = 12_000
@@ -24,7 +25,7 @@ def clinic(rows=ROWS, *, seed=0):
 
 def test_a_table_alone_becomes_a_tested_model_that_can_be_published(tmp_path):
     table = clinic()
-    fitted = qr.fit(table, "ill", epsilon=2.0, classes=["no", "yes"], leave_out=["person"])
+    fitted = qr.fit(table, "ill", epsilon=2.0, classes=["no", "yes"], leave_out=["person"], test_share=0.1)
     assert fitted.columns == ("age", "site", "shoe")
     assert (fitted.units, fitted.test_units) == (0.9 * ROWS, 0.1 * ROWS)
     error, (answer, constant) = fitted.check.measure("error"), fitted.constant_error()
@@ -75,6 +76,11 @@ def test_noise_alone_is_not_said_to_be_better_than_a_constant():
     table = {"x": draw.normal(size=3000), "y": np.where(draw.random(3000) < 0.9, "a", "b")}
     for _ in range(5):  # false alarm: an interval of 95% twice off in the same fit, 0.003 each
         assert "Its labels are better" not in qr.fit(table, "y", epsilon=1.0, classes=["a", "b"]).summary()
+
+
+@pytest.mark.parametrize(("count", "tested"), [(200, 50), (4000, 1000), (30_000, 5000), (10**6, 10**5)])
+def test_how_many_units_are_tested_on_depends_on_their_number_alone(count, tested):
+    assert _test_units(count, "auto") == tested
 
 
 def test_without_a_test_all_units_are_fitted_on():

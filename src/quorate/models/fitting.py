@@ -8,7 +8,7 @@ PROOF.md proves why that is no more than (epsilon, delta) for both.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from quorate.compute.ensemble import deal_units
 from quorate.core.checks import check_positive, check_rate, is_named_id
@@ -24,7 +24,7 @@ from quorate.tables.features import AdditiveColumns
 from quorate.tables.persons import unit_numbers
 
 _MISCOVERAGE = 0.1  # of the intervals that a regression is tested with
-_FEWEST_TEST_UNITS = 50
+_FEWEST_TEST_UNITS, _ENOUGH_TEST_UNITS = 50, 5000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,7 +118,7 @@ def fit(
     public: Any = None,
     schema: Schema | None = None,
     leave_out: Sequence[str] = (),
-    test_share: float = 0.1,
+    test_share: float | Literal["auto"] = "auto",
 ) -> FittedTable:
     """Fit a model that may be published to one column of a private table, and test it privately.
 
@@ -144,7 +144,8 @@ def fit(
     leave_out
         Columns that are not used. Columns named as ids are left out too.
     test_share
-        The share of units that the model is tested on and not fitted on; 0 for no test.
+        The share of units that the model is tested on and not fitted on; 0 for no test. "auto" is a tenth, and more
+        where that would be fewer than 5,000 units, up to a quarter.
 
     Returns a `FittedTable`: `model`, `check`, `claim`, `predict`, `predict_proba`, `summary` and `save`.
 
@@ -218,8 +219,10 @@ def _feature_columns(names: Sequence[str], label: str, groups: str | None, leave
     return used
 
 
-def _test_units(count: int, share: float) -> int:
+def _test_units(count: int, share: float | Literal["auto"]) -> int:
     """Return how many units are held out: a function of public numbers."""
+    if share == "auto":
+        share = min(max(0.1, _ENOUGH_TEST_UNITS / count), 0.25)
     if share == 0:
         return 0
     held_out = round(check_rate("test_share", share) * count)
