@@ -203,7 +203,8 @@ def test_correlated_columns_do_not_make_a_fit_diverge():
     y = shared[:, 0] + 0.5 * generator.normal(size=12_000)
     columns = AdditiveColumns(declared=[(-4, 4)] * 8)
     model = PrivateLinearRegression(bounds=(-6, 6), columns=columns).fit(X[:8000], y[:8000])
-    assert model.score(X[8000:], y[8000:]) > 0.0  # mostly about 0.7; without a second moment it was -4 and less
+    # Of 30 fits the median was 0.55 and the worst the constant, -0.001; without a second moment it was -4 and less.
+    assert model.score(X[8000:], y[8000:]) > -0.2
 
 
 def test_overdispersed_counts_have_a_wider_spread():
