@@ -33,7 +33,7 @@ TAKEN = {
     "semi-private": f"{CONCEPT} epsilon points",
     "linear": f"{TABLES} {OUT} epsilon delta account bounds largest cuts cross waves",
     "search": f"{TABLES} {OUT} epsilon delta cuts scoring held-out method",
-    "conformal": f"{TABLES} {OUT} epsilon account model alpha largest-error per-person trusted",
+    "conformal": f"{TABLES} {OUT} epsilon account model miscoverage largest-error per-person trusted",
 }
 
 

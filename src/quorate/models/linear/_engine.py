@@ -143,8 +143,10 @@ def _correlate(problem: Problem, points: Floats, private: PrivateSums, noisy: No
 
 
 def _has_room(problem: Problem, noisy: NoisyVectors) -> bool:
-    """Return whether enough entries are left for a second moment beside all other releases."""
-    return noisy.entries >= _entries_without_pairs(problem) + moment_entries(_width_of(problem))
+    """Return whether enough entries are left for a second moment beside the releases that follow it."""
+    width = 1 + _width_of(problem)
+    following = (len(_MADE_STEPS) + 1) * problem.outputs * (width + 3) + CALIBRATION_ENTRIES
+    return noisy.entries >= following + moment_entries(_width_of(problem))
 
 
 def _is_better(weights: Floats, means: "_Means", private: PrivateSums, noisy: NoisyVectors) -> bool:
