@@ -49,7 +49,7 @@ ENGINES: dict[str, Engine] = {
 # little of the mean error of a fit. Where there is anything to choose, choices make that one smaller, and come first.
 _DIGITS = 5  # of an expected error: engines that agree in them are equally good, and the first listed is taken
 _LATER = {"weights": 2}
-_LATER_FOR_MEAN = {"_plain": 1}
+_LATER_FOR_MEAN = {"plain": 1}
 _FIRST_FOR_MEAN = {"adaptive": -1}
 
 
