@@ -63,6 +63,12 @@ def test_people_are_never_on_both_sides_of_the_split():
     assert "all rows of one person" in fitted.claim
 
 
+def test_intervals_are_claimed_for_the_rows_that_they_were_tested_on():
+    table = clinic(6000).drop(columns="ill")
+    fitted = qr.fit(table, "shoe", epsilon=4.0, bounds=(20, 70), groups="person")
+    assert "person's first row" in fitted.intervals.covers_
+
+
 @pytest.mark.parametrize("known", ["schema", "public"])
 def test_columns_may_be_declared_or_read_off_a_public_table(known):
     table, public = clinic()[["age", "shoe", "ill"]], clinic(500, seed=2)[["age", "shoe", "ill"]]

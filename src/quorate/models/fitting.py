@@ -181,10 +181,13 @@ def fit(
         if bounds is None:
             check = check_model(model, **tested, epsilon=epsilon, delta=delta)
         else:
-            width = float(bounds[1]) - float(bounds[0])
-            intervals = ConformalRegressor(model, epsilon=epsilon, miscoverage=_MISCOVERAGE, largest_error=width).fit(
-                **tested
-            )
+            intervals = ConformalRegressor(
+                model,
+                epsilon=epsilon,
+                miscoverage=_MISCOVERAGE,
+                largest_error=float(bounds[1]) - float(bounds[0]),
+                per_person="all" if persons is None else "first",  # one row of each person is tested on
+            ).fit(**tested)
     return FittedTable(
         model=model,
         check=check,
