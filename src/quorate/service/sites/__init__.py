@@ -9,22 +9,24 @@
 PROOF.md states what holds in each mode, and docs/howto/federation.md who must be trusted for it.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from quorate.core.lazy import import_on_use
+
+__all__ = ["Card", "FederatedClassifier", "Keys", "Site", "Sites", "serve_site"]
 
 if TYPE_CHECKING:
     from quorate.service.sites._keys import Card, Keys
     from quorate.service.sites._site import Site
     from quorate.service.sites.coordinator import FederatedClassifier, Sites
     from quorate.service.sites.server import serve_site
-
-__all__ = ["Card", "FederatedClassifier", "Keys", "Site", "Sites", "serve_site"]
-
-_MODULES = {"Card": "_keys", "Keys": "_keys", "Site": "_site", "serve_site": "server"}
-
-
-def __getattr__(name: str) -> Any:
-    """Find a name when it is first asked for: a site needs no client, and a coordinator no server."""
-    if name not in __all__:
-        raise AttributeError(f"module 'quorate.service.sites' has no attribute {name!r}")
-    return getattr(import_module(f"quorate.service.sites.{_MODULES.get(name, 'coordinator')}"), name)
+else:
+    __getattr__ = import_on_use(  # a site needs no client, and a coordinator no server
+        __name__,
+        {
+            "_keys": "Card Keys",
+            "_site": "Site",
+            "coordinator": "FederatedClassifier Sites",
+            "server": "serve_site",
+        },
+    )
