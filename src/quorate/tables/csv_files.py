@@ -166,7 +166,7 @@ def _arrow_table(block: pa.Buffer, header: CsvHeader, kind: pa.DataType, *, at_o
     }
     if memoryview(block)[: len(codecs.BOM_UTF8)].tobytes() == codecs.BOM_UTF8:
         # Arrow drops a mark at the start of what it reads, and here one is part of a value.
-        block = pa.py_buffer(codecs.BOM_UTF8 + block.to_pybytes())
+        block = arrow_buffer(codecs.BOM_UTF8 + block.to_pybytes())
     try:
         return pyarrow.csv.read_csv(pa.BufferReader(block), **options)
     except pa.ArrowInvalid:  # no UTF-8, another number of values, or a line that is longer than a block
