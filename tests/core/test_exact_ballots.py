@@ -20,7 +20,6 @@ from quorate.compute.learners import (
     BatchedNaiveBayes,
     BatchedQuadratic,
     BatchedRidge,
-    BatchedStump,
     BatchedTree,
     Deal,
     LinearTeachers,
@@ -35,7 +34,7 @@ LEARNERS = {
     "centroid": BatchedCentroid(),
     "naive_bayes": BatchedNaiveBayes(),
     "quadratic": BatchedQuadratic(),
-    "stump": BatchedStump(),
+    "stump": BatchedTree(max_depth=1),
     "tree": BatchedTree(max_depth=4),
 }
 CASES = [(name, classes) for name in sorted(LEARNERS) for classes in (2, 5)]

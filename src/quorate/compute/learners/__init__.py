@@ -21,14 +21,12 @@ __all__ = [
     "BatchedNaiveBayes",
     "BatchedQuadratic",
     "BatchedRidge",
-    "BatchedStump",
     "BatchedTree",
     "Deal",
     "DeviceName",
     "Learner",
     "LinearTeachers",
     "QuadraticTeachers",
-    "StumpTeachers",
     "Teachers",
     "TreeTeachers",
     "batched_equivalent",
@@ -46,7 +44,6 @@ if TYPE_CHECKING:
         teachers_from_arrays,
     )
     from quorate.compute.learners._losses import BatchedCentroid, BatchedNaiveBayes, BatchedRidge
-    from quorate.compute.learners._stump import BatchedStump, StumpTeachers
     from quorate.compute.learners._tree import BatchedTree, TreeTeachers
     from quorate.compute.learners.linear import LinearTeachers
     from quorate.compute.learners.teachers import MEMORY, Deal, DeviceName, Learner, Teachers
@@ -58,7 +55,6 @@ else:
             "teachers_from_arrays",
             "linear": "LinearTeachers",
             "_losses": "BatchedCentroid BatchedNaiveBayes BatchedRidge",
-            "_stump": "BatchedStump StumpTeachers",
             "teachers": "MEMORY Deal DeviceName Learner Teachers",
             "_tree": "BatchedTree TreeTeachers",
         },

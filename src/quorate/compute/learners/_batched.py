@@ -18,7 +18,6 @@ from quorate.compute.learners._losses import (
     MultinomialLoss,
 )
 from quorate.compute.learners._newton import Loss, centred, minimise, row_space
-from quorate.compute.learners._stump import BatchedStump, StumpTeachers
 from quorate.compute.learners._tree import DEEPEST, BatchedTree, TreeTeachers
 from quorate.compute.learners.backends import Array, Backend
 from quorate.compute.learners.linear import LinearTeachers
@@ -136,22 +135,25 @@ class BatchedLogistic(LinearLearner):
         if basis is not None:
             coefficients = basis @ coefficients
         intercepts = 0.0 * minimum[:, 0] if means is None else minimum[:, -1] - (means[:, None, :] @ coefficients)[:, 0]
-        return backend.join([coefficients, intercepts[:, None, :]], 1).swapaxes(1, 2)
+        return backend.functions.concatenate([coefficients, intercepts[:, None, :]], 1).swapaxes(1, 2)
 
     def _minimum(self, backend: Backend, design: Array, weights: Array, block: Block) -> Array:
         """Return coefficients (chunks, columns, classes shown), the intercept in the last column if there is one."""
         penalties = np.ones((design.shape[2], 1))
         if self.fit_intercept:
-            design, penalties = backend.join([design, weights], 2), np.append(penalties, [[0.0]], axis=0)
+            design, penalties = (
+                backend.functions.concatenate([design, weights], 2),
+                np.append(penalties, [[0.0]], axis=0),
+            )
         target, penalties, weights = backend.put(block.indicators()), backend.put(penalties), self.C * weights
         if self.class_weight is not None:
             weights = weights * backend.put(self._class_weights(block))
         if block.shown.shape[1] > 2:
             loss: Loss = MultinomialLoss(backend, design, weights, target, penalties)
-            return minimise(backend, loss, outputs=block.shown.shape[1])
+            return minimise(loss, outputs=block.shown.shape[1])
         loss = BinaryLoss(backend, design, weights, target[:, :, 1:], penalties)
-        coefficients = minimise(backend, loss, outputs=1)
-        return backend.join([0.0 * coefficients, coefficients], 2)
+        coefficients = minimise(loss, outputs=1)
+        return backend.functions.concatenate([0.0 * coefficients, coefficients], 2)
 
     def _class_weights(self, block: Block) -> NDArray[np.float64]:
         """Return the weight of each row by its class, from the rows of its own chunk alone (proof: step 14)."""
@@ -318,8 +320,6 @@ def _tree(settings: dict[str, Any], changed: dict[str, Any]) -> Learner | None:
     integral = all(type(number) is int and number >= 1 for number in (depth, smallest_leaf))
     if not translates or not integral or depth > DEEPEST:
         return None
-    if depth == 1 and smallest_leaf == 1 and weight is None:
-        return BatchedStump()
     return BatchedTree(max_depth=depth, min_samples_leaf=smallest_leaf, class_weight=weight)
 
 
@@ -334,7 +334,7 @@ def _same(value: Any, default: Any) -> bool:
 def teachers_from_arrays(arrays: Mapping[str, NDArray[Any]]) -> Teachers:
     """Return the teachers whose `arrays()` these are, whatever their kind."""
     kind = str(arrays["kind"]) if "kind" in arrays else None
-    kinds = {"linear": LinearTeachers, "quadratic": QuadraticTeachers, "stump": StumpTeachers, "tree": TreeTeachers}
+    kinds = {"linear": LinearTeachers, "quadratic": QuadraticTeachers, "tree": TreeTeachers}
     if kind not in kinds:
         raise InvalidInput(f"arrays must be of the kind {', '.join(map(repr, kinds))}, not {kind!r}")
     teachers: Teachers = kinds[kind].from_arrays(arrays)  # type: ignore[attr-defined]

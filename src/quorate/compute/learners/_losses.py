@@ -7,6 +7,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -90,30 +91,22 @@ _ENOUGH = 1e-4  # of the squared first residual: a direction within 1 percent le
 class BinaryLoss(Loss):
     """Log loss of one score a row; `target` is 1 or 0."""
 
-    def __init__(self, backend: Backend, design: Array, weights: Array, target: Array, penalties: Array) -> None:
-        self._backend, self._weights, self._target = backend, weights, target
-        self.design, self.penalties = design, penalties
-
     def value(self, scores: Array) -> Array:
         """Return the loss of each chunk: the sum over its rows of log(1 + exp(score)) - target * score."""
-        losses = self._backend.log1p(self._backend.exp(-abs(scores)))
-        losses = losses + self._backend.at_least(scores, 0.0) - self._target * scores
-        return (self._weights * losses).sum(axis=(1, 2))
+        functions = self.backend.functions
+        losses = functions.log1p(functions.exp(-abs(scores))) + functions.clip(scores, 0.0, None)
+        losses = losses - self.target * scores
+        return (self.weights * losses).sum(axis=(1, 2))
 
     def direction(self, coefficients: Array, scores: Array) -> tuple[Array, Array]:
         """Return Newton's direction and the gradient."""
-        small = self._backend.exp(-abs(scores))
-        chance = self._backend.where(scores >= 0, 1.0, small) / (1.0 + small)
-        curvature = self._weights * small / (1.0 + small) ** 2
+        small = self.backend.functions.exp(-abs(scores))
+        chance = self.backend.functions.where(scores >= 0, 1.0, small) / (1.0 + small)
+        curvature = self.weights * small / (1.0 + small) ** 2
         across = self.design.swapaxes(1, 2)
-        gradient = across @ (self._weights * (chance - self._target)) + self.penalties * coefficients
+        gradient = across @ (self.weights * (chance - self.target)) + self.penalties * coefficients
         hessian = across @ (curvature * self.design)
-        return -damped_solve(self._backend, hessian, gradient, self.penalties[:, 0]), gradient
-
-    def among(self, chunks: Array) -> "BinaryLoss":
-        """Return the loss of some of the chunks."""
-        design, weights, target = self.design[chunks], self._weights[chunks], self._target[chunks]
-        return BinaryLoss(self._backend, design, weights, target, self.penalties)
+        return -damped_solve(self.backend, hessian, gradient, self.penalties[:, 0]), gradient
 
 
 class MultinomialLoss(Loss):
@@ -122,46 +115,41 @@ class MultinomialLoss(Loss):
     The matrix of second derivatives is never formed: with m classes it would be m times as wide as one class's.
     """
 
-    def __init__(self, backend: Backend, design: Array, weights: Array, target: Array, penalties: Array) -> None:
-        self._backend, self._weights, self._target = backend, weights, target
-        self.design, self.penalties = design, penalties
-        self._identity = backend.put(np.eye(design.shape[2]))
-        self._squares = design.swapaxes(1, 2) @ (weights * design)
+    @cached_property
+    def _squares(self) -> Array:
+        return self.design.swapaxes(1, 2) @ (self.weights * self.design)
 
     def value(self, scores: Array) -> Array:
         """Return the loss of each chunk: the sum over its rows of log(sum of exp(scores)) - the label's score."""
-        top = self._backend.largest(scores, 2)[:, :, None]
-        total = self._backend.log(self._backend.exp(scores - top).sum(axis=2))[:, :, None] + top
-        of_class = (self._target * scores).sum(axis=2)[:, :, None]
-        return (self._weights * (total - of_class)).sum(axis=(1, 2))
+        functions = self.backend.functions
+        top = functions.amax(scores, 2)[:, :, None]
+        total = functions.log(functions.exp(scores - top).sum(axis=2))[:, :, None] + top
+        of_class = (self.target * scores).sum(axis=2)[:, :, None]
+        return (self.weights * (total - of_class)).sum(axis=(1, 2))
 
     def direction(self, coefficients: Array, scores: Array) -> tuple[Array, Array]:
         """Return a direction close to Newton's, by conjugate gradients, and the gradient."""
-        grown = self._backend.exp(scores - self._backend.largest(scores, 2)[:, :, None])
+        grown = self.backend.functions.exp(scores - self.backend.functions.amax(scores, 2)[:, :, None])
         chances = grown / grown.sum(axis=2)[:, :, None]
         across = self.design.swapaxes(1, 2)
-        gradient = across @ (self._weights * (chances - self._target)) + self.penalties * coefficients
+        gradient = across @ (self.weights * (chances - self.target)) + self.penalties * coefficients
 
         def curved(direction: Array) -> Array:
             change = chances * (self.design @ direction)
             change = change - chances * change.sum(axis=2)[:, :, None]
-            return across @ (self._weights * change) + self.penalties * direction
+            return across @ (self.weights * change) + self.penalties * direction
 
-        spread = (self._weights * chances * (1.0 - chances)).sum(axis=(1, 2))
-        rows = self._weights.sum(axis=(1, 2)) * chances.shape[2]
+        spread = (self.weights * chances * (1.0 - chances)).sum(axis=(1, 2))
+        rows = self.weights.sum(axis=(1, 2)) * chances.shape[2]
         average = (spread / (rows + (rows == 0)))[:, None, None]
         nearly = average * self._squares
-        inverse = damped_solve(self._backend, nearly, self._identity + 0.0 * nearly, self.penalties[:, 0])
+        identity = self.backend.put(np.eye(self.design.shape[2]))
+        inverse = damped_solve(self.backend, nearly, identity + 0.0 * nearly, self.penalties[:, 0])
         return self._conjugate(-gradient, curved, inverse), gradient
-
-    def among(self, chunks: Array) -> "MultinomialLoss":
-        """Return the loss of some of the chunks."""
-        design, weights, target = self.design[chunks], self._weights[chunks], self._target[chunks]
-        return MultinomialLoss(self._backend, design, weights, target, self.penalties)
 
     def _conjugate(self, right: Array, curved: Callable[[Array], Array], inverse: Array) -> Array:
         """Solve `curved(x) = right` in each chunk, preconditioned by what one class would need on its own."""
-        where = self._backend.where
+        where = self.backend.functions.where
         solution, residual = 0.0 * right, right
         search = eased = inverse @ residual
         size = (residual * eased).sum(axis=(1, 2))
@@ -198,10 +186,10 @@ class BatchedCentroid(LinearLearner):
     def _fit_block(self, backend: Backend, block: Block) -> Array:
         features, means = centred(backend.put(block.features), backend.put(block.weights))
         indicators = backend.put(block.indicators())
-        sizes = backend.at_least(indicators.sum(axis=1), 1.0)[:, :, None]
+        sizes = backend.functions.clip(indicators.sum(axis=1), 1.0, None)[:, :, None]
         centroids = (indicators.swapaxes(1, 2) @ features) / sizes
         intercepts = -((means[:, None, :] + 0.5 * centroids) * centroids).sum(axis=2)
-        return backend.join([centroids, intercepts[:, :, None]], 2)
+        return backend.functions.concatenate([centroids, intercepts[:, :, None]], 2)
 
     def _bytes(self, rows: int, features: int, shown: int) -> int:
         return 8 * (3 * rows * features + 2 * rows * shown + 4 * shown * features)
@@ -238,7 +226,7 @@ class BatchedRidge(LinearLearner):
         intercepts = 0.0 * coefficients[:, 0]
         if self.fit_intercept:
             intercepts = levels - (means[:, None, :] @ coefficients)[:, 0]
-        return backend.join([coefficients, intercepts[:, None, :]], 1).swapaxes(1, 2)
+        return backend.functions.concatenate([coefficients, intercepts[:, None, :]], 1).swapaxes(1, 2)
 
     def _least_squares(self, backend: Backend, features: Array, target: Array) -> Array:
         across = features.swapaxes(1, 2)
@@ -283,19 +271,19 @@ class BatchedNaiveBayes(LinearLearner):
         features, means = centred(backend.put(block.features), weights)
         indicators = backend.put(block.indicators())
         across = indicators.swapaxes(1, 2)
-        sizes = backend.at_least(indicators.sum(axis=1), 1.0)[:, :, None]
-        rows = backend.at_least(weights.sum(axis=1), 1.0)[:, None]
+        sizes = backend.functions.clip(indicators.sum(axis=1), 1.0, None)[:, :, None]
+        rows = backend.functions.clip(weights.sum(axis=1), 1.0, None)[:, None]
         centres = (across @ features) / sizes
         away = (features - indicators @ centres) * weights[:, :, None]
-        widest = backend.largest((features * features).sum(axis=1) / rows, 1)[:, None, None]
+        widest = backend.functions.amax((features * features).sum(axis=1) / rows, 1)[:, None, None]
         # A chunk whose rows are all alike has no variance to measure by: any common one leaves it to the priors.
-        spread = backend.where(widest > 0, self.var_smoothing * widest, 1.0)
-        variances = backend.at_least((across @ (away * away)) / sizes + spread, _LEAST)
+        spread = backend.functions.where(widest > 0, self.var_smoothing * widest, 1.0)
+        variances = backend.functions.clip((across @ (away * away)) / sizes + spread, _LEAST, None)
         centres = centres + means[:, None, :]
         linear = centres / variances
-        constants = backend.log(2.0 * math.pi * variances) + centres * linear
-        intercepts = backend.log(sizes[:, :, 0] / rows) - 0.5 * constants.sum(axis=2)
-        return backend.join([linear, -0.5 / variances, intercepts[:, :, None]], 2)
+        constants = backend.functions.log(2.0 * math.pi * variances) + centres * linear
+        intercepts = backend.functions.log(sizes[:, :, 0] / rows) - 0.5 * constants.sum(axis=2)
+        return backend.functions.concatenate([linear, -0.5 / variances, intercepts[:, :, None]], 2)
 
     def _bytes(self, rows: int, features: int, shown: int) -> int:
         return 8 * (5 * rows * features + 3 * rows * shown + 10 * shown * features)

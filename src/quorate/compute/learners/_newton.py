@@ -6,6 +6,8 @@ A chunk that has stopped keeps its coefficients to the last bit while others go 
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 
@@ -30,7 +32,7 @@ def row_space(backend: Backend, features: Array) -> tuple[Array, Array | None]:
     """
     if features.shape[2] <= features.shape[1]:
         return features, None
-    basis, upper = backend.orthogonal(features.swapaxes(1, 2))
+    basis, upper = backend.functions.linalg.qr(features.swapaxes(1, 2))
     return upper.swapaxes(1, 2), basis
 
 
@@ -50,10 +52,14 @@ HALVINGS = 40
 STILL = 0.02  # a step that moves no score of the chunk's own rows by more leaves an error of about its square
 
 
+@dataclass(frozen=True, repr=False)
 class Loss(ABC):
     """A convex loss of each chunk's scores on its own rows; `penalties` weigh half the squares of the coefficients."""
 
+    backend: Backend
     design: Array  # (chunks, rows, columns)
+    weights: Array  # (chunks, rows, 1)
+    target: Array  # (chunks, rows, outputs)
     penalties: Array  # (columns, 1)
 
     @abstractmethod
@@ -64,37 +70,37 @@ class Loss(ABC):
     def direction(self, coefficients: Array, scores: Array) -> tuple[Array, Array]:
         """Return the way down that each chunk takes from here, and the gradient of its loss and penalty."""
 
-    @abstractmethod
-    def among(self, chunks: Array) -> "Loss":
+    def among(self, chunks: Array) -> Self:
         """Return the loss of some of the chunks."""
+        return replace(self, design=self.design[chunks], weights=self.weights[chunks], target=self.target[chunks])
 
 
-def minimise(backend: Backend, loss: Loss, *, outputs: int) -> Array:
+def minimise(loss: Loss, *, outputs: int) -> Array:
     """Return each chunk's coefficients that minimise its loss and penalty, from a start at zero."""
     chunks, rows, columns = loss.design.shape
-    coefficients, scores = (backend.put(np.zeros((chunks, size, outputs))) for size in (columns, rows))
-    return _descend(backend, loss, coefficients, scores, loss.value(scores), steps=STEPS)
+    coefficients, scores = (loss.backend.put(np.zeros((chunks, size, outputs))) for size in (columns, rows))
+    return _descend(loss, coefficients, scores, loss.value(scores), steps=STEPS)
 
 
-def _descend(backend: Backend, loss: Loss, coefficients: Array, scores: Array, value: Array, *, steps: int) -> Array:
-    active = value >= 0
+def _descend(loss: Loss, coefficients: Array, scores: Array, value: Array, *, steps: int) -> Array:
+    backend, active = loss.backend, value >= 0
     for step_number in range(1, steps + 1):
         direction, gradient = loss.direction(coefficients, scores)
         change = loss.design @ direction
         objective = _along(loss, coefficients, scores, direction, change)
         slope = (gradient * direction).sum(axis=(1, 2))
-        step, value = step_lengths(backend, objective, value, slope, active)
+        step, value = _step_lengths(backend, objective, value, slope, active)
         moves, step = (active & (step > 0))[:, None, None], step[:, None, None]
-        coefficients = backend.where(moves, coefficients + step * direction, coefficients)
-        scores = backend.where(moves, scores + step * change, scores)
-        active = moves[:, 0, 0] & (backend.largest(abs(step * change), (1, 2)) > STILL)
+        coefficients = backend.functions.where(moves, coefficients + step * direction, coefficients)
+        scores = backend.functions.where(moves, scores + step * change, scores)
+        active = moves[:, 0, 0] & (backend.functions.amax(abs(step * change), (1, 2)) > STILL)
         remaining = int(active.sum())
         if remaining == 0:
             break
         if 2 * remaining < len(active) and not backend.steady:  # most have stopped: go on with the others alone
             rest = active.nonzero()[0]
             coefficients[rest] = _descend(
-                backend, loss.among(rest), coefficients[rest], scores[rest], value[rest], steps=steps - step_number
+                loss.among(rest), coefficients[rest], scores[rest], value[rest], steps=steps - step_number
             )
             break
     return coefficients
@@ -108,7 +114,7 @@ def _along(loss: Loss, coefficients: Array, scores: Array, direction: Array, cha
     return lambda step: loss.value(scores + step[:, None, None] * change) + still + step * (linear + step * square)
 
 
-def step_lengths(
+def _step_lengths(
     backend: Backend, objective: Callable[[Array], Array], value: Array, slope: Array, active: Array
 ) -> tuple[Array, Array]:
     """Return each chunk's first step among 1, 1/2, 1/4, ... that lowers its objective enough, and the objective there.
@@ -122,5 +128,5 @@ def step_lengths(
         lowered = ~active | (lowered_value <= value + 1e-4 * step * slope + 1e-12 * abs(value))
         if bool(lowered.all()):
             break
-        step = backend.where(lowered, step, 0.5 * step)
-    return backend.where(lowered, step, 0.0), lowered_value
+        step = backend.functions.where(lowered, step, 0.5 * step)
+    return backend.functions.where(lowered, step, 0.0), lowered_value

@@ -1,6 +1,6 @@
 """A thin layer over NumPy and PyTorch: the few array functions whose names or manners differ between the two.
 
-Whatever both spell alike (`@`, `+`, `.sum(axis=...)`, `.swapaxes`, indexing) is used as it stands.
+Whatever both spell alike (`@`, `+`, `.sum(axis=...)`, `.swapaxes`, `functions.exp`) is used as it stands.
 """
 
 import ctypes
@@ -39,21 +39,8 @@ class Backend:
     steady: bool
     put: Callable[[NDArray[Any]], Array]  # from NumPy to the device
     take: Callable[[Array], NDArray[Any]]  # and back
-    exp: Callable[[Array], Array]
-    log1p: Callable[[Array], Array]
-    log: Callable[[Array], Array]
-    where: Callable[[Array, Any, Any], Array]
-    at_least: Callable[[Array, float], Array]  # the larger of each element and a number
-    larger: Callable[..., Array]  # of each two elements; this and the next two write to `out`
-    greater: Callable[..., Array]  # whether elements of the first array are
-    unequal: Callable[..., Array]
-    largest: Callable[[Array, Any], Array]  # along an axis, or several
-    argmax: Callable[[Array, int], Array]  # along an axis; the first of equals
-    sort: Callable[[Array, int], tuple[Array, Array]]  # values and their former places, along an axis
-    gather: Callable[[Array, Array, int], Array]  # elements at the given places along an axis
-    join: Callable[[list[Array], int], Array]  # along an axis
+    functions: Any  # the library, for functions that both spell alike: `exp`, `where`, `maximum`, `clip`, `amax`, ...
     solve: Callable[[Array, Array], Array]  # many linear systems; never raises
-    orthogonal: Callable[[Array], tuple[Array, Array]]  # reduced QR factors of many matrices
     product: Callable[..., Array]  # of two matrices, which writes to `out`, a contiguous one
     spread: Callable[[Array, int], Array]  # a column for rows of this length: repeated where this makes loops faster
     as_bytes: Callable[[Array], Array]  # flags as numbers of one byte, in their place
@@ -135,21 +122,8 @@ def _numpy() -> Backend:
         steady=False,
         put=lambda array: array,
         take=lambda array: array,
-        exp=np.exp,
-        log1p=np.log1p,
-        log=np.log,
-        where=np.where,
-        at_least=np.maximum,
-        larger=np.maximum,
-        greater=np.greater,
-        unequal=np.not_equal,
-        largest=lambda array, axis: array.max(axis=axis),
-        argmax=lambda array, axis: array.argmax(axis=axis),
-        sort=_numpy_sort,
-        gather=np.take_along_axis,
-        join=lambda arrays, axis: np.concatenate(arrays, axis=axis),
+        functions=np,
         solve=_numpy_solve,
-        orthogonal=np.linalg.qr,
         product=_numpy_product,
         spread=lambda column, times: column if times > _ROW else np.repeat(column, times, axis=1),
         as_bytes=lambda flags: flags.view(np.uint8),
@@ -166,11 +140,6 @@ def _numpy_product(left: NDArray[Any], right: NDArray[Any], out: NDArray[Any]) -
     shape = 1 + halved, -1
     np.matmul(left.reshape(*shape, left.shape[1]), right, out=out.reshape(*shape, out.shape[1]))
     return out
-
-
-def _numpy_sort(array: NDArray[Any], axis: int) -> tuple[NDArray[Any], NDArray[Any]]:
-    positions = array.argsort(axis=axis, kind="stable")
-    return np.take_along_axis(array, positions, axis=axis), positions
 
 
 def _numpy_solve(matrices: NDArray[Any], right: NDArray[Any]) -> NDArray[Any]:
@@ -210,21 +179,8 @@ def _torch(device: str) -> Backend:
         steady=True,
         put=lambda array: torch.tensor(array, device=device),
         take=lambda array: array.cpu().numpy(),
-        exp=torch.exp,
-        log1p=torch.log1p,
-        log=torch.log,
-        where=torch.where,
-        at_least=lambda array, number: array.clamp(min=number),
-        larger=torch.maximum,
-        greater=torch.gt,
-        unequal=torch.ne,
-        largest=lambda array, axis: array.amax(dim=axis),
-        argmax=lambda array, axis: array.argmax(dim=axis),
-        sort=lambda array, axis: tuple(array.sort(dim=axis, stable=True)),
-        gather=lambda array, places, axis: array.gather(axis, places),
-        join=lambda arrays, axis: torch.cat(arrays, dim=axis),
+        functions=torch,
         solve=lambda matrices, right: torch.linalg.solve_ex(matrices, right).result,
-        orthogonal=torch.linalg.qr,
         product=torch.mm,
         spread=lambda column, times: column,
         as_bytes=lambda flags: flags.view(torch.uint8),

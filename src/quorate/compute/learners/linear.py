@@ -246,13 +246,13 @@ def _votes_beyond(backend: Backend, room: _Room, bars: Array) -> Array:
     """
     product = room.product
     if len(room.neighbours) == 1:
-        backend.greater(product, bars, out=room.flags[0])
+        backend.functions.greater(product, bars, out=room.flags[0])
         return room.beyond
     product -= bars
     for previous, label in room.neighbours:
-        backend.larger(label, previous, out=label)
+        backend.functions.maximum(label, previous, out=label)
     # Whether the largest up to a label is not the largest of all: proof, step 5.
-    backend.unequal(room.lower, room.last, out=room.flags)
+    backend.functions.not_equal(room.lower, room.last, out=room.flags)
     return room.beyond
 
 
