@@ -372,7 +372,7 @@ def relabelling_law(made, data, *, factor=1.0, vote=1.0):
     slots, law, known = records(data), np.zeros((len(QUERIES), 2)), {}
     subsets = list(itertools.combinations(range(made.units), made.subset))
     for units in subsets:
-        drawn = chosen_from(lambda units=units: made.relabeller(slots, np.array(units)), factor=factor)
+        drawn = chosen_from(lambda units=units: made.choice.draw_from(slots, np.array(units)), factor=factor)
         for hypothesis, weight in drawn:
             labels = tuple(hypothesis.predict(slots.points[:, 0]).tolist())
             if labels not in known:
@@ -416,7 +416,7 @@ def test_bugs_of_the_relabelled_answer_are_caught():
         for ones in (4, 5):
             slots, law = records([(0.0, int(unit < ones)) for unit in range(10)]), np.zeros(2)
             for hypothesis, weight in chosen_from(
-                lambda slots=slots: made.relabeller(slots, np.array([0])), factor=factor
+                lambda slots=slots: made.choice.draw_from(slots, np.array([0])), factor=factor
             ):
                 votes = 10 * np.eye(2)[hypothesis.predict([0.0])]
                 law += weight * soft_majority(votes, made.majority.epsilon_per_query * vote)[0]

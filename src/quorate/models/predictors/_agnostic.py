@@ -12,7 +12,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, replace
 from fractions import Fraction
-from typing import Any, Literal, Self
+from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -28,18 +29,10 @@ from quorate.core.privacy import Budget, amplify, amplify_inverse, relabelling_e
 from quorate.core.privacy.cost import float_down, float_up
 from quorate.core.session import Session
 from quorate.models.concepts import Concept
-from quorate.models.predictors._stable import Calibration, check_calibration
-from quorate.models.predictors.concept_classifier import (
-    ConceptClassifier,
-    UnitRows,
-    fit_concept_teachers,
-    read_concept_teachers,
-    write_concept_teachers,
-)
+from quorate.models.predictors._stable import check_calibration
+from quorate.models.predictors.concept_classifier import ConceptClassifier, UnitRows, fit_concept_teachers
 from quorate.models.predictors.records import check_auto_counts, check_jobs
 from quorate.models.saving.codecs import from_plain
-from quorate.models.saving.contract import State
-from quorate.models.saving.votes import mechanism_document, mechanism_of
 from quorate.planner import plan
 
 _KAPPAS = (0.25, 0.5, 1.0, 2.0, 4.0)
@@ -185,7 +178,138 @@ _DISAGREEMENT = 0.02  # of teachers on relabelled chunks, unless the caller know
 
 
 @dataclass(eq=False, repr=False)
-class AgnosticClassifier(ConceptClassifier):
+class RelabellingClassifier(ConceptClassifier):
+    """Teachers on a relabelled secret sample: what agnostic and universal classifiers have in common."""
+
+    _: KW_ONLY
+    epsilon: float = 1.0
+    delta: float = 1e-6
+    teachers: int | Literal["auto"] = "auto"
+    aggregator: str = "auto"
+    no_quorums: int | Literal["auto"] = "auto"
+    disagreement: float | None = None
+    rate: float | Literal["auto"] = "auto"
+    kappa: float | Literal["auto"] = "auto"
+    alpha: float = 0.1
+    beta: float = 0.05
+    n_jobs: int | None = None
+    backend: str | None = None
+
+    saved_types = (RelabelledSample,)
+
+    def _fit_teachers(self, records: UnitRows, *, epsilon: float, queries: int) -> tuple[Ensemble, Budget]:
+        """Sample, relabel and fit within this epsilon; return the teachers, and the budget that pays for ballots."""
+        sample = self._sample(records, epsilon, queries)
+        self.mechanism_, budget = self._mechanism(sample, queries)
+        ensemble = self._ensemble(records, sample, self.mechanism_.teachers)
+        self.epsilon_, self.delta_, self.sample_ = float(self.epsilon), float(self.delta), sample
+        return ensemble, budget
+
+    @property
+    def teachers_(self) -> int:
+        """The number of teachers."""
+        teachers: int = self.mechanism_.teachers
+        return teachers
+
+    def check_settings(self) -> None:
+        """Raise an error for invalid settings."""
+        check_positive("epsilon", self.epsilon)
+        check_delta(self.delta, zero=False)
+        check_calibration(self.calibration)
+        check_rate("alpha", self.alpha)
+        check_rate("beta", self.beta)
+        check_auto_counts(self, "teachers", "no_quorums")
+        check_jobs(self.n_jobs)
+
+    def _sample(self, records: UnitRows, epsilon: float, queries: int) -> RelabelledSample:
+        if self.calibration == "paper":
+            if records.row_limit > 1:
+                raise InvalidInput("the paper's constants are for one row a unit; use calibration='tight'")
+            return paper_inner(
+                units=records.units, epsilon=epsilon, delta=self.delta, queries=queries, alpha=self.alpha
+            )
+        return plan_sample(
+            self.concept_,
+            units=records.units,
+            epsilon=epsilon,
+            delta=self.delta,
+            rate=None if self.rate == "auto" else self.rate,
+            kappa=None if self.kappa == "auto" else self.kappa,
+            rows=records.row_limit,
+        )
+
+    def _mechanism(self, sample: RelabelledSample, queries: int) -> tuple[Any, Budget]:
+        """Return what will count the ballots, and the budget that pays for it: from public numbers alone."""
+        if self.calibration == "paper":
+            return self._printed(sample, queries)
+        planned = plan(
+            epsilon=sample.epsilon,
+            delta=sample.delta,
+            queries=queries,
+            classes=2,
+            records=sample.sampled if self.teachers == "auto" else None,
+            teachers=None if self.teachers == "auto" else self.teachers,
+            aggregator=self.aggregator,
+            no_quorums=None if self.no_quorums == "auto" else self.no_quorums,
+            disagreement=_DISAGREEMENT if self.disagreement is None else self.disagreement,
+        )
+        if planned.teachers > sample.sampled:
+            raise Infeasible(
+                f"{sample.sampled} of {sample.units} units are sampled, fewer than teachers={planned.teachers}; "
+                "lower teachers, raise epsilon, or bring more units"
+            )
+        if not planned.feasible and self.aggregator == "auto":
+            raise Infeasible(
+                f"only {planned.right:.0%} of {queries} queries are expected to be answered with the label of the "
+                f"{planned.teachers} teachers, who share a sample of {sample.sampled} of the {sample.units} units, on "
+                f"which an epsilon of {sample.epsilon:.3g} may be spent; bring more units, raise epsilon, or plan for "
+                "fewer queries"
+            )
+        return planned.mechanism, planned.open_budget()
+
+    def _printed(self, sample: RelabelledSample, queries: int) -> tuple[Any, Budget]:
+        """Return the stability test with the constants of Algorithms 3 and 5 of Nandi and Bassily (2020)."""
+        cut_off = paper_no_quorums(queries=queries, alpha=self.alpha, beta=self.beta)
+        scale = math.sqrt(32 * cut_off * math.log(2 / sample.delta)) / sample.epsilon
+        needed = math.ceil(
+            34 * math.sqrt(2) * scale * math.log(4 * queries * cut_off / min(sample.delta, self.beta / 2))
+        )
+        teachers = needed if self.teachers == "auto" else self.teachers
+        if teachers > sample.sampled:
+            units = math.ceil(teachers / sample.rate)
+            raise Infeasible(
+                f"the paper's constants ask for {teachers} teachers and sample {sample.sampled} units; that takes "
+                f"at least {units} units, one for each teacher. Use calibration='tight'"
+            )
+        test = StabilityTest.calibrate(
+            epsilon=sample.epsilon,
+            delta=sample.delta,
+            teachers=teachers,
+            no_quorums=cut_off if self.no_quorums == "auto" else self.no_quorums,
+            queries=queries,
+            calibration="paper",
+        )
+        slack = test.run_cost(test.order).slack
+        return test, Budget(epsilon=sample.epsilon, delta=sample.delta, order=test.order, slack=slack)
+
+    def _ensemble(self, records: UnitRows, sample: RelabelledSample, teachers: int) -> Ensemble:
+        """Return teachers fitted on disjoint chunks of a relabelled sample. Nothing of it is released here."""
+        left_out = records.units - sample.sampled
+        deal, _ = deal_units(
+            records.owners, records.units, teachers=teachers, held_out=left_out
+        )  # proof: steps 1 and 3
+        positions = np.sort(deal.rows)
+        relabel = Relabel(concept=self.concept_, kappa=sample.kappa)
+        labels = np.full(len(records.labels), -1)
+        relabelled = relabel.relabel(records.points[positions], records.labels[positions])  # proof: step 2
+        labels[positions] = relabelled.labels
+        return fit_concept_teachers(
+            self.concept_, records.points, labels, deal, n_jobs=self.n_jobs, backend=self.backend
+        )
+
+
+@dataclass(eq=False, repr=False)
+class AgnosticClassifier(RelabellingClassifier):
     """A private classifier of two classes, for labels that no hypothesis fits perfectly.
 
     Parameters
@@ -222,28 +346,11 @@ class AgnosticClassifier(ConceptClassifier):
     array([0, 1])
     """
 
-    concept: Concept | None = None
     _: KW_ONLY
-    epsilon: float = 1.0
-    delta: float = 1e-6
     queries: int = 1000
-    classes: Any = None
-    teachers: int | Literal["auto"] = "auto"
-    aggregator: str = "auto"
-    no_quorums: int | Literal["auto"] = "auto"
-    disagreement: float | None = None
-    rate: float | Literal["auto"] = "auto"
-    kappa: float | Literal["auto"] = "auto"
-    records_per_person: int = 1
-    calibration: Calibration = "tight"
-    alpha: float = 0.1
-    beta: float = 0.05
-    n_jobs: int | None = None
-    backend: str | None = None
 
     kind = "agnostic"
-    saved_attributes = ("epsilon_", "delta_", "sample_")
-    saved_types = (RelabelledSample,)
+    saved_attributes = ("rows_", "epsilon_", "delta_", "sample_")
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> "AgnosticClassifier":
         """Sample and relabel the units, fit the teachers and open the budget.
@@ -251,38 +358,14 @@ class AgnosticClassifier(ConceptClassifier):
         `groups` names the person of each row.
         """
         self.check_settings()
-        votes, budget = self.votes(self._records(X, y, groups))
-        self.session_ = Session(votes, budget)
+        check_count("queries", self.queries)
+        records = self._records(X, y, groups)
+        ensemble, budget = self._fit_teachers(records, epsilon=self.epsilon, queries=self.queries)
+        self.session_ = Session(self.answerer(records, ensemble), budget)
         return self
 
-    def votes(self, records: UnitRows) -> tuple[Votes, Budget]:
-        """Return what answers by ballots, and the budget that pays for it."""
-        sample = self._sample(records)
-        mechanism, budget = self._mechanism(sample)
-        ensemble = self._ensemble(records, sample, mechanism.teachers)
-        self.epsilon_, self.delta_, self.sample_ = float(self.epsilon), float(self.delta), sample
-        self.mechanism_, self.teachers_ = mechanism, ensemble.teachers
-        return Votes(ensemble, mechanism), budget
-
-    def to_state(self) -> State:
-        """Return what was calibrated, and a hypothesis for each teacher."""
-        state = self.concept_state(mechanism=mechanism_document(self.mechanism_))
-        state.put_document("teachers", write_concept_teachers(self.session_.answerer.ensemble))
-        return state
-
-    @classmethod
-    def from_state(cls, state: State) -> Self:
-        """Return the classifier of a state; it spends from the ledger of its folder."""
-        assert state.home is not None
-        model = cls.from_concept_state(state)
-        model.session_ = state.home.open_session(model.restore_votes(state, model.concept_))
-        return model
-
-    def restore_votes(self, state: State, concept: Concept) -> Votes:
-        """Restore sample, mechanism and teachers from a state, and return what answers by ballots."""
-        ensemble = read_concept_teachers(concept, state.document("teachers"))
-        self.concept_, self.sample_ = concept, from_plain(state.values["sample"], RelabelledSample)
-        self.mechanism_, self.teachers_ = mechanism_of(state.values["mechanism"]), ensemble.teachers
+    def answerer(self, records: UnitRows | None, ensemble: Ensemble, folder: Path | None = None) -> Votes:
+        """Return what puts queries to the vote of these teachers."""
         return Votes(ensemble, self.mechanism_)
 
     @classmethod
@@ -291,103 +374,6 @@ class AgnosticClassifier(ConceptClassifier):
         sample, epsilon = from_plain(values["sample"], RelabelledSample), float(values["epsilon"])
         spent = min(epsilon, sample.spent(view.spent_epsilon))  # proof: step 3
         return replace(view, epsilon=epsilon, delta=float(values["delta"]), spent_epsilon=spent)
-
-    def check_settings(self) -> None:
-        """Raise an error for invalid settings."""
-        check_positive("epsilon", self.epsilon)
-        check_delta(self.delta, zero=False)
-        check_count("queries", self.queries)
-        check_calibration(self.calibration)
-        check_rate("alpha", self.alpha)
-        check_rate("beta", self.beta)
-        check_auto_counts(self, "teachers", "no_quorums")
-        check_jobs(self.n_jobs)
-
-    def _sample(self, records: UnitRows) -> RelabelledSample:
-        if self.calibration == "paper":
-            if records.row_limit > 1:
-                raise InvalidInput("the paper's constants are for one row a unit; use calibration='tight'")
-            return paper_inner(
-                units=records.units, epsilon=self.epsilon, delta=self.delta, queries=self.queries, alpha=self.alpha
-            )
-        return plan_sample(
-            self.concept_,
-            units=records.units,
-            epsilon=self.epsilon,
-            delta=self.delta,
-            rate=None if self.rate == "auto" else self.rate,
-            kappa=None if self.kappa == "auto" else self.kappa,
-            rows=records.row_limit,
-        )
-
-    def _mechanism(self, sample: RelabelledSample) -> tuple[Any, Budget]:
-        """Return what will count the ballots, and the budget that pays for it: from public numbers alone."""
-        if self.calibration == "paper":
-            return self._printed(sample)
-        planned = plan(
-            epsilon=sample.epsilon,
-            delta=sample.delta,
-            queries=self.queries,
-            classes=2,
-            records=sample.sampled if self.teachers == "auto" else None,
-            teachers=None if self.teachers == "auto" else self.teachers,
-            aggregator=self.aggregator,
-            no_quorums=None if self.no_quorums == "auto" else self.no_quorums,
-            disagreement=_DISAGREEMENT if self.disagreement is None else self.disagreement,
-        )
-        if planned.teachers > sample.sampled:
-            raise Infeasible(
-                f"{sample.sampled} of {sample.units} units are sampled, fewer than teachers={planned.teachers}; "
-                "lower teachers, raise epsilon, or bring more units"
-            )
-        if not planned.feasible and self.aggregator == "auto":
-            raise Infeasible(
-                f"only {planned.right:.0%} of {self.queries} queries are expected to be answered with the label of the "
-                f"{planned.teachers} teachers, who share a sample of {sample.sampled} of the {sample.units} units, on "
-                f"which an epsilon of {sample.epsilon:.3g} may be spent; bring more units, raise epsilon, or plan for "
-                "fewer queries"
-            )
-        return planned.mechanism, planned.open_budget()
-
-    def _printed(self, sample: RelabelledSample) -> tuple[Any, Budget]:
-        """Return the stability test with the constants of Algorithms 3 and 5 of Nandi and Bassily (2020)."""
-        cut_off = paper_no_quorums(queries=self.queries, alpha=self.alpha, beta=self.beta)
-        scale = math.sqrt(32 * cut_off * math.log(2 / sample.delta)) / sample.epsilon
-        needed = math.ceil(
-            34 * math.sqrt(2) * scale * math.log(4 * self.queries * cut_off / min(sample.delta, self.beta / 2))
-        )
-        teachers = needed if self.teachers == "auto" else self.teachers
-        if teachers > sample.sampled:
-            units = math.ceil(teachers / sample.rate)
-            raise Infeasible(
-                f"the paper's constants ask for {teachers} teachers and sample {sample.sampled} units; that takes "
-                f"at least {units} units, one for each teacher. Use calibration='tight'"
-            )
-        test = StabilityTest.calibrate(
-            epsilon=sample.epsilon,
-            delta=sample.delta,
-            teachers=teachers,
-            no_quorums=cut_off if self.no_quorums == "auto" else self.no_quorums,
-            queries=self.queries,
-            calibration="paper",
-        )
-        slack = test.run_cost(test.order).slack
-        return test, Budget(epsilon=sample.epsilon, delta=sample.delta, order=test.order, slack=slack)
-
-    def _ensemble(self, records: UnitRows, sample: RelabelledSample, teachers: int) -> Ensemble:
-        """Return teachers fitted on disjoint chunks of a relabelled sample. Nothing of it is released here."""
-        left_out = records.units - sample.sampled
-        deal, _ = deal_units(
-            records.owners, records.units, teachers=teachers, held_out=left_out
-        )  # proof: steps 1 and 3
-        positions = np.sort(deal.rows)
-        relabel = Relabel(concept=self.concept_, kappa=sample.kappa)
-        labels = np.full(len(records.labels), -1)
-        relabelled = relabel.relabel(records.points[positions], records.labels[positions])  # proof: step 2
-        labels[positions] = relabelled.labels
-        return fit_concept_teachers(
-            self.concept_, records.points, labels, deal, n_jobs=self.n_jobs, backend=self.backend
-        )
 
     def spent_epsilon(self) -> float:
         """Return the epsilon spent so far, ex post: 0 while nothing is charged.

@@ -8,12 +8,13 @@ the classes are public. PROOF_CONCEPTS.md, steps 8 and 10 to 14, has the proof.
 import math
 from dataclasses import KW_ONLY, dataclass
 from fractions import Fraction
-from typing import Any, Literal, Self
+from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.compute.ensemble import deal_units
+from quorate.compute.ensemble import Ensemble, deal_units
 from quorate.core.answerers import Answerer, OneByOne, Votes
 from quorate.core.checks import check_choice, check_count, check_positive
 from quorate.core.errors import Infeasible, InvalidInput
@@ -23,19 +24,10 @@ from quorate.core.privacy.cost import float_up
 from quorate.core.session import Session
 from quorate.models.concepts import Concept
 from quorate.models.predictors._pure_relabel import PureRelabelling
-from quorate.models.predictors._stable import Calibration, StableChoice, check_calibration, flip
-from quorate.models.predictors.concept_classifier import (
-    ConceptClassifier,
-    UnitRows,
-    fit_concept_teachers,
-    read_concept_teachers,
-    write_concept_teachers,
-)
+from quorate.models.predictors._stable import StableChoice, check_calibration, flip
+from quorate.models.predictors.concept_classifier import ConceptClassifier, UnitRows, fit_concept_teachers
 from quorate.models.predictors.records import check_auto_counts, check_jobs
-from quorate.models.saving.codecs import from_plain, to_plain
-from quorate.models.saving.contract import State
 from quorate.models.saving.hypotheses import CONCEPTS
-from quorate.models.saving.votes import mechanism_document, mechanism_of
 
 _MOST = 500.0  # of epsilon that is made use of: its exponential is still a float
 _SHARES = tuple(0.5 * 0.9**step for step in range(140))
@@ -172,22 +164,19 @@ class PureClassifier(ConceptClassifier):
     '(3, 0)-differentially private under replacement of one row'
     """
 
-    concept: Concept | None = None
     _: KW_ONLY
     epsilon: float = 1.0
     method: Literal["stable", "relabel", "realizable"] = "stable"
     queries: int = 1
-    classes: Any = None
     alpha: float | Literal["auto"] = "auto"
     subset: int | Literal["auto"] = "auto"
     teachers: int | Literal["auto"] = "auto"
-    records_per_person: int = 1
-    calibration: Calibration = "tight"
     n_jobs: int | None = None
     backend: str | None = None
 
     kind = "pure"
-    saved_attributes = ("epsilon_", "delta_", "epsilon_per_query_", "method_")
+    saved_attributes = ("rows_", "epsilon_", "delta_", "epsilon_per_query_", "scheme_")
+    saved_types = (PureStable, PureRelabelling, StableChoice, *CONCEPTS)
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> "PureClassifier":
         """Calibrate one answer and open the budget. `groups` names the person of each row."""
@@ -197,44 +186,18 @@ class PureClassifier(ConceptClassifier):
         # A whole number of quanta, rounded down: as many answers as were planned fit the budget.
         majority = SoftMajority.calibrate(epsilon=self.epsilon_, teachers=1, queries=self.queries)
         self.epsilon_per_query_ = epsilon = majority.epsilon_per_query
-        self.method_ = self.method
-        if self.method == "realizable":
-            answerer: Answerer = self._realizable(records, epsilon)
-        else:
-            self.scheme_: Any = (self._stable if self.method == "stable" else self._relabel)(records, epsilon)
-            answerer = self.answerer(records)
-        self.session_ = Session(answerer, Budget(epsilon=self.epsilon_, delta=0.0))
+        self.scheme_: Any = None
+        ensemble = self._realizable(records, epsilon) if self.method == "realizable" else None
+        if ensemble is None:
+            self.scheme_ = (self._stable if self.method == "stable" else self._relabel)(records, epsilon)
+        self.session_ = Session(self.answerer(records, ensemble), Budget(epsilon=self.epsilon_, delta=0.0))
         return self
 
-    def to_state(self) -> State:
-        """Return the scheme of an answer, with the records, or with a hypothesis for each teacher."""
-        scheme, answerer = self.scheme_, self.session_.answerer
-        if self.method_ == "realizable":
-            state = self.concept_state(majority=mechanism_document(scheme))
-            state.put_document("teachers", write_concept_teachers(answerer.ensemble))
-            return state
-        state = self.concept_state(scheme=to_plain(scheme))
-        state.put_arrays("records", **answerer.records.to_arrays())
-        return state
-
-    @classmethod
-    def from_state(cls, state: State) -> Self:
-        """Return the classifier of a state; it spends from the ledger of its folder."""
-        assert state.home is not None
-        model, values = cls.from_concept_state(state), state.values
-        if model.method_ == "realizable":
-            model.scheme_ = mechanism_of(values["majority"])
-            ensemble = read_concept_teachers(model.concept_, state.document("teachers"))
-            answerer: Answerer = Votes(ensemble, model.scheme_)
-        else:
-            model.scheme_ = from_plain(values["scheme"], PureStable, PureRelabelling, StableChoice, *CONCEPTS)
-            answerer = model.answerer(UnitRows.from_arrays(state.arrays("records")))
-        model.session_ = state.home.open_session(answerer)
-        return model
-
-    def answerer(self, records: UnitRows) -> OneByOne:
-        """Return what draws an answer to each query by the scheme, from these records."""
+    def answerer(self, records: UnitRows, ensemble: Ensemble | None, folder: Path | None = None) -> Answerer:
+        """Return what draws an answer to each query from these records, or puts it to the vote."""
         scheme, cost = self.scheme_, Cost(self.epsilon_per_query_)
+        if ensemble is not None:
+            return Votes(ensemble, self.mechanism_)
         fitting = {} if isinstance(scheme, PureStable) else {"n_jobs": self.n_jobs, "backend": self.backend}
         return OneByOne(lambda row: scheme.draw(records, row, **fitting), cost, records=records)  # proof: step 8
 
@@ -276,7 +239,7 @@ class PureClassifier(ConceptClassifier):
             self.concept_, units=records.units, epsilon=epsilon, teachers=teachers, rows=records.row_limit
         )
 
-    def _realizable(self, records: UnitRows, epsilon: float) -> Votes:
+    def _realizable(self, records: UnitRows, epsilon: float) -> Ensemble:
         """Return teachers on disjoint chunks whose soft majority answers (proof: step 14)."""
         alpha = _ALPHA if self.alpha == "auto" else self.alpha
         wanted = math.ceil(_CLEAR * math.log(1 / alpha) / epsilon) if self.teachers == "auto" else self.teachers
@@ -286,8 +249,7 @@ class PureClassifier(ConceptClassifier):
                 "raise epsilon, plan for fewer queries, or bring more units"
             )
         deal, _ = deal_units(records.owners, records.units, teachers=wanted)
-        ensemble = fit_concept_teachers(
+        self.mechanism_ = SoftMajority(teachers=wanted, epsilon=epsilon)
+        return fit_concept_teachers(
             self.concept_, records.points, records.labels, deal, n_jobs=self.n_jobs, backend=self.backend
         )
-        self.scheme_ = SoftMajority(teachers=wanted, epsilon=epsilon)
-        return Votes(ensemble, self.scheme_)

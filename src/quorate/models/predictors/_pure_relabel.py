@@ -16,12 +16,10 @@ from quorate.compute.ensemble import deal_units
 from quorate.core.ballots import release_votes
 from quorate.core.checks import check_count, check_positive, set_validated
 from quorate.core.errors import Infeasible, InvalidInput
-from quorate.core.hypotheses.sealed import sealed
 from quorate.core.mechanisms import SoftMajority
-from quorate.core.mechanisms.exponential import ExponentialChoice
 from quorate.core.privacy.cost import float_up
 from quorate.models.concepts import Concept, Hypothesis
-from quorate.models.predictors._stable import flip, secret_subset
+from quorate.models.predictors._stable import StableChoice, flip
 from quorate.models.predictors.concept_classifier import NO_LABEL, UnitRows, fit_concept_teachers
 
 _UP = 1 + 1e-12
@@ -116,9 +114,10 @@ class PureRelabelling:
         return chosen + cover + chunks + outvoted + float(self.flip_probability)
 
     @property
-    def choice(self) -> ExponentialChoice:
+    def choice(self) -> StableChoice:
         """The choice of the hypothesis by which all units are relabelled."""
-        return ExponentialChoice(epsilon=math.nextafter(2 / self.scale, 0), sensitivity=self.rows)  # proof: step 12
+        epsilon = math.nextafter(2 / self.scale, 0)  # proof: step 12
+        return StableChoice(concept=self.concept, units=self.units, subset=self.subset, epsilon=epsilon, rows=self.rows)
 
     @property
     def majority(self) -> SoftMajority:
@@ -127,16 +126,10 @@ class PureRelabelling:
 
     def draw(self, records: UnitRows, row: NDArray[np.float64], **fitting: Any) -> int:
         """Draw the answer to one query. It must be charged `log_factor` before."""
-        hypothesis = self.relabeller(records, secret_subset(records.units, self.subset))
-        label = self.voted(records, hypothesis, row, **fitting)
+        label = self.count_vote(records, self.choice.draw(records), row, **fitting)
         return flip(label, self.flip_probability)  # proof: step 13
 
-    def relabeller(self, records: UnitRows, units: NDArray[np.int64]) -> Hypothesis:
-        """Draw the hypothesis by which all units are relabelled, among the candidates that these units define."""
-        candidates = sealed(self.concept).dichotomies(records.points[records.places(units)])
-        return self.choice.choose(candidates.tally(records.points, records.labels))
-
-    def voted(self, records: UnitRows, hypothesis: Hypothesis, row: NDArray[np.float64], **fitting: Any) -> int:
+    def count_vote(self, records: UnitRows, hypothesis: Hypothesis, row: NDArray[np.float64], **fitting: Any) -> int:
         """Relabel all units, fit teachers on disjoint chunks and put the query to their vote."""
         used = records.labels != NO_LABEL
         labels = np.full(len(records.labels), NO_LABEL)

@@ -12,7 +12,8 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, replace
 from fractions import Fraction
-from typing import Any, Literal, Self
+from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,11 +29,9 @@ from quorate.core.privacy import Cost
 from quorate.core.privacy.cost import float_up, text_up
 from quorate.core.session import Session
 from quorate.models.concepts import Concept, Hypothesis
-from quorate.models.predictors.concept_classifier import ConceptClassifier, UnitRows
-from quorate.models.saving.contract import State
+from quorate.models.predictors.concept_classifier import Calibration, ConceptClassifier, UnitRows
 from quorate.models.saving.hypotheses import CONCEPTS
 
-Calibration = Literal["tight", "paper"]
 _DOWN = 1 - 1e-9
 
 
@@ -182,16 +181,13 @@ class StableClassifier(ConceptClassifier):
     array(['high', 'low'], dtype='<U4')
     """
 
-    concept: Concept | None = None
     _: KW_ONLY
     gamma: float = 0.1
-    classes: Any = None
     subset: int | Literal["auto"] = "auto"
-    records_per_person: int = 1
-    calibration: Calibration = "tight"
 
     kind = "stable"
-    saved_attributes = ("choice_",)
+    charged = False
+    saved_attributes = ("rows_", "choice_")
     saved_types = (StableChoice, *CONCEPTS)
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> "StableClassifier":
@@ -208,30 +204,15 @@ class StableClassifier(ConceptClassifier):
             rows=records.row_limit,
             calibration=self.calibration,
         )
-        self.session_ = Session(self.answerer(records), None)
+        self.session_ = Session(self.answerer(records, None), None)
         return self
-
-    def to_state(self) -> State:
-        """Return what was calibrated, and the records."""
-        state = self.concept_state()
-        state.put_arrays("records", **self.session_.answerer.records.to_arrays())
-        return state
-
-    @classmethod
-    def from_state(cls, state: State) -> Self:
-        """Return the classifier of a state; its answers are kept in the ledger, whose account is not charged."""
-        assert state.home is not None
-        model = cls.from_concept_state(state)
-        answerer = model.answerer(UnitRows.from_arrays(state.arrays("records")))
-        model.session_ = state.home.open_session(answerer, charged=False)
-        return model
 
     @classmethod
     def whole_spending(cls, values: Mapping[str, Any], view: LedgerView) -> LedgerView:
         """Return the view without a guarantee for all predictions: each has a delta, and their number is open."""
         return replace(view, epsilon=0.0, delta=1.0, spent_epsilon=0.0)
 
-    def answerer(self, records: UnitRows) -> OneByOne:
+    def answerer(self, records: UnitRows, ensemble: Any, folder: Path | None = None) -> OneByOne:
         """Return what draws a hypothesis for each query, from these records."""
         choice = self.choice_
         return OneByOne(lambda row: int(choice.draw(records).predict(row[None, :])[0]), Cost(0.0), records=records)

@@ -8,7 +8,6 @@ core/mechanisms/PROOF_dissent.md (steps 5 and 7), and PROOF.md here for what com
 
 import contextlib
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -175,10 +174,6 @@ class StudentFirstClassifier(KeepsPublished, PrivateClassifier):
         journal = Journal(state.home.path / cls.own_files[0])
         model.session_ = state.home.open_session(model.answerer(ensemble, journal))
         return model
-
-    def keep_files(self, session: Any, path: Path) -> None:
-        """Write the corrections so far, to which the session adds others."""
-        session.answerer.journal = session.answerer.journal.copied(path / self.own_files[0])
 
     def answerer(self, ensemble: Ensemble, journal: Journal | None = None) -> "StudentFirst":
         """Return what asks the student, and these teachers about it."""

@@ -15,16 +15,17 @@ from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from quorate.compute.ensemble import Ensemble
 from quorate.core.answerers import Votes
 from quorate.core.append_log import Journal
 from quorate.core.ballots import BallotSource
-from quorate.core.checks import check_count, check_positive, check_rate
+from quorate.core.checks import check_count, check_rate
 from quorate.core.errors import BudgetSpent, InvalidInput, RunEnded
 from quorate.core.hypotheses.points import check_queries, say_by_row
 from quorate.core.hypotheses.sealed import opened, sealed, sealed_candidates, works_alone
@@ -36,18 +37,15 @@ from quorate.core.privacy.cost import float_down
 from quorate.core.rows import query_digests
 from quorate.core.session import Session
 from quorate.models.concepts import Concept, Hypothesis
-from quorate.models.predictors._agnostic import AgnosticClassifier, RelabelledSample
-from quorate.models.predictors._stable import Calibration
-from quorate.models.predictors.concept_classifier import ConceptClassifier, UnitRows, write_concept_teachers
+from quorate.models.predictors._agnostic import RelabelledSample, RelabellingClassifier
+from quorate.models.predictors.concept_classifier import UnitRows
 from quorate.models.predictors.records import Predictions
-from quorate.models.saving.codecs import from_plain, to_plain
-from quorate.models.saving.contract import State
+from quorate.models.saving.codecs import from_plain
 from quorate.models.saving.hypotheses import document_of, hypothesis_of
-from quorate.models.saving.votes import mechanism_document
 
 
 @dataclass(eq=False, repr=False)
-class UniversalClassifier(ConceptClassifier):
+class UniversalClassifier(RelabellingClassifier):
     """A classifier of two classes that answers any number of queries on one budget.
 
     Parameters
@@ -77,79 +75,40 @@ class UniversalClassifier(ConceptClassifier):
     (array([0, 1]), True)
     """
 
-    concept: Concept | None = None
     _: KW_ONLY
-    epsilon: float = 1.0
-    delta: float = 1e-6
-    classes: Any = None
-    alpha: float = 0.1
-    beta: float = 0.05
     ballots: int | Literal["auto"] = "auto"
     share: float = 0.2
-    teachers: int | Literal["auto"] = "auto"
-    aggregator: str = "auto"
-    no_quorums: int | Literal["auto"] = "auto"
-    disagreement: float | None = None
-    rate: float | Literal["auto"] = "auto"
-    kappa: float | Literal["auto"] = "auto"
-    records_per_person: int = 1
-    calibration: Calibration = "tight"
-    n_jobs: int | None = None
-    backend: str | None = None
 
     kind = "universal"
     own_files = ("asked.jsonl",)
-    saved_attributes = ("epsilon_", "delta_", "ballots_")
+    saved_attributes = (
+        *("rows_", "epsilon_", "delta_", "sample_", "ballots_"),
+        *("ballots_epsilon_", "hypothesis_epsilon_"),  # the parts of the claim
+    )
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> "UniversalClassifier":
         """Split the budget and fit the teachers for one part; keep the rest and the records for the hypothesis."""
         self.check_settings()
         records = self._records(X, y, groups)
-        first = self.first_phase()
-        first.concept_, first.classes_, first.unit_, first.declared_ = self.concept_, self.classes_, self.unit_, True
-        self.ballots_ = first.queries = self._ballots()
-        votes, budget = first.votes(records)
-        self.epsilon_, self.delta_, self.first_ = float(self.epsilon), float(self.delta), first
-        rest = float_down(Fraction(self.epsilon_) - Fraction(first.epsilon_))  # proof: step 9
-        answerer = BallotsFirst(votes, self.concept_, records, ballots=self.ballots_, epsilon=rest)
-        self.session_ = Session(answerer, budget)
+        self.ballots_ = self._ballots()
+        # Both parts, added as real numbers, are at most epsilon: proof, step 9.
+        self.ballots_epsilon_ = float_down(Fraction(self.epsilon) * (1 - Fraction(self.share)))
+        ensemble, budget = self._fit_teachers(records, epsilon=self.ballots_epsilon_, queries=self.ballots_)
+        rest = float_down(Fraction(self.epsilon_) - Fraction(self.ballots_epsilon_))  # proof: step 9
+        self.hypothesis_epsilon_ = ExponentialChoice.calibrate(epsilon=rest).epsilon_per_choice  # in whole quanta
+        self.session_ = Session(self.answerer(records, ensemble), budget)
         return self
 
-    def to_state(self) -> State:
-        """Return what was calibrated for both parts, a hypothesis for each teacher, and the records."""
-        first = self.first_
-        state = self.concept_state(
-            sample=to_plain(first.sample_),
-            mechanism=mechanism_document(first.mechanism_),
-            ballots_epsilon=first.epsilon_,
-            hypothesis_epsilon=self.session_.answerer.epsilon,
+    def answerer(self, records: UnitRows, ensemble: Ensemble, folder: Path | None = None) -> "BallotsFirst":
+        """Return what puts queries to the vote of these teachers, and asks the hypothesis after it was chosen."""
+        return BallotsFirst(
+            Votes(ensemble, self.mechanism_),
+            self.concept_,
+            records,
+            ballots=self.ballots_,
+            epsilon=self.hypothesis_epsilon_,
+            journal=Journal() if folder is None else Journal(folder / self.own_files[0]),
         )
-        state.put_document("teachers", write_concept_teachers(self.session_.answerer.ensemble))
-        state.put_arrays("records", **self.session_.answerer.records.to_arrays())
-        return state
-
-    @classmethod
-    def from_state(cls, state: State) -> Self:
-        """Return the classifier of a state; the ledger has the hypothesis, once it was chosen."""
-        assert state.home is not None
-        model, values = cls.from_concept_state(state), state.values
-        model.first_ = model.first_phase()
-        model.first_.epsilon_, model.first_.delta_ = values["ballots_epsilon"], model.delta_
-        model.first_.queries = model.ballots_
-        answerer = BallotsFirst(
-            model.first_.restore_votes(state, model.concept_),
-            model.concept_,
-            UnitRows.from_arrays(state.arrays("records")),
-            ballots=model.ballots_,
-            epsilon=values["hypothesis_epsilon"],
-            journal=Journal(state.home.path / cls.own_files[0]),
-        )
-        model.session_ = state.home.open_session(answerer)
-        return model
-
-    def keep_files(self, session: Any, path: Path) -> None:
-        """Write the queries put to the vote so far, from which the hypothesis is chosen."""
-        session.answerer.journal = session.answerer.journal.copied(path / self.own_files[0])
 
     @classmethod
     def whole_spending(cls, values: Mapping[str, Any], view: LedgerView) -> LedgerView:
@@ -168,27 +127,7 @@ class UniversalClassifier(ConceptClassifier):
             raise InvalidInput(f"share must be above 0 and below 1, not {self.share!r}")
         if self.ballots != "auto":
             check_count("ballots", self.ballots)
-        self.first_phase().check_settings()
-
-    def first_phase(self) -> AgnosticClassifier:
-        """Return the classifier that answers by ballots, with its part of the budget."""
-        shared = (
-            "delta",
-            "teachers",
-            "aggregator",
-            "no_quorums",
-            "disagreement",
-            "rate",
-            "kappa",
-            "records_per_person",
-        )
-        settings = {
-            name: getattr(self, name) for name in (*shared, "calibration", "alpha", "beta", "n_jobs", "backend")
-        }
-        first = AgnosticClassifier(self.concept, epsilon=check_positive("epsilon", self.epsilon), **settings)
-        # Both parts, added as real numbers, are at most epsilon: proof, step 9.
-        first.epsilon = float_down(Fraction(self.epsilon) * (1 - Fraction(self.share)))
-        return first
+        super().check_settings()
 
     def _ballots(self) -> int:
         if self.ballots != "auto":
@@ -216,9 +155,9 @@ class UniversalClassifier(ConceptClassifier):
         It depends on the answers given (core/privacy/PROOF.md, step 8). The guarantee, for any queries, is `claim_`.
         """
         check_is_fitted(self)
-        ballots = min(self.first_.epsilon_, self.first_.sample_.spent(float(self.budget_.spent_epsilon())))
+        ballots = min(self.ballots_epsilon_, self.sample_.spent(float(self.budget_.spent_epsilon())))
         # The ledger was read just now: what another process has chosen, or may have before a restore, counts.
-        chosen = self.session_.answerer.epsilon if self.switched_ or self.session_.answerer.is_lost() else 0.0
+        chosen = self.hypothesis_epsilon_ if self.switched_ or self.session_.answerer.is_lost() else 0.0
         return min(self.epsilon_, ballots + chosen)
 
     def _check_payable(self, X: Any) -> None:

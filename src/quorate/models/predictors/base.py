@@ -4,6 +4,7 @@ import os
 from abc import ABCMeta, abstractmethod
 from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -127,6 +128,11 @@ class SessionModel(QuorateModel, metaclass=ABCMeta):
         queries = self.check_queries(X)
         with nullcontext() if HIDDEN.get() else progress("answering", len(queries), left=_CHARGED):
             return queries, self.session_.ask(queries, caller=caller)
+
+    def keep_files(self, session: Any, path: Path) -> None:
+        """Write the journal of what was released so far, to which an answerer that has one adds more."""
+        if (journal := getattr(session.answerer, "journal", None)) is not None:
+            session.answerer.journal = journal.copied(path / self.own_files[0])
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "session_")

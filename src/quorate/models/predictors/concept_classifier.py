@@ -1,7 +1,10 @@
-"""What classifiers that are built on a class of hypotheses share: records, queries and claims."""
+"""What classifiers that are built on a class of hypotheses share: records, teachers, queries, claims and state."""
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn, Self
+from dataclasses import KW_ONLY, dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Literal, NoReturn, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,20 +14,23 @@ from sklearn.utils.validation import check_is_fitted
 from quorate.compute.ensemble import Ensemble
 from quorate.compute.ensemble.estimators import EstimatorTeachers, fit_estimators
 from quorate.compute.learners import Deal
+from quorate.core.answerers import Answerer
 from quorate.core.checks import check_count
 from quorate.core.errors import InvalidInput
 from quorate.core.hypotheses.points import Labels, Points
 from quorate.core.hypotheses.sealed import sealed, works_alone
 from quorate.core.privacy.claims import Claim
 from quorate.models.concepts import Concept, Constant, Finite, Stumps
-from quorate.models.predictors.base import SessionClassifier
+from quorate.models.predictors.base import QuorateClassifier, SessionClassifier
 from quorate.models.predictors.labels import two_classes
 from quorate.models.predictors.records import check_matrix, fill_missing
 from quorate.models.saving.contract import State
 from quorate.models.saving.hypotheses import concept_document, concept_of, document_of, hypothesis_of
+from quorate.models.saving.votes import mechanism_document, mechanism_of
 from quorate.tables.persons import unit_numbers
 
 NO_LABEL = -1  # of a place without a row
+Calibration = Literal["tight", "paper"]
 
 
 class UnitRows:
@@ -166,36 +172,37 @@ def learning_concept(concept: Concept | None, features: int) -> Concept:
     return concept.for_learning()
 
 
-class ConceptClassifier(SessionClassifier):
-    """A classifier of two classes built on a class of hypotheses."""
+@dataclass(eq=False, repr=False)
+class ConceptModel(QuorateClassifier):
+    """A classifier of two classes by a class of hypotheses: its settings, its rows, and what a folder keeps of both."""
 
-    concept: Concept | None
-    records_per_person: int
+    concept: Concept | None = None
+    _: KW_ONLY
+    classes: Any = None
+    records_per_person: int = 1
 
-    def _records(self, X: Any, y: Any, groups: Any) -> UnitRows:
-        """Check records and learn their columns and classes. Errors are for their owner, and repeat no value."""
-        check_count("records_per_person", self.records_per_person)
-        self._forget("session_", "concept_")
-        points = fill_missing(check_matrix(self, X, reset=True))
-        concept = learning_concept(self.concept, points.shape[1])
-        points[~(sealed(concept).usable(points) & works_alone(concept, points))] = 0.0  # no row is refused
-        self.classes_, codes = two_classes(self.classes, points, y, instead="PrivateClassifier")
-        records = fill_unit_rows(points, codes, groups=groups, row_limit=self.records_per_person)
-        self.concept_, self.unit_, self.rows_ = concept, "row" if groups is None else "person", records.row_limit
-        self.declared_ = self.classes is not None
-        return records
+    def _begin_fit(self, X: Any, y: Any, groups: Any, *, instead: str, declared: bool = False) -> tuple[Points, Labels]:
+        """Check rows and learn their columns, the classes and the unit. Errors are for the owner: they repeat no value.
 
-    def concept_state(self, **values: Any) -> State:
-        """Return what all of these classifiers keep, and these values of this one."""
-        shared = {"concept": concept_document(self.concept_), "rows_per_unit": self.rows_}
-        return State(self.fitted_values() | shared | values)
+        `instead` names a class for more than two labels; `declared` says that public rows declare the columns.
+        """
+        self._forget("session_", "concept_", "mechanism_", "scheme_", "hypothesis_", "claim_")
+        points = fill_missing(check_matrix(self, X, reset=True, declared=declared))
+        self.concept_ = learning_concept(self.concept, points.shape[1])
+        self.classes_, codes = two_classes(self.classes, points, y, instead=instead)
+        self.unit_, self.declared_ = "row" if groups is None else "person", self.classes is not None
+        return points, codes
+
+    def to_state(self) -> State:
+        """Return settings, fitted values and the class of hypotheses."""
+        return State(self.fitted_values() | {"concept": concept_document(self.concept_)})
 
     @classmethod
-    def from_concept_state(cls, state: State) -> Self:
-        """Return a classifier with what all of these keep, and no session yet."""
+    def from_state(cls, state: State) -> Self:
+        """Return the classifier of a state."""
         concept = concept_of(state.values["concept"])
         model = cls.from_fitted_values(state.values, concept=concept)
-        model.concept_, model.rows_ = concept, int(state.values["rows_per_unit"])
+        model.concept_ = concept
         return model
 
     def check_queries(self, X: Any) -> Any:
@@ -203,12 +210,64 @@ class ConceptClassifier(SessionClassifier):
         check_is_fitted(self)
         return check_matrix(self, X, reset=False)
 
-    def _claim(self, epsilon: float, delta: float, *, what: str = "", unit: str = "", open_: str = "") -> Claim:
-        if self.unit_ == "person":
-            unit = f"all rows of one person, of whom the first {self.rows_} are used"
-        return super()._claim(epsilon, delta, what=what, unit=unit, open_=open_)
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = False
         return tags
+
+
+@dataclass(eq=False, repr=False)
+class ConceptClassifier(ConceptModel, SessionClassifier):
+    """A classifier that answers from records, or from teachers that were fitted on them.
+
+    A subclass fits `mechanism_` or another scheme, which its folder keeps, and says in `answerer` what answers by it.
+    """
+
+    _: KW_ONLY
+    calibration: Calibration = "tight"
+
+    charged: ClassVar[bool] = True  # False where answers have no budget
+
+    @abstractmethod
+    def answerer(self, records: UnitRows, ensemble: Ensemble, folder: Path | None = None) -> Answerer:
+        """Return what answers by the fitted scheme; of records and teachers, one that it does not need may be None."""
+
+    def _records(self, X: Any, y: Any, groups: Any) -> UnitRows:
+        """Return the checked records of each unit; a row that the class cannot use counts as zeros."""
+        check_count("records_per_person", self.records_per_person)
+        points, codes = self._begin_fit(X, y, groups, instead="PrivateClassifier")
+        points[~(sealed(self.concept_).usable(points) & works_alone(self.concept_, points))] = 0.0  # no row is refused
+        records = fill_unit_rows(points, codes, groups=groups, row_limit=self.records_per_person)
+        self.rows_ = records.row_limit
+        return records
+
+    def to_state(self) -> State:
+        """Return what was calibrated, and the records or the hypotheses of the teachers, as answers need them."""
+        state, answerer = super().to_state(), self.session_.answerer
+        if hasattr(self, "mechanism_"):
+            state.values = {**state.values, "mechanism": mechanism_document(self.mechanism_)}
+        if hasattr(answerer, "ensemble"):
+            state.put_document("teachers", write_concept_teachers(answerer.ensemble))
+        if hasattr(answerer, "records"):
+            state.put_arrays("records", **answerer.records.to_arrays())
+        return state
+
+    @classmethod
+    def from_state(cls, state: State) -> Self:
+        """Return the classifier of a state; it spends from the ledger of its folder."""
+        assert state.home is not None
+        model: Any = super().from_state(state)
+        if "mechanism" in state.values:
+            model.mechanism_ = mechanism_of(state.values["mechanism"])
+        records = UnitRows.from_arrays(state.arrays("records")) if "records.npz" in state else None
+        document = state.document("teachers") if "teachers.json" in state else None
+        ensemble = None if document is None else read_concept_teachers(model.concept_, document)
+        answerer = model.answerer(records, ensemble, state.home.path)
+        model.session_ = state.home.open_session(answerer, charged=cls.charged)
+        restored: Self = model
+        return restored
+
+    def _claim(self, epsilon: float, delta: float, *, what: str = "", unit: str = "", open_: str = "") -> Claim:
+        if self.unit_ == "person":
+            unit = f"all rows of one person, of whom the first {self.rows_} are used"
+        return super()._claim(epsilon, delta, what=what, unit=unit, open_=open_)

@@ -16,14 +16,12 @@ from quorate.core.hypotheses.sealed import opened, sealed_candidates
 from quorate.core.mechanisms import NoisySum
 from quorate.core.mechanisms.exponential import ExponentialChoice
 from quorate.core.privacy.claims import replaced
-from quorate.models.concepts import Concept, Dichotomies, Hypothesis
+from quorate.models.concepts import Dichotomies, Hypothesis
 from quorate.models.concepts.stumps import named_condition, rule_text
-from quorate.models.predictors.base import QuorateClassifier
-from quorate.models.predictors.concept_classifier import UnitRows, fill_unit_rows, learning_concept
-from quorate.models.predictors.labels import two_classes
-from quorate.models.predictors.records import check_matrix, fill_missing
+from quorate.models.predictors.concept_classifier import ConceptModel, UnitRows, fill_unit_rows
+from quorate.models.predictors.records import check_matrix
 from quorate.models.saving.contract import Spending, State
-from quorate.models.saving.hypotheses import concept_document, concept_of, document_of, hypothesis_of
+from quorate.models.saving.hypotheses import document_of, hypothesis_of
 from quorate.models.students.points import random_points
 from quorate.tables.containers import is_frame
 
@@ -35,7 +33,7 @@ _ONE_LABEL = (  # said of what was chosen, which may be known
 
 
 @dataclass(eq=False, repr=False)
-class CoverClassifier(QuorateClassifier):
+class CoverClassifier(ConceptModel):
     """A classifier of two classes: one hypothesis, chosen among the dichotomies of public points.
 
     Subclasses take these parameters and define in `_select` how private rows choose, and at what cost.
@@ -45,25 +43,19 @@ class CoverClassifier(QuorateClassifier):
     summary = "A hypothesis that was chosen privately."
     saved_attributes = ("claim_", "candidates_", "spent_epsilon_")
 
-    concept: Concept | None = None
     _: KW_ONLY
     epsilon: float = 1.0
     delta: float = 1e-6
-    classes: Any = None
     points: int | None = None
-    records_per_person: int = 1
     mode: Literal["semi-private", "label-private"] = "semi-private"
 
     def fit(self, X: Any, y: Any, groups: Any = None, public: Any = None) -> Any:
         """Choose a hypothesis by its mistakes on the records, among those that the public points tell apart."""
         self._check_settings(groups, public)
-        self._forget("hypothesis_", "candidates_", "spent_epsilon_", "unit_", "claim_")
-        X = fill_missing(check_matrix(self, X, reset=True, declared=is_frame(public)))
-        self.classes_, codes = two_classes(self.classes, X, y, instead="StudentClassifier")
+        X, codes = self._begin_fit(X, y, groups, instead="StudentClassifier", declared=is_frame(public))
         defining = X if self.mode == "label-private" else check_matrix(self, public, reset=False, role="public")
         if self.points is not None:
             defining = defining[np.sort(random_points(np.arange(len(defining)), self.points))]
-        self.concept_ = learning_concept(self.concept, self.n_features_in_)
         candidates = sealed_candidates(self.concept_.dichotomies(defining))  # proof: steps 1 and 2
         rows = fill_unit_rows(X, codes, groups=groups, row_limit=self.records_per_person)  # proof: step 2
         hypothesis, spent = self._select(candidates, rows)
@@ -71,7 +63,6 @@ class CoverClassifier(QuorateClassifier):
         ours = self.hypothesis_ is hypothesis  # somebody else's may fail
         if ours and len(np.unique(hypothesis.predict(defining))) < 2:
             warnings.warn(_ONE_LABEL, UserWarning, stacklevel=2)
-        self.unit_, self.declared_ = "row" if groups is None else "person", self.classes is not None
         unit, open_ = "", "the public points are not protected"
         if self.mode != "semi-private":
             unit, open_ = f"the labels of {replaced(self.unit_)}", "the features are not protected"
@@ -80,16 +71,16 @@ class CoverClassifier(QuorateClassifier):
 
     def to_state(self) -> State:
         """Return the class of hypotheses and the hypothesis, all of it plain values."""
-        check_is_fitted(self, "hypothesis_")
-        hypothesis = document_of(self.hypothesis_)
-        return State({**self.fitted_values(), "concept": concept_document(self.concept_), "hypothesis": hypothesis})
+        check_is_fitted(self)
+        state = super().to_state()
+        state.values = {**state.values, "hypothesis": document_of(self.hypothesis_)}
+        return state
 
     @classmethod
     def from_state(cls, state: State) -> Self:
         """Return the classifier of a state, as it was after `fit`."""
-        concept = concept_of(state.values["concept"])
-        model = cls.from_fitted_values(state.values, concept=concept)
-        model.concept_, model.hypothesis_ = concept, hypothesis_of(state.values["hypothesis"])
+        model = super().from_state(state)
+        model.hypothesis_ = hypothesis_of(state.values["hypothesis"])
         return model
 
     def page_facts(self, schema: Any = None) -> list[str]:
@@ -126,20 +117,17 @@ class CoverClassifier(QuorateClassifier):
     @property
     def rule_(self) -> str:
         """The chosen hypothesis in words, with the names of its columns and classes."""
-        check_is_fitted(self, "hypothesis_")
+        check_is_fitted(self)
         condition = named_condition(getattr(self, "feature_names_in_", None))
         return rule_text(self.hypothesis_, self.classes_.tolist(), condition)
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the labels of the chosen hypothesis. Nothing is spent."""
-        check_is_fitted(self, "hypothesis_")
-        labels: NDArray[Any] = self.classes_[self.hypothesis_.predict(check_matrix(self, X, reset=False))]
+        labels: NDArray[Any] = self.classes_[self.hypothesis_.predict(self.check_queries(X))]
         return labels
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
-        return tags
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "hypothesis_")
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -200,7 +188,7 @@ class SemiPrivateClassifier(CoverClassifier):
         The bound is computed from public numbers (PROOF_CONCEPTS.md, step 4). It does not include rows that do not
         count.
         """
-        check_is_fitted(self, "hypothesis_")
+        check_is_fitted(self)
         surplus = math.log(self.candidates_) - math.log(check_rate("beta", beta))
         return math.ceil(surplus / float(self._choice().rate) * (1 + 1e-12))
 
@@ -255,6 +243,6 @@ class QueryReleaseClassifier(CoverClassifier):
 
     def excess(self, *, beta: float = 0.05) -> int:
         """Bound the mistakes beyond the fewest of all candidates, with probability 1 - beta."""
-        check_is_fitted(self, "hypothesis_")
+        check_is_fitted(self)
         tails = math.log(2 * self.candidates_) - math.log(check_rate("beta", beta))
         return math.ceil(2 * self._noisy(self.candidates_).scale * math.sqrt(2 * tails) * (1 + 1e-12))
