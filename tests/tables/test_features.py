@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pandas
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,7 +13,7 @@ from quorate import InvalidInput
 from quorate.models.concepts import Thresholds
 from quorate.release import Columns
 from quorate.release.domain import make_domain
-from quorate.tables import Category
+from quorate.tables import Category, Date, Number, Schema
 from quorate.tables.features import AdditiveColumns
 from quorate.tables.features.additive import cuts_for
 from quorate.tables.features.blocks import Categories, Ramps, column_numbers, column_texts
@@ -307,3 +308,13 @@ def test_many_columns_and_units_get_fewer_cuts_and_few_keep_theirs():
     assert AdditiveColumns().fit(X, units=60_000, outputs=20).transform(X).shape == (300, 200)  # of 20 classes
     flags = np.hstack([X[:, :5], X[:, 5:] > 0])
     assert AdditiveColumns().fit(flags, units=10**6).transform(flags).shape[1] > 95 + 5 * 8
+
+
+def test_bounds_of_a_schema_keep_dates_and_missing_values():
+    """They became two plain numbers: a date was then no number, and a gap was as the lowest value."""
+    seen = Date(low="2024-01-01", high="2024-12-31")
+    columns = AdditiveColumns.from_schema(Schema({"seen": seen, "age": Number(low=0, high=99, missing="indicator")}))
+    rows = columns.fit(None).transform(pa.table({"seen": ["2024-01-01", "2024-12-31"], "age": [None, "40"]}))
+    names = columns.get_feature_names_out().tolist()
+    assert rows[:, names.index("seen")].tolist() == [0.0, 1.0]
+    assert rows[:, names.index("age is missing")].tolist() == [1.0, 0.0]

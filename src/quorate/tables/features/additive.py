@@ -337,6 +337,8 @@ def cuts_for(numbers: int, units: int) -> int:
 
 def _declared_cut(declared: Any) -> bool:
     """Return whether `cuts` cut a declared column: one with two ends."""
+    if isinstance(declared, Ramps):
+        return declared.has_ends_alone
     return isinstance(declared, Sequence) and len(declared) == 2 and not isinstance(declared[0], str)
 
 

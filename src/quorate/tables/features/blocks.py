@@ -5,8 +5,8 @@ declarations, or from a schema, whose noisy marginals tell the mean shares of bl
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 from itertools import pairwise
 from typing import Any
 
@@ -45,6 +45,11 @@ class Ramps:
     missing: bool = False
     line: tuple[float, float] | None = None
     date: bool = False  # whether values are dates, in days since 1970
+
+    @property
+    def has_ends_alone(self) -> bool:
+        """Whether only the ends are declared, between which the fit chooses how many cuts there are."""
+        return len(self.cuts) == 2 and self.line is not None
 
     @property
     def names(self) -> list[str]:
@@ -213,6 +218,9 @@ def categories_from_public(name: str, values: Column, *, rare: int) -> Categorie
 
 def declared_block(name: str, declared: Any, *, cuts: int) -> Block:
     """Return the block of a declared column: (low, high), a longer list of cuts, or a list of categories."""
+    if isinstance(declared, Ramps) and declared.has_ends_alone:
+        between = partial(np.linspace, num=cuts + 1) if declared.date else partial(_cuts_between, cuts=cuts)
+        return replace(declared, cuts=tuple(between(*declared.cuts).tolist()), line=declared.line if cuts > 1 else None)
     if isinstance(declared, Ramps | Categories):
         return declared
     values = list(declared) if isinstance(declared, Sequence | np.ndarray) and not isinstance(declared, str) else []
@@ -223,7 +231,7 @@ def declared_block(name: str, declared: Any, *, cuts: int) -> Block:
         raise InvalidInput(f"declare column {name!r} as (low, high), as a list of cuts or as a list of categories")
     line = (float(numbers[0]), float(numbers[-1]))
     if numbers.size == 2:
-        numbers = _cuts_between(float(numbers[0]), float(numbers[1]), cuts)
+        numbers = _cuts_between(float(numbers[0]), float(numbers[1]), cuts=cuts)
     return Ramps(name, tuple(numbers.tolist()), line=line if numbers.size > 2 else None)
 
 
@@ -248,7 +256,7 @@ def check_input_names(columns: Any, given: Any) -> None:
         raise InvalidInput(f"input_features should have length equal to the number of columns, {number}")
 
 
-def _cuts_between(low: float, high: float, cuts: int) -> Floats:
+def _cuts_between(low: float, high: float, *, cuts: int) -> Floats:
     """Return cuts of a number of which the ends are all that is known: even ones, and finer ones towards 0.
 
     How large a value may be says little about how large values are. Each of the finer cuts is half as far from 0 as the
@@ -291,15 +299,18 @@ def _has_missing(marginal: ColumnMarginal) -> bool:
     return marginal.missing > _CLEAR * marginal.scale
 
 
-def _ramps(name: str, kind: Number, missing: bool) -> Ramps | tuple[float, float]:
+def _ramps(name: str, kind: Number, missing: bool) -> Ramps:
+    is_date = isinstance(kind, Date)
     if kind.cuts is not None and len(kind.cuts) > 1:
         cuts = tuple(kind.cuts)
-        return Ramps(name, cuts, missing, (cuts[0], cuts[-1]) if len(cuts) > 2 else None, isinstance(kind, Date))
+        return Ramps(name, cuts, missing, (cuts[0], cuts[-1]) if len(cuts) > 2 else None, is_date)
     if kind.low is not None and kind.high is not None:
-        return kind.low, kind.high
-    if kind.centre is not None and kind.spread is not None:
-        return kind.centre - _SPREADS * kind.spread, kind.centre + _SPREADS * kind.spread
-    raise InvalidInput(f"column {name!r} must have cuts, bounds, or a centre and a spread")
+        ends = (kind.low, kind.high)
+    elif kind.centre is not None and kind.spread is not None:
+        ends = (kind.centre - _SPREADS * kind.spread, kind.centre + _SPREADS * kind.spread)
+    else:
+        raise InvalidInput(f"column {name!r} must have cuts, bounds, or a centre and a spread")
+    return Ramps(name, ends, missing, ends, is_date)
 
 
 def shares_of_blocks(
@@ -312,7 +323,7 @@ def shares_of_blocks(
     found = {}
     for name, marginal in marginals.items():
         block, total = blocks.get(name), sum(marginal.counts) + marginal.missing
-        if total <= 0 or not isinstance(block, Ramps | Categories):
+        if total <= 0 or not isinstance(block, Ramps | Categories) or getattr(block, "has_ends_alone", False):
             continue
         counts = np.array(marginal.counts)
         corners = _of_ramps(block, counts, marginal) if isinstance(block, Ramps) else _of_texts(block, counts, marginal)
