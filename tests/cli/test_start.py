@@ -219,6 +219,9 @@ def test_a_plan_that_is_not_feasible_writes_nothing(tables, capsys):
     assert "cannot be learned from 40 units" in capsys.readouterr().err
     votes = ["--queries", "100000", "--delta", "0"]
     assert main(["start", "few.csv", "--label", "outcome", *votes]) == 1
+    assert "needs a delta above 0" in capsys.readouterr().err
+    pyarrow.csv.write_csv(datasets.triage().private.slice(40, 40), "public.csv")
+    assert main(["start", "few.csv", "--label", "outcome", *votes, "--public", "public.csv"]) == 1
     assert "Nothing was written: not feasible" in " ".join(capsys.readouterr().out.split())
     assert not (tables / "quorate-start").exists()
 
@@ -352,6 +355,7 @@ def test_no_private_row_is_asked_as_a_query(tmp_path, monkeypatch, capsys, optio
             f"out{len(written)}",
         ]
         assert main([*asked, *options, "--run"]) == 0
+        runpy.run_path(f"out{len(written)}/script.py")
         assert "SECRET" not in "".join(capsys.readouterr())
         written.append(Path(f"out{len(written)}", "questions.csv").read_text())
     assert written[0] == written[1]
@@ -406,4 +410,5 @@ def test_start_takes_how_a_file_is_written_and_hands_it_on(tmp_path):
     commands, script = (out / "commands.sh").read_text(), (out / "script.py").read_text()
     assert "--encoding utf-16 --separator '|' --skip-last 1" in commands
     assert 'encoding="utf-16", separator="|", skip_last=1, role="private")' in script
+    runpy.run_path(out / "script.py")
     assert (out / "model").is_dir()

@@ -4,7 +4,7 @@ import sys
 import warnings
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
@@ -51,43 +51,38 @@ class FileOptions:
         return {"encoding": self.encoding, "separator": self.separator, "skip_last": self.skip_last}
 
 
-@Parameter(name="*", group=_GROUP)
 @dataclass(frozen=True)
-class TableFile:
-    """A private table, and what its owner says of its file and its columns.
+class _PrivateTable:
+    """The argument of commands that read private records; a base of its own, so that it comes before the options.
 
     Parameters
     ----------
     table
         The private records: .csv, .csv.gz, .parquet, .arrow, .feather or .xlsx, or a query to a database
         ("duckdb:clinic.db?query=SELECT ...", "postgresql://host/clinic?query=SELECT ...").
+    """
+
+    table: Path
+
+
+@Parameter(name="*", group=_GROUP)
+@dataclass(frozen=True, kw_only=True)
+class TableFile(FileOptions, _PrivateTable):
+    """A private table, and what its owner says of its file and its columns.
+
+    Parameters
+    ----------
     label
         The column to predict. A schema may name it instead.
     groups
         The column that names the person of each row. The person, not the row, is then protected.
     leave_out
         Columns not to use, separated by commas.
-    encoding
-        The encoding of CSV files, such as windows-1252. By default the first line of each shows it.
-    separator
-        What separates values of the private CSV file: a comma, a semicolon, a tab or a bar. By default its first line
-        shows it.
-    skip_last
-        How many lines at the end of the private file are no records, such as a line of totals.
     """
 
-    table: Path
-    _: KW_ONLY
     label: str | None = None
     groups: str | None = None
     leave_out: str | None = None
-    encoding: Annotated[str | None, _FILES] = None
-    separator: Annotated[str | None, _FILES] = None
-    skip_last: Annotated[int, _FILES] = 0
-
-    def file_settings(self) -> dict[str, Any]:
-        """Return how the private file is written, as `read_table` and `TableStream` take it."""
-        return {"encoding": self.encoding, "separator": self.separator, "skip_last": self.skip_last}
 
     def read(self, irregularities: Irregularities | None = None) -> Any:
         """Read the private table, and count its irregular lines."""

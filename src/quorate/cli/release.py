@@ -141,13 +141,6 @@ class ReleaseOptions(FileOptions):
         When asking a folder, a .csv or .parquet file for the answers.
     report
         An HTML page to write: the guarantee, the engines, and the error on simulated records.
-    encoding
-        The encoding of CSV files, such as windows-1252. By default the first line of each shows it.
-    separator
-        What separates values of the private CSV file: a comma, a semicolon, a tab or a bar. By default its first line
-        shows it.
-    skip_last
-        How many lines at the end of the private file are no records, such as a line of totals.
     """
 
     workload: str | None = None

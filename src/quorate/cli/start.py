@@ -8,7 +8,7 @@ records itself, within its own budget.
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from json import dumps
 from pathlib import Path
 from typing import Annotated, Any
@@ -21,25 +21,30 @@ from rich.table import Table
 from quorate.cli.options import AsJson, split_list
 from quorate.cli.output import check_apart, check_new_folder
 from quorate.cli.reading import TableFile, check_column_names, classes_of_records
-from quorate.cli.start_files import Commands, Situation, write_start
+from quorate.cli.start_files import Job, write_start
 from quorate.core.checks import check_count, check_delta, check_positive, is_named_id
 from quorate.core.errors import InvalidInput
-from quorate.planner import Method, Plan, plan
-from quorate.tables import Category, Date, Schema, Text, read_table
-from quorate.tables.columns import Kind
-from quorate.tables.dates import date_of
+from quorate.planner import Plan, plan
+from quorate.tables import Schema, read_table
 from quorate.tables.infer import TooManyTexts
 from quorate.tables.learned import check_learnable
 from quorate.tables.persons import person_names
-from quorate.tables.results import Table as ResultTable
-from quorate.tables.results import make_table
 from quorate.tables.values import raw_column
 
-_MOST_CLASSES = 50
-_EXAMPLES = 5  # queries to ask first
+_MAX_CLASSES = 50
 _BAR_LETTERS = 40
 _FEATURES_PER_COLUMN = 6  # about, where nothing is known of a column
 _UNLIMITED = 1_000  # queries that votes are planned for, beside a model that any number may ask
+_QUESTIONS = {  # text, and default: by the option that answers it
+    "label": ("Which column is the label, to be predicted?", None),
+    "groups": (
+        "Who is protected? Name the column that says whose row it is, or none if each row is a person.",
+        "none",
+    ),
+    "queries": ("How many queries will be asked, by everyone together? A number, or any.", "1000"),
+    "abstain": ("May a query stay without an answer where the records give no clear one? yes or no.", "no"),
+    "public": ("Is there a public table of the same columns? Its file, or none.", "none"),
+}
 
 
 def start(
@@ -91,104 +96,75 @@ def start(
     check_new_folder(out)
     records = source.read()
     check_column_names(records, leave_out=split_list(source.leave_out))
-    replies = {
+    options = {
         "label": source.label,
         "groups": source.groups,
         "queries": queries,
         "abstain": {True: "yes", False: "no", None: None}[abstain],
         "public": "none" if schema is not None and public is None else public,
     }
-    replies = _ask_questions(records, replies, is_terminal=sys.stdin.isatty() and not json)
-    situation = _describe(records, replies, source, schema, classes)
-    check_apart(source.table, situation.public_file)
-    planned = _plan(situation, epsilon, delta)
-    method = _choose_method(planned, situation)
-    if situation.is_learned and method.name == "linear":
-        check_learnable(situation.units, situation.columns, epsilon=epsilon, delta=delta)
-    commands = Commands(
-        situation=situation,
-        epsilon=epsilon,
-        delta=delta,
-        queries=planned.queries,
-        aggregator=planned.aggregator,
-        is_linear=method.name == "linear",
-        out=out,
-    )
-    feasible = commands.is_linear or planned.feasible
-    _show(Console(highlight=False, quiet=json), planned, commands, feasible=feasible)
+    answers = _ask_questions(records, options, is_terminal=sys.stdin.isatty() and not json)
+    check_apart(source.table, answers["public"])
+    source = replace(source, label=answers["label"], groups=answers["groups"])
+    job = _describe(records, source, public=answers["public"], schema=schema, classes=classes)
+    job = replace(job, epsilon=epsilon, delta=delta, out=out)
+    planned = _plan(job, answers["queries"], abstain=answers["abstain"])
+    is_linear = _prefers_linear(planned, job, answers["queries"])
+    job = replace(job, queries=planned.queries, aggregator=planned.aggregator, is_linear=is_linear)
+    feasible = is_linear or planned.feasible
+    _show(Console(highlight=False, quiet=json), planned, job, feasible=feasible)
     if feasible:
-        write_start(commands, _example_queries(situation, records.column_names, is_linear=commands.is_linear))
+        write_start(job, records.column_names)
     if json:
-        print(dumps(_as_dict(planned, method, commands, feasible=feasible)))
+        print(dumps(_as_dict(planned, job, feasible=feasible)))
     if not feasible:
         return 1
-    return commands.run() if run else 0
+    return job.run() if run else 0
 
 
-@dataclass(frozen=True)
-class _Question:
-    """A question of `quorate start`, the option that answers it, and the default if neither does."""
-
-    text: str
-    option: str
-    default: str | None
-    parse: Callable[[str], Any]
-
-    def answer(self, value: object, *, is_terminal: bool) -> Any:
-        """Return the option's value, or ask on a terminal until an answer will do, or take the default."""
-        if value is not None:
-            return self.parse(str(value))
-        if not is_terminal:
-            if self.default is None:
-                raise InvalidInput(f"{self.text} Answer with {self.option}")
-            return self.parse(self.default)
-        while True:
-            try:
-                typed = input(f"{self.text}{f' [{self.default}]' if self.default else ''} ").strip()
-            except EOFError:
-                raise InvalidInput(f"no answer was given: use {self.option} on the command line") from None
-            try:
-                return self.parse(typed or self.default or "")
-            except InvalidInput as error:
-                print(f"  {error}")
-
-
-def _ask_questions(records: Any, replies: Mapping[str, Any], *, is_terminal: bool) -> dict[str, Any]:
+def _ask_questions(records: Any, options: Mapping[str, Any], *, is_terminal: bool) -> dict[str, Any]:
     """Return the answers to the five questions: those of options, and those that are typed."""
     names = records.column_names
 
-    def column(text: str) -> str:
+    def parse_column(text: str) -> str:
         if text not in names:
             raise InvalidInput(f"there is no column {text!r}; the columns are {', '.join(names)}")
         return text
 
+    parsers: dict[str, Callable[[str], Any]] = {
+        "label": parse_column,
+        "groups": lambda text: None if text == "none" else parse_column(text),
+        "queries": _parse_number,
+        "abstain": _parse_yes,
+        "public": _parse_file,
+    }
     if is_terminal:
         print(f"{records.num_rows:,} rows; the columns are {', '.join(names)}.\n")
-    questions = {
-        "label": _Question("1. Which column is the label, to be predicted?", "--label COLUMN", None, column),
-        "groups": _Question(
-            "2. Who is protected? Name the column that says whose row it is, or none if each row is a person.",
-            "--groups COLUMN",
-            "none",
-            lambda text: None if text == "none" else column(text),
-        ),
-        "queries": _Question(
-            "3. How many queries will be asked, by everyone together? A number, or any.",
-            "--queries NUMBER",
-            "1000",
-            _parse_number,
-        ),
-        "abstain": _Question(
-            "4. May a query stay without an answer where the records give no clear one? yes or no.",
-            "--abstain",
-            "no",
-            _parse_yes,
-        ),
-        "public": _Question(
-            "5. Is there a public table of the same columns? Its file, or none.", "--public FILE", "none", _parse_file
-        ),
+    return {
+        name: _answer(f"{number}. {text}", name, default, options[name], parsers[name], is_terminal=is_terminal)
+        for number, (name, (text, default)) in enumerate(_QUESTIONS.items(), start=1)
     }
-    return {name: question.answer(replies[name], is_terminal=is_terminal) for name, question in questions.items()}
+
+
+def _answer(
+    text: str, name: str, default: str | None, value: object, parse: Callable[[str], Any], *, is_terminal: bool
+) -> Any:
+    """Return the option's value, or ask on a terminal until an answer can be read, or take the default."""
+    if value is not None:
+        return parse(str(value))
+    if not is_terminal:
+        if default is None:
+            raise InvalidInput(f"{text} Answer with --{name} COLUMN")
+        return parse(default)
+    while True:
+        try:
+            typed = input(f"{text}{f' [{default}]' if default else ''} ").strip()
+        except EOFError:
+            raise InvalidInput(f"no answer was given: use --{name} on the command line") from None
+        try:
+            return parse(typed or default or "")
+        except InvalidInput as error:
+            print(f"  {error}")
 
 
 def _parse_number(text: str) -> int | None:
@@ -212,36 +188,33 @@ def _parse_file(text: str) -> Path | None:
     return Path(text)
 
 
-def _describe(
-    records: Any, replies: Mapping[str, Any], source: TableFile, schema: Path | None, classes: str | None
-) -> Situation:
+def _describe(records: Any, source: TableFile, *, public: Path | None, schema: Path | None, classes: str | None) -> Job:
     """Return what the answers say, with what follows from the tables."""
-    label, groups, public_file = replies["label"], replies["groups"], replies["public"]
-    label_classes = _read_classes(records, label) if classes is None else tuple(classes.split(","))
-    ids = tuple(name for name in records.column_names if is_named_id(name) and name not in (label, groups))
+    assert source.label is not None
+    label, groups, names = source.label, source.groups, records.column_names
+    label_classes = _read_classes(records, label) if classes is None else tuple(split_list(classes))
+    ids = tuple(name for name in names if is_named_id(name) and name not in (label, groups))
     unused = tuple(dict.fromkeys([*split_list(source.leave_out), *ids]))
-    columns = len([name for name in records.column_names if name not in (label, groups, *unused)])
-    public = None if public_file is None else read_table(public_file, role="public")
-    features = _FEATURES_PER_COLUMN * columns
-    wordy: tuple[str, ...] = ()
+    columns = len(set(names) - {label, groups, *unused})
+    public_rows = None if public is None else read_table(public, role="public")
+    features, wordy = _FEATURES_PER_COLUMN * columns, ()
     if schema is not None:
         features = len(Schema.load(schema).feature_names)
-    elif public is not None:
-        features, wordy = _count_features(public, unused, label=label, classes=label_classes, groups=groups)
-    return Situation(
-        source=replace(source, label=label, groups=groups, leave_out=None),
+    elif public_rows is not None:
+        declared = {"label": label, "classes": label_classes, "groups": groups}
+        features, wordy = _count_features(public_rows, unused, **declared)
+    return Job(
+        source=source,
         label=label,
         classes=label_classes,
         is_declared=classes is not None,
-        queries=replies["queries"],
-        abstain=replies["abstain"],
         public=public,
-        public_file=public_file,
+        public_rows=public_rows,
         schema=schema,
         units=records.num_rows if groups is None else len(person_names(raw_column(records[groups]))[1]),
-        unused=unused,
         ids=ids,
         wordy=wordy,
+        leave_out=(*unused, *wordy),
         columns=columns,
         features=features,
     )
@@ -260,41 +233,44 @@ def _count_features(public: Any, unused: Sequence[str], **declared: Any) -> tupl
 
 def _read_classes(records: Any, label: str) -> tuple[str, ...]:
     classes = classes_of_records(records, label)
-    if not 2 <= len(classes) <= _MOST_CLASSES:
+    if not 2 <= len(classes) <= _MAX_CLASSES:
         raise InvalidInput(
-            f"{label!r} is no label with 2 to {_MOST_CLASSES} values; for numbers see quorate fit linear --bounds"
+            f"{label!r} is no label with 2 to {_MAX_CLASSES} values; for numbers see quorate fit linear --bounds"
         )
     return tuple(classes)
 
 
-def _plan(situation: Situation, epsilon: float, delta: float) -> Plan:
-    majority = "sharp_majority" if len(situation.classes) == 2 else "noisy_max"
+def _plan(job: Job, queries: int | None, *, abstain: bool) -> Plan:
+    if job.is_learned:
+        if job.delta == 0:
+            raise InvalidInput("to learn what the columns hold needs a delta above 0: --delta, --public or --schema")
+        check_learnable(job.units, job.columns, epsilon=job.epsilon, delta=job.delta)
+    majority = "sharp_majority" if len(job.classes) == 2 else "noisy_max"
     return plan(
-        records=situation.units,
-        epsilon=epsilon,
-        delta=delta,
-        queries=situation.queries or _UNLIMITED,
-        classes=len(situation.classes),
-        features=situation.features,
-        public=0 if situation.public is None else situation.public.num_rows,
-        aggregator="quorum" if situation.abstain else majority,
+        records=job.units,
+        epsilon=job.epsilon,
+        delta=job.delta,
+        queries=queries or _UNLIMITED,
+        classes=len(job.classes),
+        features=job.features,
+        public=0 if job.public_rows is None else job.public_rows.num_rows,
+        aggregator="quorum" if abstain else majority,
     )
 
 
-def _choose_method(planned: Plan, situation: Situation) -> Method:
-    """Return the better of votes and a linear model; a linear model where nothing public says what the columns hold."""
-    methods = {method.name: method for method in planned.methods if method.name in ("votes", "linear")}
-    if situation.queries is None and "linear" not in methods:
-        raise InvalidInput("any number of queries needs a linear model, which needs a delta above 0: --delta")
-    if "linear" in methods and (situation.is_learned or situation.queries is None):
-        return methods["linear"]
-    return min(methods.values(), key=lambda method: method.error)
+def _prefers_linear(planned: Plan, job: Job, queries: int | None) -> bool:
+    """Return whether a linear model is better than votes; it is fitted where the columns are learned, in any case."""
+    errors = {method.name: method.error for method in planned.methods}
+    if "linear" not in errors:
+        if queries is None:
+            raise InvalidInput("any number of queries needs a linear model, which needs a delta above 0: --delta")
+        return False
+    return job.is_learned or queries is None or errors["linear"] <= errors["votes"]
 
 
-def _show(console: Console, planned: Plan, commands: Commands, *, feasible: bool) -> None:
-    situation, is_linear = commands.situation, commands.is_linear
-    console.print("\n[bold]The plan[/bold]" + (", made from public numbers alone" if situation.is_declared else ""))
-    if is_linear:
+def _show(console: Console, planned: Plan, job: Job, *, feasible: bool) -> None:
+    console.print("\n[bold]The plan[/bold]" + (", made from public numbers alone" if job.is_declared else ""))
+    if job.is_linear:
         console.print("One linear model that may be published. It answers every query, as often as anyone likes.\n")
         losses = {method.name: method.error for method in planned.methods if not method.is_bound}
         bars = {name: (loss / max(losses.values()), f"{loss:.1%}") for name, loss in losses.items()}
@@ -311,39 +287,41 @@ def _show(console: Console, planned: Plan, commands: Commands, *, feasible: bool
         _show_bars(console, f"What {planned.queries:,} queries get:", bars)
         for sentence in planned.assumptions:
             console.print(f"Assumed: {sentence}.")
-    for sentence in _columns_notes(situation, is_linear=is_linear):
+    for sentence in _columns_notes(job):
         console.print(escape(sentence))
     if feasible:
-        _show_commands(console, commands)
+        _show_commands(console, job)
     else:
         console.print(f"\n[bold]Nothing was written[/bold]: {planned.shortfall()}.")
 
 
-def _columns_notes(situation: Situation, *, is_linear: bool) -> Iterator[str]:
+def _columns_notes(job: Job) -> Iterator[str]:
     """Yield what becomes of the columns and the classes, and how the owner can change that."""
-    if situation.ids:
+    if job.ids:
         yield (
-            f"Not used: {', '.join(situation.ids)}, which name rows or people. If one says whose row it is, protect "
+            f"Not used: {', '.join(job.ids)}, which name rows or people. If one says whose row it is, protect "
             "that person: --groups COLUMN."
         )
-    if situation.is_learned:
-        how = "learned from the records, within the same epsilon" if is_linear else "read as numbers"
-        yield f"The {situation.columns} columns are {how}. A public table or a schema would say what they hold."
-    if situation.wordy:
+    if job.is_learned:
         yield (
-            f"Left out: {', '.join(situation.wordy)}. Each has too many different texts in the public table to be a "
+            f"The {job.columns} columns are learned from the records, within the same epsilon. A public table or a "
+            "schema would say what they hold."
+        )
+    if job.wordy:
+        yield (
+            f"Left out: {', '.join(job.wordy)}. Each has too many different texts in the public table to be a "
             "column of categories. quorate fit takes them for sentences (--texts), or as a schema declares them "
             "(--schema)."
         )
-    spellings = {name.strip().casefold() for name in situation.classes}
-    if len(spellings) < len(situation.classes):
+    spellings = {name.strip().casefold() for name in job.classes}
+    if len(spellings) < len(job.classes):
         yield (
-            f"{len(situation.classes)} classes are planned for, but some look like spellings of one: "
-            f"{', '.join(situation.classes)}. Make them one in the table first."
+            f"{len(job.classes)} classes are planned for, but some look like spellings of one: "
+            f"{', '.join(job.classes)}. Make them one in the table first."
         )
-    if not situation.is_declared:
+    if not job.is_declared:
         yield (
-            f"Read from the records, and public with the model: the classes {', '.join(situation.classes)}. "
+            f"Read from the records, and public with the model: the classes {', '.join(job.classes)}. "
             "Name all that may occur (--classes), whether or not they do, to keep private which of them do."
         )
 
@@ -356,55 +334,30 @@ def _show_bars(console: Console, title: str, bars: Mapping[str, tuple[float, str
     console.print(title, picture)
 
 
-def _example_queries(situation: Situation, names: Sequence[str], *, is_linear: bool) -> ResultTable:
-    """Return queries to ask first, made of public things alone: no private row is asked about."""
-    if situation.public is not None:
-        return situation.public.slice(0, _EXAMPLES)
-    if situation.schema is None:  # a query without any value; teachers that take all columns for numbers need some
-        return make_table({name: ["" if is_linear else "0"] for name in names})
-    columns = Schema.load(situation.schema).columns
-    return make_table({name: [_example(kind, row) for row in range(_EXAMPLES)] for name, kind in columns.items()})
-
-
-def _example(kind: Kind, row: int) -> str:
-    """Return a value of a declared column: one category after the other, or numbers from one end to the other."""
-    if isinstance(kind, Category):
-        return kind.categories[row % len(kind.categories)]
-    if isinstance(kind, Text):
-        return "a note"
-    low, high = (0.0, 1.0) if kind.cuts is None else (kind.cuts[0], kind.cuts[-1])
-    if kind.low is not None and kind.high is not None:
-        low, high = kind.low, kind.high
-    elif kind.centre is not None and kind.spread is not None:
-        low, high = kind.centre - kind.spread, kind.centre + kind.spread
-    value = low + (high - low) * row / (_EXAMPLES - 1)
-    return str(date_of(float(round(value)), kind.unit)) if isinstance(kind, Date) else f"{value:g}"
-
-
-def _show_commands(console: Console, commands: Commands) -> None:
-    examples = "five public rows" if commands.situation.public is not None else "five made-up rows"
-    examples = "a row without values, to be filled in," if commands.situation.is_learned else examples
+def _show_commands(console: Console, job: Job) -> None:
+    examples = "five public rows" if job.public is not None else "five made-up rows"
+    examples = "a row without values, to be filled in," if job.is_learned else examples
     console.print(
-        f"\nWritten to {escape(str(commands.out))}: script.py does it all in Python, commands.sh on the command line; "
+        f"\nWritten to {escape(str(job.out))}: script.py does it all in Python, commands.sh on the command line; "
         f"questions.csv holds {examples} to ask about first. Run one of the two: each opens a budget of its own."
     )
-    for line in commands.lines():
+    for line in job.lines():
         console.print(f"$ {escape(line)}", soft_wrap=True)
 
 
-def _as_dict(planned: Plan, method: Method, commands: Commands, *, feasible: bool) -> dict[str, Any]:
-    situation = commands.situation
+def _as_dict(planned: Plan, job: Job, *, feasible: bool) -> dict[str, Any]:
+    name = "linear" if job.is_linear else "votes"
     return {
-        "method": method.name,
-        "estimator": method.estimator,
+        "method": name,
+        "estimator": next(method.estimator for method in planned.methods if method.name == name),
         "feasible": feasible,
-        "label": situation.label,
-        "classes": list(situation.classes),
-        "classes_declared": situation.is_declared,
-        "groups": situation.source.groups,
-        "units": situation.units,
-        "leave_out": [*situation.unused, *situation.wordy],
-        "learned": situation.is_learned,
-        "commands": commands.lines() if feasible else [],
+        "label": job.label,
+        "classes": list(job.classes),
+        "classes_declared": job.is_declared,
+        "groups": job.source.groups,
+        "units": job.units,
+        "leave_out": list(job.leave_out),
+        "learned": job.is_learned,
+        "commands": job.lines() if feasible else [],
         "plan": planned.as_dict(),
     }

@@ -2,13 +2,19 @@
 
 import json
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from quorate.cli.reading import TableFile
-from quorate.tables.results import Table, write_csv
+from quorate.tables import Category, Date, Schema, Text
+from quorate.tables.columns import Kind
+from quorate.tables.dates import date_of
+from quorate.tables.results import Table, make_table, write_csv
 
+_EXAMPLES = 5  # queries to ask first
+_FEWEST_TESTED_UNITS = 200  # of which a quarter is enough for a test
 _CLASSES_COMMENT = """\
 # The classes were read from the records: which of them occur is public with the model, and its claim
 # says so. Name all that may occur (--classes, classes=), whether or not they do, to keep that private.
@@ -16,24 +22,28 @@ _CLASSES_COMMENT = """\
 
 
 @dataclass(frozen=True, kw_only=True)
-class Situation:
-    """What the five answers of `quorate start` say, with what follows from the tables."""
+class Job:
+    """What the answers to `quorate start` say, what follows from the tables, and which method the plan takes."""
 
     source: TableFile
     label: str
     classes: tuple[str, ...]
     is_declared: bool  # whether these classes were given, and not read from the records
-    queries: int | None
-    abstain: bool
-    public: Any  # its table, or None
-    public_file: Path | None
+    public: Path | None
+    public_rows: Any  # its table, or None
     schema: Path | None
     units: int
-    unused: tuple[str, ...]  # columns that the owner leaves out, or that are named as ids are
-    ids: tuple[str, ...]
+    ids: tuple[str, ...]  # columns that are named as ids are
     wordy: tuple[str, ...]  # columns that have too many different texts in the public table
+    leave_out: tuple[str, ...]  # these, and those that the owner leaves out
     columns: int
     features: int
+    epsilon: float = 1.0
+    delta: float = 0.0
+    queries: int = 0
+    aggregator: str = ""
+    is_linear: bool = False
+    out: Path = Path()
 
     @property
     def is_learned(self) -> bool:
@@ -45,39 +55,25 @@ class Situation:
         """How the private file is written, where its first line does not show it."""
         return {name: value for name, value in self.source.file_settings().items() if value}
 
-
-@dataclass(frozen=True, kw_only=True)
-class Commands:
-    """The commands that follow a plan."""
-
-    situation: Situation
-    epsilon: float
-    delta: float
-    queries: int
-    aggregator: str
-    is_linear: bool
-    out: Path
-
     def words(self) -> list[list[str]]:
         """Return the arguments of `quorate`, one list a command."""
-        situation = self.situation
         options = {
-            "label": situation.label,
-            "classes": ",".join(situation.classes) if situation.is_declared else None,
-            "read-classes": not situation.is_declared,
-            "groups": situation.source.groups,
-            "public": situation.public_file,
-            "gaps": situation.public_file is not None,
-            "schema": situation.schema,
-            "leave-out": ",".join((*situation.unused, *situation.wordy)),
-            **{name.replace("_", "-"): value for name, value in situation.file_options.items()},
+            "label": self.label,
+            "classes": ",".join(self.classes) if self.is_declared else None,
+            "read-classes": not self.is_declared,
+            "groups": self.source.groups,
+            "public": self.public,
+            "gaps": self.public is not None,
+            "schema": self.schema,
+            "leave-out": ",".join(self.leave_out),
+            **{name.replace("_", "-"): value for name, value in self.file_options.items()},
             "epsilon": f"{self.epsilon:g}",
             "delta": f"{self.delta:g}",
             "queries": None if self.is_linear else self.queries,
             "aggregator": None if self.is_linear else self.aggregator,
             "out": self.out / "model",
         }
-        fit = ["fit", "linear" if self.is_linear else "subsample", str(situation.source.table)]
+        fit = ["fit", "linear" if self.is_linear else "subsample", str(self.source.table)]
         for name, value in options.items():
             fit += [f"--{name}"] if value is True else [f"--{name}", str(value)] if value else []
         return [fit, ["predict", str(self.out / "model"), str(self.out / "questions.csv")]]
@@ -96,24 +92,46 @@ class Commands:
         return 0
 
 
-def write_start(commands: Commands, questions: Table) -> None:
-    """Write the folder, with these questions, without columns that are not used."""
-    commands.out.mkdir(parents=True, exist_ok=True)
-    (commands.out / "script.py").write_text(_script(commands), encoding="utf-8")
-    (commands.out / "commands.sh").write_text(_shell(commands), encoding="utf-8")
-    situation = commands.situation
-    unused = {situation.label, situation.source.groups, *situation.unused, *situation.wordy}
-    used = [name for name in questions.column_names if name not in unused]
-    write_csv(questions.select(used), commands.out / "questions.csv")
+def write_start(job: Job, names: Sequence[str]) -> None:
+    """Write the folder: the script, the commands, and the queries to ask first, without columns that are not used."""
+    job.out.mkdir(parents=True, exist_ok=True)
+    (job.out / "script.py").write_text(_script(job), encoding="utf-8")
+    (job.out / "commands.sh").write_text(_shell(job), encoding="utf-8")
+    unused, queries = {job.label, job.source.groups, *job.leave_out}, _example_queries(job, names)
+    write_csv(queries.select([name for name in queries.column_names if name not in unused]), job.out / "questions.csv")
 
 
-def _shell(commands: Commands) -> str:
-    fit, ask = commands.lines()
-    audience = "It may be published." if commands.is_linear else "It holds its budget and is for its owner alone."
-    comment = "" if commands.situation.is_declared else _CLASSES_COMMENT
+def _example_queries(job: Job, names: Sequence[str]) -> Table:
+    """Return queries to ask first, made of public things alone: no private row is asked about."""
+    if job.public_rows is not None:
+        return job.public_rows.slice(0, _EXAMPLES)
+    if job.schema is None:
+        return make_table({name: [""] for name in names})
+    columns = Schema.load(job.schema).columns
+    return make_table({name: [_example(kind, row) for row in range(_EXAMPLES)] for name, kind in columns.items()})
+
+
+def _example(kind: Kind, row: int) -> str:
+    """Return a value of a declared column: one category after the other, or numbers from one end to the other."""
+    if isinstance(kind, Category):
+        return kind.categories[row % len(kind.categories)]
+    if isinstance(kind, Text):
+        return "a note"
+    low, high = (0.0, 1.0) if kind.cuts is None else (kind.cuts[0], kind.cuts[-1])
+    if kind.low is not None and kind.high is not None:
+        low, high = kind.low, kind.high
+    elif kind.centre is not None and kind.spread is not None:
+        low, high = kind.centre - kind.spread, kind.centre + kind.spread
+    value = low + (high - low) * row / (_EXAMPLES - 1)
+    return str(date_of(float(round(value)), kind.unit)) if isinstance(kind, Date) else f"{value:g}"
+
+
+def _shell(job: Job) -> str:
+    fit, ask = job.lines()
+    audience = "It may be published." if job.is_linear else "It holds its budget and is for its owner alone."
     return f"""#!/bin/sh
 # Made by quorate start. Run this file or script.py, not both: each fit opens a budget of its own.
-{comment}set -e
+{"" if job.is_declared else _CLASSES_COMMENT}set -e
 
 # Fit the model and write it into a folder. {audience}
 {fit}
@@ -123,44 +141,54 @@ def _shell(commands: Commands) -> str:
 """
 
 
-def _script(commands: Commands) -> str:
+def _script(job: Job) -> str:
     """Return the plan as Python."""
-    situation = commands.situation
-    columns = _BY_SCHEMA if situation.schema is not None else _BY_NAMES if situation.is_learned else _BY_PUBLIC
-    parts = [columns, _LINEAR if commands.is_linear else _VOTES]
-    if situation.is_learned and commands.is_linear:
-        parts = [_LEARNED]
-    parts[0] = ("" if situation.is_declared else _CLASSES_COMMENT) + parts[0]
-    values = _script_values(situation) | {
-        "folder": _literal(commands.out / ("published" if commands.is_linear else "private")),
-        "questions": _literal(commands.out / "questions.csv"),
-        "epsilon": f"{commands.epsilon:g}",
-        "delta": f"{commands.delta:g}",
-        "queries": commands.queries,
-        "aggregator": _literal(commands.aggregator),
+    file_options = "".join(f", {name}={_literal(value)}" for name, value in job.file_options.items())
+    values = {
+        "about": job.label.replace("\\", "").replace('"', ""),
+        "table": f"{_literal(job.source.table)}{file_options}",
+        "comment": "" if job.is_declared else _CLASSES_COMMENT,
+        "unit": "row" if job.source.groups is None else "person",
+        "epsilon": f"{job.epsilon:g}",
+        "delta": f"{job.delta:g}",
+        "questions": _literal(job.out / "questions.csv"),
     }
-    return "\n".join(part.format(**values) for part in [_READ, *parts])
+    values |= _linear_values(job) if job.is_linear else _votes_values(job)
+    return (_READ + (_LINEAR if job.is_linear else _VOTES)).format(**values)
 
 
-def _script_values(situation: Situation) -> dict[str, Any]:
-    """Return what the templates say of the tables."""
-    label, groups, left_out = situation.label, situation.source.groups, [*situation.unused, *situation.wordy]
-    options = "".join(f", {name}={_literal(value)}" for name, value in situation.file_options.items())
-    declared = {"label": label, "classes": list(situation.classes), "groups": groups, "leave_out": left_out}
+def _linear_values(job: Job) -> dict[str, Any]:
+    arguments = {
+        "classes": _literal(list(job.classes)) if job.is_declared else None,
+        "groups": _literal(job.source.groups),
+        "public": _literal(job.public),
+        "schema": f"Schema.load({_literal(job.schema)})" if job.schema is not None else None,
+        "leave_out": _literal(list(job.leave_out)) if job.leave_out else None,
+        "test_share": "0" if job.units < _FEWEST_TESTED_UNITS else None,
+    }
+    lines = [f"    {name}={text},\n" for name, text in arguments.items() if text not in (None, "None")]
+    return {"label": _literal(job.label), "arguments": "".join(lines), "folder": _literal(job.out / "published")}
+
+
+def _votes_values(job: Job) -> dict[str, Any]:
+    label, groups, left_out = job.label, job.source.groups, list(job.leave_out)
+    if job.public is not None:
+        declared = {"label": label, "classes": list(job.classes), "groups": groups, "leave_out": left_out}
+        lines = "".join(f"    {name}={_literal(value)},\n" for name, value in declared.items() if value)
+        schema = f"Schema.from_public(\n    public,\n{lines}).with_gaps()  # values may be missing in any column"
+        schema = f'public = read_table({_literal(job.public)}, role="public")\nschema = {schema}'
+    else:
+        classes = _literal(list(job.classes) if job.is_declared else None)
+        schema = f"schema = Schema.load({_literal(job.schema)}).without({_literal(left_out)})"
+        schema += f".with_label({_literal(label)}, {classes})"
+        schema += "" if groups is None else f".with_groups({_literal(groups)})"
     return {
-        "about": label.replace("\\", "").replace('"', ""),
-        "table": f"{_literal(situation.source.table)}{options}",
-        "public": _literal(situation.public_file),
-        "schema": _literal(situation.schema),
-        "declared": "".join(f"    {key}={_literal(value)},\n" for key, value in declared.items() if value),
-        "unit": "row" if groups is None else "person",
-        "class_list": _literal(list(situation.classes) if situation.is_declared else None),
-        "classes": "schema.label.classes" if situation.is_declared else "None",  # read from y: the claim says so
-        "leave_out": _literal(left_out),
-        "unused": _literal([*left_out, label, *([groups] if groups else [])]),
-        "label": _literal(label),
-        "groups": "None" if groups is None else f"records[{_literal(groups)}]",
-        "more": "" if situation.public is None else '    public=schema.encode(public, role="public"),\n',
+        "schema": schema,
+        "classes": "schema.label.classes" if job.is_declared else "None",  # read from y: the claim says so
+        "more": "" if job.public is None else '    public=schema.encode(public, role="public"),\n',
+        "queries": job.queries,
+        "aggregator": _literal(job.aggregator),
+        "folder": _literal(job.out / "private"),
     }
 
 
@@ -179,50 +207,28 @@ from quorate.tables import SCHEMA_FILE, Schema, read_table
 
 # The private records. Nothing of them leaves but what is paid for below.
 records = read_table({table}, role="private")
-'''
-_BY_NAMES = """# All columns in use are read as numbers; what is none counts as missing.
-schema = Schema.numbers(
+
+{comment}'''
+_LINEAR = """# A linear model from a few noisy sums, and a test of it on records that it was not fitted on: together
+# they are (epsilon, delta)-differentially private for each {unit}.
+fitted = qr.fit(
     records,
-{declared})
-"""
-_BY_PUBLIC = """# How columns become numbers is learned from public rows, never from private ones.
-public = read_table({public}, role="public")
-schema = Schema.from_public(
-    public,
-{declared}).with_gaps()  # values may be missing in any column: another says where
-"""
-_BY_SCHEMA = """# How columns become numbers is declared.
-schema = Schema.load({schema}).without({leave_out}).with_label({label}, {class_list})
-"""
-_LEARNED = """# Nothing is known of the columns: kinds, categories and ranges are learned with noise, within the same
-# epsilon. All of it together is (epsilon, delta)-differentially private for each {unit}.
-features = records.drop_columns({unused})
-model = qr.PrivateLogisticRegression(epsilon={epsilon}, delta={delta}, classes={class_list}, columns="learned")
-model.fit(features, records[{label}].to_pylist(), groups={groups})
-print(model.claim_)
+    {label},
+    epsilon={epsilon},
+    delta={delta},
+{arguments})
+print(fitted.summary())
 
 # A folder that anybody may read. Asking the model costs nothing.
-qr.save(model, {folder})
+fitted.save({folder})
 questions = read_table({questions}, role="query")
-print(model.predict(questions))
-print(model.predict_proba(questions).round(3))  # one column a class, in the order of model.classes_
+print(fitted.predict(questions))
+print(fitted.predict_proba(questions).round(3))  # one column a class, in the order of model.classes_
 """
-_LINEAR = """# A linear model from a few noisy sums: (epsilon, delta)-differentially private for each {unit}.
-model = qr.PrivateLogisticRegression(epsilon={epsilon}, delta={delta}, classes={classes})
-model.fit(
-    schema.encode(records),
-    schema.labels(records),
-    groups=schema.units(records),
-{more})
-print(model.claim_)
+_VOTES = """# How columns become numbers is public: it is never learned from private rows.
+{schema}
 
-# A folder that anybody may read. Asking the model costs nothing.
-qr.save(model, {folder}, extra={{SCHEMA_FILE: schema.to_json().encode()}})
-questions = schema.encode(read_table({questions}, role="query"), role="query")
-print(model.predict(questions))
-print(model.predict_proba(questions).round(3))  # one column a class, in the order of model.classes_
-"""
-_VOTES = """# Teachers on disjoint parts of the records. All answers together are (epsilon, delta)-differentially
+# Teachers on disjoint parts of the records. All answers together are (epsilon, delta)-differentially
 # private for each {unit}. The budget is planned for this many queries.
 clf = qr.PrivateClassifier(
     epsilon={epsilon},
