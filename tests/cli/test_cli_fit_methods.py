@@ -21,8 +21,8 @@ VOTES = "teachers aggregator no-quorums disagreement n-jobs"
 TAKEN = {
     "subsample": f"{TABLES} {OUT} memory spill cluster epsilon delta account learner queries holdout device {VOTES} "
     "scores threshold prior class-weight",
-    "everlasting": f"{TABLES} {OUT} epsilon delta query-epsilon query-delta learner concept chunk no-quorums growth "
-    "phase-size max-phase-size refresh relabel n-jobs device",
+    "everlasting": f"{TABLES} {OUT} epsilon delta query-epsilon query-delta learner concept chunk no-quorums "
+    "phase-size relabel n-jobs device",
     "neighbours": f"{TABLES} {OUT} epsilon delta records queries radius share votes kernel metric scores bounds device",
     "student-first": f"{TABLES} {OUT} epsilon delta account student learner teachers dissents no-quorums queries "
     "n-jobs device trusted",

@@ -1,7 +1,6 @@
 """What labelled public rows say of a plan before a private record is read, and what is said where they cannot."""
 
 import csv
-import json
 import warnings
 
 import numpy as np
@@ -163,21 +162,6 @@ def test_the_command_line_measures_and_prints_what_it_supposes(tmp_path, capsys)
     said = " ".join(capsys.readouterr().err.split())
     assert "10% of the votes go against the plurality, which is assumed and not measured" in said
     assert "Assumed: disagreement was not given" in said
-
-
-def test_a_published_model_is_compared_with_public_rows_alone(tmp_path, capsys):
-    X, y = table(6000, 7)
-    two = (y % 2).astype(int)
-    write(tmp_path / "private.csv", X[:4000], 1 - two[:4000])  # the other way round
-    write(tmp_path / "public.csv", X[4000:], two[4000:])
-    command = [str(tmp_path / "private.csv"), "--label", "y", "--public", str(tmp_path / "public.csv"), "--json"]
-    command += ["--epsilon", "4"]
-    for method in ("linear", "semi-private"):
-        assert main(["fit", method, *command, "--out", str(tmp_path / method)]) == 0
-        shown = capsys.readouterr()
-        bill = json.loads(shown.out)
-        assert bill["right_by_public_rows_alone"] > bill["right_on_public_rows"] + 0.05
-        assert "public rows alone would do better" in shown.err
 
 
 def test_a_named_aggregator_that_falls_short_is_warned_of():

@@ -59,9 +59,6 @@ _HELPS = {
     "aggregator": "How ballots become answers. auto takes the one that is expected to answer most queries correctly, "
     "chosen without reading the records.",
     "delta": "The delta of (epsilon, delta)-differential privacy: far below one over the number of records.",
-    "device": "Where teachers are fitted all at once and ballots counted: auto takes a GPU if there is one. Ballots "
-    "are the same on every device.",
-    "n_jobs": "How many processes fit teachers that are not fitted all at once; -1 takes every core.",
 }
 
 
@@ -132,13 +129,8 @@ On a cluster: `quorate fit subsample visits/*.parquet --cluster tcp://head:8786 
         helps={
             "class_weight": "Weights of the classes for the learner: balanced, none, or numbers such as no=1,yes=8. "
             "auto balances with --scores if the learner takes weights.",
-            "holdout": "The share of units, 0 to 0.5, kept from all teachers to estimate their disagreement privately, "
-            "for a tenth of the budget. The estimate guides the plan.",
             "prior": "The shares of the classes, such as no=0.9,yes=0.1, or holdout for an estimate. Read from the "
             "public table if it has labels.",
-            "scores": "Answer with the noisy share of votes for each class beside the label; each query is paid once.",
-            "threshold": "With --scores: the noisy share from which on the second of two classes is the label (0.5 by "
-            "default), or balanced: the class whose share exceeds its --prior most.",
         },
     ),
     "linear": Method(
@@ -192,17 +184,13 @@ Example: `quorate fit everlasting visits.csv --concept thresholds --label y --cl
 """,
         ("models.everlasting:EverlastingClassifier",),
         extra="learner concept",
+        skip="growth max_phase_size refresh",
         types={
             "learner": Literal[LearnerName, "direction"] | None,
             "concept": ConceptName | None,
             "chunk": int | Literal["auto"],
         },
         defaults={"learner": "logistic", "concept": None, "chunk": "auto"},
-        helps={
-            "growth": "The number of arrivals of each phase, as a multiple of that of the phase before.",
-            "max_phase_size": "The largest number of arrivals of a phase that grows.",
-            "query_delta": "The delta for one query; by default that of a record.",
-        },
     ),
     "neighbours": Method(
         """\
@@ -215,19 +203,7 @@ Example: `quorate fit neighbours visits.csv --label outcome --public survey.csv 
 """,
         ("models.knn:NeighbourClassifier", "models.knn:NeighbourRegressor"),
         defaults={"metric": "euclidean"},  # of a table; "cosine" is for embeddings
-        helps={
-            "epsilon": "The privacy loss allowed, if one unit is added or removed.",
-            "queries": "The number of queries to plan for. More can be asked: accuracy then suffers, not privacy.",
-            "records": "About how many records (or people) there will be: a public number. It sets share and votes.",
-            "radius": "How near a record must be to vote; by default set by the share of the public table.",
-            "share": "A query reaches as far as this share of the public table.",
-            "votes": "How many votes of full weight a unit may cast in total.",
-            "kernel": "Whether weights fall with the squared distance, or are all equal within the radius.",
-            "metric": "Whether distances are between directions or between rows. The second needs a public table.",
-            "scores": "Also give the noisy share of votes for each class.",
-            "bounds": "The label is a number between these two, such as 0,250: answers are means of records nearby.",
-            "device": "Where votes are counted.",
-        },
+        helps={"bounds": "The label is a number between these two, such as 0,250: answers are means nearby."},
     ),
     "student-first": Method(
         """\
@@ -252,7 +228,6 @@ Example: `quorate fit conformal visits.csv --model rule --label outcome --miscov
 """,
         ("models.conformal:ConformalClassifier", "models.conformal:ConformalRegressor"),
         extra="model account trusted",
-        helps={"largest_error": "A public number that errors hardly exceed; it may be a hundred times too large."},
     ),
     "semi-private": _concept(
         "semi-private",
@@ -271,7 +246,6 @@ Example: `quorate fit conformal visits.csv --model rule --label outcome --miscov
         "universal",
         "",
         "Answer any number of queries on one budget: ballots first, then one hypothesis.",
-        helps={"alpha": "The target excess error. It determines how many queries are put to the vote."},
     ),
     "pure": _concept(
         "pure",

@@ -1,8 +1,6 @@
 """From the tables of `quorate fit` to a fitted model: which estimator, and which arguments."""
 
 import inspect
-import sys
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
@@ -23,7 +21,6 @@ from quorate.tables.problems import Problem, add_problems, file_problems, find_p
 TARGET_FILE = "target.txt"  # in the folder of neighbours: the column of the numbers to predict
 _CHUNK = 10  # units of an everlasting teacher without a plan
 _PROBES = 100  # public points that are asked when a phase opens, and show its drift
-_FOLDS = 3  # of public rows, each judged by a model of the others
 
 
 @dataclass
@@ -57,17 +54,9 @@ def fit_table(name: str, tables: Tables, settings: dict[str, Any]) -> Fitted:
         arguments |= chosen
         notes["plan"] = None if plan is None else plan.as_dict()
     model = charge_and_fit(estimator(**arguments), account, data.X, data.y, **_fit_arguments(name, estimator, data))
-    notes |= _notes_on_columns(name, model, data, is_learned=is_learned)
-    return Fitted(model, data, notes, trusted, is_learned=is_learned, plan=plan or getattr(model, "plan_", None))
-
-
-def _notes_on_columns(name: str, model: Any, data: Data, *, is_learned: bool) -> dict[str, Any]:
-    """Return what the bill of a published model says of learned columns, or of public rows beside it."""
     if is_learned:
-        return {"columns_hidden_by_noise": list(model.schema_.learned.notes)}
-    if name in ("linear", "search", "semi-private") and data.schema.label is not None:
-        return _compare_with_public_rows(model, data)
-    return {}
+        notes["columns_hidden_by_noise"] = list(model.schema_.learned.notes)
+    return Fitted(model, data, notes, trusted, is_learned=is_learned, plan=plan or getattr(model, "plan_", None))
 
 
 def _read(name: str, tables: Tables, settings: dict[str, Any], trusted: list[str] | None) -> tuple[Any, Data]:
@@ -239,23 +228,3 @@ def fit_stream(stream: Any, tables: Tables, settings: dict[str, Any]) -> Fitted:
     if is_local:
         show_problems([*file_problems(stream.found), *add_problems(problems)])
     return Fitted(model, data, plan=model.plan_)
-
-
-def _compare_with_public_rows(model: Any, data: Data) -> dict[str, Any]:
-    """Return the accuracy of a published model on labelled public rows, and that of these rows alone; warn if less.
-
-    The model is released, so that this costs nothing. A row is judged by a model of other rows.
-    """
-    labels = data.public_labels
-    if labels is None or len(set(labels.tolist())) < 2 or min(Counter(labels.tolist()).values()) < _FOLDS:
-        return {}
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.model_selection import cross_val_predict
-
-    right = float(np.mean(np.asarray(model.predict(data.points)) == labels))
-    folds = cross_val_predict(LogisticRegression(max_iter=1000), data.points, labels, cv=_FOLDS)
-    alone = float(np.mean(folds == labels))
-    if alone > right + 2 * np.sqrt(alone * (1 - alone) / len(labels)):
-        text = f"a logistic regression of public rows alone is right on {alone:.1%} of them, and this model on"
-        print(f"quorate: {text} {right:.1%}: public rows alone would do better", file=sys.stderr)
-    return {"right_on_public_rows": right, "right_by_public_rows_alone": alone}

@@ -16,32 +16,12 @@ from quorate.planner import Plan, plan_concept
 from quorate.planner import plan as plan_votes
 
 _CONCEPT_OPTIONS = {"concept", "features", "alpha", "public", "records", "epsilon", "delta", "queries"}
-_HELPS = {
-    "epsilon": "The total privacy loss allowed.",
-    "delta": "The delta of (epsilon, delta)-differential privacy: far below one over the number of records. "
-    "0 allows only sharp_majority and soft_majority.",
-    "queries": "How many queries will be asked.",
-    "records": "How many private records (or people) there are. The number of teachers is chosen; each gets at least "
-    "20.",
-    "teachers": "The number of teachers, if it is already decided.",
-    "classes": "The number of labels; by default 2, or as many as the votes have columns.",
-    "disagreement": "The mean share of teachers expected to vote against the plurality on a query; 0.1 by default.",
+_HELPS = {  # where a value is written otherwise than in Python
     "votes": "A .npy or .csv file of vote counts on public points (one row per point, one column per class), to use "
     "instead of a guess.",
-    "aggregator": "How ballots become answers; auto takes the one with the most queries expected to be answered "
-    "correctly.",
-    "no_quorums": "How many queries may find no quorum before a run ends; chosen by default.",
-    "answer_rate": "The share of queries that a feasible plan answers with the plurality label. With two labels, 75% "
-    "of the answers must have it too.",
-    "on_no_quorum": "What a query without a quorum gets: nothing, or a random label, which then counts as an answer.",
-    "scores": "Plan for the noisy share of votes for each class instead of a label.",
     "prior": "The shares of the classes, separated by commas. A warning says if one is too rare to win a majority.",
-    "class_weight": "How teachers weight the classes.",
     "concept": "A class of hypotheses: compare the methods of `quorate fit` on it, by bounds that always hold.",
-    "features": "The number of encoded columns of a record. With --records, it helps to choose the number of teachers, "
-    "and votes are compared with a student and a linear model. With --concept, 1 by default.",
     "alpha": "With --concept, the target excess error over the best hypothesis; 0.1 by default.",
-    "public": "The number of public points, for a student, a linear model, or a hypothesis chosen with their help.",
 }
 _METHODS_CAPTION = (
     "on a reference table: normal columns, a linear truth. Where the truth is not linear, votes of trees can win"

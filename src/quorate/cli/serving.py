@@ -6,13 +6,13 @@ import stat
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from quorate.cli.options import Device, ModelPath, Trusted, split_list, use_device
+from quorate.cli.options import AsJson, Device, ModelPath, Trusted, split_list, use_device
 from quorate.cli.output import Keys, Replies, check_new_file, check_query_columns, show_answers, verdict
 from quorate.cli.signatures import options_from, with_options
 from quorate.core.errors import InvalidInput
@@ -35,9 +35,8 @@ def ask(
     leave_out: str = "",
     id: str | None = None,
     seconds: float = 300.0,
-    rows: int = 512,
     insecure: bool = False,
-    json: bool = False,
+    json: AsJson = False,
 ) -> int:
     """Answer a table of queries from a model on a server. Exit code 1 if the budget could not pay for all of them.
 
@@ -69,12 +68,8 @@ def ask(
         The id of a call that was abandoned: what was answered then is not charged again.
     seconds
         How long the whole call may take.
-    rows
-        How many queries are sent at a time.
     insecure
         Send the key over plain HTTP to another machine.
-    json
-        Print one JSON object, with the answers if there is no --out.
     """
     try:
         from quorate.service.client import Client
@@ -86,7 +81,7 @@ def ask(
     check_query_columns(table, unread, key)
     keys = Keys.of(table, key)
     secret = _read_key(key_file)
-    with Client(url, model=model, key=secret, seconds=seconds, rows=rows, insecure=insecure) as client:
+    with Client(url, model=model, key=secret, seconds=seconds, insecure=insecure) as client:
         with _warn_of_silence(seconds):
             metadata = client.metadata()
         inputs = [column["name"] for column in metadata["inputs"]]
@@ -133,23 +128,12 @@ def _read_key(path: Path | None) -> str | None:
         raise InvalidInput(f"no key can be read from {path}: {getattr(error, 'strerror', 'no text')}") from None
 
 
-_SERVER_HELPS = {
-    "host": "The address to listen on. By default only this machine can reach it.",
-    "port": "The port to listen on.",
-    "workers": "The number of worker processes.",
-}
-
-
 def _server_options() -> Iterator[inspect.Parameter]:
     """Yield the settings of a server as options, each of which an environment variable may give."""
-    try:
+    with suppress(ModuleNotFoundError):  # `serve` says what to install
         from quorate.service import Settings
-    except ModuleNotFoundError:  # `serve` says what to install
-        return
-    defaults = {"port": 8900}
-    yield from options_from(
-        [Settings], skip="models trusted pace_ms", defaults=defaults, helps=_SERVER_HELPS, prefix="QUORATE_"
-    )
+
+        yield from options_from([Settings], skip="models trusted pace_ms", defaults={"port": 8900}, prefix="QUORATE_")
 
 
 @with_options(_server_options())

@@ -197,7 +197,8 @@ def _describe(records: Any, source: TableFile, *, public: Path | None, schema: P
     unused = tuple(dict.fromkeys([*split_list(source.leave_out), *ids]))
     columns = len(set(names) - {label, groups, *unused})
     public_rows = None if public is None else read_table(public, role="public")
-    features, wordy = _FEATURES_PER_COLUMN * columns, ()
+    features = _FEATURES_PER_COLUMN * columns
+    wordy: tuple[str, ...] = ()
     if schema is not None:
         features = len(Schema.load(schema).feature_names)
     elif public_rows is not None:

@@ -57,10 +57,24 @@ def plan_concept(
 ) -> Plan:
     """Compare the methods for a class of hypotheses: their errors, and the records that alpha needs.
 
-    Give the class itself or its VC dimension. `queries` are answered within (epsilon, delta) together; a published
-    hypothesis (semi-private) answers any number. `public` is the number of public points from the distribution of the
-    records. `realizable` declares that some hypothesis of the class is always right. `gamma` adds the uniformly stable
-    predictor.
+    Parameters
+    ----------
+    records
+        How many private records there are.
+    vc_dimension, concept
+        A class of hypotheses, or its VC dimension: the methods are compared by bounds that always hold.
+    epsilon, delta
+        The privacy loss allowed for all answers together.
+    queries
+        How many queries will be asked. A published hypothesis (semi-private) answers any number.
+    alpha
+        The target excess error over the best hypothesis.
+    public
+        The number of public points from the distribution of the records.
+    realizable
+        Declare that some hypothesis of the class is always right.
+    gamma
+        Add the uniformly stable predictor.
 
     >>> plan = plan_concept(records=200_000, vc_dimension=2, queries=100, alpha=0.1)
     >>> [method.name for method in plan.methods]

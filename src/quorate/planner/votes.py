@@ -64,21 +64,49 @@ def plan(
 
     Reads nothing private.
 
-    `disagreement` is the mean share of teachers expected to vote against the plurality on a query; `votes`, which are
-    more informative, are counts of votes on public points (one row per point, one column per class) by any number of
-    teachers. `aggregator="auto"` chooses the one with the largest share of queries expected to be answered with the
-    plurality label; a name uses that one. Without `teachers`, their number is chosen: each gets at least 20 `records`;
-    with `features` too, the number of columns after encoding, the plan takes the number of teachers that loses least to
-    noise and to small chunks together (with `teach`, for a student that learns from the answers). Without `records`, it
-    takes the fewest teachers that answer 95 in 100. `no_quorums` is chosen unless given. With `on_no_quorum="random"` a
-    query without a quorum gets a random label, which costs no more than the no-quorum, and counts as answered. A plan
-    is not feasible if its share stays below `answer_rate`, or if its answers are nearer to guesses than to the
-    plurality label; it then says what would be feasible. Given `records`, `features` and `public`, the number of public
-    points (0 for none), `methods` compares votes with a student, a linear model and one hypothesis.
-
-    `scores` plans for noisy shares of the vote instead of labels. A plan with labels warns if the `prior`, the declared
-    shares of the classes, has a class so rare that it will hardly win a majority (`class_weight` says whether teachers
-    weight the classes).
+    Parameters
+    ----------
+    epsilon
+        The total privacy loss allowed.
+    delta
+        The delta of (epsilon, delta)-differential privacy: far below one over the number of records. 0 allows only
+        sharp_majority and soft_majority.
+    queries
+        How many queries will be asked.
+    records
+        How many private records (or people) there are. The number of teachers is chosen; each gets at least 20.
+    teachers
+        The number of teachers, if it is already decided. Without it and without `records`, the plan takes the fewest
+        teachers that answer 95 in 100.
+    classes
+        The number of labels; by default 2, or as many as the votes have columns.
+    disagreement
+        The mean share of teachers expected to vote against the plurality on a query; 0.1 by default.
+    votes
+        Counts of votes on public points (one row per point, one column per class) by any number of teachers, to use
+        instead of a guess.
+    aggregator
+        How ballots become answers; "auto" takes the one with the most queries expected to be answered correctly.
+    no_quorums
+        How many queries may find no quorum before a run ends; chosen by default.
+    answer_rate
+        The share of queries that a feasible plan answers with the plurality label. Its answers must also be nearer to
+        that label than to guesses: with two labels, 75% of them have it.
+    on_no_quorum
+        What a query without a quorum gets: nothing, or a random label, which costs no more and counts as an answer.
+    features
+        The number of encoded columns of a record. With `records`, the number of teachers is that which loses least to
+        noise and to small chunks together, and votes are compared with a student and a linear model.
+    public
+        The number of public points, for a student, a linear model, or a hypothesis chosen with their help.
+    teach
+        Choose the number of teachers for a student that learns from the answers.
+    scores
+        Plan for the noisy share of votes for each class instead of a label.
+    prior
+        The declared shares of the classes. A warning says if one is too rare to win a majority.
+    class_weight
+        How teachers weight the classes.
 
     The forecast from `disagreement` alone is a model: over queries it follows a Beta distribution with concentration 4,
     and teachers that disagree agree on one rival. Votes of real teachers can be more even, or fall into two camps; and

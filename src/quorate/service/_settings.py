@@ -35,6 +35,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     models
         The folder of each model, by the name it is served under.
+    host
+        The address to listen on. By default only this machine can reach it.
+    port
+        The port to listen on.
+    workers
+        The number of worker processes.
     keys
         Whether a key is needed. Without keys everybody who reaches the port may ask, so only loopback is allowed.
     pace_ms

@@ -82,7 +82,7 @@ class EverlastingClassifier(QuorateClassifier):
     kappa, labelled
         For "labelboost": the parameter of the choice, and the share of the labelled set that makes it.
     n_jobs, backend
-        For joblib, if teachers are not fitted as one array.
+        As for `PrivateClassifier`.
     device
         As for `PrivateClassifier`: "auto", "cpu" or "cuda".
 

@@ -28,12 +28,35 @@ class NeighbourClassifier(NeighbourModel, ScoredClassifier):
     """A classifier by noisy votes of the records near a query, weighted by their distance.
 
     A unit votes while its own budget pays for its own votes; then it stops, and nobody is told. So the number of
-    queries is not limited: `queries` is the number to plan for, and more cost accuracy, not privacy. `records` is about
-    how many records there will be, a public number. A query reaches as far as a `share` of the public rows, or one
-    `radius`. The share and `votes` (how many of full weight a unit may cast) are chosen on public rows if "auto". The
-    metric is "cosine", for embeddings, or "euclidean". With `scores`, noisy shares of the votes are returned too: free
-    for three classes and more, and for two with an eighth more noise. Votes are counted on the `device`: "cpu", "cuda"
-    for a GPU, or "auto", a GPU if there is one. They are the same on every device. The device is not saved.
+    queries is not limited.
+
+    Parameters
+    ----------
+    epsilon, delta
+        The privacy loss allowed, if one unit is added or removed.
+    queries
+        The number of queries to plan for. More can be asked: accuracy then suffers, not privacy.
+    records
+        About how many records (or people) there will be: a public number. It sets share and votes.
+    radius
+        How near a record must be to vote; by default set by the share of the public rows.
+    share
+        A query reaches as far as this share of the public rows.
+    votes
+        How many votes of full weight a unit may cast in total.
+    kernel
+        Whether weights fall with the squared distance, or are all equal within the radius.
+    metric
+        Whether distances are between directions ("cosine", for embeddings) or between rows ("euclidean"). The second
+        needs public rows.
+    scores
+        Also give the noisy share of votes for each class: free for three classes and more, and for two with an eighth
+        more noise.
+    classes
+        All labels that may occur. If not declared, the labels of `y` are used and become public.
+    device
+        Where votes are counted: "cpu", "cuda" for a GPU, or "auto", a GPU if there is one. They are the same on every
+        device. The device is not saved.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
@@ -112,10 +135,15 @@ class NeighbourClassifier(NeighbourModel, ScoredClassifier):
 class NeighbourRegressor(RegressorMixin, NeighbourModel):
     """A regressor by the noisy mean target of the records near a query, weighted by their distance.
 
-    The mean comes from two noisy sums. `bounds` are the lowest and the highest target: values beyond them are clipped.
-    Declare them; they must not be read from the private records. A target far from the centre moves the answer more,
-    and its unit pays more. The centre is the mean of public targets, or the middle of the bounds; if few records are
-    near, the answer is close to it. The other parameters are those of `NeighbourClassifier`.
+    The mean comes from two noisy sums. A target far from the centre moves the answer more, and its unit pays more. The
+    centre is the mean of public targets, or the middle of the bounds; if few records are near, the answer is close to
+    it. The other parameters are those of `NeighbourClassifier`.
+
+    Parameters
+    ----------
+    bounds
+        The lowest and the highest target: values beyond them are clipped. Declare them; they must not be read from the
+        private records.
 
     >>> rng = np.random.default_rng(0)
     >>> X = rng.uniform(-1, 1, size=(20_000, 2))

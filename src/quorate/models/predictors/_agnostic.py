@@ -333,7 +333,7 @@ class AgnosticClassifier(RelabellingClassifier):
         "tight", or "paper" for the published constants, which are set for an error of `alpha` with probability
         1 - `beta` and need very many records.
     n_jobs, backend
-        For joblib, which fits the teachers.
+        As for `PrivateClassifier`.
 
     `budget_` pays for what runs on the sample. `spent_epsilon` returns the resulting total.
 

@@ -154,7 +154,7 @@ class PureClassifier(ConceptClassifier):
     calibration
         "tight", or "paper" for the published constants of method "stable"; none are published for the others.
     n_jobs, backend
-        For joblib, which fits the teachers.
+        As for `PrivateClassifier`.
 
     >>> import numpy as np
     >>> from quorate.models.concepts import Thresholds
