@@ -376,7 +376,6 @@ def test_a_model_of_named_columns_is_asked_by_name():
         ({"miscoverage": 0.0}, "miscoverage must be above 0"),
         ({"miscoverage": 1.0}, "miscoverage must be below 1"),
         ({"epsilon": -1.0}, "epsilon must be a positive"),
-        ({"cells": 1}, "cells must be a whole number of at least 2"),
         ({"per_person": "last"}, "per_person must be one of"),
         ({"per_person": "first"}, "per_person is for groups"),
     ],

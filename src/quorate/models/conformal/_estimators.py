@@ -11,18 +11,19 @@ held-out units, the new unit and the noise, if the new unit is exchangeable with
 seen none of them. Nothing is assumed about the model or the distribution of the data. The proof is in PROOF.md.
 """
 
-import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit, logit
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from quorate.core.arrays import Integers
 from quorate.core.ballots import Ballots, release_counts
-from quorate.core.checks import check_choice, check_count, check_positive, check_rate
+from quorate.core.checks import check_choice, check_positive, check_rate
 from quorate.core.errors import InvalidInput
 from quorate.core.mechanisms import PrivateQuantile
 from quorate.core.privacy.claims import Claim, replaced
@@ -42,26 +43,54 @@ from quorate.models.saving.contract import SavedModel, Spending, State
 from quorate.tables.schema import Schema
 
 ROUNDING = 1e-9  # by which sets are widened, so that the last bits of a sum of the model's decide nothing
-_FEWEST, _MOST = 100, 10_000  # cells of a grid whose size is chosen
+_FEWEST_CELLS, _MOST_CELLS = 100, 10_000
 
 
-class ConformalModel(SavedModel, KeepsPublished):
+@dataclass(eq=False, repr=False)
+class ConformalModel(SavedModel, KeepsPublished, BaseEstimator, ABC):
     """A published model and a public grid of scores, of which one cell is released."""
+
+    model: Any = None
+    epsilon: float = 1.0
+    miscoverage: float = 0.1
+    per_person: Literal["all", "first"] = "all"
 
     spending = Spending(published=True, chargeable=True)
     summary = "Sets or intervals around the answers of a published model, as wide as private records ask for."
     saved_attributes = ("claim_", "covers_", "spent_epsilon_", "cell_", "quantile_")
     saved_types = (PrivateQuantile,)
-
     _published = "model"
-    model: Any
-    epsilon: float
-    miscoverage: float
-    cells: int | Literal["auto"]
-    per_person: Literal["all", "first"]
-    unit_: str
-    covers_: str
-    cell_: int
+
+    def fit(self, X: Any, y: Any, groups: Any = None, schema: Schema | None = None) -> Self:
+        """Release one cell of the grid from held-out private rows, none of which the model has seen.
+
+        `groups` names the person of each row, if the person is protected. `schema` declares the columns of a data frame
+        for a model that does not show in which it takes texts.
+        """
+        self._check_settings(groups)
+        for name in ("quantile_", "grid_", "cell_", "unit_", "claim_", "covers_", "coverage_", "spent_epsilon_"):
+            self.__dict__.pop(name, None)  # of an earlier fit
+        rows = private_rows(self, self.model, X, schema)
+        units, first, count = first_rows(len(rows), groups, y)
+        grid = self._make_grid(count)
+        self.quantile_ = PrivateQuantile.calibrate(  # refuses too few units before anything is scored
+            epsilon=self.epsilon, cells=len(grid), units=count, share=1 - self.miscoverage
+        )
+        self.grid_, self.coverage_ = grid, self.quantile_.coverage()
+        self.unit_ = "row" if groups is None else "person"
+        self.covers_ = self._describe_coverage()  # now: settings may be changed after the fit
+        cells = self._score_rows(rows, y)
+        if self.per_person == "first":
+            scores = cells[first]
+        else:
+            scores = np.zeros(count, dtype=np.int64)
+            np.maximum.at(scores, units, cells)  # proof: step 2
+        counts = Ballots(np.bincount(scores, minlength=len(grid)))
+        self.cell_ = release_counts(counts, self.quantile_.release)  # proof: step 3
+        self.spent_epsilon_ = float(self.epsilon)
+        conditions = ("the model is taken as public",)
+        self.claim_ = str(Claim(self.epsilon, 0.0, unit=replaced(self.unit_), conditions=conditions))
+        return self
 
     def _check_settings(self, groups: Any) -> None:
         check_published(self.model)
@@ -69,15 +98,33 @@ class ConformalModel(SavedModel, KeepsPublished):
         if check_rate("miscoverage", self.miscoverage) == 1:
             raise InvalidInput("miscoverage must be below 1: sets that hold the label with probability 0 are empty")
         check_choice("per_person", self.per_person, ("all", "first"))
-        if self.cells != "auto":
-            check_count("cells", self.cells, least=2)
         if groups is None and self.per_person != "all":
             raise InvalidInput("per_person is for groups, which say whose each row is; there are none")
 
-    def _forget(self) -> None:
-        """Forget what an earlier fit has left."""
-        for name in ("quantile_", "grid_", "cell_", "unit_", "claim_", "covers_", "coverage_", "spent_epsilon_"):
-            self.__dict__.pop(name, None)
+    @abstractmethod
+    def _make_grid(self, units: int) -> NDArray[np.float64]:
+        """Return the public grid of scores, the best first."""
+
+    @abstractmethod
+    def _score_rows(self, rows: Any, y: Any) -> Integers:
+        """Return the cell of the grid in which the score of each row lies."""
+
+    def _grid_cells(self, units: int) -> int:
+        """Return how many cells the grid has, from public numbers: as many as the noise lets be told apart."""
+        return int(min(max(units * self.epsilon / 2, _FEWEST_CELLS), _MOST_CELLS))
+
+    def _describe_coverage(self) -> str:
+        """Return what is guaranteed of the sets or intervals, in one sentence."""
+        subject = "row holds its label"
+        if self.unit_ == "person":
+            all_rows = self.per_person == "all"
+            subject = "person holds the label of every row" if all_rows else "person's first row holds it"
+        chance = f"with probability at least {1 - self.miscoverage:g}, over held-out units and noise"
+        return f"{chance}, what is said of a new {subject}"
+
+    def _released_score(self) -> float:
+        check_is_fitted(self, "cell_")
+        return float(self.grid_[self.cell_])
 
     def to_state(self) -> State:
         """Return settings, the grid and its released cell, and the model that the sets or intervals are about."""
@@ -109,48 +156,18 @@ class ConformalModel(SavedModel, KeepsPublished):
         check_is_fitted(self, "cell_")
         return check_records(self, X, estimator=self.model, reset=False, frames=True)
 
-    def _grid_cells(self, units: int) -> int:
-        """Return how many cells the grid has, from public numbers: as many as the noise lets be told apart."""
-        if self.cells != "auto":
-            return int(self.cells)
-        return int(min(max(units * self.epsilon / 2, _FEWEST), _MOST))
-
-    def _open(self, grid: NDArray[np.float64], units: int, groups: Any) -> None:
-        """Choose the rank of the quantile, from public numbers; refuse too few units before anything is scored."""
-        self.quantile_ = PrivateQuantile.calibrate(
-            epsilon=self.epsilon, cells=len(grid), units=units, share=1 - self.miscoverage
-        )
-        self.grid_, self.coverage_ = grid, self.quantile_.coverage()
-        self.unit_ = "row" if groups is None else "person"
-        self.covers_ = self._covers()  # what is set later changes nothing of it
-
-    def _release(self, cells: Integers, units: Integers, first: Integers) -> None:
-        """Release the cell of the quantile; `cells` says in which one the score of each row lies."""
-        if self.per_person == "first":
-            scored = cells[first]
-        else:
-            scored = np.zeros(len(first), dtype=np.int64)
-            np.maximum.at(scored, units, cells)  # proof: step 2
-        counts = Ballots(np.bincount(scored, minlength=len(self.grid_)))
-        self.cell_ = release_counts(counts, self.quantile_.release)  # proof: step 3
-        self.spent_epsilon_ = float(self.epsilon)
-        conditions = ("the model is taken as public",)
-        self.claim_ = str(Claim(self.epsilon, 0.0, unit=replaced(self.unit_), conditions=conditions))
-
-    def _covers(self) -> str:
-        """Return what is guaranteed of the sets or intervals, in one sentence."""
-        whom = "row holds its label"
-        if self.unit_ == "person":
-            whom = "person holds the label of every row" if self.per_person == "all" else "person's first row holds it"
-        chance = f"with probability at least {1 - self.miscoverage:g}, over held-out units and noise"
-        return f"{chance}, what is said of a new {whom}"
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True  # filled, as every container becomes a matrix
+        tags.non_deterministic = True
+        return tags
 
 
-_SUREST, _LEAST = 1 - 1e-4, 1e-5  # probabilities between which the grid has its cells, evenly on the log-odds
+_GRID_ENDS = (1 - 1e-4, 1e-5)  # probabilities between which the cells are spaced evenly on the log-odds
 
 
 @dataclass(eq=False, repr=False)
-class ConformalClassifier(ConformalModel, ClassifierMixin, BaseEstimator):
+class ConformalClassifier(ClassifierMixin, ConformalModel):
     """Prediction sets of a published classifier, with coverage of at least 1 - miscoverage.
 
     A set contains every label whose probability under the model is at least `threshold_`, one number chosen privately
@@ -165,8 +182,6 @@ class ConformalClassifier(ConformalModel, ClassifierMixin, BaseEstimator):
         The privacy loss. There is no delta.
     miscoverage
         The share of new units whose set may miss their label.
-    cells
-        The size of the public grid of thresholds; by default chosen from the number of units and epsilon.
     per_person
         With `groups`: whether coverage is for all rows of a new person together ("all": a person counts by the row on
         which the model does worst), or for the person's first row ("first").
@@ -186,12 +201,6 @@ class ConformalClassifier(ConformalModel, ClassifierMixin, BaseEstimator):
            [False,  True]])
     """
 
-    model: Any = None
-    epsilon: float = 1.0
-    miscoverage: float = 0.1
-    cells: int | Literal["auto"] = "auto"
-    per_person: Literal["all", "first"] = "all"
-
     kind = "conformal"
     outputs = "label sets"
 
@@ -199,37 +208,27 @@ class ConformalClassifier(ConformalModel, ClassifierMixin, BaseEstimator):
         """Return coverage and model, and the released threshold."""
         return [*super().page_facts(schema), f"Threshold: {self.threshold_:.6g}."]
 
-    def fit(self, X: Any, y: Any, groups: Any = None, schema: Schema | None = None) -> "ConformalClassifier":
-        """Release the threshold from held-out private rows, none of which the model has seen.
-
-        `schema` declares the columns of a data frame for a model that does not show in which it takes texts.
-        """
-        self._check_settings(groups)
-        self._forget()
+    def _check_settings(self, groups: Any) -> None:
+        super()._check_settings(groups)
         self.classes_ = classes_of(self.model)
-        rows = private_rows(self, self.model, X, schema)
-        units, first, count = first_rows(len(rows), groups, y)
-        grid = self._levels(count)
-        self._open(grid, count, groups)
+
+    def _make_grid(self, units: int) -> NDArray[np.float64]:
+        """Return probabilities from high to low, and 0, which every label reaches."""
+        if not hasattr(self.model, "predict_proba"):
+            return np.array([1.0, 0.0])
+        sure, unsure = logit(_GRID_ENDS)
+        return np.append(expit(np.linspace(sure, unsure, self._grid_cells(units) - 1)), 0.0)
+
+    def _score_rows(self, rows: Any, y: Any) -> Integers:
         codes = class_codes(self.classes_, y)
         probabilities = probabilities_by_row(self.model, rows)[np.arange(len(codes)), codes]
         probabilities[codes < 0] = 0.0  # a label that is missing, or that the model does not know, is the least likely
-        cells = np.searchsorted(-grid, -probabilities)  # the first level that is not above: proof: step 1
-        self._release(cells, units, first)
-        return self
-
-    def _levels(self, units: int) -> NDArray[np.float64]:
-        """Return the public grid: probabilities from high to low, and 0, which every label reaches."""
-        if not hasattr(self.model, "predict_proba"):
-            return np.array([1.0, 0.0])
-        high, low = (math.log(share / (1 - share)) for share in (_SUREST, _LEAST))
-        return np.append(1 / (1 + np.exp(-np.linspace(high, low, self._grid_cells(units) - 1))), 0.0)
+        return np.searchsorted(-self.grid_, -probabilities)  # the first level that is not above: proof: step 1
 
     @property
     def threshold_(self) -> float:
         """The least probability under the model of a label in a set."""
-        check_is_fitted(self, "cell_")
-        return float(self.grid_[self.cell_])
+        return self._released_score()
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the model's own labels. Nothing is spent."""
@@ -247,18 +246,12 @@ class ConformalClassifier(ConformalModel, ClassifierMixin, BaseEstimator):
         probabilities = np.nan_to_num(self.predict_proba(X))  # no number is the least, as in `fit`: proof: step 4
         return np.asarray(probabilities >= self.threshold_ - ROUNDING)
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True  # filled, as every container becomes a matrix
-        tags.non_deterministic = True
-        return tags
 
-
-_SMALLEST = 1e-4  # of the largest error: errors below are not told apart
+_SMALLEST_WIDTH = 1e-4  # of the largest error: errors below are not told apart
 
 
 @dataclass(eq=False, repr=False)
-class ConformalRegressor(ConformalModel, RegressorMixin, BaseEstimator):
+class ConformalRegressor(RegressorMixin, ConformalModel):
     """Prediction intervals around a published regressor, with coverage of at least 1 - miscoverage.
 
     An interval is the model's value plus and minus `width_`, one number chosen privately on held-out rows. It may be
@@ -276,8 +269,6 @@ class ConformalRegressor(ConformalModel, RegressorMixin, BaseEstimator):
         A public number: errors above it are not distinguished, and if the quantile lies among them, intervals are
         unbounded. It may be a hundred times too large at no cost: widths are a geometric grid from a ten thousandth of
         it.
-    cells
-        The size of the grid of widths; by default chosen from the number of units and epsilon.
     per_person
         With `groups`: whether coverage is for all rows of a new person together ("all"), or for the person's first row
         ("first").
@@ -296,12 +287,7 @@ class ConformalRegressor(ConformalModel, RegressorMixin, BaseEstimator):
     True
     """
 
-    model: Any = None
-    epsilon: float = 1.0
-    miscoverage: float = 0.1
     largest_error: float | None = None
-    cells: int | Literal["auto"] = "auto"
-    per_person: Literal["all", "first"] = "all"
 
     kind = "conformal"
     outputs = "intervals"
@@ -310,32 +296,28 @@ class ConformalRegressor(ConformalModel, RegressorMixin, BaseEstimator):
         """Return coverage and model, and the released width."""
         return [*super().page_facts(schema), f"Half width: {self.width_:.6g}."]
 
-    def fit(self, X: Any, y: Any, groups: Any = None, schema: Schema | None = None) -> "ConformalRegressor":
-        """Release the width from held-out private rows, none of which the model has seen.
-
-        `schema` declares the columns of a data frame for a model that does not show in which it takes texts.
-        """
-        self._check_settings(groups)
+    def _check_settings(self, groups: Any) -> None:
+        super()._check_settings(groups)
         if self.largest_error is None:
             raise InvalidInput("largest_error must be a public number that errors hardly exceed: there is no default")
-        largest = check_positive("largest_error", self.largest_error)
-        self._forget()
-        rows = private_rows(self, self.model, X, schema)
-        units, first, count = first_rows(len(rows), groups, y)
-        grid = np.append(np.geomspace(_SMALLEST * largest, largest, self._grid_cells(count) - 1), np.inf)
-        self._open(grid, count, groups)
+        check_positive("largest_error", self.largest_error)
+
+    def _make_grid(self, units: int) -> NDArray[np.float64]:
+        """Return widths from small to large, and infinity, which no error exceeds."""
+        assert self.largest_error is not None
+        smallest = _SMALLEST_WIDTH * self.largest_error
+        return np.append(np.geomspace(smallest, self.largest_error, self._grid_cells(units) - 1), np.inf)
+
+    def _score_rows(self, rows: Any, y: Any) -> Integers:
         targets, predicted = target_numbers(y), values_by_row(self.model, rows)
         with np.errstate(all="ignore"):  # a warning would tell of a value: proof: step 1
             errors = np.abs(targets - predicted)
-        cells = np.searchsorted(grid, np.nan_to_num(errors, nan=np.inf))  # rounded up: proof: step 1
-        self._release(cells, units, first)
-        return self
+        return np.searchsorted(self.grid_, np.nan_to_num(errors, nan=np.inf))  # rounded up: proof: step 1
 
     @property
     def width_(self) -> float:
         """How far an interval extends from the model's value on either side."""
-        check_is_fitted(self, "cell_")
-        return float(self.grid_[self.cell_])
+        return self._released_score()
 
     def predict(self, X: Any) -> NDArray[np.float64]:
         """Return the model's own values. Nothing is spent."""
@@ -349,9 +331,3 @@ class ConformalRegressor(ConformalModel, RegressorMixin, BaseEstimator):
         with np.errstate(invalid="ignore"):
             ends = np.column_stack([values - beyond, values + beyond])
         return np.where(np.isnan(ends), [-np.inf, np.inf], ends)  # where the model says no number: proof: step 4
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True  # filled, as every container becomes a matrix
-        tags.non_deterministic = True
-        return tags
