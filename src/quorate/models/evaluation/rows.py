@@ -7,12 +7,13 @@ refused either, be it missing, infinite or no number: the model takes it, or fai
 
 import copy
 from collections.abc import Callable, Iterator, Sequence
+from itertools import compress
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.compose import ColumnTransformer
-from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.validation import check_consistent_length
 
@@ -35,21 +36,24 @@ def check_published(model: Any, features: int | None = None) -> None:
     """Refuse what is no fitted model, or one of other columns: from public values."""
     if isinstance(model, type) or not hasattr(model, "predict"):
         raise InvalidInput("model must be a fitted model that was published or is public: it needs predict")
-    for part in _parts(model):
+    settings: dict[str, Any] = getattr(model, "get_params", dict)()
+    for part in _flatten([model, *settings.values(), *getattr(model, "__dict__", {}).values()]):
         if hasattr(part, "session_"):
             raise InvalidInput(
                 f"a {type(part).__name__} answers from private records and is paid for: it is not published"
             )
-    known = getattr(model, "n_features_in_", features)
-    if features is not None and known != features:
-        raise InvalidInput(f"the model takes {known} features and the rows have {features}; both must be the same")
+    expected = getattr(model, "n_features_in_", features)
+    if features is not None and expected != features:
+        raise InvalidInput(f"the model takes {expected} features and the rows have {features}; both must be the same")
 
 
-def _parts(model: Any) -> Iterator[Any]:
-    """Yield a model, and those that it is made of: the steps of a pipeline, the members of an ensemble."""
-    yield model
-    for value in [*getattr(model, "get_params", dict)().values(), *getattr(model, "__dict__", {}).values()]:
-        yield from value if isinstance(value, list | tuple) else [value]
+def _flatten(value: Any) -> Iterator[Any]:
+    """Yield a value, or the members of lists and tuples at any depth."""
+    if isinstance(value, list | tuple):
+        for member in value:
+            yield from _flatten(member)
+    else:
+        yield value
 
 
 def classes_of(model: Any) -> NDArray[Any]:
@@ -94,9 +98,9 @@ def format_of_model(model: Any, X: Any, schema: Schema | None = None) -> FrameFo
     It is that in which the model was fitted, or what `schema` declares. Of a model of scikit-learn the columns in which
     its encoders have seen texts are texts, and all others are numbers or dates. A model that shows neither is refused.
     """
-    known = getattr(model, "form_", None)
-    if known is not None:
-        return FrameFormat.declared(X, known.columns, known.kinds)
+    form = getattr(model, "form_", None)
+    if form is not None:
+        return FrameFormat.declared(X, form.columns, form.kinds)
     names = list(column_names(X))
     if len(getattr(model, "feature_names_in_", ())) == len(names):
         names = model.feature_names_in_.tolist()
@@ -105,7 +109,7 @@ def format_of_model(model: Any, X: Any, schema: Schema | None = None) -> FrameFo
     if hasattr(model, "form_"):  # a model of ours that was fitted on a matrix
         return FrameFormat.declared(X, names, ["number"] * len(names))
     texts = _text_columns(model, names)
-    if texts is None:
+    if texts is None or not texts <= set(names):  # an earlier step may have made columns of other names
         raise InvalidInput(
             f"a {type(model).__name__} does not show in which columns of a data frame it takes texts: declare the "
             "columns, as in schema=Schema.from_public(public_rows)"
@@ -114,21 +118,30 @@ def format_of_model(model: Any, X: Any, schema: Schema | None = None) -> FrameFo
 
 
 def _text_columns(part: Any, names: Sequence[Any] | None) -> set[Any] | None:
-    """Return in which of the named columns a fitted model of scikit-learn has seen texts.
+    """Return in which columns a fitted model of scikit-learn, and the parts that it is made of, have seen texts.
 
-    None where it may have seen texts and does not show in which columns: a part that is not of scikit-learn, a function
-    of its user, categories of columns that an earlier step has made, for which `names` is None.
+    `names` are those of the columns that the part takes, if it does not know them itself. The result is None where it
+    may have seen texts and does not show in which columns: a part that is not of scikit-learn, a function of its user,
+    categories of columns that an earlier step has made.
     """
     if hasattr(part, "form_"):  # a model of ours
         kinds = () if part.form_ is None else zip(part.form_.columns, part.form_.kinds, strict=True)
         return {name for name, kind in kinds if kind == "text"}
-    if not _is_shown(part):
+    if not _shows_state(part):
         return None
-    found = [_own_text_columns(part, names), *(_text_columns(inner, seen) for inner, seen in _inner_parts(part, names))]
-    return None if None in found else {name for texts in found for name in texts or ()}
+    names = getattr(part, "feature_names_in_", names)
+    columns = [_own_text_columns(part, names)]
+    if isinstance(part, ColumnTransformer):
+        names = None  # each of its parts takes some of the columns
+    for inner in _flatten(list(vars(part).values())):
+        if hasattr(inner, "get_params") or type(inner).__name__ == "_CalibratedClassifier":
+            columns.append(_text_columns(inner, names))
+        if isinstance(inner, ColumnTransformer):
+            names = None  # what follows it in a pipeline takes its columns, in another order
+    return None if None in columns else {name for texts in columns for name in texts or ()}
 
 
-def _is_shown(part: Any) -> bool:
+def _shows_state(part: Any) -> bool:
     """Return whether a part is of scikit-learn, without a function of its user: then its state shows what it saw."""
     function = getattr(part, "func", None) if isinstance(part, FunctionTransformer) else None
     homes = [type(part).__module__, getattr(getattr(function, "func", function), "__module__", None) or "numpy"]
@@ -136,53 +149,18 @@ def _is_shown(part: Any) -> bool:
 
 
 def _own_text_columns(part: Any, names: Sequence[Any] | None) -> set[Any] | None:
-    """Return the columns whose texts an encoder or an imputer has kept, or that a transformer takes one by one."""
+    """Return the columns whose texts an encoder or an imputer has kept, or that a transformer takes one by one.
+
+    A transformer hands a single column on as a vector, which is how texts are counted.
+    """
     if isinstance(part, ColumnTransformer):
-        return _columns_taken_alone(part, names)
+        single = [columns for _, _, columns in part.transformers_ if isinstance(columns, str | int)]
+        return {column if isinstance(column, str) else list(names or ())[column] for column in single}
     seen = getattr(part, "categories_", getattr(part, "statistics_", ()))
-    shown = [any(isinstance(value, str) for value in np.atleast_1d(values)) for values in seen]
-    if not any(shown):
+    is_text = [any(isinstance(value, str) for value in np.atleast_1d(values)) for values in seen]
+    if not any(is_text):
         return set()
-    if names is None or len(shown) != len(names):
-        return None
-    return {name for name, is_text in zip(names, shown, strict=True) if is_text}
-
-
-def _columns_taken_alone(part: ColumnTransformer, names: Sequence[Any] | None) -> set[Any]:
-    """Return the columns that a transformer hands on as vectors, which is how texts are counted."""
-    single = [columns for _, _, columns in part.transformers_ if np.ndim(columns) == 0]
-    single = [column for column in single if isinstance(column, str | int)]
-    return {column if isinstance(column, str) else list(names or ())[column] for column in single}
-
-
-def _inner_parts(part: Any, names: Sequence[Any] | None) -> Iterator[tuple[Any, Sequence[Any] | None]]:
-    """Yield the estimators that one of scikit-learn is made of, each with the names of the columns that it takes."""
-    if isinstance(part, ColumnTransformer):
-        for _, fitted, columns in part.transformers_:
-            if np.ndim(columns) == 1 and not isinstance(fitted, str):
-                yield fitted, None if names is None else _named_columns(columns, names)
-            elif isinstance(columns, slice) and not isinstance(fitted, str):
-                yield fitted, None if names is None else list(names)[columns]
-        return
-    for inner in _fitted_parts(part):
-        yield inner, names
-        if isinstance(part, Pipeline) and isinstance(inner, ColumnTransformer):
-            names = None  # its columns stand in another order
-
-
-def _named_columns(columns: Any, names: Sequence[Any]) -> list[Any]:
-    """Return the names of the columns of a transformer, of which some are given by their places or by a mask."""
-    listed = np.asarray(columns)
-    return [names[place] for place in np.arange(len(names))[listed]] if listed.dtype.kind in "iub" else listed.tolist()
-
-
-def _fitted_parts(part: Any) -> Iterator[Any]:
-    """Yield the estimators that one of scikit-learn is made of."""
-    for value in vars(part).values():
-        for one in value if isinstance(value, list | tuple) else [value]:
-            for inner in one if isinstance(one, tuple) else [one]:
-                if hasattr(inner, "get_params") or type(inner).__name__ == "_CalibratedClassifier":
-                    yield inner
+    return None if names is None or len(is_text) != len(names) else set(compress(names, is_text))
 
 
 def probabilities_by_row(model: Any, X: Any) -> NDArray[np.float64]:
@@ -192,47 +170,41 @@ def probabilities_by_row(model: Any, X: Any) -> NDArray[np.float64]:
     """
     classes = classes_of(model)
     if not hasattr(model, "predict_proba"):
-        said = labels_by_row(model, X)
-        return np.vstack([np.eye(classes.size), np.zeros(classes.size)])[said]
-    given = _asked(_Says(model, lambda asked, rows: asked.predict_proba(rows)), X, classes.size)
-    return np.clip(np.nan_to_num(given, nan=0.0), 0.0, 1.0)
+        return np.vstack([np.eye(classes.size), np.zeros(classes.size)])[labels_by_row(model, X)]
+    probabilities = _numbers_by_row(model, X, lambda subject, rows: subject.predict_proba(rows), classes.size)
+    return np.clip(np.nan_to_num(probabilities, nan=0.0), 0.0, 1.0)
 
 
 def labels_by_row(model: Any, X: Any) -> Integers:
     """Return the number of the class that the model says of each row; -1 where it fails."""
     classes = classes_of(model)
-    says = _Says(model, lambda asked, rows: class_codes(classes, np.asarray(asked.predict(rows)))[:, np.newaxis])
-    return np.nan_to_num(_asked(says, X, 1)[:, 0], nan=-1.0).astype(np.int64)
+    codes = _numbers_by_row(model, X, lambda subject, rows: class_codes(classes, np.asarray(subject.predict(rows))))
+    return np.nan_to_num(codes[:, 0], nan=-1.0).astype(np.int64)
 
 
 def values_by_row(model: Any, X: Any) -> NDArray[np.float64]:
     """Return the number that a regressor says of each row; nan where it fails."""
-    return _asked(_Says(model, lambda asked, rows: np.asarray(asked.predict(rows)).reshape(len(rows), 1)), X, 1)[:, 0]
+    return _numbers_by_row(model, X, lambda subject, rows: subject.predict(rows))[:, 0]
 
 
-def _asked(says: "_Says", X: Any, width: int) -> NDArray[np.float64]:
-    """Ask about each row once: rows that are alike would stand in the same place of a call, and need one each."""
-    seen: dict[bytes, int] = {}
-    numbers = np.array([seen.setdefault(digest, len(seen)) for digest in query_digests(X)], dtype=np.int64)
-    different = take_rows(X, np.unique(numbers, return_index=True)[1])
+def _numbers_by_row(model: Any, X: Any, ask: Callable[[Any, Any], Any], width: int = 1) -> NDArray[np.float64]:
+    """Return the numbers that `ask` reads of the model for each row, in calls of a fixed shape; nan where it fails.
+
+    Each row is asked about once: rows that are alike would stand in the same place of a call, and need one each.
+    """
+    first_with: dict[bytes, int] = {}
+    numbers = np.array([first_with.setdefault(digest, len(first_with)) for digest in query_digests(X)], dtype=np.int64)
+    distinct = take_rows(X, np.unique(numbers, return_index=True)[1])
+    rows_a_call, is_copied = call_rows(model), asks_a_copy(model)
+
+    def predict(rows: Any) -> Any:
+        if rows_a_call == 1:
+            seed(0)  # a model that draws when it is asked draws the same for every row
+        subject = copy.deepcopy(model) if is_copied else model
+        return np.asarray(ask(subject, model_rows(subject, rows))).reshape(len(rows), -1)
+
     with progress("asking the model about held-out rows"), silence(), global_randomness() as seed, one_thread():
-        says.seed = seed  # in this order, as where teachers are asked
-        return Calls(different, says.rows).values(says, width)[numbers]
-
-
-class _Says:
-    """A published model as one that says numbers, so many of each row."""
-
-    def __init__(self, model: Any, ask: Callable[[Any, Any], Any]) -> None:
-        self._model, self._ask = model, ask
-        self.rows, self._copied = call_rows(model), asks_a_copy(model)
-        self.seed: Any = None
-
-    def predict(self, X: Any) -> Any:
-        if self.rows == 1:
-            self.seed(0)  # a model that draws when it is asked draws the same for every row
-        model = copy.deepcopy(self._model) if self._copied else self._model
-        return self._ask(model, model_rows(model, X))
+        return Calls(distinct, rows_a_call).values(SimpleNamespace(predict=predict), width)[numbers]
 
 
 def first_rows(rows: int, groups: Any, y: Any) -> tuple[Integers, Integers, int]:
