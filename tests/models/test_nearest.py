@@ -29,9 +29,7 @@ from quorate import InvalidInput, NeighbourClassifier, plan_neighbours
 from quorate.core.errors import BudgetSpent
 from quorate.core.mechanisms.noisy_vector import ROUNDING_VARIANCE, discrete_delta
 from quorate.core.privacy import Cost
-from quorate.models.knn import _blocks as blocks
-from quorate.models.knn import _units as units_module
-from quorate.models.knn._blocks import Block, multiply, query_factors, record_factors
+from quorate.models.knn._blocks import Block, query_factors, record_factors
 from quorate.models.knn._kernel import LONGEST, Kernel, Space
 from quorate.models.knn._units import Units
 from quorate.models.knn.ballots import Labels, Levels, Shares, Terms
@@ -173,34 +171,6 @@ def test_counts_and_spends_are_those_of_plain_integers_in_every_batch(persons, k
         if max(batches) <= 16:  # then it does not matter how queries are put together
             assert (wanted[0] == one_by_one[0]).all()
             assert wanted[1] == one_by_one[1]
-
-
-@pytest.mark.parametrize(
-    ("rows", "inner", "columns"),
-    [(32, 5, 128), (16, 66, 1024), (48, 300, 256), (16, 3000, 64), (7, 5, 128), (16, 5, 70)],
-)
-def test_a_product_is_the_same_in_pieces(monkeypatch, rows, inner, columns):
-    rng = np.random.default_rng(7)
-    queries = rng.integers(-30, 30, size=(rows, inner)).astype(np.float32)
-    records = rng.integers(-30, 30, size=(inner, columns + 9)).astype(np.float32)[:, 4 : columns + 4]
-    wanted = queries.astype(np.int64) @ records.astype(np.int64)
-    for faster in (False, True):
-        monkeypatch.setattr(blocks, "fast_in_pieces", lambda faster=faster: faster)
-        out = np.full((rows, columns), np.nan, dtype=np.float32)
-        assert multiply(queries, records, out) is out
-        assert (out == wanted).all()
-
-
-@pytest.mark.parametrize("pieces", [False, True])
-def test_votes_are_the_same_however_columns_are_added_up(monkeypatch, pieces):
-    monkeypatch.setattr(units_module, "fast_in_pieces", lambda: pieces)
-    table = Labels(range(6)).table
-    points = np.zeros((12, 2), dtype=np.float32)
-    units = Units(Kernel(shape="flat", squared_radius=9, top=3), capacity=99, features=2, table=table, persons=False)
-    units.insert(
-        [str(number) for number in range(12)], [1] * 12, points, np.array([0, 1, 1, 2, 2, 2, 4, 4, 4, 4, 5, 5])
-    )
-    assert units.count(points[:1]).put_to(np.copy).tolist() == [[3, 6, 9, 0, 12, 6]]
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -542,7 +512,7 @@ def test_it_answers_takes_in_and_forgets():
     model = small_model(X[:2000], y[:2000], epsilon=100.0, votes=20.0)
     assert model.score(X[2000:2200], y[2000:2200]) > 0.9
     assert model.insert(X[2200:2202], y[2200:2202]) == ["2000", "2001"]
-    model.partial_fit(X[2202:2204], y[2202:2204], groups=["a", "b"])
+    model.insert(X[2202:2204], y[2202:2204], ids=["a", "b"])
     model.forget(["2000", "a", 17])
     with pytest.raises(InvalidInput, match="not there"):
         model.forget(["a"])

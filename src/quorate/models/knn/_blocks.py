@@ -6,20 +6,15 @@ A block is as much work whatever is in it: a row where no record is takes part i
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_info
 
 from quorate.core.arrays import Integers
 from quorate.models.knn._kernel import Points, squares_of
 
-RECORDS = 4096  # that a block has room for
-_QUERIES, _SCORES = 256, 2**17  # at most so many queries and scores are worked on at once: they fit a processor's cache
+BLOCK_ROWS = 4096
 _TOGETHER, _PARTS = 16, 16  # a unit pays for at most so many queries at once, and for no more than a part of a batch
-_ROWS, _WIDEST, _NARROWEST, _SMALL = 16, 512, 64, 10**6  # of the pieces of a product, and what is a small one
-_IN_PIECES = ("SkylakeX", "Cooperlake", "SapphireRapids")  # how OpenBLAS names processors with AVX-512
 _FAR = 2.0**23  # stands for the square of a point where no record is: beyond every radius
 
 
@@ -73,23 +68,6 @@ def query_factors(points: Points, squared_radii: NDArray[np.float32]) -> Points:
     return np.column_stack([points, squared_radii - squares_of(points), np.ones(len(points))]).astype(np.float32)
 
 
-@cache
-def fast_in_pieces() -> bool:
-    """Whether the linear algebra in use is fastest on small products: OpenBLAS has routines of their own for them."""
-    return any(library.get("architecture") in _IN_PIECES for library in threadpool_info())
-
-
-def multiply(queries: Points, records: Points, out: Points) -> Points:
-    """Return the product of factors in `out`: in one piece, or in many where that is faster. It is exact either way."""
-    (rows, inner), columns = queries.shape, records.shape[1]
-    width = min(_WIDEST, 2 ** (_SMALL // (_ROWS * inner)).bit_length() // 2, columns)
-    if rows % _ROWS or columns % width or width < _NARROWEST or not fast_in_pieces():
-        return np.matmul(queries, records, out=out)
-    many = queries.reshape(-1, _ROWS, inner), records.reshape(inner, -1, 1, width).transpose(1, 2, 0, 3)
-    np.matmul(*many, out=out.reshape(-1, _ROWS, columns // width, width).transpose(2, 0, 1, 3))
-    return out
-
-
 @dataclass(frozen=True, eq=False)
 class Batch:
     """Queries that are counted at once: their factors, their squared radii, and how many a unit pays for together."""
@@ -107,14 +85,8 @@ class Batch:
         factors[: len(points)], radii[: len(points)] = query_factors(points, squared_radii), squared_radii
         return cls(factors, radii, together)
 
-    def cuts(self, block: Block) -> Iterator[slice]:
-        """Yield the rows of a block, few enough to work on with many queries at once."""
-        width = _SCORES // max(1, min(_QUERIES, len(self.radii)))
-        for start in range(0, block.taken, width):
-            yield slice(start, min(start + width, block.taken))
-
-    def parts(self, width: int) -> Iterator[slice]:
-        """Yield the queries, few enough to work on with so many rows at once."""
-        size = max(1, min(_QUERIES, _SCORES // width) // self.together) * self.together
+    def parts(self, rows: int, *, queries: int, scores: int) -> Iterator[slice]:
+        """Yield the queries, at most this many and of at most this many scores with the rows, in full groups."""
+        size = max(1, min(queries, scores // max(1, rows)) // self.together) * self.together
         for start in range(0, len(self.radii), size):
             yield slice(start, min(start + size, len(self.radii)))

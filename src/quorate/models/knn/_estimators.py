@@ -88,26 +88,11 @@ class NeighbourClassifier(NeighbourModel, ScoredClassifier):
         it, each row is a unit, named by its number. `public` rows are not private; their labels, if any, guide the
         choice of the share. Neither is needed if `radius` and `votes` are set, for cosines.
         """
-        return self._fit(X, y, self.classes, groups=groups, public=public, public_labels=public_labels)
-
-    def _fit(
-        self, X: Any, y: Any, classes: Any, *, groups: Any, public: Any, public_labels: Any
-    ) -> "NeighbourClassifier":
         self.check_settings()
         self._forget("session_", "plan_")
-        self.classes_, labels = declared_classes(classes, y)
-        self.declared_, self.scores_ = classes is not None, bool(self.scores)
+        self.classes_, labels = declared_classes(self.classes, y)
+        self.declared_, self.scores_ = self.classes is not None, bool(self.scores)
         return self._fit_units(X, labels, self.ballot(), groups=groups, public=public, public_labels=public_labels)
-
-    def partial_fit(
-        self, X: Any, y: Any, classes: Any = None, groups: Any = None, public: Any = None, *, public_labels: Any = None
-    ) -> "NeighbourClassifier":
-        """Insert records, fitting first if nothing was fitted before; `classes` declares all labels that may occur."""
-        if not hasattr(self, "session_"):
-            declared = self.classes if classes is None else classes
-            return self._fit(X, y, declared, groups=groups, public=public, public_labels=public_labels)
-        self.insert(X, y, ids=groups)
-        return self
 
     @property
     def outputs(self) -> Outputs:
@@ -174,15 +159,6 @@ class NeighbourRegressor(RegressorMixin, NeighbourModel):
         self.centre_ = (low + high) / 2 if targets is None else float(targets.mean())
         self.declared_ = True
         return self._fit_units(X, y, self.ballot(), groups=groups, public=public, public_labels=targets)
-
-    def partial_fit(
-        self, X: Any, y: Any, groups: Any = None, public: Any = None, *, public_targets: Any = None
-    ) -> "NeighbourRegressor":
-        """Insert records, fitting first if nothing was fitted before."""
-        if not hasattr(self, "session_"):
-            return self.fit(X, y, groups=groups, public=public, public_targets=public_targets)
-        self.insert(X, y, ids=groups)
-        return self
 
     def ballot(self) -> Levels:
         """Return the kind of vote: for the level of a target."""

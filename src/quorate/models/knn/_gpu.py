@@ -4,7 +4,7 @@ Records lie on the device, queries go there, and counts and what units have spen
 alone, as it does on the CPU.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
@@ -44,7 +44,7 @@ class DeviceCounter:
         scales = self._put((np.float32(self._kernel.top) / batch.radii)[:, np.newaxis])
         for block in blocks:
             records = self._records(block)
-            for part in _parts(batch, len(records.codes)):
+            for part in batch.parts(len(records.codes), queries=_SCORES, scores=_SCORES):
                 weights = self._weights(queries[part], records, scales[part])
                 voted = self._of_persons if self._persons else self._of_rows
                 counts[part] += voted(weights, records, amounts, batch.together)
@@ -97,10 +97,3 @@ class DeviceCounter:
         fits = sums <= self._capacity - spent  # proof: step 3
         amounts[owners] = (spent + sums[-1]).where(fits[-1], spent.new_tensor(self._capacity + 1))
         return fits
-
-
-def _parts(batch: Batch, rows: int) -> Iterator[slice]:
-    """Yield the queries, few enough to work on with so many rows at once, and whole groups of them."""
-    size = max(1, _SCORES // max(1, rows) // batch.together) * batch.together
-    for start in range(0, len(batch.radii), size):
-        yield slice(start, min(start + size, len(batch.radii)))

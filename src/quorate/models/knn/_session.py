@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import compress
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -133,27 +133,28 @@ class NeighbourSession(Session):
         and then `InvalidInput` is raised. Rows without a name belong to one unknown unit; once it is there, further
         ones have no vote, and nothing is said of them.
         """
-        units, points, codes = self.answerer.units, self.answerer.space.points(X), self.answerer.ballot.codes(labels)
+        units, ballot = self.answerer.units, self.answerer.ballot
+        points, codes = self.answerer.space.points(X), ballot.codes(labels)
         check_consistent_length(points, codes)
-        codes[~np.isfinite(X).all(axis=1)] = self.answerer.ballot.no_vote  # no record keeps others out
-        row_names = None if ids is None else _lasting_ids(ids, len(codes))
-        numbers, count = unit_numbers(len(codes)) if row_names is None else _by_name(row_names)
-        order, sizes = np.argsort(numbers, kind="stable"), np.bincount(numbers, minlength=count).tolist()
+        codes[~np.isfinite(X).all(axis=1)] = ballot.no_vote  # no record keeps others out
         if units.persons and ids is None:
             raise InvalidInput("the unit is a person: ids must name the person of each row")
-        firsts = order[np.cumsum([0, *sizes[:-1]])]  # the first row of each unit
-        if not units.persons:  # the unit is a row: the first row of a name is that unit, and keeps no other row out
-            order, sizes = firsts, [1] * count
-        points, codes = points[order], codes[order]
+        row_names = None if ids is None else _lasting_ids(ids, len(codes))
+        rows_by_unit: dict[str, list[int]] = {}
         with self._changing() as file:
-            unit_names = units.new_names(count) if row_names is None else list(map(row_names.__getitem__, firsts))
-            new = [name not in units for name in unit_names]  # who is there does not keep others out; proof: step 6
-            rows = np.repeat(new, sizes)
-            names, counts = list(compress(unit_names, new)), list(compress(sizes, new))
-            inserted = units.insert(names, counts, points[rows], codes[rows])
+            for row, name in enumerate(row_names or units.new_names(len(codes))):
+                rows_by_unit.setdefault(name, []).append(row)
+            # The first row of a name is the unit, where that is a row. Who is there keeps nobody out: proof: step 6
+            new = {
+                name: rows if units.persons else rows[:1] for name, rows in rows_by_unit.items() if name not in units
+            }
+            names, sizes = list(new), [len(rows) for rows in new.values()]
+            order = list(chain.from_iterable(new.values()))
+            inserted = units.insert(names, sizes, points[order], codes[order])
             if file is not None:
-                file.insert(inserted, names, counts, points[rows], codes[rows])
-        if set(unit_names) - {*names, UNKNOWN_PERSON} or (not units.persons and _is_repeated(row_names or ())):
+                file.insert(inserted, names, sizes, points[order], codes[order])
+        refused = {name for name, rows in rows_by_unit.items() if len(rows) > len(new.get(name, ()))}
+        if refused - {UNKNOWN_PERSON}:  # nothing is said of rows without a name: one value of a row would decide it
             raise InvalidInput(
                 "some of these units are there already, and stay as they are; all others were inserted. Forget those "
                 "first, or give new ones names of their own"
@@ -224,15 +225,3 @@ def _lasting_ids(ids: Any, rows: int) -> list[str]:
     """Return the names that units go by, one for each row: 7, "7.0" and " 007 " are one. proof: step 6."""
     unit_numbers(rows, ids)  # refuses ids of another length
     return lasting_names(ids)
-
-
-def _by_name(names: Sequence[str]) -> tuple[Integers, int]:
-    """Return the unit of each row by its name, and how many there are."""
-    seen: dict[str, int] = {}
-    return np.array([seen.setdefault(name, len(seen)) for name in names], dtype=np.int64), len(seen)
-
-
-def _is_repeated(names: Sequence[str]) -> bool:
-    """Return whether a name stands twice. Rows without a name are no reason: one value of a row would decide it."""
-    known = [name for name in names if name != UNKNOWN_PERSON]
-    return len(set(known)) < len(known)

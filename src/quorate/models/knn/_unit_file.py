@@ -78,14 +78,8 @@ class UnitFile:
 
     def read(self, units: Units, *, features: int) -> int:
         """Put what the file holds into `units`, and return how many reports were drawn. What was changed is refused."""
-        try:
+        with self._closed_on_failure("read"):
             return self._read(units, features)
-        except sqlite3.Error as error:
-            self.close()
-            raise LedgerRefused(f"{self._path} cannot be read: {error}; nothing is answered") from None
-        except BaseException:
-            self.close()
-            raise
 
     def _read(self, units: Units, features: int) -> int:
         run = self._connected_file().execute
@@ -162,7 +156,7 @@ class UnitFile:
             self.close()
         connection = self._connected_file()
         self._changing = True
-        try:
+        with self._closed_on_failure("written"):
             with connection:
                 connection.execute("BEGIN IMMEDIATE")
                 yield connection
@@ -171,11 +165,17 @@ class UnitFile:
                 connection.execute("INSERT INTO state VALUES (?, ?, ?)", (self._number, self._sum(), self._reports))
             self._keep_sum(self._sum())
             self._changing = False
+
+    @contextmanager
+    def _closed_on_failure(self, action: str) -> Iterator[None]:
+        """Close the file where the block fails: memory and disk may differ, and the model has to be loaded again."""
+        try:
+            yield
         except sqlite3.Error as error:
             self.close()
-            raise LedgerRefused(f"{self._path} cannot be written: {error}; nothing is answered") from None
+            raise LedgerRefused(f"{self._path} cannot be {action}: {error}; nothing is answered") from None
         except BaseException:
-            self.close()  # memory and disk may differ: the model is loaded again
+            self.close()
             raise
 
     def _spend(self, connection: sqlite3.Connection, packed: bytes) -> None:

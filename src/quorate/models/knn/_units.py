@@ -19,7 +19,7 @@ from quorate.core.ballots import Ballots
 from quorate.core.errors import InvalidInput
 from quorate.core.estimator_calls import one_thread
 from quorate.core.rows import usable_cores
-from quorate.models.knn._blocks import RECORDS, Batch, Block, fast_in_pieces, multiply
+from quorate.models.knn._blocks import BLOCK_ROWS, Batch, Block
 from quorate.models.knn._gpu import DeviceCounter
 from quorate.models.knn._kernel import Kernel, Points
 
@@ -28,7 +28,7 @@ _LARGEST_TOP = 255  # of weights: the squares of all that a unit has on 256 quer
 _LARGEST_VOTE = 2**12 - 1  # what one vote adds to one number: those of the 4096 rows of a block stay below 2**24
 _ONE = np.ones(1, dtype=np.int64)
 SEALED = "\x1f"  # before the hash of a name: no canonical name begins with a character that is stripped
-_COLUMNS = 4  # of the table, that votes are added up for in one product, where that is faster
+_QUERIES, _SCORES = 256, 2**17  # worked on at once: they fit the cache of a processor
 
 
 class Units:
@@ -53,7 +53,6 @@ class Units:
         self.persons = persons
         self._kernel, self._capacity = kernel, capacity
         self._table, self._prices = table, (table**2).sum(axis=1)  # of votes of weight 1, by code
-        self._few = _in_columns(table, min(_COLUMNS, table.shape[1]) if fast_in_pieces() else table.shape[1])
         self._numbers: dict[str, int] = {}
         self._seal: Callable[[str], str] | None = None  # hashes the names of forgotten units, once there is a file
         self._rows: dict[int, tuple[Block, slice]] = {}  # of each unit; one that is forgotten has none
@@ -75,7 +74,8 @@ class Units:
             )
         numbers = [self._numbered(name) for name in names]
         if len(self._spent) <= len(self._numbers):
-            self._spent = _grown(self._spent, len(self._numbers) * 3 // 2 + 1, 0)
+            room = len(self._numbers) * 3 // 2 + 1 - len(self._spent)  # so that later insertions copy nothing
+            self._spent = np.concatenate([self._spent, np.zeros(room, dtype=np.int64)])
         self._put_rows(numbers, list(sizes), points, codes)
         for number in numbers:
             self._forgotten.pop(number, None)
@@ -92,7 +92,7 @@ class Units:
         unit = first = 0
         while unit < len(numbers):
             if not self._blocks or self._blocks[-1].room < sizes[unit]:
-                self._blocks.append(Block(self._features, max(RECORDS, sizes[unit])))
+                self._blocks.append(Block(self._features, max(BLOCK_ROWS, sizes[unit])))
             block, last, stop = self._blocks[-1], unit, first
             while last < len(numbers) and stop - first + sizes[last] <= block.room:
                 last, stop = last + 1, stop + sizes[last]
@@ -210,24 +210,26 @@ class Units:
         if self.persons:
             parts = self._weights(block, slice(0, block.taken), batch)
             return np.concatenate([self._count_persons(block, weights, batch, spends) for _, weights in parts])
-        counts = np.zeros((len(self._few), len(batch.radii), self._few.shape[2]), dtype=np.float32)
-        for rows in batch.cuts(block):
+        counts = np.zeros((len(batch.radii), self._table.shape[1]), dtype=np.float32)
+        width = _SCORES // max(1, min(_QUERIES, len(batch.radii)))
+        for start in range(0, block.taken, width):
+            rows = slice(start, min(start + width, block.taken))
             codes, spent = block.codes[rows], spends[block.owners[rows]]
-            ballots, prices = self._few.take(codes, axis=1), self._prices.take(codes)
+            ballots, prices = self._table.take(codes, axis=0).astype(np.float32), self._prices.take(codes)
             for part, weights in self._weights(block, rows, batch):
                 self._charge(weights, prices, spent, batch.together)
-                counts[:, part] += weights @ ballots  # whole numbers below 2**24
+                counts[part] += weights @ ballots  # whole numbers below 2**24
             spends[block.owners[rows]] = spent
-        return np.concatenate(list(counts), axis=1)[:, : self._table.shape[1]].astype(np.float64)
+        return counts.astype(np.float64)
 
     def _weights(self, block: Block, rows: slice, batch: Batch) -> Iterator[tuple[slice, NDArray[np.float32]]]:
         """Yield parts of the queries, and the weights of these rows on them: in the same place each time."""
         records, scores = block.factors[:, rows], np.empty((0, 0), dtype=np.float32)
-        for part in batch.parts(records.shape[1]):
+        for part in batch.parts(records.shape[1], queries=_QUERIES, scores=_SCORES):
             factors, radii = batch.factors[part], batch.radii[part]
             if len(scores) != len(factors):
                 scores = np.empty((len(factors), records.shape[1]), dtype=np.float32)
-            yield part, self._kernel.weigh(multiply(factors, records, scores), radii)  # proof: step 2
+            yield part, self._kernel.weigh(np.matmul(factors, records, out=scores), radii)  # proof: step 2
 
     def _count_persons(self, block: Block, weights: NDArray[np.float32], batch: Batch, spends: Integers) -> Floats:
         """Return the counts of the votes of units that may have several rows, and charge them in `spends`."""
@@ -272,17 +274,3 @@ class Units:
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         raise TypeError("units hold private records and what they have spent: they are not copied or pickled")
-
-
-def _in_columns(table: Integers, width: int) -> NDArray[np.float32]:
-    """Return a table as several of so many columns each, the last filled up with zeros."""
-    several = -(-table.shape[1] // width)
-    filled = np.zeros((len(table), several * width), dtype=np.float32)
-    filled[:, : table.shape[1]] = table
-    return np.ascontiguousarray(filled.reshape(len(table), several, width).transpose(1, 0, 2))
-
-
-def _grown(array: NDArray[Any], length: int, filled: Any) -> NDArray[Any]:
-    grown = np.empty((length, *array.shape[1:]), dtype=array.dtype)
-    grown[: len(array)], grown[len(array) :] = array, filled
-    return grown
