@@ -122,18 +122,21 @@ def test_every_answer_comes_once_and_is_charged_once(nursery, tmp_path, request,
 @pytest.mark.crash
 def test_a_client_that_makes_up_a_new_id_is_caught(nursery, tmp_path, monkeypatch):
     class Forgetful(asking_module.Asking):
-        def _settled(self, method, path, body=None, **options):
-            settled, reply, sent = super()._settled(method, path, body, **options), None, 0
-            while True:
-                try:
-                    step = settled.send(reply)
-                except StopIteration as ended:
-                    return ended.value
-                sent += isinstance(step, asking_module.Send)
-                if isinstance(step, asking_module.Send) and step.body is not None and sent > 1:
-                    anew = json.dumps({**json.loads(step.body), "id": uuid.uuid4().hex}).encode()
-                    step = dataclasses.replace(step, body=anew)
-                reply = yield step
+        async def _send_again(self, method, path, body=None, **options):
+            tries, send = 0, self._send
+
+            async def send_anew(method, path, body, seconds):
+                nonlocal tries
+                tries += 1
+                if body is not None and tries > 1:
+                    body = json.dumps({**json.loads(body), "id": uuid.uuid4().hex}).encode()
+                return await send(method, path, body, seconds)
+
+            self._send = send_anew
+            try:
+                return await super()._send_again(method, path, body, **options)
+            finally:
+                self._send = send
 
     monkeypatch.setattr(asking_module, "_FIRST_WAIT", 0.01)
     monkeypatch.setattr(client_module, "Asking", Forgetful)

@@ -1,7 +1,7 @@
 """What to send next, and when: a call cut into requests, lost ones sent again, refused ones made smaller.
 
-Nothing here reads or writes a connection. A call is a generator: it yields what to send or how long to wait, and is
-sent what came back. `quorate.service.client._client` has the two ways to do that.
+Nothing here reads or writes a connection. A call is a coroutine that awaits two functions of the client: one sends a
+request, the other sleeps. Those of the blocking client block, so that its calls never suspend.
 
 A request has an id of its own. Whatever happened to it, it is sent again with the same id and the same bytes: the
 server keeps the answer of an id, and charges it once. A request that the server refused as too large, or as more than
@@ -13,7 +13,7 @@ import math
 import random
 import time
 import uuid
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -53,23 +53,6 @@ _FIRST_WAIT, _LONGEST_WAIT = 0.05, 5.0  # seconds before a lost request is sent 
 
 
 @dataclass(frozen=True, slots=True)
-class Send:
-    """A request to send, and how many seconds it may take."""
-
-    method: str
-    path: str
-    seconds: float
-    body: bytes | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Pause:
-    """A time to wait."""
-
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
 class Reply:
     """What came back: a status, or 0 and what kept a response from coming. `final` says that trying again is no use."""
 
@@ -93,7 +76,8 @@ class Reply:
         return str(document.get("code", "")) if isinstance(document, dict) else ""
 
 
-Step = Send | Pause
+SendRequest = Callable[[str, str, bytes | None, float], Awaitable[Reply]]  # method, path, body, seconds it may take
+Sleep = Callable[[float], Awaitable[None]]
 
 
 class Exchanged(ServerRefused):
@@ -106,27 +90,28 @@ class Asking:
     def __init__(
         self,
         host: str,
+        send: SendRequest,
+        sleep: Sleep,
         *,
         seconds: float,
         attempt_seconds: float,
         rows: int,
         id: str | None = None,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._host, self._clock, self._limit, self._attempt = host, clock, seconds, attempt_seconds
-        self._end = clock() + seconds
+        self._host, self._send, self._sleep = host, send, sleep
+        self._limit, self._attempt, self._end = seconds, attempt_seconds, time.monotonic() + seconds
         self._rows, self._id = rows, uuid.uuid4().hex if id is None else id
         if not (self._id.isascii() and self._id.isprintable() and " " not in self._id and 0 < len(self._id) <= 96):
             raise InvalidInput("an id must be 1 to 96 visible ASCII characters, such as a UUID")
 
-    def document(self, path: str, method: str = "GET") -> Generator[Step, Reply, Any]:
+    async def document(self, path: str, method: str = "GET") -> Any:
         """Read a document of the server."""
-        reply = yield from self._settled(method, path)
+        reply = await self._send_again(method, path)
         if reply.status != 200:
             raise self._error(reply)
         return reply.document()
 
-    def answers(self, model: Mapping[str, Any], X: Any) -> Generator[Step, Reply, Answers]:
+    async def answers(self, model: Mapping[str, Any], X: Any) -> Answers:
         """Ask all rows. Those that the budget cannot pay for are refused; an error where all are."""
         queries, path = Queries(X, model), f"/v2/models/{model['name']}/infer"
         answers, spent = Answers(len(queries), model), None
@@ -134,12 +119,12 @@ class Asking:
         while start < len(queries):
             stop = min(start + size, len(queries))
             body = queries.body(start, stop, id=f"{self._id}-{start}-{stop}")
-            reply = yield from self._settled("POST", path, body, give_up=("rate_limited",))
+            reply = await self._send_again("POST", path, body, give_up=("rate_limited",))
             if reply.status == 200:
                 answers.fill(start, self._outputs(reply, answers, stop - start))
                 start, waited, answered = stop, False, True
             elif reply.code == "rate_limited" and (size == 1 or not waited):
-                yield self._pause(reply, 0)  # a minute may be enough for this many rows
+                await self._pause(reply, 0)  # a minute may be enough for this many rows
                 waited = True
             elif size > 1 and reply.code in (*_SMALLER, "rate_limited"):
                 size = -(-size // 2)
@@ -152,33 +137,33 @@ class Asking:
             raise spent
         return answers
 
-    def _settled(
+    async def _send_again(
         self, method: str, path: str, body: bytes | None = None, *, give_up: tuple[str, ...] = ()
-    ) -> Generator[Step, Reply, Reply]:
+    ) -> Reply:
         """Send until something else comes back than a request to come again, whatever is lost meanwhile."""
         tries = 0
         while True:
-            seconds = max(0.05, min(self._attempt, self._end - self._clock()))
-            reply = yield Send(method, path, seconds, body)
+            seconds = max(0.05, min(self._attempt, self._end - time.monotonic()))
+            reply = await self._send(method, path, body, seconds)
             again = reply.status in _AGAIN or reply.code in _LATER or (reply.status == 0 and not reply.final)
             if not again or reply.code in give_up:
                 if reply.status == 0:
                     raise self._unanswered(reply)
                 return reply
-            yield self._pause(reply, tries)
+            await self._pause(reply, tries)
             tries += 1
 
-    def _pause(self, reply: Reply, tries: int) -> Pause:
-        """Return how long to wait: as the server says, or longer from one try to the next, and not in step with others.
+    async def _pause(self, reply: Reply, tries: int) -> None:
+        """Wait as long as the server says, or longer from one try to the next, and not in step with others.
 
         Where that is longer than is left, nobody waits.
         """
         wait = min(_LONGEST_WAIT, _FIRST_WAIT * 2 ** min(tries, 10)) * (0.5 + random.random())  # noqa: S311
         if reply.retry_after is not None:
             wait = reply.retry_after + min(wait, 0.25)
-        if self._clock() + wait > self._end:
+        if time.monotonic() + wait > self._end:
             raise self._unanswered(reply)
-        return Pause(wait)
+        await self._sleep(wait)
 
     def _outputs(self, reply: Reply, answers: Answers, rows: int) -> dict[str, list[Any]]:
         try:

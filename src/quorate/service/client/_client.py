@@ -1,26 +1,23 @@
 """The two clients: the same calls over httpx, blocking or with asyncio."""
 
+import asyncio
 import os
 import ssl
 import time
-from collections.abc import Generator, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Coroutine
 from types import TracebackType
-from typing import Any, Self, TypedDict, TypeVar, Unpack
+from typing import Any, Self, TypedDict, Unpack
 from urllib.parse import quote, urlsplit
 
-import anyio
 import httpx
 
 from quorate.core.errors import InvalidInput
 from quorate.service.client._answers import Answers
-from quorate.service.client._asking import Asking, Exchanged, Pause, Reply, Send, Step
-
-Result = TypeVar("Result")
-Call = Generator[Step, Reply, Result]
+from quorate.service.client._asking import Asking, Exchanged, Reply
 
 _CONNECT_SECONDS = 5.0
 _MAX_REPLY_BYTES = 2**28
-_LATE, _TOO_LARGE = "the answer did not arrive in time", "the answer is larger than any of a server"
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
@@ -49,8 +46,8 @@ def _check_address(url: str, key: str, *, insecure: bool) -> tuple[str, bool]:
     return parts.hostname, on_loopback
 
 
-class _Calls:
-    """What both clients share: where the server is, which model is asked, and what a call may take."""
+class _Calls(ABC):
+    """The calls of both clients. A blocking client returns their results, the other one something to be awaited."""
 
     def __init__(
         self,
@@ -83,40 +80,73 @@ class _Calls:
         return f"{type(self).__name__}({self._url!r}, model={self._model!r})"
 
     def _begin(self, id: str | None = None) -> Asking:
-        return Asking(self._host, **self._limits, id=id)  # type: ignore[arg-type]
+        return Asking(self._host, self._send, self._sleep, **self._limits, id=id)  # type: ignore[arg-type]
 
-    def _metadata(self, asking: Asking) -> Call[dict[str, Any]]:
+    @abstractmethod
+    def _run(self, call: Coroutine[Any, Any, Any]) -> Any:
+        """Return the result of a call, or what can be awaited for it."""
+
+    @abstractmethod
+    async def _send(self, method: str, path: str, body: bytes | None, seconds: float) -> Reply:
+        """Send a request, and return what came back."""
+
+    @abstractmethod
+    async def _sleep(self, seconds: float) -> None:
+        """Wait."""
+
+    def predict(self, X: Any, *, id: str | None = None) -> Any:
+        """Return `Predictions`, one label per row of an array, a data frame or a table; a plain array for a regressor.
+
+        With the `id` of a call that was abandoned, what was answered then is not charged again.
+        """
+        return self._run(self._predict(self._begin(id), X))
+
+    def ask(self, X: Any, *, id: str | None = None) -> Any:
+        """Return a frame like that of the queries: the answer and the outcome of each, and other outputs."""
+        return self._run(self._ask(self._begin(id), X))
+
+    def metadata(self) -> Any:
+        """Return what the model takes and gives, and its guarantee."""
+        return self._run(self._metadata(self._begin()))
+
+    def models(self) -> Any:
+        """Return the models that the key opens, and whether each is ready."""
+        return self._run(self._models(self._begin()))
+
+    def share(self) -> Any:
+        """Return what the key may have, and what it has had."""
+        return self._run(self._share(self._begin()))
+
+    async def _metadata(self, asking: Asking) -> dict[str, Any]:
         """Read once what the model takes. Without a name it is the one model that this key may ask."""
         if self._metadata_read is None:
             if self._model is None:
-                names = [model["name"] for model in (yield from self._models(asking))]
+                names = [model["name"] for model in await self._models(asking)]
                 if len(names) != 1:
                     raise InvalidInput(f"say which model is asked: this key may ask {', '.join(names) or 'none'}")
                 self._model = str(names[0])
-            self._metadata_read = yield from asking.document(f"/v2/models/{quote(self._model, safe='')}")
+            self._metadata_read = await asking.document(f"/v2/models/{quote(self._model, safe='')}")
         return self._metadata_read
 
-    def _models(self, asking: Asking) -> Call[list[dict[str, str]]]:
-        return asking.document("/v2/repository/index", "POST")
+    async def _models(self, asking: Asking) -> Any:
+        return await asking.document("/v2/repository/index", "POST")
 
-    def _share(self, asking: Asking) -> Call[dict[str, Any]]:
-        model = yield from self._metadata(asking)
-        share: dict[str, Any] = yield from asking.document(f"/share/{model['name']}")
-        return share
+    async def _share(self, asking: Asking) -> Any:
+        return await asking.document(f"/share/{(await self._metadata(asking))['name']}")
 
-    def _answers(self, asking: Asking, X: Any) -> Call[Answers]:
+    async def _answers(self, asking: Asking, X: Any) -> Answers:
         """Ask all rows; once more, under the same ids, where another model was loaded since its metadata were read."""
         try:
-            return (yield from asking.answers((yield from self._metadata(asking)), X))
+            return await asking.answers(await self._metadata(asking), X)
         except Exchanged:
             self._metadata_read = None
-            return (yield from asking.answers((yield from self._metadata(asking)), X))
+            return await asking.answers(await self._metadata(asking), X)
 
-    def _predict(self, asking: Asking, X: Any) -> Call[Any]:
-        return (yield from self._answers(asking, X)).predictions()
+    async def _predict(self, asking: Asking, X: Any) -> Any:
+        return (await self._answers(asking, X)).predictions()
 
-    def _ask(self, asking: Asking, X: Any) -> Call[Any]:
-        return (yield from self._answers(asking, X)).frame_like(X)
+    async def _ask(self, asking: Asking, X: Any) -> Any:
+        return (await self._answers(asking, X)).frame_like(X)
 
 
 class Client(_Calls):
@@ -163,29 +193,6 @@ class Client(_Calls):
         super().__init__(url, **options)
         self._http = httpx.Client(transport=transport, **self._options)
 
-    def predict(self, X: Any, *, id: str | None = None) -> Any:
-        """Return `Predictions`, one label per row of an array, a data frame or a table; a plain array for a regressor.
-
-        With the `id` of a call that was abandoned, what was answered then is not charged again.
-        """
-        return self._drive(self._predict(self._begin(id), X))
-
-    def ask(self, X: Any, *, id: str | None = None) -> Any:
-        """Return a frame like that of the queries: the answer and the outcome of each, and other outputs."""
-        return self._drive(self._ask(self._begin(id), X))
-
-    def metadata(self) -> Mapping[str, Any]:
-        """Return what the model takes and gives, and its guarantee."""
-        return self._drive(self._metadata(self._begin()))
-
-    def models(self) -> list[dict[str, str]]:
-        """Return the models that the key opens, and whether each is ready."""
-        return self._drive(self._models(self._begin()))
-
-    def share(self) -> dict[str, Any]:
-        """Return what the key may have, and what it has had."""
-        return self._drive(self._share(self._begin()))
-
     def close(self) -> None:
         """End the connections."""
         self._http.close()
@@ -198,30 +205,23 @@ class Client(_Calls):
     ) -> None:
         self.close()
 
-    def _drive(self, call: Call[Result]) -> Result:
+    def _run(self, call: Coroutine[Any, Any, Any]) -> Any:
         try:
-            step = next(call)
-            while True:
-                if isinstance(step, Pause):
-                    time.sleep(step.seconds)
-                    step = next(call)
-                else:
-                    step = call.send(self._request(step))
+            call.send(None)
         except StopIteration as stop:
-            result: Result = stop.value
-            return result
+            return stop.value
+        raise RuntimeError("a call of the blocking client never suspends")
 
-    def _request(self, step: Send) -> Reply:
-        end, body = time.monotonic() + step.seconds, bytearray()
+    async def _sleep(self, seconds: float) -> None:
+        time.sleep(seconds)  # A call of this client blocks: no event loop is waiting.
+
+    async def _send(self, method: str, path: str, body: bytes | None, seconds: float) -> Reply:
+        content = _Content(seconds)
         try:
-            with self._http.stream(step.method, step.path, content=step.body, timeout=_timeout(step)) as response:
+            with self._http.stream(method, path, content=body, timeout=_timeout(seconds)) as response:
                 for part in response.iter_bytes() if _is_plain(response) else ():
-                    body += part
-                    if time.monotonic() > end:
-                        return Reply(0, lost=_LATE)
-                    if len(body) > _MAX_REPLY_BYTES:
-                        return Reply(0, lost=_TOO_LARGE, final=True)
-                return _make_reply(response, bytes(body))
+                    content.add(part)
+                return _make_reply(response, content)
         except httpx.RequestError as error:
             return _explain_loss(error)
 
@@ -245,26 +245,6 @@ class AsyncClient(_Calls):
         super().__init__(url, **options)
         self._http = httpx.AsyncClient(transport=transport, **self._options)
 
-    async def predict(self, X: Any, *, id: str | None = None) -> Any:
-        """Return `Predictions`, as `Client.predict` does."""
-        return await self._drive(self._predict(self._begin(id), X))
-
-    async def ask(self, X: Any, *, id: str | None = None) -> Any:
-        """Return a frame like that of the queries, as `Client.ask` does."""
-        return await self._drive(self._ask(self._begin(id), X))
-
-    async def metadata(self) -> Mapping[str, Any]:
-        """Return what the model takes and gives, and its guarantee."""
-        return await self._drive(self._metadata(self._begin()))
-
-    async def models(self) -> list[dict[str, str]]:
-        """Return the models that the key opens, and whether each is ready."""
-        return await self._drive(self._models(self._begin()))
-
-    async def share(self) -> dict[str, Any]:
-        """Return what the key may have, and what it has had."""
-        return await self._drive(self._share(self._begin()))
-
     async def aclose(self) -> None:
         """End the connections."""
         await self._http.aclose()
@@ -277,57 +257,66 @@ class AsyncClient(_Calls):
     ) -> None:
         await self.aclose()
 
-    async def _drive(self, call: Call[Result]) -> Result:
-        try:
-            step = next(call)
-            while True:
-                if isinstance(step, Pause):
-                    await anyio.sleep(step.seconds)
-                    step = next(call)
-                else:
-                    step = call.send(await self._request(step))
-        except StopIteration as stop:
-            result: Result = stop.value
-            return result
+    def _run(self, call: Coroutine[Any, Any, Any]) -> Any:
+        return call
 
-    async def _request(self, step: Send) -> Reply:
-        body = bytearray()
+    async def _sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    async def _send(self, method: str, path: str, body: bytes | None, seconds: float) -> Reply:
+        content = _Content(seconds)
         try:
-            with anyio.fail_after(step.seconds):
-                async with self._http.stream(
-                    step.method, step.path, content=step.body, timeout=_timeout(step)
-                ) as response:
-                    if _is_plain(response):
-                        async for part in response.aiter_bytes():
-                            body += part
-                            if len(body) > _MAX_REPLY_BYTES:
-                                return Reply(0, lost=_TOO_LARGE, final=True)
-                    return _make_reply(response, bytes(body))
-        except TimeoutError:
-            return Reply(0, lost=_LATE)
-        except httpx.RequestError as error:
+            async with (
+                asyncio.timeout(seconds),
+                self._http.stream(method, path, content=body, timeout=_timeout(seconds)) as response,
+            ):
+                if _is_plain(response):
+                    async for part in response.aiter_bytes():
+                        content.add(part)
+                return _make_reply(response, content)
+        except (TimeoutError, httpx.RequestError) as error:
             return _explain_loss(error)
 
 
-def _timeout(step: Send) -> httpx.Timeout:
-    return httpx.Timeout(step.seconds, connect=min(_CONNECT_SECONDS, step.seconds))
+class _TooLarge(httpx.RequestError):
+    """An answer is larger than any of a server."""
+
+
+class _Content:
+    """The body of a response, within limits of size and time."""
+
+    def __init__(self, seconds: float) -> None:
+        self.body, self._end = bytearray(), time.monotonic() + seconds
+
+    def add(self, part: bytes) -> None:
+        self.body += part
+        if time.monotonic() > self._end:
+            raise httpx.ReadTimeout("a byte now and then")
+        if len(self.body) > _MAX_REPLY_BYTES:
+            raise _TooLarge("")
+
+
+def _timeout(seconds: float) -> httpx.Timeout:
+    return httpx.Timeout(seconds, connect=min(_CONNECT_SECONDS, seconds))
 
 
 def _is_plain(response: httpx.Response) -> bool:
     return bool(response.headers.get("content-encoding", "identity") == "identity")
 
 
-def _make_reply(response: httpx.Response, body: bytes) -> Reply:
+def _make_reply(response: httpx.Response, content: _Content) -> Reply:
     if not _is_plain(response):
         return Reply(0, lost="the answer was garbled on the way")
     seconds = response.headers.get("retry-after", "")
-    return Reply(response.status_code, body, float(seconds) if seconds.isdecimal() else None)
+    return Reply(response.status_code, bytes(content.body), float(seconds) if seconds.isdecimal() else None)
 
 
-def _explain_loss(error: httpx.RequestError) -> Reply:
+def _explain_loss(error: Exception) -> Reply:
     """Return why a request has no response. A certificate that is not trusted will not be later."""
-    if isinstance(error, httpx.TimeoutException):
-        return Reply(0, lost=_LATE)
+    if isinstance(error, TimeoutError | httpx.TimeoutException):
+        return Reply(0, lost="the answer did not arrive in time")
+    if isinstance(error, _TooLarge):
+        return Reply(0, lost="the answer is larger than any of a server", final=True)
     cause: BaseException | None = error
     while cause is not None and not isinstance(cause, ssl.SSLCertVerificationError):
         cause = cause.__cause__ or cause.__context__
