@@ -108,12 +108,13 @@ def counting_figures(
     random = np.random.default_rng(0)
     points, scores = random.normal(size=(queries, features)), 1 if classes == 2 else classes
     fitted = LinearTeachers(random.normal(size=(teachers, scores, features + 1)), classes=classes, slices=slices)
+    fitted.device = "cpu"
     table = random.normal(size=(teachers * scores, features))
     products = [partial(_bare_product, table, points, *shape) for shape in _SHAPES]
     with _one_thread():
-        counted, *product = _timed_in_turn([lambda: fitted.votes(points, device="cpu"), *products], repeats)
+        counted, *product = _timed_in_turn([lambda: fitted.votes(points), *products], repeats)
     tracemalloc.start()
-    fitted.votes(points, device="cpu")
+    fitted.votes(points)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     return CountingFigures(counted, min(product), peak + points.nbytes + fitted.arrays()["scores"].nbytes)

@@ -222,9 +222,10 @@ def _measure_gpu(teachers: int, queries: int) -> Iterator[float]:
     yield from _fitting(X, y, teachers)
     points = random.normal(size=(queries, _FEATURES))
     binary = LinearTeachers(random.normal(size=(teachers, 1, _FEATURES + 1)), classes=2)
+    binary.device = "cuda"
     kernel = _kernel_seconds(binary, points)
     yield teachers * queries / kernel
-    yield teachers * queries / _gpu_seconds(lambda: binary.votes(points, device="cuda"))
+    yield teachers * queries / _gpu_seconds(lambda: binary.votes(points))
     few = points[: queries // 10]
     ten = LinearTeachers(random.normal(size=(teachers, 10, _FEATURES + 1)), classes=10)
     rate = teachers * len(few) / _kernel_seconds(ten, few)

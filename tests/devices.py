@@ -1,5 +1,6 @@
 """Where arrays are computed in tests: with NumPy, with PyTorch on the CPU, and on a GPU."""
 
+import copy
 import importlib.util
 
 import pytest
@@ -25,3 +26,10 @@ def has_gpu() -> bool:
 needs_gpu = pytest.mark.skipif(not has_gpu(), reason="there is no GPU here that PyTorch and Triton can use")
 WITH_TORCH = [pytest.param("torch", marks=needs_torch), pytest.param("cuda", marks=needs_gpu)]
 DEVICES = ["cpu", *WITH_TORCH]
+
+
+def on(teachers, **settings):
+    """Return these teachers as they count with another `device` or `memory`."""
+    counted = copy.copy(teachers)
+    vars(counted).update(settings)
+    return counted

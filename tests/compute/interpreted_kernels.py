@@ -16,7 +16,8 @@ from quorate.compute.learners._gpu import GpuTeachers, TwoClassChunks, fit_on_gp
 def counts_alike(kind: str) -> None:
     """Hold counts against NumPy's, for all queries at once, on one device and on two, and alone."""
     teachers, queries = teachers_of(kind)
-    expected = teachers.votes(queries, device="cpu")[:, 1:].T
+    teachers.device = "cpu"
+    expected = teachers.votes(queries)[:, 1:].T
     tables, intercepts = teachers.tables()
     for devices in (["cpu"], ["cpu", "cpu"]):
         placed = GpuTeachers(tables, intercepts, devices=devices)
@@ -30,8 +31,9 @@ def counts_alike(kind: str) -> None:
     assert (np.concatenate(list(placed.votes_each(np.split(queries, [3, 3, 40]))), axis=1) == expected).all(), kind
     if kind in TWO:
         teachers, queries = on_the_last_bit(kind)
+        teachers.device = "cpu"
         placed = GpuTeachers(*teachers.tables(), devices=["cpu"])
-        assert (placed.votes(queries) == teachers.votes(queries, device="cpu")[:, 1:].T).all(), kind
+        assert (placed.votes(queries) == teachers.votes(queries)[:, 1:].T).all(), kind
 
 
 def fits_alike() -> None:

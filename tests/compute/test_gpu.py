@@ -14,7 +14,7 @@ import pytest
 
 from benchmarks import scale
 from benchmarks.figures import BARS
-from devices import WITH_TORCH, has_gpu, needs_gpu, needs_triton
+from devices import WITH_TORCH, has_gpu, needs_gpu, needs_triton, on
 from quorate import EverlastingClassifier, PrivateClassifier, load, save
 from quorate.cli.options import use_device
 from quorate.cli.predict import predict
@@ -25,6 +25,7 @@ from quorate.compute.learners import (
     BatchedQuadratic,
     BatchedRidge,
     Deal,
+    Learner,
     LinearTeachers,
 )
 from quorate.compute.learners import (
@@ -81,7 +82,7 @@ def on_the_last_bit(kind: str) -> tuple[LinearTeachers, np.ndarray]:
 @pytest.mark.parametrize("kind", TWO)
 def test_scores_are_on_the_last_bit(kind):
     teachers, queries = on_the_last_bit(kind)
-    assert (np.diag(teachers.ballots(queries, device="cpu")) == np.arange(70) % 2).all()
+    assert (np.diag(on(teachers, device="cpu").ballots(queries)) == np.arange(70) % 2).all()
 
 
 @needs_triton
@@ -96,10 +97,10 @@ def test_kernels_in_the_interpreter(what):
 @pytest.mark.parametrize("kind", KINDS)
 def test_ballots_on_a_gpu_are_those_of_the_cpu(kind):
     teachers, queries = teachers_of(kind)
-    expected = teachers.votes(queries, device="cpu")
-    assert (teachers.votes(queries, device="cuda") == expected).all()
-    assert (teachers.votes(queries[5:6], device="cuda") == expected[5:6]).all()
-    assert (teachers.ballots(queries, device="cuda") == teachers.ballots(queries, device="cpu")).all()
+    expected = on(teachers, device="cpu").votes(queries)
+    assert (on(teachers, device="cuda").votes(queries) == expected).all()
+    assert (on(teachers, device="cuda").votes(queries[5:6]) == expected[5:6]).all()
+    assert (on(teachers, device="cuda").ballots(queries) == on(teachers, device="cpu").ballots(queries)).all()
     shared = GpuTeachers(*teachers.tables(), devices=["cuda"] * 3)
     assert (expected[:, 1:] == shared.votes(queries).T).all()
 
@@ -110,15 +111,15 @@ def test_batches_are_counted_in_turn_up_to_one_with_a_query_that_is_no_number(ki
     monkeypatch.setattr(gpu, "_TOGETHER", 16)  # cut in parts; the kernel's own shape is the least
     teachers, queries = teachers_of(kind)
     queries = np.concatenate([queries, -queries, 2 * queries])
-    expected = teachers.votes(queries, device="cpu")
+    expected = on(teachers, device="cpu").votes(queries)
     cuts = [5, 5, 120, 150]
-    assert (np.concatenate(list(teachers.votes_each(np.split(queries, cuts), device=device))) == expected).all()
-    assert (teachers.votes(queries, device=device) == expected).all()
-    assert teachers.votes(queries[:0], device=device).shape == (0, teachers.classes)
+    assert (np.concatenate(list(on(teachers, device=device).votes_each(np.split(queries, cuts)))) == expected).all()
+    assert (on(teachers, device=device).votes(queries) == expected).all()
+    assert on(teachers, device=device).votes(queries[:0]).shape == (0, teachers.classes)
     queries[130] = np.nan
     told = []
     with pytest.raises(InvalidInput, match="finite"):
-        told.extend(votes for votes in teachers.votes_each(np.split(queries, cuts), device=device))
+        told.extend(votes for votes in on(teachers, device=device).votes_each(np.split(queries, cuts)))
     assert (np.concatenate(told) == expected[: sum(map(len, told))]).all()
     assert 120 <= sum(map(len, told)) <= 130
 
@@ -128,7 +129,7 @@ def test_batches_are_counted_in_turn_up_to_one_with_a_query_that_is_no_number(ki
 def test_a_gpu_rounds_no_score_differently(kind):
     """A compiler that adds a product to another term by term flips ballots here, and hardly ever elsewhere."""
     teachers, queries = on_the_last_bit(kind)
-    assert (teachers.votes(queries, device="cuda") == teachers.votes(queries, device="cpu")).all()
+    assert (on(teachers, device="cuda").votes(queries) == on(teachers, device="cpu").votes(queries)).all()
 
 
 @needs_gpu
@@ -159,17 +160,18 @@ def test_how_much_memory_is_free_changes_no_teacher(monkeypatch):
 @pytest.mark.parametrize("device", WITH_TORCH)
 @pytest.mark.parametrize("classes", [2, 3])
 @pytest.mark.parametrize("learner", LEARNERS, ids=repr)
-def test_a_teacher_is_the_same_in_any_company(learner, classes, device):
+def test_a_teacher_is_the_same_in_any_company(learner, classes, device, monkeypatch):
     """Among others, among those of other rows, alone, and whatever the memory: to the last bit."""
     rng = np.random.default_rng(7)
     sizes = np.array([60, 20, 20, 33, 300, 20])
     X, y = rng.normal(size=(sizes.sum(), 5)), rng.integers(0, classes, size=sizes.sum())
     deal = Deal(rng.permutation(len(X)), sizes)
 
-    def teacher(place: int, *arguments, **settings) -> np.ndarray:
-        return learner.fit(*arguments, classes=classes, device=device, **settings).arrays()["scores"][place]
+    def teacher(place: int, *arguments) -> np.ndarray:
+        return learner.fit(*arguments, classes=classes, device=device).arrays()["scores"][place]
 
     for place in (1, 4):
+        monkeypatch.undo()
         expected = teacher(place, X, y, deal)
         own = np.split(deal.rows, np.cumsum(sizes)[:-1])[place]
         others = np.setdiff1d(deal.rows, own)
@@ -177,7 +179,8 @@ def test_a_teacher_is_the_same_in_any_company(learner, classes, device):
         changed[others], labels[others] = 1e9 * X[others], (y[others] + 1) % classes
         assert (teacher(place, changed, labels, deal) == expected).all()
         assert (teacher(0, X, y, Deal(own, [len(own)])) == expected).all()
-        assert (teacher(place, X, y, deal, memory=2**20) == expected).all()
+        monkeypatch.setattr(Learner, "memory", 2**20)
+        assert (teacher(place, X, y, deal) == expected).all()
 
 
 def test_a_chunk_is_fitted_by_the_kernel_where_its_own_size_allows_it():

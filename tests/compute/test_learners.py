@@ -23,7 +23,7 @@ from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 from benchmarks.learners import counting_figures, fitting_figures
-from devices import needs_torch
+from devices import needs_torch, on
 from quorate import InvalidInput
 from quorate.compute.learners import (
     BatchedCentroid,
@@ -33,6 +33,7 @@ from quorate.compute.learners import (
     BatchedRidge,
     BatchedTree,
     Deal,
+    Learner,
     LinearTeachers,
     backends,
     batched_equivalent,
@@ -130,18 +131,19 @@ def test_ballots_are_those_of_a_loop_of_scikit_learn(name, classes, features, un
     queries = X[::3]
     teachers = batched_equivalent(ESTIMATORS[name]).fit(X, y, deal, classes=classes, device=device)
     expected = loop_ballots(ESTIMATORS[name], X, y, deal, queries)
-    assert (teachers.ballots(queries, device=device) == expected).mean() > 0.999
+    assert (on(teachers, device=device).ballots(queries) == expected).mean() > 0.999
 
 
 @pytest.mark.parametrize("classes", [2, 3])
-def test_quadratic_ballots_are_those_of_a_loop_of_scikit_learn(classes):
+def test_quadratic_ballots_are_those_of_a_loop_of_scikit_learn(classes, monkeypatch):
     sizes = [0, 1, 2, 3, *range(5, 45, 3), 40, 120]
     X, y, deal = made(8, sizes, 4, classes)
     estimator = make_pipeline(PolynomialFeatures(include_bias=False), ESTIMATORS["logistic"])
     teachers = batched_equivalent(estimator).fit(X, y, deal, classes=classes)
     assert (teachers.ballots(X) == loop_ballots(estimator, X, y, deal, X)).mean() > 0.999
-    few = batched_equivalent(estimator).fit(X, y, deal, classes=classes, memory=2**14)
-    assert (few.votes(X, memory=2**14) == teachers.votes(X)).all()
+    monkeypatch.setattr(Learner, "memory", 2**14)
+    few = batched_equivalent(estimator).fit(X, y, deal, classes=classes)
+    assert (on(few, memory=2**14).votes(X) == teachers.votes(X)).all()
 
 
 def test_logistic_coefficients_are_those_of_scikit_learn():
@@ -338,11 +340,12 @@ def test_inferred_classes_are_caught():
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_blocks_change_nothing_to_the_last_bit(name):
+def test_blocks_change_nothing_to_the_last_bit(name, monkeypatch):
     X, y, deal = made(4, np.arange(60) % 37, 7, 3)
     whole = LEARNERS[name].fit(X, y, deal, classes=3)
     for memory in (1024, 100_000, 2**30):
-        part = LEARNERS[name].fit(X, y, deal, classes=3, memory=memory)
+        monkeypatch.setattr(Learner, "memory", memory)
+        part = LEARNERS[name].fit(X, y, deal, classes=3)
         assert all(one_teacher(whole, place) == one_teacher(part, place) for place in range(60))
 
 
@@ -450,17 +453,17 @@ def test_votes_are_the_count_of_ballots_in_blocks_of_any_size(classes, device):
     random = np.random.default_rng(1)
     scores = random.normal(size=(30 if classes > 100 else 700, 1 if classes == 2 else classes, 6))
     teachers, queries = LinearTeachers(scores, classes=classes), random.normal(size=(61, 5))
-    votes = teachers.votes(queries, device=device)
+    votes = on(teachers, device=device).votes(queries)
     assert votes.dtype == np.int64
     exact = np.einsum("qf,tsf->qts", np.append(queries, np.ones((61, 1)), axis=1), scores)
     expected = exact[:, :, 0] > 0 if classes == 2 else exact.argmax(axis=2)
-    ballots = teachers.ballots(queries, device=device)
+    ballots = on(teachers, device=device).ballots(queries)
     assert (ballots == expected).all()
     assert ballots.dtype == (np.uint16 if classes > 256 else np.uint8)
     assert (votes == np.stack([(expected == label).sum(axis=1) for label in range(classes)], axis=1)).all()
     for memory in (20_000, 2**22) if classes > 3 else (1024, 20_000, 2**22):
-        assert (teachers.votes(queries, memory=memory, device=device) == votes).all()
-    one_by_one = [teachers.votes(query[np.newaxis], device=device)[0] for query in queries[:9]]
+        assert (on(teachers, memory=memory, device=device).votes(queries) == votes).all()
+    one_by_one = [on(teachers, device=device).votes(query[np.newaxis])[0] for query in queries[:9]]
     assert (np.stack(one_by_one) == votes[:9]).all()
 
 
@@ -484,16 +487,17 @@ def test_memory_is_bounded_whatever_the_size(classes, quadratic):
     teachers = LinearTeachers(scores, classes=classes, quadratic=quadratic)
     queries = random.normal(size=(20_000, 10))
     tracemalloc.start()
-    teachers.votes(queries, memory=2**20)
+    on(teachers, memory=2**20).votes(queries)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 2**20 + 20_000 * classes * 8 * 2
 
 
-def test_fitting_in_little_memory():
+def test_fitting_in_little_memory(monkeypatch):
     X, y, deal = made(0, [50] * 2000, 10, 2)
+    monkeypatch.setattr(Learner, "memory", 2**20)
     tracemalloc.start()
-    BatchedLogistic().fit(X, y, deal, classes=2, memory=2**20)
+    BatchedLogistic().fit(X, y, deal, classes=2)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < X.nbytes + 6 * 2**20  # checking the rows takes a copy of some of them
@@ -563,7 +567,6 @@ BAD_FITS = [
     ({"classes": 1}, "classes must be a whole number of at least 2"),
     ({"deal": Deal.of([[0, 5]])}, "the deal must name rows below 2"),
     ({"device": "abacus"}, "device must be"),
-    ({"memory": 10}, "memory must be a whole number of at least 1024"),
 ]
 
 
@@ -583,8 +586,6 @@ def test_bad_queries_are_refused(name):
             ask([[1.0]])
         with pytest.raises(InvalidInput, match="queries must be finite numbers"):
             ask([[1.0, np.nan]])
-        with pytest.raises(InvalidInput, match="memory"):
-            ask([[1.0, 1.0]], memory=0)
 
 
 @pytest.mark.parametrize(
@@ -696,7 +697,7 @@ def test_both_libraries_agree(name, classes):
     for key, array in one.arrays().items():
         if key != "kind":
             assert np.allclose(array, two.arrays()[key], rtol=1e-6, atol=1e-6)
-    assert (one.votes(X, device="torch") == one.votes(X)).all()
+    assert (on(one, device="torch").votes(X) == one.votes(X)).all()
 
 
 @pytest.mark.skipif(importlib.util.find_spec("torch") is not None, reason="PyTorch is installed here")

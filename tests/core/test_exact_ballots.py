@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sklearn.naive_bayes import GaussianNB
 from threadpoolctl import threadpool_limits
 
-from devices import needs_torch
+from devices import needs_torch, on
 from planted.batches import SummedInAnyOrder
 from quorate.compute.learners import (
     BatchedCentroid,
@@ -25,7 +25,7 @@ from quorate.compute.learners import (
     LinearTeachers,
     teachers_from_arrays,
 )
-from quorate.compute.learners.linear import gridded_coefficients, gridded_queries
+from quorate.compute.learners.linear import NEVER, gridded_coefficients, gridded_queries
 from quorate.models.everlasting.directions import DirectionTeachers
 
 LEARNERS = {
@@ -86,8 +86,8 @@ def moved(teachers, queries, *, seed=0):
         most = len(everybody) if memory > 1024 else 60  # blocks of one score each are slow
         order = random.permutation(len(everybody))[: int(random.integers(1, most + 1))]
         asked = order[order < len(queries)]
-        ballots = teachers.ballots(everybody[order], memory=memory)[order < len(queries)]
-        votes = teachers.votes(everybody[order], memory=memory)[order < len(queries)]
+        ballots = on(teachers, memory=memory).ballots(everybody[order])[order < len(queries)]
+        votes = on(teachers, memory=memory).votes(everybody[order])[order < len(queries)]
         changed += np.count_nonzero(ballots != whole[asked])
         changed += np.count_nonzero(votes != count(whole[asked], teachers.classes))
     return changed
@@ -133,9 +133,9 @@ def test_both_libraries_cast_the_same_ballots(name, classes):
     teachers = fitted(name, classes)
     queries = hard_queries(teachers)
     whole = teachers.ballots(queries)
-    assert (teachers.ballots(queries, device="torch") == whole).all()
-    assert (teachers.votes(queries, device="torch") == count(whole, classes)).all()
-    alone = [teachers.ballots(query[np.newaxis], device="torch")[0] for query in queries]
+    assert (on(teachers, device="torch").ballots(queries) == whole).all()
+    assert (on(teachers, device="torch").votes(queries) == count(whole, classes)).all()
+    alone = [on(teachers, device="torch").ballots(query[np.newaxis])[0] for query in queries]
     assert (np.stack(alone) == whole).all()
 
 
@@ -280,13 +280,11 @@ def test_rounding_up_to_a_power_of_2_is_rounded_once():
     assert (gridded_coefficients(once) == once).all()
 
 
-def test_arrays_of_an_earlier_release_are_read():
-    """They hold coefficients as they were fitted, and -1e300 for a class that a teacher never votes for."""
+def test_a_class_with_the_intercept_never_gets_no_ballot():
     scores = np.random.default_rng(0).normal(size=(30, 4, 6))
-    scores[::3, 1], scores[::3, 1, -1] = 0.0, -1e300
-    arrays = {"kind": np.array("linear"), "classes": np.array(4), "quadratic": np.array(False), "scores": scores}
+    scores[::3, 1], scores[::3, 1, -1] = 0.0, NEVER
     queries = np.random.default_rng(1).choice([*STRANGE, 3.0, -2.0], size=(200, 5))
-    ballots = teachers_from_arrays(arrays).ballots(queries)
+    ballots = LinearTeachers(scores, classes=4, slices=2).ballots(queries)
     assert not (ballots[:, ::3] == 1).any()
     assert (ballots == 1).any()
 

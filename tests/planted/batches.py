@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planted.bug import Caught, PlantedBug
-from quorate.compute.learners import MEMORY, LinearTeachers
-from quorate.compute.learners.teachers import DeviceName, Matrix
+from quorate.compute.learners import LinearTeachers
+from quorate.compute.learners.teachers import Matrix
 
 
 class SummedInAnyOrder(LinearTeachers):
@@ -20,7 +20,7 @@ class SummedInAnyOrder(LinearTeachers):
         super().__init__(scores, classes=classes)
         self._given = np.array(scores, dtype=np.float64)  # the mistake: coefficients on no grid
 
-    def ballots(self, X: Any, *, device: DeviceName | None = None, memory: int = MEMORY) -> NDArray[Any]:
+    def ballots(self, X: Any) -> NDArray[Any]:
         queries = np.asarray(X, dtype=np.float64)
         across = np.append(queries, np.ones((len(queries), 1)), axis=1)  # the mistake: queries on no grid
         return np.asarray(across @ self._given[:, 0].T > 0).astype(np.uint8)

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 from quorate.core.lazy import import_on_use
 
 __all__ = [
-    "MEMORY",
     "BatchedCentroid",
     "BatchedLogistic",
     "BatchedNaiveBayes",
@@ -46,7 +45,7 @@ if TYPE_CHECKING:
     from quorate.compute.learners._losses import BatchedCentroid, BatchedNaiveBayes, BatchedRidge
     from quorate.compute.learners._tree import BatchedTree, TreeTeachers
     from quorate.compute.learners.linear import LinearTeachers
-    from quorate.compute.learners.teachers import MEMORY, Deal, DeviceName, Learner, Teachers
+    from quorate.compute.learners.teachers import Deal, DeviceName, Learner, Teachers
 else:
     __getattr__ = import_on_use(
         __name__,
@@ -55,7 +54,7 @@ else:
             "teachers_from_arrays",
             "linear": "LinearTeachers",
             "_losses": "BatchedCentroid BatchedNaiveBayes BatchedRidge",
-            "teachers": "MEMORY Deal DeviceName Learner Teachers",
+            "teachers": "Deal DeviceName Learner Teachers",
             "_tree": "BatchedTree TreeTeachers",
         },
     )

@@ -23,14 +23,11 @@ from quorate.compute.learners.backends import Array, Backend
 from quorate.compute.learners.linear import LinearTeachers
 from quorate.compute.learners.teachers import (
     LARGEST,
-    MEMORY,
     Block,
     Chunks,
-    DeviceName,
     Learner,
     Matrix,
     Teachers,
-    check_memory,
     check_queries,
 )
 from quorate.core.arrays import Integers
@@ -67,27 +64,20 @@ class QuadraticTeachers(Teachers):
         if linear.features != columns:
             raise InvalidInput(f"scores of {features} features must have {columns} coefficients, not {linear.features}")
 
-    def votes(self, X: Any, *, device: DeviceName | None = None, memory: int = MEMORY) -> NDArray[np.int64]:
+    def votes(self, X: Any) -> NDArray[np.int64]:
         """Return how many teachers vote for each class: one row a query, one column a class."""
-        totals = np.zeros((len(X), self.classes), dtype=np.int64)
-        for rows, columns in self._blocks(X, memory):
-            totals[rows] = self._linear.votes(columns, device=device or self.device, memory=memory)
-        return totals
+        return np.concatenate([self._linear.votes(columns) for columns in self._blocks(X)])
 
-    def ballots(self, X: Any, *, device: DeviceName | None = None, memory: int = MEMORY) -> NDArray[Any]:
+    def ballots(self, X: Any) -> NDArray[Any]:
         """Return the class that each teacher votes for: one row a query, one column a teacher."""
-        result = np.zeros((len(X), self.teachers), dtype=np.min_scalar_type(self.classes - 1))
-        for rows, columns in self._blocks(X, memory):
-            result[rows] = self._linear.ballots(columns, device=device or self.device, memory=memory)
-        return result
+        return np.concatenate([self._linear.ballots(columns) for columns in self._blocks(X)])
 
-    def _blocks(self, X: Any, memory: int) -> Iterator[tuple[slice, Matrix]]:
-        """Yield which queries, and these with their products: as many together as fit into a part of the memory."""
-        queries = check_queries(X, features=self.features)
-        together = max(1, check_memory(memory) // (64 * self._linear.features))
-        for start in range(0, len(queries), together):
-            rows = slice(start, min(start + together, len(queries)))
-            yield rows, with_products(queries[rows])
+    def _blocks(self, X: Any) -> Iterator[Matrix]:
+        """Yield the queries with their products: as many together as fit into a part of the memory."""
+        queries, self._linear.device = check_queries(X, features=self.features), self.device
+        together = max(1, self.memory // (64 * self._linear.features))
+        for start in range(0, max(1, len(queries)), together):
+            yield with_products(queries[start : start + together])
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return all there is to save, as plain arrays. They are private."""
@@ -203,8 +193,8 @@ class BatchedQuadratic(BatchedLogistic):
         """Return how many columns a score has: the features and their products."""
         return product_count(features)
 
-    def _fit_chunks(self, backend: Backend, chunks: Chunks, *, memory: int, one_scale: bool) -> Teachers:
-        linear = self._fit_linear(backend, chunks, memory=memory, one_scale=one_scale)
+    def _fit_chunks(self, backend: Backend, chunks: Chunks, *, one_scale: bool) -> Teachers:
+        linear = self._fit_linear(backend, chunks, one_scale=one_scale)
         return QuadraticTeachers(linear, features=chunks.features)
 
     def _fit_block(self, backend: Backend, block: Block) -> Array:

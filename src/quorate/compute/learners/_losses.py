@@ -26,23 +26,21 @@ class LinearLearner(Learner):
 
     quadratic: ClassVar[bool] = False  # whether scores also use the squares of the features
 
-    def _fit_chunks(self, backend: Backend, chunks: Chunks, *, memory: int, one_scale: bool) -> Teachers:
-        return self._fit_linear(backend, chunks, memory=memory, one_scale=one_scale)
+    def _fit_chunks(self, backend: Backend, chunks: Chunks, *, one_scale: bool) -> Teachers:
+        return self._fit_linear(backend, chunks, one_scale=one_scale)
 
-    def _fit_linear(self, backend: Backend, chunks: Chunks, *, memory: int, one_scale: bool) -> LinearTeachers:
+    def _fit_linear(self, backend: Backend, chunks: Chunks, *, one_scale: bool) -> LinearTeachers:
         classes = chunks.classes
         scores = np.zeros((chunks.teachers, score_count(classes), self.coefficients(chunks.features) + 1))
         scores[:, :, -1] = _constant(chunks.majority(), classes)
 
-        for teachers, shown, fitted in self._fit_teachers(backend, chunks, memory):
+        for teachers, shown, fitted in self._fit_teachers(backend, chunks):
             sound = (np.abs(fitted) <= SOUND).all(axis=(1, 2))
             scores[teachers[sound]] = _spread_scores(fitted[sound], shown[sound], classes)
         slices = 1 if one_scale else SLICES
         return LinearTeachers(scores, classes=classes, quadratic=self.quadratic, slices=slices)
 
-    def _fit_teachers(
-        self, backend: Backend, chunks: Chunks, memory: int
-    ) -> Iterator[tuple[Integers, Integers, Matrix]]:
+    def _fit_teachers(self, backend: Backend, chunks: Chunks) -> Iterator[tuple[Integers, Integers, Matrix]]:
         """Yield teachers, the classes that each shows, and their scores as `_fit_block` returns them."""
 
         def cost(rows: int, shown: int) -> int:
@@ -51,7 +49,7 @@ class LinearLearner(Learner):
         fused, fitted = self._fit_fused(chunks) if backend.fused else (None, None)
         if fused is not None and fitted is not None:
             yield fused, chunks.shown(fused), fitted
-        for block in chunks.blocks(backend, memory=memory, cost=cost, without=fused):
+        for block in chunks.blocks(backend, memory=self.memory, cost=cost, without=fused):
             yield block.teachers, block.shown, backend.take(self._fit_block(backend, block))[: len(block.teachers)]
 
     def _fit_fused(self, chunks: Chunks) -> tuple[Integers, Matrix] | tuple[None, None]:

@@ -11,16 +11,13 @@ from quorate.compute.learners.backends import Backend
 from quorate.compute.learners.linear import block_shape
 from quorate.compute.learners.teachers import (
     LARGEST,
-    MEMORY,
     MISSING,
     Block,
     Chunks,
-    DeviceName,
     Learner,
     Matrix,
     Teachers,
     check_arrays,
-    check_memory,
     check_queries,
 )
 from quorate.core.arrays import Integers
@@ -64,32 +61,32 @@ class TreeTeachers(Teachers):
         if self._label.shape != (cuts[0], cuts[1] + 1):
             raise InvalidInput("label must be a matrix with one column more than there are cuts, one for each leaf")
 
-    def votes(self, X: Any, *, device: DeviceName | None = None, memory: int = MEMORY) -> NDArray[np.int64]:
+    def votes(self, X: Any) -> NDArray[np.int64]:
         """Return how many teachers vote for each class: one row a query, one column a class.
 
         There is no product to speed up, so that ballots are counted with NumPy on every device.
         """
         queries = check_queries(X, features=self.features, missing=True)
         totals = np.zeros((self.classes, len(queries)), dtype=np.int64)
-        for rows, _, chosen in self._blocks(queries, check_memory(memory)):
+        for rows, _, chosen in self._blocks(queries):
             for label in range(1, self.classes):
                 totals[label, rows] += np.count_nonzero(chosen == label, axis=0)
         totals[0] = self.teachers - totals[1:].sum(axis=0)
         return np.ascontiguousarray(totals.T)
 
-    def ballots(self, X: Any, *, device: DeviceName | None = None, memory: int = MEMORY) -> NDArray[Any]:
+    def ballots(self, X: Any) -> NDArray[Any]:
         """Return the class that each teacher votes for: one row a query, one column a teacher."""
         queries = check_queries(X, features=self.features, missing=True)
         result = np.empty((len(queries), self.teachers), dtype=self._votes.dtype)
-        for rows, part, chosen in self._blocks(queries, check_memory(memory)):
+        for rows, part, chosen in self._blocks(queries):
             result[rows, part] = chosen.T
         return result
 
-    def _blocks(self, queries: Matrix, memory: int) -> Iterator[tuple[slice, slice, NDArray[Any]]]:
+    def _blocks(self, queries: Matrix) -> Iterator[tuple[slice, slice, NDArray[Any]]]:
         """Yield which queries, which teachers, and their ballots: one row a teacher."""
-        cells = min(_CELLS, memory // (32 + 16 * DEEPEST))
+        cells = min(_CELLS, self.memory // (32 + 16 * DEEPEST))
         wide, high = block_shape(len(queries), self.teachers, cells=cells)
-        wide = max(1, min(wide, memory // (32 * self.features)))
+        wide = max(1, min(wide, self.memory // (32 * self.features)))
         for start in range(0, len(queries), wide):
             rows = slice(start, min(start + wide, len(queries)))
             across = np.ascontiguousarray(_round_queries(queries[rows]).T)
@@ -162,7 +159,7 @@ class BatchedTree(Learner):
         """Return about how much there is to learn: whatever the features, a tree needs the rows of a score of 20."""
         return _LIKE_COLUMNS
 
-    def _fit_chunks(self, backend: Backend, chunks: Chunks, *, memory: int, one_scale: bool) -> TreeTeachers:
+    def _fit_chunks(self, backend: Backend, chunks: Chunks, *, one_scale: bool) -> TreeTeachers:
         nodes = 2**self.max_depth - 1
         feature = np.zeros((chunks.teachers, nodes), dtype=np.int64)
         threshold = np.full((chunks.teachers, nodes), NO_CUT)
@@ -171,7 +168,7 @@ class BatchedTree(Learner):
         def cost(rows: int, shown: int) -> int:
             return int(8 * rows * (3 * chunks.features + 6 * shown + nodes + 16))
 
-        for block in chunks.blocks(backend, memory=memory, cost=cost):
+        for block in chunks.blocks(backend, memory=self.memory, cost=cost):
             grown = _Grown(block, self)
             count = len(block.teachers)  # a block may be filled up with blank chunks
             feature[block.teachers], threshold[block.teachers] = grown.feature[:count], grown.threshold[:count]

@@ -17,13 +17,10 @@ from numpy.typing import NDArray
 from quorate.compute.learners.backends import Array, Backend, choose_backend, loops_along_rows
 from quorate.compute.learners.teachers import (
     LARGEST,
-    MEMORY,
-    DeviceName,
     Matrix,
     Teachers,
     check_arrays,
     check_columns,
-    check_memory,
     check_queries,
 )
 from quorate.core.checks import check_count
@@ -299,28 +296,28 @@ class LinearTeachers(Teachers):
         pairs = [powers] if single else [sliced(gridded_coefficients, power, self.slices) for power in powers]
         self._tables = [[part.reshape(self._intercepts.size, -1) for part in pair] for pair in pairs]
 
-    def votes(self, X: Any, *, device: DeviceName | None = None, memory: int = MEMORY) -> NDArray[np.int64]:
+    def votes(self, X: Any) -> NDArray[np.int64]:
         """Return how many teachers vote for each class: one row a query, one column a class.
 
         Beside the result and the teachers themselves, no more than about `memory` bytes are in use at a time.
         """
-        arrays = choose_backend(device or self.device)
+        arrays = choose_backend(self.device)
         if arrays.fused:
             none = np.empty((0, self.classes), dtype=np.int64)
-            return np.concatenate([none, *self.votes_each([X], device=device)])
+            return np.concatenate([none, *self.votes_each([X])])
         queries = check_queries(X, features=self.features)
-        totals, memory = np.zeros((self.classes, len(queries)), dtype=np.int64), check_memory(memory)
+        totals = np.zeros((self.classes, len(queries)), dtype=np.int64)
         with loops_along_rows(len(queries)):
-            for rows, counts in counted_in_blocks(arrays, self._blocks(arrays, queries, memory)):
+            for rows, counts in counted_in_blocks(arrays, self._blocks(arrays, queries)):
                 totals[1:, rows] += counts
         totals[0] = self.teachers  # who votes beyond the label before
         totals[:-1] -= totals[1:]
         return np.ascontiguousarray(totals.T)
 
-    def votes_each(self, batches: Iterable[Any], *, device: DeviceName | None = None) -> Iterator[NDArray[np.int64]]:
+    def votes_each(self, batches: Iterable[Any]) -> Iterator[NDArray[np.int64]]:
         """Yield the votes on these queries, some after the others. A GPU counts the next while these are used."""
-        if not choose_backend(device or self.device).fused:
-            yield from (self.votes(X, device=device) for X in batches)
+        if not choose_backend(self.device).fused:
+            yield from map(self.votes, batches)
             return
         from quorate.compute.learners._gpu import on_gpus  # noqa: PLC0415  which imports this module
 
@@ -330,15 +327,15 @@ class LinearTeachers(Teachers):
             votes[:, 0], votes[:, 1:] = self.teachers - counts.sum(axis=0), counts.T
             yield votes
 
-    def ballots(self, X: Any, *, device: DeviceName | None = None, memory: int = MEMORY) -> NDArray[Any]:
+    def ballots(self, X: Any) -> NDArray[Any]:
         """Return the class that each teacher votes for: one row a query, one column a teacher.
 
         The result has a byte for each ballot (two where there are more than 256 classes); `votes` needs no such room.
         """
-        arrays, queries = choose_backend(device or self.device), check_queries(X, features=self.features)
+        arrays, queries = choose_backend(self.device), check_queries(X, features=self.features)
         result = np.zeros((len(queries), self.teachers), dtype=np.min_scalar_type(self.classes - 1))
         with loops_along_rows(len(queries)):
-            for rows, part, beyond in self._blocks(arrays, queries, memory):
+            for rows, part, beyond in self._blocks(arrays, queries):
                 result[rows, part] = arrays.take(beyond).sum(axis=0, dtype=result.dtype).T
         return result
 
@@ -346,9 +343,8 @@ class LinearTeachers(Teachers):
         """Return coefficients and intercepts as `ballots_in_blocks` takes them. They are private."""
         return self._tables, self._intercepts
 
-    def _blocks(self, backend: Backend, queries: Matrix, memory: int) -> Iterator[tuple[slice, slice, Array]]:
-        room = check_memory(memory) // 2
-        return ballots_in_blocks(backend, self._tables, self._intercepts, queries, memory=room)
+    def _blocks(self, backend: Backend, queries: Matrix) -> Iterator[tuple[slice, slice, Array]]:
+        return ballots_in_blocks(backend, self._tables, self._intercepts, queries, memory=self.memory // 2)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return all there is to save, as plain arrays: teachers built of them again are the same. They are private."""
@@ -364,12 +360,12 @@ class LinearTeachers(Teachers):
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> "LinearTeachers":
         """Return the teachers that `arrays` describe."""
-        check_arrays(arrays, kind="linear", axes={"classes": 0, "quadratic": 0, "scores": 3})
+        check_arrays(arrays, kind="linear", axes={"classes": 0, "quadratic": 0, "slices": 0, "scores": 3})
         return cls(
             arrays["scores"],
             classes=int(arrays["classes"]),
             quadratic=bool(arrays["quadratic"]),
-            slices=int(arrays.get("slices", SLICES)),  # the first release kept scores as they were fitted
+            slices=int(arrays["slices"]),
         )
 
 

@@ -73,7 +73,7 @@ def _integers(name: str, values: Any) -> Integers:
     return vector.astype(np.int64, copy=False)
 
 
-MEMORY = 256 * 2**20  # bytes that a call may use for its blocks unless told otherwise
+BLOCK_BYTES = 256 * 2**20
 LARGEST = 1e38  # of a feature's magnitude in a usable row: fits single precision, and its powers fit double precision
 MISSING = 3e38  # what a missing value counts as for learners that take them: above every other
 NOT_FINITE = "queries must be finite numbers: fill in or leave out missing and infinite values first"
@@ -125,11 +125,6 @@ def check_columns(X: Any, *, features: int) -> Matrix:
             f"queries must have {features} columns, as the teachers were fitted on, not {queries.shape[1]}"
         )
     return queries
-
-
-def check_memory(memory: object) -> int:
-    """Return `memory` as a number of bytes."""
-    return check_count("memory", memory, least=1024)
 
 
 def usable_rows(X: Matrix, y: NDArray[np.int64], *, classes: int, missing: bool = False) -> NDArray[np.bool_]:
@@ -263,20 +258,22 @@ DeviceName = Literal["auto", "cpu", "cuda", "torch"]  # as `choose_backend` take
 class Teachers(ABC):
     """Fitted teachers: plain arrays that can be counted and saved. Printing them shows only public numbers.
 
-    Ballots are counted on `device` unless a call says otherwise. They are the same on every device (PROOF.md, step 18).
+    Ballots are counted on `device`, in blocks of about `memory` bytes. They are the same on every device, and whatever
+    the blocks (PROOF.md, steps 6 and 18).
     """
 
     teachers: int
     classes: int
     features: int
     device: DeviceName = "auto"
+    memory: int = BLOCK_BYTES
 
     @abstractmethod
-    def votes(self, X: Any, *, device: DeviceName | None = None, memory: int = MEMORY) -> NDArray[np.int64]:
+    def votes(self, X: Any) -> NDArray[np.int64]:
         """Return how many teachers vote for each class: one row a query, one column a class."""
 
     @abstractmethod
-    def ballots(self, X: Any, *, device: DeviceName | None = None, memory: int = MEMORY) -> NDArray[Any]:
+    def ballots(self, X: Any) -> NDArray[Any]:
         """Return the class that each teacher votes for: one row a query, one column a teacher."""
 
     @abstractmethod
@@ -295,6 +292,7 @@ class Learner(ABC):
     """A description of how each teacher is fitted, on its own rows alone."""
 
     takes_missing: ClassVar[bool] = False  # whether a missing value is one to learn from, in records and in queries
+    memory: ClassVar[int] = BLOCK_BYTES  # that blocks of chunks may take while they are fitted
 
     def fit(
         self,
@@ -304,7 +302,6 @@ class Learner(ABC):
         *,
         classes: int,
         device: DeviceName = "auto",
-        memory: int = MEMORY,
         one_scale: bool = False,
     ) -> Teachers:
         """Return one fitted teacher for each chunk of the deal; `y` holds codes from 0 to `classes` - 1.
@@ -317,7 +314,7 @@ class Learner(ABC):
         """
         backend, chunks = choose_backend(device), Chunks(X, y, deal, classes=classes, missing=self.takes_missing)
         with np.errstate(all="ignore"):
-            teachers = self._fit_chunks(backend, chunks, memory=check_memory(memory), one_scale=one_scale)
+            teachers = self._fit_chunks(backend, chunks, one_scale=one_scale)
         teachers.device = device
         return teachers
 
@@ -326,7 +323,7 @@ class Learner(ABC):
         return features
 
     @abstractmethod
-    def _fit_chunks(self, backend: Backend, chunks: Chunks, *, memory: int, one_scale: bool) -> Teachers:
+    def _fit_chunks(self, backend: Backend, chunks: Chunks, *, one_scale: bool) -> Teachers:
         """Return the teachers of these chunks."""
 
 

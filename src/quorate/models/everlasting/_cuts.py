@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.compute.learners import MEMORY, Deal, Teachers
-from quorate.compute.learners.teachers import DeviceName, check_arrays, check_queries, padded_rows
+from quorate.compute.learners import Deal, Teachers
+from quorate.compute.learners.teachers import check_arrays, check_queries, padded_rows
 from quorate.core.arrays import Floats, Integers
 from quorate.core.errors import InvalidInput
 from quorate.core.hypotheses.line import cuts_between
@@ -34,7 +34,7 @@ class CutTeachers(Teachers):
         same_feature = self._feature == feature
         return np.sort(self._cut[same_feature & self._upward]), np.sort(self._cut[same_feature & ~self._upward])
 
-    def votes(self, X: Any, *, device: DeviceName | None = None, memory: int = MEMORY) -> Integers:
+    def votes(self, X: Any) -> Integers:
         """Return how many teachers vote for each class: a search in the sorted cuts of each feature."""
         queries = check_queries(X, features=self.features)
         ones = np.zeros(len(queries), dtype=np.int64)
@@ -45,7 +45,7 @@ class CutTeachers(Teachers):
                 ones += downward.size - np.searchsorted(downward, values, side="right")
         return np.stack([self.teachers - ones, ones], axis=1)
 
-    def ballots(self, X: Any, *, device: DeviceName | None = None, memory: int = MEMORY) -> NDArray[Any]:
+    def ballots(self, X: Any) -> NDArray[Any]:
         """Return the class that each teacher votes for: one row a query, one column a teacher."""
         queries = check_queries(X, features=self.features)
         ones: NDArray[np.bool_] = (queries[:, self._feature] >= self._cut) == self._upward

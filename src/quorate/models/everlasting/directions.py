@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from quorate.compute.learners import MEMORY, Deal, Teachers
+from quorate.compute.learners import Deal, Teachers
 from quorate.compute.learners.backends import choose_backend
 from quorate.compute.learners.linear import gridded_coefficients, gridded_queries
-from quorate.compute.learners.teachers import LARGEST, DeviceName, check_arrays, check_queries
+from quorate.compute.learners.teachers import LARGEST, check_arrays, check_queries
 from quorate.core.arrays import Floats, Integers
 from quorate.core.errors import InvalidInput
 from quorate.core.estimator_calls import one_thread
@@ -85,7 +85,7 @@ class DirectionTeachers(Teachers):
         # Teachers without rows: odd ones vote 1, even ones 0. In the products they are 1 with every query.
         self._zeros = int(np.count_nonzero(np.flatnonzero(~self._pointing) % 2 == 0))
 
-    def votes(self, X: Any, *, device: DeviceName | None = None, memory: int = MEMORY) -> Integers:
+    def votes(self, X: Any) -> Integers:
         """Return how many teachers vote for each class; blocks of queries are counted by several threads."""
         queries = self._grid_queries(X)
         parts = [queries[start : start + _WIDE] for start in range(0, len(queries), _WIDE)]
@@ -111,7 +111,7 @@ class DirectionTeachers(Teachers):
             below += backend.count(backend.product(part, across, out=room[: len(part)]) < 0)
         return below
 
-    def ballots(self, X: Any, *, device: DeviceName | None = None, memory: int = MEMORY) -> NDArray[Any]:
+    def ballots(self, X: Any) -> NDArray[Any]:
         """Return the class that each teacher votes for: one row a query, one column a teacher."""
         ballots = (self._grid_queries(X) @ self._gridded.T >= 0).astype(np.uint8)
         absent = np.flatnonzero(~self._pointing)
