@@ -1,8 +1,11 @@
 """The law of the gate: what a row becomes depends on public rules and on that row alone, bit for bit."""
 
 import copy
+import datetime as dt
 import json
 import sys
+import uuid
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
@@ -22,8 +25,9 @@ from planted.gate import CELLS, classes_of_numpy, missing_labels_as_a_class, rep
 from quorate.auditing import entropy_tape
 from quorate.core.mechanisms import NoisyVectors, SparseHistogram
 from quorate.models.predictors import labels as labels_module
-from quorate.models.predictors.labels import declared_classes
-from quorate.tables import Category, Date, Number, Schema
+from quorate.models.predictors.labels import declared_classes, target_numbers
+from quorate.tables import Category, Date, FrameFormat, Number, Schema
+from quorate.tables.containers import open_table
 from quorate.tables.features import AdditiveColumns
 from quorate.tables.persons import name_persons
 
@@ -53,6 +57,73 @@ def test_one_odd_row_moves_no_other_in_many_cells(part):
 def test_a_row_is_read_in_company_as_it_is_alone(source, reader):
     whole = READERS[reader](packed(source, ODD))
     assert whole == [READERS[reader](packed(source, [value]))[0] for value in ODD]
+
+
+WHOLE, TEXTS, DAYS = [1, None, 2**53 + 1, 5], ["a", None, "1", " b ", "9" * 400], ["2024-01-01", None, "2023-05-05"]
+MOMENTS = pd.to_datetime(pd.Series(DAYS), utc=True).dt.tz_convert("US/Pacific")
+DECIMALS = [Decimal("1.10"), None, Decimal("-0.0"), Decimal("1.234")]
+TYPED = {
+    **{f"pandas {kind}": pd.Series(WHOLE, dtype=kind) for kind in ("Int64", "UInt64", "Float64")},
+    **{f"pandas {kind}": pd.Series(TEXTS, dtype=kind) for kind in ("string", "string[pyarrow]", "category")},
+    "pandas boolean": pd.Series([True, None, False], dtype="boolean"),
+    "pandas period": pd.Series(pd.PeriodIndex(["2024-01", "NaT"], freq="M")),
+    "pandas periods": pd.arrays.PeriodArray(pd.PeriodIndex(["2024-01", "NaT"], freq="M")),
+    "pandas interval": pd.cut(pd.Series([1, 2, None, 50]), [0, 1, 60]),
+    "pandas sparse": pd.Series([1.0, 0.0, np.nan]).astype(pd.SparseDtype("float", 0)),
+    "pandas zone": MOMENTS,
+    "pandas zones": MOMENTS.array,
+    "pandas arrow": pd.Series(pd.array(DECIMALS, dtype=pd.ArrowDtype(pa.decimal128(20, 5)))),
+    "polars decimal": pl.Series(DECIMALS, dtype=pl.Decimal(20, 5)),
+    "polars categorical": pl.Series(TEXTS, dtype=pl.Categorical),
+    "polars enum": pl.Series(["b", None, "1"], dtype=pl.Enum(["b", "1", "hiv"])),
+    "polars objects": pl.Series([1, "a", None, Decimal("0.10")], dtype=pl.Object),
+    "polars long": pl.Series([1, None, 2**100], dtype=pl.Int128),
+    "polars null": pl.Series([None, None]),
+    **{f"arrow {kind}": pa.array(DECIMALS, kind) for kind in (pa.decimal32(7, 3), pa.decimal256(50, 20))},
+    **{f"arrow {kind}": pa.array(TEXTS, kind) for kind in (pa.large_string(), pa.string_view())},
+    **{f"arrow {kind}": pa.array([b"ab", None, b"\xff\xff"], kind) for kind in (pa.binary(2), pa.binary_view())},
+    "arrow duration": pa.array([0, None, 2**60, -5], pa.duration("s")),
+    "arrow dictionary": pa.DictionaryArray.from_arrays(pa.array([0, 1, None]), pa.array([1.5, None])),
+    "arrow half": pa.array(np.array([1, 0.1, np.nan], dtype="f2")),
+    "arrow uuid": pa.array([uuid.UUID(int=2**127 + 15).bytes, None], pa.uuid()),
+    "arrow null": pa.nulls(2),
+    **{
+        f"numpy {kind}": np.array([1, 100, 3]).astype(kind)
+        for kind in (">i4", ">u8", ">f4", "f2", "g", "c16", "S", "T")
+    },
+    **{f"numpy {kind}": np.array(["2024", "NaT"], dtype=f"M8[{kind}]") for kind in ("Y", "ns")},
+    "numpy masked": np.ma.array([1, 2, 3], mask=[0, 1, 0]),
+}
+
+
+@pytest.mark.parametrize("source", TYPED)
+def test_a_value_of_any_type_is_read_in_company_as_it_is_alone(source):
+    values, frame = TYPED[source], FrameFormat("polars", ("x",), ("text",))
+    readers = {name: READERS[name] for name in ("number", "category, gaps", "date, own marks", "person", "words")}
+    readers["frame"] = lambda table: frame.read(table, role="private")["x"].to_list()
+    for read in readers.values():
+        assert read({"x": values}) == [read({"x": values[row : row + 1]})[0] for row in range(len(values))]
+    opened = [open_table({"x": part}) for part in (values, values[:1])]
+    assert opened[0].kinds == opened[1].kinds
+
+
+def test_types_of_one_value_show_it_alike():
+    assert (
+        name_persons(TYPED["arrow uuid"])[0]
+        == name_persons([uuid.UUID(int=2**127 + 15)])[0]
+        == uuid.UUID(int=2**127 + 15).hex
+    )
+    assert name_persons(TYPED["pandas periods"]) == name_persons(TYPED["pandas period"]) == ["2024-01-01", ""]
+    assert name_persons(TYPED["pandas interval"]) == ["(0, 1]", "(1, 60]", "", "(1, 60]"]
+    assert name_persons(pa.array([b"\xffSECRET", b"7.0"])) == ["ÿSECRET", "7"]
+    assert name_persons(pa.array([0, 5], pa.time32("s"))) == name_persons([dt.time(), dt.time(0, 0, 5)]) == ["0", "5"]
+    assert name_persons(TYPED["numpy >i4"]) == ["1", "100", "3"]
+    assert open_table({"x": TYPED["pandas zones"]}).kinds == open_table({"x": MOMENTS}).kinds == {"x": "date"}
+
+
+def test_one_text_among_targets_of_an_array_is_no_reason_to_refuse_them():
+    assert target_numbers(np.array([1.5, 2.0, "a diagnosis"]))[:2].tolist() == [1.5, 2.0]
+    assert np.isnan(target_numbers(np.array(["2024-01-01"], dtype="M8[D]"))).all()
 
 
 @pytest.mark.parametrize("base", BASES)
@@ -138,8 +209,6 @@ def test_a_gap_changes_no_type_that_a_student_shows():
 
 @pytest.mark.parametrize("library", ["arrow", "polars"])
 def test_digits_of_one_decimal_change_no_category(library):
-    from decimal import Decimal
-
     def encoded(last):
         column = pa.array([Decimal("0.10"), Decimal("0.20"), Decimal(last)])
         table = pa.table({"x": column})
@@ -151,7 +220,6 @@ def test_digits_of_one_decimal_change_no_category(library):
 
 def test_true_and_one_are_read_as_the_model_is_asked():
     from quorate.core.rows import query_digests
-    from quorate.tables import FrameFormat
 
     frame = FrameFormat("pandas", ("x",), ("text",)).read(
         pd.DataFrame({"x": pd.Series([True, 1.0, 1, "1"], dtype=object)})
@@ -186,8 +254,6 @@ def test_categories_of_a_dictionary_are_no_part_of_a_model():
 
 
 def test_the_scale_of_decimals_changes_no_last_bit():
-    from decimal import Decimal
-
     schema = Schema({"x": Number(low=0, high=1)})
     values = [Decimal(n) / 1000 for n in range(1, 200)]
     first = schema.encode(pa.table({"x": pa.array([*values, Decimal("0.1")])}))

@@ -251,7 +251,7 @@ def _has_arrow_type(values: Any) -> bool:
     such as periods, are read value by value, as in the column of objects that one odd value makes of them.
     """
     kind = getattr(values, "dtype", None)
-    if hasattr(values, "iloc") or type(kind).__module__.startswith("pandas."):
+    if hasattr(values, "iloc") or type(kind).__module__.partition(".")[0] == "pandas":
         is_masked = getattr(getattr(kind, "numpy_dtype", None), "kind", "O") in _PLAIN
         return is_masked or any(hasattr(kind, name) for name in ("pyarrow_dtype", "storage", "tz"))
     declared = ("__arrow_c_stream__", "__arrow_array__")
@@ -278,6 +278,8 @@ def _listed_objects(values: Any, name: Any, whose: str) -> list[Any]:
 
 def _series_kind(kind: Any) -> str:
     """Return the kind of a type of polars or pandas that Arrow does not take, such as whole numbers of 128 bits."""
+    if hasattr(kind, "tz"):
+        return "date"
     return "number" if getattr(kind, "is_numeric", bool)() or getattr(kind, "_is_numeric", False) is True else "text"
 
 
@@ -285,7 +287,7 @@ def _array_column(array: NDArray[Any], name: Any, whose: str) -> pa.Array:
     kind = array.dtype.kind
     if kind in _PLAIN:
         with np.errstate(all="ignore"):
-            plain = array.astype(np.float64) if kind == "f" else array
+            plain = array.astype(np.float64 if kind == "f" else array.dtype.newbyteorder("="))
         return raw_column(pa.array(np.ascontiguousarray(plain)))
     if kind == "M":
         return raw_column(pa.array(array.astype("datetime64[us]")))

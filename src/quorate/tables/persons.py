@@ -19,7 +19,6 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from quorate.core.arrays import Integers
@@ -64,10 +63,9 @@ def _name(text: str | None) -> str:
 def person_names(values: Any, missing: Iterable[str] = ()) -> tuple[Integers, list[str]]:
     """Return for each value the number of its person, in the order in which they first appear, and their names.
 
-    `values` is one value a row, in any container, or a raw column; texts in `missing` stand for no name.
+    `values` is one value a row, in any container; texts in `missing` stand for no name.
     """
-    column = values if isinstance(values, pa.Array) else open_column(values, name="groups")
-    coded = read_texts(column, missing).dictionary_encode()
+    coded = read_texts(open_column(values, name="groups"), missing).dictionary_encode()
     distinct = [*coded.dictionary.to_pylist(), None]
     seen: dict[str, int] = {}
     indices = pc.fill_null(coded.indices, len(distinct) - 1).to_numpy(zero_copy_only=False)

@@ -16,6 +16,7 @@ from contextlib import suppress
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from fractions import Fraction
+from functools import singledispatch
 from typing import Any
 from uuid import UUID
 
@@ -26,7 +27,7 @@ from numpy.typing import NDArray
 
 from quorate.core.arrays import Floats, Integers
 from quorate.core.errors import InvalidInput
-from quorate.tables.reading import DEFAULT_READING, MISSING_TEXTS, PLAIN_NUMBER, Reading, Rules, as_reading
+from quorate.tables.reading import DEFAULT_READING, MISSING_TEXTS, PLAIN_NUMBER, TRUTHS, Reading, Rules, as_reading
 
 # What Arrow reads as Python does, of any length that it takes. The rest is read one by one.
 _PLAIN_NUMBER = r"^-?[0-9]{1,100}(\.[0-9]{0,100})?$"
@@ -77,6 +78,8 @@ def raw_column(column: Any) -> pa.Array:
         return pa.concat_arrays(parts) if parts else raw_column(pa.array([], type=column.type))
     if pa.types.is_dictionary(column.type):
         return raw_column(column.dictionary).take(column.indices)
+    if isinstance(column.type, pa.UuidType):
+        return object_texts(column.to_pylist())
     if isinstance(column.type, pa.BaseExtensionType):
         return raw_column(column.storage)
     kind = kind_of_type(column.type)
@@ -330,20 +333,22 @@ def canonical_text(value: object) -> str:
         return str.strip(value)
     plain = value.item() if isinstance(value, np.generic) else value
     if isinstance(plain, bool):
-        return "true" if plain else "false"
+        return TRUTHS[plain]
     if isinstance(plain, float | np.floating):
         number = float(plain)
         return str(int(number)) if number.is_integer() and abs(number) < 1e22 else repr(number)
-    if isinstance(plain, Decimal) and plain.is_finite() and abs(plain.adjusted()) < _EXPONENT_LIMIT:
+    if isinstance(plain, Decimal):
         return _decimal_text(plain)
     if isinstance(plain, datetime):
-        moment = plain.astimezone(UTC).replace(tzinfo=None) if plain.tzinfo is not None else plain
+        moment = plain if plain.tzinfo is None else plain.astimezone(UTC).replace(tzinfo=None)
         return _moment_text(datetime.isoformat(moment))
     return str(plain).strip()
 
 
 def _decimal_text(number: Decimal) -> str:
     """Return a decimal without zeros at its end, and without the sign of zero."""
+    if not number.is_finite() or abs(number.adjusted()) >= _EXPONENT_LIMIT:
+        return str(number)
     text = f"{number:f}"
     text = text.rstrip("0").rstrip(".") if "." in text else text
     return "0" if text == "-0" else text
@@ -356,63 +361,65 @@ def object_texts(values: Iterable[Any]) -> pa.Array:
 
 def _object_text(value: Any) -> str | None:
     """Return the text of one object, or None if it is missing or of a type that has none."""
-    if type(value) is str:
-        return value if value.isascii() else _whole_text(value)
+    if type(value) is str and value.isascii():
+        return value
     try:
         plain = _plain_object(value)
         if plain is None or plain != plain:  # a NaN, or a NaT  # noqa: PLR0124
             return None
-        written = canonical_text(plain)
+        written = plain if isinstance(plain, str) else canonical_text(plain)
         is_typed = not isinstance(plain, str) and re.match(_TWO_READINGS, written) is not None
-        return written + _TYPED if is_typed else _whole_text(written)
+        written.encode("utf-8")  # raises for half a surrogate pair, which no file can hold
+        return written + _TYPED if is_typed else str(written)
     except Exception:  # of somebody's type; the message may repeat the value
         return None
 
 
-def _whole_text(text: str) -> str | None:
-    """Return a text, or None where it has half a surrogate pair, which no file can hold."""
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return None
-    return str(text)
-
-
-def _plain_object(value: Any) -> Any:  # noqa: PLR0911  one for each type
-    """Return an object as a text, a number, a truth value or a moment of Python, or None."""
-    if isinstance(value, np.datetime64):
-        return _numpy_moment(value)
-    if isinstance(value, np.timedelta64 | timedelta):
-        return _seconds(value)
+@singledispatch
+def _plain_object(value: Any) -> Any:
+    """Return an object as a text, a number, a truth value or a moment of Python, or None for any other type."""
     if hasattr(value, "to_timestamp") and hasattr(value, "ordinal"):  # a period of pandas: its first moment
-        return _first_moment(value)
-    plain = value.item() if isinstance(value, np.generic) and not isinstance(value, np.longdouble) else value
-    if isinstance(plain, bytes | bytearray | memoryview):
-        return _decoded(bytes(plain))
-    if isinstance(plain, Fraction | np.floating):
-        return float(plain)
-    if isinstance(plain, time):
-        return plain.hour * 3600.0 + plain.minute * 60.0 + plain.second + plain.microsecond / 1e6
-    if isinstance(plain, complex) and plain.imag == 0:
-        return plain.real
-    return plain if isinstance(plain, str | int | float | Decimal | date | UUID) else None
+        return value.to_timestamp()
+    is_interval = type(value).__name__ == "Interval" and hasattr(value, "closed")  # of pandas, as pandas.cut makes them
+    return str(value) if is_interval else None
 
 
-def _numpy_moment(value: np.datetime64) -> str | None:
-    text: str | None = read_texts(raw_column(pa.array(np.array([value]).astype("datetime64[us]"))))[0].as_py()
+@_plain_object.register(str | int | float | Decimal | date | UUID)
+def _(value: Any) -> Any:
+    return value
+
+
+@_plain_object.register(Fraction | np.floating)  # the latter before its base class, of which item() is no float
+def _(value: Any) -> float:
+    return float(value)
+
+
+@_plain_object.register(complex | np.complexfloating)
+def _(value: Any) -> float | None:
+    return float(value.real) if value.imag == 0 else None
+
+
+@_plain_object.register(bytes | bytearray | memoryview)
+def _(value: Any) -> str | None:
+    return _decoded(bytes(value))
+
+
+@_plain_object.register
+def _(value: np.generic) -> Any:
+    return _plain_object(value.item())
+
+
+@_plain_object.register
+def _(value: time) -> float:
+    return value.hour * 3600.0 + value.minute * 60.0 + value.second + value.microsecond / 1e6
+
+
+@_plain_object.register
+def _(value: timedelta) -> float:  # of whole microseconds: as many digits as every container keeps
+    return (value // timedelta(microseconds=1)) / 1e6
+
+
+@_plain_object.register(np.datetime64 | np.timedelta64)
+def _(value: Any) -> str | None:
+    text: str | None = read_texts(raw_column(pa.array(np.array([value]).astype(f"{value.dtype.kind}8[us]"))))[0].as_py()
     return text
-
-
-def _first_moment(period: Any) -> Any:
-    try:
-        return period.to_timestamp()
-    except Exception:  # of pandas: beyond its dates
-        return None
-
-
-def _seconds(value: Any) -> float | None:
-    """Return a duration as seconds, of whole microseconds: as many digits as every container keeps."""
-    if isinstance(value, timedelta):
-        is_missing = value != value  # noqa: PLR0124  NaT of pandas is one too
-        return None if is_missing else (value // timedelta(microseconds=1)) / 1e6
-    return None if np.isnat(value) else int(value.astype("timedelta64[us]").astype(np.int64)) / 1e6

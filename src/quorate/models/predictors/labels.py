@@ -182,12 +182,10 @@ def known_codes(classes: NDArray[Any], labels: Any, *, name: str = "y") -> Integ
 def target_numbers(y: Any) -> NDArray[np.float64]:
     """Return the targets of a regression, each read by itself: what is no number is nan, and nothing is said of it.
 
-    A column of texts in a frame is not refused: one private value that is no number makes texts of a file's column.
+    No type of a column is refused: one private value that is no number makes texts or objects of all of them.
     """
     if y is None:
         raise InvalidInput("this regression requires y to be passed, but the target y is None")
-    if getattr(getattr(y, "dtype", None), "kind", "O") in "mMSU":
-        raise InvalidInput("y must be numbers")
     return read_numbers(open_column(_one_a_row(y), name="y"))
 
 
