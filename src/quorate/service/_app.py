@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 from starlette.applications import Starlette
@@ -47,13 +47,16 @@ from quorate.service._reading import (
     read_budget,
     share_document,
 )
-from quorate.service._repository import Repository, Source, refusal_of
+from quorate.service._repository import Repository, refusal_of
 from quorate.service._routes import ROUTES, RouteInfo
 from quorate.service._settings import Settings
 from quorate.service._telemetry import CONTENT_TYPE, Log, Metrics
 from quorate.service._tracing import Traces
 from quorate.service.model import VERSION, Model
 from quorate.service.pages import CONTENT_SECURITY_POLICY, dashboard_page, docs_page
+
+if TYPE_CHECKING:
+    from quorate.service._worker import Folders
 
 _NOTES_SECONDS = 1.0  # how often refusals are written to the ledgers
 _KEYS_SECONDS = 0.5  # how often keys are read from them: by this clock, and not when somebody asks
@@ -72,7 +75,7 @@ def make_app(
     settings: Settings,
     *,
     log: Log | None = None,
-    source: Source | None = None,
+    source: "Folders | None" = None,
     traces: Traces | None = None,
 ) -> Starlette:
     """Return the application that serves these models. Its `state.service` holds them.
@@ -171,7 +174,7 @@ class Service:
         settings: Settings,
         *,
         log: Log,
-        source: Source | None = None,
+        source: "Folders | None" = None,
         traces: Traces | None = None,
     ) -> None:
         self.settings, self.log, self.metrics, self.traces = settings, log, Metrics(), traces

@@ -10,7 +10,7 @@ import secrets
 from collections.abc import Collection, Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from quorate.core.errors import LedgerRefused, QuorateError
 from quorate.service._auth import Access
@@ -19,6 +19,9 @@ from quorate.service._settings import ORDERS, Settings
 from quorate.service._telemetry import Log
 from quorate.service.model import VERSION, Model
 
+if TYPE_CHECKING:
+    from quorate.service._worker import Folders
+
 UNLOADED = "unloaded"
 _REASONS = {  # why a model answers nothing, by its cause, for those who have a key of it
     UNLOADED: "its owner has unloaded it",
@@ -26,16 +29,6 @@ _REASONS = {  # why a model answers nothing, by its cause, for those who have a 
     "not_loaded": "it could not be loaded; the server's log says why",
 }
 _REFUSED = "its ledger is refused; 'quorate ledger verify' says why"
-
-
-class Source(Protocol):
-    """Where models come from."""
-
-    def open(self, name: str) -> Model:
-        """Load a model. `LedgerRefused` where its ledger is not sound."""
-
-    def closed(self, name: str, cause: str) -> Model:
-        """Return a model that answers nothing, with the keys of its ledger if they can be read."""
 
 
 def is_unloaded(name: str) -> bool:
@@ -56,7 +49,7 @@ def refusal_of(model: Model) -> Refused:
 class Repository:
     """Models by their names, and who may ask them."""
 
-    def __init__(self, models: Iterable[Model], settings: Settings, log: Log, source: Source | None = None) -> None:
+    def __init__(self, models: Iterable[Model], settings: Settings, log: Log, source: "Folders | None" = None) -> None:
         self.models: dict[str, Model] = {}
         self.access = Access(required=settings.keys)
         for model in models:
@@ -114,7 +107,7 @@ class Repository:
         self._install(model)
         self._log.event("loaded", model=name)
 
-    async def _unload(self, name: str, cause: str) -> Source:
+    async def _unload(self, name: str, cause: str) -> "Folders":
         """Put a model that answers nothing in the place of another, and close that."""
         if self._source is None:
             raise Refused("bad_request", "this server was given no folders to load models from")

@@ -17,10 +17,10 @@ import asyncio
 import logging
 import os
 import sys
-import time
 import traceback
 from collections.abc import Collection, Iterable, Mapping
-from functools import lru_cache, partial
+from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -113,13 +113,7 @@ def log_config() -> dict[str, Any]:
 
 
 def _now() -> str:
-    now = time.time()
-    return f"{_second(int(now))}.{int(now % 1 * 1000):03d}Z"
-
-
-@lru_cache(maxsize=2)
-def _second(seconds: int) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 class Metrics:
@@ -143,22 +137,21 @@ class Metrics:
             "quorate_request_duration_seconds", "Seconds until the answer left, in whole paces.",
             ("route", "model"), registry=self._registry, buckets=_BUCKETS,
         )  # fmt: skip
-        self._children: dict[tuple[str, ...], Any] = {}
 
     def count_request(self, *, route: str, model: str, status: int, code: str, seconds: float) -> None:
         """Count a request. `route` is a template and `model` one that is served, or empty."""
-        self._child(self._requests, route, model, str(status), code).inc()
-        self._child(self._seconds, route, model).observe(seconds)
+        self._requests.labels(route, model, str(status), code).inc()
+        self._seconds.labels(route, model).observe(seconds)
 
     def count_queries(self, model: str, outcome: str, count: int) -> None:
         """Count queries of one outcome."""
         if count:
-            self._child(self._queries, model, outcome).inc(count)
+            self._queries.labels(model, outcome).inc(count)
 
     def count_unknown(self, model: str, counts: Mapping[str, int]) -> None:
         """Count queries with a category that the model does not know, by column: 0 too, so that the work is alike."""
         for column, count in counts.items():
-            self._child(self._unknown, model, column).inc(count)
+            self._unknown.labels(model, column).inc(count)
 
     def expose(
         self,
@@ -179,13 +172,6 @@ class Metrics:
             MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
         text = generate_latest(_Visible(registry, budgets, models, owned))
         return text + generate_latest(_Processes()) if processes else text
-
-    def _child(self, family: Any, *labels: str) -> Any:
-        key = (family._name, *labels)  # noqa: SLF001  of prometheus_client, which has no other name for it
-        child = self._children.get(key)
-        if child is None:
-            child = self._children[key] = family.labels(*labels)
-        return child
 
 
 _CHANGES = ("/insert/{name}", "/forget/{name}", "/feed/{name}")  # which change what is private, if the owner asks

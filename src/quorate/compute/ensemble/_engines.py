@@ -1,7 +1,8 @@
 """The engines of clusters, Dask and Ray: each runs functions on workers, where what they return stays.
 
 Both keep how a result was made. What a dead worker had is made again from what it was made of, down to the files, and
-both move results from worker to worker without us. A function is pure: made again, its result is the same.
+both move results from worker to worker without us. A function is pure: made again, its result is the same. References
+to results are used by the engine's own functions, as arguments, and by `get`.
 """
 
 import os
@@ -12,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from itertools import count
-from typing import Any, Protocol
+from typing import Any
 
 from quorate.core.checks import check_count
 from quorate.core.errors import ClusterLost, InvalidInput, QuorateError
@@ -26,39 +27,13 @@ _RETRIES = 5  # of a task whose worker dies
 Reference = Any  # to what a function returns, on the cluster
 
 
-class Engine(Protocol):
-    """A cluster. References are used by its own functions, as arguments, and by `get`."""
-
-    @property
-    def workers(self) -> int:
-        """How many tasks can run at a time."""
-
-    def call(self, function: Callable[..., Any], *arguments: Any) -> Reference:
-        """Run a function on a worker."""
-
-    def spread(self, function: Callable[..., Any], argument: Any, outputs: int) -> list[Reference]:
-        """Run a function that returns a list, and return a reference to each of its so many items."""
-
-    def get(self, reference: Reference) -> Any:
-        """Bring a result here. What a function refuses is raised here; `ClusterLost` where it cannot be made."""
-
-    def renew(self) -> None:
-        """Join the cluster again after `ClusterLost`. All results may be gone."""
-
-    def drop(self, references: Sequence[Reference]) -> None:
-        """Let go of results. What was made of them can still be made again."""
-
-    def close(self) -> None:
-        """Let go of all results, and of the cluster where it was started, or joined, for this."""
-
-
-def open_engine(cluster: Any) -> Engine:
+def open_engine(cluster: Any) -> "DaskEngine | RayEngine":
     """Return the engine of a cluster, which may be an address, "local", "ray", a Dask client, or an engine.
 
     Its workers must have the versions that this process has: another one fits other teachers, in their last bits.
     """
     if not isinstance(cluster, str):
-        opened = cluster if hasattr(cluster, "spread") else DaskEngine(cluster)
+        opened: DaskEngine | RayEngine = cluster if hasattr(cluster, "spread") else DaskEngine(cluster)
     elif cluster == "ray" or cluster.startswith("ray://"):
         opened = RayEngine(cluster)
     elif re.fullmatch(r"local(:\d+)?|(tcp|tls)://.+", cluster):
@@ -130,14 +105,14 @@ class DaskEngine:
             return self._client.submit(function, *arguments, pure=False)
 
     def spread(self, function: Callable[..., Any], argument: Any, outputs: int) -> list[Reference]:
-        """Run a function that returns a list, and return a reference to each item."""
+        """Run a function that returns a list, and return a reference to each of its so many items."""
         result = self.call(function, argument)
         with _name_lost_cluster("Dask"):
             items: list[Reference] = self._client.map(_item, [result] * outputs, range(outputs), pure=False)
         return items
 
     def get(self, reference: Reference) -> Any:
-        """Bring a result here, as long as there are workers that make it."""
+        """Bring a result here. What a function refuses is raised here; `ClusterLost` where no worker can make it."""
         seen = time.monotonic()
         while True:
             with _name_lost_cluster("Dask"):
@@ -150,7 +125,7 @@ class DaskEngine:
                         raise ClusterLost("the Dask cluster has no workers") from None
 
     def drop(self, references: Sequence[Reference]) -> None:
-        """Let go of results."""
+        """Let go of results. What was made of them can still be made again."""
         for reference in references:
             reference.release()
 
@@ -290,3 +265,6 @@ def _imported(name: str, *, extra: str) -> Any:
         return import_module(name)
     except ImportError:
         raise InvalidInput(f"this cluster needs {name}: pip install 'quorate[{extra}]'") from None
+
+
+Engine = DaskEngine | RayEngine

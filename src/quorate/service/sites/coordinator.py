@@ -148,11 +148,6 @@ class Sites:
         """The number of teachers of all sites."""
         return sum(about.teachers for about in self.about)
 
-    @property
-    def classes(self) -> int:
-        """The number of classes."""
-        return len(self.about[0].labels)
-
     def declare(self, mechanism: QueryMechanism) -> "DeclaredSites":
         """Return the electorate of these sites for one mechanism, or name a site that disagrees or cannot pay.
 
@@ -227,7 +222,7 @@ class DeclaredSites:
     @property
     def teachers(self) -> int:
         """The number of teachers of all sites."""
-        return sum(about.teachers for about in self._sites.about)
+        return self._sites.teachers
 
     @property
     def classes(self) -> int:
