@@ -177,7 +177,9 @@ def test_people_are_dealt_whole_wherever_their_rows_are_read(tmp_path):
     )
     assert there.gathered().arrays()["scores"].tobytes() == here.arrays()["scores"].tobytes()
     rows = [one.value() for one in engine.made if one.task.items and type(one.value()).__name__ == "Rows"]
-    owners = {(int(place), int(owner)) for part in rows for place, owner in zip(part.places, part.owners, strict=True)}
+    owners = {
+        (int(place), int(owner)) for part in rows for place, owner in zip(part.positions, part.owners, strict=True)
+    }
     names = table_of()["who"].to_pylist()
     whose = {(names[place % 2**40 + 1000 * (place >> 40)], owner) for place, owner in owners}
     assert len(whose) == len(set(names)), "each person has one teacher"

@@ -166,9 +166,9 @@ def test_a_function_that_writes_into_its_rows_or_draws_at_random_reaches_no_othe
 
     X = np.random.default_rng(0).normal(size=(64, 2))
     alone = FunctionTeachers([above(0.0), draws], labels=["ill", "well"])
-    alone.asked = 7
+    alone.query_seed = 7
     among = FunctionTeachers([spoils, draws, above(0.0)], labels=["ill", "well"])
-    among.asked = 7
+    among.query_seed = 7
     assert (among.ballots(X)[:, 1:] == alone.ballots(X)[:, ::-1]).all()
 
 

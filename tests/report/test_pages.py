@@ -13,7 +13,7 @@ from quorate.core.ledger import Activity, Key, LeaseView, LedgerView, Refusal, V
 from quorate.core.privacy import Cost
 from quorate.service.pages import CONTENT_SECURITY_POLICY, STYLE, STYLE_HASH, ModelView, dashboard_page, docs_page
 from quorate.service.pages._dashboard import chart_of
-from quorate.service.pages._rendering import figure, moment, percent_left
+from quorate.service.pages._rendering import figure, format_remaining, moment
 
 AT = 1_800_000_030.0
 MINUTE = 60 * int(AT // 60)
@@ -277,7 +277,7 @@ def test_the_pages_load_nothing_and_fit_a_strict_policy():
 
 def test_figures_are_written_for_people_and_never_say_more_than_there_is():
     assert [figure(value) for value in (12345, 0.41237, 1e-06)] == ["12,345", "0.4124", "1e-6"]
-    assert [percent_left(share) for share in (0.57, 0.99999, 1.0)] == ["57.00", "99.99", "100.00"]
+    assert [format_remaining(share) for share in (0.57, 0.99999, 1.0)] == ["57.00", "99.99", "100.00"]
     assert moment(0.0) == "1970-01-01 00:00:00"
 
 

@@ -131,7 +131,7 @@ class LedgerHead(_Document):
     head: str
 
 
-class Budget(_Document):
+class Budget(_Document, rename={"remaining": "left"}):
     """What a model may spend and has spent; of an everlasting model how far its phase has come."""
 
     model: str
@@ -139,7 +139,7 @@ class Budget(_Document):
     epsilon: Number
     delta: Number
     spent_epsilon: Number | msgspec.UnsetType = msgspec.UNSET
-    left: Number | msgspec.UnsetType = msgspec.UNSET
+    remaining: Number | msgspec.UnsetType = msgspec.UNSET
     leased: Number | msgspec.UnsetType = msgspec.UNSET
     ledger: LedgerHead | msgspec.UnsetType = msgspec.UNSET
     phase: int | msgspec.UnsetType = msgspec.UNSET

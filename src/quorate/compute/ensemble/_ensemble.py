@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from quorate.compute.ensemble.dealing import Dealer, Part
 from quorate.compute.ensemble.electorate import Electorate
-from quorate.compute.ensemble.estimators import check_fitted, fit_parts
+from quorate.compute.ensemble.estimators import check_fit_failures, fit_parts
 from quorate.compute.learners import Deal, DeviceName, batched_equivalent, joined_teachers
 from quorate.core.ballots import Ballots
 from quorate.core.checks import check_count
@@ -73,9 +73,9 @@ class Ensemble:
         all_parts = chain([first], coming)
         randomness = None if dealer is None else dealer.randomness(0, teachers)
         electorate, failed = fit_parts(
-            all_parts, estimator, teachers, classes=classes, n_jobs=n_jobs, backend=backend, own=randomness
+            all_parts, estimator, teachers, classes=classes, n_jobs=n_jobs, backend=backend, randomness=randomness
         )
-        check_fitted(failed, teachers)
+        check_fit_failures(failed, teachers)
         return cls(electorate)
 
     @property

@@ -20,7 +20,7 @@ from quorate.compute.ensemble._engines import Engine, Reference, open_engine
 from quorate.compute.ensemble._ensemble import Ensemble, probe
 from quorate.compute.ensemble.dealing import Dealer, Encoded, Rows, Seats, by_ranges
 from quorate.compute.ensemble.electorate import Electorate
-from quorate.compute.ensemble.estimators import EstimatorTeachers, check_fitted, fit_parts
+from quorate.compute.ensemble.estimators import EstimatorTeachers, check_fit_failures, fit_parts
 from quorate.compute.learners import Teachers, batched_equivalent, joined_teachers, teachers_from_arrays
 from quorate.core.arrays import Floats, Integers
 from quorate.core.errors import ClusterLost, InvalidInput
@@ -145,7 +145,7 @@ class _Fitting:
 
     def fit(self, first: int, stop: int, *pieces: Rows) -> "_Fitted":
         """Return the teachers from `first` to `stop`."""
-        rows = Rows.joined(pieces)
+        rows = Rows.concatenate(pieces)
         part = rows.dealt(np.ones(len(rows), dtype=np.bool_))
         learner = batched_equivalent(self.estimator)
         if learner is not None:
@@ -153,7 +153,7 @@ class _Fitting:
                 fitted_teachers = learner.fit(*part, classes=self.classes, device=self.device, one_scale=self.one_scale)
             return _Fitted(fitted_teachers, 0)
         randomness = self.dealer.randomness(first, stop)
-        return _Fitted(*fit_parts([part], self.estimator, stop - first, classes=self.classes, own=randomness))
+        return _Fitted(*fit_parts([part], self.estimator, stop - first, classes=self.classes, randomness=randomness))
 
 
 class _Fitted:
@@ -223,7 +223,7 @@ class ClusterRows:
         with progress(f"fitting {teachers:,} teachers on the cluster"):
             groups = self._fit(task, self._ranges)
             failed = self._engine.get(self._engine.call(_failures, *groups))
-        check_fitted(failed, teachers)
+        check_fit_failures(failed, teachers)
         again = partial(self._fit_again, task)
         electorate = ClusterTeachers(self._engine, groups, teachers=teachers, classes=classes, again=again)
         self._kept = True
@@ -337,7 +337,7 @@ class ClusterTeachers:
         fits = [self._engine.get(group).teachers for group in self._groups]
         if isinstance(fits[0], EstimatorTeachers):
             fitted = [teacher for group in fits for teacher in group.fitted]
-            return EstimatorTeachers(fitted, classes=self.classes, asked=fits[0].asked)
+            return EstimatorTeachers(fitted, classes=self.classes, query_seed=fits[0].query_seed)
         return joined_teachers(fits)
 
     def close(self) -> None:
@@ -383,5 +383,5 @@ def _pieces(teachers: Any, workers: int) -> list[_Fitted]:
         return [_Fitted(teachers_from_arrays(tables), 0) for tables in cut]
     if type(teachers) is not EstimatorTeachers:
         raise InvalidInput(f"teachers of the kind {type(teachers).__name__} stand elsewhere already, or are functions")
-    fitted, classes, seed = teachers.fitted, teachers.classes, teachers.asked
-    return [_Fitted(EstimatorTeachers(fitted[a:b], classes=classes, asked=seed + a), 0) for a, b in spans]
+    fitted, classes, seed = teachers.fitted, teachers.classes, teachers.query_seed
+    return [_Fitted(EstimatorTeachers(fitted[a:b], classes=classes, query_seed=seed + a), 0) for a, b in spans]

@@ -65,11 +65,11 @@ def deal_units(units: Integers, count: int, *, teachers: int, held_out: int = 0)
 class Randomness(NamedTuple):
     """What the randomness of some teachers is made of: a seed for each to be fitted with, and to be asked with.
 
-    A teacher is asked with the sum of `asked` and its place. Both are secret, and by position.
+    A teacher is asked with the sum of `query_seed` and its place. Both are secret, and by position.
     """
 
     seeds: Sequence[int]
-    asked: int
+    query_seed: int
 
 
 class Dealer:
@@ -87,7 +87,7 @@ class Dealer:
     def randomness(self, first: int, stop: int) -> Randomness:
         """Return what the randomness of the teachers from `first` to `stop` is made of, each by its place."""
         seeds = [int.from_bytes(self._draw(b"seed", teacher, 4), "big") // 2 for teacher in range(first, stop)]
-        return Randomness(seeds, asked=int.from_bytes(self._draw(b"asked", 0, 4), "big") + first)
+        return Randomness(seeds, query_seed=int.from_bytes(self._draw(b"asked", 0, 4), "big") + first)
 
     def _row_words(self, first: int, rows: int) -> Words:
         """Return a word for each place: it looks at nothing of the row."""
@@ -158,8 +158,8 @@ def by_ranges(X: Any, notes: Integers, ranges: int) -> Iterator[tuple[int, Float
 class Rows:
     """Rows with their codes, their places in the table, and whose they are. Printing them shows nothing."""
 
-    def __init__(self, X: Floats, codes: Integers, places: Integers, owners: Integers) -> None:
-        self.X, self.codes, self.places, self.owners = X, codes, places, owners
+    def __init__(self, X: Floats, codes: Integers, positions: Integers, owners: Integers) -> None:
+        self.X, self.codes, self.positions, self.owners = X, codes, positions, owners
 
     @classmethod
     def none(cls, features: int) -> "Rows":
@@ -168,13 +168,13 @@ class Rows:
         return cls(np.empty((0, features)), nobody, nobody, nobody)
 
     @classmethod
-    def joined(cls, parts: Sequence["Rows"]) -> "Rows":
+    def concatenate(cls, parts: Sequence["Rows"]) -> "Rows":
         """Return the rows of all parts."""
         some = [part for part in parts if len(part)] or list(parts[:1])
         if len(some) == 1:
             return some[0]
         columns = zip(
-            *((part_rows.X, part_rows.codes, part_rows.places, part_rows.owners) for part_rows in some), strict=True
+            *((part_rows.X, part_rows.codes, part_rows.positions, part_rows.owners) for part_rows in some), strict=True
         )
         return cls(*map(np.concatenate, columns))
 
@@ -182,14 +182,14 @@ class Rows:
         """Return those rows for which the mask is true."""
         if mask.all():
             return self
-        return Rows(self.X[mask], self.codes[mask], self.places[mask], self.owners[mask])
+        return Rows(self.X[mask], self.codes[mask], self.positions[mask], self.owners[mask])
 
     def dealt(self, ready: NDArray[np.bool_]) -> Part:
         """Return the rows, and the deal of those that are ready to their owners, who are neighbours by number.
 
         Each owner's rows are in the order of the table, whoever read them.
         """
-        order = np.lexsort((self.places, self.owners))
+        order = np.lexsort((self.positions, self.owners))
         order = order[ready[order]]
         owners = self.owners[order]
         return self.X, self.codes, Deal(order, np.bincount(owners - owners[0]))
@@ -198,4 +198,4 @@ class Rows:
         return len(self.codes)
 
     def __sizeof__(self) -> int:  # by which a cluster knows how much memory it has in use
-        return int(self.X.nbytes + self.codes.nbytes + self.places.nbytes + self.owners.nbytes)
+        return int(self.X.nbytes + self.codes.nbytes + self.positions.nbytes + self.owners.nbytes)

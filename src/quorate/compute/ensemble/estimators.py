@@ -96,7 +96,7 @@ def fit_estimators(
     electorate, failed = fit_parts(
         [(X, codes, deal)], estimator, deal.teachers, classes=classes, n_jobs=n_jobs, backend=backend
     )
-    check_fitted(failed, deal.teachers)
+    check_fit_failures(failed, deal.teachers)
     return electorate
 
 
@@ -108,23 +108,25 @@ def fit_parts(
     classes: int,
     n_jobs: int | None = None,
     backend: str | None = None,
-    own: Randomness | None = None,
+    randomness: Randomness | None = None,
 ) -> tuple["EstimatorTeachers", int]:
     """Fit one clone of the estimator for each chunk of the parts, which are taken as they come.
 
     A teacher whose rows show one class votes for it, and one without rows for class 0; so does one whose own rows
-    cannot be fitted, with the class that most of them show. How many these are is returned too. Where their `own`
-    randomness is given, linear algebra has one thread.
+    cannot be fitted, with the class that most of them show. How many these are is returned too. Where their
+    `randomness` is given, linear algebra has one thread.
     """
     if backend == "ray":
         _register_ray()
-    seeds = own.seeds if own else (np.frombuffer(os.urandom(4 * teachers), dtype=np.uint32) // 2).tolist()  # secret
+    seeds = (
+        randomness.seeds if randomness else (np.frombuffer(os.urandom(4 * teachers), dtype=np.uint32) // 2).tolist()
+    )  # secret
 
     def tasks(jobs: int) -> Iterator[Any]:
         size = max(_FITS, -(-teachers // (4 * jobs))) if jobs > 1 else _FITS
         chunks = zip(_chunks(parts), seeds, strict=True)
         while dealt := [(*chunk, seed) for chunk, seed in islice(chunks, size)]:
-            yield delayed(_fit_some)(estimator, dealt, classes, os.getpid(), own is not None)
+            yield delayed(_fit_some)(estimator, dealt, classes, os.getpid(), randomness is not None)
 
     one_by_one = backend is None and effective_n_jobs(n_jobs) == 1
     bar = progress("fitting teachers,", teachers) if one_by_one else progress(f"fitting {teachers:,} teachers")
@@ -132,12 +134,14 @@ def fit_parts(
         fitted = Parallel(n_jobs=n_jobs)(tasks(effective_n_jobs(n_jobs)))
     models, majorities, failures = zip(*(teacher for some in fitted for teacher in some), strict=True)
     electorate = EstimatorTeachers(
-        list(zip(models, majorities, strict=True)), classes=classes, asked=own.asked if own else None
+        list(zip(models, majorities, strict=True)),
+        classes=classes,
+        query_seed=randomness.query_seed if randomness else None,
     )
     return electorate, sum(failures)
 
 
-def check_fitted(failed: int, teachers: int) -> None:
+def check_fit_failures(failed: int, teachers: int) -> None:
     """Tell the owner where more than half of all teachers could not be fitted."""
     if failed > teachers / 2:
         raise InvalidInput(
@@ -176,14 +180,14 @@ class EstimatorTeachers:
     it is and wherever the query stands.
     """
 
-    def __init__(self, fitted: Sequence[Fitted], *, classes: int, asked: int | None = None) -> None:
+    def __init__(self, fitted: Sequence[Fitted], *, classes: int, query_seed: int | None = None) -> None:
         self.fitted, self.classes, self.teachers = list(fitted), classes, len(fitted)
         estimator = next(
             (model for model, _ in self.fitted if model is not None), None
         )  # all are clones of one estimator
         self._rows = None if estimator is None else call_rows(estimator)
         self._copied = estimator is not None and asks_a_copy(estimator)
-        self.asked = int.from_bytes(os.urandom(4), "big") if asked is None else asked
+        self.query_seed = int.from_bytes(os.urandom(4), "big") if query_seed is None else query_seed
 
     def votes(self, X: Any) -> Integers:
         """Return how many teachers vote for each class: one row a query, one column a class."""
@@ -212,7 +216,7 @@ class EstimatorTeachers:
                 if model is None or calls is None:
                     yield majority
                     continue
-                value = (self.asked + teacher) % 2**32
+                value = (self.query_seed + teacher) % 2**32
                 seeded = _Seeded(model, seed, value, copied=self._copied) if self._rows == 1 else model
                 yield calls.ballots(seeded, majority, self.classes)
 

@@ -55,9 +55,9 @@ class RowsInMemory:
 
     def ensemble(self, *, teachers: int, held_out: int, **fitting: Any) -> tuple[Ensemble, Any, Integers]:
         """Deal the units by a secret permutation and fit the teachers."""
-        deal, held = deal_units(self._units, self.count, teachers=teachers, held_out=held_out)
+        deal, held_out_rows = deal_units(self._units, self.count, teachers=teachers, held_out=held_out)
         fitted = Ensemble.fit(self._X, self._codes, deal, units=self.count - held_out, **fitting)
-        return fitted, take_rows(self._X, held), self._codes[held]
+        return fitted, take_rows(self._X, held_out_rows), self._codes[held_out_rows]
 
 
 class SpilledRows:
@@ -104,21 +104,29 @@ class SpilledRows:
                 f"a teacher has about {rows:,.0f} rows of {self.features} columns, and fitting it would take more than "
                 "the memory that is allowed: more memory, or more teachers"
             )
-        held: list[tuple[Any, Integers]] = [(np.empty((0, self.features)), np.empty(0, dtype=np.int64))]
+        held_out_rows: list[tuple[Any, Integers]] = [(np.empty((0, self.features)), np.empty(0, dtype=np.int64))]
         fitted = Ensemble.fit_parts(
-            self.parts(seats, held=held), teachers, units=self.count - held_out, dealer=self._dealer, **fitting
+            self.parts(seats, held_out_rows=held_out_rows),
+            teachers,
+            units=self.count - held_out,
+            dealer=self._dealer,
+            **fitting,
         )
-        return fitted, np.concatenate([X for X, _ in held]), np.concatenate([codes for _, codes in held])
+        return (
+            fitted,
+            np.concatenate([X for X, _ in held_out_rows]),
+            np.concatenate([codes for _, codes in held_out_rows]),
+        )
 
-    def parts(self, seats: Seats, *, held: list[tuple[Any, Integers]]) -> Iterator[Part]:
+    def parts(self, seats: Seats, *, held_out_rows: list[tuple[Any, Integers]]) -> Iterator[Part]:
         """Yield the rows of some teachers at a time, each teacher's in the order of the table.
 
-        Rows of units that are held out are appended to `held`, one of each.
+        Rows of units that are held out are appended to `held_out_rows`, one of each.
         """
         waiting = Rows.none(self.features)
         for piece in self._pieces(seats):
-            held.append((piece.X[piece.owners < 0], piece.codes[piece.owners < 0]))
-            waiting = Rows.joined([waiting, piece.where(piece.owners >= 0)])
+            held_out_rows.append((piece.X[piece.owners < 0], piece.codes[piece.owners < 0]))
+            waiting = Rows.concatenate([waiting, piece.where(piece.owners >= 0)])
             last = waiting.owners.max(initial=-1)  # who may have more rows in the next range
             if (waiting.owners < last).any():
                 yield waiting.dealt(waiting.owners < last)

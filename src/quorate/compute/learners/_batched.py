@@ -138,9 +138,9 @@ class BatchedLogistic(LinearLearner):
         target, penalties, weights = backend.put(block.indicators()), backend.put(penalties), self.C * weights
         if self.class_weight is not None:
             weights = weights * backend.put(self._class_weights(block))
-        if block.shown.shape[1] > 2:
+        if block.class_codes.shape[1] > 2:
             loss: Loss = MultinomialLoss(backend, design, weights, target, penalties)
-            return minimise(loss, outputs=block.shown.shape[1])
+            return minimise(loss, outputs=block.class_codes.shape[1])
         loss = BinaryLoss(backend, design, weights, target[:, :, 1:], penalties)
         coefficients = minimise(loss, outputs=1)
         return backend.functions.concatenate([0.0 * coefficients, coefficients], 2)
@@ -149,29 +149,35 @@ class BatchedLogistic(LinearLearner):
         """Return the weight of each row by its class, from the rows of its own chunk alone (proof: step 14)."""
         indicators = block.indicators()
         weights = np.zeros((len(indicators), indicators.shape[2]))
-        weights[: len(block.shown)] = self._weights_of(indicators.sum(axis=1)[: len(block.shown)], block.shown)
+        weights[: len(block.class_codes)] = self._weights_of(
+            indicators.sum(axis=1)[: len(block.class_codes)], block.class_codes
+        )
         rows: NDArray[np.float64] = (indicators * weights[:, np.newaxis, :]).sum(axis=2)
         return rows[:, :, np.newaxis]
 
-    def _weights_of(self, sizes: NDArray[np.float64], shown: Integers) -> NDArray[np.float64]:
+    def _weights_of(self, sizes: NDArray[np.float64], class_codes: Integers) -> NDArray[np.float64]:
         """Return what a row of each class weighs that a chunk shows, by how many rows of the chunk have that class."""
         if self.class_weight is None:
-            return np.ones(shown.shape)
+            return np.ones(class_codes.shape)
         if self.class_weight == "balanced":
-            balanced: NDArray[np.float64] = sizes.sum(axis=1, keepdims=True) / (shown.shape[1] * np.maximum(sizes, 1.0))
+            balanced: NDArray[np.float64] = sizes.sum(axis=1, keepdims=True) / (
+                class_codes.shape[1] * np.maximum(sizes, 1.0)
+            )
             return balanced
-        table = np.ones(max(len(self.class_weight), int(shown.max(initial=0)) + 1))  # without a weight it weighs 1
+        table = np.ones(
+            max(len(self.class_weight), int(class_codes.max(initial=0)) + 1)
+        )  # without a weight it weighs 1
         table[: len(self.class_weight)] = self.class_weight
-        return table[shown]
+        return table[class_codes]
 
     def _fit_fused(self, chunks: Chunks) -> tuple[Integers, Matrix] | tuple[None, None]:
         if self.coefficients(chunks.features) != chunks.features:  # products, which the kernel does not make
             return None, None
         return fit_small_chunks(chunks, lambda *of: self.C * self._weights_of(*of), intercept=self.fit_intercept)
 
-    def _bytes(self, rows: int, features: int, shown: int) -> int:
+    def _bytes(self, rows: int, features: int, classes: int) -> int:
         columns = min(rows, features) + 1
-        several = 6 * shown * (rows + columns) if shown > 2 else 0
+        several = 6 * classes * (rows + columns) if classes > 2 else 0
         return 8 * (rows * (2 * features + 3 * columns + 8) + 4 * columns**2 + several)
 
 
@@ -200,9 +206,9 @@ class BatchedQuadratic(BatchedLogistic):
     def _fit_block(self, backend: Backend, block: Block) -> Array:
         return super()._fit_block(backend, replace(block, features=with_products(block.features)))  # proof: step 17
 
-    def _bytes(self, rows: int, features: int, shown: int) -> int:
+    def _bytes(self, rows: int, features: int, classes: int) -> int:
         columns = product_count(features)
-        return super()._bytes(rows, columns, shown) + 16 * rows * columns
+        return super()._bytes(rows, columns, classes) + 16 * rows * columns
 
 
 # Settings that change how scikit-learn gets to the answer, and not which answer it seeks.

@@ -152,9 +152,11 @@ class GpuTeachers:
             part.record_stream(counting)  # whose room is not used again before they are counted
         return brought
 
-    def count(self, sent: list["_SentQueries"], asked: int) -> list[Array]:
+    def count(self, sent: list["_SentQueries"], query_count: int) -> list[Array]:
         """Return the counts of each device's teachers, which may still be at work on them."""
-        return [self._count(*part, sent_part.across, asked) for part, sent_part in zip(self._parts, sent, strict=True)]
+        return [
+            self._count(*part, sent_part.across, query_count) for part, sent_part in zip(self._parts, sent, strict=True)
+        ]
 
     def _placed(self, parts: list[Matrix], intercepts: Matrix, device: str) -> tuple[int, Array, Array]:
         """Return the number of teachers, their tables and minus their intercepts; those that fill up vote for 0."""
@@ -171,16 +173,16 @@ class GpuTeachers:
         bars[-scores:, :teachers] = _send_array(-intercepts, device).T
         return teachers, tables, bars
 
-    def _count(self, teachers: int, tables: Array, bars: Array, across: Array, asked: int) -> Array:
+    def _count(self, teachers: int, tables: Array, bars: Array, across: Array, query_count: int) -> Array:
         import torch  # noqa: PLC0415
 
         from quorate.compute.learners._kernels import count_votes  # noqa: PLC0415  which needs Triton
 
-        totals = torch.zeros((max(1, self._several - 1), asked), dtype=torch.int32, device=tables.device)
+        totals = torch.zeros((max(1, self._several - 1), query_count), dtype=torch.int32, device=tables.device)
         grid = (across.shape[1] // self._shape.wide, -(-teachers // _SPAN))
         with torch.cuda.device(tables.device if tables.is_cuda else -1):
             count_votes[grid](
-                tables, bars, across, totals, teachers, tables.shape[2], asked, 0.0, tables[0].numel(),
+                tables, bars, across, totals, teachers, tables.shape[2], query_count, 0.0, tables[0].numel(),
                 across[0].numel(), SEVERAL=self._several, POWERS=self._powers, SLICES=self._slices,
                 COLUMNS=self._columns, WHOLE=self._columns // _DEEP * _DEEP,
                 UNROLLED=self._columns * self._powers * self._slices <= _UNROLLED, HIGH=self._shape.high,
@@ -189,14 +191,14 @@ class GpuTeachers:
         return totals
 
     def _across(self, queries: Array) -> "_SentQueries":
-        asked = len(queries)
-        shape = self._powers * self._slices, asked + -asked % self._shape.wide, self._columns
+        query_count = len(queries)
+        shape = self._powers * self._slices, query_count + -query_count % self._shape.wide, self._columns
         across = queries.new_zeros(shape)
         rest = clipped = queries.clamp(-LARGEST, LARGEST)
         for index in range(len(across)):
             if index == self._slices:
                 rest = clipped * clipped
-            across[index, :asked, : self._features] = part = gridded_on_gpu(rest)
+            across[index, :query_count, : self._features] = part = gridded_on_gpu(rest)
             rest = rest - part
         return _SentQueries(across, queries.isfinite().all())
 
@@ -251,12 +253,12 @@ class TwoClassChunks:
     upper: Integers  # the higher class of each chunk
     weights: Matrix  # (chunks, 2): what a row of the lower and of the higher class weighs
 
-    def parts(self, most: int) -> Iterator["TwoClassChunks"]:
+    def parts(self, row_limit: int) -> Iterator["TwoClassChunks"]:
         """Yield these chunks some at a time, with a copy of their own rows alone: at most so many, or one chunk's."""
         ends = np.cumsum(self.sizes)
         first = 0
         while first < len(ends):
-            stop = max(first + 1, int(np.searchsorted(ends, ends[first] - self.sizes[first] + most, side="right")))
+            stop = max(first + 1, int(np.searchsorted(ends, ends[first] - self.sizes[first] + row_limit, side="right")))
             some = slice(first, stop)
             starts = ends[some] - self.sizes[some] - (ends[first] - self.sizes[first])
             seats = np.arange(self.sizes[some].sum())
@@ -289,9 +291,11 @@ def fit_small_chunks(
     teachers = teachers[fits_kernel(sizes[teachers], chunks.features + intercept)]
     if len(teachers) == 0:
         return None, None
-    shown = chunks.shown(teachers)
-    counts = np.take_along_axis(chunks.counts[teachers], shown, axis=1).astype(np.float64)
-    two_classes = TwoClassChunks(X, y, rows, starts[teachers], sizes[teachers], shown[:, 1], weights(counts, shown))
+    class_codes = chunks.class_codes(teachers)
+    counts = np.take_along_axis(chunks.counts[teachers], class_codes, axis=1).astype(np.float64)
+    two_classes = TwoClassChunks(
+        X, y, rows, starts[teachers], sizes[teachers], class_codes[:, 1], weights(counts, class_codes)
+    )
     fitted = np.zeros((len(teachers), 2, chunks.features + 1))
     free = int(torch.cuda.mem_get_info()[0])
     parts = [two_classes] if 2 * X.nbytes <= free else two_classes.parts(free // (4 * 8 * chunks.features))

@@ -19,51 +19,51 @@ def _compiled(function: Any) -> Any:
 
 
 @_compiled
-def _product(tables, queries, rows, asked, zero, COLUMNS: tl.constexpr, WHOLE: tl.constexpr, UNROLLED: tl.constexpr):
+def _product(tables, queries, rows, query, zero, COLUMNS: tl.constexpr, WHOLE: tl.constexpr, UNROLLED: tl.constexpr):
     """Return the product of these rows of a table and these queries: sums of doubles that are all exact.
 
     `zero` is 0. The compiler must not know it, or it adds a second product to the first term by term (proof: step 18).
     """
     deep = tl.arange(0, 16)
-    total = tl.full((rows.shape[0], asked.shape[0]), zero, tl.float64)
+    total = tl.full((rows.shape[0], query.shape[0]), zero, tl.float64)
     if UNROLLED:
         for start in tl.static_range(0, WHOLE, 16):
-            left = tl.load(tables + rows[:, None] * COLUMNS + (start + deep)[None, :])
-            right = tl.load(queries + asked[None, :] * COLUMNS + (start + deep)[:, None])
-            total = tl.dot(left, right, total, out_dtype=tl.float64)  # proof: step 18
+            row_block = tl.load(tables + rows[:, None] * COLUMNS + (start + deep)[None, :])
+            query_block = tl.load(queries + query[None, :] * COLUMNS + (start + deep)[:, None])
+            total = tl.dot(row_block, query_block, total, out_dtype=tl.float64)  # proof: step 18
     else:
         for start in range(0, WHOLE, 16):
-            left = tl.load(tables + rows[:, None] * COLUMNS + (start + deep)[None, :])
-            right = tl.load(queries + asked[None, :] * COLUMNS + (start + deep)[:, None])
-            total = tl.dot(left, right, total, out_dtype=tl.float64)  # proof: step 18
+            row_block = tl.load(tables + rows[:, None] * COLUMNS + (start + deep)[None, :])
+            query_block = tl.load(queries + query[None, :] * COLUMNS + (start + deep)[:, None])
+            total = tl.dot(row_block, query_block, total, out_dtype=tl.float64)  # proof: step 18
     for column in tl.static_range(WHOLE, COLUMNS):  # too few for a tensor core
-        left = tl.load(tables + rows * COLUMNS + column)
-        right = tl.load(queries + asked * COLUMNS + column)
-        total = total + left[:, None] * right[None, :]
+        row_block = tl.load(tables + rows * COLUMNS + column)
+        query_block = tl.load(queries + query * COLUMNS + column)
+        total = total + row_block[:, None] * query_block[None, :]
     return total
 
 
 @_compiled
 def _scores(
-    tables, queries, rows, asked, zero, table, batch, POWERS: tl.constexpr, SLICES: tl.constexpr, COLUMNS: tl.constexpr,
+    tables, queries, rows, query, zero, table, batch, POWERS: tl.constexpr, SLICES: tl.constexpr, COLUMNS: tl.constexpr,
     WHOLE: tl.constexpr, UNROLLED: tl.constexpr,
 ):  # fmt: skip
     """Return the sum of products of slices, in the order of `linear.py`: each is exact, and the sum is rounded."""
-    total = _product(tables, queries, rows, asked, zero, COLUMNS, WHOLE, UNROLLED)
-    for place in tl.static_range(1, POWERS * SLICES * SLICES):
-        if place // SLICES % SLICES + place % SLICES < SLICES:
-            left, right = tables, queries
-            for _ in tl.static_range(place // (SLICES * SLICES) * SLICES + place // SLICES % SLICES):
-                left = left + table  # one by one: a multiple might not fit into 32 bits
-            for _ in tl.static_range(place // (SLICES * SLICES) * SLICES + place % SLICES):
-                right = right + batch
-            total = total + _product(left, right, rows, asked, zero, COLUMNS, WHOLE, UNROLLED)
+    total = _product(tables, queries, rows, query, zero, COLUMNS, WHOLE, UNROLLED)
+    for pair in tl.static_range(1, POWERS * SLICES * SLICES):
+        if pair // SLICES % SLICES + pair % SLICES < SLICES:
+            table_slice, query_slice = tables, queries
+            for _ in tl.static_range(pair // (SLICES * SLICES) * SLICES + pair // SLICES % SLICES):
+                table_slice = table_slice + table  # one by one: a multiple might not fit into 32 bits
+            for _ in tl.static_range(pair // (SLICES * SLICES) * SLICES + pair % SLICES):
+                query_slice = query_slice + batch
+            total = total + _product(table_slice, query_slice, rows, query, zero, COLUMNS, WHOLE, UNROLLED)
     return total
 
 
 @_compiled
 def count_votes(
-    tables, bars, queries, totals, teachers, padded, asked, zero, table, batch, SEVERAL: tl.constexpr,
+    tables, bars, queries, totals, teachers, padded, query_count, zero, table, batch, SEVERAL: tl.constexpr,
     POWERS: tl.constexpr, SLICES: tl.constexpr, COLUMNS: tl.constexpr, WHOLE: tl.constexpr, UNROLLED: tl.constexpr,
     HIGH: tl.constexpr, WIDE: tl.constexpr, SPAN: tl.constexpr,
 ):  # fmt: skip
@@ -83,30 +83,32 @@ def count_votes(
                 tables, queries, teacher, query, zero, table, batch, POWERS, SLICES, COLUMNS, WHOLE, UNROLLED
             )  # fmt: skip
             votes += (scores > tl.load(bars + teacher)[:, None]).to(tl.int32)
-        tl.atomic_add(totals + query, tl.sum(votes, axis=0), mask=query < asked, sem="relaxed")
+        tl.atomic_add(totals + query, tl.sum(votes, axis=0), mask=query < query_count, sem="relaxed")
     else:
         field = tl.arange(0, 16)
         for top in range(first, last, HIGH):
             teacher = top + tl.arange(0, HIGH)
             winner = tl.zeros((HIGH, WIDE), tl.int32)
             best = tl.full((HIGH, WIDE), float("-inf"), tl.float64)
-            own, bar = tables, bars + teacher
+            label_tables, bar = tables, bars + teacher
             for label in range(SEVERAL):
                 scores = _scores(
-                    own, queries, teacher, query, zero, table, batch, POWERS, SLICES, COLUMNS, WHOLE, UNROLLED
+                    label_tables, queries, teacher, query, zero, table, batch, POWERS, SLICES, COLUMNS, WHOLE, UNROLLED
                 )  # fmt: skip
                 scores = scores - tl.load(bar)[:, None]
                 winner = tl.where(scores > best, label, winner)  # the lowest of equals: proof, step 5
                 best = tl.maximum(best, scores)
-                own, bar = own + padded * COLUMNS, bar + padded
+                label_tables, bar = label_tables + padded * COLUMNS, bar + padded
             for group in tl.static_range(1, SEVERAL, 10):  # ten counts of up to 63 in one number
                 inside = (winner >= group) & (winner < group + 10)
                 ballots = inside.to(tl.int64) << tl.where(inside, 6 * (winner - group), 0).to(tl.int64)
                 packed = tl.sum(ballots, axis=0)
                 counts = ((packed[None, :] >> (6 * field[:, None]).to(tl.int64)) & 63).to(tl.int32)
                 row = group - 1 + field
-                kept = ((field < 10) & (row < SEVERAL - 1))[:, None] & (query < asked)[None, :]
-                tl.atomic_add(totals + row[:, None] * asked + query[None, :], counts, mask=kept, sem="relaxed")
+                in_range = ((field < 10) & (row < SEVERAL - 1))[:, None] & (query < query_count)[None, :]
+                tl.atomic_add(
+                    totals + row[:, None] * query_count + query[None, :], counts, mask=in_range, sem="relaxed"
+                )
 
 
 @_compiled
@@ -143,24 +145,24 @@ def fit_two_classes(
     teacher = tl.load(alike + tl.program_id(0))
     start, size = tl.load(starts + teacher), tl.load(sizes + teacher)
     seat, column = tl.arange(0, ROWS), tl.arange(0, COLUMNS)
-    taken, feature, diagonal = seat < size, column < FEATURES, column[:, None] == column[None, :]
-    place = tl.load(rows + start + seat, mask=taken, other=0)
-    target = (tl.load(y + place, mask=taken, other=-1) == tl.load(upper + teacher)).to(tl.float64)
+    filled, feature, diagonal = seat < size, column < FEATURES, column[:, None] == column[None, :]
+    row = tl.load(rows + start + seat, mask=filled, other=0)
+    target = (tl.load(y + row, mask=filled, other=-1) == tl.load(upper + teacher)).to(tl.float64)
     weight = tl.where(target > 0, tl.load(weights + 2 * teacher + 1), tl.load(weights + 2 * teacher))
-    weight = tl.where(taken, weight, 0.0)
-    cells = taken[:, None] & feature[None, :]
-    design = tl.load(X + place[:, None] * FEATURES + column[None, :], mask=cells, other=0.0)
+    weight = tl.where(filled, weight, 0.0)
+    cells = filled[:, None] & feature[None, :]
+    design = tl.load(X + row[:, None] * FEATURES + column[None, :], mask=cells, other=0.0)
     mean = tl.zeros((COLUMNS,), tl.float64)
     if INTERCEPT:
         mean = tl.sum(design, axis=0) / size.to(tl.float64)
         design = tl.where(cells, design - mean[None, :], 0.0)
-        design = tl.where(taken[:, None] & (column == FEATURES)[None, :], 1.0, design)
+        design = tl.where(filled[:, None] & (column == FEATURES)[None, :], 1.0, design)
     penalty = tl.where(feature, 1.0, 0.0).to(tl.float64)
     used: tl.constexpr = FEATURES + INTERCEPT
     solution, scores = tl.zeros((COLUMNS,), tl.float64), tl.zeros((ROWS,), tl.float64)
     value = _loss(scores, target, weight)
-    left = STEPS
-    while left > 0:
+    steps_left = STEPS
+    while steps_left > 0:
         small = tl.exp(-tl.abs(scores))
         chance = tl.where(scores >= 0, 1.0, small) / (1.0 + small)
         curvature = weight * small / ((1.0 + small) * (1.0 + small))
@@ -174,18 +176,18 @@ def fit_two_classes(
         still = 0.5 * tl.sum(penalty * solution * solution, axis=0)
         linear = tl.sum(penalty * solution * direction, axis=0)
         square = 0.5 * tl.sum(penalty * direction * direction, axis=0)
-        step, halvings, most = 1.0 + 0.0 * value, 1, value + 1e-12 * tl.abs(value)
-        after = _loss(scores + change, target, weight) + still + linear + square
-        while (after > most + step * slope) & (halvings < HALVINGS):
+        step, halvings, bound = 1.0 + 0.0 * value, 1, value + 1e-12 * tl.abs(value)
+        lowered_value = _loss(scores + change, target, weight) + still + linear + square
+        while (lowered_value > bound + step * slope) & (halvings < HALVINGS):
             step = 0.5 * step
-            after = _loss(scores + step * change, target, weight) + still + step * (linear + step * square)
+            lowered_value = _loss(scores + step * change, target, weight) + still + step * (linear + step * square)
             halvings += 1
-        lowered = after <= most + step * slope  # not where it is no number
+        lowered = lowered_value <= bound + step * slope  # not where it is no number
         solution = tl.where(lowered, solution + step * direction, solution)
         scores = tl.where(lowered, scores + step * change, scores)
-        value = tl.where(lowered, after, value)
+        value = tl.where(lowered, lowered_value, value)
         moved = tl.max(tl.abs(step * change), axis=0)
-        left = tl.where(lowered & (moved > STILL), left - 1, 0)
+        steps_left = tl.where(lowered & (moved > STILL), steps_left - 1, 0)
     tl.store(fitted + teacher * (FEATURES + 1) + column, solution, mask=feature)
     level = tl.sum(tl.where(column == FEATURES, solution, 0.0) - mean * solution, axis=0)
     tl.store(fitted + teacher * (FEATURES + 1) + FEATURES, level)

@@ -34,23 +34,27 @@ class LinearLearner(Learner):
         scores = np.zeros((chunks.teachers, score_count(classes), self.coefficients(chunks.features) + 1))
         scores[:, :, -1] = _constant(chunks.majority(), classes)
 
-        for teachers, shown, fitted in self._fit_teachers(backend, chunks):
+        for teachers, class_codes, fitted in self._fit_teachers(backend, chunks):
             sound = (np.abs(fitted) <= SOUND).all(axis=(1, 2))
-            scores[teachers[sound]] = _spread_scores(fitted[sound], shown[sound], classes)
+            scores[teachers[sound]] = _spread_scores(fitted[sound], class_codes[sound], classes)
         slices = 1 if one_scale else SLICES
         return LinearTeachers(scores, classes=classes, quadratic=self.quadratic, slices=slices)
 
     def _fit_teachers(self, backend: Backend, chunks: Chunks) -> Iterator[tuple[Integers, Integers, Matrix]]:
         """Yield teachers, the classes that each shows, and their scores as `_fit_block` returns them."""
 
-        def cost(rows: int, shown: int) -> int:
-            return self._bytes(rows, chunks.features, shown)
+        def cost(rows: int, classes: int) -> int:
+            return self._bytes(rows, chunks.features, classes)
 
         fused, fitted = self._fit_fused(chunks) if backend.fused else (None, None)
         if fused is not None and fitted is not None:
-            yield fused, chunks.shown(fused), fitted
+            yield fused, chunks.class_codes(fused), fitted
         for block in chunks.blocks(backend, memory=self.memory, cost=cost, without=fused):
-            yield block.teachers, block.shown, backend.take(self._fit_block(backend, block))[: len(block.teachers)]
+            yield (
+                block.teachers,
+                block.class_codes,
+                backend.take(self._fit_block(backend, block))[: len(block.teachers)],
+            )
 
     def _fit_fused(self, chunks: Chunks) -> tuple[Integers, Matrix] | tuple[None, None]:
         """Return the teachers that a kernel of the GPU fits, if any, and their scores. Others are fitted in blocks."""
@@ -61,7 +65,7 @@ class LinearLearner(Learner):
         """Return scores (chunks, classes shown, columns + 1), the intercepts in the last column."""
 
     @abstractmethod
-    def _bytes(self, rows: int, features: int, shown: int) -> int:
+    def _bytes(self, rows: int, features: int, classes: int) -> int:
         """Return about how much memory `_fit_block` needs for one chunk of this shape."""
 
 
@@ -72,13 +76,13 @@ def _constant(labels: NDArray[np.int64], classes: int) -> Matrix:
     return np.where(labels[:, np.newaxis] == np.arange(classes), 0.0, NEVER)
 
 
-def _spread_scores(fitted: Matrix, shown: NDArray[np.int64], classes: int) -> Matrix:
+def _spread_scores(fitted: Matrix, class_codes: NDArray[np.int64], classes: int) -> Matrix:
     """Return the scores of the classes shown as scores of all declared classes."""
     if classes == 2:
         return fitted[:, 1:] - fitted[:, :1]
     scores = np.zeros((len(fitted), classes, fitted.shape[2]))
     scores[:, :, -1] = NEVER
-    scores[np.arange(len(fitted))[:, np.newaxis], shown] = fitted
+    scores[np.arange(len(fitted))[:, np.newaxis], class_codes] = fitted
     return scores
 
 
@@ -189,8 +193,8 @@ class BatchedCentroid(LinearLearner):
         intercepts = -((means[:, None, :] + 0.5 * centroids) * centroids).sum(axis=2)
         return backend.functions.concatenate([centroids, intercepts[:, :, None]], 2)
 
-    def _bytes(self, rows: int, features: int, shown: int) -> int:
-        return 8 * (3 * rows * features + 2 * rows * shown + 4 * shown * features)
+    def _bytes(self, rows: int, features: int, classes: int) -> int:
+        return 8 * (3 * rows * features + 2 * rows * classes + 4 * classes * features)
 
 
 @dataclass(frozen=True)
@@ -232,8 +236,8 @@ class BatchedRidge(LinearLearner):
             return damped_solve(backend, across @ features, across @ target, self.alpha)
         return across @ damped_solve(backend, features @ across, target, self.alpha)
 
-    def _bytes(self, rows: int, features: int, shown: int) -> int:
-        return 8 * (4 * rows * (features + shown) + 4 * min(rows, features) ** 2 + 2 * features * shown)
+    def _bytes(self, rows: int, features: int, classes: int) -> int:
+        return 8 * (4 * rows * (features + classes) + 4 * min(rows, features) ** 2 + 2 * features * classes)
 
 
 _LEAST = 1e-100  # of a variance
@@ -283,5 +287,5 @@ class BatchedNaiveBayes(LinearLearner):
         intercepts = backend.functions.log(sizes[:, :, 0] / rows) - 0.5 * constants.sum(axis=2)
         return backend.functions.concatenate([linear, -0.5 / variances, intercepts[:, :, None]], 2)
 
-    def _bytes(self, rows: int, features: int, shown: int) -> int:
-        return 8 * (5 * rows * features + 3 * rows * shown + 10 * shown * features)
+    def _bytes(self, rows: int, features: int, classes: int) -> int:
+        return 8 * (5 * rows * features + 3 * rows * classes + 10 * classes * features)

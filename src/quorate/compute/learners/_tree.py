@@ -165,14 +165,14 @@ class BatchedTree(Learner):
         threshold = np.full((chunks.teachers, nodes), NO_CUT)
         labels = np.repeat(chunks.majority()[:, np.newaxis], nodes + 1, axis=1)
 
-        def cost(rows: int, shown: int) -> int:
-            return int(8 * rows * (3 * chunks.features + 6 * shown + nodes + 16))
+        def cost(rows: int, classes: int) -> int:
+            return int(8 * rows * (3 * chunks.features + 6 * classes + nodes + 16))
 
         for block in chunks.blocks(backend, memory=self.memory, cost=cost):
             grown = _Grown(block, self)
             count = len(block.teachers)  # a block may be filled up with blank chunks
             feature[block.teachers], threshold[block.teachers] = grown.feature[:count], grown.threshold[:count]
-            labels[block.teachers] = np.take_along_axis(block.shown, grown.leaves()[:count], axis=1)
+            labels[block.teachers] = np.take_along_axis(block.class_codes, grown.leaves()[:count], axis=1)
         return TreeTeachers(feature, threshold, labels, classes=chunks.classes, features=chunks.features)
 
 
@@ -187,7 +187,11 @@ class _Grown:
 
     def __init__(self, block: Block, learner: BatchedTree) -> None:
         self._codes, self._taken = block.codes, block.weights > 0
-        self._classes, self._least, self._depth = block.shown.shape[1], learner.min_samples_leaf, learner.max_depth
+        self._classes, self._least, self._depth = (
+            block.class_codes.shape[1],
+            learner.min_samples_leaf,
+            learner.max_depth,
+        )
         self._balanced = learner.class_weight == "balanced"
         self._values = np.ascontiguousarray(block.features.transpose(2, 0, 1), dtype=np.float32)
         self._values[:, ~self._taken] = np.inf  # filling comes last
@@ -276,7 +280,7 @@ class _Cuts:
     one, divides the counts of each class.
     """
 
-    def __init__(self, totals: Integers, node: Integers, share: Integers | None, least: int) -> None:
+    def __init__(self, totals: Integers, node: Integers, share: Integers | None, leaf_rows: int) -> None:
         totals = np.concatenate([totals, np.zeros_like(totals[:, :1])], axis=1)  # of the filling
         earlier = totals.cumsum(axis=1) - totals
         self._before, self._totals = (
@@ -286,7 +290,7 @@ class _Cuts:
         self._below: Any = np.arange(1, node.shape[1] + 1) - sum(self._before)
         self._above: Any = sum(self._totals) - self._below
         self._share = share
-        self.enough: NDArray[np.bool_] = (self._below >= least) & (self._above >= least)
+        self.enough: NDArray[np.bool_] = (self._below >= leaf_rows) & (self._above >= leaf_rows)
 
     def purity(self, passed: Sequence[Integers]) -> Matrix:
         """Return squared class weights over their sum, added for both sides of each cut: the impurity is least there.

@@ -131,14 +131,14 @@ def _numpy() -> Backend:
     )
 
 
-def _numpy_product(left: NDArray[Any], right: NDArray[Any], out: NDArray[Any]) -> NDArray[Any]:
+def _numpy_product(rows: NDArray[Any], right: NDArray[Any], out: NDArray[Any]) -> NDArray[Any]:
     """Multiply, in two halves where each is small enough for OpenBLAS to take it as it is, without copying it first.
 
     `out` must be contiguous.
     """
-    halved = _SMALL < left.size * right.shape[1] <= 2 * _SMALL and len(left) % 2 == 0
+    halved = _SMALL < rows.size * right.shape[1] <= 2 * _SMALL and len(rows) % 2 == 0
     shape = 1 + halved, -1
-    np.matmul(left.reshape(*shape, left.shape[1]), right, out=out.reshape(*shape, out.shape[1]))
+    np.matmul(rows.reshape(*shape, rows.shape[1]), right, out=out.reshape(*shape, out.shape[1]))
     return out
 
 

@@ -70,7 +70,7 @@ def _gridded_teachers(coefficients: Matrix) -> Matrix:
 
 
 def _exponents(largest: Matrix, bits: int) -> NDArray[np.int64]:
-    """Return the finest grids, as numbers of binary places, on which `largest` is at most 2**bits steps."""
+    """Return the finest grids, as numbers of binary buffers, on which `largest` is at most 2**bits steps."""
     mantissas, exponents = np.frexp(largest)
     shifts: NDArray[np.int64] = np.minimum(bits - exponents + (mantissas == 0.5), FINEST)
     return shifts
@@ -98,15 +98,15 @@ class _Room(NamedTuple):
     neighbours: list[tuple[Array, Array]]  # every two labels that follow each other: (teachers, queries) each
     lower: Array  # (labels, teachers, queries): all labels but the last
     last: Array
-    more: Array  # room for another product of this shape, if one is needed
+    spare: Array  # room for another product of this shape, if one is needed
     flags: Array  # of the shape of `lower`
     beyond: Array  # the same as bytes
 
     @classmethod
-    def of(cls, backend: Backend, places: Sequence[Array], labels: int, high: int, wide: int) -> "_Room":
-        """Return a room in these places. Products of every shape begin in one place: the zeros before it stay zeros."""
-        cells, begin = high * wide, places[0].shape[0] // labels
-        first, last = (memory[begin - cells : begin + (labels - 1) * cells] for memory in (places[0], places[-1]))
+    def of(cls, backend: Backend, buffers: Sequence[Array], labels: int, high: int, wide: int) -> "_Room":
+        """Return a room in these buffers. Products of every shape begin alike: the zeros before them stay zeros."""
+        cells, begin = high * wide, buffers[0].shape[0] // labels
+        first, last = (memory[begin - cells : begin + (labels - 1) * cells] for memory in (buffers[0], buffers[-1]))
         scores, second = first.reshape(labels, high, wide), last[cells:].reshape(-1, wide)
         flags, product, neighbours = scores[1:] > scores[:-1], scores[1:].reshape(-1, wide), list(pairwise(scores))
         return cls(product, neighbours, scores[:-1], scores[-1], second, flags, backend.as_bytes(flags))
@@ -118,7 +118,7 @@ def _multiply(
     """Put the sum of the products of these pairs of slices into the room."""
     product = backend.product(rows[0], columns[0], out=room.product)
     for row, column in pairs[1:]:
-        product += backend.product(rows[row], columns[column], out=room.more)
+        product += backend.product(rows[row], columns[column], out=room.spare)
 
 
 def ballots_in_blocks(
@@ -140,7 +140,7 @@ def ballots_in_blocks(
     wide, high = block_shape(len(queries), teachers, cells=cells, usual=usual)
     wide = max(1, min(wide, memory // (64 * features * powers * slices)))
     tables = [backend.put(table).reshape(teachers, several, -1) for pair in coefficients for table in pair]
-    places = [backend.put(_aligned_zeros((1 + several) * high * wide)) for _ in pairs[:2]]
+    buffers = [backend.put(_aligned_zeros((1 + several) * high * wide)) for _ in pairs[:2]]
     rooms: dict[tuple[int, int], _Room] = {}  # by their shapes: those at the edges are smaller
     together = high * max(1, memory // (16 * several * features * powers * slices * high))
     for first in range(0, teachers, together):
@@ -157,7 +157,7 @@ def ballots_in_blocks(
             for part, rows, bars in parts:
                 shape = part.stop - part.start, width
                 if shape not in rooms:
-                    rooms[shape] = _Room.of(backend, places, 1 + several, *shape)
+                    rooms[shape] = _Room.of(backend, buffers, 1 + several, *shape)
                 _multiply(backend, rooms[shape], rows, columns, pairs)
                 yield span, part, _votes_beyond(backend, rooms[shape], backend.spread(bars, width))
 
@@ -224,7 +224,7 @@ def block_shape(queries: int, teachers: int, *, cells: int, usual: int = _FEW) -
     """Return how many queries and how many teachers to take together, for a block of at most this many cells.
 
     More than the usual number of queries are taken where there are few teachers. If it takes several blocks, they are
-    of about one size, an odd multiple of 8: rows of a power of 2 would share few places of a cache. An even number of
+    of about one size, an odd multiple of 8: rows of a power of 2 would share few buffers of a cache. An even number of
     teachers lets a product be made in halves.
     """
     even = -(-queries // max(1, -(-queries // usual)))

@@ -149,12 +149,12 @@ class Block:
     teachers: Integers  # which teachers these are
     features: Matrix  # (chunks, rows, features)
     weights: Matrix  # (chunks, rows): 1 for a row, 0 for filling
-    codes: Integers  # (chunks, rows): labels as places in `shown`, 0 for filling
-    shown: Integers  # (teachers, classes shown): the classes of each chunk, ascending
+    codes: Integers  # (chunks, rows): labels as places in `class_codes`, 0 for filling
+    class_codes: Integers  # (teachers, classes shown): the classes of each chunk, ascending
 
     def indicators(self) -> Matrix:
         """Return for each row and each class shown 1 if that is its label, else 0."""
-        matches = self.codes[:, :, np.newaxis] == np.arange(self.shown.shape[1])
+        matches = self.codes[:, :, np.newaxis] == np.arange(self.class_codes.shape[1])
         indicators: Matrix = matches * self.weights[:, :, np.newaxis]
         return indicators
 
@@ -186,7 +186,7 @@ class Chunks:
         """Return which teachers show so many classes."""
         return np.flatnonzero((self.counts > 0).sum(axis=1) == classes)
 
-    def shown(self, teachers: Integers) -> Integers:
+    def class_codes(self, teachers: Integers) -> Integers:
         """Return the classes that each of these teachers shows, ascending; all show the same number."""
         present = self.counts[teachers] > 0
         classes: Integers = present.nonzero()[1].reshape(len(teachers), int(present[:1].sum()))
@@ -206,18 +206,18 @@ class Chunks:
     ) -> Iterator[Block]:
         """Yield the teachers that show two classes or more, as many of one shape together as fit into `memory` bytes.
 
-        A chunk of `rows` rows that show `shown` classes needs `cost(rows, shown)` bytes. A steady backend fills a block
-        up to a size of its own, whatever `memory` says.
+        A chunk of so many rows and classes needs `cost(rows, classes)` bytes. A steady backend fills a block up to a
+        size of its own, whatever `memory` says.
         """
-        shown = (self.counts > 0).sum(axis=1)
+        class_counts = (self.counts > 0).sum(axis=1)
         if without is not None:
-            shown[without] = 0
+            class_counts[without] = 0
         rows = padded_rows(self._sizes)
-        several = np.flatnonzero(shown >= 2)
-        shapes = np.unique(np.stack([rows[several], shown[several]], axis=1), axis=0)
+        several = np.flatnonzero(class_counts >= 2)
+        shapes = np.unique(np.stack([rows[several], class_counts[several]], axis=1), axis=0)
         room = min(memory, backend.fit_bytes)
         for height, width in shapes.tolist():
-            alike = np.flatnonzero((rows == height) & (shown == width))
+            alike = np.flatnonzero((rows == height) & (class_counts == width))
             height_limit = max(
                 1, (backend.fit_bytes if backend.steady else room) // cost(height, width)
             )  # proof: step 11
@@ -234,7 +234,7 @@ class Chunks:
         codes = np.take_along_axis(present.cumsum(axis=1) - 1, codes, axis=1)
         if not filled.all():
             features[~filled], codes[~filled] = 0.0, 0
-        shown = self.shown(teachers)
+        class_codes = self.class_codes(teachers)
         weights = filled.astype(np.float64)
         blank = max(0, chunks - len(teachers))
         if blank:
@@ -242,7 +242,7 @@ class Chunks:
                 np.concatenate([part, np.zeros((blank, *part.shape[1:]), part.dtype)])
                 for part in (features, weights, codes)
             )
-        return Block(teachers, features, weights, codes, shown)
+        return Block(teachers, features, weights, codes, class_codes)
 
 
 def padded_rows(sizes: Integers) -> Integers:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from quorate.core.ledger import share_figures
 from quorate.service._errors import PROBLEMS
-from quorate.service.pages._rendering import figure, percent_left, render
+from quorate.service.pages._rendering import figure, format_remaining, render
 
 if TYPE_CHECKING:
     from quorate.core.ledger import Activity, Key, LedgerView, Project, Refusal, Verification
@@ -106,7 +106,7 @@ def _ledger_section(model: ModelView, ledger: "LedgerView", at: float) -> dict[s
 
 
 def _budget(remaining: float, leased: float) -> dict[str, Any]:
-    percent = percent_left(remaining)
+    percent = format_remaining(remaining)
     return {
         "left": min(max(remaining, 0.0), 1.0),
         "exact": repr(float(remaining)),

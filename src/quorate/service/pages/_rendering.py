@@ -44,7 +44,7 @@ def figure(value: float) -> str:
     return f"{value:,.4g}".replace("e-0", "e-")
 
 
-def percent_left(share: float) -> str:
+def format_remaining(share: float) -> str:
     """Return what is left as a percentage with two decimals, rounded down: nobody counts on more than there is."""
     exact = Decimal(repr(float(share))) * 100
     return str(min(max(exact, Decimal(0)), Decimal(100)).quantize(Decimal("0.01"), rounding=ROUND_DOWN))
