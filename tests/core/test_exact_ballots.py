@@ -26,7 +26,6 @@ from quorate.compute.learners import (
     teachers_from_arrays,
 )
 from quorate.compute.learners.linear import NEVER, gridded_coefficients, gridded_queries
-from quorate.models.everlasting.directions import DirectionTeachers
 
 LEARNERS = {
     "logistic": BatchedLogistic(),
@@ -162,15 +161,6 @@ def test_counting_leaves_the_settings_of_numpy_as_they_were(classes):
     teachers.votes(np.ones((1000, 20)))
     teachers.ballots(np.ones((1000, 20)))
     assert (np.getbufsize(), np.geterr()) == before
-
-
-def test_directions_too():
-    random = np.random.default_rng(0)
-    teachers = DirectionTeachers(random.normal(size=(400, 7)), centre=random.normal(size=7))
-    queries = near_ties(teachers)
-    assert moved(teachers, queries) == 0
-    with threadpool_limits(limits=1):
-        assert moved(teachers, np.tile(queries, (8, 1))) == 0
 
 
 def test_sums_in_any_order_are_caught():

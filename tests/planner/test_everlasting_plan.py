@@ -18,7 +18,7 @@ from quorate.models.concepts import Boxes, Halfspaces, Intervals, Stumps, Thresh
 from quorate.models.everlasting import EverlastingClassifier
 from quorate.models.everlasting import plan as planning
 from quorate.models.everlasting._teaching import teach
-from quorate.models.everlasting.directions import DirectionTeachers, MeanDirection, fit_directions
+from quorate.models.everlasting.directions import MeanDirection, fit_directions
 from quorate.models.everlasting.plan import plan_everlasting, simulated_points
 from quorate.models.saving import load
 
@@ -141,8 +141,6 @@ def test_directions_are_counted_as_they_vote_and_depend_on_their_own_rows():
     moved[owner == 5] = 9.0
     changed = (fit_directions(MeanDirection(), moved, y, deal).ballots(queries) != ballots).any(axis=0)
     assert set(np.flatnonzero(changed)) <= {5}
-    again = DirectionTeachers.from_arrays(teachers.arrays())
-    assert (again.votes(queries) == teachers.votes(queries)).all()
     ensemble = teach(MeanDirection(), X, y, deal, classes=2, first=False)
     assert ensemble.count(queries).put_to(lambda votes: (votes.sum(axis=1) == 1000).all())
 
@@ -157,10 +155,6 @@ def test_a_direction_is_what_the_classifier_of_that_name_learns():
         MeanDirection().fit(X, np.arange(41) % 3)
     with pytest.raises(InvalidInput, match="centre must be 3 finite numbers"):
         MeanDirection(centre=[1.0]).fit(X, y)
-    with pytest.raises(InvalidInput, match="normals must be a matrix"):
-        DirectionTeachers([1.0], centre=[0.0])
-    with pytest.raises(InvalidInput, match="finite"):
-        DirectionTeachers([[np.nan]], centre=[0.0])
 
 
 def test_teachers_of_one_row_answer_through_phases():

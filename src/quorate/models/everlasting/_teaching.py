@@ -15,7 +15,7 @@ from quorate.core.rows import join_rows, take_rows
 from quorate.models import concepts
 from quorate.models.concepts import Concept, Stumps, Thresholds
 from quorate.models.everlasting._cuts import CutTeachers, fit_cuts
-from quorate.models.everlasting.directions import DirectionTeachers, MeanDirection, fit_directions
+from quorate.models.everlasting.directions import MeanDirection, fit_directions
 from quorate.models.predictors.concept_classifier import ErmClassifier, fit_concept_teachers
 from quorate.models.saving.contract import State
 from quorate.models.saving.votes import put_teachers, read_teachers
@@ -104,10 +104,6 @@ def _with_made_up_rows(X: Any, codes: Integers, deal: Deal, *, classes: int) -> 
     return join_rows([X, added]), np.concatenate([codes, absent % classes]), Deal(rows, sizes)
 
 
-_KINDS: dict[str, Any] = {
-    "cut": CutTeachers,
-    "direction": DirectionTeachers,
-}  # that this folder fits; learners know the others
 _OWN = [SteadyClassifier, ErmClassifier, MeanDirection, *(getattr(concepts, name) for name in concepts.__all__)]
 
 # Types of this package that estimators and hypotheses are made of: they hold numbers, and loading them runs nothing.
@@ -129,8 +125,7 @@ def ensemble_from(contents: dict[str, bytes], trusted: Sequence[str] | None = No
     """Return the ensemble of these files."""
     state = State({}, contents, trusted=[*TRUSTED, *(trusted or ())])
     arrays = state.arrays("teachers") if "teachers.npz" in state else {}
-    kind = _KINDS.get(str(arrays.get("kind")))
-    return Ensemble(read_teachers(state) if kind is None else kind.from_arrays(arrays))
+    return Ensemble(CutTeachers.from_arrays(arrays) if str(arrays.get("kind")) == "cut" else read_teachers(state))
 
 
 def check_chunks(settings: Mapping[str, Any], concept: Any, *, teachers: int, size: int) -> None:
