@@ -63,7 +63,7 @@ def run_phases(
     arrivals = classifier.fit(*draw(records)).session_.answerer
     counts, largest = np.zeros(4, dtype=np.int64), 0.0
     for _ in range(phases):
-        remaining = arrivals.seats.left or arrivals.next_size()
+        remaining = arrivals.seats.free or arrivals.next_size()
         while remaining:
             X, truth = draw(min(_BATCH, remaining))
             remaining -= len(X)

@@ -13,7 +13,7 @@ import pytest
 
 from quorate import Infeasible, InvalidInput
 from quorate.auditing._choices import choice_law
-from quorate.compute.ensemble import deal_units
+from quorate.compute.ensemble import deal_units, secret_subset
 from quorate.core.mechanisms import SoftMajority
 from quorate.core.mechanisms.exponential import ExponentialChoice
 from quorate.core.privacy import relabelling_epsilon
@@ -22,7 +22,7 @@ from quorate.models.predictors import AgnosticClassifier
 from quorate.models.predictors._agnostic import RelabelledSample, paper_inner, paper_no_quorums, plan_sample
 from quorate.models.predictors._pure import PureStable
 from quorate.models.predictors._pure_relabel import PureRelabelling
-from quorate.models.predictors._stable import StableChoice, flip, secret_subset
+from quorate.models.predictors._stable import StableChoice, flip
 from quorate.models.predictors._universal import choose_from_cover
 from quorate.models.predictors.concept_classifier import UnitRows, fill_unit_rows, fit_concept_teachers
 

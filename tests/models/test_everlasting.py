@@ -88,7 +88,7 @@ def test_growth_makes_later_phases_longer():
     assert (classifier.phase_, classifier.seats_taken_) == (2, 30_000)
     classifier.predict(X[:15_001])
     assert (classifier.phase_, classifier.seats_taken_) == (3, 1)
-    assert classifier.session_.answerer.seats.left == 49_999
+    assert classifier.session_.answerer.seats.free == 49_999
 
 
 def test_any_estimator_and_persons():

@@ -137,7 +137,7 @@ def test_labelboost_samples_as_many_as_it_pays_for_and_all_alike(monkeypatch):
 
     monkeypatch.setattr(arrivals, "Relabel", Spied)
     for _ in range(120):  # one of 240 is never sampled with probability 240 * 0.75**120, below 1e-12
-        new, _ = arrivals.boosted(
+        new, _ = arrivals.label_sample(
             Thresholds(both_directions=False), (X, (X[:, 0] > 50).astype(int)), X + 0.5, boost=boost, seats=30
         )
         assert np.array_equal(new[:, 0], seen[-1][1])
@@ -153,7 +153,7 @@ def test_labelboost_takes_a_secret_sample_of_the_records(monkeypatch):
         asked.append((count, size))
         return np.arange(count - size, count)
 
-    monkeypatch.setattr(classifier, "secret_sample", last)
+    monkeypatch.setattr(classifier, "secret_subset", last)
     X = np.random.default_rng(0).normal(size=(8003, 1))  # no multiple of a chunk
     made = EverlastingClassifier(
         Thresholds(both_directions=False), epsilon=8.0, delta=1e-4, chunk=4, no_quorums=20, relabel="labelboost"
@@ -198,7 +198,7 @@ def test_a_run_that_is_resumed_has_met_what_it_met(tmp_path, monkeypatch):
     made.session_.close()
     again = load(folder)
     run = again.session_.answerer.phase._run
-    assert again.session_.answerer.phase.met == 3
+    assert again.session_.answerer.phase.no_quorums == 3
     assert run.no_quorums_left == made.terms_.cutoff.most - 3
     assert run._budget.affordable(run._cost) == before._budget.affordable(before._cost) - 3
     again.session_.close()
@@ -483,7 +483,7 @@ def test_the_probe_counts_like_any_arrival_and_is_compared_with_phase_1(monkeypa
     monkeypatch.setattr(Phase, "_draw_outcomes", drawn)
     X = np.random.default_rng(0).normal(size=(360, 1))
     made = small().fit(X, (X[:, 0] >= 0).astype(int), probe=[[0.0], [0.5], [2.0], [-2.0]])
-    assert made.session_.answerer.phase.met == 2
+    assert made.session_.answerer.phase.no_quorums == 2
     assert made.drift_ == 0.0
     monkeypatch.setattr(Phase, "_draw_outcomes", lambda self, X: np.ones(len(X), dtype=np.int64))
     for phase in (2, 3):

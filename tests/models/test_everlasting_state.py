@@ -87,7 +87,7 @@ def test_a_model_that_restarts_all_the_time_answers_as_one_in_memory(tmp_path, m
                 if feeds:
                     classifier.feed(X)
                 answers = None if feeds else classifier.predict(X).tolist()
-                told[-1].append((answers, classifier.progress_, classifier.session_.answerer.phase.met))
+                told[-1].append((answers, classifier.progress_, classifier.session_.answerer.phase.no_quorums))
                 if kept:
                     closed(classifier)
                     classifier = load(tmp_path / "model")
@@ -143,11 +143,15 @@ def test_teachers_of_every_kind_come_back(tmp_path, estimator):
 def test_a_model_may_be_saved_in_the_middle_of_a_phase(tmp_path):
     classifier = small()
     classifier.predict(np.random.default_rng(1).normal(size=(SEATS + 10, 1)))
-    before = classifier.progress_, classifier.session_.answerer.phase.met, classifier.session_.answerer.phase.noises()
+    before = (
+        classifier.progress_,
+        classifier.session_.answerer.phase.no_quorums,
+        classifier.session_.answerer.phase.noises(),
+    )
     save(classifier, tmp_path / "model")
     assert (
         classifier.progress_,
-        classifier.session_.answerer.phase.met,
+        classifier.session_.answerer.phase.no_quorums,
         classifier.session_.answerer.phase.noises(),
     ) == before
     with pytest.raises(InvalidInput, match="has a folder already"):
@@ -592,14 +596,18 @@ def test_a_ledger_in_postgres_keeps_phases_too(folder, postgres_url):
     made = batches()
     for name in ("request-0", "request-2"):
         ask(classifier.session_, name, made[name])
-    before = classifier.progress_, classifier.session_.answerer.phase.noises(), classifier.session_.answerer.phase.met
+    before = (
+        classifier.progress_,
+        classifier.session_.answerer.phase.noises(),
+        classifier.session_.answerer.phase.no_quorums,
+    )
     closed(classifier)
     move(folder, postgres_url, fingerprint=fingerprint(folder)).close()
     classifier = load(folder)
     assert (
         classifier.progress_,
         classifier.session_.answerer.phase.noises(),
-        classifier.session_.answerer.phase.met,
+        classifier.session_.answerer.phase.no_quorums,
     ) == before
     assert ask(classifier.session_, "request-0", made["request-0"]) == "IdReused"
     kept = ask(classifier.session_, "request-2", made["request-2"])

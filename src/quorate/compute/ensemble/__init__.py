@@ -16,12 +16,13 @@ __all__ = [
     "EstimatorTeachers",
     "FunctionTeachers",
     "deal_units",
+    "secret_subset",
 ]
 
 if TYPE_CHECKING:
     from quorate.compute.ensemble._ensemble import Ensemble
     from quorate.compute.ensemble.clusters import ClusterTeachers
-    from quorate.compute.ensemble.dealing import deal_units
+    from quorate.compute.ensemble.dealing import deal_units, secret_subset
     from quorate.compute.ensemble.electorate import Electorate, FunctionTeachers
     from quorate.compute.ensemble.endpoints import EndpointTeachers
     from quorate.compute.ensemble.estimators import EstimatorTeachers
@@ -30,7 +31,7 @@ else:
         __name__,
         {
             "clusters": "ClusterTeachers",
-            "dealing": "deal_units",
+            "dealing": "deal_units secret_subset",
             "electorate": "Electorate FunctionTeachers",
             "endpoints": "EndpointTeachers",
             "_ensemble": "Ensemble",

@@ -40,6 +40,11 @@ def _secret_permutation(count: int) -> Integers:
             return order
 
 
+def secret_subset(count: int, size: int) -> Integers:
+    """Return `size` of the numbers below `count`, in rising order: all subsets are equally likely."""
+    return np.sort(_secret_permutation(count)[:size])
+
+
 def deal_units(units: Integers, count: int, *, teachers: int, held_out: int = 0) -> tuple[Deal, Integers]:
     """Deal units to teachers evenly by a secret permutation, and return the deal and the rows that are held out.
 

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from quorate.compute.ensemble import Ensemble, deal_units
+from quorate.compute.ensemble import Ensemble, secret_subset
 from quorate.compute.learners import Deal
 from quorate.core.arrays import Floats, Integers
 from quorate.core.ballots import release_votes
@@ -24,20 +24,13 @@ from quorate.models.everlasting._teaching import teach
 from quorate.models.everlasting._terms import Boost, Terms
 
 
-def secret_sample(count: int, size: int) -> Integers:
-    """Return `size` of `count` positions without replacement, all subsets equally likely, from secret randomness."""
-    if size >= count:
-        return np.arange(count)
-    return deal_units(np.arange(count), count, teachers=1, held_out=size)[1]
-
-
-def boosted(
+def label_sample(
     concept: Concept, labelled: tuple[Floats, Integers], points: Any, *, boost: Boost, seats: int
 ) -> tuple[Floats, Integers]:
     """Return a sample of `seats` of the points, labelled by a hypothesis that a sample of the labelled rows chooses."""
     X, y = labelled
-    chosen = secret_sample(len(points), seats)  # proof: step 10
-    some = secret_sample(len(y), max(1, round(boost.labelled * len(y))))  # proof: step 8
+    chosen = secret_subset(len(points), seats)  # proof: step 10
+    some = secret_subset(len(y), max(1, round(boost.labelled * len(y))))  # proof: step 8
     new = np.asarray(points, dtype=np.float64)[chosen]
     relabelled = Relabel(concept=concept, kappa=boost.kappa).relabel(X[some], y[some], unlabelled=new)
     return new, relabelled.unlabelled
@@ -60,7 +53,7 @@ class Phase:
         return self._ensemble
 
     @property
-    def met(self) -> int:
+    def no_quorums(self) -> int:
         """How many arrivals found no quorum: for the owner alone."""
         return self._cutoff.met
 
@@ -171,13 +164,13 @@ class Arrivals:
 
     def advance(self) -> None:
         """Begin the next phase where all seats are taken: a matter of how many arrived, and of nothing else."""
-        if self.seats.left:
+        if self.seats.free:
             return
         points, labels = self.seats.since(0)
         if self.terms.boost is not None:
             assert self.labelled is not None
             rows = len(self.labelled[1])
-            new = boosted(self.estimator, self.labelled, points, boost=self.terms.boost, seats=rows)
+            new = label_sample(self.estimator, self.labelled, points, boost=self.terms.boost, seats=rows)
             self.boost(self.number + 1, *new, size=self.size)
             return
         deal = deal_seats(labels, teachers=self.terms.first.teachers)  # proof: step 3
@@ -199,7 +192,7 @@ class Arrivals:
         labels, start = np.full(len(X), NO_QUORUM, dtype=np.int64), 0
         while start < len(X):
             self.advance()
-            stop = min(len(X), start + self.seats.left) if seated else len(X)
+            stop = min(len(X), start + self.seats.free) if seated else len(X)
             block = take_rows(X, slice(start, stop))
             if is_voted:
                 labels[start:stop] = self.phase.ask(block)
@@ -223,7 +216,7 @@ class Arrivals:
         return {
             "phase": self.number,
             "seats": self.size,
-            "seats_taken": self.seats.taken,
+            "seats_taken": self.seats.arrivals,
             "closed": self.phase.closed,
             "probe": 0 if self.probe is None else len(self.probe),
             "drift": self.drift,

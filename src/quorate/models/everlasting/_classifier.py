@@ -7,7 +7,6 @@ PROOF.md. Naor, Nissim, Stemmer and Yan (2023) showed that this is possible.
 """
 
 import math
-from collections.abc import Iterable, Iterator
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal, Self
 
@@ -16,7 +15,7 @@ from sklearn.base import clone, is_classifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
-from quorate.compute.ensemble import deal_units
+from quorate.compute.ensemble import deal_units, secret_subset
 from quorate.compute.learners import DeviceName
 from quorate.compute.learners.backends import choose_backend
 from quorate.core.arrays import Integers
@@ -26,12 +25,12 @@ from quorate.core.mechanisms import NO_QUORUM, NoisyCutoff, Quorum
 from quorate.core.privacy.claims import LABELS_READ, Claim, replaced
 from quorate.core.requests import REFUSED
 from quorate.models.concepts import Concept
-from quorate.models.everlasting._arrivals import Arrivals, secret_sample
+from quorate.models.everlasting._arrivals import Arrivals
 from quorate.models.everlasting._phase_folder import PhaseFolder
 from quorate.models.everlasting._session import EverlastingSession
 from quorate.models.everlasting._teaching import TRUSTED, check_chunks, ensemble_files
 from quorate.models.everlasting._terms import Boost, Guarantee, Refresh, Terms, boost_terms, votes_terms
-from quorate.models.predictors.base import QuorateClassifier
+from quorate.models.predictors.base import AnsweringClassifier
 from quorate.models.predictors.labels import class_codes, declared_classes
 from quorate.models.predictors.records import (
     Predictions,
@@ -48,7 +47,7 @@ _NO_QUORUM_RATE = 0.02  # the share of a phase's arrivals that may find no quoru
 
 
 @dataclass(eq=False, repr=False)
-class EverlastingClassifier(QuorateClassifier):
+class EverlastingClassifier(AnsweringClassifier):
     """A classifier that answers without end: protected queries train the teachers of later queries.
 
     Parameters
@@ -281,7 +280,7 @@ class EverlastingClassifier(QuorateClassifier):
         assert terms.boost is not None
         sample = max(1, round(terms.boost.labelled * teachers * chunk))
         concept.check_size(teachers * chunk + sample)  # at the end of a phase it would be too late
-        rows = secret_sample(count, teachers * chunk)  # proof: step 9
+        rows = secret_subset(count, teachers * chunk)  # proof: step 9
         arrivals = self.open_arrivals(terms, probe)
         arrivals.boost(1, X[rows], codes[rows], size=size)
         return arrivals
@@ -315,7 +314,7 @@ class EverlastingClassifier(QuorateClassifier):
     @property
     def seats_taken_(self) -> int:
         """The number of arrivals in this phase."""
-        return self.session_.answerer.seats.taken
+        return self.session_.answerer.seats.arrivals
 
     @property
     def drift_(self) -> float | None:
@@ -347,14 +346,14 @@ class EverlastingClassifier(QuorateClassifier):
         check_is_fitted(self)
         return self._records(X, reset=False)
 
-    def predict(self, X: Any) -> Predictions:
+    def predict(self, X: Any, caller: str = "") -> Predictions:
         """Answer a batch of queries in order. While a phase is closed, they are refused until the next one.
 
         Apart from the outcomes of this batch, nothing returned reveals the number of no-quorums: neither what was spent
         nor what is left.
         """
         X = self.check_queries(X)
-        labels = self.session_.arrive(X)
+        labels = self.session_.arrive(X, caller=caller)
         return Predictions.of(np.maximum(labels, NO_QUORUM), classes=self.classes_, refused=labels == REFUSED)
 
     def feed(self, X: Any) -> "EverlastingClassifier":
@@ -374,15 +373,6 @@ class EverlastingClassifier(QuorateClassifier):
         self.session_.arrive(points, feeds=True)
         return self
 
-    def stream(self, queries: Iterable[Any]) -> Iterator[Any]:
-        """Yield an answer to each query as it arrives: a label, or None for no answer.
-
-        A query is a row of features.
-        """
-        for query in queries:
-            row = query if hasattr(query, "columns") else np.asarray(query)[np.newaxis, :]
-            yield self.predict(row).tolist()[0]
-
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the share of queries that are answered with `y`. All of them are asked and take seats."""
         check_consistent_length(X, y, sample_weight)
@@ -395,11 +385,3 @@ class EverlastingClassifier(QuorateClassifier):
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = allows_missing(self._estimator())
         return tags
-
-    def __getstate__(self) -> Any:
-        if hasattr(self, "terms_"):
-            raise TypeError(
-                "a fitted EverlastingClassifier cannot be copied or pickled: it holds private points and secret noise, "
-                "and the copy would use them a second time"
-            )
-        return super().__getstate__()

@@ -72,42 +72,42 @@ class PhaseFolder:
         """Return nothing: a repeated query is a query like any other."""
         return {}
 
-    def admit(self, asked: Sequence[Asked]) -> list[Admitted | QuorateError]:
+    def admit(self, requests: Sequence[Asked]) -> list[Admitted | QuorateError]:
         """Return what is known of these requests, by their ids alone."""
         try:
             self.restore()
         except InvalidInput as error:  # of the owner's files, not of what is asked
             raise LedgerRefused(str(error)) from None
-        return self.ledger.admit([self._seal_request(request) for request in asked])
+        return self.ledger.admit([self._seal_request(request) for request in requests])
 
     def keep(
-        self, fresh: Mapping[Query, int], known: dict[Query, int], asked: Sequence[Asked]
+        self, answers: Mapping[Query, int], labels: dict[Query, int], requests: Sequence[Asked]
     ) -> list[Outcome | QuorateError]:
         """Put points on the disk, then one entry into the ledger: after it, and not before, answers may leave."""
-        known.update(fresh)
-        outcomes = [outcome_of(request, known) for request in asked]
-        asked = [self._seal_request(request) for request in asked]
+        labels.update(answers)
+        outcomes = [outcome_of(request, labels) for request in requests]
+        sealed = [self._seal_request(request) for request in requests]
         arrivals, previous, file = self._arrivals, self.kept, self._file
         assert previous is not None
         assert file is not None
         if arrivals.number != previous.number:
-            self.kept = self._open(previous, asked, outcomes)
+            self.kept = self._open(previous, sealed, outcomes)
             self._clean(self.kept)
         else:
-            points, labels = self._rows(previous.taken)
+            rows = self._rows(previous.taken)
             self.kept = self.ledger.keep_phase(
                 previous,
-                replace(previous, points=file.digest_with(points, labels), **_count(arrivals)),
-                write=lambda: file.append(points, labels),
-                asked=asked,
+                replace(previous, points=file.digest_with(*rows), **_count(arrivals)),
+                write=lambda: file.append(*rows),
+                asked=sealed,
                 outcomes=outcomes,
             )
         self.progress = arrivals.progress
         return list(outcomes)
 
-    def withdraw(self, asked: Sequence[Asked], used: Mapping[str, Sequence[int]], *, counted: bool) -> None:
+    def withdraw(self, requests: Sequence[Asked], used: Mapping[str, Sequence[int]], *, counted: bool) -> None:
         """Undo the admission of requests that have not arrived: nothing of them was kept."""
-        self.ledger.withdraw([self._seal_request(request) for request in asked], used, counted=counted)
+        self.ledger.withdraw([self._seal_request(request) for request in requests], used, counted=counted)
 
     def _seal_request(self, request: Asked) -> Asked:
         """Return a request as the ledger may keep it: without its key, what was asked cannot be guessed."""
@@ -140,7 +140,7 @@ class PhaseFolder:
             self._open(None, [], [])
             self.restore()
 
-    def _open(self, previous: KeptPhase | None, asked: Sequence[Asked], outcomes: Sequence[Outcome]) -> KeptPhase:
+    def _open(self, previous: KeptPhase | None, requests: Sequence[Asked], outcomes: Sequence[Outcome]) -> KeptPhase:
         """Write the files of the phase in memory, then the entry that opens it; files that no entry names are waste."""
         arrivals = self._arrivals
         name = f"{_NAME}{arrivals.number}-{secrets.token_hex(4)}"
@@ -167,7 +167,7 @@ class PhaseFolder:
             **_count(arrivals),
         )
         noises = arrivals.phase.noises()
-        phase = self.ledger.keep_phase(previous, opened, noises=noises, asked=asked, outcomes=outcomes)
+        phase = self.ledger.keep_phase(previous, opened, noises=noises, asked=requests, outcomes=outcomes)
         self._file = file
         return phase
 
@@ -273,7 +273,7 @@ class PhaseFolder:
 
 def _count(arrivals: Arrivals) -> dict[str, Any]:
     """Return what an entry says of a phase besides its files."""
-    return {"taken": arrivals.seats.taken, "met": arrivals.phase.met, "closed": arrivals.phase.closed}
+    return {"taken": arrivals.seats.arrivals, "met": arrivals.phase.no_quorums, "closed": arrivals.phase.closed}
 
 
 def _hold(folder: Path) -> int:

@@ -32,12 +32,12 @@ class Seats:
         self._labels: list[Integers] = []
 
     @property
-    def taken(self) -> int:
+    def arrivals(self) -> int:
         """How many arrivals there have been: everybody may know."""
         return self._taken
 
     @property
-    def left(self) -> int:
+    def free(self) -> int:
         """How many seats are free."""
         return self._seats - self._taken
 

@@ -39,10 +39,10 @@ class _NoAnswers(KeptAnswers):
         return False  # each row arrives by itself
 
     def keep(
-        self, fresh: Mapping[Query, int], known: dict[Query, int], asked: Sequence[Asked]
+        self, answers: Mapping[Query, int], labels: dict[Query, int], requests: Sequence[Asked]
     ) -> list[Outcome | QuorateError]:
-        known.update(fresh)
-        return super().keep({}, known, asked)
+        labels.update(answers)
+        return super().keep({}, labels, requests)
 
 
 class EverlastingSession(Session):
@@ -66,7 +66,7 @@ class EverlastingSession(Session):
     def no_quorums(self) -> int:
         """How many arrivals of this phase found no quorum, only for the owner."""
         if self.folder is None:
-            return self.answerer.phase.met
+            return self.answerer.phase.no_quorums
         return 0 if self.folder.kept is None else self.folder.kept.met
 
     @property
@@ -74,12 +74,12 @@ class EverlastingSession(Session):
         """Whether points that the owner gives teach the next phase, rather than queries."""
         return self.answerer.terms.pool is not None
 
-    def arrive(self, X: Any, *, feeds: bool = False) -> NDArray[np.int64]:
+    def arrive(self, X: Any, *, feeds: bool = False, caller: str = "") -> NDArray[np.int64]:
         """Return a class number, `NO_QUORUM` or `REFUSED` for each row of a batch of any length."""
         labels = [np.empty(0, dtype=np.int64)]
         for start in range(0, len(X), _BLOCK):
             block = take_rows(X, slice(start, start + _BLOCK))
-            (reply,) = self.ask_all([Feed(block) if feeds else Request(block)])
+            (reply,) = self.ask_all([Feed(block) if feeds else Request(block, caller)])
             if not isinstance(reply, Replies):
                 raise reply
             labels.append(np.where(reply.refused, REFUSED, reply.labels))

@@ -54,6 +54,15 @@ class Boost(NamedTuple):
     labelled: float  # q_s
     points: float  # q_d
 
+    @property
+    def relabelling(self) -> float:
+        """The epsilon that a row of the labelled set pays for choosing labels of the next phase."""
+        return _relabelling(self.kappa, self.labelled)
+
+
+def _relabelling(kappa: float, labelled: float) -> float:
+    return amplify(epsilon=relabelling_epsilon(kappa=kappa), delta=0.0, rate=labelled)[0]  # proof: step 8
+
 
 @dataclass(frozen=True, kw_only=True)
 class Terms:
@@ -186,7 +195,7 @@ def boost_terms(
     """
     _check(training, queries)
     labelled, no_quorum_rate = check_rate("labelled", labelled), check_rate("no_quorum_rate", no_quorum_rate)
-    relabelling = amplify(epsilon=relabelling_epsilon(kappa=kappa), delta=0.0, rate=labelled)[0]  # proof: step 8
+    relabelling = _relabelling(kappa, labelled)
     best: tuple[float, float, float] | None = None
     for step in range(1, 200):
         voting = 0.02 * step * training.epsilon
@@ -210,12 +219,6 @@ def boost_terms(
     return _boosted(boost, cutoff, quorum, voting_guarantee, refresh), teachers, arrivals
 
 
-def _relabelled(boost: Boost, voting: Guarantee) -> float:
-    """Return what a row of a phase's labelled set pays, for the votes and for labelling the next phase."""
-    relabelling = amplify(epsilon=relabelling_epsilon(kappa=boost.kappa), delta=0.0, rate=boost.labelled)[0]
-    return float_up(Fraction(voting.epsilon) + Fraction(relabelling))
-
-
 def _voting(boost: Boost, cutoff: NoisyCutoff, training: Guarantee, queries: Guarantee, refresh: Refresh) -> Guarantee:
     """Return the largest guarantee of one phase's votes under which both kinds of unit get theirs."""
     paid = cutoff.cost() if refresh == "queries" else Cost(0.0)
@@ -223,8 +226,7 @@ def _voting(boost: Boost, cutoff: NoisyCutoff, training: Guarantee, queries: Gua
     inner = amplify_inverse(epsilon=training.epsilon, delta=training.delta, rate=boost.records)
     points = amplify_inverse(epsilon=rest.epsilon, delta=rest.delta, rate=boost.points)
     pre = min(inner[0], points[0] - relabelling_epsilon(kappa=1.0, change="unlabelled"))
-    relabelling = amplify(epsilon=relabelling_epsilon(kappa=boost.kappa), delta=0.0, rate=boost.labelled)[0]
-    epsilon, delta = (pre - relabelling) * (1 - 1e-9), min(inner[1], points[1], 0.5) * (1 - 1e-9)
+    epsilon, delta = (pre - boost.relabelling) * (1 - 1e-9), min(inner[1], points[1], 0.5) * (1 - 1e-9)
     if epsilon <= 0:
         raise Infeasible(
             f"relabelling at kappa={boost.kappa} of a share of {boost.labelled:g} leaves nothing for the votes at "
@@ -234,7 +236,7 @@ def _voting(boost: Boost, cutoff: NoisyCutoff, training: Guarantee, queries: Gua
 
 
 def _boosted(boost: Boost, cutoff: NoisyCutoff, quorum: Quorum, voting: Guarantee, refresh: Refresh) -> Terms:
-    pre = _relabelled(boost, voting)
+    pre = float_up(Fraction(voting.epsilon) + Fraction(boost.relabelling))  # of a row of a phase's labelled set
     training = Guarantee(*amplify(epsilon=pre, delta=voting.delta, rate=boost.records))  # proof: step 9
     changed = float_up(Fraction(pre) + Fraction(relabelling_epsilon(kappa=boost.kappa, change="unlabelled")))
     point = Guarantee(*amplify(epsilon=changed, delta=voting.delta, rate=boost.points))  # proof: step 10

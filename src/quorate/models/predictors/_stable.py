@@ -7,7 +7,6 @@ not a budget: nothing is ever refused. PROOF_CONCEPTS.md, steps 6 to 8, has the 
 """
 
 import math
-import os
 import secrets
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, replace
@@ -19,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from quorate.compute.ensemble import secret_subset
 from quorate.core.answerers import OneByOne
 from quorate.core.checks import check_count, check_positive, set_validated
 from quorate.core.errors import Infeasible, InvalidInput
@@ -47,15 +47,6 @@ def check_gamma(gamma: object) -> float:
     if value >= 1:
         raise InvalidInput(f"gamma must be above 0 and below 1, not {gamma!r}")
     return value
-
-
-def secret_subset(count: int, size: int) -> NDArray[np.int64]:
-    """Return `size` of the numbers below `count`, all subsets equally likely, by the system's randomness."""
-    while True:
-        words = np.frombuffer(os.urandom(8 * count), dtype=np.uint64)
-        chosen = np.flatnonzero(words <= np.partition(words, size - 1)[size - 1])  # by position, never by content
-        if chosen.size == size:  # else words tie at the border: draw again
-            return chosen
 
 
 def flip(label: int, probability: Fraction) -> int:

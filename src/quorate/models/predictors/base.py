@@ -56,6 +56,14 @@ class QuorateModel(SavedModel, CountedCopies, ShowsClaim, BaseEstimator):
         tags.non_deterministic = True
         return tags
 
+    def __getstate__(self) -> Any:
+        if hasattr(self, "session_"):
+            raise TypeError(
+                f"a fitted {type(self).__name__} cannot be copied or pickled: the copy would spend the budget, or use "
+                "secret noise, a second time. It can be saved with quorate.save, which keeps one for all"
+            )
+        return super().__getstate__()
+
 
 class QuorateClassifier(ClassifierMixin, QuorateModel):
     """A classifier with a claim. It has no scores unless a subclass defines them."""
@@ -65,6 +73,23 @@ class QuorateClassifier(ClassifierMixin, QuorateModel):
     predict_proba: Any = Without(NO_SCORES)
     predict_log_proba: Any = Without(NO_SCORES)
     decision_function: Any = Without(NO_SCORES)
+
+
+class AnsweringClassifier(QuorateClassifier, metaclass=ABCMeta):
+    """A classifier that answers queries one batch after the other, each of some caller."""
+
+    @abstractmethod
+    def predict(self, X: Any, caller: str = "") -> Predictions:
+        """Answer a batch of queries in order."""
+
+    def stream(self, queries: Iterable[Any], caller: str = "") -> Iterator[Any]:
+        """Yield an answer to each query as it arrives: a label, or None for no answer.
+
+        A query is a row of features.
+        """
+        for query in queries:
+            row = query if hasattr(query, "columns") else np.asarray(query)[np.newaxis, :]
+            yield self.predict(row, caller=caller).tolist()[0]
 
 
 class SessionModel(QuorateModel, metaclass=ABCMeta):
@@ -137,16 +162,8 @@ class SessionModel(QuorateModel, metaclass=ABCMeta):
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "session_")
 
-    def __getstate__(self) -> Any:
-        if hasattr(self, "session_"):
-            raise TypeError(
-                f"a fitted {type(self).__name__} cannot be copied or pickled: the copy would spend the budget a second "
-                "time. It can be saved with quorate.save, which keeps one budget for all"
-            )
-        return super().__getstate__()
 
-
-class SessionClassifier(SessionModel, QuorateClassifier):
+class SessionClassifier(SessionModel, AnsweringClassifier):
     """A classifier that answers through `session_`."""
 
     on_no_quorum: str = "abstain"
@@ -180,15 +197,6 @@ class SessionClassifier(SessionModel, QuorateClassifier):
             missed = int(predictions.no_quorum.sum())
             text = f"{missed} of {predictions.size} queries found no quorum; they were paid for"
             raise NoQuorum(f"{text}, and the batch is in this error's `predictions`", predictions=predictions)
-
-    def stream(self, queries: Iterable[Any], caller: str = "") -> Iterator[Any]:
-        """Yield an answer to each query as it arrives: a label, or None for no answer.
-
-        A query is a row of features.
-        """
-        for query in queries:
-            row = query if hasattr(query, "columns") else np.asarray(query)[np.newaxis, :]
-            yield self.predict(row, caller=caller).tolist()[0]
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the share of queries that are answered with `y`. All queries are asked and paid for, or none."""
