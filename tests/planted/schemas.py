@@ -191,7 +191,7 @@ def _replace_rows(twin: tuple[Any, str, Any]) -> Caught:
     return Caught("replaced row", evidence, found=differ or over > 1)
 
 
-def _unpaid_kinds(columns: Sequence[pa.Array], purse: Any, part: float) -> list[str]:
+def _unpaid_kinds(columns: Sequence[pa.Array], purse: Any, part: float, reading: Any) -> list[str]:
     """Take the kind of a column from its first row: that is the mistake."""
     purse.fraction(part)
     return ["whole" if kinds_of_values(column)[0] == 1 else "hidden" for column in columns]

@@ -21,7 +21,7 @@ from quorate.release.plan import plan_release
 from quorate.release.queries import Marginals, Matrix, Prefixes, Ranges, Rows
 from quorate.release.workloads import BoundWorkload, Columns, Workload
 from quorate.release.workloads._expressions import LONGEST, parse_expression
-from quorate.tables import Category, Date, Number, Schema
+from quorate.tables import Category, Date, Number, Reading, Schema
 from quorate.tables.cells import OTHER, cells_of
 from quorate.tables.containers import open_column, open_columns
 from quorate.tables.document import kind_from_document, kind_to_document
@@ -897,7 +897,9 @@ def test_a_plan_names_its_workload():
 
 
 def test_a_schema_with_reading_rules_is_read_by_them():
-    schema = Schema({"price": Number(cuts=[2.0, 1000.0]), "kind": Category(["a", "b"])}, missing_texts=["?"])
+    schema = Schema(
+        {"price": Number(cuts=[2.0, 1000.0]), "kind": Category(["a", "b"])}, reading=Reading(missing_texts=["?"])
+    )
     schema = schema.with_reading(decimal=",")
     table = {"price": ["1,234", "1.234", "?"], "kind": ["a", "b", "?"]}
     read = Columns.from_declaration(schema)

@@ -25,7 +25,7 @@ from quorate.service.client import _asking as asking_module
 from quorate.service.client import _client as client_module
 from quorate.service.client._answers import Answers
 from quorate.service.client._asking import Queries
-from quorate.tables import Category, Date, Number, Schema
+from quorate.tables import Category, Date, Number, Reading, Schema
 from service_client import call, running
 
 ROWS = [[1.0, 0, 0], [-1, 0, 0], [0, 0, 0], [2, 0, 0], [-3, 0, 0]]
@@ -301,7 +301,7 @@ def test_columns_of_a_schema_are_sent_as_it_reads_them():
         "job": Category(["NA", "5"]),
         "day": Date(low="2020-01-01", high="2025-12-31"),
     }
-    inputs = SchemaInputs(Schema(columns, missing_texts=("", "-9")))
+    inputs = SchemaInputs(Schema(columns, reading=Reading(missing_texts=("", "-9"))))
     about = named_model(inputs).metadata()
     day = pd.Timestamp("2024-05-31")
     frame = pd.DataFrame({"age": ["41", "-9", ""], "job": [5.0, 5, 5], "day": [day, day, None]})

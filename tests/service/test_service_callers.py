@@ -25,7 +25,7 @@ from quorate.service._errors import Refused
 from quorate.service._inputs import FrameInputs, MatrixInput, NamedInputs, SchemaInputs
 from quorate.service._outputs import Outputs
 from quorate.service._telemetry import Log
-from quorate.tables import Category, Number, QueryEncoder, Schema
+from quorate.tables import Category, Number, QueryEncoder, Reading, Schema
 from quorate.tables.frames import FrameFormat
 from service_client import call, running
 
@@ -153,7 +153,7 @@ WORDS = st.one_of(st.sampled_from(["a", " a", "b ", "?", " ?", "", "NA", "0", "5
 @given(st.lists(WORDS.filter(lambda text: "\0" not in text and text.isprintable()), min_size=1), st.booleans())
 def test_texts_are_looked_up_as_the_schema_encodes_them(texts, indicator):
     kind = Category(["a", "b", "?", 5, ""], missing="indicator" if indicator else "refuse")
-    schema = Schema({"town": kind}, missing_texts=["", "NA", "?", "0"])
+    schema = Schema({"town": kind}, reading=Reading(missing_texts=["", "NA", "?", "0"]))
     found = []
     for encode in (
         lambda: QueryEncoder(schema).encode("town", texts),

@@ -18,7 +18,7 @@ from quorate.core.errors import BudgetSpent, Infeasible, InvalidInput
 from quorate.core.mechanisms import NoisyVectors, SparseHistogram
 from quorate.core.privacy import Budget, Cost
 from quorate.models.linear import PrivateLogisticRegression
-from quorate.tables import Category, Date, Number, Schema, Text
+from quorate.tables import Category, Date, Number, Reading, Schema, Text
 from quorate.tables import learned as learning
 from quorate.tables.containers import open_column
 from quorate.tables.cut_tree import CutTree, most_cells
@@ -148,6 +148,20 @@ def test_kinds_of_values():
     }
     kinds = kinds_of_values(open_column(list(expected)))
     assert [ValueKind(kind).name for kind in kinds] == list(expected.values())
+
+
+def test_a_schema_is_learned_by_declared_rules():
+    rng = np.random.default_rng(0)
+    pay = [f"{value:.3f}".replace(".", ",") for value in rng.uniform(1, 9, 4000)]
+    table = {"pay": [*pay, *["keine"] * 2000], "sex": ["f", "?", "m"] * 2000}
+    rules = Reading(decimal=",", missing_texts=("?", "keine"))
+    with entropy_tape(3):
+        schema = Schema.from_private(table, epsilon=4.0, delta=1e-6, reading=rules)
+    pay_cuts, sexes = schema.columns["pay"].cuts, schema.columns["sex"].categories
+    assert 0.5 < pay_cuts[0] < pay_cuts[-1] < 9.5
+    assert set(sexes) == {"f", "m"}
+    assert schema.reading == rules == Schema.from_document(schema.to_document()).reading
+    assert schema.learned.marginals["sex"].missing > 1900
 
 
 TYPED = {

@@ -99,7 +99,7 @@ def test_the_schema_of_look_is_used_after_it_was_checked(messy, tmp_path, capsys
         Columns.load(out)
     out.write_text(re.sub(r'\n *"read_from_private_records": true,', "", text))
     schema = Schema.load(out)
-    assert schema.columns["Smokes"] == Category(["no", "yes"], missing="indicator")
+    assert schema.columns["Smokes"] == Category(["false", "true"], missing="indicator")  # True, TRUE and true
     assert schema.columns["Ward"] == Category(["Nord", "Süd"], missing="indicator")
     assert isinstance(schema.columns["Born"], Date)
     assert schema.columns["Note"] == Text()

@@ -163,7 +163,7 @@ def test_the_type_of_a_number_decides_before_the_decimal_mark():
 
 
 def test_a_missing_text_that_is_a_number_is_missing_in_every_container():
-    schema = Schema({"age": Number(missing="indicator")}, missing_texts=["", "-999"])
+    schema = Schema({"age": Number(missing="indicator")}, reading=Reading(missing_texts=["", "-999"]))
     for values in (["7", "-999"], [7, -999], [7.0, -999.0]):
         assert schema.encode(pa.table({"age": values})).tolist() == [[7, 0], [0, 1]]
 
@@ -229,12 +229,12 @@ def test_arrow_and_the_rules_agree_on_numbers(value):
 
 
 def test_a_schema_carries_its_rules():
-    schema = Schema({"pay": Number()}, reading=Reading(decimal=",", units=("Stk",)), missing_texts=["", "-"])
+    schema = Schema({"pay": Number()}, reading=Reading(missing_texts=["", "-"], decimal=",", units=("Stk",)))
     assert Schema.from_document(json.loads(schema.to_json())) == schema
     assert schema.to_document()["reading"] == {"decimal": ",", "units": ["Stk"]}
-    assert schema.missing_texts == ("", "-") == schema.reading.missing_texts
+    assert schema.reading.missing_texts == ("", "-")
     assert schema.with_missing_texts(["?"]).reading.missing_texts == ("", "-", "?")
-    assert schema.with_reading(decimal=".").missing_texts == ("", "-")
+    assert schema.with_reading(decimal=".").reading.missing_texts == ("", "-")
     assert "reading" not in Schema({"pay": Number()}).to_document()
     for wrong, message in (
         ({"decimal": ";"}, "decimal must be one of"),

@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quorate import InvalidInput
-from quorate.tables import MISSING_TEXTS, SUFFIXES, Category, Label, Number, Schema, as_table, read_table
+from quorate.tables import MISSING_TEXTS, SUFFIXES, Category, Label, Number, Reading, Schema, as_table, read_table
 from quorate.tables import schema as schema_module
 from quorate.tables.columns import encode_features
 from quorate.tables.persons import lasting_names, name_persons, person_name
@@ -449,7 +449,7 @@ def test_a_schema_survives_its_file(tmp_path):
     assert Schema.load(tmp_path / "schema.json") == SCHEMA
     told = Schema.load(write(tmp_path / "short.json", '{"columns": {"age": {"kind": "number"}}}'))
     assert told == Schema({"age": Number()})
-    assert told.missing_texts == MISSING_TEXTS
+    assert told.reading.missing_texts == MISSING_TEXTS
 
 
 finite = st.floats(-1e9, 1e9)
@@ -463,7 +463,7 @@ kinds = (
 
 @given(st.dictionaries(st.text(min_size=1, max_size=5), kinds, min_size=1, max_size=4))
 def test_any_schema_survives_its_document(columns):
-    schema = Schema(columns, missing_texts=["?"])
+    schema = Schema(columns, reading=Reading(missing_texts=["?"]))
     assert Schema.from_document(json.loads(json.dumps(schema.to_document()))) == schema
     none = pa.array([], pa.float64())
     widths = [encode_features(kind, none, name, role="query").shape[1] for name, kind in columns.items()]
@@ -495,7 +495,9 @@ def test_a_schema_from_a_public_table():
     }
     assert schema.label == Label("income", ["high", "low"])
     assert (schema.groups, schema.leave_out) == ("person", ("name",))
-    told = Schema.from_public(public, label="ill", classes=["no", "yes"], leave_out=["name"], missing_texts=["?"])
+    told = Schema.from_public(
+        public, label="ill", classes=["no", "yes"], leave_out=["name"], reading=Reading(missing_texts=["?"])
+    )
     assert told.label.classes == ("no", "yes")
     assert told.columns["work"] == Category(["a", "b"], missing="indicator")
     assert told.columns["gap"] == Category(["NA", "x", "y"])
@@ -654,7 +656,7 @@ def test_the_label_and_the_groups_can_be_said_later():
 
 def test_more_texts_may_mean_a_missing_value():
     rows = pa.table({"a": ["1", "?", "3"]})
-    assert Schema.from_public(rows, missing_texts=["?"]).columns == {
+    assert Schema.from_public(rows, reading=Reading(missing_texts=["?"])).columns == {
         "a": Number(centre=2, spread=1, missing="indicator")
     }
     schema = Schema({"a": Number(missing="indicator")}).with_missing_texts(["?"])

@@ -169,7 +169,7 @@ def _read_by_model(folder: PublishedFolder, model: Any, tables: Tables) -> Data:
     rows = rows_of_model(folder, records.drop_columns(unread), role="private")
     if not hasattr(model, "classes_"):
         return _with_rows(Data(records, None, None, label, target_column(records, label)), rows, tables)
-    values = open_columns(records, [label], whose="the private records")[label]
+    values = open_columns(records, [label], source="the private records")[label]
     codes = Label(label, model.classes_.tolist()).codes(values, role="private")
     labels = np.array([*model.classes_.tolist(), None], dtype=object)[codes]
     return _with_rows(Data(records, None, None, label, labels), rows, tables)
@@ -202,7 +202,7 @@ def _find_group_values(by: str, values: str | None, data: Data) -> list[str]:
 
 def _groups(records: Any, by: str, values: Sequence[str]) -> list[str]:
     """Return the group of each record, each read by itself, as categories are; "other" where it is not declared."""
-    column = open_columns(records, [by], whose="the private records")[by]
+    column = open_columns(records, [by], source="the private records")[by]
     names = np.array([*values, OTHER], dtype=object)
     codes = read_codes(column, values)
     return [str(name) for name in names[np.where(codes < 0, len(values), codes)]]

@@ -15,7 +15,7 @@ from cyclopts import Group, Parameter
 from quorate.cli.options import split_list
 from quorate.cli.output import check_apart
 from quorate.core.errors import InvalidInput
-from quorate.tables import MISSING_TEXTS, Label, Schema, read_table
+from quorate.tables import MISSING_TEXTS, Label, Reading, Schema, read_table
 from quorate.tables.containers import open_columns
 from quorate.tables.csv_records import Irregularities
 from quorate.tables.problems import OWNER_ALONE, Problem, find_problems
@@ -209,13 +209,13 @@ def classes_of_records(records: Any, label: str) -> list[str]:
 
 def target_column(records: Any, name: str) -> Any:
     """Return a column of numbers to predict, each read by itself: a text that is no number is nan."""
-    return read_numbers(open_columns(records, [name], whose="the private records")[name])
+    return read_numbers(open_columns(records, [name], source="the private records")[name])
 
 
 def _check_public_numbers(public: Any, name: str) -> None:
     """Refuse a target of which the public table, if it has that column, shows not one number."""
     if public is not None and name in public.column_names:
-        values = read_numbers(open_columns(public, [name], whose="the public table")[name])
+        values = read_numbers(open_columns(public, [name], source="the public table")[name])
         if values.size and np.isnan(values).all():
             raise InvalidInput(
                 f"--bounds and --largest take a label that is a number, but column {name!r} has no numbers in the "
@@ -255,7 +255,8 @@ def describe_columns(tables: Tables, records: Any, *, targets: Sequence[str] = (
     classes = None if targets else _declared_classes(tables, records)
     if tables.schema is None:
         rows, make = (records, Schema.numbers) if public is None else (public, Schema.from_public)
-        columns: dict[str, Any] = {"leave_out": leave_out, "texts": texts, "missing_texts": (*MISSING_TEXTS, *missing)}
+        reading = Reading(missing_texts=(*MISSING_TEXTS, *missing))
+        columns: dict[str, Any] = {"leave_out": leave_out, "texts": texts, "reading": reading}
         schema = make(rows, label=label, classes=classes, groups=tables.groups, **columns)
     else:
         schema = Schema.load(tables.schema).without(leave_out).with_texts(texts).with_missing_texts(missing)

@@ -104,7 +104,7 @@ class SchemaInputs(Inputs):
         super().__init__(
             [TensorInfo(name, "FP64" if type(kind) is Number else "BYTES", [-1]) for name, kind in columns]
         )
-        self.schema, self.encoder, self.missing_texts = schema, QueryEncoder(schema), schema.missing_texts
+        self.schema, self.encoder, self.missing_texts = schema, QueryEncoder(schema), schema.reading.missing_texts
         ends = np.cumsum([0, *(len(feature_names(kind, name)) for name, kind in columns)]).tolist()
         spans = zip(columns, pairwise(ends), strict=True)
         self._categories = {name: slice(*span) for (name, kind), span in spans if isinstance(kind, Category)}

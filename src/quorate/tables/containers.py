@@ -57,9 +57,9 @@ def foreign(problem: str) -> Iterator[None]:
         raise InvalidInput(problem) from None
 
 
-def type_problem(whose: str, column: Any, kind: object) -> str:
+def type_problem(source: str, column: Any, kind: object) -> str:
     """Return what is wrong with a column of a type that cannot be read."""
-    return f"{whose}, column {column!r}: values must be numbers, texts, dates or truth values, got {kind}"
+    return f"{source}, column {column!r}: values must be numbers, texts, dates or truth values, got {kind}"
 
 
 @dataclass(frozen=True)
@@ -108,58 +108,72 @@ def column_names(X: Any) -> list[Any]:
     return list(X.columns)
 
 
-def open_table(X: Any, names: Sequence[Any] | None = None, *, whose: str = "the table") -> OpenTable:
+def open_table(X: Any, names: Sequence[Any] | None = None, *, source: str = "the table") -> OpenTable:
     """Open the named columns of a frame or a mapping, all of them by default."""
+    containers = _column_containers(X)
+    spelled = {name: name for name in containers} if names is None else _spelled_names(containers, names, source)
+    opened = {name: _open(column, containers[column], source) for name, column in spelled.items()}
+    columns, kinds = ({name: part[index] for name, part in opened.items()} for index in (0, 1))
+    if len(set(map(len, columns.values()))) > 1:
+        raise InvalidInput(f"{source} must have columns of one length")
+    return OpenTable(columns, kinds)
+
+
+def _column_containers(X: Any) -> dict[Any, Any]:
+    """Return the columns of a frame or a mapping by name, each in a container of its library."""
+    if isinstance(X, Mapping):
+        return dict(X)
     if hasattr(X, "iloc"):
-        given = list(X.columns)
-        columns = {name: X.iloc[:, index] for index, name in enumerate(given)}
-    elif isinstance(X, Mapping):
-        given, columns = list(X), dict(X)
-    elif hasattr(X, "get_column"):
-        given = list(X.columns)
-        columns = {name: X.get_column(name) for name in given}
-    else:
-        table = as_table(X)
-        given, columns = table.column_names, dict(zip(table.column_names, table.columns, strict=True))
-    check_differ(given)
-    wanted = given if names is None else _present(given, names, whose)
-    opened = {name: _opened(name, columns[_spelled(given, name)], whose) for name in wanted}
-    if len({len(column) for column, _ in opened.values()}) > 1:
-        raise InvalidInput(f"{whose} must have columns of one length")
-    return OpenTable({name: part[0] for name, part in opened.items()}, {name: part[1] for name, part in opened.items()})
+        check_differ(X.columns)
+        return {name: X.iloc[:, index] for index, name in enumerate(X.columns)}
+    if hasattr(X, "get_column"):
+        return {name: X.get_column(name) for name in X.columns}
+    table = as_table(X)
+    return dict(zip(table.column_names, table.columns, strict=True))
 
 
-def open_rows(X: Any, *, whose: str = "the table") -> OpenTable | Floats:
+def _spelled_names(names: Iterable[Any], wanted: Sequence[Any], source: str) -> dict[Any, Any]:
+    """Return the name by which each wanted column is given: numbers that name columns may be declared as texts."""
+    by_text = {str(name): name for name in reversed(list(names))} | {name: name for name in names}
+    spelled = {name: by_text.get(name, by_text.get(str(name))) for name in wanted}
+    if lacking := [name for name, column in spelled.items() if column is None]:
+        raise InvalidInput(
+            f"{source} must have the columns {shown_names(lacking)}; its columns are {shown_names(list(names))}"
+        )
+    return spelled
+
+
+def open_rows(X: Any, *, source: str = "the table") -> OpenTable | Floats:
     """Open a table of any kind: a matrix of floats for an array of numbers, else raw columns.
 
     The columns of an array or a list are named by their numbers.
     """
     if is_frame(X):
-        return open_table(X, whose=whose)
-    given = _as_array(X)
-    if given.ndim != 2:
-        raise InvalidInput(f"{whose} must be rows and columns, got an array of shape {given.shape}")
-    if given.dtype.kind in _PLAIN:
-        return _canonical(given)
-    columns = {index: _array_column(given[:, index], index, whose) for index in range(given.shape[1])}
-    return OpenTable(columns, dict.fromkeys(columns, _numpy_kind(given.dtype)))
+        return open_table(X, source=source)
+    array = _as_array(X)
+    if array.ndim != 2:
+        raise InvalidInput(f"{source} must be rows and columns, got an array of shape {array.shape}")
+    if array.dtype.kind in _PLAIN:
+        return _canonical(array)
+    columns = {index: _array_column(array[:, index], index, source) for index in range(array.shape[1])}
+    return OpenTable(columns, dict.fromkeys(columns, _numpy_kind(array.dtype)))
 
 
-def open_columns(table: Any, names: Sequence[str], *, whose: str = "the table") -> dict[Any, pa.Array]:
+def open_columns(table: Any, names: Sequence[str], *, source: str = "the table") -> dict[Any, pa.Array]:
     """Return the raw columns of these names, of a frame, a mapping, or a matrix that has just these columns."""
     if isinstance(table, np.ndarray):
         if table.ndim != 2 or table.shape[1] != len(names):
             raise InvalidInput(
-                f"{whose}, given as an array, must have one column for each of {shown_names(names)}, got shape "
+                f"{source}, given as an array, must have one column for each of {shown_names(names)}, got shape "
                 f"{table.shape}"
             )
-        return {name: open_column(table[:, index], name=name, whose=whose) for index, name in enumerate(names)}
-    return open_table(table, names, whose=whose).columns
+        return {name: open_column(table[:, index], name=name, source=source) for index, name in enumerate(names)}
+    return open_table(table, names, source=source).columns
 
 
-def open_column(values: Any, *, name: Any = None, whose: str = "the table") -> pa.Array:
+def open_column(values: Any, *, name: Any = None, source: str = "the table") -> pa.Array:
     """Return one value a row as a raw column: an array, a list, a series of a data frame, an Arrow array."""
-    return _opened(name, values, whose)[0]
+    return _open(name, values, source)[0]
 
 
 def list_values(values: Any) -> list[Any]:
@@ -175,19 +189,19 @@ def raw_values(values: Any) -> pa.Array:
     return values if isinstance(values, pa.Array) else open_column(values)
 
 
-def open_matrix(X: Any, *, whose: str = "the table") -> Floats:
+def open_matrix(X: Any, *, source: str = "the table") -> Floats:
     """Return rows of numbers as a matrix of 64-bit floats: NaN for what is missing or no number, and one zero.
 
     X is an array, a sparse matrix, a list of rows or a frame. Values are read by themselves, and none is refused.
     """
     if is_frame(X):
-        opened = open_table(X, whose=whose)
+        opened = open_table(X, source=source)
         parts = [read_numbers(column) for column in opened.columns.values()]
         return np.stack(parts, axis=1) if parts else np.empty((0, 0))
-    given = _as_array(X)
-    if given.dtype.kind in _PLAIN:
-        return _canonical(given)
-    return read_numbers(_array_column(given.reshape(-1), None, whose)).reshape(given.shape)
+    array = _as_array(X)
+    if array.dtype.kind in _PLAIN:
+        return _canonical(array)
+    return read_numbers(_array_column(array.reshape(-1), None, source)).reshape(array.shape)
 
 
 def _as_array(X: Any) -> NDArray[Any]:
@@ -206,30 +220,30 @@ def _without_mask(values: Any) -> Any:
     return plain
 
 
-def _canonical(given: NDArray[Any]) -> Floats:
+def _canonical(array: NDArray[Any]) -> Floats:
     with np.errstate(all="ignore"):  # a long double beyond all floats is infinite, and nobody is warned of it
-        matrix = np.asarray(given, dtype=np.float64, order="C") + 0.0
+        matrix = np.asarray(array, dtype=np.float64, order="C") + 0.0
     matrix[np.isnan(matrix)] = np.nan
     return matrix
 
 
-def _opened(name: Any, values: Any, whose: str) -> tuple[pa.Array, str]:
+def _open(name: Any, values: Any, source: str) -> tuple[pa.Array, str]:
     """Return a raw column, and its kind by the type that it came in."""
     values = _without_mask(values)
     kind = getattr(values, "dtype", None)
     if hasattr(kind, "categories") and hasattr(kind, "ordered"):  # of pandas
         return _pandas_categories(values), "text"
     if isinstance(kind, np.dtype) or not _has_arrow_type(values):
-        array = np.asarray(values) if kind is not None else _list_column(_listed_objects(values, name, whose))
+        array = np.asarray(values) if kind is not None else _list_column(_listed_objects(values, name, source))
         if array.ndim != 1:
-            raise InvalidInput(f"{whose}, column {name!r}: one value a row is expected, got shape {array.shape}")
-        return _array_column(array, name, whose), _numpy_kind(array.dtype)
+            raise InvalidInput(f"{source}, column {name!r}: one value a row is expected, got shape {array.shape}")
+        return _array_column(array, name, source), _numpy_kind(array.dtype)
     arrow = _arrow_column(values)
     if arrow is None:  # refused by a value: each is read by itself
-        return object_texts(_listed_objects(values, name, whose)), _series_kind(kind)
+        return object_texts(_listed_objects(values, name, source)), _series_kind(kind)
     found = kind_of_type(arrow.type)
     if found is None:
-        raise InvalidInput(type_problem(whose, name, arrow.type))
+        raise InvalidInput(type_problem(source, name, arrow.type))
     return raw_column(arrow), found
 
 
@@ -270,9 +284,9 @@ def _arrow_column(values: Any) -> Any:
         return None
 
 
-def _listed_objects(values: Any, name: Any, whose: str) -> list[Any]:
+def _listed_objects(values: Any, name: Any, source: str) -> list[Any]:
     if not isinstance(values, Iterable) or isinstance(values, str | bytes | Mapping):
-        raise InvalidInput(f"{whose}, column {name!r}: one value a row is expected")
+        raise InvalidInput(f"{source}, column {name!r}: one value a row is expected")
     return list_values(values)
 
 
@@ -283,7 +297,7 @@ def _series_kind(kind: Any) -> str:
     return "number" if getattr(kind, "is_numeric", bool)() or getattr(kind, "_is_numeric", False) is True else "text"
 
 
-def _array_column(array: NDArray[Any], name: Any, whose: str) -> pa.Array:
+def _array_column(array: NDArray[Any], name: Any, source: str) -> pa.Array:
     kind = array.dtype.kind
     if kind in _PLAIN:
         with np.errstate(all="ignore"):
@@ -295,7 +309,7 @@ def _array_column(array: NDArray[Any], name: Any, whose: str) -> pa.Array:
         return raw_column(pa.array(array.astype("timedelta64[us]")))
     if kind in "OUSTc":
         return object_texts(array.astype(object).tolist() if kind != "S" else array.tolist())
-    raise InvalidInput(type_problem(whose, name, array.dtype))
+    raise InvalidInput(type_problem(source, name, array.dtype))
 
 
 def _numpy_kind(kind: np.dtype[Any]) -> str:
@@ -395,26 +409,27 @@ def check_names(table: pa.Table) -> pa.Table:
     return table
 
 
-def check_columns(table: pa.Table, needed: Sequence[str], role: Role, *, known: Sequence[str] | None = None) -> None:
-    """Refuse a table that lacks columns, or has columns of types that cannot be read; with `known`, or other columns.
+def check_columns(table: pa.Table, needed: Sequence[str], role: Role, *, unused: Sequence[str] | None = None) -> None:
+    """Refuse a table that lacks columns, or has columns of types that cannot be read. All problems are told at once.
 
-    All problems are told at once.
+    With `unused`, columns that are neither needed nor among these are refused too.
     """
     check_choice("role", role, get_args(Role))
-    names, rows, problems = table.column_names, subject(role), list[str]()
-    types = {name: table.schema.field(name).type for name in needed if name in names}
-    lacking = [name for name in needed if name not in types]
+    names, rows = table.column_names, subject(role)
+    lacking = [name for name in needed if name not in names]
+    problems = []
     if lacking:
-        noun = "column" if known is None else "columns"
+        noun = "column" if unused is None else "columns"
         problems.append(f"{rows} must have the {noun} {shown_names(lacking)}; the columns are {shown_names(names)}")
-    if known is not None:
-        problems += _unknown_columns([name for name in names if name not in (*needed, *known)], role)
-    problems += [type_problem(rows, name, kind) for name, kind in types.items() if not is_readable(kind)]
+    if unused is not None:
+        problems += _undeclared_problems([name for name in names if name not in (*needed, *unused)], role)
+    fields = [table.schema.field(name) for name in needed if name not in lacking]
+    problems += [type_problem(rows, field.name, field.type) for field in fields if not is_readable(field.type)]
     if problems:
         raise InvalidInput(". ".join(problems))
 
 
-def _unknown_columns(names: Sequence[str], role: Role) -> list[str]:
+def _undeclared_problems(names: Sequence[str], role: Role) -> list[str]:
     if not names:
         return []
     declared = "" if role == "query" else ' or name them under "leave_out" in the schema'
@@ -431,22 +446,6 @@ def check_differ(names: Sequence[Any]) -> None:
         if name in seen:
             raise InvalidInput(f"column names must differ: {name!r} appears twice")
         seen.add(name)
-
-
-def _present(given: Sequence[Any], names: Sequence[Any], whose: str) -> Sequence[Any]:
-    lacking = [name for name in names if _spelled(given, name) is None]
-    if lacking:
-        raise InvalidInput(
-            f"{whose} must have the columns {shown_names(lacking)}; its columns are {shown_names(given)}"
-        )
-    return names
-
-
-def _spelled(given: Sequence[Any], name: Any) -> Any:
-    """Return the name by which a column is given: numbers that name columns may be declared as texts."""
-    if name in given:
-        return name
-    return next((one for one in given if str(one) == str(name)), None)
 
 
 def shown_names(names: Sequence[Any]) -> str:

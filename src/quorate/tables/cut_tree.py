@@ -90,7 +90,7 @@ class CutTree:
     def __init__(
         self, units: int, *, is_whole: bool = False, is_date: bool = False, most_cells: int | None = None
     ) -> None:
-        self._units, self._is_whole, self._is_date, self._most_cells = units, is_whole, is_date, most_cells
+        self._units, self._is_whole, self.is_date, self._most_cells = units, is_whole, is_date, most_cells
         ends = [-math.inf, *_first_ends(is_whole=is_whole, is_date=is_date), math.inf]
         self._numbers = [_Cell(low, high) for low, high in pairwise(ends)]
         self._missing = _Cell(math.nan, math.nan)
@@ -138,7 +138,7 @@ class CutTree:
     def _inner_ends(self, cell: _Cell, parts: int) -> list[float]:
         if not (math.isfinite(cell.low) and math.isfinite(cell.high)):
             return []
-        if self._is_date:
+        if self.is_date:
             ends = np.linspace(cell.low, cell.high, parts + 1)[1:-1].tolist()
         else:
             ends = divide_range(cell.low, cell.high, parts)
@@ -154,7 +154,7 @@ class CutTree:
     def marginal(self) -> NumberMarginal:
         """Return cuts near the deciles, with frequent values in cells of their own, and the units between them."""
         scale = self._precision**-0.5
-        line = _Line(self._leaves(), noise=scale, is_whole=self._is_whole, is_date=self._is_date)
+        line = _Line(self._leaves(), noise=scale, is_whole=self._is_whole, is_date=self.is_date)
         if line.total <= _CLEAR_END * scale:
             return NumberMarginal((), (), (), self._missing.units, scale)
         cuts = self._cuts(line)

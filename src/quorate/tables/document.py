@@ -94,15 +94,14 @@ def kind_from_document(column: str, document: object) -> Kind:
     if kind == "category" and "categories" not in given:
         raise InvalidInput(f"column {column!r}: a category needs its list of categories")
     try:
-        made: Kind = _TYPES[kind](**given)
-        return made
+        return _TYPES[kind](**given)  # type: ignore[no-any-return]
     except InvalidInput as error:
         raise InvalidInput(f"column {column!r}: {error}") from None
 
 
 def kind_to_document(kind: Kind) -> dict[str, Any]:
     """Return the description of a kind, without what has its default."""
-    name = next(name for name, made in _TYPES.items() if type(kind) is made)
+    name = next(name for name, kind_type in _TYPES.items() if type(kind) is kind_type)
     document: dict[str, Any] = {"kind": name}
     for key in _KEYS[name]:
         value = getattr(kind, key)
@@ -136,10 +135,10 @@ def schema_fields(document: Mapping[str, Any]) -> dict[str, Any]:
     columns, label, learned = (document.get(key) for key in ("columns", "label", "learned"))
     if not isinstance(columns, Mapping):
         raise InvalidInput('a schema needs "columns", an object with one entry for each column to encode')
-    return {key: document[key] for key in ("groups", "leave_out", "missing_texts") if key in document} | {
+    return {key: document[key] for key in ("groups", "leave_out") if key in document} | {
         "columns": {name: kind_from_document(name, described) for name, described in columns.items()},
         "label": None if label is None else label_from_document(label),
-        "reading": Reading.from_document(document.get("reading", {})),
+        "reading": Reading.from_document(document),
         "learned": None if learned is None else LearnedFacts.from_document(learned),
     }
 
@@ -151,17 +150,15 @@ def schema_to_document(schema: Any) -> dict[str, Any]:
         document["label"] = {"column": schema.label.column, "classes": list(schema.label.classes)}
     if schema.groups is not None:
         document["groups"] = schema.groups
-    document |= {"leave_out": list(schema.leave_out), "missing_texts": list(schema.reading.missing_texts)}
-    rules = schema.reading.to_document()
-    learned = None if schema.learned is None else schema.learned.to_document()
-    return document | ({"reading": rules} if rules else {}) | ({"learned": learned} if learned else {})
+    document |= {"leave_out": list(schema.leave_out)} | schema.reading.to_document()
+    return document if schema.learned is None else document | {"learned": schema.learned.to_document()}
 
 
-def check_keys(subject: str, document: Mapping[str, Any], known: Iterable[str]) -> None:
+def check_keys(subject: str, document: Mapping[str, Any], keys: Iterable[str]) -> None:
     """Refuse keys that mean nothing: a mistyped one would be a setting that is silently not made."""
     for key in document:
-        if key not in known:
-            raise InvalidInput(f"{subject}: {key!r} means nothing here; the keys are {', '.join(known)}")
+        if key not in keys:
+            raise InvalidInput(f"{subject}: {key!r} means nothing here; the keys are {', '.join(keys)}")
 
 
 def _no_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

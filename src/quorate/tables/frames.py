@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from quorate.core.arrays import Floats
 from quorate.core.errors import InvalidInput
-from quorate.tables.containers import Role, column_names, is_frame, open_table, refusal, shown_names, subject
+from quorate.tables.containers import Role, column_names, is_frame, open_table, refusal, subject
 from quorate.tables.dates import DateUnit, read_moments
 from quorate.tables.reading import MISSING_TEXTS
 from quorate.tables.values import read_numbers, read_texts
@@ -54,7 +54,7 @@ class FrameFormat:
         if not is_frame(public) or not is_frame(X):
             return None
         names = column_names(X)
-        kinds = open_table(public, names, whose="the public table").kinds
+        kinds = open_table(public, names, source="the public table").kinds
         return cls.declared(X, names, [kinds[name] for name in names])  # type: ignore[misc]
 
     @classmethod
@@ -71,13 +71,7 @@ class FrameFormat:
 
         A query whose number or date cannot be read is refused.
         """
-        lacking = [name for name in self.columns if str(name) not in set(map(str, column_names(X)))]
-        if lacking:
-            raise InvalidInput(
-                f"{subject(role)} must have the columns {shown_names(lacking)}; their columns are "
-                f"{shown_names(column_names(X))}"
-            )
-        opened = open_table(X, self.columns, whose=subject(role))
+        opened = open_table(X, self.columns, source=subject(role))
         pairs = zip(self.columns, self.kinds, strict=True)
         return self._frame({name: read_column(name, opened.columns[name], kind, role) for name, kind in pairs})
 
@@ -131,7 +125,7 @@ def query_matrix(
     given = list(names) or table.column_names
     if len(given) != features:
         raise InvalidInput(f"{subject(role)} must have {features} columns, as the records had, got {len(given)}")
-    opened = open_table(table, given, whose=subject(role))
+    opened = open_table(table, given, source=subject(role))
     columns = [read_column(name, opened.columns[name], "number", role) for name in given]
     matrix: Floats = np.stack(columns, axis=1)
     for index, name in enumerate(given):

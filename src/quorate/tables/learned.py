@@ -30,7 +30,7 @@ from quorate.tables.containers import open_columns, shown_names
 from quorate.tables.cut_tree import STAGES, CutTree, NumberMarginal, most_cells
 from quorate.tables.dates import DateUnit, read_moments
 from quorate.tables.persons import person_names
-from quorate.tables.reading import DEFAULT_READING
+from quorate.tables.reading import DEFAULT_READING, Reading
 from quorate.tables.values import read_numbers, read_texts
 
 _KINDS_NOISE = 1 / 25  # of the units: the scale of the noise that is enough to tell kinds apart
@@ -179,12 +179,12 @@ class _Plan:
         needed = 2 * columns * self._unit_variance / (_KINDS_NOISE * self.units) ** 2
         return min(max(needed, _KINDS_SHARES[0]), _KINDS_SHARES[1])
 
-    def texts_share(self, texts: int, numbers: int, left: float) -> float:
+    def texts_share(self, texts: int, numbers: int, after_kinds: float) -> float:
         """Return the share of the texts of what is left after the kinds."""
         if not numbers or not texts:
             return 1.0 if texts else 0.0
         wanted = _FREQUENT * self.units / (self._deviations(texts) + _SURE)
-        needed = 2 * texts * self._unit_variance / wanted**2 / left
+        needed = 2 * texts * self._unit_variance / wanted**2 / after_kinds
         return min(max(needed, _TEXTS_SHARES[0]), _TEXTS_SHARES[1])
 
     def _deviations(self, texts: int) -> float:
@@ -193,16 +193,17 @@ class _Plan:
     def _threshold(self, columns: int) -> float:
         """Return the count that a category needs, as a share of the units, if half of the columns are texts."""
         texts = max(1, columns // 2)
-        left = 1 - self.kinds_share(columns)
-        scale = math.sqrt(2 * texts * self._unit_variance / (left * self.texts_share(texts, columns - texts, left)))
+        after_kinds = 1 - self.kinds_share(columns)
+        share = after_kinds * self.texts_share(texts, columns - texts, after_kinds)
+        scale = math.sqrt(2 * texts * self._unit_variance / share)
         return scale * (self._deviations(texts) + _SURE) / self.units
 
     def _number_noise(self, columns: int) -> float:
         """Return the noise of a count of numbers, as a share of the units, if half of the columns are texts."""
         texts = max(1, columns // 2)
         numbers = max(columns - texts, 1)
-        left = (1 - self.kinds_share(columns)) * (1 - _TEXTS_SHARES[1])
-        return math.sqrt(2 * numbers * self._unit_variance / left) / self.units
+        share = (1 - self.kinds_share(columns)) * (1 - _TEXTS_SHARES[1])
+        return math.sqrt(2 * numbers * self._unit_variance / share) / self.units
 
     def is_good(self, columns: int) -> bool:
         """Return whether frequent categories and deciles are found."""
@@ -227,10 +228,10 @@ class _Purse:
 
     def fraction(self, part: float) -> float:
         """Return the fraction of what the vectors have left that is this part of the schema's share."""
-        left = 1.0 - self._spent
-        taken = min(part * self._all, left)
-        self._spent += taken
-        return 1.0 if self._spent >= 1.0 - 1e-12 else taken / left
+        unspent = 1.0 - self._spent
+        spending = min(part * self._all, unspent)
+        self._spent += spending
+        return 1.0 if self._spent >= 1.0 - 1e-12 else spending / unspent
 
     def release(self, counts: Integers, *, squared_sensitivity: int, part: float) -> tuple[Floats, float]:
         """Return counts with noise, and its scale."""
@@ -241,19 +242,24 @@ class _Purse:
 
     def release_texts(self, lists: Sequence[Mapping[str, int]], *, slack: float, part: float) -> Any:
         """Return the texts that pass, with the number of units without one, and the mechanism."""
-        known = [("",)] * len(lists)
-        return SparseHistogram.release_within(
-            self._vectors, lists, slack=slack, fraction=self.fraction(part), known=known
-        )
+        fraction, public_texts = self.fraction(part), [("",)] * len(lists)
+        return SparseHistogram.release_within(self._vectors, lists, slack=slack, fraction=fraction, known=public_texts)
 
 
 def learn_private_table(
-    table: Any, names: Sequence[str], *, epsilon: float, delta: float, groups: str | None, sentences: Sequence[str]
+    table: Any,
+    names: Sequence[str],
+    *,
+    epsilon: float,
+    delta: float,
+    groups: str | None,
+    sentences: Sequence[str],
+    reading: Reading,
 ) -> tuple[LearnedColumns, LearnedFacts]:
     """Learn these columns of private records with a budget of their own. With `groups` people count by first rows."""
     rows = None
     if groups is not None:
-        rows = first_rows(person_names(private_columns(table, [groups])[groups], DEFAULT_READING.missing_texts)[0])
+        rows = first_rows(person_names(private_columns(table, [groups])[groups], reading.missing_texts)[0])
     columns = private_columns(table, names, rows)
     units = len(rows) if rows is not None else len(next(iter(columns.values()), ()))
     if not names or units < 1:
@@ -261,7 +267,7 @@ def learn_private_table(
     slack = slack_for_texts(delta)
     budget = Budget(epsilon=epsilon, delta=delta, slack=slack)
     vectors = NoisyVectors(budget, entries=entries_of_schema(len(names)))  # proof: step 4
-    learned = learn_columns(columns, vectors, units=units, slack=slack, sentences=sentences)
+    learned = learn_columns(columns, vectors, units=units, slack=slack, sentences=sentences, reading=reading)
     unit = replaced("row" if groups is None else "person")
     claim = Claim(epsilon, delta, unit=unit, conditions=(PUBLIC_FACTS,))
     return learned, LearnedFacts(str(claim), epsilon, delta, units, learned.marginals, learned.notes)
@@ -275,37 +281,41 @@ def learn_columns(
     slack: float,
     share: float = 1.0,
     sentences: Sequence[str] = (),
+    reading: Reading = DEFAULT_READING,
 ) -> LearnedColumns:
     """Learn private columns, which have one row for each unit, for a share of what these vectors have left.
 
     `slack` of their budget pays for texts of a single unit; `sentences` are columns that are declared as such.
     """
-    names = [name for name in columns if name not in sentences]
-    kinds: dict[str, Kind] = dict.fromkeys(set(columns) & set(sentences), Text())
-    if not names:
+    undeclared = {name: column for name, column in columns.items() if name not in sentences}
+    kinds: dict[str, Kind] = dict.fromkeys(set(columns) - set(undeclared), Text())
+    if not undeclared:
         return LearnedColumns(kinds, {}, (), units)
     plan, purse = _Plan(vectors, share, units=units, slack=slack), _Purse(vectors, share)
-    plan.check(len(names))
-    kinds_part = plan.kinds_share(len(names))
-    winners = dict(zip(names, _learn_kinds([columns[name] for name in names], purse, kinds_part), strict=True))
-
-    def won_by(*kinds_of_values: str) -> dict[str, pa.Array]:
-        return {name: columns[name] for name, winner in winners.items() if winner in kinds_of_values}
-
-    kinds |= dict.fromkeys(won_by("sentence"), Text())
-    texts, numbers = won_by("text"), won_by("whole", "fraction", "date")
+    plan.check(len(undeclared))
+    kinds_part = plan.kinds_share(len(undeclared))
+    winners = dict(zip(undeclared, _learn_kinds(list(undeclared.values()), purse, kinds_part, reading), strict=True))
+    kinds |= dict.fromkeys(_names_of(winners, "sentence"), Text())
+    texts, numbers = _names_of(winners, "text"), _names_of(winners, "whole", "fraction", "date")
     texts_part = (1 - kinds_part) * plan.texts_share(len(texts), len(numbers), 1 - kinds_part)
-    learned = _learn_texts(texts, purse, texts_part, plan)
-    learned |= _learn_numbers(numbers, winners, purse, 1 - kinds_part - texts_part, units)
+    learned = _learn_texts({name: columns[name] for name in texts}, purse, texts_part, plan, reading)
+    trees = {name: _tree_of(winners[name], units) for name in numbers}
+    values = {name: _numbers_of(columns[name], winners[name], reading) for name in numbers}
+    learned |= _learn_numbers(trees, values, purse, 1 - kinds_part - texts_part)
     kinds |= {name: kind for name, (kind, _) in learned.items()}
     marginals = {name: marginal for name, (_, marginal) in learned.items()}
     hidden = tuple(name for name in columns if name not in kinds)  # whatever their types
     return LearnedColumns({name: kinds[name] for name in columns if name in kinds}, marginals, hidden, units)
 
 
-def _learn_kinds(columns: Sequence[pa.Array], purse: _Purse, part: float) -> list[str]:
+def _names_of(winners: Mapping[str, str], *kinds: str) -> list[str]:
+    """Return the columns that one of these kinds has won."""
+    return [name for name, winner in winners.items() if winner in kinds]
+
+
+def _learn_kinds(columns: Sequence[pa.Array], purse: _Purse, part: float, reading: Reading) -> list[str]:
     """Return for each column "whole", "fraction", "date", "text", "sentence" or "hidden": the plurality above noise."""
-    counts = [np.bincount(kinds_of_values(column), minlength=len(ValueKind)) for column in columns]
+    counts = [np.bincount(kinds_of_values(column, reading), minlength=len(ValueKind)) for column in columns]
     noisy, scale = purse.release(  # proof: step 1
         np.concatenate(counts).astype(np.int64), squared_sensitivity=2 * len(columns), part=part
     )
@@ -330,13 +340,13 @@ def _plurality(noisy: Floats, scale: float) -> str:
 
 
 def _learn_texts(
-    columns: Mapping[str, pa.Array], purse: _Purse, part: float, plan: _Plan
+    columns: Mapping[str, pa.Array], purse: _Purse, part: float, plan: _Plan, reading: Reading
 ) -> dict[str, tuple[Kind, ColumnMarginal]]:
     """Return the categories of columns of texts; a column of which none passes is left out."""
     if not columns:
         return {}
     passed, histogram = purse.release_texts(  # proof: step 2
-        [count_texts(column) for column in columns.values()], slack=plan.slack, part=part
+        [count_texts(column, reading) for column in columns.values()], slack=plan.slack, part=part
     )
     learned: dict[str, tuple[Kind, ColumnMarginal]] = {}
     for name, categories in zip(columns, passed, strict=True):
@@ -349,43 +359,40 @@ def _learn_texts(
     return learned
 
 
+def _tree_of(winner: str, units: int) -> CutTree:
+    return CutTree(units, is_whole=winner == "whole", is_date=winner == "date")
+
+
+def _numbers_of(column: pa.Array, winner: str, reading: Reading) -> Floats:
+    return read_moments(column, _DATE_UNIT, reading) if winner == "date" else read_numbers(column, reading)
+
+
 def _learn_numbers(
-    columns: Mapping[str, pa.Array], winners: Mapping[str, str], purse: _Purse, part: float, units: int
+    trees: Mapping[str, CutTree], values: Mapping[str, Floats], purse: _Purse, part: float
 ) -> dict[str, tuple[Kind, ColumnMarginal]]:
     """Return ranges and cuts of columns of numbers and dates; a column that the noise hides is left out."""
-    dates = {name: winners[name] == "date" for name in columns}
-    trees = {name: CutTree(units, is_whole=winners[name] == "whole", is_date=dates[name]) for name in columns}
-    _grow_trees(trees, columns, dates, purse, part)
+    _grow_trees(trees, values, purse, part)
     learned: dict[str, tuple[Kind, ColumnMarginal]] = {}
     for name, tree in trees.items():
         line = tree.marginal()
         if len(line.cuts) > 1:
             marginal = ColumnMarginal(line.counts, max(line.missing, 0.0), line.scale, line.means)
-            learned[name] = _number_kind(line, is_date=dates[name]), marginal
+            learned[name] = _number_kind(line, is_date=tree.is_date), marginal
     return learned
 
 
-def _grow_trees(
-    trees: Mapping[str, CutTree],
-    columns: Mapping[str, pa.Array],
-    dates: Mapping[str, bool],
-    purse: _Purse,
-    part: float,
-) -> None:
+def _grow_trees(trees: Mapping[str, CutTree], values: Mapping[str, Floats], purse: _Purse, part: float) -> None:
     """Release the counts of all trees stage by stage, until none is open."""
-    values = {
-        name: read_moments(column, _DATE_UNIT) if dates[name] else read_numbers(column)
-        for name, column in columns.items()
-    }
     for stage in range(STAGES):
         open_ = [name for name, tree in trees.items() if tree.is_open]
         square = sum(trees[name].squared_sensitivity for name in open_)
         if not square:
             break
         counts = [trees[name].count(values[name]) for name in open_]
-        each = part / (STAGES - stage)  # of the stages that are not needed, the others have nothing
-        part -= each
-        noisy, scale = purse.release(np.concatenate(counts), squared_sensitivity=square, part=each)  # proof: step 3
+        stage_part = part / (STAGES - stage)  # of the stages that are not needed, the others have nothing
+        part -= stage_part
+        counted = np.concatenate(counts)
+        noisy, scale = purse.release(counted, squared_sensitivity=square, part=stage_part)  # proof: step 3
         parts = np.split(noisy, np.cumsum([len(cells) for cells in counts])[:-1])
         for name, cells in zip(open_, parts, strict=True):
             trees[name].update(cells, scale)
@@ -420,20 +427,20 @@ class ValueKind(IntEnum):
 
 def private_columns(table: Any, names: Sequence[str], rows: NDArray[np.int64] | None = None) -> dict[str, pa.Array]:
     """Return raw columns of private records, or some of their rows. No value is refused."""
-    columns = open_columns(table, names, whose="the private records")
+    columns = open_columns(table, names, source="the private records")
     return columns if rows is None else {name: column.take(pa.array(rows)) for name, column in columns.items()}
 
 
-def kinds_of_values(column: pa.Array) -> Integers:
+def kinds_of_values(column: pa.Array, reading: Reading = DEFAULT_READING) -> Integers:
     """Return the `ValueKind` of each value of a raw column."""
     if pa.types.is_large_string(column.type):
-        coded = read_texts(column).dictionary_encode()
-        distinct = np.append(_kinds_of_texts(coded.dictionary), ValueKind.MISSING)
+        coded = column.dictionary_encode()
+        distinct = np.append(_kinds_of_texts(coded.dictionary, reading), ValueKind.MISSING)
         indices = pc.fill_null(coded.indices, len(distinct) - 1).to_numpy(zero_copy_only=False)
         return np.asarray(distinct[indices], dtype=np.int64)
     if pa.types.is_timestamp(column.type):
         return np.where(np.isnan(read_moments(column, _DATE_UNIT)), ValueKind.MISSING, ValueKind.DATE).astype(np.int64)
-    return _kinds_of_numbers(read_numbers(column))
+    return _kinds_of_numbers(read_numbers(column, reading))
 
 
 def _kinds_of_numbers(numbers: Floats) -> Integers:
@@ -441,18 +448,20 @@ def _kinds_of_numbers(numbers: Floats) -> Integers:
     return np.where(np.isnan(numbers), ValueKind.MISSING, kinds).astype(np.int64)
 
 
-def _kinds_of_texts(written: pa.Array) -> Integers:
-    blanks = pc.count_substring_regex(written, r"\s+").to_numpy(zero_copy_only=False)
+def _kinds_of_texts(texts: pa.Array, reading: Reading) -> Integers:
+    written = read_texts(texts, reading.missing_texts)
+    blanks = pc.fill_null(pc.count_substring_regex(written, r"\s+"), 0).to_numpy()
     kinds = np.where(blanks >= _SENTENCE_BLANKS, ValueKind.SENTENCE, ValueKind.TEXT).astype(np.int64)
-    numbers, moments = read_numbers(written), read_moments(written, _DATE_UNIT)
+    numbers, moments = read_numbers(texts, reading), read_moments(texts, _DATE_UNIT, reading)
     kinds = np.where(np.isnan(moments), kinds, ValueKind.DATE)
     kinds = np.where(np.isnan(numbers), kinds, _kinds_of_numbers(numbers))
-    truth = np.array([DEFAULT_READING.truth(text) is not None for text in written.to_pylist()], dtype=np.bool_)
-    return np.where(truth, ValueKind.TRUTH, kinds).astype(np.int64)
+    truth = np.array([text is not None and reading.truth(text) is not None for text in written.to_pylist()], np.bool_)
+    kinds = np.where(truth, ValueKind.TRUTH, kinds)
+    return np.where(pc.is_null(written).to_numpy(zero_copy_only=False), ValueKind.MISSING, kinds).astype(np.int64)
 
 
-def count_texts(column: pa.Array) -> dict[str, int]:
+def count_texts(column: pa.Array, reading: Reading = DEFAULT_READING) -> dict[str, int]:
     """Return how often each text occurs in a private column, and under "" how many values are missing."""
-    counted = read_texts(column).value_counts()
+    counted = read_texts(column, reading.missing_texts).value_counts()
     pairs = zip(counted.field("values").to_pylist(), counted.field("counts").to_pylist(), strict=True)
     return {"" if text is None else text: int(count) for text, count in pairs}

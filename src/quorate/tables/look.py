@@ -19,11 +19,11 @@ from quorate.core.checks import is_named_id
 from quorate.tables.columns import Category, Date, Kind, Label, Number, Text, unreadable_values
 from quorate.tables.containers import as_table
 from quorate.tables.csv_records import Irregularities
-from quorate.tables.dates import read_moments
 from quorate.tables.document import UNCHECKED, kind_to_document
+from quorate.tables.learned import ValueKind, kinds_of_values
 from quorate.tables.problems import Problem, file_problems
 from quorate.tables.reading import Reading
-from quorate.tables.values import raw_column, read_numbers, read_texts
+from quorate.tables.values import raw_column, read_texts
 
 _MOSTLY = 0.9  # of the values that are given: so many make a column of numbers or dates
 _MOST_CATEGORIES = 256
@@ -55,20 +55,22 @@ class ColumnLook:
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as JSON has it."""
-        shown = {"name": self.name, "use": self.use, "values": self.values, "missing": self.missing}
-        shown |= {
+        return {
+            "name": self.name,
+            "use": self.use,
+            "values": self.values,
+            "missing": self.missing,
             "unreadable": self.unreadable,
             "spellings": list(self.spellings),
             "notes": [*self.notes, *self.problems],
+            "schema": None if self.kind is None else kind_to_document(self.kind),
         }
-        return shown | {"schema": None if self.kind is None else kind_to_document(self.kind)}
 
     def comment(self) -> str:
         """Return it as one line."""
         parts = [f"{self.use}: {self.values:,} values, {self.missing:,} missing"]
         if self.unreadable:
-            shown = ", ".join(json.dumps(text, ensure_ascii=False) for text in self.spellings)
-            parts.append(f"{self.unreadable:,} cannot be read, such as {shown}")
+            parts.append(f"{self.unreadable:,} cannot be read, such as {', '.join(map(_json, self.spellings))}")
         return "; ".join([*parts, *self.notes, *self.problems])
 
 
@@ -91,39 +93,32 @@ class TableLook:
             "file": dict(self.file),
             "rows": self.rows,
             "columns": [column.to_dict() for column in self.columns],
-            "reading": self.reading.to_document(),
+            "reading": self.reading.to_document().get("reading", {}),
             "problems": [problem.to_dict() for problem in self.problems],
         }
 
     def schema_text(self) -> str:
         """Return a schema with a comment on each line. It is refused until the owner has checked it."""
-        used = [column for column in self.columns if column.kind is not None]
+        special = {self.groups, None if self.label is None else self.label.column}
+        used = [
+            f"    // {column.comment()}\n    {_json(column.name)}: {_json(kind_to_document(column.kind))}"
+            for column in self.columns
+            if column.kind is not None
+        ]
+        unused = [column for column in self.columns if column.kind is None and column.name not in special]
+        rules = {"decimal": self.reading.decimal, "date_order": self.reading.date_order}
+        rules |= self.reading.to_document().get("reading", {})
         lines = [
             "{",
             "  // Written by quorate look from private records, without noise. Do not share this file.",
             "  // Check that all kinds and categories are public knowledge. Then delete the next line.",
             f'  "{UNCHECKED}": true,',
             '  "columns": {',
-        ]
-        for column, end in zip(used, [*[","] * (len(used) - 1), ""], strict=False):
-            assert column.kind is not None
-            lines += [
-                f"    // {column.comment()}",
-                f"    {_json(column.name)}: {_json(kind_to_document(column.kind))}{end}",
-            ]
-        lines.append("  },")
-        if self.label is not None:
-            label = {"column": self.label.column, "classes": list(self.label.classes)}
-            lines += ["  // All classes that may occur, whether or not they do.", f'  "label": {_json(label)},']
-        if self.groups is not None:
-            lines += ["  // The column that names the person of each row.", f'  "groups": {_json(self.groups)},']
-        special = (None if self.label is None else self.label.column, self.groups)
-        unused = [column for column in self.columns if column.kind is None and column.name not in special]
-        lines += [f"  // {_json(column.name)} is {column.comment()}" for column in unused]
-        left = [column.name for column in unused]
-        rules = {"decimal": self.reading.decimal, "date_order": self.reading.date_order} | self.reading.to_document()
-        lines += [
-            f'  "leave_out": {_json(left)},',
+            ",\n".join(used),
+            "  },",
+            *self._special_lines(),
+            *(f"  // {_json(column.name)} is {column.comment()}" for column in unused),
+            f'  "leave_out": {_json([column.name for column in unused])},',
             "  // Texts that mean a missing value in any column.",
             f'  "missing_texts": {_json(list(self.reading.missing_texts))},',
             "  // How 1,234 and 05/06/2024 are read, and other rules that are not defaults.",
@@ -131,6 +126,15 @@ class TableLook:
             "}",
         ]
         return "\n".join(lines) + "\n"
+
+    def _special_lines(self) -> Iterator[str]:
+        if self.label is not None:
+            label = {"column": self.label.column, "classes": list(self.label.classes)}
+            yield "  // All classes that may occur, whether or not they do."
+            yield f'  "label": {_json(label)},'
+        if self.groups is not None:
+            yield "  // The column that names the person of each row."
+            yield f'  "groups": {_json(self.groups)},'
 
 
 def look_at(
@@ -144,30 +148,26 @@ def look_at(
 ) -> TableLook:
     """Return what a table would be read as. The result is for the owner alone."""
     table = as_table(table)
-    texts = {name: read_texts(raw_column(table.column(name)), ()) for name in table.column_names}
-    reading = _found_reading(texts)
+    raw = {name: raw_column(table.column(name)) for name in table.column_names}
+    texts = {name: read_texts(values, ()) for name, values in raw.items()}
+    reading = _suggested_reading(texts)
     columns = [
-        _look_at_column(
-            name, raw_column(table.column(name)), reading, use=_declared_use(name, label, groups, leave_out)
-        )
-        for name in table.column_names
+        _look_at_column(name, values, reading, use=_declared_use(name, label, groups, leave_out))
+        for name, values in raw.items()
     ]
     problems = [*([] if found is None else file_problems(found)), *_last_record_problem(texts)]
     for column in columns:
         problems += _column_problems(column)
     classes = None if label is None else _classes(texts[label], reading)
-    shown = None if label is None or classes is None else Label(label, classes)
-    if label is not None and shown is None:
-        advice = "Name a column of 2 to 100 classes, or fit numbers: quorate fit linear --bounds."
-        problems.append(
-            Problem(
-                label,
-                pc.count_distinct(texts[label]).as_py(),
-                "different values, too many or too few for classes",
-                advice,
-            )
+    if label is not None and classes is None:
+        distinct, advice = (
+            pc.count_distinct(texts[label]).as_py(),
+            "Name a column of 2 to 100 classes, or fit numbers: ",
         )
-    return TableLook(table.num_rows, tuple(columns), reading, tuple(problems), shown, groups, file or {})
+        what = "different values, too many or too few for classes"
+        problems.append(Problem(label, distinct, what, f"{advice}quorate fit linear --bounds."))
+    declared = None if label is None or classes is None else Label(label, classes)
+    return TableLook(table.num_rows, tuple(columns), reading, tuple(problems), declared, groups, file or {})
 
 
 def _declared_use(name: str, label: str | None, groups: str | None, leave_out: Collection[str]) -> str | None:
@@ -180,16 +180,19 @@ def _declared_use(name: str, label: str | None, groups: str | None, leave_out: C
 
 def _look_at_column(name: str, values: pa.Array, reading: Reading, *, use: str | None) -> ColumnLook:
     written = read_texts(values, reading.missing_texts)
-    given, missing = len(written) - written.null_count, written.null_count
+    missing = written.null_count
+    present = len(written) - missing
     if use is not None:
-        return ColumnLook(name, None, use, given, missing)
-    found = _found_use(name, values, written, reading)
-    shown = ColumnLook(name, found.kind, found.use, given, missing, notes=found.notes, problems=found.problems)
-    if found.kind is None:
-        return shown
-    counts = Counter(written.filter(pa.array(unreadable_values(found.kind, values, reading))).to_pylist())
+        return ColumnLook(name, None, use, present, missing)
+    suggested = _suggested_use(name, values, written, reading)
+    look = ColumnLook(
+        name, suggested.kind, suggested.use, present, missing, notes=suggested.notes, problems=suggested.problems
+    )
+    if suggested.kind is None:
+        return look
+    counts = Counter(written.filter(pa.array(unreadable_values(suggested.kind, values, reading))).to_pylist())
     spellings = tuple(text for text, _ in counts.most_common(_SHOWN))
-    return replace(shown, unreadable=sum(counts.values()), spellings=spellings)
+    return replace(look, unreadable=sum(counts.values()), spellings=spellings)
 
 
 @dataclass(frozen=True)
@@ -200,44 +203,44 @@ class _Use:
     problems: tuple[str, ...] = ()
 
 
-def _found_use(name: str, values: pa.Array, written: pa.Array, reading: Reading) -> _Use:
+def _suggested_use(name: str, values: pa.Array, written: pa.Array, reading: Reading) -> _Use:
     """Return the kind that most values of a column have; none for a column that is not used."""
-    given = len(written) - written.null_count
-    if given == 0:
+    present = len(written) - written.null_count
+    if present == 0:
         return _Use(None, "left out, no value")
     if is_named_id(name):
         return _Use(None, "left out, named like an id", ("if it names people, use --groups",))
     spelled = Counter(written.drop_null().to_pylist())
-    truths = {text: reading.truth(text) for text in spelled}
-    if sum(count for text, count in spelled.items() if truths[text] is not None) >= _MOSTLY * given:
-        return _Use(Category(_truth_pair(spelled, truths), missing="indicator"), "category")
-    numbers = read_numbers(values, replace(reading, true_texts=(), false_texts=()))
-    if np.isfinite(numbers).sum() >= _MOSTLY * given:
+    counts = np.bincount(kinds_of_values(values, reading), minlength=len(ValueKind))
+    if counts[ValueKind.TRUTH] >= _MOSTLY * present:
+        return _Use(Category(_truth_pair(spelled, reading), missing="indicator"), "category")
+    if counts[ValueKind.WHOLE] + counts[ValueKind.FRACTION] >= _MOSTLY * present:
         notes = ("declare low and high from public knowledge",)
         return _Use(Number(missing="indicator"), "number", notes, _unit_problems(spelled, reading))
-    if np.isfinite(read_moments(values, "days", reading)).sum() >= _MOSTLY * given:
+    if counts[ValueKind.DATE] >= _MOSTLY * present:
         return _Use(_ANY_DATE, "date", ("declare narrower bounds if they are public",))
-    return _use_of_texts(spelled, given)
+    return _use_of_texts(spelled, present)
 
 
-def _use_of_texts(spelled: Mapping[str, int], given: int) -> _Use:
+def _use_of_texts(spelled: Mapping[str, int], present: int) -> _Use:
     categories = _folded_categories(spelled)
-    if len(categories) <= _MOST_CATEGORIES and 2 * len(categories) <= given:
+    if len(categories) <= _MOST_CATEGORIES and 2 * len(categories) <= present:
         marks = [text for text in categories if text.casefold() in _MARKS]
         problems = tuple(f"{mark!r} may mean missing, and is a category" for mark in marks)
         return _Use(Category(categories, missing="indicator"), "category", problems=problems)
-    if sum(len(text.split()) * count for text, count in spelled.items()) >= _SENTENCE * given:
+    if sum(len(text.split()) * count for text, count in spelled.items()) >= _SENTENCE * present:
         return _Use(Text(), "text")
     return _Use(None, f"left out, {len(spelled):,} different texts", ("declare it to use it",))
 
 
-def _truth_pair(spelled: Mapping[str, int], truths: Mapping[str, bool | None]) -> list[str]:
+def _truth_pair(spelled: Mapping[str, int], reading: Reading) -> list[str]:
     """Return the most frequent words for false and true, in small letters."""
-    pair = []
-    for truth, default in ((False, "no"), (True, "yes")):
-        words = Counter({text.casefold(): count for text, count in spelled.items() if truths[text] is truth})
-        pair.append(words.most_common(1)[0][0] if words else default)
-    return pair
+    words = {False: Counter[str](no=0), True: Counter[str](yes=0)}
+    for text, count in spelled.items():
+        truth = reading.truth(text)
+        if truth is not None:
+            words[truth][text.casefold()] += count
+    return [counts.most_common(1)[0][0] for counts in words.values()]
 
 
 def _unit_problems(spelled: Mapping[str, int], reading: Reading) -> tuple[str, ...]:
@@ -248,8 +251,8 @@ def _unit_problems(spelled: Mapping[str, int], reading: Reading) -> tuple[str, .
             units[reading.unit_of(text) or _NO_UNIT] += count
     if len(set(units) - {_NO_UNIT}) < 2:
         return ()
-    shown = ", ".join(f"{unit} {count:,}" for unit, count in units.most_common())
-    return (f"units differ ({shown}) and are dropped",)
+    listed = ", ".join(f"{unit} {count:,}" for unit, count in units.most_common())
+    return (f"units differ ({listed}) and are dropped",)
 
 
 def _folded_categories(spelled: Mapping[str, int]) -> list[str]:
@@ -260,7 +263,7 @@ def _folded_categories(spelled: Mapping[str, int]) -> list[str]:
     return sorted(counts.most_common(1)[0][0] for counts in alike.values())
 
 
-def _found_reading(texts: Mapping[str, pa.Array]) -> Reading:
+def _suggested_reading(texts: Mapping[str, pa.Array]) -> Reading:
     """Return the rules that the values suggest: whether a comma precedes decimals, and a month the day."""
     commas, points = (
         sum(pc.sum(pc.match_substring_regex(column, pattern)).as_py() or 0 for column in texts.values())
@@ -277,19 +280,17 @@ def _found_reading(texts: Mapping[str, pa.Array]) -> Reading:
 
 
 def _classes(column: pa.Array, reading: Reading) -> list[str] | None:
-    given = column.drop_null().to_pylist()
-    spelled = Counter(text for text in given if text not in reading.missing_texts)
-    truths = {text: reading.truth(text) for text in spelled}
-    is_pair = bool(spelled) and all(truth is not None for truth in truths.values())
-    classes = _truth_pair(spelled, truths) if is_pair else _folded_categories(spelled)
+    spelled = Counter(text for text in column.drop_null().to_pylist() if text not in reading.missing_texts)
+    is_pair = bool(spelled) and all(reading.truth(text) is not None for text in spelled)
+    classes = _truth_pair(spelled, reading) if is_pair else _folded_categories(spelled)
     return classes if 2 <= len(classes) <= _MOST_CLASSES else None
 
 
 def _column_problems(column: ColumnLook) -> Iterator[Problem]:
     if column.unreadable:
-        shown = ", ".join(map(repr, column.spellings))
-        what = f"values that cannot be read as a {column.use}, and count as missing, such as {shown}"
-        yield Problem(column.name, column.unreadable, what, "Change the file, or the rules under reading.")
+        listed = ", ".join(map(repr, column.spellings))
+        problem = f"values that cannot be read as a {column.use}, and count as missing, such as {listed}"
+        yield Problem(column.name, column.unreadable, problem, "Change the file, or the rules under reading.")
     for problem in column.problems:
         yield Problem(column.name, column.values, problem, "Change the file or the schema.")
 

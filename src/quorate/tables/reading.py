@@ -100,21 +100,22 @@ class Reading:
             raise InvalidInput(f"a text must mean true or false, not both: {min(both)!r}")
 
     @classmethod
-    def from_document(cls, document: object) -> "Reading":
-        """Return the rules that a JSON object states; others have their defaults."""
-        known = [field.name for field in fields(cls) if field.name != "missing_texts"]
-        if not isinstance(document, Mapping):
-            raise InvalidInput(f'reading must be an object such as {{"decimal": ","}}, got {document!r}')
-        for key in document:
-            if key not in known:
-                raise InvalidInput(f"reading: {key!r} means nothing here; the keys are {', '.join(known)}")
-        return cls(**document)
+    def from_document(cls, schema: Mapping[str, Any]) -> "Reading":
+        """Return the rules that the JSON object of a schema states; others have their defaults."""
+        rules, keys = schema.get("reading", {}), [rule.name for rule in fields(cls) if rule.name != "missing_texts"]
+        if not isinstance(rules, Mapping):
+            raise InvalidInput(f'reading must be an object such as {{"decimal": ","}}, got {rules!r}')
+        for key in rules:
+            if key not in keys:
+                raise InvalidInput(f"reading: {key!r} means nothing here; the keys are {', '.join(keys)}")
+        return cls(**rules, missing_texts=schema.get("missing_texts", MISSING_TEXTS))
 
     def to_document(self) -> dict[str, Any]:
-        """Return the rules that are not defaults, but for `missing_texts`, which a schema states itself."""
-        stated = {key: value for key, value in asdict(self).items() if value != getattr(DEFAULT_READING, key)}
-        stated.pop("missing_texts", None)
-        return {key: list(value) if isinstance(value, tuple) else value for key, value in stated.items()}
+        """Return "missing_texts" and, under "reading", other rules that are not defaults, as a schema states them."""
+        changed = {key: value for key, value in asdict(self).items() if value != getattr(DEFAULT_READING, key)}
+        rules = {key: list(value) if isinstance(value, tuple) else value for key, value in changed.items()}
+        rules.pop("missing_texts", None)
+        return {"missing_texts": list(self.missing_texts)} | ({"reading": rules} if rules else {})
 
     def number(self, text: str) -> float:
         """Return the number that a text without surrounding blanks stands for, or NaN."""

@@ -38,7 +38,6 @@ from quorate.tables.values import raw_column, read_texts
 
 SCHEMA_FILE = "schema.json"  # in the folder of a model: how its queries are encoded
 
-_THOSE_OF_READING: Any = None
 _BLOCK = 2**16  # rows encoded together: beyond the table and the matrix, memory is bounded
 
 
@@ -56,11 +55,8 @@ class Schema:
         The column that names the person (or other privacy unit) of each row.
     leave_out
         Columns that may be present but are not used.
-    missing_texts
-        Texts that mean a missing value, unless a column declares one of them as a category. They stand in for those of
-        `reading`.
     reading
-        The rules by which texts are read as numbers, dates and truth values.
+        The rules by which texts are read as numbers, dates, truth values and missing ones.
     learned
         The claim and the noisy marginals of a schema that was learned from private rows (`from_private`).
 
@@ -74,7 +70,6 @@ class Schema:
     label: Label | None = None
     groups: str | None = None
     leave_out: Sequence[str] = ()
-    missing_texts: Sequence[str] = field(default=_THOSE_OF_READING, repr=False)
     reading: Reading = field(default=DEFAULT_READING, repr=False)
     learned: LearnedFacts | None = field(default=None, repr=False)
 
@@ -82,9 +77,6 @@ class Schema:
         set_validated(self, columns=dict(self.columns), leave_out=check_texts("leave_out", self.leave_out))
         if not isinstance(self.reading, Reading):
             raise InvalidInput(f"reading must be a Reading, got {self.reading!r}")
-        if self.missing_texts is not _THOSE_OF_READING:
-            set_validated(self, reading=replace(self.reading, missing_texts=self.missing_texts))
-        set_validated(self, missing_texts=tuple(self.reading.missing_texts))
         for name, kind in self.columns.items():
             if not isinstance(name, str) or not isinstance(kind, Number | Category | Text):
                 raise InvalidInput(
@@ -110,7 +102,6 @@ class Schema:
         groups: str | None = None,
         leave_out: Sequence[str] = (),
         texts: Sequence[str] = (),
-        missing_texts: Sequence[str] | None = None,
         reading: Reading = DEFAULT_READING,
     ) -> "Schema":
         """Return a schema learned from a table of *public* rows.
@@ -127,8 +118,6 @@ class Schema:
         ['age', 'sex=f', 'sex=m']
         """
         table = as_table(table)
-        if missing_texts is not None:
-            reading = replace(reading, missing_texts=missing_texts)
         if label is not None and classes is None:
             classes = classes_from_public(table, label, missing=reading.missing_texts)
         without = _unused(table.column_names, label=label, groups=groups, leave_out=leave_out)
@@ -157,6 +146,7 @@ class Schema:
         leave_out: Sequence[str] = (),
         texts: Sequence[str] = (),
         declared: Mapping[str, Kind] | None = None,
+        reading: Reading = DEFAULT_READING,
     ) -> "Schema":
         """Return a schema learned from *private* rows with noise, (epsilon, delta)-differentially private.
 
@@ -181,6 +171,8 @@ class Schema:
         declared
             Kinds of columns that are known in public, such as {"age": Number(low=0, high=100)}: nothing is paid for
             them.
+        reading
+            The public rules by which texts are read, such as Reading(decimal=",").
 
         >>> from random import Random
         >>> draw = Random(0)
@@ -193,7 +185,7 @@ class Schema:
         '(1, 1e-06)-differentially private under replacement of one row; the names of the columns and the number of
         units are public'
         """
-        named = _label(label, classes)
+        declared_label = _label(label, classes)
         names = [str(name) for name in column_names(table)]
         without = _unused(names, label=label, groups=groups, leave_out=leave_out)
         kinds = dict(declared or {})
@@ -204,13 +196,15 @@ class Schema:
             delta=delta,
             groups=groups,
             sentences=check_texts("texts", texts),
+            reading=reading,
         )
         kinds |= learned.kinds
         return cls(
             {name: kinds[name] for name in names if name in kinds and name not in without},
-            named,
+            declared_label,
             groups,
             tuple(dict.fromkeys([*leave_out, *learned.hidden])),
+            reading=reading,
             learned=facts,
         )
 
@@ -224,7 +218,6 @@ class Schema:
         groups: str | None = None,
         leave_out: Sequence[str] = (),
         texts: Sequence[str] = (),
-        missing_texts: Sequence[str] | None = None,
         reading: Reading = DEFAULT_READING,
     ) -> "Schema":
         """Return a schema for tables of numbers that uses every column as it is, without centring or scaling.
@@ -236,8 +229,6 @@ class Schema:
         names = as_table(table).column_names
         without = _unused(names, label=label, groups=groups, leave_out=leave_out)
         kinds = kinds_from_names(names, without=without, sentences=check_texts("texts", texts))
-        if missing_texts is not None:
-            reading = replace(reading, missing_texts=missing_texts)
         return cls(kinds, _label(label, classes), groups, leave_out, reading=reading)
 
     @classmethod
@@ -288,9 +279,9 @@ class Schema:
         """Return the same schema with this column as the privacy unit, which is then not a feature."""
         return replace(self, **self._without(column), groups=column)
 
-    def with_missing_texts(self, more: Sequence[str]) -> "Schema":
+    def with_missing_texts(self, texts: Sequence[str]) -> "Schema":
         """Return the same schema with more texts that mean a missing value."""
-        return self.with_reading(missing_texts=(*self.reading.missing_texts, *check_texts("missing_texts", more)))
+        return self.with_reading(missing_texts=(*self.reading.missing_texts, *check_texts("missing_texts", texts)))
 
     def with_reading(self, **rules: Any) -> "Schema":
         """Return the same schema with other rules for reading texts.
@@ -299,8 +290,7 @@ class Schema:
         >>> Schema({"pay": Number()}).with_reading(decimal=",").encode(pa.table({"pay": ["1,234", "1.234"]})).tolist()
         [[1.234], [1234.0]]
         """
-        reading = replace(self.reading, **rules)
-        return replace(self, reading=reading, missing_texts=reading.missing_texts)
+        return replace(self, reading=replace(self.reading, **rules))
 
     def with_gaps(self) -> "Schema":
         """Return the same schema with an indicator for every column: any value but a sentence may then be missing."""
@@ -316,11 +306,11 @@ class Schema:
 
     def without(self, columns: Sequence[str]) -> "Schema":
         """Return the same schema with these columns left out: they may be present but are not used."""
-        named = check_texts("leave_out", columns)
+        unused = check_texts("leave_out", columns)
         return replace(
             self,
-            columns={name: kind for name, kind in self.columns.items() if name not in named},
-            leave_out=tuple(dict.fromkeys([*self.leave_out, *named])),
+            columns={name: kind for name, kind in self.columns.items() if name not in unused},
+            leave_out=tuple(dict.fromkeys([*self.leave_out, *unused])),
         )
 
     @property
@@ -474,7 +464,7 @@ class Schema:
         return raw_column(table.column(name))
 
     def _check_columns(self, table: pa.Table, role: Role) -> None:
-        check_columns(table, list(self.columns), role, known=[*self.leave_out, *self._special()])
+        check_columns(table, list(self.columns), role, unused=[*self.leave_out, *self._special()])
 
 
 def _label(column: str | None, classes: Sequence[Any] | None) -> Label | None:

@@ -274,7 +274,7 @@ class LinearModel(SavedModel, CountedCopies, ShowsClaim, BaseEstimator):
         if not is_frame(public):
             return check_matrix(self, public, missing=True, reset=True, role="public")
         validate_data(self, public, reset=True, skip_check_array=True)
-        return open_rows(public, whose="the public table")
+        return open_rows(public, source="the public table")
 
     def _private_rows(self, X: Any, known: Any, wide: bool) -> Any:
         """Return private rows, opened. Only their shape and the names of columns can be refused: proof: step 5."""
@@ -283,7 +283,7 @@ class LinearModel(SavedModel, CountedCopies, ShowsClaim, BaseEstimator):
         elif known is not None and is_frame(X) != isinstance(known, OpenTable):
             raise InvalidInput("private and public rows come both as data frames, or both as matrices of numbers")
         else:
-            rows = open_rows(X, whose="X") if is_frame(X) else open_matrix(X)
+            rows = open_rows(X, source="X") if is_frame(X) else open_matrix(X)
         if len(rows.shape) != 2:
             raise InvalidInput(f"X must be a table of rows and columns, not an array of shape {rows.shape}")
         if known is not None:

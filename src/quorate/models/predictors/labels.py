@@ -65,7 +65,7 @@ def label_matrix(y: Any) -> NDArray[np.float64]:
     if isinstance(y, list | tuple):
         width = label_columns(y)
         y = [row if _width(row) == width else [None] * width for row in y]
-    return open_matrix(y, whose="y")
+    return open_matrix(y, source="y")
 
 
 def _width(row: Any) -> int:

@@ -238,7 +238,7 @@ def _frame_matrix(classifier: Any, X: Any, role: Role, *, reset: bool, declared:
     validate_data(classifier, X, reset=reset, skip_check_array=True)
     for name in filter(is_named_id, column_names(X) if reset else []):
         warn_of_id(name)
-    opened = open_table(X, whose=subject(role))
+    opened = open_table(X, source=subject(role))
     if role != "private" or (reset and not declared):
         texts = [name for name, kind in opened.kinds.items() if kind != "number" and not holds_objects(X, name)]
         _check_numbers(classifier, texts)

@@ -217,7 +217,7 @@ def read_points(records: Any, *, features: int, name: str = "private") -> Points
     elif len(getattr(records, "shape", (0, 0))) == 1:
         values = read_numbers(open_column(records, name=name))
     else:
-        values = open_matrix(records, whose=f"the {name} table")
+        values = open_matrix(records, source=f"the {name} table")
     return check_points(values, features=features, name=name) + 0.0
 
 

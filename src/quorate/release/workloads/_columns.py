@@ -102,10 +102,7 @@ class Columns:
         if not _is_schema(document):
             return cls({name: kind_from_document(name, declared) for name, declared in document.items()})
         kinds = {name: kind_from_document(name, declared) for name, declared in document["columns"].items()}
-        reading = Reading.from_document(document.get("reading", {}))
-        if "missing_texts" in document:
-            reading = replace(reading, missing_texts=document["missing_texts"])
-        return cls(kinds, constraints=document.get("constraints", ()), reading=reading)
+        return cls(kinds, constraints=document.get("constraints", ()), reading=Reading.from_document(document))
 
     @classmethod
     def from_declaration(cls, declared: "Columns | Schema | Mapping[str, Any] | None") -> "Columns | None":
@@ -143,7 +140,7 @@ class Columns:
         declared_kinds = {} if columns is None else columns.kinds
         wanted = list(dict.fromkeys([*declared_kinds, *_public_names(public)])) if names is None else list(names)
         new = [name for name in wanted if name not in declared_kinds]
-        read = open_columns(public, new, whose="the public table")
+        read = open_columns(public, new, source="the public table")
         inferred = {name: cuts_from_public(name, read[name], bins=bins, dates=dates, codes=codes) for name in new}
         for name in filter(is_named_id, new if names is None else ()):
             warn_of_id(name, "is released, at the cost of all other columns")
@@ -237,7 +234,7 @@ class Columns:
         columns = {name: self._declaration(name) for name in self.kinds}
         beside: dict[str, Any] = {"constraints": list(self.constraints)} if self.constraints else {}
         if self.reading != DEFAULT_READING:
-            beside |= {"missing_texts": list(self.reading.missing_texts), "reading": self.reading.to_document()}
+            beside |= self.reading.to_document()
         return {"columns": columns} | beside if beside else columns
 
     def _declaration(self, name: str) -> dict[str, Any]:

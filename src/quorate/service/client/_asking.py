@@ -256,7 +256,7 @@ def _with_nulls(values: NDArray[np.float64]) -> list[float | None]:
 def _matrix(X: Any, width: int) -> NDArray[np.float64]:
     """Return rows of numbers for a model that knows its columns by their places."""
     if is_frame(X):
-        opened = open_table(X, whose="the queries")
+        opened = open_table(X, source="the queries")
         matrix = np.column_stack(
             [read_column(name, opened.columns[name], "number", "query") for name in opened.columns]
         )
@@ -291,7 +291,7 @@ def _read_columns(X: Any, inputs: Mapping[str, str], missing: Sequence[str]) -> 
 
 def _open_columns(X: Any, names: Sequence[str]) -> dict[str, Any]:
     if is_frame(X):
-        opened = open_table(X, whose="the queries")
+        opened = open_table(X, source="the queries")
         return {str(name): column for name, column in opened.columns.items()}
     values = np.asarray(X, dtype=object)
     if values.ndim == 1 and len(names) == 1:
