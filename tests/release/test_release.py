@@ -99,7 +99,7 @@ def test_every_class_is_released_and_its_queries_come_near_the_truth():
         nearby = np.array([query.predict(private).mean() for query in projected])
         assert np.abs(table["answer"].to_numpy() - nearby).max() < 0.1, concept  # the engine's part alone
         assert len(table) == len(truth)
-        assert release.budget_.affordable(release.released_.spent) == 0 or release.engine_ == "weights"
+        assert release.budget_.remaining().renyi == 0.0 or release.engine_ == "weights"
 
 
 def test_a_workload_is_a_tidy_table_with_error_bars():
@@ -475,7 +475,7 @@ def test_files_that_were_changed_are_not_loaded(tmp_path):
         with pytest.raises(InvalidInput):
             QueryRelease.load(folder)
     broken = json.loads(good)
-    for name in ("about", "spent", "records", "notes", "epsilon"):
+    for name in ("about", "order", "records", "notes", "epsilon"):
         manifest.write_text(json.dumps({key: value for key, value in broken.items() if key != name}))
         with pytest.raises(InvalidInput, match="damaged"):
             QueryRelease.load(folder)

@@ -112,8 +112,8 @@ def worst_move(monkeypatch, neighbours=200):
     return max(worst), [square for _, square, _ in told.asked]
 
 
-def nothing_more(queries, noisy, spent, *given, **settings):
-    return Released(None, None, None, None, spent, "adaptive", (), {})
+def nothing_more(queries, noisy, *given, **settings):
+    return Released(None, None, None, None, "adaptive", (), {})
 
 
 def test_a_replaced_record_moves_all_that_gets_noise_within_what_is_charged(monkeypatch):
@@ -178,21 +178,20 @@ def test_bars_that_know_the_truth_are_found(monkeypatch):
 # ---------------------------------------------------------------- what is charged
 
 
-@pytest.mark.parametrize(
-    ("epsilon", "before"),
-    [
-        (1.0, 0.0),
-        (0.2, 0.5),
-        pytest.param(0.05, 0.0, marks=pytest.mark.long),
-        pytest.param(20.0, 0.0, marks=pytest.mark.long),
-    ],
-)
-def test_all_of_the_budget_is_spent_and_no_more(epsilon, before):
+@pytest.mark.parametrize("epsilon", [1.0, pytest.param(0.05, marks=pytest.mark.long)])
+def test_all_of_a_fresh_budget_is_spent_and_another_is_refused(epsilon):
     budget = Budget(epsilon=epsilon, delta=1e-6, slack=0.0)
-    budget.spend(Cost(before * budget.capacity().renyi))
     ENGINES["adaptive"]._run(MEAN, twins(), None, budget, SeededNoise(1))
     assert budget.remaining().renyi < 1e-3 * budget.capacity().renyi
     assert budget.spent_epsilon() <= epsilon
+    used = Budget(epsilon=epsilon, delta=1e-6, slack=0.0)
+    used.spend(Cost(1e-6))
+    with pytest.raises(BudgetSpent):
+        ENGINES["adaptive"]._run(MEAN, twins(), None, used, SeededNoise(1))
+
+
+def test_an_epsilon_that_it_cannot_take_is_known_before():
+    assert ENGINES["adaptive"].expected_error(MEAN, records=10**6, epsilon=5000.0, delta=1e-6) == math.inf
 
 
 def test_a_last_marginal_of_a_tiny_share_is_paid_for():
@@ -287,7 +286,7 @@ def test_an_adversary_who_measures_again_does_not_leave_the_band():
 
     def proved(precision):
         details = looks_of(column, {(0,): 1.0}, {(0,): precision})
-        return Released(empty, empty, None, None, Cost(0.0), "adaptive", (), details).level(1, beta)
+        return Released(empty, empty, None, None, "adaptive", (), details).level(1, beta)
 
     assert out_of_band(lambda precision: math.sqrt(2 * math.log(2 / beta))) > beta + 0.01
     assert out_of_band(proved) < beta - 0.01

@@ -8,7 +8,6 @@ from test_release_bars import GRID, apart, classes, function_of_two, marginals, 
 
 from quorate import Budget, QueryRelease, Workload
 from quorate.auditing._plays import SeededNoise
-from quorate.core.privacy import Cost
 from quorate.models.concepts import Threshold, Thresholds
 from quorate.release import Columns
 from quorate.release.domain import make_domain
@@ -66,7 +65,7 @@ def test_a_sum_with_cells_that_cannot_occur_is_the_answer_of_the_smaller_margina
             queries.cliques, queries.offsets[:-1], queries.offsets[1:], (0.01, 0.02, 0.04, 0.03, 0.05), strict=True
         )
     }
-    released = release_tables(queries, noisy, Cost(0.0), "residual")
+    released = release_tables(queries, noisy, "residual")
     smaller = Marginals(queries.sizes, [(3,)])
     answers, deviations = least_squares(smaller, without_impossible(queries, noisy))
     for place, clique in enumerate(queries.cliques):

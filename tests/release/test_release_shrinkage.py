@@ -5,7 +5,6 @@ from functools import partial
 import numpy as np
 import pytest
 
-from quorate.core.privacy import Cost
 from quorate.release.engines import Mixture
 from quorate.release.engines._fitted import release_tables, tables_to_check
 from quorate.release.engines._mixture_fit import PairNoise, Shrunk, fit_mixture
@@ -90,7 +89,7 @@ def test_tied_pairs_stay_and_others_become_independent_and_the_mean_error_falls(
     truth, gains = queries.answers(one_tied_pair()) / 20_000, []
     for seed in range(2):
         noisy = noisy_tables(seed, queries)
-        released = release_tables(queries, noisy, Cost(0.0), "residual")
+        released = release_tables(queries, noisy, "residual")
         fit = fit_mixture(SIZES, noisy, ESTIMATE, emphasis=False)
         shrunk = PairNoise.of_fit(fit, noisy, ESTIMATE).shrink(fit.mixture)
         assert shrunk.fractions[0, 1] > 0.95
@@ -105,5 +104,5 @@ def test_tied_pairs_stay_and_others_become_independent_and_the_mean_error_falls(
 
 @pytest.mark.parametrize("queries", [marginals(mean=False), marginals(3)])
 def test_where_the_largest_error_matters_or_three_columns_are_asked_nothing_is_taken_back(queries):
-    released = release_tables(queries, noisy_tables(0, queries), Cost(0.0), "residual")
+    released = release_tables(queries, noisy_tables(0, queries), "residual")
     assert "kept" not in released.details

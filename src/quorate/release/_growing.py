@@ -338,7 +338,6 @@ class GrowingRelease(SavedModel):
             plan.sums.estimate([update.noisy for update in updates]),
             [scale * grown for scale in plan.mechanism.scales],
             records,
-            self.budget_.capacity(),
         )
         expected = ENGINES[plan.engine].expected_error(
             self.queries_, records=records, epsilon=self.epsilon, delta=self.delta, public=self.domain_.public()

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from quorate.core.errors import InvalidInput
-from quorate.core.privacy import Budget, Cost
+from quorate.core.privacy import Budget
 from quorate.core.privacy.claims import Total
 from quorate.models.saving.codecs import from_plain, to_plain
 from quorate.models.saving.contract import State
@@ -56,7 +56,7 @@ def write_release(release: "QueryRelease", *, answers: bool) -> State:
         "expected_error": release.expected_error_,
         "notes": list(release.notes_),
         "details": {str(name): float(value) for name, value in released.details.items()},
-        "spent": {"renyi": released.spent.renyi, "slack": released.spent.slack, "order": repr(release.budget_.order)},
+        "order": repr(release.budget_.order),
         "about": about,
     }
     state = State(values)
@@ -86,7 +86,6 @@ def read_release(model_class: "type[Release]", state: State) -> "Release":
         bars=arrays.get("errors"),
         weights=arrays.get("weights"),
         support=Rows(arrays["support"], arrays["sizes"].tolist(), arrays["weights"]) if "support" in arrays else None,
-        spent=Cost(values["spent"]["renyi"], values["spent"]["slack"]),
         engine=str(values["engine"]),
         notes=tuple(str(note) for note in values["notes"]),
         details={str(name): float(value) for name, value in values["details"].items()},
@@ -103,7 +102,7 @@ def read_release(model_class: "type[Release]", state: State) -> "Release":
         update=from_plain(values["update"], Update),
         total=from_plain(values["total"], Total),
     )
-    release.budget_ = spent_budget(release.epsilon, release.delta, order=float(values["spent"]["order"]))
+    release.budget_ = spent_budget(release.epsilon, release.delta, order=float(values["order"]))
     release.seconds_ = 0.0
     return release
 

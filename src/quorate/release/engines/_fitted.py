@@ -20,7 +20,6 @@ from functools import partial
 import numpy as np
 
 from quorate.core.arrays import Floats
-from quorate.core.privacy import Cost
 from quorate.release.engines._components import (
     Agreement,
     Clique,
@@ -32,7 +31,7 @@ from quorate.release.engines._components import (
 )
 from quorate.release.engines._mixture import Mixture
 from quorate.release.engines._mixture_fit import MixtureFit, PairNoise, Shrunk, fit_again, fit_mixture
-from quorate.release.engines.base import ErrorBars, Released, project_simplex
+from quorate.release.engines.base import Released, project_simplex
 from quorate.release.queries import Marginals
 
 _MOST_CODES, _MOST_CELLS = 4000, 3_000_000  # of all columns together; of tables of three columns and more
@@ -84,7 +83,6 @@ class _Estimate:
 def release_tables(
     queries: Marginals,
     noisy: NoisyTables,
-    spent: Cost,
     engine: str,
     *notes: str,
     separate: frozenset[Clique] = frozenset(),
@@ -101,9 +99,9 @@ def release_tables(
         unbiased, deviations = least_squares(queries, without_impossible(queries, noisy))
         answers = agreeing_marginals(queries, unbiased, deviations)
         errors = deviations if queries.mask is None else np.where(queries.mask, deviations, 0.0)
-        return Released(answers, errors, None, None, spent, engine, (*notes, note), {}, None, unbiased, deviations)
+        return Released(answers, errors, None, None, engine, (*notes, note), {}, None, unbiased, deviations)
     estimate = _estimate(queries, noisy, separate)
-    bars = ErrorBars(partial(_errors, queries, noisy, estimate, records))
+    bars = partial(_errors, queries, noisy, estimate, records)
     details = {
         "deviation": float(estimate.deviations.max()),
         "moved": float(np.abs(estimate.answers - estimate.unbiased).max()),
@@ -115,7 +113,7 @@ def release_tables(
         details["kept"] = estimate.model.mean_fraction
     model = estimate.model if estimate.fit is None else estimate.fit.mixture
     beside = (model, *least_squares(queries, without_impossible(queries, noisy)))  # also of cells that cannot occur
-    return Released(estimate.answers, bars, None, None, spent, engine, notes, details, *beside)
+    return Released(estimate.answers, bars, None, None, engine, notes, details, *beside)
 
 
 def _estimate(

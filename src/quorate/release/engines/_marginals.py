@@ -22,7 +22,7 @@ import numpy as np
 from quorate.core.arrays import Floats, Integers
 from quorate.core.errors import InvalidInput
 from quorate.core.mechanisms.noisy_vector import NoisyVector, NoisyVectors, largest_whole_epsilon
-from quorate.core.privacy import Budget, Cost
+from quorate.core.privacy import Budget
 from quorate.release.engines._components import (
     Clique,
     MarginalStrategy,
@@ -46,7 +46,6 @@ from quorate.release.engines.base import (
     check_private,
     expected_largest,
     histogram_scale,
-    spent_since,
 )
 from quorate.release.queries import Marginals, Queries
 
@@ -71,7 +70,6 @@ class MeasuredMarginals:
     deviations: tuple[float, ...]
     answers: Floats
     errors: Floats
-    spent: Cost
 
     @property
     def noisy(self) -> NoisyTables:
@@ -90,13 +88,12 @@ def marginal_measurement(
     cliques, shares = planned
     measured = Marginals(queries.sizes, cliques)
 
-    def finish_tables(noisy: Any, scales: Any, records: int, spent: Cost) -> Made:
+    def finish_tables(noisy: Any, scales: Any, records: int) -> Made:
         pairs = zip((part / records for part in noisy), (scale / records for scale in scales), strict=True)
         parts = without_impossible(queries, dict(zip(cliques, pairs, strict=True)))
         tables, deviations = zip(*parts.values(), strict=True)
         answers, errors = least_squares(queries, parts)
-        measured_marginals = MeasuredMarginals(cliques, tables, deviations, answers, errors, spent)
-        return finish(measured_marginals, records)
+        return finish(MeasuredMarginals(cliques, tables, deviations, answers, errors), records)
 
     return Measurement(
         measured.squares, lambda private: private.tables(measured), finish_tables, shares, cliques=cliques
@@ -115,7 +112,7 @@ class ResidualEngine(MeasuringEngine):
 
     def _measure(self, queries: Any, public: Public, noise: float, planned: Planned) -> Measurement[Released]:
         def fit_table(measured: MeasuredMarginals, records: int) -> Released:
-            return release_tables(queries, measured.noisy, measured.spent, self.name, records=records)
+            return release_tables(queries, measured.noisy, self.name, records=records)
 
         return marginal_measurement(queries, noise, fit_table, planned)
 
@@ -127,7 +124,7 @@ class AdaptiveEngine(Engine):
 
     def _expected(self, queries: Any, records: int, epsilon: float, delta: float, public: Public) -> float:
         """Return the expected largest error of the first part alone: how much choices help is not known before."""
-        if not fits_in_memory(queries):
+        if not fits_in_memory(queries) or epsilon > largest_whole_epsilon():
             return math.inf
         scale = histogram_scale(epsilon, delta) / records
         deviation = scale * math.sqrt(float(plan_marginals(queries, scale).variances.max()) / _FIRST)
@@ -143,13 +140,11 @@ class AdaptiveEngine(Engine):
     def _run(self, queries: Queries, data: Any, public: Public, budget: Budget, noise: Any) -> Released:
         if not isinstance(queries, Marginals) or not fits_in_memory(queries):
             raise InvalidInput("the adaptive engine answers Marginals that one table is fitted to")
-        if budget.order == math.inf:
-            raise InvalidInput("all of it is charged at a finite order; allow a delta above 0")
         private = check_private(queries, data)
         alone = NoisyVector.for_budget(budget, squared_sensitivities=(2,)).scales[0] / private.records
         plan = plan_marginals(queries, alone)
         bars = _bars(queries, plan, alone)
-        previous, steps = budget.spent(), _Steps(queries, private, budget, noise, plan, bars)
+        steps = _Steps(queries, private, budget, noise, plan, bars)
         steps.measure_plan(_FIRST if bars else 1.0)
         first = component_precisions(queries.sizes, steps.noisy)
         chosen = steps.choose() if bars else []
@@ -158,9 +153,8 @@ class AdaptiveEngine(Engine):
         if bars:
             steps.measure_plan(steps.remaining)
         note = f"{len(chosen)} of {len(bars)} marginals chosen and measured by themselves"
-        spent = spent_since(previous, budget)
         separate, records = frozenset(chosen), private.records
-        released = release_tables(queries, steps.noisy, spent, self.name, note, separate=separate, records=records)
+        released = release_tables(queries, steps.noisy, self.name, note, separate=separate, records=records)
         if not bars:  # a fixed design
             return released
         chances = looks_of(queries, first, component_precisions(queries.sizes, steps.noisy))
@@ -216,8 +210,7 @@ class _Steps:
         tables = Marginals(self.queries.sizes, list(dict.fromkeys([*self.plan.cliques, *self.bars])))
         self.counts = dict(zip(tables.cliques, self.private.tables(tables), strict=True))
         entries = 3 * tables.count + len(self.bars)  # a marginal is measured in both parts, and once if it is chosen
-        is_unspent = self.budget.spent() == Cost(0.0) and self.budget.epsilon <= largest_whole_epsilon()
-        self.payer = NoisyVectors(self.budget, entries=entries) if is_unspent else _AtOneOrder(self.budget)
+        self.payer = NoisyVectors(self.budget, entries=entries)
 
     def take(self, share: float) -> float:
         """Take this share of the budget, and return what fraction it is of what was left."""
@@ -267,21 +260,6 @@ class _Steps:
     def _release(self, vector: Integers, square: int, fraction: float) -> tuple[Integers, float]:
         """Pay for a vector with this fraction of what is left, and return it with noise, and the noise's scale."""
         return self.payer.draw_release(vector, self.noise, squared_sensitivity=square, fraction=fraction)
-
-
-class _AtOneOrder:
-    """Pays as `NoisyVectors` does, with a part of a budget: at its order, and with a little more noise."""
-
-    def __init__(self, budget: Budget) -> None:
-        self._budget = budget
-
-    def draw_release(
-        self, part: Integers, noise: Any, *, squared_sensitivity: int, fraction: float
-    ) -> tuple[Integers, float]:
-        """Charge for a vector with this fraction of what is left; return it with noise, and the noise's scale."""
-        squares = (squared_sensitivity,)
-        mechanism = NoisyVector.for_budget(self._budget, squared_sensitivities=squares, fraction=fraction)
-        return mechanism.draw_release([part], self._budget, noise)[0], mechanism.scales[0]
 
 
 def looks_of(queries: Marginals, first: Mapping[Clique, float], final: Mapping[Clique, float]) -> dict[str, float]:

@@ -13,7 +13,6 @@ import numpy as np
 
 from quorate.core.arrays import Floats
 from quorate.core.errors import Infeasible
-from quorate.core.privacy import Cost
 from quorate.release.engines.base import (
     Measurement,
     MeasuringEngine,
@@ -59,31 +58,31 @@ class PlainEngine(MeasuringEngine):
             return Measurement((square,), lambda private: [private.counts(queries)], partial(self._queries, queries))
         return Measurement((2,), lambda private: [private.cells(queries)], partial(self._cells, queries))
 
-    def _marginals(self, queries: Marginals, noisy: Any, scales: Any, records: int, spent: Cost) -> Released:
+    def _marginals(self, queries: Marginals, noisy: Any, scales: Any, records: int) -> Released:
         mask = np.ones(queries.count) if queries.mask is None else queries.mask.astype(np.float64)  # the rest is known
         shares = mask * np.concatenate(noisy) / records
         deviations = mask * np.repeat(np.array(scales) / records, np.diff(queries.offsets))
         answers = simplex_marginals(queries, shares)
-        return self._make_answers(answers, shares, deviations, None, spent)
+        return self._make_answers(answers, shares, deviations, None)
 
-    def _queries(self, queries: Queries, noisy: Any, scales: Any, records: int, spent: Cost) -> Released:
+    def _queries(self, queries: Queries, noisy: Any, scales: Any, records: int) -> Released:
         shares, deviations = noisy[0] / records, np.full(queries.count, scales[0] / records)
-        return self._make_answers(np.clip(shares, 0.0, 1.0), shares, deviations, None, spent, "measured: queries")
+        return self._make_answers(np.clip(shares, 0.0, 1.0), shares, deviations, None, "measured: queries")
 
-    def _cells(self, queries: Queries, noisy: Any, scales: Any, records: int, spent: Cost) -> Released:
+    def _cells(self, queries: Queries, noisy: Any, scales: Any, records: int) -> Released:
         shares, scale = noisy[0] / records, scales[0] / records
         weights = project_simplex(shares)
         shares = shares - (shares.sum() - 1.0) / shares.size  # the number of records is public
         unbiased, sizes = queries.answers(shares), queries.answers(np.ones(shares.size))
         deviations = scale * np.sqrt(np.maximum(sizes * (1 - sizes / shares.size), 0.0))
-        return self._make_answers(np.clip(unbiased, 0.0, 1.0), unbiased, deviations, weights, spent, "measured: cells")
+        return self._make_answers(np.clip(unbiased, 0.0, 1.0), unbiased, deviations, weights, "measured: cells")
 
     def _make_answers(
-        self, answers: Floats, unbiased: Floats, deviations: Floats, weights: Floats | None, spent: Cost, *notes: str
+        self, answers: Floats, unbiased: Floats, deviations: Floats, weights: Floats | None, *notes: str
     ) -> Released:
         """Return answers that are made of unbiased ones, and are taken to err as these do."""
         parts = (unbiased, deviations)
-        return Released(answers, deviations, weights, None, spent, self.name, notes, {}, None, *parts)
+        return Released(answers, deviations, weights, None, self.name, notes, {}, None, *parts)
 
 
 def _factors(queries: Queries) -> dict[str, float]:
@@ -112,12 +111,12 @@ class LevelsEngine(MeasuringEngine):
         return expected_largest(float(deviations.max()), queries.count)
 
     def _measure(self, queries: Any, public: Public, noise: float, planned: Planned) -> Measurement[Released]:
-        def finish(noisy: Any, scales: Any, records: int, spent: Cost) -> Released:
-            return self._combine_levels(queries, [part / records for part in noisy], np.array(scales) / records, spent)
+        def finish(noisy: Any, scales: Any, records: int) -> Released:
+            return self._combine_levels(queries, [part / records for part in noisy], np.array(scales) / records)
 
         return Measurement(queries.squares, lambda private: private.tables(queries), finish)
 
-    def _combine_levels(self, queries: Levels, noisy: list[Floats], scales: Floats, spent: Cost) -> Released:
+    def _combine_levels(self, queries: Levels, noisy: list[Floats], scales: Floats) -> Released:
         noise = [
             np.full(size, scale**2 if size > 1 else 0.0) for size, scale in zip(queries.sizes, scales, strict=True)
         ]
@@ -134,7 +133,7 @@ class LevelsEngine(MeasuringEngine):
         }
         weights = answers[queries.offsets[-2] :]
         notes = (note,) if merged else ()
-        return Released(answers, errors, weights, None, spent, self.name, notes, details, None, unbiased, deviations)
+        return Released(answers, errors, weights, None, self.name, notes, details, None, unbiased, deviations)
 
 
 def add_up(queries: Levels, noisy: list[Floats], noise: list[Floats], total: float) -> tuple[Floats, Floats]:

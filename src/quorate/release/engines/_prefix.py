@@ -19,7 +19,6 @@ from scipy.linalg import toeplitz
 
 from quorate.core.arrays import Floats, Integers
 from quorate.core.errors import Infeasible
-from quorate.core.privacy import Cost
 from quorate.release.engines.base import (
     Measurement,
     MeasuringEngine,
@@ -285,20 +284,18 @@ class PrefixEngine(MeasuringEngine):
             largest=int(factor.coefficients.max()),
         )
 
-    def _lines(
-        self, noisy: Any, scales: Any, records: int, spent: Cost, *, queries: Prefixes | Ranges, factor: Factor
-    ) -> Released:
+    def _lines(self, noisy: Any, scales: Any, records: int, *, queries: Prefixes | Ranges, factor: Factor) -> Released:
         sums = (factor.prefixes(noisy[0], float(records)) / records).reshape(queries.lines, queries.length)
         raw, weights = (np.diff(lines, prepend=0.0, axis=1).ravel() for lines in (sums, _monotone(sums)))
         deviations = scales[0] * np.sqrt(factor.variances) / records
         largest = float(deviations.max()) * (1.0 if isinstance(queries, Prefixes) else math.sqrt(2.0))
-        return self._read_off(queries, raw, weights, lambda: _errors(queries, deviations), largest=largest, spent=spent)
+        return self._read_off(queries, raw, weights, lambda: _errors(queries, deviations), largest=largest)
 
-    def _boxes(self, noisy: Any, scales: Any, records: int, spent: Cost, *, queries: BoxRanges, grid: Grid) -> Released:
+    def _boxes(self, noisy: Any, scales: Any, records: int, *, queries: BoxRanges, grid: Grid) -> Released:
         raw, scale = grid.estimate(noisy[0], float(records)) / records, scales[0] / records
         largest = scale * math.sqrt(grid.largest_variance)
         return self._read_off(
-            queries, raw, grid.nearest_weights(raw), lambda: scale * grid.deviations(), largest=largest, spent=spent
+            queries, raw, grid.nearest_weights(raw), lambda: scale * grid.deviations(), largest=largest
         )
 
     def _read_off(
@@ -309,16 +306,15 @@ class PrefixEngine(MeasuringEngine):
         deviations: Callable[[], Floats],
         *,
         largest: float,
-        spent: Cost,
     ) -> Released:
         """Return the answers of the weights, with the unbiased ones of `raw`, where they are not too many to list."""
         details = {"deviation": largest}
         if queries.count > _MOST_ANSWERS:
             notes = ("answers are read off the weights",)
-            return Released(None, None, weights, None, spent, self.name, notes, details)
+            return Released(None, None, weights, None, self.name, notes, details)
         errors, answers = deviations(), np.clip(queries.answers(weights), 0.0, 1.0)
         unbiased = queries.answers(raw)
-        return Released(answers, errors, weights, None, spent, self.name, (), details, None, unbiased, errors)
+        return Released(answers, errors, weights, None, self.name, (), details, None, unbiased, errors)
 
 
 def _monotone(sums: Floats) -> Floats:

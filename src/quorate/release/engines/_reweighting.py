@@ -258,7 +258,6 @@ def reweight(queries: Marginals, measured: MeasuredMarginals, public: Rows, reco
         errors,
         weights,
         support,
-        measured.spent,
         ReweightingEngine.name,
         (note,),
         details,
@@ -269,7 +268,7 @@ def reweight(queries: Marginals, measured: MeasuredMarginals, public: Rows, reco
 
 def _without(queries: Marginals, measured: MeasuredMarginals, note: str, records: int, **details: float) -> Released:
     """Return what noisy answers say alone."""
-    released = release_tables(queries, measured.noisy, measured.spent, ReweightingEngine.name, note, records=records)
+    released = release_tables(queries, measured.noisy, ReweightingEngine.name, note, records=records)
     return replace(released, details={**released.details, **details})
 
 

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from quorate.core.arrays import Floats, Integers
 from quorate.core.errors import Infeasible, InvalidInput, QuorateError
 from quorate.core.mechanisms.noisy_vector import NoisyVector, NoisyVectors
-from quorate.core.privacy import Budget, Cost
+from quorate.core.privacy import Budget
 from quorate.release.engines._components import Clique
 from quorate.release.engines._mixture import Mixture
 from quorate.release.queries import NOTHING, BoxRanges, Levels, Marginals, Prefixes, Queries, Ranges, Rows
@@ -29,33 +29,13 @@ Made = TypeVar("Made")
 Planned = tuple[tuple[Clique, ...], tuple[float, ...]] | None  # marginals to measure, and the share of each
 
 
-class ErrorBars:
-    """One standard deviation of the error of each answer, computed when it is first asked for, and once.
-
-    `compute` sees released values alone, and returns the same each time: whoever asks first, nothing is drawn or paid.
-    Threads that ask at once may compute it more than once.
-    """
-
-    def __init__(self, compute: Callable[[], Floats]) -> None:
-        self._compute = compute
-
-    @cached_property
-    def errors(self) -> Floats:
-        """One standard deviation of the error of each answer."""
-        return self._compute()
-
-    @cached_property
-    def expected_largest(self) -> float:
-        """About the expected largest error of all answers: that of independent Gaussian errors."""
-        return min(1.0, expected_largest_of(self.errors))
-
-
 @dataclass(frozen=True)
 class Released:
-    """Answers as shares of the records, with what they cost. Nothing in it is private any more.
+    """Answers as shares of the records. Nothing in it is private any more.
 
     `answers` is None where the queries are too many to list: then `weights` answer them. `bars` are the error bars of
-    the answers, or what computes them, or None where an engine has none: `errors` has them. `weights` add up to 1, over
+    the answers, or what computes them from released values alone, the same each time, or None where an engine has none:
+    `errors` has them, and computes them on first use. `weights` add up to 1, over
     the cells, or over the records of `support` where there is one. `model` is the one table that the answers are read
     off, where there is one: it answers any marginal, and records are drawn from it. `unbiased` are the answers before
     any model or public data, with noise of the standard deviations `deviations` and nothing else: where they are kept.
@@ -63,10 +43,9 @@ class Released:
     """
 
     answers: Floats | None
-    bars: Floats | ErrorBars | None
+    bars: Floats | Callable[[], Floats] | None
     weights: Floats | None
     support: Rows | None
-    spent: Cost
     engine: str
     notes: tuple[str, ...] = ()
     details: dict[str, float] = field(default_factory=dict)
@@ -74,15 +53,15 @@ class Released:
     unbiased: Floats | None = None
     deviations: Floats | None = None
 
-    @property
+    @cached_property
     def errors(self) -> Floats | None:
         """One standard deviation of the error of each answer, or None where an engine has no such figure."""
-        return self.bars.errors if isinstance(self.bars, ErrorBars) else self.bars
+        return self.bars() if callable(self.bars) else self.bars
 
     def expected_error(self, foreseen: float) -> float:
         """Return the expected largest error of what was released, or the one that was foreseen."""
-        if isinstance(self.bars, ErrorBars):
-            return self.bars.expected_largest
+        if callable(self.bars) and self.errors is not None:
+            return min(1.0, expected_largest_of(self.errors))
         return self.details.get("expected_error", foreseen)
 
     def level(self, count: int, beta: float) -> float:
@@ -314,24 +293,18 @@ def simplex_marginals(queries: Marginals, answers: Floats) -> Floats:
     return projected
 
 
-def spent_since(previous: Cost, budget: Budget) -> Cost:
-    """Return what was charged to a budget since its account read `previous`."""
-    current = budget.spent()
-    return Cost(max(0.0, current.renyi - previous.renyi), max(0.0, current.slack - previous.slack))
-
-
 @dataclass(frozen=True)
 class Measurement(Generic[Made]):
     """What is measured: vectors of whole numbers, linear in the records, and what is made of them with noise.
 
     A replaced record changes vector k by at most `squares[k]`, squared and summed up; no record adds more than
-    `largest` to an entry. `finish` takes the vectors with noise, the deviation of each, the number of records and what
-    was spent. `cliques` are the columns of each vector that is a marginal chosen for the workload.
+    `largest` to an entry. `finish` takes the vectors with noise, the deviation of each and the number of records.
+    `cliques` are the columns of each vector that is a marginal chosen for the workload.
     """
 
     squares: tuple[int, ...]
     vectors: Callable[[Private], list[Integers]]
-    finish: Callable[[Sequence[Integers | Floats], Sequence[float], int, Cost], Made]
+    finish: Callable[[Sequence[Integers | Floats], Sequence[float], int], Made]
     shares: tuple[float, ...] | None = None
     largest: int = 1
     cliques: tuple[Clique, ...] = ()
@@ -349,9 +322,8 @@ def measure_once(
     alone = NoisyVector.for_budget(budget, squared_sensitivities=(2,)).scales[0]
     planned = plan(alone / private.records)
     mechanism = NoisyVector.for_budget(budget, squared_sensitivities=planned.squares, shares=planned.shares)
-    previous = budget.spent()
     noisy = mechanism.draw_release(planned.vectors(private), budget, noise)
-    return planned.finish(noisy, mechanism.scales, private.records, spent_since(previous, budget))
+    return planned.finish(noisy, mechanism.scales, private.records)
 
 
 def measure_rest(plan: Callable[[float], Measurement[Made]], private: Private, vectors: NoisyVectors) -> Made:
@@ -362,7 +334,7 @@ def measure_rest(plan: Callable[[float], Measurement[Made]], private: Private, v
         squared_sensitivities=planned.squares,
         shares=planned.shares or (1.0,) * len(planned.squares),
     )
-    return planned.finish(noisy, scales, private.records, vectors.spent)
+    return planned.finish(noisy, scales, private.records)
 
 
 class MeasuringEngine(Engine):

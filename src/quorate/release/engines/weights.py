@@ -19,7 +19,7 @@ from quorate.core.hypotheses.hypothesis import ListedTally
 from quorate.core.mechanisms import ExponentialChoice
 from quorate.core.mechanisms.noisy_vector import NoisyVector
 from quorate.core.privacy import RENYI_QUANTA, Budget, best_order, to_capacity
-from quorate.release.engines.base import Engine, Public, Released, check_private, spent_since
+from quorate.release.engines.base import Engine, Public, Released, check_private
 from quorate.release.queries import MOST_LISTED, NOTHING, Marginals, Queries, Rows
 from quorate.release.queries.marginals import clear_weights
 
@@ -241,7 +241,6 @@ class WeightsEngine(Engine):
             records=private.records,
             **self._difficulty(queries, public),
         )
-        previous = budget.spent()
         counts = private.counts(queries)
         measured: dict[int, list[float]] = {}
         steps = _Steps(counts, private.records, plan, budget, noise)
@@ -263,7 +262,6 @@ class WeightsEngine(Engine):
             None,
             weights,
             None,
-            spent_since(previous, budget),
             self.name,
             (f"{plan.rounds} rounds, {len(measured)} different queries measured",),
             {"rounds": float(plan.rounds), "deviation": plan.scale / private.records},
