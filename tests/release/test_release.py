@@ -616,7 +616,3 @@ def test_domains_answer_for_what_they_are():
     assert isinstance(make_domain(bound, None), BoundWorkload)
     assert make_domain(bound, None).public() is None
     assert sorted(ENGINES) == ["adaptive", "levels", "plain", "prefix", "residual", "reweighting", "weights"]
-
-
-def test_weights_fitted_to_thresholds_never_fall_and_end_at_all():
-    np.testing.assert_allclose(fit_weights(Prefixes(3), np.array([0.2, 0.1, 1.0])), [0.15, 0.0, 0.85], atol=1e-9)

@@ -654,7 +654,7 @@ def test_what_cannot_be_read_is_refused_with_its_place(text, problem):
 @pytest.mark.parametrize(
     ("texts", "problem"),
     [
-        (["sex = 'x'"], "expression 1: 'x' is not among the declared categories 'f', 'm'"),
+        (["sex = 'x'"], "expression 1: column 'sex': 'x' is not among the declared categories 'f', 'm'"),
         (["age < 3", "height < 2"], "expression 2: column 'height' is not declared"),
         (["sex < 3"], "holds categories: compare it by"),
         (["age = 'old'"], "holds numbers, and is compared with a text"),

@@ -7,21 +7,19 @@ import math
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import optimize, sparse, special
+from scipy import sparse, special
 
 from quorate.core.arrays import Floats
 from quorate.core.errors import Infeasible, InvalidInput
 from quorate.release.domain import Domain
 from quorate.release.engines.base import Released
 from quorate.release.engines.entropy import descend, fit_entropy
-from quorate.release.engines.weights import mask_query
-from quorate.release.queries import NOTHING, BoxRanges, Marginals, Prefixes, Queries, Ranges, Rows
+from quorate.release.queries import BoxRanges, Marginals, Prefixes, Queries, Ranges, Rows
 
 MOST_ROWS = 20_000_000  # of synthetic data
 _ALPHAS = tuple(math.sqrt(prime) % 1.0 for prime in (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53))
 _FEW = 50  # times as many cells as queries: then multipliers are fitted in place of weights
-_NEWTON, _STEPS = 25, 100  # of the fit of weights to answers
-_TABLE = 50_000_000  # queries times cells of which a table is made
+_STEPS = 100  # of the fit of weights to answers
 _TARGET_STEPS = 100  # of the fit of a target to the other columns
 _MOVED = 2.0  # by how much noise of one deviation moves a term of that fit, at most
 _MOVES = 4000  # of rows from one cell to another, at most
@@ -124,8 +122,6 @@ def fit_weights(
     support: Rows | None = None,
 ) -> Floats:
     """Return weights whose answers come close to released ones, and that otherwise stay near the start."""
-    if isinstance(queries, Prefixes) and queries.lines == 1:
-        return np.diff(_fit_isotonic(np.clip(answers, 0.0, 1.0)), prepend=0.0)
     size = queries.cells if support is None else support.records
     if size is None:
         raise Infeasible("the cells are too many to list; fit with public records, whose rows can be weighted")
@@ -133,9 +129,8 @@ def fit_weights(
     prior = flat if start is None or start.sum() <= 0 else 0.95 * start / start.sum() + 0.05 * flat
     deviations = np.full(len(answers), 1e-3) if errors is None else np.maximum(errors, 1e-7)
     if support is None and _FEW * queries.count < size:
-        dual = _Dual(queries, answers, deviations, prior)
-        return dual.newton() if queries.count * size <= _TABLE else dual.descend()
-    fitted, _ = fit_entropy(
+        return _fit_multipliers(queries, answers, deviations, prior)
+    return fit_entropy(
         lambda weights: _answers(queries, weights, support),
         lambda residuals: queries.spread(residuals, support),
         targets=answers,
@@ -143,64 +138,25 @@ def fit_weights(
         prior=prior,
         strength=1.0,
     )
-    return fitted
 
 
-class _Dual:
-    """What `fit_entropy` looks for, by one multiplier a query: fewer unknowns where the cells are more.
+def _fit_multipliers(queries: Queries, answers: Floats, deviations: Floats, prior: Floats) -> Floats:
+    """Return what `fit_entropy` looks for, by one multiplier a query: fewer unknowns where the cells are more.
 
-    The weights are prior * exp(-spread(multipliers)) over their sum, and the multipliers minimise the convex function
-    log of that sum + multipliers @ answers + sum (deviations * multipliers)**2 / 2.
+    The weights are prior * exp(-spread(multipliers)) over their sum. The multipliers, in units of the noise, minimise
+    the convex function log of that sum + multipliers @ answers + sum (deviations * multipliers)**2 / 2.
     """
+    logs = np.log(prior)
 
-    def __init__(self, queries: Queries, answers: Floats, deviations: Floats, prior: Floats) -> None:
-        self._queries, self._answers, self._logs = queries, answers, np.log(prior)
-        self._square = deviations**2
+    def objective(scaled: Floats) -> tuple[float, Floats]:
+        multipliers = scaled / deviations
+        logits = logs - queries.spread(multipliers)
+        pull = float(multipliers @ answers) + 0.5 * float(scaled @ scaled)
+        slope = (answers - queries.answers(special.softmax(logits))) / deviations + scaled
+        return float(special.logsumexp(logits)) + pull, slope
 
-    def weigh(self, multipliers: Floats) -> tuple[Floats, float]:
-        logits = self._logs - self._queries.spread(multipliers)
-        top = float(logits.max())
-        weights = np.exp(logits - top)
-        total = float(weights.sum())
-        return weights / total, top + math.log(total)
-
-    def value(self, multipliers: Floats) -> tuple[float, Floats]:
-        weights, logarithm = self.weigh(multipliers)
-        pull = float(multipliers @ self._answers) + 0.5 * float(self._square @ multipliers**2)
-        slope = self._answers - self._queries.answers(weights) + self._square * multipliers
-        return logarithm + pull, slope
-
-    def newton(self) -> Floats:
-        """Return the weights by Newton's method, each step shortened until it helps."""
-        queries = self._queries
-        masks = [mask_query(queries, number, NOTHING, None) for number in range(queries.count)]
-        table = np.stack(masks).astype(np.float32)
-        multipliers = np.zeros(queries.count)
-        value, slope = self.value(multipliers)
-        for _ in range(_NEWTON):
-            weights, _ = self.weigh(multipliers)
-            means = queries.answers(weights)
-            curve = (table * weights.astype(np.float32)) @ table.T - np.outer(means, means) + np.diag(self._square)
-            step = np.linalg.solve(curve + 1e-7 * np.eye(len(means)) * curve.diagonal().max(), slope)
-            size = 1.0
-            while size > 1e-4:
-                next_value, next_slope = self.value(multipliers - size * step)
-                if next_value <= value - 1e-4 * size * float(slope @ step):
-                    break
-                size /= 2
-            else:
-                break
-            multipliers, value, slope = multipliers - size * step, next_value, next_slope
-            if bool((slope**2 <= 0.0025 * self._square).all()):  # a twentieth of the noise that is in the answers
-                break
-        return self.weigh(multipliers)[0]
-
-    def descend(self) -> Floats:
-        """Return the weights by a quasi-Newton method: for so many cells that a table of them does not fit."""
-        options = {"maxiter": _STEPS, "maxfun": 2 * _STEPS, "maxcor": 20}
-        start = np.zeros(self._queries.count)
-        multipliers = optimize.minimize(self.value, start, jac=True, method="L-BFGS-B", options=options).x
-        return self.weigh(multipliers)[0]
+    scaled = descend(objective, np.zeros(queries.count), steps=_STEPS)
+    return np.asarray(special.softmax(logs - queries.spread(scaled / deviations)))
 
 
 def draw_records(queries: Queries, released: Released, rows: int) -> Rows:
@@ -306,13 +262,3 @@ def product_support(queries: Marginals, answers: Floats, rows: int) -> Rows:
         spots = (0.5 + np.arange(1, rows + 1) * _ALPHAS[column % len(_ALPHAS)] * (1 + column // len(_ALPHAS))) % 1.0
         columns.append(np.minimum(np.searchsorted(upto, spots, side="right"), size - 1))
     return Rows(np.stack(columns, axis=1), queries.sizes)
-
-
-def _fit_isotonic(values: Floats) -> Floats:
-    """Return the closest values that never fall and end at 1: pool adjacent violators."""
-    from sklearn.isotonic import isotonic_regression  # noqa: PLC0415
-
-    weights = np.ones(len(values))
-    weights[-1] = 1e12  # all records together are all of them
-    closest: Floats = np.clip(isotonic_regression(np.append(values[:-1], 1.0), sample_weight=weights), 0.0, 1.0)
-    return closest

@@ -276,7 +276,7 @@ def _fit(queries: Marginals, measured: MeasuredMarginals, support: Rows, strengt
     """Return weights on the support that agree with what was measured, as near to the public ones as that allows."""
     design = _design(queries.sizes, measured, support)
     across = design.T.tocsr()
-    weights, _ = fit_entropy(
+    return fit_entropy(
         lambda values: design @ values,
         lambda values: across @ values,
         targets=np.concatenate(measured.tables),
@@ -284,7 +284,6 @@ def _fit(queries: Marginals, measured: MeasuredMarginals, support: Rows, strengt
         prior=support.weights,
         strength=strength,
     )
-    return weights
 
 
 def _stands(measured: MeasuredMarginals, fitted: Floats, strength: float, amount: float) -> bool:

@@ -35,11 +35,8 @@ def fit_entropy(
     precisions: Floats,
     prior: Floats,
     strength: float,
-    start: Floats | None = None,
-) -> tuple[Floats, Floats]:
-    """Return the weights w that minimise sum precisions (forward(w) - targets)^2 / 2 + strength * KL(w, prior) over the
-    simplex, and the log ratios to start the next search from.
-    """
+) -> Floats:
+    """Return the weights w that minimise sum precisions (forward(w) - targets)^2 / 2 + strength * KL(w, prior)."""
     logs = np.log(prior)
 
     def weigh(ratios: Floats) -> Floats:
@@ -55,6 +52,4 @@ def fit_entropy(
         slope = backward(precisions * residuals) + strength * change
         return value / strength, weights * (slope - weights @ slope) / strength
 
-    first = np.zeros(prior.size) if start is None else start
-    best = descend(objective, first, steps=_STEPS)
-    return weigh(best), best
+    return weigh(descend(objective, np.zeros(prior.size), steps=_STEPS))

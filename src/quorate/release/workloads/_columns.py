@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from quorate.core.checks import is_named_id, warn_of_id
 from quorate.core.errors import Infeasible, InvalidInput
 from quorate.release.queries import Possible, Rows
+from quorate.release.workloads._expressions import prefix_errors
 from quorate.release.workloads.constraints import Constraints, check_constraints, names_in
 from quorate.tables import Category, Number, Reading, Schema
 from quorate.tables.cells import CategoryCells, Cells, cells_of
@@ -63,7 +64,7 @@ class Columns:
     @cached_property
     def cells(self) -> dict[str, Cells]:
         """The cells of each column; refused where a number is not cut yet."""
-        return {name: _call_for_column(name, cells_of, kind) for name, kind in self.kinds.items()}
+        return {name: _cells_of_column(name, kind) for name, kind in self.kinds.items()}
 
     @property
     def uncut(self) -> tuple[str, ...]:
@@ -182,8 +183,8 @@ class Columns:
 
     def code(self, name: str, value: Any) -> int:
         """Return the cell of a value that is asked for, or refuse it by the column's name."""
-        code: int = _call_for_column(name, self.cells[name].code, value)
-        return code
+        with prefix_errors(f"column {name!r}: "):
+            return self.cells[name].code(value)
 
     def encode(self, table: Any) -> Rows:
         """Return the cells of each row. No value raises; only a column that is not there, or of another type."""
@@ -239,8 +240,7 @@ class Columns:
 
     def _declaration(self, name: str) -> dict[str, Any]:
         if name not in self.uncut:
-            declared: dict[str, Any] = _call_for_column(name, cells_of, self.kinds[name]).to_dict()
-            return declared
+            return _cells_of_column(name, self.kinds[name]).to_dict()
         kind: Any = self.kinds[name]
         ends = {"low": kind.low, "high": kind.high} if kind.low is not None else {}
         return {"kind": "number"} | ends | ({"closed": True} if kind.closed else {})
@@ -250,20 +250,17 @@ class Columns:
         Path(path).write_text(json.dumps(self.to_dict(), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
+def _cells_of_column(name: str, kind: Kind) -> Cells:
+    with prefix_errors(f"column {name!r}: "):
+        return cells_of(kind)
+
+
 def _is_schema(document: Any) -> bool:
     """Return whether an object has its columns under that name, and is not a mapping from the names of columns."""
     inner = document.get("columns") if isinstance(document, Mapping) else None
     if not isinstance(inner, Mapping) or isinstance(inner.get("kind"), str):
         return False
     return not any(isinstance(inner.get(key), list | tuple) for key in ("categories", "cuts"))
-
-
-def _call_for_column(name: str, make: Any, *arguments: Any) -> Any:
-    """Call, and put the column's name before what an error says."""
-    try:
-        return make(*arguments)
-    except InvalidInput as error:
-        raise InvalidInput(f"column {name!r}: {error}") from None
 
 
 def names_of(table: Any) -> list[str]:

@@ -20,9 +20,13 @@ A constraint may also compare columns of numbers with each other, and may have a
 
 import math
 import re
-from collections.abc import Iterator, Set
+from collections.abc import Callable, Iterator, Sequence, Set
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from quorate.core.errors import InvalidInput
 from quorate.tables.values import canonical_text
@@ -32,6 +36,7 @@ _DEEPEST = 50
 _MOST_COMPARISONS = 1_000
 
 Constant = float | str
+Degrees = NDArray[np.int8]  # of truth: 1, -1, and 0 for what nobody knows
 _TOKEN = re.compile(
     r"""(?P<space>\s+)|(?P<number>[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?(?![\w.]))|(?P<text>'(?:[^']|'')*')
     |(?P<quoted>"[^"]+"|`[^`]+`)|(?P<word>[^\W\d]\w*)|(?P<sign><=|>=|==|!=|<>|[<>=(),+-])""",
@@ -44,11 +49,11 @@ _WORDS = frozenset({"and", "or", "not", "in", "between", "true", "false"})
 
 @dataclass(frozen=True)
 class Comparison:
-    """A column against constants: `sign` is <, <=, >, >=, =, or "between"; = with several constants is `in`."""
+    """A column against a constant: `sign` is <, <=, >, >= or =."""
 
     column: str
     sign: str
-    constants: tuple[Constant, ...]
+    constant: Constant
 
 
 @dataclass(frozen=True)
@@ -105,6 +110,25 @@ def comparisons(part: Expression) -> Iterator[Comparison]:
     else:
         for inner in part.parts if isinstance(part, Junction) else (part.part,):
             yield from comparisons(inner)
+
+
+def evaluate_expression(part: Expression, compare: Callable[[Comparison], Degrees]) -> Degrees:
+    """Return the degrees of truth of an expression, from those of its comparisons."""
+    if isinstance(part, Comparison):
+        return compare(part)
+    if isinstance(part, Negation):
+        return -evaluate_expression(part.part, compare)
+    join = np.minimum if part.word == "and" else np.maximum
+    return np.asarray(join.reduce([evaluate_expression(inner, compare) for inner in part.parts]))
+
+
+@contextmanager
+def prefix_errors(prefix: str) -> Iterator[None]:
+    """Put what a refusal is about before its text."""
+    try:
+        yield
+    except InvalidInput as error:
+        raise InvalidInput(f"{prefix}{error}") from None
 
 
 class _Parser:
@@ -190,7 +214,7 @@ class _Parser:
         while self._is("word", word):
             self._take()
             parts.append(read())
-        return parts[0] if len(parts) == 1 else Junction(word, tuple(parts))
+        return _join_parts(word, parts)
 
     def _factor(self) -> Expression:
         self._depth += 1
@@ -219,7 +243,7 @@ class _Parser:
             )
         if first.kind in ("number", "text"):
             sign = self._sign()
-            return _make_comparison(self._column(), _TURNED[sign], (first.value,))
+            return _make_comparison(self._column(), _TURNED[sign], first.value)
         if first.kind != "name":
             raise _refusal(first, "a column, a bracket or not is expected")
         negated = self._is("word", "not")
@@ -227,17 +251,18 @@ class _Parser:
             self._take()
         if self._is("word", "in"):
             self._take()
-            comparison: Expression = Comparison(first.value, "=", self._parse_list())
+            comparison = _join_parts("or", [Comparison(first.value, "=", value) for value in self._parse_list()])
         elif self._is("word", "between"):
             self._take()
             low = self._constant(number=True)
             self._expect("word", "and", "and is expected between the two ends")
-            comparison = Comparison(first.value, "between", (low, self._constant(number=True)))
+            ends = Comparison(first.value, ">=", low), Comparison(first.value, "<=", self._constant(number=True))
+            comparison = Junction("and", ends)
         elif negated:
             raise _refusal(self._peek(), "in or between is expected after not")
         else:
             sign = self._sign()
-            return _make_comparison(first, sign, (self._constant(),))
+            return _make_comparison(first, sign, self._constant())
         return Negation(comparison) if negated else comparison
 
     def _column(self) -> _Token:
@@ -262,14 +287,14 @@ class _Parser:
         constant: Constant = token.value
         return constant
 
-    def _parse_list(self) -> tuple[Constant, ...]:
+    def _parse_list(self) -> list[Constant]:
         self._expect("sign", "(", "an opening bracket is expected after in")
         constants = [self._constant()]
         while self._is("sign", ","):
             self._take()
             constants.append(self._constant())
         self._expect("sign", ")", "a comma or a closing bracket is expected")
-        return tuple(constants)
+        return constants
 
     def _expect(self, kind: str, value: str, expected: str) -> None:
         if not self._is(kind, value):
@@ -277,12 +302,16 @@ class _Parser:
         self._take()
 
 
-def _make_comparison(column: _Token, sign: str, constants: tuple[Constant, ...]) -> Expression:
+def _join_parts(word: str, parts: Sequence[Expression]) -> Expression:
+    return parts[0] if len(parts) == 1 else Junction(word, tuple(parts))
+
+
+def _make_comparison(column: _Token, sign: str, constant: Constant) -> Expression:
     if sign == "!=":
-        return Negation(Comparison(column.value, "=", constants))
-    if sign != "=" and not isinstance(constants[0], float):
+        return Negation(Comparison(column.value, "=", constant))
+    if sign != "=" and not isinstance(constant, float):
         raise InvalidInput(f"at character {column.position + 1}: texts are compared by =, != and in, not by {sign}")
-    return Comparison(column.value, sign, constants)
+    return Comparison(column.value, sign, constant)
 
 
 def _tokens(text: str, words: Set[str]) -> list[_Token]:

@@ -11,9 +11,17 @@ from quorate.core.errors import InvalidInput
 from quorate.release.queries import NOTHING, Marginals, Matrix, Rows, Whole
 from quorate.release.workloads._bound import BoundWorkload
 from quorate.release.workloads._columns import Columns
-from quorate.release.workloads._expressions import Comparison, Expression, Junction, comparisons, parse_expression
+from quorate.release.workloads._expressions import (
+    Comparison,
+    Degrees,
+    Expression,
+    comparisons,
+    evaluate_expression,
+    parse_expression,
+    prefix_errors,
+)
+from quorate.release.workloads.constraints import check_comparison, truth_by_cell
 from quorate.tables import Category, Number
-from quorate.tables.cells import CategoryCells, Cells, DateCells
 from quorate.tables.columns import Kind
 from quorate.tables.values import canonical_text
 
@@ -48,8 +56,11 @@ class ExpressionWorkload(BoundWorkload):
         super().__init__(columns, queries, len(self.texts))
 
     def _truths(self, columns: Columns, codes: Callable[[str], Whole]) -> Truths:
-        values = {name: _values(cells) for name, cells in columns.cells.items()}
-        return np.array([_truth(expression, values, codes) for expression in self._parsed])
+        def compare(comparison: Comparison) -> Degrees:
+            truth = truth_by_cell(comparison, columns.cells[comparison.column])
+            return np.where(truth > 0, 1, -1).astype(np.int8)[codes(comparison.column)]  # a missing value is false
+
+        return np.array([evaluate_expression(expression, compare) > 0 for expression in self._parsed])
 
     def count(self, records: Any) -> Whole | Rows:
         """Return how many rows each cell has, or for each row which expressions it fulfils."""
@@ -91,10 +102,8 @@ class ExpressionWorkload(BoundWorkload):
 
 
 def _parsed(number: int, text: str) -> Expression:
-    try:
+    with prefix_errors(f"expression {number + 1}, "):
         return parse_expression(text)
-    except InvalidInput as error:
-        raise InvalidInput(f"expression {number + 1}, {error}") from None
 
 
 def _columns(parsed: list[Expression], declared: Columns | None) -> Columns:
@@ -103,31 +112,15 @@ def _columns(parsed: list[Expression], declared: Columns | None) -> Columns:
     for number, expression in enumerate(parsed):
         for comparison in comparisons(expression):
             if declared is not None:
-                _check_column(number, comparison, declared)
+                with prefix_errors(f"expression {number + 1}: "):
+                    check_comparison(comparison, declared.select([comparison.column]).cells[comparison.column])
             compared.setdefault(comparison.column, []).append(comparison)
     kinds = {name: _kind(name, listed, declared) for name, listed in compared.items()}
     return Columns(kinds) if declared is None else Columns(kinds, reading=declared.reading)
 
 
-def _check_column(number: int, comparison: Comparison, declared: Columns) -> None:
-    try:
-        cells = declared.select([comparison.column]).cells[comparison.column]
-        if isinstance(cells, DateCells):
-            raise InvalidInput(f"column {comparison.column!r} holds dates: expressions compare numbers and categories")
-        if not isinstance(cells, CategoryCells):
-            if not all(isinstance(constant, float) for constant in comparison.constants):
-                raise InvalidInput(f"column {comparison.column!r} holds numbers, and is compared with a text")
-        elif comparison.sign != "=":
-            raise InvalidInput(f"column {comparison.column!r} holds categories: compare it by =, != or in")
-        else:
-            for constant in comparison.constants:
-                cells.code(constant)
-    except InvalidInput as error:
-        raise InvalidInput(f"expression {number + 1}: {error}") from None
-
-
 def _kind(name: str, comparisons: list[Comparison], declared: Columns | None) -> Kind:
-    constants = [constant for comparison in comparisons for constant in comparison.constants]
+    constants = [comparison.constant for comparison in comparisons]
     types = {type(constant) for constant in constants}
     if declared is None and types == {float, str}:
         raise InvalidInput(f"column {name!r} is compared with numbers and with texts: put all in quotes, or none")
@@ -138,44 +131,9 @@ def _kind(name: str, comparisons: list[Comparison], declared: Columns | None) ->
 
 def _cuts(comparison: Comparison) -> Iterator[float]:
     """Yield where a comparison changes: a cell runs from a cut, included, to the next one, excluded."""
-    ends = [float(constant) for constant in comparison.constants]
-    at, above = {"<": (ends, []), ">=": (ends, []), "<=": ([], ends), ">": ([], ends), "=": (ends, ends)}.get(
-        comparison.sign, (ends[:1], ends[1:])
-    )
-    yield from at
-    for end in above:
-        following = math.nextafter(end, math.inf)
-        if math.isfinite(following):
-            yield following
-
-
-def _values(cells: Cells) -> list[Any]:
-    """Return a value for each code; None for the last one, which fulfils no comparison."""
-    if isinstance(cells, CategoryCells):
-        return [*cells.values, None]
-    if not cells.values:
-        return [0.0, None]
-    return [math.nextafter(cells.values[0], -math.inf), *cells.values, None]
-
-
-def _truth(part: Expression, values: dict[str, list[Any]], codes: Callable[[str], Whole]) -> Truths:
-    if isinstance(part, Comparison):
-        return np.array([_holds(part, value) for value in values[part.column]])[codes(part.column)]
-    if isinstance(part, Junction):
-        join = np.logical_and if part.word == "and" else np.logical_or
-        return np.asarray(join.reduce([_truth(inner, values, codes) for inner in part.parts]))
-    return ~_truth(part.part, values, codes)
-
-
-def _holds(comparison: Comparison, value: Any) -> bool:
-    if value is None:
-        return False
-    constants: tuple[Any, ...] = comparison.constants
-    if isinstance(value, str):
-        return value in [canonical_text(constant) for constant in constants]
-    if comparison.sign == "=":
-        return value in constants
-    if comparison.sign == "between":
-        return bool(constants[0] <= value <= constants[1])
-    end = constants[0]
-    return bool({"<": value < end, "<=": value <= end, ">": value > end, ">=": value >= end}[comparison.sign])
+    end = float(comparison.constant)
+    following = math.nextafter(end, math.inf)
+    if comparison.sign in ("<", ">=", "="):
+        yield end
+    if comparison.sign in ("<=", ">", "=") and math.isfinite(following):
+        yield following

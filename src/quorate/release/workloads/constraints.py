@@ -6,11 +6,12 @@ that is missing or not declared breaks none, unless a mapping names the cell "ot
 """
 
 import math
+import operator
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from quorate.core.arrays import Integers
 from quorate.core.errors import Infeasible, InvalidInput
@@ -19,18 +20,25 @@ from quorate.release.workloads._balances import Balances, Tied, holds_whole_numb
 from quorate.release.workloads._expressions import (
     Balance,
     Comparison,
+    Degrees,
     Expression,
-    Junction,
     comparisons,
+    evaluate_expression,
     parse_constraint,
+    prefix_errors,
 )
-from quorate.tables.cells import CategoryCells, Cells, DateCells, NumberCells
+from quorate.tables.cells import Cells, DateCells, NumberCells
 
 _MOST_CELLS = 20_000_000  # of the columns of one group
 _MOST = 1_000  # constraints of one table
 
 Table = tuple[tuple[int, ...], Truths]
-Degrees = NDArray[np.int8]  # of truth: 1, -1, and 0 for what nobody knows
+_ORDERS: dict[str, Callable[[Any, float], Any]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
 
 
 def check_constraints(constraints: Any) -> tuple[Any, ...]:
@@ -40,7 +48,8 @@ def check_constraints(constraints: Any) -> tuple[Any, ...]:
     if len(constraints) > _MOST:
         raise InvalidInput(f"at most {_MOST} constraints may be declared, not {len(constraints)}")
     for number, constraint in enumerate(constraints):
-        _call_for_constraint(number, names_in, constraint)
+        with prefix_errors(f"constraint {number + 1}: "):
+            names_in(constraint)
     return tuple(dict(constraint) if isinstance(constraint, Mapping) else constraint for constraint in constraints)
 
 
@@ -66,7 +75,8 @@ class Constraints:
         self._sizes = tuple(column.size for column in cells.values())
         tables, tied = list[Table](), list[Tied]()
         for number, constraint in enumerate(constraints):
-            rule = _call_for_constraint(number, self._read_constraint, constraint)
+            with prefix_errors(f"constraint {number + 1}: "):
+                rule = self._read_constraint(constraint)
             if isinstance(rule, Tied):
                 tied.append(rule)
             else:
@@ -118,10 +128,8 @@ class Constraints:
         for axis, (name, values) in enumerate(combination.items()):
             cells, mask = self._cells[name], np.zeros(self._cells[name].size, dtype=np.bool_)
             for value in values if isinstance(values, list | tuple) else [values]:
-                try:
+                with prefix_errors(f"column {name!r}: "):
                     mask[cells.code(value)] = True
-                except InvalidInput as error:
-                    raise InvalidInput(f"column {name!r}: {error}") from None
             ruled_out &= _along(mask, axis, len(columns))
         return columns, ruled_out
 
@@ -130,15 +138,13 @@ class Constraints:
 
     def _truth(self, part: Expression, columns: tuple[int, ...]) -> Degrees:
         """Return for each cell of these columns whether it fulfils an expression: 1 or -1; 0 where nobody knows."""
-        if isinstance(part, Comparison):
-            inner = _truth_by_cell(part, self._cells[part.column])
-            shape = [1] * len(columns)
-            shape[columns.index(self._numbers[part.column])] = len(inner)
-            return np.broadcast_to(inner.reshape(shape), self._shape(columns))
-        if isinstance(part, Junction):
-            join = np.minimum if part.word == "and" else np.maximum
-            return np.asarray(join.reduce([self._truth(inner, columns) for inner in part.parts]))
-        return -self._truth(part.part, columns)
+
+        def compare(comparison: Comparison) -> Degrees:
+            truth = truth_by_cell(comparison, self._cells[comparison.column])
+            axis = columns.index(self._numbers[comparison.column])
+            return np.broadcast_to(_along(truth, axis, len(columns)), self._shape(columns))
+
+        return evaluate_expression(part, compare)
 
     def _check_numbers(self, balance: Balance) -> None:
         """Refuse to add up what is no number, and dates that are not counted alike."""
@@ -184,61 +190,54 @@ class Constraints:
         return ", ".join(list(self._cells)[column] for column in columns)
 
 
-def _truth_by_cell(comparison: Comparison, cells: Cells) -> Degrees:
-    """Return for each cell of a column whether it fulfils a comparison: of the cell "other" nobody knows."""
-    if isinstance(cells, CategoryCells):
-        if comparison.sign != "=":
-            raise InvalidInput(f"column {comparison.column!r} holds categories: compare it by =, != or in")
-        truth = np.full(cells.size, -1, dtype=np.int8)
-        try:
-            truth[[cells.code(constant) for constant in comparison.constants]] = 1
-        except InvalidInput as error:
-            raise InvalidInput(f"column {comparison.column!r}: {error}") from None
-        declared = len(cells.values)
+def check_comparison(comparison: Comparison, cells: Cells) -> None:
+    """Refuse to compare a column with what it does not hold."""
+    column, constant = comparison.column, comparison.constant
+    if isinstance(cells, DateCells):
+        raise InvalidInput(f"column {column!r} holds dates: numbers and categories are compared with constants")
+    if isinstance(cells, NumberCells):
+        if not isinstance(constant, float):
+            raise InvalidInput(f"column {column!r} holds numbers, and is compared with a text")
+    elif comparison.sign != "=":
+        raise InvalidInput(f"column {column!r} holds categories: compare it by =, != or in")
     else:
-        if isinstance(cells, DateCells) or not all(isinstance(constant, float) for constant in comparison.constants):
-            holds = (
-                "dates: name their cells in a mapping"
-                if isinstance(cells, DateCells)
-                else "numbers, and is compared with a text"
-            )
-            raise InvalidInput(f"column {comparison.column!r} holds {holds}")
-        truth = _truth_of_numbers(comparison, cells)
-        declared = cells.line
-    truth[declared:] = 0
+        with prefix_errors(f"column {column!r}: "):
+            cells.code(constant)
+
+
+def truth_by_cell(comparison: Comparison, cells: Cells) -> Degrees:
+    """Return for each cell of a column whether it fulfils a comparison: of the cell "other" nobody knows."""
+    check_comparison(comparison, cells)
+    truth = np.full(cells.size, -1, dtype=np.int8)
+    if isinstance(cells, NumberCells):
+        truth[: cells.line] = _truth_of_numbers(comparison, cells)
+        truth[cells.line :] = 0
+    else:
+        truth[cells.code(comparison.constant)] = 1
+        truth[len(cells.values) :] = 0
     return truth
 
 
 def _truth_of_numbers(comparison: Comparison, cells: NumberCells) -> Degrees:
     """Return for each cell of numbers whether all of them fulfil a comparison, 1, or none, -1; some are refused."""
-    ends: list[float] = [float(constant) for constant in comparison.constants]
-    low = np.array([-math.inf, *cells.values])
-    cuts = np.array(cells.values)
-    top = np.array([*(cuts - 1 if holds_whole_numbers(cells) else np.nextafter(cuts, -math.inf)), math.inf])
-    end = ends[0]
-    sides: dict[str, Callable[[], tuple[Any, Any]]] = {
-        "<": lambda: (top < end, low >= end),
-        "<=": lambda: (top <= end, low > end),
-        ">": lambda: (low > end, top <= end),
-        ">=": lambda: (low >= end, top < end),
-        "=": lambda: (
-            (low == top) & np.isin(low, ends),
-            ~np.any([(low <= number) & (number <= top) for number in ends], axis=0),
-        ),
-        "between": lambda: ((low >= end) & (top <= ends[1]), (top < end) | (low > ends[1])),
-    }
-    all_, none = sides[comparison.sign]()
-    truth = np.where(all_, 1, np.where(none, -1, 0))
+    end, cuts = float(comparison.constant), np.array(cells.values)
+    low, below = np.array([-math.inf, *cuts]), np.nextafter(cuts, -math.inf)
+    top = np.array([*(np.minimum(below, cuts - 1) if holds_whole_numbers(cells) else below), sys.float_info.max])
+    if comparison.sign == "=":
+        truth = np.where((low == end) & (top == end), 1, np.where((low <= end) & (end <= top), 0, -1))
+    else:
+        fulfilled = [_ORDERS[comparison.sign](edge, end) for edge in (low, top)]
+        truth = np.sum(fulfilled, axis=0) - 1
     if not truth.all():
         cell = cells.name(int(np.flatnonzero(truth == 0)[0]))
         raise InvalidInput(
             f"column {comparison.column!r} has a cell, {cell!r}, of which some numbers fulfil {comparison.sign} "
-            f"{', '.join(f'{number:g}' for number in ends)} and others do not: declare a cut there"
+            f"{end:g} and others do not: declare a cut there"
         )
-    return np.append(truth, [0] * (cells.size - cells.line)).astype(np.int8)
+    return truth.astype(np.int8)
 
 
-def _along(values: Truths, axis: int, axes: int) -> Truths:
+def _along(values: Any, axis: int, axes: int) -> Any:
     return values.reshape([len(values) if index == axis else 1 for index in range(axes)])
 
 
@@ -257,11 +256,3 @@ def _together(sets: Sequence[set[int]]) -> Iterator[list[int]]:
             remaining = [index for index in remaining if index not in near]
             seen.update(*(sets[index] for index in near))
         yield part
-
-
-def _call_for_constraint(number: int, read: Callable[[Any], Any], constraint: Any) -> Any:
-    """Call, and put the constraint's number before what an error says."""
-    try:
-        return read(constraint)
-    except InvalidInput as error:
-        raise InvalidInput(f"constraint {number + 1}: {error}") from None
