@@ -36,13 +36,11 @@ from quorate.models.concepts import (
     Thresholds,
 )
 from quorate.models.saving.hypotheses import concept_document, concept_of
-from quorate.release import ENGINES, Columns, QueryRelease, Workload
-from quorate.release.cover import Cover
-from quorate.release.domain import SealedCounts, make_domain
-from quorate.release.queries import BoxRanges, Marginals, Matrix, Prefixes, Ranges, Rows
+from quorate.release import Columns, QueryRelease, Workload
+from quorate.release.domain import SealedCounts
+from quorate.release.queries import Marginals, Matrix, Prefixes, Ranges, Rows
 from quorate.release.queries.base import NOTHING
 from quorate.release.synthetic import fit_weights, product_support, round_weights
-from quorate.release.workloads import BoundWorkload
 
 
 def reals(size, seed):
@@ -146,14 +144,6 @@ def test_what_is_no_value_has_a_cell_and_raises_nothing():
     release = QueryRelease(Workload.marginals(1)).fit(odd, people(100, 2))
     share = release.answer([{"region": "other"}])["answer"][0].as_py()
     assert abs(share - 0.5) < 0.1
-
-
-def test_a_record_that_is_none_is_counted_and_raises_nothing():
-    private = np.array([*reals(5000, 1), None, 10**400, "text"], dtype=object)
-    release = QueryRelease(Thresholds()).fit(private, [-1.0, 0.0, 1.0])
-    assert release.records_ == 5003
-    for asked in ([None, 1.0, 2.0] * 500, [float("nan"), 1.0, 2.0] * 500):
-        assert QueryRelease(Thresholds()).fit(asked, [0.0, 1.0]).records_ == 1500
 
 
 def test_the_bound_allows_for_the_projection_onto_the_simplex():
@@ -349,13 +339,6 @@ def test_synthetic_points_answer_thresholds_boxes_and_halfspaces():
     assert largest_difference(planes, planes.synthetic()) <= planes.engine_error_bound(0.05)
 
 
-def test_without_public_rows_synthetic_ones_are_made_up():
-    columns = Columns.from_dict({"sex": ["f", "m"], "region": ["n", "s", "w"], "age": {"cuts": [30, 60]}})
-    release = QueryRelease(Workload.marginals(2), columns=columns, engine="residual").fit(people(20_000, 1))
-    assert largest_difference(release, release.synthetic()) <= release.engine_error_bound(0.05)
-    assert set(release.synthetic(500)["sex"].to_pylist()) <= {"f", "m", None}
-
-
 @given(st.integers(1, 60), st.integers(1, 500), st.integers(0, 2**32 - 1))
 @settings(max_examples=60)
 def test_rounding_is_off_by_half_a_row_for_thresholds_and_by_one_for_ranges(cells, rows, seed):
@@ -365,16 +348,6 @@ def test_rounding_is_off_by_half_a_row_for_thresholds_and_by_one_for_ranges(cell
     assert (counts >= 0).all()
     assert np.abs(np.cumsum(counts) - rows * np.cumsum(weights)).max() <= 0.5 + 1e-6
     assert largest_answer(Ranges(cells), round_weights(Ranges(cells), weights, rows) - rows * weights) <= 1 + 1e-6
-
-
-def test_rounding_by_moves_only_ever_helps():
-    chance = np.random.default_rng(0)
-    weights = chance.dirichlet(np.full(144, 0.3))
-    grid = BoxRanges((12, 12))
-    counts = round_weights(grid, weights, 400)
-    plain = np.diff(np.floor(np.cumsum(weights) * 400 + 0.5), prepend=0)
-    assert counts.sum() == 400
-    assert largest_answer(grid, counts / 400 - weights) <= largest_answer(grid, plain / 400 - weights) + 1e-12
 
 
 def test_weights_are_fitted_in_both_forms():
@@ -608,11 +581,3 @@ def test_sealed_counts_do_not_open():
     for call in (len, list, np.asarray, lambda one: one == one, json.dumps):
         with pytest.raises(TypeError):
             call(sealed)
-
-
-def test_domains_answer_for_what_they_are():
-    assert isinstance(make_domain(Thresholds(), [1.0]), Cover)
-    bound = Workload.marginals(1).bind(columns=Columns.from_dict({"sex": ["f", "m"]}))
-    assert isinstance(make_domain(bound, None), BoundWorkload)
-    assert make_domain(bound, None).public() is None
-    assert sorted(ENGINES) == ["adaptive", "levels", "plain", "prefix", "residual", "reweighting", "weights"]

@@ -2,9 +2,6 @@
 
 import csv
 import json
-import shutil
-import subprocess
-import sys
 
 import numpy as np
 import pyarrow as pa
@@ -160,13 +157,6 @@ def test_synthetic_records_and_answers_are_written_in_the_format_of_their_name(d
         assert not (tmp_path / name).exists()
 
 
-def test_what_is_not_declared_is_read_off_the_public_table(data, tmp_path, capsys):
-    declared = ["--columns", data / "columns.json", "--public", data / "public.csv", "--workload", "marginals:1"]
-    code, printed, _ = run(capsys, data / "private.csv", *declared, "--out", tmp_path / "release", "--json")
-    assert code == 0
-    assert json.loads(printed)["queries"] == 3 + 4 + 11 + 11  # ten cells of numbers, and one for all else
-
-
 def test_a_report_is_one_page_that_loads_nothing(data, tmp_path, capsys):
     pytest.importorskip("matplotlib")
     page = tmp_path / "page.html"
@@ -291,30 +281,6 @@ def test_errors_about_private_tables_say_nothing_of_their_values(data, tmp_path,
         assert b"xyzzy" not in path.read_bytes()
 
 
-def test_a_folder_that_was_changed_is_refused(data, tmp_path, capsys):
-    out = tmp_path / "release"
-    code, _, _ = run(
-        capsys,
-        data / "private.csv",
-        "--public",
-        data / "few.csv",
-        "--workload",
-        "thresholds:age",
-        "--out",
-        out,
-        "--json",
-    )
-    assert code == 0
-    other = tmp_path / "other"
-    shutil.copytree(out, other)
-    (other / "arrays.npz").write_bytes((out / "arrays.npz").read_bytes()[:-20])
-    code, _, error = run(capsys, other, "--ask", '{"age": 40}')
-    assert code == 1
-    assert "was changed" in error
-    loaded = QueryRelease.load(out)
-    assert loaded.records_ == 12_000
-
-
 def test_queries_of_boxes_and_halfspaces():
     [box] = parse_queries(["1:2,:"], Boxes(2))
     assert box.predict([[1.5, 1e9], [3.0, 0.0]]).tolist() == [1, 0]
@@ -338,14 +304,6 @@ def test_no_text_of_a_query_ends_in_another_error_than_its_own():
     domain = make_domain(workload, None, columns)
     beyond = parse_queries([f'{{"age": 1{"0" * 400}}}', '{"age": Infinity}'], workload)
     assert len(set(domain.find(beyond).tolist())) == 1, "a number beyond all floats is beyond all cuts"
-
-
-def test_the_help_says_what_there_is():
-    shown = subprocess.run(
-        [sys.executable, "-m", "quorate", "release", "--help"], capture_output=True, text=True, check=True
-    )
-    for word in ("--workload", "--public", "--online", "--plan", "--synthetic", "marginals:ORDER"):
-        assert word in shown.stdout
 
 
 def test_a_query_that_is_answered_between_two_cuts_says_so(data, tmp_path, capsys):

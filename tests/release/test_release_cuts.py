@@ -238,14 +238,6 @@ def test_a_release_finds_cuts_and_answers_by_them():
     assert release.budget_.affordable(release.budget_.capacity()) == 0
 
 
-def test_it_is_saved_with_its_cuts_and_loaded(tmp_path):
-    release = QueryRelease(Workload.marginals(2), columns=COLUMNS).fit(tails(4_000, 1))
-    release.publish(tmp_path / "published")
-    again = QueryRelease.load(tmp_path / "published")
-    assert again.domain_.columns == release.domain_.columns
-    assert again.answer() == release.answer()
-
-
 def test_columns_of_json_groups_and_an_account_work(tmp_path):
     table = tails(3_000, 2)
     account = Account(tmp_path / "account", epsilon=1.0, delta=1e-5)

@@ -159,7 +159,7 @@ def test_two_processes_over_one_ledger_forget_no_measurement(looks, tmp_path, mo
         if answer.paid:
             told[cut] = answer.answer
     assert len(told) >= 2  # the first of each: both models are off by 0.5 there
-    assert second.model_.corrections[:2] == first.model_.corrections[:2]
+    assert list(second.model_.corrections.items())[:2] == list(first.model_.corrections.items())[:2]
     first.close()
     second.close()
     again = OnlineRelease(Thresholds(), **settings).fit(private, public)
@@ -202,13 +202,14 @@ def test_it_cannot_be_copied_into_a_file():
 def test_learned_weights_agree_with_what_was_released():
     rows = Rows([[0, 0], [0, 1], [1, 0], [1, 1]], sizes=(2, 2))
     learned = LearnedWeights.from_public(Marginals((2, 2), [(0,), (1,)]), rows, blend=0.1)
-    learned.learn(0, 0.7)
-    learned.learn(2, 0.4)
+    learned.remember(0, 0.7)
+    learned.remember(2, 0.4)
+    learned.agree()
     assert math.isclose(learned.answer(0), 0.7, abs_tol=1e-6)
     assert math.isclose(learned.answer(2), 0.4, abs_tol=1e-6)
     assert math.isclose(learned.weights.sum(), 1.0)
     line = LearnedWeights.from_public(Prefixes(3), np.array([1.0, 0.0, 0.0]), blend=0.0)
-    line.learn(0, 0.5)  # all of the weight is there: nothing can be done
+    line.correct(0, 0.5)  # all of the weight is there: nothing can be done
     assert line.answer(0) == 1.0
     line = LearnedWeights.from_public(Prefixes(3), np.zeros(3), blend=0.1)
     assert math.isclose(line.answer(0), 1 / 3)

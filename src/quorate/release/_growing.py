@@ -34,7 +34,7 @@ from quorate.release._update_files import KeptUpdate, UpdateFiles
 from quorate.release.domain import Domain, SealedCounts, make_domain, read_domain
 from quorate.release.engines import ENGINES, expected_errors
 from quorate.release.engines.base import Measurement, MeasuringEngine, Planned, Released, check_private, histogram_scale
-from quorate.release.people import PERSON, RECORD, Counted, Update, growing_claim
+from quorate.release.people import PERSON, RECORD, Counted, Update, release_claim
 from quorate.release.workloads.marginals import Errors, weigh_queries
 
 _SETTINGS = ("epsilon", "delta", "updates", "engine", "records_per_person", "error", "target")
@@ -147,7 +147,7 @@ class GrowingRelease(SavedModel):
     def claim_(self) -> str:
         """The guarantee, in one sentence."""
         terms: dict[str, Any] = {"records_per_person": self._counted.records_per_person, "total": self.total_}
-        return growing_claim(self.epsilon, self.delta, unit=self.unit_, updates=self.updates, **terms)
+        return release_claim(self.epsilon, self.delta, unit=self.unit_, updates=self.updates, **terms)
 
     @property
     def updates_(self) -> list[str]:

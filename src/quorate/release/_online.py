@@ -225,7 +225,8 @@ class OnlineRelease(SavedModel, ShowsClaim, BaseEstimator):
     @property
     def paid_(self) -> int:
         """How many answers were paid for."""
-        return len(self.model_.corrections)
+        check_is_fitted(self, "session_")
+        return len(self.session_.answerer.measured)
 
     def _bar(self) -> tuple[str, float] | None:
         return "budget left", self.budget_.remaining().renyi / self.budget_.capacity().renyi

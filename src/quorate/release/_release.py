@@ -40,7 +40,6 @@ from quorate.release.people import (
     Update,
     check_records_per_person,
     first_records,
-    growing_claim,
     loss_for_each_record,
     release_claim,
 )
@@ -216,9 +215,15 @@ class QueryRelease(SavedModel, ShowsClaim, BaseEstimator):
         self.engine_, self.records_, self._foreseen = released.engine, records, float(expected)
         self.notes_, self.unit_, self.update_ = tuple(released.notes), unit, update
         self.total_ = total
-        facts: dict[str, Any] = {"unit": unit, "records_per_person": self.records_per_person, "total": total}
-        facts |= {"records": records} if update is None else {"updates": update.updates}
-        self.claim_ = (release_claim if update is None else growing_claim)(self.epsilon, self.delta, **facts)
+        self.claim_ = release_claim(
+            self.epsilon,
+            self.delta,
+            unit=unit,
+            records_per_person=self.records_per_person,
+            records=records,
+            updates=None if update is None else update.updates,
+            total=total,
+        )
 
     def answer(self, queries: Any = None, *, band: float | None = None, counts: bool = False) -> Table:
         """Return a tidy table: names of queries, `answer`, `error` (one standard deviation), `low` and `high` (95%).

@@ -117,29 +117,25 @@ class Update:
 
 
 def release_claim(
-    epsilon: float, delta: float, *, records: int, unit: str, records_per_person: int, total: Total | None = None
+    epsilon: float,
+    delta: float,
+    *,
+    unit: str,
+    records_per_person: int,
+    records: int = 0,
+    updates: int | None = None,
+    total: Total | None = None,
 ) -> str:
-    """Return the claim of a release that is made once."""
-    replaced = f"one of {records} private records" if unit == RECORD else f"all records of one of {records} people"
-    conditions = (*_counting_conditions(records_per_person, "each person count"), *_total_conditions(total), _OPEN)
-    return str(Claim(epsilon, delta, unit=replaced, what="the whole release is", conditions=conditions))
-
-
-def growing_claim(
-    epsilon: float, delta: float, *, updates: int, unit: str, records_per_person: int, total: Total | None = None
-) -> str:
-    """Return the claim of all updates of a release that grows."""
-    replaced = "one record of one update" if unit == RECORD else "all records of one person, in the same updates"
-    public = "how many records each update counts is public"
-    counted = _counting_conditions(records_per_person, "each person count over all updates")
-    conditions = (public, *counted, *_total_conditions(total), _OPEN)
-    together = f"all {updates} updates together are"
-    return str(Claim(epsilon, delta, unit=replaced, what=together, conditions=conditions))
-
-
-def _counting_conditions(records: int, who: str) -> tuple[str, ...]:
-    return (f"up to {records} records of {who}",) if records > 1 else ()
-
-
-def _total_conditions(total: Total | None) -> tuple[str, ...]:
-    return () if total is None else (str(total),)
+    """Return the claim of a release of so many records, or, with `updates`, of all updates of one that grows."""
+    if updates is None:
+        replaced = f"one of {records} private records" if unit == RECORD else f"all records of one of {records} people"
+        released, counting, conditions = "the whole release is", "each person count", list[str]()
+    else:
+        replaced = "one record of one update" if unit == RECORD else "all records of one person, in the same updates"
+        released, counting = f"all {updates} updates together are", "each person count over all updates"
+        conditions = ["how many records each update counts is public"]
+    if records_per_person > 1:
+        conditions.append(f"up to {records_per_person} records of {counting}")
+    if total is not None:
+        conditions.append(str(total))
+    return str(Claim(epsilon, delta, unit=replaced, what=released, conditions=(*conditions, _OPEN)))

@@ -118,7 +118,8 @@ class Proposals:
         share = min(max(noisy / self.records, 0.0), 1.0)
         self.known[query] = share
         self.measured.append((*query, noisy))
-        self.model.learn(query[0], share, query[1])
+        self.model.remember(query[0], share, query[1])
+        self.model.agree()
         return share
 
     def row_cost(self) -> Cost:

@@ -25,12 +25,9 @@ from quorate.release.queries.marginals import clear_weights
 
 _CACHED = 4096  # lists of cells
 _LEAST_TOTAL, _LARGEST_TOTAL = 1e-6, 1e9  # Weights are scaled back to 1 beyond these, before rounding shows.
-_REPLAYED, _MOST_CORRECTIONS = 200, 800  # corrections applied again after a new one, and how often in all
 _EXTREME, _SETTLED = 1e-14, 1e-9  # shares taken for none or all; a move that ends the replay
 _MOST_ROUNDS = 512
-_REPLAYED_IN_ROUND = (
-    400  # corrections gone through again after each measurement, the whole list as often as that allows
-)
+_REPLAYED = 400  # corrections applied again after a new one, the whole list as often as that allows
 _FINAL_PASSES = 20
 _FEW_CELLS, _BATCH = 20_000, 4  # with more cells, so many rounds share one pass over all of them
 _PROGRESS, _NOISE = 0.035, 0.35  # of the worst case, as seen on simulated thresholds, boxes and random halfspaces
@@ -73,7 +70,7 @@ class LearnedWeights:
 
     def __init__(self, queries: Queries, start: Floats, support: Rows | None = None) -> None:
         self.queries, self.support = queries, support
-        self.corrections: list[tuple[int, int, float]] = []  # a query, the one left out of it, its released share
+        self.corrections: dict[tuple[int, int], float] = {}  # by a query and the one left out of it: released shares
         self._weights = np.array(start, dtype=np.float64)
         self._total = float(self._weights.sum())
         self._members: dict[tuple[int, int], slice | NDArray[np.int64]] = {}
@@ -102,11 +99,16 @@ class LearnedWeights:
         index, weights = self._cells(query, without)
         return min(1.0, float(weights[index].sum()) / self._total)
 
-    def learn(self, query: int, share: float, without: int = NOTHING) -> None:
-        """Take in a released share, and apply the earlier ones again until all agree."""
-        self.corrections.append((int(query), int(without), float(share)))
-        for _ in range(max(2, _MOST_CORRECTIONS // len(self.corrections))):
-            moves = [self.correct(number, target, other) for number, other, target in self.corrections[-_REPLAYED:]]
+    def remember(self, query: int, share: float, without: int = NOTHING) -> None:
+        """Take in a released share, in place of an earlier one of the same query: `agree` applies it."""
+        self.corrections.pop((query, without), None)
+        self.corrections[query, without] = share
+
+    def agree(self, steps: int = _REPLAYED) -> None:
+        """Apply the newest corrections in turn, until all of them hold or for about so many steps."""
+        newest = list(self.corrections.items())[-steps:]
+        for _ in range(max(2, steps // len(newest))):
+            moves = [self.correct(query, share, without) for (query, without), share in newest]
             if max(map(abs, moves)) < _SETTLED:
                 return
 
@@ -251,8 +253,9 @@ class WeightsEngine(Engine):
                 query = steps.choose(answers)
                 answers[query] = share = steps.measure(query)
                 measured.setdefault(query, []).append(share)
-            _replay(table, query, measured, private.records)
-        _settle(table, measured, private.records)
+                table.remember(query, _target(measured[query], private.records))
+            table.agree()
+        table.agree(_FINAL_PASSES * len(measured))
         weights, answers = table.weights, table.answers()
         if isinstance(queries, Marginals) and (possible := queries.possible) is not None:
             weights = clear_weights(weights, possible.table(range(len(queries.sizes)), queries.sizes))
@@ -302,22 +305,6 @@ def _applies(queries: Queries) -> bool:
 def _number(query: int) -> Any:
     """Return the candidate of a tally: the number itself."""
     return query
-
-
-def _replay(table: LearnedWeights, query: int, measured: dict[int, list[float]], records: int) -> None:
-    """Correct the weights by the newest measurement, and by the others as often as the time of a round allows."""
-    for _ in range(max(1, min(10, _REPLAYED_IN_ROUND // len(measured)))):
-        for earlier in list(measured)[-_REPLAYED_IN_ROUND:]:
-            table.correct(earlier, _target(measured[earlier], records))
-    table.correct(query, _target(measured[query], records))
-
-
-def _settle(table: LearnedWeights, measured: dict[int, list[float]], records: int) -> None:
-    """Go through all measurements until the weights agree with them, or as often as is worth it."""
-    for _ in range(_FINAL_PASSES):
-        moved = [abs(table.correct(query, _target(shares, records))) for query, shares in measured.items()]
-        if max(moved) < 1e-7:
-            return
 
 
 def _target(shares: list[float], records: int) -> float:
