@@ -65,7 +65,7 @@ def line_errors(
     of_engine, of_cover, total = answers - cuts, ends - cuts, answers - ends
     return Errors(
         points=points,
-        cells=cover.cells or 0,
+        cells=cover.queries.cells or 0,
         engine=released.engine,
         largest=_largest(total, concept),
         of_engine=_largest(of_engine, concept),
@@ -116,7 +116,7 @@ def plane_errors(
     plus, minus = (np.where(part < 0, 0.0, cover.queries.some(np.maximum(part, 0), truth)) for part in parts)
     return Errors(
         points=points,
-        cells=cover.cells or 0,
+        cells=cover.queries.cells or 0,
         engine=released.engine,
         largest=None,
         of_engine=of_engine,

@@ -251,7 +251,7 @@ def test_a_value_that_is_not_declared_fulfils_no_literal_of_its_column():
     records = [[0, 1], [5, 1], [0.5, math.nan], [-1, math.inf]]
     numbers = cover.find([Conjunction(features=2, literals=((1, 1),)), Conjunction(features=2, literals=((0, 0),))])
     np.testing.assert_array_equal(sums(cover, records, numbers), [2, 1])
-    assert np.isnan(cover.centres([[2, 0]])[0, 0])
+    assert np.isnan(cover.points_of(np.array([[2, 0]]))[0, 0])
 
 
 @settings(max_examples=40, deadline=None)
@@ -269,7 +269,7 @@ def test_stumps(data, features, binary):
     check(cover, public, records, [*drawn, *concept.dichotomies(np.array(public).reshape(-1, features))])
     if public:
         codes = cover.count(public).codes
-        np.testing.assert_array_equal(cover.count(cover.centres(codes)).codes, codes)
+        np.testing.assert_array_equal(cover.count(cover.points_of(codes)).codes, codes)
 
 
 def test_a_stump_does_not_count_what_has_no_value_there():
@@ -289,7 +289,7 @@ def test_a_finite_list_is_merged_by_its_labels_on_public_points():
     records = [[0.1], [3.0], [9.0]]
     check(cover, public, records, [concept.member(index) for index in range(4)])
     assert cover.queries.count == 1 + 3 * 3
-    assert math.isnan(cover.centres([[1, 1, 1]])[0, 0]), "no public point above 5 is known"
+    assert math.isnan(cover.points_of(np.array([[1, 1, 1]]))[0, 0]), "no public point above 5 is known"
     with pytest.raises(InvalidInput, match="as no member"):
         cover.find([Threshold(1.0, upward=False)])
     assert cover.find([Threshold(1.0)]) == cover.find([concept.member(2)])
@@ -414,8 +414,6 @@ def test_what_is_refused_names_no_record():
         make_cover(Halfspaces(2), np.random.default_rng(0).normal(size=(200, 2)))
     with pytest.raises(InvalidInput, match="can be released for Thresholds"):
         make_cover(object(), [])  # type: ignore[arg-type]
-    with pytest.raises(Infeasible, match="use count"):
-        make_cover(Stumps(features=50, binary=True), []).locate(np.zeros((1, 50)))
     assert isinstance(make_cover(Stumps(features=50, binary=True), []).count(np.zeros((1, 50))), Rows)
 
 

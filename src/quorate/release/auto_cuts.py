@@ -7,7 +7,7 @@ step 9.
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -26,7 +26,7 @@ from quorate.release.workloads.marginals import cells_of_orders
 from quorate.tables import Number
 from quorate.tables.cells import OTHER
 from quorate.tables.containers import open_columns, shown_names
-from quorate.tables.cut_tree import STAGES, CutTree, most_cells
+from quorate.tables.cut_tree import STAGES, CutTree, Draw, grow_trees, most_cells
 from quorate.tables.values import read_numbers
 
 _FRACTIONS_SHARE = 0.005  # of the budget: tells columns of whole numbers from others
@@ -34,13 +34,6 @@ _STAGE_SHARE = 0.095 / STAGES  # of the budget: all cuts together widen the nois
 _CUTS_SHARE = _FRACTIONS_SHARE + STAGES * _STAGE_SHARE
 _CELLS = 16  # between the ends of a number, unless the workload says how many
 _CLEAR = 3.0  # deviations of the noise, by which fractions among the numbers of a column stand out
-
-
-class Draw(Protocol):
-    """A paid release: it adds noise to a vector of this squared sensitivity, and returns the scale of the noise too."""
-
-    def __call__(self, counts: Integers, *, squared_sensitivity: int) -> tuple[Integers, float]:
-        """Return the counts with noise, and its scale."""
 
 
 def find_cuts(values: Sequence[Floats], draw: Draw, *, cells: int) -> list[tuple[float, ...]]:
@@ -55,13 +48,7 @@ def find_cuts(values: Sequence[Floats], draw: Draw, *, cells: int) -> list[tuple
         CutTree(len(line), is_whole=bool(count <= _CLEAR * scale), most_cells=cells)
         for line, count in zip(values, noisy.tolist(), strict=True)
     ]
-    while unfinished := [(tree, line) for tree, line in zip(trees, values, strict=True) if tree.is_open]:
-        counts = [tree.count(line) for tree, line in unfinished]
-        square = sum(tree.squared_sensitivity for tree, _ in unfinished)  # proof: step 9
-        noisy, scale = draw(np.concatenate(counts), squared_sensitivity=square)
-        ends = np.cumsum([len(part) for part in counts])[:-1]
-        for (tree, _), part in zip(unfinished, np.split(noisy.astype(np.float64), ends), strict=True):
-            tree.update(part, scale)
+    grow_trees(trees, values, draw)  # proof: step 9
     return [tree.marginal().cuts for tree in trees]
 
 

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from itertools import pairwise
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -190,6 +191,27 @@ class CutTree:
         inner = {line.cut_near(place / self._most_cells) for place in range(1, self._most_cells)}
         first, last = _QUANTILES[0], _QUANTILES[-1]
         return inner | {line.cut_near(first), line.cut_near(last), line.cell_at(last).high}
+
+
+class Draw(Protocol):
+    """A paid release: it adds noise to a vector of this squared sensitivity, and returns the scale of the noise too."""
+
+    def __call__(self, counts: Integers, *, squared_sensitivity: int) -> tuple[Any, float]:
+        """Return the counts with noise, and its scale."""
+
+
+def grow_trees(trees: Sequence[CutTree], values: Sequence[Floats], draw: Draw) -> None:
+    """Count the private numbers of all columns whose trees are open, stage by stage, until none is.
+
+    All that depends on the numbers comes from `draw`.
+    """
+    while growing := [(tree, line) for tree, line in zip(trees, values, strict=True) if tree.is_open]:
+        counts = [tree.count(line) for tree, line in growing]
+        square = sum(tree.squared_sensitivity for tree, _ in growing)
+        noisy, scale = draw(np.concatenate(counts), squared_sensitivity=square)  # proof: step 3
+        ends = np.cumsum([len(part) for part in counts])[:-1]
+        for (tree, _), part in zip(growing, np.split(noisy, ends), strict=True):
+            tree.update(part, scale)
 
 
 class _Line:

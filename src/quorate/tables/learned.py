@@ -27,7 +27,7 @@ from quorate.core.privacy import Budget
 from quorate.core.privacy.claims import Claim, replaced
 from quorate.tables.columns import Category, Date, Kind, Number, Text
 from quorate.tables.containers import open_columns, shown_names
-from quorate.tables.cut_tree import STAGES, CutTree, NumberMarginal, most_cells
+from quorate.tables.cut_tree import STAGES, CutTree, NumberMarginal, grow_trees, most_cells
 from quorate.tables.dates import DateUnit, read_moments
 from quorate.tables.persons import person_names
 from quorate.tables.reading import DEFAULT_READING, Reading
@@ -371,7 +371,11 @@ def _learn_numbers(
     trees: Mapping[str, CutTree], values: Mapping[str, Floats], purse: _Purse, part: float
 ) -> dict[str, tuple[Kind, ColumnMarginal]]:
     """Return ranges and cuts of columns of numbers and dates; a column that the noise hides is left out."""
-    _grow_trees(trees, values, purse, part)
+
+    def draw(counts: Integers, *, squared_sensitivity: int) -> tuple[Floats, float]:
+        return purse.release(counts, squared_sensitivity=squared_sensitivity, part=part / STAGES)  # proof: step 3
+
+    grow_trees(list(trees.values()), [values[name] for name in trees], draw)
     learned: dict[str, tuple[Kind, ColumnMarginal]] = {}
     for name, tree in trees.items():
         line = tree.marginal()
@@ -379,23 +383,6 @@ def _learn_numbers(
             marginal = ColumnMarginal(line.counts, max(line.missing, 0.0), line.scale, line.means)
             learned[name] = _number_kind(line, is_date=tree.is_date), marginal
     return learned
-
-
-def _grow_trees(trees: Mapping[str, CutTree], values: Mapping[str, Floats], purse: _Purse, part: float) -> None:
-    """Release the counts of all trees stage by stage, until none is open."""
-    for stage in range(STAGES):
-        open_ = [name for name, tree in trees.items() if tree.is_open]
-        square = sum(trees[name].squared_sensitivity for name in open_)
-        if not square:
-            break
-        counts = [trees[name].count(values[name]) for name in open_]
-        stage_part = part / (STAGES - stage)  # of the stages that are not needed, the others have nothing
-        part -= stage_part
-        counted = np.concatenate(counts)
-        noisy, scale = purse.release(counted, squared_sensitivity=square, part=stage_part)  # proof: step 3
-        parts = np.split(noisy, np.cumsum([len(cells) for cells in counts])[:-1])
-        for name, cells in zip(open_, parts, strict=True):
-            trees[name].update(cells, scale)
 
 
 def _number_kind(line: NumberMarginal, *, is_date: bool) -> Kind:

@@ -12,7 +12,7 @@ from quorate.core.errors import Infeasible, InvalidInput
 from quorate.core.hypotheses.line import cut_points
 from quorate.core.hypotheses.points import Points
 from quorate.models.concepts import Box, Boxes, Constant, Hypothesis, Interval, Intervals, Threshold, Thresholds
-from quorate.release.cover.base import Cover, check_public
+from quorate.release.cover.base import CellCover, check_public
 from quorate.release.queries import NOTHING, BoxRanges, Prefixes, Ranges, Whole
 from quorate.release.queries.base import check_cells
 
@@ -47,7 +47,7 @@ class Axis:
         return np.asarray(np.searchsorted(self.values, ends, side="right" if included else "left"), dtype=np.int64)
 
 
-class ThresholdCover(Cover):
+class ThresholdCover(CellCover):
     """Cells are numbered from the top, so that what lies above a cut is a prefix; the last one is no part of the line.
 
     Query j < m is all that lies at or above the lower end of cell j, for m cells on the line. In both directions the
@@ -97,7 +97,7 @@ def _cut_and_direction(hypothesis: Any) -> tuple[float, bool]:
     return hypothesis.cut, hypothesis.upward
 
 
-class IntervalCover(Cover):
+class IntervalCover(CellCover):
     """Cells from the bottom to the top; the last one is no part of the line. Queries are runs of cells."""
 
     queries: Ranges
@@ -130,7 +130,7 @@ def _ends(hypothesis: Any) -> tuple[float, float]:
     return hypothesis.lower, hypothesis.upper
 
 
-class BoxCover(Cover):
+class BoxCover(CellCover):
     """A grid cut halfway between neighbouring public coordinates, axis by axis; the last axis has a slot more.
 
     The slot is for what is no point: only its last cell is used. A box goes to the box of cells whose public

@@ -3,11 +3,10 @@
 import itertools
 import math
 from abc import abstractmethod
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from quorate.core.errors import Infeasible, InvalidInput
 from quorate.core.hypotheses.points import Points, which_finite
@@ -31,43 +30,19 @@ class RowCover(Cover):
         points = read_points(records, features=self.concept.features)
         return Rows(self._codes(points), self.queries.sizes)
 
-    def locate(self, records: Any) -> Whole:
-        """Return the number of each record's cell of the whole table, where that is small enough to be numbered."""
-        if self.cells is None:
-            raise Infeasible("this cover has too many cells to number: use count, which gives rows")
-        return self.count(records).cell(range(len(self.queries.sizes)))
-
-    def centres(self, codes: ArrayLike | None = None) -> Points:
-        """Return a point for each row of codes, or for each cell of the whole table; NaN where a value is none."""
-        if codes is None:
-            if self.cells is None:
-                raise Infeasible("this cover has too many cells to list: pass the codes of some rows")
-            sizes = self.queries.sizes
-            codes = np.stack(np.unravel_index(np.arange(self.cells), sizes), axis=1)
-        return self._points(np.asarray(codes, dtype=np.int64))
-
     def rows(self, cells: Whole, support: Rows | None) -> Points:
-        """Return a point of each of these cells, or of these rows; NaN where a value is none."""
-        codes = None if support is None else support.codes[cells]
-        return self.centres(codes) if codes is not None else super().rows(cells, None)
-
-    def _locate(self, points: Points) -> Any:
-        raise AssertionError("records are counted as rows")
-
-    def _project(self, hypotheses: Sequence[Any]) -> Any:
-        return [self._number(hypothesis) for hypothesis in hypotheses]
+        """Return a point of each of these cells of the whole table, or rows; NaN where a value is none."""
+        if support is not None:
+            return self.points_of(support.codes[cells])
+        return self.points_of(np.stack(np.unravel_index(cells, self.queries.sizes), axis=1))
 
     @abstractmethod
-    def _number(self, hypothesis: Any) -> int:
-        """Return the query of a checked hypothesis."""
+    def points_of(self, codes: Whole) -> Points:
+        """Return a point for each row of codes; NaN where a value is none."""
 
     @abstractmethod
     def _codes(self, points: Points) -> NDArray[np.int64]:
         """Return the codes of any records."""
-
-    @abstractmethod
-    def _points(self, codes: Whole) -> Points:
-        """Return a point for each row of codes."""
 
 
 class ConjunctionCover(RowCover):
@@ -96,7 +71,8 @@ class ConjunctionCover(RowCover):
             declared = (points >= 0) & (points < self._categories) & (points == np.floor(points))
         return np.where(declared, np.where(declared, points, 0).astype(np.int64), self._categories)
 
-    def _points(self, codes: Whole) -> Points:
+    def points_of(self, codes: Whole) -> Points:
+        """Return a point for each row of codes; NaN where a value is none."""
         return np.where(codes < self._categories, codes.astype(np.float64), np.nan)
 
     def _number(self, hypothesis: Any) -> int:
@@ -149,7 +125,8 @@ class StumpCover(RowCover):
                 codes[index, usable] = values[usable] >= cut
         return codes.T
 
-    def _points(self, codes: Whole) -> Points:
+    def points_of(self, codes: Whole) -> Points:
+        """Return a point for each row of codes; NaN where a value is none."""
         points = np.full((len(codes), len(self._axes)), np.nan)
         for feature, axis in enumerate(self._axes):
             part = codes[:, self._starts[feature] : self._starts[feature + 1]]
@@ -204,7 +181,8 @@ class FiniteCover(RowCover):
             codes[column, usable] = member.predict_checked(points[usable])
         return codes.T
 
-    def _points(self, codes: Whole) -> Points:
+    def points_of(self, codes: Whole) -> Points:
+        """Return a point for each row of codes; NaN where a value is none."""
         points_by_codes = {
             tuple(row): point
             for row, point in zip(self._codes(self.public_points).tolist(), self.public_points, strict=True)

@@ -6,7 +6,7 @@ the public points alike are a face of those. So the faces of the public points' 
 a line counts as below it, as if all were moved down by less than any distance: so every point lies in a face.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -20,7 +20,7 @@ from quorate.core.hypotheses.points import Points
 from quorate.models.concepts import Constant, Halfspace, Halfspaces, Hypothesis
 from quorate.models.concepts.hyperplanes import first_rows
 from quorate.release.cover._arrangement import Faces, Lines, find_exact_points, find_points, nearest
-from quorate.release.cover.base import Cover, check_public, key_labels
+from quorate.release.cover.base import CellCover, check_public, key_labels
 from quorate.release.queries import NOTHING, Queries, Rows, Whole, check_weights
 from quorate.release.queries.base import check_cells, check_numbers
 
@@ -64,7 +64,7 @@ class Sides(Queries):
         return f"Sides({self._lines} lines, {self._faces} faces)"
 
 
-class HalfspaceCover(Cover):
+class HalfspaceCover(CellCover):
     """Query r is all above line r; then come all cells, what lies below each line, and the lines themselves."""
 
     queries: Sides
@@ -112,9 +112,6 @@ class HalfspaceCover(Cover):
                 x, y = (Fraction(value) for value in part[row].tolist())
                 above[row, line] = y > self.lines.slopes[line] * x + self.lines.intercepts[line]
             yield np.packbits(above, axis=1)
-
-    def _project(self, hypotheses: Sequence[Any]) -> Any:
-        return [self._number(hypothesis) for hypothesis in hypotheses]
 
     def _number(self, hypothesis: Any) -> int:
         if isinstance(hypothesis, Constant):

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from quorate.core.arrays import Floats
 from quorate.core.checks import check_count, check_rate
-from quorate.core.errors import Infeasible, InvalidInput
+from quorate.core.errors import InvalidInput
 from quorate.core.hypotheses.points import Points, check_points
 from quorate.models.concepts import (
     Boxes,
@@ -26,6 +26,7 @@ from quorate.models.concepts import (
 from quorate.models.saving.hypotheses import concept_document
 from quorate.release.domain import Domain, as_list, check_listable
 from quorate.release.queries import Queries, Rows, Whole
+from quorate.release.queries.base import check_whole
 from quorate.tables.containers import open_column, open_matrix
 from quorate.tables.values import object_texts, read_numbers
 
@@ -106,19 +107,13 @@ def _log(value: int) -> float:
 class Cover(Domain):
     """The cells and queries that public points leave of a class.
 
-    A query of the cover stands for all hypotheses that label the public points as it does. `cells` is None where the
-    cover holds rows of a table in place of cells.
+    A query of the cover stands for all hypotheses that label the public points as it does.
     """
 
     kind: type[Hypothesis]  # of the hypotheses that belong to the class, beside constants
 
     def __init__(self, concept: Concept, public_points: Points, queries: Queries) -> None:
         self.concept, self.public_points, self.queries = concept, public_points, queries
-
-    @property
-    def cells(self) -> int | None:
-        """How many cells there are, the cell of what is no point of the class among them."""
-        return self.queries.cells
 
     def identity(self) -> bytes:
         """Return the class and the public points. Members of a finite list are told apart by their number alone."""
@@ -129,20 +124,6 @@ class Cover(Domain):
     def to_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return the class and the public points."""
         return {"concept": concept_document(self.concept)}, {"public": self.public_points}
-
-    def locate(self, records: Any) -> Whole:
-        """Return the number of the cell of each record. No value of a record is a reason for an error."""
-        points = read_points(records, features=self.concept.features)
-        usable = self.concept.usable(points)
-        cells = np.full(len(points), self._rest(), dtype=np.int64)
-        cells[usable] = self._locate(points if usable.all() else points[usable])
-        return cells
-
-    def count(self, records: Any) -> Whole | Rows:
-        """Return how many records each cell has."""
-        cells = self.cells
-        assert cells is not None, "a cover of rows counts in its own way"
-        return np.bincount(self.locate(records), minlength=cells)
 
     def public(self) -> Floats | Rows:
         """Return how many public points lie in each cell."""
@@ -156,6 +137,14 @@ class Cover(Domain):
             self._check(hypothesis)
         return np.asarray(self._project(hypotheses) if hypotheses else [], dtype=np.int64)
 
+    def _project(self, hypotheses: Sequence[Any]) -> Any:
+        """Return the queries of checked hypotheses."""
+        return [self._number(hypothesis) for hypothesis in hypotheses]
+
+    def _number(self, hypothesis: Any) -> int:
+        """Return the query of a checked hypothesis, where `_project` does not return those of all at once."""
+        raise NotImplementedError
+
     def every(self) -> list[Hypothesis]:
         """Return one hypothesis for each way in which the class labels the public points."""
         dichotomies = self.concept.dichotomies(self.public_points)
@@ -166,10 +155,6 @@ class Cover(Domain):
         """Return the hypotheses as they were requested."""
         return [{"query": repr(hypothesis)} for hypothesis in as_list(requests)]
 
-    @abstractmethod
-    def centres(self) -> Points:
-        """Return a point of each cell; of the cell of what is no point, NaN."""
-
     def share(self, beta: float = 0.05) -> float:
         """Return a bound on the cover's own error.
 
@@ -177,25 +162,6 @@ class Cover(Domain):
         from its query of the cover on more than this share of that population. 1.0 where nothing can be said.
         """
         return float(cover_share(self.concept, len(self.public_points), beta))
-
-    def rows(self, cells: Whole, support: Rows | None) -> Points:
-        """Return a point of each of these cells; NaN for the cell of what is no point."""
-        return np.asarray(self.centres(), dtype=np.float64)[cells]
-
-    @abstractmethod
-    def _locate(self, points: Points) -> Any:
-        """Return the cells of points of the class."""
-
-    @abstractmethod
-    def _project(self, hypotheses: Sequence[Any]) -> Any:
-        """Return the queries of checked hypotheses."""
-
-    def _rest(self) -> int:
-        """Return the cell of what is no point: the last."""
-        cells = self.cells
-        if cells is None:
-            raise Infeasible("this cover has too many cells to number: use count, which gives rows")
-        return cells - 1
 
     def _check(self, hypothesis: Any) -> None:
         kinds: tuple[type[Any], ...] = (self.kind, Constant)
@@ -205,6 +171,39 @@ class Cover(Domain):
                 f"a query of {type(self.concept).__name__} must be a {names} over {self.concept.features} features, "
                 f"not {type(hypothesis).__name__}"
             )
+
+
+class CellCover(Cover):
+    """A cover whose cells have numbers: the last is that of what is no point of the class."""
+
+    @property
+    def cells(self) -> int:
+        """How many cells there are, the cell of what is no point of the class among them."""
+        return check_whole(self.queries.cells)
+
+    def locate(self, records: Any) -> Whole:
+        """Return the number of the cell of each record. No value of a record is a reason for an error."""
+        points = read_points(records, features=self.concept.features)
+        usable = self.concept.usable(points)
+        cells = np.full(len(points), self.cells - 1, dtype=np.int64)
+        cells[usable] = self._locate(points if usable.all() else points[usable])
+        return cells
+
+    def count(self, records: Any) -> Whole:
+        """Return how many records each cell has."""
+        return np.bincount(self.locate(records), minlength=self.cells)
+
+    @abstractmethod
+    def centres(self) -> Points:
+        """Return a point of each cell; of the cell of what is no point, NaN."""
+
+    def rows(self, cells: Whole, support: Rows | None) -> Points:
+        """Return a point of each of these cells; NaN for the cell of what is no point."""
+        return np.asarray(self.centres(), dtype=np.float64)[cells]
+
+    @abstractmethod
+    def _locate(self, points: Points) -> Any:
+        """Return the cells of points of the class."""
 
 
 def read_points(records: Any, *, features: int, name: str = "private") -> Points:
