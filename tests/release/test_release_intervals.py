@@ -11,9 +11,10 @@ from quorate.auditing._plays import SeededNoise
 from quorate.models.concepts import Threshold, Thresholds
 from quorate.release import Columns
 from quorate.release.domain import make_domain
-from quorate.release.engines import ENGINES, around, half_interval
+from quorate.release.engines import ENGINES
 from quorate.release.engines._components import least_squares, without_impossible
 from quorate.release.engines._fitted import release_tables
+from quorate.release.engines.base import around, half_interval
 from quorate.release.queries import Marginals, Rows
 
 

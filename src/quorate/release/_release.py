@@ -32,8 +32,8 @@ from quorate.release._saved import read_release, release_facts, spent_budget, wr
 from quorate.release.answers import as_counts, keys_of, name_between, take_between
 from quorate.release.auto_cuts import AutoCuts
 from quorate.release.domain import Domain, make_domain
-from quorate.release.engines import Engine, Released, around, choose_engine, half_interval
-from quorate.release.engines.base import Public, sum_runs, take_answers
+from quorate.release.engines import Engine, Released, choose_engine
+from quorate.release.engines.base import Public, around, half_interval, sum_runs, take_answers
 from quorate.release.people import (
     PERSON,
     RECORD,

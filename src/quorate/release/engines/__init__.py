@@ -8,26 +8,17 @@ from quorate.release.engines._mixture import Mixture
 from quorate.release.engines._plain import LevelsEngine, PlainEngine
 from quorate.release.engines._prefix import PrefixEngine
 from quorate.release.engines._reweighting import ReweightingEngine
-from quorate.release.engines.base import Engine, Public, Released, around, half_interval
+from quorate.release.engines.base import Engine, Public, Released
 from quorate.release.engines.weights import WeightsEngine
 from quorate.release.queries import Marginals, Queries
 
 __all__ = [
     "ENGINES",
-    "AdaptiveEngine",
     "Engine",
-    "LevelsEngine",
     "Mixture",
-    "PlainEngine",
-    "PrefixEngine",
     "Released",
-    "ResidualEngine",
-    "ReweightingEngine",
-    "WeightsEngine",
-    "around",
     "choose_engine",
     "expected_errors",
-    "half_interval",
 ]
 
 _ADAPTIVE = AdaptiveEngine()

@@ -15,7 +15,7 @@ the nearest that agree and are nowhere negative. All of that is post-processing.
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 
@@ -82,12 +82,16 @@ def _plan(
     precision = _precisions(sizes, candidates, index)
     variance = _variances(sizes, wanted, index)
     start = np.array([0.0 if clique in set(wanted) else -4.0 for clique in candidates])
-    shares = _search(precision, variance, start)
+    logits = start
+    for sharpness in _SHARPNESS:
+        logits = _search(precision, variance, 0.0, partial(_power_mean, sharpness), logits, steps=300)
+    shares = _softmax(logits)
     if importance is not None:
         cells = np.array([math.prod(sizes[column] for column in clique) for clique in wanted], dtype=np.float64)
         prior = (noise / _typical(sizes, candidates)) ** 2
-        mean = _search_mean(precision, variance, cells * np.array(importance), prior, np.maximum(start, -1.0))
-        shares = _FOR_ALL * shares + (1.0 - _FOR_ALL) * mean
+        loss = partial(_sum_of_deviations, cells * np.array(importance))
+        mean = _search(precision, variance, prior, loss, np.maximum(start, -1.0), steps=600)
+        shares = _FOR_ALL * shares + (1.0 - _FOR_ALL) * _softmax(mean)
     chosen = shares > _LEAST_SHARE / len(candidates)
     shares = np.where(chosen, shares, 0.0)
     if not bool((precision @ shares > 0).all()):  # each component must be told by something
@@ -126,46 +130,48 @@ def _variances(sizes: Sequence[int], wanted: Sequence[Clique], numbers: dict[Cli
     return sparse.csr_array((values, (rows, columns)), shape=(len(wanted), len(numbers)))
 
 
-def _search(precision: sparse.csr_array, variance: sparse.csr_array, start: Floats) -> Floats:
-    """Return shares that nearly minimise the largest variance: L-BFGS on power means of growing sharpness."""
+def _search(
+    precision: sparse.csr_array,
+    variance: sparse.csr_array,
+    prior: Floats | float,
+    loss: Callable[[Floats], tuple[float, Floats]],
+    start: Floats,
+    *,
+    steps: int,
+) -> Floats:
+    """Return logits of shares that nearly minimise a loss of the variances, each component known by `prior` before.
 
-    def objective(sharpness: float, logits: Floats) -> tuple[float, Floats]:
+    `loss` returns its value and its slope by the variances.
+    """
+
+    def objective(logits: Floats) -> tuple[float, Floats]:
         shares = _softmax(logits)
-        precisions = precision @ shares
-        variances = np.maximum(variance @ (1.0 / precisions), 1e-300)
-        worst = variances.max()
-        powers = (variances / worst) ** sharpness
-        slope = -(variance.T @ (powers / powers.sum() / variances)) / precisions**2
-        change = precision.T @ slope
-        value = math.log(worst) + math.log(powers.sum()) / sharpness
+        precisions = precision @ shares + prior
+        value, slope = loss(np.maximum(variance @ (1.0 / precisions), 1e-300))
+        change = -(precision.T @ ((variance.T @ slope) / precisions**2))
         return value, shares * (change - shares @ change)
 
-    logits = start
-    for sharpness in _SHARPNESS:
-        logits = descend(partial(objective, sharpness), logits, steps=300)
-    return _softmax(logits)
+    return descend(objective, start, steps=steps)
+
+
+def _power_mean(sharpness: float, variances: Floats) -> tuple[float, Floats]:
+    """Return the logarithm of a power mean of variances, which a large power brings near the largest, and its slope."""
+    worst = variances.max()
+    powers = (variances / worst) ** sharpness
+    total = powers.sum()
+    return math.log(worst) + math.log(total) / sharpness, powers / total / variances
+
+
+def _sum_of_deviations(weights: Floats, variances: Floats) -> tuple[float, Floats]:
+    """Return the logarithm of the weighted sum of deviations, and its slope by the variances."""
+    deviations = np.sqrt(variances)
+    total = float(weights @ deviations)
+    return math.log(total), 0.5 * weights / (deviations * total)
 
 
 def _softmax(logits: Floats) -> Floats:
     shares = np.exp(logits - logits.max())
     return np.asarray(shares / shares.sum())
-
-
-def _search_mean(
-    precision: sparse.csr_array, variance: sparse.csr_array, weights: Floats, prior: Floats, start: Floats
-) -> Floats:
-    """Return shares that minimise the weighted sum of deviations of answers, each component known by `prior` before."""
-
-    def objective(logits: Floats) -> tuple[float, Floats]:
-        shares = _softmax(logits)
-        precisions = precision @ shares + prior
-        deviations = np.sqrt(np.maximum(variance @ (1.0 / precisions), 1e-300))
-        total = float(weights @ deviations)
-        slope = -(variance.T @ (0.5 * weights / (deviations * total))) / precisions**2
-        change = precision.T @ slope
-        return math.log(total), shares * (change - shares @ change)
-
-    return _softmax(descend(objective, start, steps=600))
 
 
 def without_impossible(queries: Marginals, noisy: NoisyTables) -> NoisyTables:
