@@ -67,6 +67,36 @@ async def running(app):
         await task
 
 
+class InProcess(NamedTuple):
+    """An application in this process. A call runs its event loop until the response is there."""
+
+    app: object
+    run: object
+
+    def __call__(self, method, path, body=b"", headers=None, parts=None):
+        return self.run(call(self.app, method, path, body, headers, parts))
+
+    def together(self, *requests):
+        """Send several requests at once."""
+
+        async def gather():
+            return await asyncio.gather(*(call(self.app, *request) for request in requests))
+
+        return self.run(gather())
+
+
+@contextmanager
+def in_process(app):
+    """Start the application, and stop it at the end of the block."""
+    with asyncio.Runner() as runner:
+        lifespan = running(app)
+        runner.run(lifespan.__aenter__())
+        try:
+            yield InProcess(app, runner.run)
+        finally:
+            runner.run(lifespan.__aexit__(None, None, None))
+
+
 def features(*rows, **more):
     """Return the JSON of a request for these rows."""
     flat = [value for row in rows for value in row]

@@ -27,7 +27,7 @@ from quorate.service._outputs import Outputs
 from quorate.service._routes import ROUTES
 from quorate.service._telemetry import LineFormatter, Log, log_config
 from quorate.tables import Category, Schema
-from service_client import LOCAL, call, features, running
+from service_client import LOCAL, call, features, in_process, running
 
 INFER = "/v2/models/m/infer"
 
@@ -38,18 +38,14 @@ def app_of(*models, log=None, **told):
     return make_app(models, settings, log=Log(log or io.StringIO()))
 
 
-def run(work):
-    """Run `work(app)` against one fake model, and return what it returned."""
-
-    async def main():
-        async with running(app_of(fake_model())) as app:
-            return await work(app)
-
-    return asyncio.run(main())
+def served(*models, **told):
+    """Serve models, or a fake one, and yield what asks them."""
+    return in_process(app_of(*(models or [fake_model()]), **told))
 
 
 def test_answers_in_json():
-    got = run(lambda app: call(app, "POST", INFER, features([1, 0, 0], [-1, 0, 0], [0, 0, 0], id="a")))
+    with served() as ask:
+        got = ask("POST", INFER, features([1, 0, 0], [-1, 0, 0], [0, 0, 0], id="a"))
     assert got.status == 200
     assert got.headers["content-type"] == "application/json"
     assert got.json == {
@@ -66,7 +62,8 @@ def test_answers_in_json():
 
 def test_answers_in_bytes_and_only_what_is_asked_for():
     body = features([1, 0, 0], outputs=[{"name": "index", "parameters": {"binary_data": True}}, {"name": "label"}])
-    got = run(lambda app: call(app, "POST", INFER, body))
+    with served() as ask:
+        got = ask("POST", INFER, body)
     length = int(got.headers["inference-header-content-length"])
     document = json.loads(got.body[:length])
     assert [tensor["name"] for tensor in document["outputs"]] == ["index", "label"]
@@ -75,36 +72,27 @@ def test_answers_in_bytes_and_only_what_is_asked_for():
 
 
 def test_every_route_answers_and_head_too():
-    async def work(app):
+    nowhere = ["/nothing", "/v2/models", "/v2/models//infer", "/v2/models/m/infer/", "/v2/models/a/b/infer"]
+    with served() as ask:
         for route in ROUTES:
             path = route.path.replace("{name}", "m").replace("{version}", "1")
             if route.method == "GET" and route.endpoint not in ("share", "budget", "dashboard", "metrics"):
-                assert (await call(app, "GET", path)).status == 200, path
-                assert (await call(app, "HEAD", path)).status == 200, path
+                assert [ask(method, path).status for method in ("GET", "HEAD")] == [200, 200], path
             for method in ("PUT", "DELETE", "PATCH", "OPTIONS", "GET" if route.method == "POST" else "POST"):
-                got = await call(app, method, path)
+                got = ask(method, path)
                 assert (got.status, got.code) == (405, "method_not_allowed"), path
-        for path in (
-            "/nothing",
-            "/v2/models",
-            "/v2/models//infer",
-            "/v2/models/m/infer/",
-            "/v2/models/a/b/infer",
+        for code, paths in (
+            ("not_found", nowhere),
+            ("unknown_model", ["/v2/models/other", "/budget/other", "/v2/models/other/ready"]),
         ):
-            got = await call(app, "GET", path)
-            assert (got.status, got.code) == (404, "not_found"), path
-        for path in ("/v2/models/other", "/budget/other", "/v2/models/other/ready"):
-            got = await call(app, "GET", path)
-            assert (got.status, got.code) == (404, "unknown_model"), path
-
-    run(work)
+            for path in paths:
+                got = ask("GET", path)
+                assert (got.status, got.code) == (404, code), path
 
 
 def test_the_document_describes_every_route_and_every_code():
-    async def work(app):
-        return (await call(app, "GET", "/openapi.json")).json
-
-    document = run(work)
+    with served() as ask:
+        document = ask("GET", "/openapi.json").json
     assert set(document["paths"]) == {route.path for route in ROUTES}
     codes = document["components"]["schemas"]["Error"]["properties"]["code"]["enum"]
     assert set(codes) == set(PROBLEMS)
@@ -140,12 +128,8 @@ def test_every_refusal_has_a_sentence_to_act_on():
 )
 def test_refused_before_anything_is_asked(code, body, headers):
     model = fake_model()
-
-    async def main():
-        async with running(app_of(model, body_limit=10_000, row_limit=8)) as app:
-            return await call(app, "POST", INFER, body, headers)
-
-    got = asyncio.run(main())
+    with served(model, body_limit=10_000, row_limit=8) as ask:
+        got = ask("POST", INFER, body, headers)
     assert (got.status, got.code) == (PROBLEMS[code].status, code)
     assert set(got.json) == {"error", "code"}
     assert model.session.groups == []
@@ -153,45 +137,27 @@ def test_refused_before_anything_is_asked(code, body, headers):
 
 
 def test_a_body_in_many_parts_is_bounded_and_timed():
-    async def main():
-        async with running(app_of(fake_model(), body_limit=2000, body_seconds=1)) as app:
-            body = features([1, 2, 3])
-            halves = await call(app, "POST", INFER, parts=[body[:20], body[20:]])
-            large = await call(app, "POST", INFER, parts=[b" " * 900] * 3 + [body])
-            sent = []
+    body, sent = features([1, 2, 3]), []
 
-            async def receive():
-                return (
-                    {"type": "http.request", "body": b" ", "more_body": True} if not sent else await asyncio.sleep(60)
-                )
+    async def send(message):
+        sent.append(message)
 
-            async def send(message):
-                sent.append(message)
+    async def receive():
+        sent.append(None)
+        return {"type": "http.request", "body": b" ", "more_body": True} if len(sent) < 3 else await asyncio.sleep(9)
 
-            async def slowly():
-                sent.append(None)
-                return (
-                    {"type": "http.request", "body": b" ", "more_body": True}
-                    if len(sent) < 3
-                    else await asyncio.sleep(9)
-                )
-
-            pairs = [(b"host", b"localhost")]
-            await app({"type": "http", "method": "POST", "path": INFER, "headers": pairs}, slowly, send)
-            return halves.status, large.code, sent[-2]["status"]
-
-    assert asyncio.run(main()) == (200, "too_large", 408)
+    with served(body_limit=2000, body_seconds=1) as ask:
+        assert ask("POST", INFER, parts=[body[:20], body[20:]]).status == 200
+        assert ask("POST", INFER, parts=[b" " * 900] * 3 + [body]).code == "too_large"
+        scope = {"type": "http", "method": "POST", "path": INFER, "headers": [(b"host", b"localhost")]}
+        ask.run(ask.app(scope, receive, send))
+    assert sent[-2]["status"] == 408
 
 
 def test_the_budgets_end_is_told_without_a_number():
-    async def main():
-        async with running(app_of(fake_model(budget=2))) as app:
-            partly = await call(app, "POST", INFER, features([1, 0, 0], [2, 0, 0], [3, 0, 0]))
-            spent = await call(app, "POST", INFER, features([4, 0, 0]))
-            again = await call(app, "POST", INFER, features([1, 0, 0]))
-            return partly, spent, again
-
-    partly, spent, again = asyncio.run(main())
+    with served(fake_model(budget=2)) as ask:
+        partly = ask("POST", INFER, features([1, 0, 0], [2, 0, 0], [3, 0, 0]))
+        spent, again = (ask("POST", INFER, features([number, 0, 0])) for number in (4, 1))
     assert partly.json["outputs"][2]["data"] == ["answered", "answered", "refused"]
     assert partly.json["outputs"][1]["data"] == [1, 1, -2]
     assert (spent.status, spent.code) == (403, "budget_spent")
@@ -201,13 +167,9 @@ def test_the_budgets_end_is_told_without_a_number():
 
 def test_a_thousand_retries_are_one_byte_string_and_one_charge():
     model = fake_model(budget=100)
-
-    async def main():
-        async with running(app_of(model)) as app:
-            body = features([1, 0, 0], [0, 0, 0], id="retry")
-            return [await asyncio.gather(*(call(app, "POST", INFER, body) for _ in range(100))) for _ in range(10)]
-
-    got = [one for group in asyncio.run(main()) for one in group]
+    retry = ("POST", INFER, features([1, 0, 0], [0, 0, 0], id="retry"))
+    with served(model) as ask:
+        got = [one for _ in range(10) for one in ask.together(*[retry] * 100)]
     assert len(got) == 1000
     assert len({(one.status, one.body, tuple(one.headers.items())) for one in got}) == 1
     assert model.session.left == 98
@@ -226,27 +188,20 @@ def test_an_id_belongs_to_one_request():
         ),
         (features([3, 0, 0], id="b"), {"idempotency-key": "a"}),
     ]
-
-    async def main():
-        async with running(app_of(model)) as app:
-            assert (await call(app, "POST", INFER, features([1, 0, 0], id="a"))).status == 200
-            return [(await call(app, "POST", INFER, *other)) for other in others]
-
-    for place, got in enumerate(asyncio.run(main())):
-        assert (got.status, got.code) in {(409, "id_reused"), (400, "bad_tensor")}, place
+    with served(model) as ask:
+        assert ask("POST", INFER, features([1, 0, 0], id="a")).status == 200
+        for place, other in enumerate(others):
+            got = ask("POST", INFER, *other)
+            assert (got.status, got.code) in {(409, "id_reused"), (400, "bad_tensor")}, place
     assert model.session.left == 99
 
 
 def test_the_header_comes_before_the_field():
     model = fake_model(budget=100)
-
-    async def main():
-        async with running(app_of(model)) as app:
-            first = await call(app, "POST", INFER, features([1, 0, 0], id="a"), {"idempotency-key": "k"})
-            other = await call(app, "POST", INFER, features([2, 0, 0], id="a"), {"idempotency-key": "l"})
-            return first.json["id"], other.json["id"]
-
-    assert asyncio.run(main()) == ("a", "a")
+    with served(model) as ask:
+        for number, key in ((1, "k"), (2, "l")):
+            got = ask("POST", INFER, features([number, 0, 0], id="a"), {"idempotency-key": key})
+            assert got.json["id"] == "a"
     assert set(model.session.ids) == {("", "k"), ("", "l")}
 
 
@@ -272,16 +227,11 @@ def basic(token):
 )
 @pytest.mark.parametrize("header", [bearer, basic])
 def test_a_key_may_do_what_its_scopes_say(scopes, allowed, header):
-    async def main():
-        async with running(app_of(keyed(*scopes), keys=True)) as app:
-            asked = await call(app, "POST", INFER, features([1, 0, 0]), header("qk_a1_x"))
-            metrics = await call(app, "GET", "/metrics", headers=header("qk_a1_x"))
-            about = await call(app, "GET", "/v2/models/m", headers=header("qk_a1_x"))
-            return {"infer": asked.status, "metrics": metrics.status}, about.status
-
-    statuses, about = asyncio.run(main())
-    assert about == 200
-    assert statuses == {name: 200 if name in allowed else 403 for name in ("infer", "metrics")}
+    with served(keyed(*scopes), keys=True) as ask:
+        headers = header("qk_a1_x")
+        assert ask("GET", "/v2/models/m", headers=headers).status == 200
+        for name, request in (("infer", ("POST", INFER, features([1, 0, 0]))), ("metrics", ("GET", "/metrics", b""))):
+            assert ask(*request, headers).status == (200 if name in allowed else 403)
 
 
 def test_without_a_valid_key_nothing_is_told():
@@ -299,35 +249,26 @@ def test_without_a_valid_key_nothing_is_told():
     ]
     paths = ["/", "/metrics", "/budget/m", "/v2/models/m", "/v2/models/m/ready", "/budget/other", "/v2/models/other"]
 
-    async def main():
-        async with running(app_of(keyed("admin"), keys=True)) as app:
-            for headers in wrong:
-                got = [await call(app, "POST", INFER, features([1, 0, 0]), headers)]
-                got += [await call(app, "GET", path, headers=headers) for path in paths]
-                assert len({(one.status, one.body) for one in got}) == 1, headers
-                assert (got[0].status, got[0].code) == (401, "unauthenticated")
-                assert "Basic" in got[0].headers["www-authenticate"]
-            assert (await call(app, "GET", "/v2/health/ready")).status == 200
-            for other in ("/budget/other", "/v2/models/other"):  # nobody can list models by what they are told
-                assert (await call(app, "GET", other, headers=bearer("qk_a1_x"))).code == "unauthenticated"
-
-    asyncio.run(main())
+    with served(keyed("admin"), keys=True) as ask:
+        for headers in wrong:
+            got = [ask("POST", INFER, features([1, 0, 0]), headers)]
+            got += [ask("GET", path, headers=headers) for path in paths]
+            assert len({(one.status, one.body) for one in got}) == 1, headers
+            assert (got[0].status, got[0].code) == (401, "unauthenticated")
+            assert "Basic" in got[0].headers["www-authenticate"]
+        assert ask("GET", "/v2/health/ready").status == 200
+        for other in ("/budget/other", "/v2/models/other"):  # nobody can list models by what they are told
+            assert ask("GET", other, headers=bearer("qk_a1_x")).code == "unauthenticated"
 
 
 def test_a_key_of_one_model_is_none_of_another():
     first, second = keyed("admin"), fake_model("n")
     second.ledger.add("qk_b2_y", "budget")
-
-    async def main():
-        async with running(app_of(first, second, keys=True)) as app:
-            await call(app, "POST", INFER, features([1, 0, 0]), bearer("qk_a1_x"))
-            assert (await call(app, "GET", "/v2/models/n", headers=bearer("qk_a1_x"))).status == 401
-            assert (await call(app, "POST", INFER, features([1, 0, 0]), bearer("qk_b2_y"))).status == 401
-            mine = await call(app, "GET", "/metrics", headers=bearer("qk_a1_x"))
-            theirs = await call(app, "GET", "/metrics", headers=bearer("qk_b2_y"))
-            return mine.body.decode(), theirs.body.decode()
-
-    mine, theirs = asyncio.run(main())
+    with served(first, second, keys=True) as ask:
+        assert ask("POST", INFER, features([1, 0, 0]), bearer("qk_a1_x")).status == 200
+        assert ask("GET", "/v2/models/n", headers=bearer("qk_a1_x")).status == 401
+        assert ask("POST", INFER, features([1, 0, 0]), bearer("qk_b2_y")).status == 401
+        mine, theirs = (ask("GET", "/metrics", headers=bearer(key)).body.decode() for key in ("qk_a1_x", "qk_b2_y"))
     assert 'quorate_queries_total{model="m",outcome="answered"} 1.0' in mine
     assert 'model="m"' not in theirs
 
@@ -336,55 +277,40 @@ def test_a_key_of_one_model_is_none_of_another():
 def test_categories_that_a_model_does_not_know_are_counted_answered_or_refused(unknown, status):
     wards = json.dumps({"inputs": [{"name": "ward", "shape": [3], "datatype": "BYTES", "data": ["a", "z", "y"]}]})
 
-    async def main(hidden):
+    line = 'quorate_unknown_categories_total{column="ward",model="m"} 2.0'
+    for hidden in (False, True):
         model = fake_model()
         model.inputs = SchemaInputs(Schema({"ward": Category(["a", "b"], unknown=unknown)}))
         model.hides_outcomes = hidden
-        async with running(app_of(model)) as app:
-            assert (await call(app, "POST", INFER, wards.encode())).status == status
-            return (await call(app, "GET", "/metrics")).body.decode()
-
-    line = 'quorate_unknown_categories_total{column="ward",model="m"} 2.0'
-    assert line in asyncio.run(main(False))
-    assert "column=" not in asyncio.run(main(True))  # the queries of an everlasting model are secret
+        with served(model) as ask:
+            assert ask("POST", INFER, wards.encode()).status == status
+            metrics = ask("GET", "/metrics").body.decode()
+        # The queries of an everlasting model are secret.
+        assert (line in metrics, "column=" in metrics) == (not hidden, not hidden)
 
 
 def test_the_session_learns_who_asks():
     model = keyed("ask")
-
-    async def main():
-        async with running(app_of(model, keys=True)) as app:
-            await call(app, "POST", INFER, features([1, 0, 0], id="k"), bearer("qk_a1_x"))
-
-    asyncio.run(main())
+    with served(model, keys=True) as ask:
+        ask("POST", INFER, features([1, 0, 0], id="k"), bearer("qk_a1_x"))
     assert set(model.session.ids) == {("a1", "k")}
 
 
-def test_a_revoked_key_stops_working_soon(monkeypatch):
+def test_a_revoked_key_stops_working_soon():
     model = keyed("ask")
-
-    async def main():
-        async with running(app_of(model, keys=True)) as app:
-            first = await call(app, "POST", INFER, features([1, 0, 0]), bearer("qk_a1_x"))
-            del model.ledger.keys["qk_a1_x"]
-            access = app.state.service.access
-            access._callers = {place: (caller, 0.0) for place, (caller, _) in access._callers.items()}
-            return first.status, (await call(app, "POST", INFER, features([1, 0, 0]), bearer("qk_a1_x"))).status
-
-    assert asyncio.run(main()) == (200, 401)
+    with served(model, keys=True) as ask:
+        assert ask("POST", INFER, features([1, 0, 0]), bearer("qk_a1_x")).status == 200
+        del model.ledger.keys["qk_a1_x"]
+        access = ask.app.state.service.access
+        access._callers = {place: (caller, 0.0) for place, (caller, _) in access._callers.items()}
+        assert ask("POST", INFER, features([1, 0, 0]), bearer("qk_a1_x")).status == 401
 
 
 def test_strangers_leave_nothing_behind():
-    model = keyed("ask")
-
-    async def main():
-        async with running(app_of(model, keys=True)) as app:
-            for number in range(50):
-                got = await call(app, "POST", INFER, features([1, 0, 0]), bearer(f"qk_{number}_x"))
-                assert got.status == 401
-            return app.state.service.access._callers
-
-    assert asyncio.run(main()) == {}
+    with served(keyed("ask"), keys=True) as ask:
+        for number in range(50):
+            assert ask("POST", INFER, features([1, 0, 0]), bearer(f"qk_{number}_x")).status == 401
+        assert ask.app.state.service.access._callers == {}
 
 
 @pytest.mark.parametrize(
@@ -405,11 +331,8 @@ def test_strangers_leave_nothing_behind():
     ],
 )
 def test_pages_of_other_sites_cannot_ask(keys, headers, allowed):
-    async def main():
-        async with running(app_of(keyed("ask"), keys=keys)) as app:
-            return await call(app, "POST", INFER, features([1, 0, 0]), LOCAL | bearer("qk_a1_x") | headers)
-
-    got = asyncio.run(main())
+    with served(keyed("ask"), keys=keys) as ask:
+        got = ask("POST", INFER, features([1, 0, 0]), LOCAL | bearer("qk_a1_x") | headers)
     assert (got.status, got.status == 403 and got.code) == ((200, False) if allowed else (403, "cross_site"))
 
 
@@ -430,18 +353,18 @@ def test_what_queues_up_is_asked_together_and_too_much_is_refused():
     model = fake_model()
     model.batcher._limit = 20
 
-    async def main():
-        async with running(app_of(model)) as app:
-            model.session.held.clear()
-            first = asyncio.create_task(call(app, "POST", INFER, features([1, 0, 0])))
-            assert await asyncio.to_thread(model.session.asking.wait, 60)
-            rest = [asyncio.create_task(call(app, "POST", INFER, features([2, n, 0]))) for n in range(25)]
-            while sum(one.done() for one in rest) < 5:
-                await asyncio.sleep(0.01)
-            model.session.held.set()
-            return [await one for one in (first, *rest)]
+    async def main(app):
+        model.session.held.clear()
+        first = asyncio.create_task(call(app, "POST", INFER, features([1, 0, 0])))
+        assert await asyncio.to_thread(model.session.asking.wait, 60)
+        rest = [asyncio.create_task(call(app, "POST", INFER, features([2, n, 0]))) for n in range(25)]
+        while sum(one.done() for one in rest) < 5:
+            await asyncio.sleep(0.01)
+        model.session.held.set()
+        return [await one for one in (first, *rest)]
 
-    got = asyncio.run(main())
+    with served(model) as ask:
+        got = ask.run(main(ask.app))
     assert [one.status for one in got] == [200] * 21 + [503] * 5
     assert {one.code for one in got[21:]} == {"overloaded"}
     assert got[-1].headers["retry-after"] == "1"
@@ -474,16 +397,11 @@ def test_a_session_that_breaks_says_nothing_of_it():
     def breaks(requests):
         raise KeyError("canary")
 
-    async def main():
-        async with running(app_of(model, log=log)) as app:
-            works, model.batcher._ask_all = model.batcher._ask_all, breaks
-            broken = await call(app, "POST", INFER, features([1, 0, 0]))
-            model.batcher._ask_all = lambda requests: []
-            short = await call(app, "POST", INFER, features([1, 0, 0]))
-            model.batcher._ask_all = works
-            return broken, short, await call(app, "POST", INFER, features([1, 0, 0]))
-
-    broken, short, after = asyncio.run(main())
+    with served(model, log=log) as ask:
+        works, answers = model.batcher._ask_all, []
+        for model.batcher._ask_all in (breaks, lambda requests: [], works):
+            answers.append(ask("POST", INFER, features([1, 0, 0])))
+    broken, short, after = answers
     assert (broken.status, broken.code, short.code, after.status) == (500, "internal", "internal", 200)
     assert b"canary" not in broken.body
     assert "canary" not in log.getvalue()
@@ -523,12 +441,9 @@ def test_the_same_app_can_run_without_privacy_for_comparison():
         inputs=MatrixInput(3),
         outputs=Outputs(made.classes_),
     )
-
-    async def main():
-        async with running(app_of(twin)) as app:
-            return await asyncio.gather(*(call(app, "POST", INFER, features([n, 0, 0], [-n, 0, 0])) for n in (3, 4, 5)))
-
-    assert [one.json["outputs"][1]["data"] for one in asyncio.run(main())] == [[1, 0]] * 3
+    with served(twin) as ask:
+        got = ask.together(*(("POST", INFER, features([n, 0, 0], [-n, 0, 0])) for n in (3, 4, 5)))
+    assert [one.json["outputs"][1]["data"] for one in got] == [[1, 0]] * 3
     assert made.spent_epsilon() == 0
 
 
@@ -559,12 +474,8 @@ def test_a_ledger_that_cannot_be_read_is_told_by_its_code():
         raise LedgerRefused("/secret/place is missing")
 
     model.ledger.view = view
-
-    async def main():
-        async with running(app_of(model)) as app:
-            return [await call(app, "GET", path) for path in ("/budget/m", "/", "/metrics")]
-
-    got, page, metrics = asyncio.run(main())
+    with served(model) as ask:
+        got, page, metrics = (ask("GET", path) for path in ("/budget/m", "/", "/metrics"))
     assert metrics.status == 200
     assert b"quorate_budget_left_ratio{" not in metrics.body
     assert (got.status, got.code) == (503, "ledger_refused")
@@ -586,21 +497,17 @@ def test_models_fitted_on_frames_take_a_tensor_a_column():
     ages = {"name": "age", "shape": [2], "datatype": "FP64", "data": [3.0, -3.0]}
     heights = {"name": "height", "shape": [2, 1], "datatype": "INT8", "data": [0, 0]}
     job = {"name": "job", "shape": [2], "datatype": "BYTES", "data": ["nurse", "canary"]}
-
-    async def main():
-        async with running(app_of(Model.of("plain", plain), Model.of("mixed", mixed))) as app:
-            about = (await call(app, "GET", "/v2/models/mixed")).json["inputs"]
-            got = [
-                await call(app, "POST", f"/v2/models/{name}/infer", json.dumps({"inputs": inputs}).encode())
-                for name, inputs in (
-                    ("plain", [heights, ages]),
-                    ("mixed", [job, heights, ages]),
-                    ("mixed", [job, heights, ages | {"datatype": "BYTES", "data": ["canary", "1"]}]),
-                )
-            ]
-        return about, got
-
-    about, (first, second, wrong) = asyncio.run(main())
+    requests = (
+        ("plain", [heights, ages]),
+        ("mixed", [job, heights, ages]),
+        ("mixed", [job, heights, ages | {"datatype": "BYTES", "data": ["canary", "1"]}]),
+    )
+    with served(Model.of("plain", plain), Model.of("mixed", mixed)) as ask:
+        about = ask("GET", "/v2/models/mixed").json["inputs"]
+        first, second, wrong = (
+            ask("POST", f"/v2/models/{name}/infer", json.dumps({"inputs": inputs}).encode())
+            for name, inputs in requests
+        )
     assert [(tensor["name"], tensor["datatype"]) for tensor in about] == [
         ("age", "FP64"), ("height", "FP64"), ("job", "BYTES")
     ]  # fmt: skip
@@ -618,28 +525,28 @@ def test_a_request_that_fails_fails_for_its_own_caller():
             raise ValueError("the student does not take it")
         return [f"answer to {request}" for request in requests]
 
-    async def main():
-        batcher = RequestBatcher(ask_all)
-        asked = batcher.start() or [batcher.ask(number, rows=1) for number in (12, 13, 14)]
-        got = [await one for one in asked]
-        await batcher.close()
-        return got
-
-    first, second, third = asyncio.run(main())
+    first, second, third = batched(ask_all, [(number, 1) for number in (12, 13, 14)])
     assert (first, third) == ("answer to 12", "answer to 14")
     assert isinstance(second, ValueError)
 
 
 def test_one_request_may_be_larger_than_a_group():
+    sizes = batched(lambda requests: [len(requests)] * len(requests), [(n, 3000) for n in range(5)] + [(5, 10_000)])
+    assert max(sizes) == 1
+
+
+def batched(ask_all, requests):
+    """Return what a batcher answers to these requests, each with its number of rows."""
+
     async def main():
-        batcher = RequestBatcher(lambda requests: [len(requests)] * len(requests))
+        batcher = RequestBatcher(ask_all)
         batcher.start()
-        asked = [batcher.ask(n, rows=3000) for n in range(5)] + [batcher.ask(5, rows=10_000)]
+        asked = [batcher.ask(request, rows=rows) for request, rows in requests]
         got = [await one for one in asked]
         await batcher.close()
         return got
 
-    assert max(asyncio.run(main())) == 1
+    return asyncio.run(main())
 
 
 def test_a_pace_counts_whole_steps():
@@ -683,18 +590,13 @@ def test_all_that_follows_from_a_body_is_paced_and_other_refusals_are_not():
         "internal": ("/v2/models/broken/infer", features([1, 0, 0]), {}),
     }
 
-    async def main():
-        async with running(app_of(fake_model(budget=1), broken, pace_ms=150, row_limit=8)) as app:
-            times = {}
-            for code, (path, body, headers) in (paced | at_once).items():
-                for _ in range(1 if code in paced else 20):  # one of them meets no pause of this machine
-                    started = time.perf_counter()
-                    got = await call(app, "POST", path, body, headers)
-                    times[code] = min(time.perf_counter() - started, times.get(code, 1e9))
-                    assert got.code == code
-            return times
-
-    times = asyncio.run(main())
+    times = {}
+    with served(fake_model(budget=1), broken, pace_ms=150, row_limit=8) as ask:
+        for code, (path, body, headers) in (paced | at_once).items():
+            for _ in range(1 if code in paced else 20):  # one of them meets no pause of this machine
+                started = time.perf_counter()
+                assert ask("POST", path, body, headers).code == code
+                times[code] = min(time.perf_counter() - started, times.get(code, 1e9))
     assert min(times[code] for code in paced) > 0.148, times
     assert max(times[code] for code in at_once) < 0.148, times
 
@@ -725,17 +627,12 @@ def _told_apart(pace_ms, each=30):
         return answered(requests)
 
     model.batcher._ask_all = slower_without_a_quorum
-
-    async def main():
-        times = {0: [], 1: []}
-        async with running(app_of(model, pace_ms=pace_ms)) as app:
-            for n in range(2 * each):
-                started = time.perf_counter()
-                await call(app, "POST", INFER, features([n % 2, n, 0]))
-                times[n % 2].append(time.perf_counter() - started)
-        return times
-
-    times = asyncio.run(main())
+    times = {0: [], 1: []}
+    with served(model, pace_ms=pace_ms) as ask:
+        for n in range(2 * each):
+            started = time.perf_counter()
+            ask("POST", INFER, features([n % 2, n, 0]))
+            times[n % 2].append(time.perf_counter() - started)
     return min(times[0]) - min(times[1])
 
 
@@ -749,14 +646,10 @@ def test_time_tells_nothing_where_there_is_a_pace():
 
 def test_a_log_line_has_these_fields_and_no_others():
     log = io.StringIO()
-
-    async def main():
-        async with running(app_of(keyed("ask"), keys=True, pace_ms=20, log=log)) as app:
-            await call(app, "POST", INFER, features([1, 0, 0], id="secret-id"), bearer("qk_a1_x"))
-            await call(app, "GET", "/canary?secret=1", headers=bearer("qk_a1_x"))
-            await call(app, "GET", "/v2/models/canary")
-
-    asyncio.run(main())
+    with served(keyed("ask"), keys=True, pace_ms=20, log=log) as ask:
+        ask("POST", INFER, features([1, 0, 0], id="secret-id"), bearer("qk_a1_x"))
+        ask("GET", "/canary?secret=1", headers=bearer("qk_a1_x"))
+        ask("GET", "/v2/models/canary")
     lines = [json.loads(line) for line in log.getvalue().splitlines()]
     asked, lost, unknown = [line for line in lines if line["event"] == "request"]
     fields = {"time", "event", "route", "model", "status", "code", "milliseconds", "key", "request", "rows"}
